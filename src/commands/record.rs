@@ -57,14 +57,18 @@ pub struct RecordArguments {
 
     /// Folder to create [default: jitinject-record-DATE]
     ///
-    /// It gets perf.data, the named profile perf.jit.data with its objects, the files of the runtimes in dumps/, a build-id
-    /// cache in debug/, summary.json, and manifest.json with the command, the environment that was set and the machine.
+    /// It gets perf.data, the named profile perf.jit.data with its objects and sources, the files of the runtimes in dumps/, a
+    /// build-id cache in debug/, summary.json, and manifest.json with the command, the environment that was set and the machine.
     #[arg(short, long, value_name = "DIR", help_heading = OUTPUT)]
     output: Option<PathBuf>,
 
     /// Print the whole command and environment as text for a shell, and run nothing
     #[arg(long, help_heading = OUTPUT)]
     print: bool,
+
+    /// Leave out the source files that lines name
+    #[arg(long, help_heading = OUTPUT)]
+    no_sources: bool,
 
     /// Open the profile with perf report in the end
     #[arg(long, help_heading = OUTPUT, conflicts_with = "print")]
@@ -189,6 +193,7 @@ impl RecordArguments {
                 arguments: words.map(OsString::from).collect(),
             },
             duration: self.duration,
+            without_sources: self.no_sources,
         }
     }
 

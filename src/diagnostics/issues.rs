@@ -5,39 +5,6 @@ use std::fmt;
 pub use super::remedies::{CHECK_PATH, RECORD_FIRST, remedy_of};
 use super::{CatalogueEntry, Severity, render};
 
-/// Defines [`Issue`] and the catalogue.
-macro_rules! issues {
-    ($( $name:ident $id:literal $severity:ident $title:literal $problem:literal $($remedy:literal)? )+) => {
-        /// The kind of a [`Diagnostic`](super::Diagnostic).
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[non_exhaustive]
-        pub enum Issue {
-            $( #[doc = concat!($id, ": ", $title, ".")] $name, )+
-        }
-
-        impl Issue {
-            /// All codes, in their order.
-            pub const ALL: &[Self] = &[$(Self::$name),+];
-
-            /// Returns the catalogue's entry.
-            pub fn entry(self) -> &'static CatalogueEntry {
-                match self {
-                    $( Self::$name => &CatalogueEntry {
-                        id: $id,
-                        severity: Severity::$severity,
-                        title: $title,
-                        problem: $problem,
-                        readers: "",
-                        remedy: concat!($($remedy)?),
-                        unit: "",
-                        seen: "",
-                    }, )+
-                }
-            }
-        }
-    };
-}
-
 impl Issue {
     /// Returns the printed form, such as `JI012`.
     pub fn id(self) -> &'static str {
@@ -446,6 +413,13 @@ issues! {
         "The size of the output is limited by that of the input."
     BuildIdOccupied "JI266" Warning "{count} object{|s} not added: the build-id cache has other files of {its build ID|their build IDs}"
         "What is in the cache is left alone."
+    SourceNotFound "JI267" Note "{count} source file{|s} that lines refer to not found"
+        "--keep-sources copies the files that lines name. Code of a runtime itself, and code that a program makes, has none."
+        "Name the folder of relative paths with --source-dir; for programs in containers, rewrite paths with --path-map."
+    SourceTooLarge "JI268" Warning "{count} source file{|s} not kept: too large"
+        "--keep-sources copies files of up to 32 MiB, and 512 MiB in all."
+    SourceRefused "JI269" Warning "{count} source file{|s} not kept: not text, not a regular file, not readable, or behind the link of another user"
+        "--keep-sources copies regular files of text only, which the owner of the jitdump may read."
 
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"

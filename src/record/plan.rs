@@ -35,6 +35,8 @@ pub struct RecordOptions {
     pub perf: PerfOptions,
     /// When to end the recording, if the program still runs.
     pub duration: Option<Duration>,
+    /// Whether to leave out the source files that lines name.
+    pub without_sources: bool,
 }
 
 /// A recording that has not been started.
@@ -54,6 +56,8 @@ pub struct Plan {
     pub perf: PerfOptions,
     /// When to end the recording, if the program still runs.
     pub duration: Option<Duration>,
+    /// Whether to copy the source files that lines name.
+    pub keep_sources: bool,
     /// What the user may want to know.
     pub notes: Vec<String>,
     /// What will be missing.
@@ -80,6 +84,7 @@ impl Plan {
             environment: Vec::new(),
             perf: options.perf.clone(),
             duration: options.duration,
+            keep_sources: !options.without_sources,
             notes: Vec::new(),
             diagnostics: Vec::new(),
             absolute: folder,
@@ -238,9 +243,11 @@ impl Plan {
         let words: Vec<String> = line.iter().map(|it| word(it)).collect();
         let _ = writeln!(text, "{}", words.join(" "));
         let file = |name: &str| path(&self.folder.join(name));
+        let sources = if self.keep_sources { " --keep-sources" } else { "" };
         let _ = writeln!(
             text,
-            "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {}",
+            "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {} \
+             --source-dir .{sources}",
             file("perf.data"),
             file("perf.jit.data"),
             file("debug"),
