@@ -113,7 +113,7 @@ fn file_name(path: &[u8]) -> String {
         .chars()
         .map(|character| if is_plain(character) { character } else { '_' })
         .scan(0, |length, character| {
-            *length += character.len_utf8();
+            *length = character.len_utf8().saturating_add(*length);
             (*length <= MAX_LENGTH).then_some(character)
         })
         .collect();

@@ -99,7 +99,7 @@ impl Manifest {
             command: texts(&plan.typed),
             recorded_command: (plan.command != plan.typed).then(|| texts(&plan.command)),
             pids: plan.perf.pids.clone(),
-            folder: printable_path(&plan.path("")),
+            folder: printable_path(plan.path("").components().as_path()),
             working_directory: std::env::current_dir().ok().map(|path| printable_path(&path)),
             environment: environment
                 .map(|(name, value)| (*name, printable(value.as_bytes())))

@@ -12,10 +12,11 @@ use rustix::fs::{Access, access};
 use super::attach;
 use super::environment::{self, PHP_SETTINGS, Request};
 use super::perf::PerfOptions;
-use super::runtime::{Runtime, find, program_of};
+use super::program::{find, program_of, search_path};
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
+use crate::runtimes::Runtime;
 use crate::summary::shell_word;
 
 /// Options of a recording.
@@ -66,11 +67,6 @@ pub struct Plan {
     absolute: PathBuf,
 }
 
-/// Returns the value of `PATH`.
-fn search_path() -> OsString {
-    env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
-}
-
 impl Plan {
     /// Plans a recording. Nothing is written or started.
     pub fn new(options: &RecordOptions) -> Result<Self, Diagnostic> {
@@ -96,10 +92,7 @@ impl Plan {
             None => program.runtime,
         };
         let pids = options.perf.pids.iter().copied();
-        for pid in pids.filter(|&pid| attach::is_node_without_log(pid)) {
-            let without = Diagnostic::new(Issue::StartedWithoutLog).with("pid", pid);
-            plan.diagnostics.push(without);
-        }
+        plan.diagnostics.extend(pids.filter_map(attach::without_log));
         if plan.runtimes.is_empty() {
             plan.runtimes.extend(runtime);
         }
