@@ -4,6 +4,7 @@ pub mod interrupt;
 mod perf_commands;
 pub mod progress;
 pub mod startup;
+pub mod status_line;
 pub mod terminal;
 
 use std::ffi::OsString;

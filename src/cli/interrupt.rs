@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jitinject::files::cleanup;
+use jitinject::record::ReceivedSignal;
 use jitinject::threads;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::iterator::{Signals, SignalsInfo};
+use signal_hook::low_level::siginfo::Cause;
 use signal_hook::{flag, low_level};
 
 /// Ignores the first Ctrl-C while input is read. The terminal sends it to all programs of a pipeline, and it
@@ -25,17 +28,21 @@ impl FirstInterrupt {
 }
 
 /// Collects signals while another program runs, which they are passed to.
-pub struct PassedSignals(Signals);
+pub struct PassedSignals(SignalsInfo<WithOrigin>);
 
 impl PassedSignals {
     /// Starts to collect signals, without those that this program ignores.
     pub fn new() -> io::Result<Self> {
-        Signals::new(without_ignored([SIGINT, SIGTERM, SIGHUP, SIGQUIT])).map(Self)
+        SignalsInfo::new(without_ignored([SIGINT, SIGTERM, SIGHUP, SIGQUIT])).map(Self)
     }
 
     /// Returns the signals since the last call.
-    pub fn take(&mut self) -> Vec<i32> {
-        self.0.pending().collect()
+    pub fn take(&mut self) -> Vec<ReceivedSignal> {
+        let signals = self.0.pending().map(|origin| ReceivedSignal {
+            number: origin.signal,
+            is_from_kernel: origin.cause == Cause::Kernel,
+        });
+        signals.collect()
     }
 }
 

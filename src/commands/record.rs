@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use indicatif::HumanBytes;
 use jitinject::diagnostics::{Diagnostic, Issue};
+use jitinject::files::search::printable_path;
 use jitinject::inject::inject;
 use jitinject::record::{
-    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, RecordOptions, Runtime, Session,
-    default_folder, launch,
+    Control, FunctionTotal, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal,
+    RecordOptions, Session, Status, archive_path, default_folder, launch, pack, refuse_existing, totals,
 };
-use jitinject::summary::Summary;
+use jitinject::runtimes::Runtime;
+use jitinject::summary::{Summary, shell_word};
 
 use crate::cli::interrupt::PassedSignals;
 use crate::cli::progress::Bar;
 use crate::cli::startup::start_long_work;
+use crate::cli::status_line::StatusLine;
 use crate::cli::terminal::{print, print_message, report, report_all};
 use crate::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
 use crate::commands::inject::{exit_code, label, percent};
@@ -57,14 +61,22 @@ pub struct RecordArguments {
 
     /// Folder to create [default: jitinject-record-DATE]
     ///
-    /// It gets perf.data, the named profile perf.jit.data with its objects, the files of the runtimes in dumps/, a build-id
-    /// cache in debug/, summary.json, and manifest.json with the command, the environment that was set and the machine.
+    /// It gets perf.data, the named profile perf.jit.data with its objects and sources, the files of the runtimes in dumps/, a
+    /// build-id cache in debug/, summary.json, and manifest.json with the command, the environment that was set and the machine.
     #[arg(short, long, value_name = "DIR", help_heading = OUTPUT)]
     output: Option<PathBuf>,
 
     /// Print the whole command and environment as text for a shell, and run nothing
     #[arg(long, help_heading = OUTPUT)]
     print: bool,
+
+    /// Leave out the source files that lines name
+    #[arg(long, help_heading = OUTPUT)]
+    no_sources: bool,
+
+    /// Also pack the folder as DIR.tar.zst, to send it
+    #[arg(long, help_heading = OUTPUT)]
+    pack: bool,
 
     /// Open the profile with perf report in the end
     #[arg(long, help_heading = OUTPUT, conflicts_with = "print")]
@@ -151,12 +163,27 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Passes signals to the session.
-struct Signals(PassedSignals);
+/// Passes signals to the session, and shows its state.
+struct Terminal {
+    signals: PassedSignals,
+    line: StatusLine,
+    is_quiet: bool,
+}
 
-impl Control for Signals {
-    fn signals(&mut self) -> Vec<i32> {
-        self.0.take()
+impl Control for Terminal {
+    fn signals(&mut self) -> Vec<ReceivedSignal> {
+        self.signals.take()
+    }
+
+    fn is_watching(&self) -> bool {
+        !self.is_quiet
+    }
+
+    fn show(&mut self, status: &Status, warnings: &[Diagnostic]) {
+        if !warnings.is_empty() {
+            self.line.print(|| report_all(warnings, false));
+        }
+        self.line.show(status);
     }
 }
 
@@ -189,6 +216,7 @@ impl RecordArguments {
                 arguments: words.map(OsString::from).collect(),
             },
             duration: self.duration,
+            without_sources: self.no_sources,
         }
     }
 
@@ -210,18 +238,26 @@ impl RecordArguments {
 
     fn record(&self, plan: &Plan) -> Result<ExitCode, Diagnostic> {
         let failed = |cause| Diagnostic::new(Issue::Signals).caused_by(&cause);
+        let archive = archive_path(&plan.folder);
+        if self.pack {
+            refuse_existing(&archive)?;
+        }
         let session = Session::create(plan, launcher()?)?;
         if !self.quiet {
             plan.notes.iter().for_each(|note| print_message(note));
             report_all(&plan.diagnostics, self.verbose);
         }
-        let mut signals = Signals(PassedSignals::new().map_err(failed)?);
-        let recorded = match session.run(&mut signals)? {
+        let mut terminal = Terminal {
+            signals: PassedSignals::new().map_err(failed)?,
+            line: StatusLine::new(self.quiet),
+            is_quiet: self.quiet,
+        };
+        let recorded = match session.run(&mut terminal)? {
             Outcome::Recorded(recorded) => recorded,
             Outcome::Interrupted(signal) => return Ok(ProgramStatus::Killed(signal).exit_code().into()),
         };
         let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
-        drop(signals);
+        drop(terminal);
         if !self.no_env {
             session.request_maps().iter().for_each(report);
         }
@@ -234,7 +270,15 @@ impl RecordArguments {
         let summary = summary?;
         if !self.quiet {
             report_all(&summary.diagnostics, self.verbose);
-            print_message(&self.text(&summary, recorded.status));
+        }
+        if self.pack {
+            let size = pack(&plan.folder, &archive)?;
+            if !self.quiet {
+                print_message(&packed_text(plan, &archive, size));
+            }
+        }
+        if !self.quiet {
+            print_message(&self.text(plan, &summary, recorded.status));
         }
         let checked = exit_code(self.fail_under, &summary);
         if self.report {
@@ -247,7 +291,7 @@ impl RecordArguments {
     }
 
     /// Returns the final message: the share named, the hottest functions, and how to look at the profile.
-    fn text(&self, summary: &Summary, status: ProgramStatus) -> String {
+    fn text(&self, plan: &Plan, summary: &Summary, status: ProgramStatus) -> String {
         let mut lines: Vec<String> = Vec::new();
         match status {
             ProgramStatus::Exited(0) | ProgramStatus::Stopped => {}
@@ -255,12 +299,7 @@ impl RecordArguments {
             ProgramStatus::Killed(signal) => lines.push(format!("the program was ended by signal {signal}")),
         }
         lines.extend(summary.counts_text(self.verbose).lines().map(str::to_owned));
-        let hottest = summary.hottest(HOTTEST);
-        lines.extend(
-            hottest
-                .iter()
-                .map(|(share, function)| format!("{share:6.2} %  {}", function.name)),
-        );
+        lines.extend(hottest(plan, summary));
         let command = summary.next_command().unwrap_or_else(|| {
             let input = Path::new(&summary.output);
             format!("perf report -i {}", input.to_str().unwrap_or_default())
@@ -270,6 +309,41 @@ impl RecordArguments {
         }
         lines.join("\n")
     }
+}
+
+/// Returns a line for each of the hottest functions: by their own samples, or by those in their stacks if these are copies.
+fn hottest(plan: &Plan, summary: &Summary) -> Vec<String> {
+    let totals = match plan.perf.has_stack_copies() {
+        true => totals(Path::new(&summary.output), HOTTEST),
+        false => Vec::new(),
+    };
+    if totals.is_empty() {
+        let own = summary.hottest(HOTTEST).into_iter();
+        return own
+            .map(|(share, function)| format!("{share:6.2} %  {}", function.name))
+            .collect();
+    }
+    let heading = "   total      self  JIT-compiled function".to_owned();
+    let lines = totals.into_iter().map(|function| {
+        let FunctionTotal { total, own, name } = function;
+        format!("{total:6.2} %  {own:6.2} %  {name}")
+    });
+    std::iter::once(heading).chain(lines).collect()
+}
+
+/// Returns the message about an archive, with the command that shows the profile after it has been unpacked.
+fn packed_text(plan: &Plan, archive: &Path, size: u64) -> String {
+    let name = plan.path("");
+    let name = name
+        .file_name()
+        .and_then(|name| name.to_str())
+        .map(shell_word)
+        .unwrap_or_default();
+    let (archive, size) = (printable_path(archive), HumanBytes(size));
+    format!(
+        "{archive} has all of it ({size}); where it is unpacked: \
+         perf --buildid-dir {name}/debug report -i {name}/perf.jit.data"
+    )
 }
 
 /// Runs perf report.

@@ -5,39 +5,6 @@ use std::fmt;
 pub use super::remedies::{CHECK_PATH, RECORD_FIRST, remedy_of};
 use super::{CatalogueEntry, Severity, render};
 
-/// Defines [`Issue`] and the catalogue.
-macro_rules! issues {
-    ($( $name:ident $id:literal $severity:ident $title:literal $problem:literal $($remedy:literal)? )+) => {
-        /// The kind of a [`Diagnostic`](super::Diagnostic).
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[non_exhaustive]
-        pub enum Issue {
-            $( #[doc = concat!($id, ": ", $title, ".")] $name, )+
-        }
-
-        impl Issue {
-            /// All codes, in their order.
-            pub const ALL: &[Self] = &[$(Self::$name),+];
-
-            /// Returns the catalogue's entry.
-            pub fn entry(self) -> &'static CatalogueEntry {
-                match self {
-                    $( Self::$name => &CatalogueEntry {
-                        id: $id,
-                        severity: Severity::$severity,
-                        title: $title,
-                        problem: $problem,
-                        readers: "",
-                        remedy: concat!($($remedy)?),
-                        unit: "",
-                        seen: "",
-                    }, )+
-                }
-            }
-        }
-    };
-}
-
 impl Issue {
     /// Returns the printed form, such as `JI012`.
     pub fn id(self) -> &'static str {
@@ -446,6 +413,13 @@ issues! {
         "The size of the output is limited by that of the input."
     BuildIdOccupied "JI266" Warning "{count} object{|s} not added: the build-id cache has other files of {its build ID|their build IDs}"
         "What is in the cache is left alone."
+    SourceNotFound "JI267" Note "{count} source file{|s} that lines refer to not found"
+        "--keep-sources copies the files that lines name. Code of a runtime itself, and code that a program makes, has none."
+        "Name the folder of relative paths with --source-dir; for programs in containers, rewrite paths with --path-map."
+    SourceTooLarge "JI268" Warning "{count} source file{|s} not kept: too large"
+        "--keep-sources copies files of up to 32 MiB, and 512 MiB in all."
+    SourceRefused "JI269" Warning "{count} source file{|s} not kept: not text, not a regular file, not readable, or behind the link of another user"
+        "--keep-sources copies regular files of text only, which the owner of the jitdump may read."
 
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"
@@ -591,10 +565,13 @@ issues! {
     NoFolderForJitdump "JI446" Warning "the working directory is not writable, so Node.js writes no jitdump"
         "V8 writes its jitdump to the working directory. If it cannot, it logs to standard output, so its option is not used."
         "Record in a directory that is writable."
-    StartedWithoutLog "JI447" Warning "process {pid} runs Node.js without --perf-prof, so its code gets no names"
-        "Node.js logs its code only from the start, and only with this option."
-        "Start it again with jitinject record -- node ..., or with node --perf-prof --interpreted-frames-native-stack."
+    StartedWithoutLog "JI447" Warning "process {pid} runs {runtime} and has written no jitdump or perf map, so its code gets no names; it must be started with {how}"
+        "Most runtimes log their code only if they were started with an option, and cannot be made to later."
+        "Start it again with jitinject record -- COMMAND, or with that option."
     PerfMapNotWritten "JI448" Warning "Java writes no perf map for process {pid}: {cause}"
         "jcmd PID Compiler.perfmap makes a running Java 17 and later write one. It must run as the user of the process."
         "Put the jcmd of the same JDK into PATH, and record as the user of the process."
+    NoDumpYet "JI449" Warning "process {pid} runs {runtime} and has used {seconds} s of CPU time without writing a jitdump or perf map: {how}"
+        "record sets variables that make runtimes log their code. A program that clears its environment does not get them, and some versions of a runtime cannot log it."
+        "Start the runtime with that option in the program itself, or use a version that has it."
 }

@@ -26,4 +26,5 @@ pub mod executable;
 pub mod limited_reads;
 pub mod object;
 pub mod store;
+pub mod stored_source;
 pub mod symbols;

@@ -16,6 +16,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
 use crate::files::search::folder_of;
 use crate::files::{FolderContents, InputFile, StagedFolder};
 use crate::hash::HashSet;
@@ -43,6 +44,8 @@ pub struct Store {
     written: Vec<String>,
     /// The same, and those of source directories.
     names: HashSet<String>,
+    /// Source files written so far.
+    sources: SourceList,
 }
 
 /// Prefix of the names of objects with one function or symbol. perf inject uses the same prefix.
@@ -54,9 +57,6 @@ pub const IMAGE_PREFIX: &str = "jit-image-";
 
 /// Number of hexadecimal digits of the build ID in the name of an object.
 const ID_DIGITS: usize = 12;
-
-/// Name of the subdirectory with source files.
-const SOURCES: &str = "sources";
 
 impl Store {
     /// Starts writing to a directory. It is not changed until [`Store::commit`].
@@ -83,6 +83,7 @@ impl Store {
             bytes_written: 0,
             written: Vec::new(),
             names: HashSet::default(),
+            sources: SourceList::default(),
         })
     }
 
@@ -123,11 +124,10 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the text of a source file, unless that was done already. `folder` and `name` are as for
-    /// [`Store::source_path`].
-    pub fn write_source(&mut self, folder: &str, name: &str, text: &[u8]) -> Result<(), Diagnostic> {
-        let folder = format!("{SOURCES}/{folder}");
-        let path = format!("{folder}/{name}");
+    /// Writes a source file, unless that was done already. The list of sources is part of [`Store::commit`].
+    pub fn write_source(&mut self, source: &StoredSource<'_>) -> Result<(), Diagnostic> {
+        let folder = format!("{SOURCES}/{}", source.folder);
+        let path = format!("{folder}/{}", source.name);
         if self.names.contains(&path) {
             return Ok(());
         }
@@ -135,17 +135,15 @@ impl Store {
         made.and_then(|()| self.staged.create_folder(&folder))
             .map_err(|cause| self.error(&path, &cause))?;
         self.names.extend([SOURCES.to_owned(), folder]);
-        self.write_file(&path, &text.to_vec().into())
-    }
-
-    /// Returns the path for a source file. `folder` is derived from its original path and text, so that files with
-    /// the same name do not collide.
-    pub fn source_path(store: &Path, folder: &str, name: &str) -> PathBuf {
-        store.join(SOURCES).join(folder).join(name)
+        self.sources.add(source);
+        self.write_file(&path, &source.text.to_vec().into())
     }
 
     /// Moves all files into the directory: all of them or none. Files that are there already are kept.
-    pub fn commit(self) -> Result<CommittedObjects, Diagnostic> {
+    pub fn commit(mut self) -> Result<CommittedObjects, Diagnostic> {
+        if let Some((name, list)) = self.sources.file() {
+            self.write_file(&format!("{SOURCES}/{name}"), &list.into_bytes().into())?;
+        }
         let error = folder_error(&self.folder);
         let is_new = !is_folder(&self.folder).map_err(error)?;
         create_folder(&self.folder).map_err(error)?;
@@ -331,7 +329,8 @@ fn check_contents(folder: &Path) -> Result<FolderContents, Diagnostic> {
     })?;
     for sources in top {
         let folders = walk.add(&sources, |name, kind| {
-            name.len() == SOURCE_FOLDER_LENGTH && name.iter().all(u8::is_ascii_hexdigit) && kind.is_dir()
+            name.len() == FOLDER_LENGTH && name.iter().all(u8::is_ascii_hexdigit) && kind.is_dir()
+                || name.starts_with(LIST_PREFIX.as_bytes()) && kind.is_file()
         })?;
         for folder in folders {
             // One file in each.
@@ -341,9 +340,6 @@ fn check_contents(folder: &Path) -> Result<FolderContents, Diagnostic> {
     }
     Ok(walk.contents)
 }
-
-/// Length of the name of a directory with one source file.
-pub const SOURCE_FOLDER_LENGTH: usize = 16;
 
 /// Traversal of a directory that may only hold our own files.
 struct Walk<'a> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Recording ─► selection ─► [grouping] ─► [objects] ─► [mmap_records] ─► [output]
-//!                                                                           └─► [report]: summary
+//!                              [sources] ─┘                                 └─► [report]: summary
 //! ```
 
 mod cache;
@@ -12,11 +12,13 @@ mod objects;
 mod options;
 mod output;
 mod report;
+mod sources;
 mod summary_file;
 mod tiers;
 
 use crate::attribution;
 use crate::diagnostics::Diagnostic;
+use crate::inject::sources::KeptSources;
 use crate::inject::summary_file::SummaryOutput;
 use crate::load::{Buffers, Progress, Recording, load};
 use crate::perf::output::Rewrite;
@@ -75,8 +77,17 @@ fn inject_recording(
         &selection.unknown,
     );
     let mut advance = |done| progress.advance(done);
-    let mut objects = objects::functions::write(&objects_input, &groups, &mut written, &mut advance)?;
-    objects::symbols::write(&objects_input, &symbols, &mut written, &mut objects, advance)?;
+    let mut kept = KeptSources::new(options.lines.source_dir.as_deref());
+    let mut objects =
+        objects::functions::write(&objects_input, &groups, &mut written, &mut kept, &mut advance)?;
+    objects::symbols::write(
+        &objects_input,
+        &symbols,
+        &mut written,
+        &mut kept,
+        &mut objects,
+        advance,
+    )?;
 
     let changes = mmap_records::changes(
         &recording.profile,

@@ -31,5 +31,5 @@ pub(crate) use find::reach::Reach;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
 pub(crate) use recording::{Recording, index_profile, load};
-pub(crate) use runtimes::{is_version_of, runtime_name};
+pub(crate) use runtimes::runtime_name;
 pub(crate) use sources::{Sources, UsedFile, function_of};

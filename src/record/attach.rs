@@ -1,14 +1,17 @@
 //! Processes that ran before the recording.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use super::runtime::Runtime;
+use super::program::{find, search_path};
+use super::watch;
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::runtimes::Runtime;
 
 /// Makes a running process write a perf map, if its runtime can. Java 17 and later can, with `jcmd`.
 pub fn request_map(pid: u32) -> Result<(), Diagnostic> {
-    if Runtime::of_process(pid) != Some(Runtime::Java) {
+    if Runtime::of_process(pid) != Some(Runtime::Java) || !has_jcmd() {
+        // Without jcmd, this was reported at the start.
         return Ok(());
     }
     let failed = |cause: String| {
@@ -29,10 +32,18 @@ pub fn request_map(pid: u32) -> Result<(), Diagnostic> {
     Err(failed(last.map_or(output.status.to_string(), str::to_owned)))
 }
 
-/// Returns whether a process of Node.js was started without the option that makes it log its code, which cannot be set later.
-pub fn is_node_without_log(pid: u32) -> bool {
-    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-    let started = [read("cmdline"), read("environ")].concat();
-    let has_option = started.windows(7).any(|part| part == b"--perf-");
-    Runtime::of_process(pid) == Some(Runtime::Node) && !has_option
+/// Returns why the code of a running process will have no names, if that is clear from the start.
+pub fn without_log(pid: u32) -> Option<Diagnostic> {
+    let runtime = watch::runtime_of(pid)?;
+    if runtime.runtime == Runtime::Java {
+        let missing = Diagnostic::new(Issue::PerfMapNotWritten).with("pid", pid);
+        return (!has_jcmd()).then(|| missing.with("cause", "jcmd is not in PATH"));
+    }
+    let without = Diagnostic::new(Issue::StartedWithoutLog).with("pid", pid);
+    let without = without.with("runtime", runtime.name).with("how", runtime.how);
+    (!watch::has_files(pid)).then_some(without)
+}
+
+fn has_jcmd() -> bool {
+    find(OsStr::new("jcmd"), &search_path()).is_some()
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::runtime::Runtime;
+use crate::runtimes::Runtime;
 
 /// How a value is combined with one that the variable already has.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -18,19 +18,20 @@ use crate::files::search::printable_path;
 /// Beginning of the file if the program could not be started.
 const FAILED: &str = "failed: ";
 
-/// Writes the process ID to a file, joins a process group, and replaces this program by the one to record. Only returns
+/// Joins a process group, writes the process ID to a file, and replaces this program by the one to record. Only returns
 /// if that fails.
 pub fn launch(pid_file: &Path, group: Option<i32>, command: &[OsString]) -> Diagnostic {
     let Some((program, arguments)) = command.split_first() else {
         return Diagnostic::new(Issue::ProgramNotFound);
     };
-    let pid = getpid().as_raw_nonzero().to_string();
-    if let Err(cause) = write(pid_file, &pid) {
-        return Diagnostic::cannot_write(pid_file, &cause);
-    }
     if let Some(group) = group.and_then(Pid::from_raw) {
         // Without the group, Ctrl-C does not reach the program.
         let _ = setpgid(None, Some(group));
+    }
+    // From now on, the session leaves Ctrl-C to the terminal.
+    let pid = getpid().as_raw_nonzero().to_string();
+    if let Err(cause) = write(pid_file, &pid) {
+        return Diagnostic::cannot_write(pid_file, &cause);
     }
     let cause = Command::new(program).args(arguments).exec();
     let _ = write(pid_file, &format!("{FAILED}{cause}"));

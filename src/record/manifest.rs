@@ -20,7 +20,7 @@ use crate::files::staged::write_atomically;
 /// Version of the format. It changes when a field is removed or changes its meaning.
 const FORMAT: u32 = 1;
 
-/// What was run, how and where. Paths are relative to the folder of the recording, except for `working_directory` and those
+/// What was run, how and where. Paths are relative to the folder of the recording, except for `folder`, `working_directory` and those
 /// in the environment and in command lines.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -37,6 +37,8 @@ pub struct Manifest {
     /// Processes that were recorded, if there is no command.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
+    /// Absolute path of the folder, which the paths in `perf.jit.data` and in its lines start with.
+    pub folder: String,
     /// Working directory.
     pub working_directory: Option<String>,
     /// Variables that were set for the program.
@@ -97,6 +99,7 @@ impl Manifest {
             command: texts(&plan.typed),
             recorded_command: (plan.command != plan.typed).then(|| texts(&plan.command)),
             pids: plan.perf.pids.clone(),
+            folder: printable_path(plan.path("").components().as_path()),
             working_directory: std::env::current_dir().ok().map(|path| printable_path(&path)),
             environment: environment
                 .map(|(name, value)| (*name, printable(value.as_bytes())))

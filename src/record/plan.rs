@@ -12,10 +12,11 @@ use rustix::fs::{Access, access};
 use super::attach;
 use super::environment::{self, PHP_SETTINGS, Request};
 use super::perf::PerfOptions;
-use super::runtime::{Runtime, find, program_of};
+use super::program::{find, program_of, search_path};
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
+use crate::runtimes::Runtime;
 use crate::summary::shell_word;
 
 /// Options of a recording.
@@ -35,6 +36,8 @@ pub struct RecordOptions {
     pub perf: PerfOptions,
     /// When to end the recording, if the program still runs.
     pub duration: Option<Duration>,
+    /// Whether to leave out the source files that lines name.
+    pub without_sources: bool,
 }
 
 /// A recording that has not been started.
@@ -54,17 +57,14 @@ pub struct Plan {
     pub perf: PerfOptions,
     /// When to end the recording, if the program still runs.
     pub duration: Option<Duration>,
+    /// Whether to copy the source files that lines name.
+    pub keep_sources: bool,
     /// What the user may want to know.
     pub notes: Vec<String>,
     /// What will be missing.
     pub diagnostics: Vec<Diagnostic>,
     /// Absolute path of the folder.
     absolute: PathBuf,
-}
-
-/// Returns the value of `PATH`.
-fn search_path() -> OsString {
-    env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
 }
 
 impl Plan {
@@ -80,6 +80,7 @@ impl Plan {
             environment: Vec::new(),
             perf: options.perf.clone(),
             duration: options.duration,
+            keep_sources: !options.without_sources,
             notes: Vec::new(),
             diagnostics: Vec::new(),
             absolute: folder,
@@ -91,10 +92,7 @@ impl Plan {
             None => program.runtime,
         };
         let pids = options.perf.pids.iter().copied();
-        for pid in pids.filter(|&pid| attach::is_node_without_log(pid)) {
-            let without = Diagnostic::new(Issue::StartedWithoutLog).with("pid", pid);
-            plan.diagnostics.push(without);
-        }
+        plan.diagnostics.extend(pids.filter_map(attach::without_log));
         if plan.runtimes.is_empty() {
             plan.runtimes.extend(runtime);
         }
@@ -238,9 +236,11 @@ impl Plan {
         let words: Vec<String> = line.iter().map(|it| word(it)).collect();
         let _ = writeln!(text, "{}", words.join(" "));
         let file = |name: &str| path(&self.folder.join(name));
+        let sources = if self.keep_sources { " --keep-sources" } else { "" };
         let _ = writeln!(
             text,
-            "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {}",
+            "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {} \
+             --source-dir .{sources}",
             file("perf.data"),
             file("perf.jit.data"),
             file("debug"),

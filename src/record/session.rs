@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,8 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::process::{Pid, Signal, getpgrp, kill_process};
-use rustix::termios::tcgetpgrp;
+use rustix::process::getpgrp;
 
 use super::attach;
 use super::dumps::{CollectedFile, Collection};
@@ -20,11 +19,16 @@ use super::environment::PHP_SETTINGS;
 use super::launch::{Start, not_started};
 use super::perf::{Permissions, Refusal, reason};
 use super::plan::Plan;
+use super::signals::{ReceivedSignal, Signals, is_foreground};
+use super::watch::{Status, Watch};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::InjectOptions;
 
 /// Time between two looks at perf and at signals.
 const PERIOD: Duration = Duration::from_millis(10);
+
+/// Time between two looks at the recorded processes.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How the program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +42,8 @@ pub enum ProgramStatus {
 }
 
 impl ProgramStatus {
-    fn of(status: ExitStatus) -> Self {
+    /// Converts the status of a process.
+    pub(super) fn of(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exited(code),
             (None, Some(signal)) => Self::Killed(signal),
@@ -80,12 +85,13 @@ pub enum Outcome {
 /// What the caller does while a program is recorded.
 pub trait Control {
     /// Returns the signals that this program got since the last call.
-    fn signals(&mut self) -> Vec<i32>;
+    fn signals(&mut self) -> Vec<ReceivedSignal>;
 
-    /// Is called again and again.
-    fn tick(&mut self, elapsed: Duration) {
-        let _ = elapsed;
-    }
+    /// Whether to call [`Control::show`].
+    fn is_watching(&self) -> bool;
+
+    /// Is called every second.
+    fn show(&mut self, status: &Status, warnings: &[Diagnostic]);
 }
 
 /// A recording with its folder.
@@ -152,14 +158,13 @@ impl<'a> Session<'a> {
         let (started, clock) = (SystemTime::now(), Instant::now());
         let is_foreground = is_foreground();
         let mut child = self.spawn(is_foreground)?;
-        let mut signals = Signals {
-            perf: child.id(),
-            program: (!self.plan.command.is_empty()).then(|| self.pid_file()),
-            is_foreground,
-            pending: Vec::new(),
-            received: None,
-            has_stopped: false,
+        let program = (!self.plan.command.is_empty()).then(|| self.pid_file());
+        let mut signals = Signals::new(child.id(), program.clone(), is_foreground);
+        let mut watch = match &program {
+            Some(_) => Watch::of_descendants(child.id(), &self.plan.profile()),
+            None => Watch::of_processes(&self.plan.perf.pids, &self.plan.profile()),
         };
+        let mut next_look = LOOK;
         let status = loop {
             if let Some(status) = child.try_wait().map_err(|cause| self.perf_error(&cause))? {
                 break status;
@@ -170,10 +175,14 @@ impl<'a> Session<'a> {
                 signals.stop();
             }
             signals.deliver();
-            control.tick(elapsed);
+            if control.is_watching() && elapsed >= next_look {
+                let (status, warnings) = watch.look(elapsed);
+                control.show(&status, &warnings);
+                next_look = elapsed + LOOK;
+            }
             sleep(PERIOD);
         };
-        let status = match signals.program {
+        let status = match program {
             Some(_) => match Start::read(&self.pid_file()) {
                 Start::Started(_) => signals.status_of_program(status),
                 Start::Failed(cause) => return Err(self.not_started(&cause)),
@@ -275,96 +284,10 @@ impl<'a> Session<'a> {
         options.load.perf_maps = vec![folder.join("dumps")];
         options.build_id_cache = Some(folder.join("debug"));
         options.summary = Some(folder.join("summary.json"));
+        options.lines.source_dir = std::env::current_dir().ok();
+        options.lines.keep_sources = self.plan.keep_sources;
         options
     }
-}
-
-/// Returns whether this program gets the signals of a terminal.
-fn is_foreground() -> bool {
-    let terminal = File::open("/dev/tty");
-    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
-}
-
-/// Signals on their way to the program or to perf.
-struct Signals {
-    /// Process ID of perf.
-    perf: u32,
-    /// File with the process ID of the program, if there is one.
-    program: Option<PathBuf>,
-    /// Whether the program shares the process group of the terminal, and so gets its signals.
-    is_foreground: bool,
-    pending: Vec<Signal>,
-    /// The last one that came.
-    received: Option<Signal>,
-    /// Whether the end was requested.
-    has_stopped: bool,
-}
-
-impl Signals {
-    /// Takes signals that this program got.
-    fn receive(&mut self, raw: Vec<i32>) {
-        for signal in raw.into_iter().filter_map(Signal::from_named_raw) {
-            self.received = Some(signal);
-            let is_of_terminal = matches!(signal, Signal::INT | Signal::QUIT | Signal::HUP);
-            if self.program.is_none() {
-                self.has_stopped = true;
-                self.pending.push(Signal::INT);
-            } else if !(self.is_foreground && is_of_terminal) {
-                self.pending.push(signal);
-            }
-        }
-    }
-
-    /// Ends the recording, once.
-    fn stop(&mut self) {
-        if !std::mem::replace(&mut self.has_stopped, true) {
-            let signal = match self.program {
-                Some(_) => Signal::TERM,
-                None => Signal::INT,
-            };
-            self.pending.push(signal);
-        }
-    }
-
-    /// Sends the signals, if the program has been started.
-    fn deliver(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let perf = i32::try_from(self.perf).ok();
-        let target = match &self.program {
-            None => perf,
-            Some(file) => match Start::read(file) {
-                Start::Started(pid) if is_child(pid, self.perf) => Some(pid),
-                Start::Pending => return,
-                Start::Started(_) | Start::Failed(_) => None,
-            },
-        };
-        for signal in self.pending.drain(..) {
-            if let Some(target) = target.and_then(Pid::from_raw) {
-                // The process may have ended meanwhile.
-                let _ = kill_process(target, signal);
-            }
-        }
-    }
-
-    /// Returns how the program ended. perf exits with its status, or ends by the same signal.
-    fn status_of_program(&self, status: ExitStatus) -> ProgramStatus {
-        match ProgramStatus::of(status) {
-            ProgramStatus::Killed(signal) if self.has_stopped && signal == Signal::TERM.as_raw() => {
-                ProgramStatus::Stopped
-            }
-            status => status,
-        }
-    }
-}
-
-/// Returns whether a process is a child of another: its ID may belong to a new process.
-fn is_child(pid: i32, parent: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-    let found = fields.and_then(|fields| fields.split_whitespace().nth(1)?.parse().ok());
-    found == Some(parent)
 }
 
 #[cfg(test)]
@@ -376,35 +299,5 @@ mod tests {
         assert_eq!(ProgramStatus::Exited(7).exit_code(), 7);
         assert_eq!(ProgramStatus::Killed(15).exit_code(), 143);
         assert_eq!(ProgramStatus::Stopped.exit_code(), 0);
-    }
-
-    #[test]
-    fn signals_of_the_terminal_are_not_sent_twice() {
-        let received = |is_foreground, program: Option<PathBuf>| {
-            let mut signals = Signals {
-                perf: 1,
-                program,
-                is_foreground,
-                pending: Vec::new(),
-                received: None,
-                has_stopped: false,
-            };
-            signals.receive(vec![Signal::INT.as_raw(), Signal::TERM.as_raw()]);
-            signals.pending
-        };
-        let program = || Some(PathBuf::from("pid"));
-        assert_eq!(received(true, program()), [Signal::TERM]);
-        assert_eq!(received(false, program()), [Signal::INT, Signal::TERM]);
-        assert_eq!(received(true, None), [Signal::INT, Signal::INT]);
-    }
-
-    #[test]
-    fn a_process_is_the_child_of_its_parent() {
-        let mut child = Command::new("sleep").arg("10").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        assert!(is_child(pid, std::process::id()));
-        assert!(!is_child(pid, 1));
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }

@@ -37,7 +37,7 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
     };
     let program = [tools::text(&program), "frames", "truth"];
     run(folder.path(), profile, &[&["2"], &program[..]].concat());
-    assert!(!folder.path().join("profile/perf.jit.data.elf").exists());
+    assert!(folder.path().join("profile/recording/perf.jit.data").exists());
     assert!(folder.path().join("profile/timeline.html").exists());
     let summary: serde_json::Value =
         serde_json::from_slice(&std::fs::read(folder.path().join("profile/run2.json")).unwrap()).unwrap();
@@ -52,7 +52,7 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
     }
     // A recording whose runtime wrote no dump is packed as well.
     let spoiled = scratch();
-    let without_dump = profile.replace("jitinject -q -i", "rm -f jit-*.dump; jitinject -q -i");
+    let without_dump = profile.replace("-- \"$@\"", "-- sh -c '\"$@\"; rm -f jit-*.dump' sh \"$@\"");
     assert_ne!(without_dump, profile);
     let output = attempt_script(spoiled.path(), &without_dump, &[&["1"], &program[..]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
@@ -64,7 +64,7 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
         &format!("mv profile.tar.gz '{}'", elsewhere.path().display()),
         &[],
     );
-    run(folder.path(), "rm -r objects profile main perf.data", &[]);
+    run(folder.path(), "rm -r profile main", &[]);
     let report = run(elsewhere.path(), look, &[]);
     assert!(report.contains("inner_"), "{report}");
 }

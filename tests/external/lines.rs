@@ -525,7 +525,8 @@ fn embedded_sources_are_written_and_shown() {
     for _ in 0..2 {
         let more = ["--elf-dir", text(&shared)];
         inject_into(made.folder.path(), &made.input, &more);
-        assert_eq!(std::fs::read_dir(shared.join("sources")).unwrap().count(), 1);
+        // The source, and the list of sources.
+        assert_eq!(std::fs::read_dir(shared.join("sources")).unwrap().count(), 2);
     }
 }
 

@@ -259,33 +259,63 @@ fn after_a_signal_the_profile_is_whole() {
     }
 }
 
-/// Ctrl-C reaches all processes of the terminal: the program once, and not perf. `script` has a terminal; its shell
-/// (the user's, which may be any) is replaced by jitinject, so that Ctrl-C finds no shell that ends early.
-#[test]
-fn control_c_reaches_the_program_once() {
-    let scene = Scene::new(&[]);
-    std::fs::write(scene.path("server.js"), SERVER).unwrap();
+/// A recording on a terminal, which `script` has. Its shell (the user's, which may be any) is replaced by jitinject, so that
+/// Ctrl-C finds no shell that ends early.
+fn on_terminal(scene: &Scene, arguments: &str) -> std::process::Child {
     let line = format!(
-        "exec /usr/bin/env --default-signal=INT {} record -q -o r -- node server.js",
+        "echo $$ > shell; exec /usr/bin/env --default-signal=INT {} record -o r {arguments}",
         env!("CARGO_BIN_EXE_jitinject")
     );
-    let mut terminal = Command::new("script")
+    Command::new("script")
         .args(["-q", "-e", "-c", &line, "/dev/null"])
         .env("SHELL", "/bin/sh")
+        .env("TERM", "xterm")
         .current_dir(scene.folder.path())
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
-    while !scene.path("ready").exists() {
-        std::thread::sleep(Duration::from_millis(10));
+        .unwrap()
+}
+
+/// Ctrl-C reaches all processes of the terminal: the program once, and not perf. A signal for jitinject alone is passed on.
+#[test]
+fn control_c_and_other_signals_reach_the_program_once() {
+    for is_key in [true, false] {
+        let scene = Scene::new(&[]);
+        std::fs::write(scene.path("server.js"), SERVER).unwrap();
+        let mut terminal = on_terminal(&scene, "-q -- node server.js");
+        while !scene.path("ready").exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        let mut keyboard = terminal.stdin.take().unwrap();
+        if is_key {
+            std::io::Write::write_all(&mut keyboard, b"\x03").unwrap();
+        } else {
+            let pid = std::fs::read_to_string(scene.path("shell")).unwrap();
+            tools::run("kill", &["-INT", pid.trim()]);
+        }
+        assert_eq!(terminal.wait().unwrap().code(), Some(41), "{is_key}");
+        let samples = &scene.json("summary.json")["samples"];
+        assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
     }
-    std::thread::sleep(Duration::from_secs(1));
-    let mut keyboard = terminal.stdin.take().unwrap();
-    std::io::Write::write_all(&mut keyboard, b"\x03").unwrap();
-    assert_eq!(terminal.wait().unwrap().code(), Some(41));
-    let samples = &scene.json("summary.json")["samples"];
-    assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+}
+
+#[test]
+fn a_terminal_shows_the_state_of_the_recording() {
+    let scene = Scene::new(&[]);
+    let program = "const end = Date.now() + 3500; while (Date.now() < end);";
+    std::fs::write(scene.path("app.js"), program).unwrap();
+    for (options, is_shown) in [("", true), ("-q", false)] {
+        let terminal = on_terminal(&scene, &format!("{options} -- node app.js"));
+        let output = terminal.wait_with_output().unwrap();
+        assert!(output.status.success());
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let has_state =
+            shown.contains("jitinject: recording, 2 s") && shown.contains(", 1 dump of the JIT code");
+        assert_eq!(has_state, is_shown, "{shown}");
+        std::fs::remove_dir_all(scene.path("r")).unwrap();
+    }
 }
 
 #[test]

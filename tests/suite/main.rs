@@ -48,6 +48,7 @@ mod faults;
 mod formats;
 mod hostile_files;
 mod house;
+mod kept_sources;
 mod matching;
 mod mono;
 mod mono_damage;

@@ -1,5 +1,6 @@
 //! `jitinject record`, with a perf that copies a recording.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -392,6 +393,7 @@ fn what_a_running_process_cannot_do_is_said() {
     scene.add("jcmd", "echo 'Could not attach'; exit 1");
     for (name, code, text) in [
         ("node", "JI447", "--perf-prof"),
+        ("php8.2", "JI447", "opcache.jit_debug"),
         ("java", "JI448", "Could not attach"),
     ] {
         let mut child = running(&scene, name);
@@ -422,4 +424,69 @@ fn an_early_signal_leaves_nothing() {
     tools::run("kill", &["-USR1", perf.trim()]);
     assert_eq!(running.wait().unwrap().code(), Some(143));
     assert!(!scene.path("work/r").exists());
+}
+
+#[test]
+fn a_packed_recording_is_one_file() {
+    let scene = Scene::new(PERF);
+    scene.add("php", "exit 0");
+    let output = scene.run(&["record", "--pack", "-o", "r", "--", "php"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("perf --buildid-dir r/debug report"),
+        "{}",
+        said(&output)
+    );
+    let (folder, archive) = (scene.path("work/r"), scene.path("work/r.tar.zst"));
+    let packed = std::fs::read(&archive).unwrap();
+    std::fs::write(scene.path("r.tar"), zstd::decode_all(&*packed).unwrap()).unwrap();
+    std::fs::create_dir(scene.path("unpacked")).unwrap();
+    let (tar, unpacked) = (scene.path("r.tar"), scene.path("unpacked"));
+    tools::run("tar", &["-xf", tools::text(&tar), "-C", tools::text(&unpacked)]);
+    let copy = unpacked.join("r");
+    tools::run("diff", &["-r", tools::text(&folder), tools::text(&copy)]);
+    // Users, modes and times are not in it.
+    let listed = Command::new("tar")
+        .args(["-tvf", tools::text(&tar)])
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.lines().all(|line| line.contains(" 0/0 ")), "{listed}");
+    let again = scene.path("again.tar.zst");
+    jitinject::record::pack(&copy, &again).unwrap();
+    assert!(std::fs::read(again).unwrap() == packed);
+    // Nothing is overwritten.
+    std::fs::remove_dir_all(&folder).unwrap();
+    let output = scene.run(&["record", "--pack", "-o", "r/", "--", "php"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(reports(&said(&output), "JI442", "r.tar.zst"), "{}", said(&output));
+    assert!(!folder.exists() && std::fs::read(archive).unwrap() == packed);
+}
+
+/// The program is a shell with the name of a runtime, and ends when it has been reported.
+#[test]
+fn a_process_that_burns_time_and_logs_nothing_is_reported_meanwhile() {
+    let scene = Scene::new(PERF);
+    std::fs::copy("/bin/sh", scene.path("bin/node")).unwrap();
+    let arguments = ["record", "-o", "r", "--duration", "120", "--", "node"];
+    let mut running = scene
+        .command(&arguments)
+        .args(["-c", "while [ ! -e stop ]; do :; done"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(running.stderr.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let warning = lines.find(|line| has_code(line, "JI449")).unwrap_or_default();
+    std::fs::write(scene.path("work/stop"), "").unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert!(
+        warning.contains("Node.js") && warning.contains("--perf-prof"),
+        "{warning}"
+    );
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+    // No status line without a terminal, and one warning.
+    let is_clean = |line: &String| line.starts_with("jitinject: ") && !has_code(line, "JI449");
+    assert!(rest.iter().all(is_clean) && !rest.is_empty(), "{rest:?}");
 }

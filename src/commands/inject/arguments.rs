@@ -79,6 +79,10 @@ pub struct InjectArguments {
         help_heading = SYMBOLS)]
     path_map: Vec<(Vec<u8>, Vec<u8>)>,
 
+    /// Copy the source files that lines name into OUTPUT.elf/sources, and refer to the copies
+    #[arg(long, help_heading = SYMBOLS)]
+    keep_sources: bool,
+
     /// DWARF version of lines and inlined calls
     ///
     /// All readers support 4. Version 5 also holds source text that the jitdump has, for LLVM's tools; GNU binutils 2.40,
@@ -334,6 +338,7 @@ impl InjectArguments {
                     .as_ref()
                     .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
                 path_map: self.path_map.clone(),
+                keep_sources: self.keep_sources,
             },
             layout: match self.layout {
                 LayoutArgument::Image => Layout::Image,

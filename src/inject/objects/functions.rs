@@ -10,13 +10,15 @@ use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, TableLayout, Tables};
 use crate::elf::object::{self, Code, Encoded, Function, LEAD_IN, ObjectContent, PlacedTables};
 use crate::elf::store::{FUNCTION_PREFIX, IMAGE_PREFIX, Store};
+use crate::elf::stored_source::StoredSource;
 use crate::hash::{HashMap, HashSet};
 use crate::indexed_table::IndexedTable;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::grouping::{Groups, Members, first_of};
-use crate::inject::objects::source_paths::{SourceFolders, SourceToWrite};
+use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
+use crate::inject::sources::{KeptSources, SourceName};
 use crate::load::function_of;
 use crate::machine::Machine;
 use crate::runtime::FunctionView;
@@ -31,6 +33,7 @@ pub fn write(
     input: &Input<'_>,
     groups: &Groups,
     output: &mut Output,
+    kept: &mut KeptSources,
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, Diagnostic> {
     let mut writer = ObjectWriter::new(input);
@@ -53,8 +56,12 @@ pub fn write(
             continue;
         }
         let folder = store.folder().to_owned();
+        if input.lines.keep_sources {
+            let names = threads::map(batch, |job| writer.sources_to_keep(job));
+            kept.keep(names.into_iter().flatten().collect(), store, &mut writer.faults)?;
+        }
         let objects = threads::map_with(batch, Buffers::default, |buffers, job| {
-            writer.encode(job, &folder, buffers)
+            writer.encode(job, &folder, kept, buffers)
         });
         for (job, object) in batch.iter().zip(objects) {
             progress(job.members.len() as u64);
@@ -126,7 +133,7 @@ struct Object<'a> {
     text_size: u64,
     /// ID that the runtime gave to the first function.
     index: u64,
-    sources: Vec<SourceToWrite<'a>>,
+    sources: Vec<StoredSource<'a>>,
     /// Functions in it, with the faults of each.
     functions: Vec<(CodeMapping, MemberFaults)>,
 }
@@ -426,16 +433,30 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
+    /// Returns the source files to copy for an object.
+    fn sources_to_keep(&self, job: &Job<'_>) -> Vec<SourceName> {
+        let used = &self.input.files[job.first.function.file];
+        let views = job.members.iter().filter_map(|member| self.view(member));
+        let infos = views.map(|view| used.code.sources(&view).info);
+        let owner = used.found.file.origin().owner;
+        let mut names: Vec<SourceName> = infos
+            .flat_map(|info| self.input.lines.sources_to_keep(info, owner))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Adds the line table of a function to its object. Returns the source files that it references.
     fn add_lines(
         &self,
         file: FileIndex,
         view: &FunctionView<'a>,
         function: &Function<'_>,
-        store: &Path,
+        places: SourcePlaces<'_>,
         encoder: &mut Encoder<'_, '_>,
         faults: &mut MemberFaults,
-    ) -> Vec<SourceToWrite<'a>> {
+    ) -> Vec<StoredSource<'a>> {
         let found = self.input.files[file].code.sources(view);
         faults.lines = found.faults;
         let Some(info) = found.info else {
@@ -446,14 +467,14 @@ impl<'a> ObjectWriter<'a> {
         if !has_texts && lines.holds_texts() && info.files.iter().any(|file| file.text.is_some()) {
             faults.object.add(Issue::TextsTooLarge, 0);
         }
-        let added = lines.add(info, function, store, &self.source_folders, has_texts, encoder);
+        let added = lines.add(info, function, places, has_texts, encoder);
         added.unwrap_or_else(|_| {
             faults.object.add(Issue::LinesTooLarge, 0);
             Vec::new()
         })
     }
 
-    fn encode(&self, job: &Job<'_>, store: &Path, buffers: &mut Buffers) -> Object<'a> {
+    fn encode(&self, job: &Job<'_>, store: &Path, kept: &KeptSources, buffers: &mut Buffers) -> Object<'a> {
         let without_entries;
         let &(ref tables, address) = match &job.tables {
             Some(tables) => tables,
@@ -479,12 +500,18 @@ impl<'a> ObjectWriter<'a> {
         let mut encoder = Encoder::new(buffers, self.input.lines.settings(job.machine));
         let mut sources = Vec::new();
         let file = job.first.function.file;
+        let places = SourcePlaces {
+            store,
+            folders: &self.source_folders,
+            kept,
+            owner: self.input.files[file].found.file.origin().owner,
+        };
         let written = views
             .iter()
             .zip(&functions)
             .map(|(&(member, ref view), function)| {
                 let mut faults = MemberFaults::default();
-                sources.extend(self.add_lines(file, view, function, store, &mut encoder, &mut faults));
+                sources.extend(self.add_lines(file, view, function, places, &mut encoder, &mut faults));
                 (*member, faults)
             });
         let written = written.collect();
@@ -529,7 +556,7 @@ impl<'a> ObjectWriter<'a> {
         };
         let name = store.write(&stem, &object.bytes, &encoded.build_id)?;
         for source in &object.sources {
-            store.write_source(&source.folder, &source.name, source.text)?;
+            store.write_source(source)?;
         }
         // Quirk: libunwind (perf 6.1, 6.12) reads aligned words. The first one must be in the mapping, or the
         // stack ends here. Tables have the alignment of the code, which is any multiple of 4 on AArch64

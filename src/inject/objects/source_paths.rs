@@ -1,19 +1,18 @@
 //! Adding line tables to objects, with source paths that are valid on this machine.
 
 use std::borrow::Cow;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use percent_encoding::percent_decode;
-use sha1::{Digest, Sha1};
 
-use crate::bytes::hex_digits;
 use crate::debug_info::{DebugInfo, SourceFile};
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
-use crate::elf::store::{SOURCE_FOLDER_LENGTH, Store};
+use crate::elf::stored_source::{StoredSource, folder_name};
 use crate::hash::HashMap;
+use crate::inject::sources::{KeptSources, SourceName};
 use crate::machine::Machine;
 
 /// How line tables are written.
@@ -26,32 +25,35 @@ pub struct LineOptions {
     /// Prefixes of source paths, in whole components, and their replacements. The last matching prefix is
     /// replaced.
     pub path_map: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether to copy the source files into the folder of the objects, and to refer to the copies.
+    pub keep_sources: bool,
 }
 
-/// A source file to write.
-#[derive(Clone, Debug)]
-pub struct SourceToWrite<'a> {
-    /// Name of a folder that only this file is in.
-    pub folder: String,
-    /// File name in that folder.
-    pub name: String,
-    /// Content of the file.
-    pub text: &'a [u8],
+/// Where source files are.
+#[derive(Clone, Copy, Debug)]
+pub struct SourcePlaces<'a> {
+    /// Folder of the objects.
+    pub store: &'a Path,
+    /// Folders of texts of dumps.
+    pub folders: &'a SourceFolders,
+    /// Copied files.
+    pub kept: &'a KeptSources,
+    /// Owner of the runtime's file.
+    pub owner: u32,
 }
 
 impl LineOptions {
-    /// Adds the line table of a function to its object in `store`, with source texts if `has_texts`. Returns
+    /// Adds the line table of a function to its object, with source texts if `has_texts`. Returns
     /// the source files to write. Fails if the table is too large for DWARF.
     pub fn add<'a>(
         &self,
         mut info: DebugInfo<'a>,
         function: &Function<'_>,
-        store: &Path,
-        folders: &SourceFolders,
+        places: SourcePlaces<'_>,
         has_texts: bool,
         encoder: &mut Encoder<'_, '_>,
-    ) -> Result<Vec<SourceToWrite<'a>>, dwarf::TooLarge> {
-        let sources = self.place_files(&mut info, store, folders);
+    ) -> Result<Vec<StoredSource<'a>>, dwarf::TooLarge> {
+        let sources = self.place_files(&mut info, places);
         if !has_texts {
             info.files.iter_mut().for_each(|file| file.text = None);
         }
@@ -79,34 +81,37 @@ impl LineOptions {
         }
     }
 
-    /// Replaces paths with paths on this machine. Sources whose text is known become files in `store`, which
-    /// are returned.
-    fn place_files<'a>(
-        &self,
-        info: &mut DebugInfo<'a>,
-        store: &Path,
-        folders: &SourceFolders,
-    ) -> Vec<SourceToWrite<'a>> {
+    /// Replaces paths with paths on this machine. Sources whose text is known become files in the folder of the objects,
+    /// which are returned.
+    fn place_files<'a>(&self, info: &mut DebugInfo<'a>, places: SourcePlaces<'_>) -> Vec<StoredSource<'a>> {
         let mut to_write = Vec::new();
-        let in_rows = info.rows.iter().filter_map(|row| row.file);
-        let in_functions = info.functions.iter().filter_map(|function| function.file);
-        let mut is_used = vec![false; info.files.len()];
-        for file in in_rows.chain(in_functions) {
-            if let Some(is_used) = is_used.get_mut(file as usize) {
-                *is_used = true;
-            }
-        }
-        let used = info.files.iter_mut().zip(is_used).filter(|&(_, is_used)| is_used);
-        for (file, _) in used {
-            if let Some(source) = folders.source_to_write(file) {
-                let path = Store::source_path(store, &source.folder, &source.name);
-                file.path = Cow::Owned(path.as_os_str().as_bytes().to_vec());
+        for file in used_files(info) {
+            if let Some(source) = places.folders.source_to_write(file) {
+                file.path = path_in(places.store, &source.path());
                 to_write.push(source);
-            } else {
-                self.map_path(file);
+                continue;
+            }
+            self.map_path(file);
+            let copy = places.kept.copy_of(places.owner, &file.path);
+            if let Some(path) = copy.map(|copy| path_in(places.store, copy)) {
+                file.path = path;
             }
         }
         to_write
+    }
+
+    /// Returns the source files to copy for a function whose runtime file belongs to `owner`: none unless
+    /// [`LineOptions::keep_sources`] is set.
+    pub fn sources_to_keep(&self, info: Option<DebugInfo<'_>>, owner: u32) -> Vec<SourceName> {
+        let Some(mut info) = info.filter(|_| self.keep_sources) else {
+            return Vec::new();
+        };
+        let files = used_files(&mut info).filter(|file| file.text.is_none());
+        let names = files.map(|file| {
+            self.map_path(file);
+            (owner, file.path.to_vec())
+        });
+        names.collect()
     }
 
     fn map_path(&self, file: &mut SourceFile<'_>) {
@@ -119,6 +124,24 @@ impl LineOptions {
             file.path = Cow::Owned(mapped);
         }
     }
+}
+
+/// Returns the files that lines or functions refer to.
+fn used_files<'i, 'a>(info: &'i mut DebugInfo<'a>) -> impl Iterator<Item = &'i mut SourceFile<'a>> {
+    let in_rows = info.rows.iter().filter_map(|row| row.file);
+    let in_functions = info.functions.iter().filter_map(|function| function.file);
+    let mut is_used = vec![false; info.files.len()];
+    for file in in_rows.chain(in_functions) {
+        if let Some(is_used) = is_used.get_mut(file as usize) {
+            *is_used = true;
+        }
+    }
+    let files = info.files.iter_mut().zip(is_used);
+    files.filter_map(|(file, is_used)| is_used.then_some(file))
+}
+
+fn path_in(store: &Path, path: &Path) -> Cow<'static, [u8]> {
+    Cow::Owned(store.join(path).into_os_string().into_vec())
 }
 
 /// Replaces the prefix `old` of `path` with `new`, if it ends at a component boundary.
@@ -166,7 +189,7 @@ pub struct SourceFolders {
 }
 
 impl SourceFolders {
-    fn source_to_write<'a>(&self, file: &SourceFile<'a>) -> Option<SourceToWrite<'a>> {
+    fn source_to_write<'a>(&self, file: &SourceFile<'a>) -> Option<StoredSource<'a>> {
         let text = file.text?;
         let place = (text.as_ptr() as usize, text.len());
         // No code panics while holding the lock.
@@ -177,66 +200,13 @@ impl SourceFolders {
         let folder = known
             .entry(place)
             .or_insert_with(|| folder_name(&file.path, text));
-        Some(SourceToWrite {
-            folder: folder.clone(),
-            name: file_name(&file.path),
-            text,
-        })
-    }
-}
-
-/// Name that two files share only if both their paths and texts are the same.
-fn folder_name(path: &[u8], text: &[u8]) -> String {
-    let mut hash = Sha1::new();
-    hash.update((path.len() as u64).to_le_bytes());
-    hash.update(path);
-    hash.update(text);
-    let mut name = hex_digits(&hash.finalize());
-    name.truncate(SOURCE_FOLDER_LENGTH);
-    name
-}
-
-/// File name for a source that had the path `path` elsewhere.
-fn file_name(path: &[u8]) -> String {
-    /// In bytes; far below the limits of file systems.
-    const MAX_LENGTH: usize = 100;
-    let name = path
-        .rsplit(|byte| b"/\\".contains(byte))
-        .next()
-        .unwrap_or_default();
-    let is_plain = |character: char| character.is_alphanumeric() || "._-+@ ".contains(character);
-    let name: String = String::from_utf8_lossy(name)
-        .chars()
-        .map(|character| if is_plain(character) { character } else { '_' })
-        .scan(0, |length, character| {
-            *length += character.len_utf8();
-            (*length <= MAX_LENGTH).then_some(character)
-        })
-        .collect();
-    match name.trim_matches('.') {
-        "" => "source".into(),
-        _ => name,
+        Some(StoredSource::in_folder(folder.clone(), &file.path, text))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_sources_lead_nowhere_else() {
-        for (path, name) in [
-            (&b"/a/b/work.js"[..], "work.js"),
-            (b"gen\\dyn_1.js", "dyn_1.js"),
-            (b"..", "source"),
-            (b"/a/", "source"),
-            (b"node:internal/util", "util"),
-            (b"a\x1b[2J\0:b.js", "a__2J__b.js"),
-            ("größe.js".as_bytes(), "größe.js"),
-        ] {
-            assert_eq!(file_name(path), name);
-        }
-    }
 
     #[test]
     fn the_last_prefix_that_fits_is_replaced() {

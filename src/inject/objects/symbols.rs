@@ -1,7 +1,6 @@
 //! Writing the symbols of perf maps as objects without code.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::diagnostics::{Diagnostic, Issue};
@@ -9,9 +8,10 @@ use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
 use crate::elf::store::FUNCTION_PREFIX;
-use crate::inject::objects::source_paths::SourceFolders;
+use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
+use crate::inject::sources::KeptSources;
 use crate::machine::Machine;
 use crate::runtime::names;
 use crate::runtime::perf_map::Symbol;
@@ -31,6 +31,7 @@ pub fn write(
     input: &Input<'_>,
     placed: &[PlacedSymbol],
     output: &mut Output,
+    kept: &mut KeptSources,
     objects: &mut Objects,
     mut progress: impl FnMut(u64),
 ) -> Result<(), Diagnostic> {
@@ -39,19 +40,28 @@ pub fn write(
         machine: input.recorded,
     };
     let mut buffers = Buffers::default();
-    for places in placed.chunk_by(|one, other| one.id == other.id) {
-        let Some((pid, symbol)) = places.first().and_then(|place| writer.symbol(place)) else {
+    for symbol_places in placed.chunk_by(|one, other| one.id == other.id) {
+        let Some((pid, symbol, owner)) = symbol_places.first().and_then(|place| writer.symbol(place)) else {
             continue;
         };
         let store = output.store()?;
         let name = writer.name(symbol);
-        let (bytes, build_id) =
-            writer.encode(symbol, &name, store.folder(), &mut objects.faults, &mut buffers);
+        let names = input
+            .lines
+            .sources_to_keep(names::declaration(symbol.name), owner);
+        kept.keep(names.into_iter().collect(), store, &mut objects.faults)?;
+        let places = SourcePlaces {
+            store: store.folder(),
+            folders: &SourceFolders::default(),
+            kept,
+            owner,
+        };
+        let (bytes, build_id) = writer.encode(symbol, &name, places, &mut objects.faults, &mut buffers);
         let stem = format!("{FUNCTION_PREFIX}{pid}-map-{:x}", symbol.range.start.0);
         let file = store.write(&stem, &bytes, &build_id)?;
         objects.symbols += 1;
         let path = path_for_readers(&store.folder().join(file));
-        for place in places {
+        for place in symbol_places {
             objects.placed.push(PlacedObject {
                 pid: input.processes.space(place.space).pid,
                 space: place.space,
@@ -65,17 +75,17 @@ pub fn write(
                 path: path.clone(),
             });
         }
-        progress(places.len() as u64);
+        progress(symbol_places.len() as u64);
     }
     Ok(())
 }
 
 impl<'a> SymbolWriter<'a> {
-    /// Returns a symbol and the process of its perf map.
-    fn symbol(&self, place: &PlacedSymbol) -> Option<(Pid, Symbol<'a>)> {
+    /// Returns a symbol, and the process and the owner of its perf map.
+    fn symbol(&self, place: &PlacedSymbol) -> Option<(Pid, Symbol<'a>, u32)> {
         let used = &self.input.maps[place.id.table];
         let symbol = used.map.symbols.get(place.id.symbol as usize)?;
-        Some((used.found.pid, *symbol))
+        Some((used.found.pid, *symbol, used.found.file.owner()))
     }
 
     /// Offset of a part of a symbol in a file that contained its code.
@@ -98,7 +108,7 @@ impl<'a> SymbolWriter<'a> {
         &self,
         symbol: Symbol<'a>,
         name: &[u8],
-        store: &Path,
+        places: SourcePlaces<'_>,
         faults: &mut Tally<Issue>,
         buffers: &mut Buffers,
     ) -> (SparseBytes, BuildId) {
@@ -112,14 +122,7 @@ impl<'a> SymbolWriter<'a> {
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
         if let Some(info) = names::declaration(symbol.name) {
             // Names contain no source text.
-            let added = lines.add(
-                info,
-                &function,
-                store,
-                &SourceFolders::default(),
-                true,
-                &mut encoder,
-            );
+            let added = lines.add(info, &function, places, true, &mut encoder);
             if added.is_err() {
                 faults.add(Issue::LinesTooLarge, 0);
             }

@@ -1,0 +1,89 @@
+//! A recording as one file.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tar::{Builder, EntryType, Header, HeaderMode};
+use zstd::stream::write::Encoder;
+
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::StagedFile;
+
+/// Compression level: the default of zstd.
+const LEVEL: i32 = 3;
+
+/// Returns the path of the archive of a folder: `NAME.tar.zst` beside it.
+pub fn archive_path(folder: &Path) -> PathBuf {
+    // Drops a trailing slash, which would become part of the name.
+    let mut path = folder.components().as_path().to_owned().into_os_string();
+    path.push(".tar.zst");
+    path.into()
+}
+
+/// Fails if there is an archive of that name already.
+pub fn refuse_existing(archive: &Path) -> Result<(), Diagnostic> {
+    match fs::symlink_metadata(archive) {
+        Ok(_) => Err(Diagnostic::new(Issue::RecordingExists).in_file(archive)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Packs a folder. The archive appears whole or not at all, and does not contain users, modes or times, so the same files
+/// make the same archive. Returns its size in bytes.
+pub fn pack(folder: &Path, archive: &Path) -> Result<u64, Diagnostic> {
+    let failed = |cause: io::Error| Diagnostic::cannot_write(archive, &cause);
+    let mut staged = StagedFile::create(archive).map_err(failed)?;
+    let packed = write(folder, staged.file()).map_err(failed)?;
+    staged.commit().map_err(failed)?;
+    Ok(packed)
+}
+
+fn write(folder: &Path, file: &mut File) -> io::Result<u64> {
+    let mut builder = Builder::new(Encoder::new(&mut *file, LEVEL)?);
+    builder.mode(HeaderMode::Deterministic);
+    builder.follow_symlinks(false);
+    let name = fs::canonicalize(folder)?
+        .file_name()
+        .map_or("recording".into(), PathBuf::from);
+    let mut open = vec![(folder.to_owned(), name)];
+    while let Some((path, name)) = open.pop() {
+        let found = fs::symlink_metadata(&path)?;
+        add(&mut builder, &path, &name, &found)?;
+        if found.is_dir() {
+            let entries = fs::read_dir(&path)?.map(|entry| entry.map(|entry| entry.file_name()));
+            let mut names = entries.collect::<io::Result<Vec<_>>>()?;
+            names.sort();
+            open.extend(
+                names
+                    .iter()
+                    .rev()
+                    .map(|entry| (path.join(entry), name.join(entry))),
+            );
+        }
+    }
+    builder.into_inner()?.finish()?.sync_data()?;
+    file.metadata().map(|packed| packed.len())
+}
+
+/// Adds a file, link or folder. Holes in files stay holes.
+fn add(
+    builder: &mut Builder<Encoder<'_, &mut File>>,
+    path: &Path,
+    name: &Path,
+    found: &Metadata,
+) -> io::Result<()> {
+    if found.is_file() {
+        return builder.append_file(name, &mut File::open(path)?);
+    }
+    let mut header = Header::new_gnu();
+    header.set_metadata_in_mode(found, HeaderMode::Deterministic);
+    if found.is_dir() {
+        return builder.append_data(&mut header, name, io::empty());
+    }
+    if found.is_symlink() {
+        header.set_entry_type(EntryType::Symlink);
+        return builder.append_link(&mut header, name, fs::read_link(path)?);
+    }
+    Err(io::Error::other("not a regular file"))
+}

@@ -1,0 +1,123 @@
+//! Which runtime a command starts, by the name of its program, its links and its first line.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::bytes::base_name;
+use crate::runtimes::Runtime;
+
+/// The program in a command.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Program {
+    /// Its index in the command, which is not 0 if `env` starts it.
+    pub index: usize,
+    /// The runtime that it is or starts, if that is known.
+    pub runtime: Option<Runtime>,
+}
+
+/// Returns the program that a command starts. `search_path` is the value of `PATH`.
+pub fn program_of(command: &[OsString], search_path: &OsStr) -> Program {
+    let mut index = 0;
+    if command
+        .first()
+        .is_some_and(|word| base_name(word.as_bytes()) == b"env")
+    {
+        let words = command.iter().skip(1);
+        index = 1 + words.take_while(|word| word.as_bytes().contains(&b'=')).count();
+    }
+    let Some(name) = command.get(index) else {
+        return Program {
+            index: 0,
+            runtime: None,
+        };
+    };
+    let path = find(name, search_path);
+    let by_name = Runtime::of_program(base_name(name.as_bytes()));
+    let by_link = || {
+        let target = path.as_ref()?.canonicalize().ok()?;
+        Runtime::of_program(base_name(target.as_os_str().as_bytes()))
+    };
+    let by_first_line = || Runtime::of_program(&interpreter(path.as_ref()?)?);
+    Program {
+        index,
+        runtime: by_name.or_else(by_link).or_else(by_first_line),
+    }
+}
+
+/// Returns the value of `PATH`.
+pub fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+/// Returns the path of a program; `None` if there is none that can be executed.
+pub fn find(name: &OsStr, search_path: &OsStr) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        path.metadata()
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if name.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name)).filter(is_program);
+    }
+    std::env::split_paths(search_path)
+        .map(|folder| folder.join(name))
+        .find(is_program)
+}
+
+/// Returns the base name of the interpreter in the first line of a script.
+fn interpreter(path: &Path) -> Option<Vec<u8>> {
+    /// The kernel reads no more of the line.
+    const MAX_LINE: u64 = 256;
+    let mut start = Vec::new();
+    File::open(path)
+        .ok()?
+        .take(MAX_LINE)
+        .read_to_end(&mut start)
+        .ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    let mut words = line
+        .split(|byte| byte.is_ascii_whitespace())
+        .filter(|word| !word.is_empty());
+    let mut word = words.next()?;
+    if base_name(word) == b"env" {
+        word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
+    }
+    Some(base_name(word).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_scripts_and_env_lead_to_the_runtime() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let write = |name: &str, text: &str| {
+            fs::write(path.join(name), text).unwrap();
+            fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        write("node", "\x7fELF");
+        symlink("node", path.join("engine")).unwrap();
+        write("tool", "#!/usr/bin/env -S node --no-warnings\n");
+        write("serve", "#!/usr/bin/python3 -u\n");
+        write("run", "#!/bin/sh\nnode app.js\n");
+        let found = |line: &str| {
+            let command: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let program = program_of(&command, path.as_os_str());
+            (program.index, program.runtime)
+        };
+        assert_eq!(found("node app.js"), (0, Some(Runtime::Node)));
+        assert_eq!(found("engine app.js"), (0, Some(Runtime::Node)));
+        assert_eq!(found("tool"), (0, Some(Runtime::Node)));
+        assert_eq!(found("serve"), (0, Some(Runtime::Python)));
+        assert_eq!(found("run"), (0, None));
+        assert_eq!(found("env A=1 B=2 node app.js"), (3, Some(Runtime::Node)));
+        assert_eq!(find(OsStr::new("absent"), path.as_os_str()), None);
+    }
+}

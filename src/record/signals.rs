@@ -1,0 +1,185 @@
+//! Signals for the recorded program.
+//!
+//! Ctrl-C reaches the program from the terminal, as it does without a recording. All others are passed on, once.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::termios::tcgetpgrp;
+
+use super::launch::Start;
+use super::session::ProgramStatus;
+
+/// Returns whether this program gets the signals of a terminal.
+pub fn is_foreground() -> bool {
+    let terminal = File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+}
+
+/// A signal that this program got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceivedSignal {
+    /// Its number.
+    pub number: i32,
+    /// Whether the kernel sent it, as for Ctrl-C, and not a process.
+    pub is_from_kernel: bool,
+}
+
+/// Signals on their way to the program or to perf.
+#[derive(Debug)]
+pub struct Signals {
+    /// Process ID of perf.
+    perf: u32,
+    /// File with the process ID of the program, if there is one.
+    program: Option<PathBuf>,
+    /// Whether the program shares the process group of the terminal, and so gets its signals.
+    is_foreground: bool,
+    /// Whether the program had been started when [`Signals::receive`] was last called.
+    has_started: bool,
+    pending: Vec<Signal>,
+    /// The last one that came.
+    pub received: Option<Signal>,
+    /// Whether the end was requested.
+    pub has_stopped: bool,
+}
+
+impl Signals {
+    /// Creates a channel to perf, or to the program whose process ID will be in the file `program`.
+    pub fn new(perf: u32, program: Option<PathBuf>, is_foreground: bool) -> Self {
+        Self {
+            perf,
+            program,
+            is_foreground,
+            has_started: false,
+            pending: Vec::new(),
+            received: None,
+            has_stopped: false,
+        }
+    }
+
+    /// Takes signals that this program got.
+    pub fn receive(&mut self, signals: Vec<ReceivedSignal>) {
+        for received in signals {
+            let Some(signal) = Signal::from_named_raw(received.number) else {
+                continue;
+            };
+            self.received = Some(signal);
+            let is_of_terminal =
+                received.is_from_kernel && matches!(signal, Signal::INT | Signal::QUIT | Signal::HUP);
+            if self.program.is_none() {
+                self.has_stopped = true;
+                self.pending.push(Signal::INT);
+            } else if !(self.is_foreground && self.has_started && is_of_terminal) {
+                self.pending.push(signal);
+            }
+        }
+        // A signal that came in between may reach the program twice, but is never lost.
+        self.has_started = self.has_started
+            || self
+                .program
+                .as_deref()
+                .is_some_and(|file| Start::read(file) != Start::Pending);
+    }
+
+    /// Ends the recording, once.
+    pub fn stop(&mut self) {
+        if !std::mem::replace(&mut self.has_stopped, true) {
+            let signal = match self.program {
+                Some(_) => Signal::TERM,
+                None => Signal::INT,
+            };
+            self.pending.push(signal);
+        }
+    }
+
+    /// Sends the signals, if the program has been started.
+    pub fn deliver(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let perf = i32::try_from(self.perf).ok();
+        let target = match &self.program {
+            None => perf,
+            Some(file) => match Start::read(file) {
+                Start::Started(pid) if is_child(pid, self.perf) => Some(pid),
+                Start::Pending => return,
+                Start::Started(_) | Start::Failed(_) => None,
+            },
+        };
+        for signal in self.pending.drain(..) {
+            if let Some(target) = target.and_then(Pid::from_raw) {
+                // The process may have ended meanwhile.
+                let _ = kill_process(target, signal);
+            }
+        }
+    }
+
+    /// Returns how the program ended. perf exits with its status, or ends by the same signal.
+    pub fn status_of_program(&self, status: ExitStatus) -> ProgramStatus {
+        match ProgramStatus::of(status) {
+            ProgramStatus::Killed(signal) if self.has_stopped && signal == Signal::TERM.as_raw() => {
+                ProgramStatus::Stopped
+            }
+            status => status,
+        }
+    }
+}
+
+/// Returns whether a process is a child of another: its ID may belong to a new process.
+fn is_child(pid: i32, parent: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    let found = fields.and_then(|fields| fields.split_whitespace().nth(1)?.parse().ok());
+    found == Some(parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn signals_of_the_terminal_are_not_sent_twice() {
+        let received = |is_foreground, has_started, program: Option<PathBuf>| {
+            let mut signals = Signals::new(1, program, is_foreground);
+            signals.has_started = has_started;
+            let of_kernel = |signal: Signal, is_from_kernel| ReceivedSignal {
+                number: signal.as_raw(),
+                is_from_kernel,
+            };
+            signals.receive(vec![
+                of_kernel(Signal::INT, true),
+                of_kernel(Signal::TERM, false),
+                of_kernel(Signal::HUP, false),
+            ]);
+            signals.pending
+        };
+        let program = || Some(PathBuf::from("pid"));
+        assert_eq!(received(true, true, program()), [Signal::TERM, Signal::HUP]);
+        assert_eq!(
+            received(false, true, program()),
+            [Signal::INT, Signal::TERM, Signal::HUP]
+        );
+        // perf has not started it yet.
+        assert_eq!(
+            received(true, false, program()),
+            [Signal::INT, Signal::TERM, Signal::HUP]
+        );
+        assert_eq!(
+            received(true, true, None),
+            [Signal::INT, Signal::INT, Signal::INT]
+        );
+    }
+
+    #[test]
+    fn a_process_is_the_child_of_its_parent() {
+        let mut child = Command::new("sleep").arg("10").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(is_child(pid, std::process::id()));
+        assert!(!is_child(pid, 1));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,266 @@
+//! What recorded processes do meanwhile: their CPU time, and the files of their runtimes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::param::clock_ticks_per_second;
+
+use crate::bytes::base_name;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::runtime::jitdump::marker::pid_in_name;
+use crate::runtimes::{Description, Runtime};
+
+/// CPU time in seconds after which a JIT compiler has compiled something.
+const PATIENCE: u64 = 2;
+
+/// State of a running recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    /// Time since its start.
+    pub elapsed: Duration,
+    /// Size of the profile in bytes.
+    pub profile_size: u64,
+    /// Number of jitdumps and perf maps seen.
+    pub dumps: usize,
+    /// Their size in bytes.
+    pub dump_size: u64,
+}
+
+/// Watches the processes that a recording has started, or some that ran before.
+#[derive(Debug)]
+pub struct Watch {
+    profile: PathBuf,
+    /// perf, whose descendants are recorded.
+    perf: Option<u32>,
+    processes: BTreeMap<u32, Process>,
+    /// Files of runtimes.
+    files: BTreeSet<PathBuf>,
+    /// Runtimes with a warning.
+    warned: BTreeSet<Runtime>,
+}
+
+/// A recorded process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Process {
+    /// Start in clock ticks since the boot, which distinguishes processes with the same ID.
+    started: u64,
+    /// Number of looks at it.
+    looks: u32,
+    has_files: bool,
+    /// Whether it has used enough CPU time to expect a file, and was checked then.
+    is_checked: bool,
+}
+
+impl Watch {
+    /// Watches all that perf starts.
+    pub fn of_descendants(perf: u32, profile: &Path) -> Self {
+        Self::new(Some(perf), profile)
+    }
+
+    /// Watches processes that ran before. There are no warnings of them.
+    pub fn of_processes(pids: &[u32], profile: &Path) -> Self {
+        let mut watch = Self::new(None, profile);
+        watch.processes = pids.iter().map(|&pid| (pid, Process::default())).collect();
+        watch
+    }
+
+    fn new(perf: Option<u32>, profile: &Path) -> Self {
+        Self {
+            profile: profile.to_owned(),
+            perf,
+            processes: BTreeMap::new(),
+            files: BTreeSet::new(),
+            warned: BTreeSet::new(),
+        }
+    }
+
+    /// Looks at all processes. Returns the state, and a warning for each runtime that should have written something.
+    pub fn look(&mut self, elapsed: Duration) -> (Status, Vec<Diagnostic>) {
+        let mut warnings = Vec::new();
+        self.find_descendants();
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in pids {
+            let Some((started, cpu_time)) = times(pid) else {
+                self.processes.remove(&pid);
+                continue;
+            };
+            let process = self.processes.entry(pid).or_default();
+            if process.started != started {
+                *process = Process {
+                    started,
+                    ..Process::default()
+                };
+            }
+            process.looks += 1;
+            let is_check = self.perf.is_some() && !process.is_checked && cpu_time >= PATIENCE;
+            // The list of mappings may be long.
+            let is_time = process.looks.is_power_of_two() && !process.has_files;
+            if !is_check && !is_time {
+                continue;
+            }
+            process.is_checked |= is_check;
+            let maps = maps_of(pid);
+            let files = files_of(pid, &maps);
+            process.has_files |= !files.is_empty();
+            let has_files = process.has_files;
+            self.files.extend(files);
+            if is_check && !has_files {
+                warnings.extend(self.warning(pid, &maps));
+            }
+        }
+        (self.status(elapsed), warnings)
+    }
+
+    fn find_descendants(&mut self) {
+        let known: Vec<u32> = self.processes.keys().copied().collect();
+        // Those whose parent has exited are no longer below perf.
+        let mut open: Vec<u32> = self.perf.into_iter().chain(known).collect();
+        while let Some(pid) = open.pop().filter(|_| self.perf.is_some()) {
+            for child in children(pid) {
+                self.processes.entry(child).or_insert_with(|| {
+                    open.push(child);
+                    Process::default()
+                });
+            }
+        }
+    }
+
+    fn status(&self, elapsed: Duration) -> Status {
+        let size = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+        Status {
+            elapsed,
+            profile_size: size(&self.profile),
+            dumps: self.files.len(),
+            dump_size: self.files.iter().map(size).sum(),
+        }
+    }
+
+    /// Returns the warning of a process without files, if its runtime is known.
+    fn warning(&mut self, pid: u32, maps: &[u8]) -> Option<Diagnostic> {
+        let found = runtime_in(pid, maps)?;
+        if writes_at_exit(pid) || !self.warned.insert(found.runtime) {
+            return None;
+        }
+        let warning = Diagnostic::new(Issue::NoDumpYet).with("pid", pid);
+        let warning = warning.with("runtime", found.name).with("seconds", PATIENCE);
+        Some(warning.with("how", found.how))
+    }
+}
+
+/// Returns the runtime of a process, by its program and its libraries.
+pub fn runtime_of(pid: u32) -> Option<&'static Description> {
+    runtime_in(pid, &maps_of(pid))
+}
+
+/// Whether a process has mapped a jitdump or written a perf map.
+pub fn has_files(pid: u32) -> bool {
+    !files_of(pid, &maps_of(pid)).is_empty()
+}
+
+fn maps_of(pid: u32) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/maps")).unwrap_or_default()
+}
+
+fn runtime_in(pid: u32, maps: &[u8]) -> Option<&'static Description> {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = base_name(program.as_os_str().as_bytes());
+    let of_libraries = || mapped_files(maps).find_map(|file| Description::of_file(base_name(file)));
+    let found = Description::of_file(program).or_else(of_libraries)?;
+    // Many programs use LLVM, but not its JIT compilers.
+    (found.runtime != Runtime::Lli).then_some(found)
+}
+
+/// Returns the processes that the threads of a process have started.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let lists = threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+/// Returns the start of a process in clock ticks, and its CPU time in seconds.
+fn times(pid: u32) -> Option<(u64, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may have any characters.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let field = |number: usize| fields.get(number.checked_sub(3)?)?.parse::<u64>().ok();
+    // Fields 14, 15 and 22 of proc_pid_stat(5).
+    let (user, system, started) = (field(14)?, field(15)?, field(22)?);
+    Some((started, (user + system) / clock_ticks_per_second()))
+}
+
+/// Returns the paths in a list of mappings.
+fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
+    maps.split(|&byte| byte == b'\n').filter_map(|line| {
+        let path = memchr::memchr(b'/', line)?;
+        line.get(path..)
+    })
+}
+
+/// Returns the jitdumps that a process has mapped, and its perf map.
+fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
+    let dumps = mapped_files(maps).filter(|path| pid_in_name(base_name(path)).is_some());
+    let mut files: BTreeSet<PathBuf> = dumps.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    // In a container, the process has another ID and another /tmp.
+    for id in ids.unwrap_or_default().split_whitespace() {
+        let map = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{id}.map"));
+        if map.is_file() {
+            files.insert(
+                map.strip_prefix(format!("/proc/{pid}/root"))
+                    .map_or(map.clone(), |path| Path::new("/").join(path)),
+            );
+        }
+    }
+    files
+}
+
+/// Whether a process is Java with a perf map at its end.
+fn writes_at_exit(pid: u32) -> bool {
+    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let started = [read("cmdline"), read("environ")].concat();
+    memchr::memmem::find(&started, b"DumpPerfMapAtExit").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumps_are_found_among_mappings() {
+        let maps = b"7f00-7f01 r-xp 00000000 08:01 7  /a b/jit-17.dump\n\
+            7f01-7f02 r-xp 00000000 08:01 7  /usr/lib/libc.so.6\n\
+            7f02-7f03 rw-p 00000000 00:00 0 \n7f03-7f04 rw-p 00000000 00:00 0  [heap]\n";
+        let found: Vec<&[u8]> = mapped_files(maps).collect();
+        assert_eq!(found, [&b"/a b/jit-17.dump"[..], b"/usr/lib/libc.so.6"]);
+        let absent = u32::MAX;
+        assert_eq!(
+            files_of(absent, maps),
+            BTreeSet::from(["/a b/jit-17.dump".into()])
+        );
+    }
+
+    #[test]
+    fn processes_have_a_start_and_children() {
+        let me = std::process::id();
+        assert!(times(me).unwrap().0 > 0);
+        assert_eq!(times(u32::MAX), None);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let found = children(me);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&child.id()), "{found:?}");
+    }
+}

@@ -1,0 +1,466 @@
+//! Known runtimes: their programs and libraries, and how they log their code.
+
+use std::os::unix::ffi::OsStrExt;
+
+use crate::bytes::base_name;
+
+/// A runtime with a JIT compiler.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Runtime {
+    /// Node.js.
+    Node,
+    /// Deno.
+    Deno,
+    /// Chromium.
+    Chromium,
+    /// Bun.
+    Bun,
+    /// JavaScriptCore.
+    JavaScriptCore,
+    /// SpiderMonkey.
+    SpiderMonkey,
+    /// CPython.
+    Python,
+    /// Numba.
+    Numba,
+    /// PHP.
+    Php,
+    /// Erlang/OTP.
+    Erlang,
+    /// Java.
+    Java,
+    /// OpenJ9.
+    OpenJ9,
+    /// .NET.
+    DotNet,
+    /// Mono.
+    Mono,
+    /// Ruby.
+    Ruby,
+    /// Julia.
+    Julia,
+    /// LuaJIT.
+    LuaJit,
+    /// PostgreSQL.
+    PostgreSql,
+    /// LLVM's JIT compilers.
+    Lli,
+    /// ROOT.
+    Root,
+    /// oneDNN.
+    OneDnn,
+    /// Wasmtime.
+    Wasmtime,
+    /// QEMU in user mode.
+    Qemu,
+    /// MoarVM.
+    MoarVm,
+}
+
+/// What is known about a runtime.
+#[derive(Debug)]
+pub struct Description {
+    /// The runtime.
+    pub runtime: Runtime,
+    /// Name for options; `None` if a recording cannot make it log its code.
+    pub id: Option<&'static str>,
+    /// Name in messages.
+    pub name: &'static str,
+    /// Beginnings of the names of its programs. A version may follow, but no other word.
+    programs: &'static [&'static str],
+    /// The same for its libraries.
+    libraries: &'static [&'static str],
+    /// Names of programs that start it.
+    launchers: &'static [&'static str],
+    /// Command line or setting that makes it log its code.
+    pub how: &'static str,
+    /// How to record stacks with its functions, if frame pointers are not enough.
+    pub stacks: Option<&'static str>,
+}
+
+/// Known runtimes. The options are from their manuals. All were tested, except those of SpiderMonkey, Numba,
+/// OpenJ9, .NET, Ruby, Julia, ROOT and MoarVM.
+static DESCRIPTIONS: [Description; 24] = [
+    Description {
+        runtime: Runtime::Node,
+        id: Some("node"),
+        name: "Node.js",
+        programs: &["node", "nodejs"],
+        libraries: &[],
+        launchers: &["npm", "npx", "yarn", "pnpm", "corepack", "tsx", "ts-node"],
+        how: "node --perf-prof --interpreted-frames-native-stack app.js, with --perf-prof-unwinding-info as well for \
+              perf record --call-graph dwarf",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Deno,
+        id: Some("deno"),
+        name: "Deno",
+        programs: &["deno"],
+        libraries: &[],
+        launchers: &[],
+        how: "deno run --v8-flags=--perf-prof app.ts",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Chromium,
+        id: None,
+        name: "Chromium",
+        programs: &["chrome", "chromium"],
+        libraries: &[],
+        launchers: &[],
+        how: "chromium --no-sandbox --js-flags=--perf-prof",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Bun,
+        id: Some("bun"),
+        name: "Bun",
+        programs: &["bun", "bunx"],
+        libraries: &[],
+        launchers: &[],
+        how: "BUN_JSC_useJITDump=1 BUN_JSC_jitDumpDirectory=/tmp bun app.ts",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::JavaScriptCore,
+        id: Some("jsc"),
+        name: "JavaScriptCore",
+        programs: &["jsc"],
+        libraries: &["libjavascriptcoregtk", "libJavaScriptCore"],
+        launchers: &[],
+        how: "JSC_useJITDump=1 JSC_jitDumpDirectory=/tmp jsc app.js",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::SpiderMonkey,
+        id: Some("spidermonkey"),
+        name: "SpiderMonkey",
+        programs: &["firefox", "js"],
+        libraries: &["libxul.so", "libmozjs"],
+        launchers: &[],
+        how: "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Python,
+        id: Some("python"),
+        name: "CPython",
+        programs: &["python"],
+        libraries: &["libpython3"],
+        launchers: &["pytest", "py.test", "tox", "nox", "uv", "poetry", "pipenv"],
+        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf; python3.12 -X perf app.py for names only",
+        stacks: Some(
+            "its interpreter needs stack dumps: python3.13 -X perf_jit app.py, recorded with --call-graph dwarf",
+        ),
+    },
+    Description {
+        runtime: Runtime::Numba,
+        id: Some("numba"),
+        name: "Numba",
+        programs: &["numba"],
+        libraries: &["libllvmlite"],
+        launchers: &[],
+        how: "NUMBA_ENABLE_PROFILING=1 python3 app.py, with an llvmlite that is built with perf support, which the wheels are not",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Php,
+        id: Some("php"),
+        name: "PHP",
+        programs: &["php"],
+        libraries: &["libphp", "opcache.so"],
+        launchers: &["composer", "phpunit"],
+        how: "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=64M -d opcache.jit_debug=32 \
+              -d opcache.file_update_protection=0 app.php",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Erlang,
+        id: Some("erlang"),
+        name: "Erlang/OTP",
+        programs: &["erl", "beam"],
+        libraries: &[],
+        launchers: &["escript", "erlc", "elixir", "iex", "mix", "rebar3", "gleam"],
+        how: "erl +JPperf true",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Java,
+        id: Some("java"),
+        name: "Java",
+        programs: &["java"],
+        libraries: &["libjvm.so"],
+        launchers: &[
+            "gradle", "gradlew", "mvn", "mvnw", "ant", "sbt", "scala", "kotlin", "groovy", "clojure", "clj",
+            "lein", "jshell",
+        ],
+        how: "java -XX:+PreserveFramePointer -agentpath:/path/to/libperf-jvmti.so App, with the absolute path of the agent, \
+              which is built from tools/perf/jvmti of the kernel's sources; for names only, java \
+              -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit App (17 and later)",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::OpenJ9,
+        id: None,
+        name: "OpenJ9",
+        programs: &[],
+        libraries: &["libj9jit", "libj9vm"],
+        launchers: &[],
+        how: "java -XX:+PerfTool App, for names only",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::DotNet,
+        id: Some("dotnet"),
+        name: ".NET",
+        programs: &["dotnet"],
+        libraries: &["libcoreclr.so"],
+        launchers: &["pwsh"],
+        how: "DOTNET_PerfMapEnabled=1 DOTNET_EnableWriteXorExecute=0 dotnet app.dll, with DOTNET_PerfMapStubGranularity=2 as \
+              well for .NET 10, whose jitdump ends in its second record without it",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Mono,
+        id: Some("mono"),
+        name: "Mono",
+        programs: &["mono"],
+        libraries: &["libmonosgen"],
+        launchers: &["mcs", "csharp"],
+        how: "mono --jitmap app.exe for names only; mono --profile=log:nodefaults,jit,output=app.mlpd app.exe, and \
+              jitinject --mono-log app.mlpd",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Ruby,
+        id: Some("ruby"),
+        name: "Ruby",
+        programs: &["ruby"],
+        libraries: &["libruby"],
+        launchers: &["bundle", "rake", "rails", "rspec"],
+        how: "ruby --yjit --yjit-perf app.rb (3.3 and later), for names only",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Julia,
+        id: Some("julia"),
+        name: "Julia",
+        programs: &["julia"],
+        libraries: &["libjulia"],
+        launchers: &[],
+        how: "ENABLE_JITPROFILING=1 julia app.jl",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::LuaJit,
+        id: None,
+        name: "LuaJIT",
+        programs: &["luajit"],
+        libraries: &["libluajit"],
+        launchers: &[],
+        how: "it has no option for this; only one built with -DLUAJIT_USE_PERFTOOLS writes a perf map",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::PostgreSql,
+        id: None,
+        name: "PostgreSQL",
+        programs: &["postgres"],
+        libraries: &["llvmjit.so"],
+        launchers: &[],
+        how: "jit_profiling_support = on in postgresql.conf",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Lli,
+        id: Some("lli"),
+        name: "LLVM",
+        programs: &["lli"],
+        libraries: &["libLLVM"],
+        launchers: &[],
+        how: "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's PerfSupportPlugin",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Root,
+        id: Some("root"),
+        name: "ROOT",
+        programs: &["root", "root.exe", "cling"],
+        libraries: &["libCling"],
+        launchers: &[],
+        how: "CLING_PROFILE=1 root app.C",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::OneDnn,
+        id: Some("onednn"),
+        name: "oneDNN",
+        programs: &["benchdnn"],
+        libraries: &["libdnnl", "libmkldnn"],
+        launchers: &[],
+        how: "ONEDNN_JIT_PROFILE=6 app",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Wasmtime,
+        id: Some("wasmtime"),
+        name: "Wasmtime",
+        programs: &["wasmtime"],
+        libraries: &[],
+        launchers: &[],
+        how: "wasmtime run --profile=jitdump app.wasm",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Qemu,
+        id: Some("qemu"),
+        name: "QEMU",
+        programs: &["qemu"],
+        libraries: &[],
+        launchers: &[],
+        how: "qemu-x86_64 -jitdump app (8.1 and later)",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::MoarVm,
+        id: Some("moarvm"),
+        name: "MoarVM",
+        programs: &["moar"],
+        libraries: &["libmoar"],
+        launchers: &["raku", "rakudo", "perl6"],
+        how: "MVM_JIT_PERF_DUMP=1 raku app.raku, for names only",
+        stacks: None,
+    },
+];
+
+impl Runtime {
+    /// Returns the names of the runtimes that can be made to log their code, as [`Runtime::from_id`] takes them.
+    pub fn ids() -> impl Iterator<Item = &'static str> {
+        DESCRIPTIONS.iter().filter_map(|description| description.id)
+    }
+
+    /// Returns the runtime with a name such as `node`.
+    pub fn from_id(id: &str) -> Option<Self> {
+        let mut descriptions = DESCRIPTIONS.iter();
+        descriptions
+            .find(|description| description.id == Some(id))
+            .map(|description| description.runtime)
+    }
+
+    /// Returns the name for messages.
+    pub fn name(self) -> &'static str {
+        self.description().map_or("", |description| description.name)
+    }
+
+    /// Returns what is known about it.
+    pub fn description(self) -> Option<&'static Description> {
+        DESCRIPTIONS
+            .iter()
+            .find(|description| description.runtime == self)
+    }
+
+    /// Returns the runtime that a program of this base name is, or starts.
+    pub fn of_program(name: &[u8]) -> Option<Self> {
+        let is_launcher = |description: &&Description| {
+            let mut launchers = description.launchers.iter();
+            launchers.any(|launcher| launcher.as_bytes() == name)
+        };
+        let found = DESCRIPTIONS
+            .iter()
+            .find(|description| has(description.programs, name) || is_launcher(description));
+        found.map(|description| description.runtime)
+    }
+
+    /// Returns the runtime of a running process.
+    pub fn of_process(pid: u32) -> Option<Self> {
+        let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        Self::of_program(base_name(program.as_os_str().as_bytes()))
+    }
+}
+
+impl Description {
+    /// Returns all, in the order in which advice is printed.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        DESCRIPTIONS.iter()
+    }
+
+    /// Returns the runtime that a program or library is part of.
+    pub fn of_file(name: &[u8]) -> Option<&'static Self> {
+        Self::all().find(|description| description.has_file(name))
+    }
+
+    /// Whether a program or library is part of the runtime.
+    pub fn has_file(&self, name: &[u8]) -> bool {
+        has(self.programs, name) || has(self.libraries, name)
+    }
+}
+
+/// Whether one of the names starts a file's name.
+fn has(names: &[&str], file: &[u8]) -> bool {
+    names.iter().any(|name| is_version_of(file, name))
+}
+
+/// Whether a file has a name, followed by a version or nothing.
+fn is_version_of(file: &[u8], name: &str) -> bool {
+    let rest = file.strip_prefix(name.as_bytes());
+    rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphabetic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtimes_are_recognized_by_their_files() {
+        for (file, expected) in [
+            ("node", Some("Node.js")),
+            ("node20", Some("Node.js")),
+            ("nodeconf", None),
+            ("python3.13", Some("CPython")),
+            ("libpython3.13.so.1.0", Some("CPython")),
+            ("beam.smp", Some("Erlang/OTP")),
+            ("php8.2", Some("PHP")),
+            ("libjvm.so", Some("Java")),
+            ("javac", None),
+            ("libmonosgen-2.0.so.1", Some("Mono")),
+            ("monitor", None),
+            ("libLLVM-14.so.1", Some("LLVM")),
+            ("qemu-x86_64", Some("QEMU")),
+            ("luajit-2.1.0-beta3", Some("LuaJIT")),
+            ("libdnnl.so.3", Some("oneDNN")),
+            ("libj9jit29.so", Some("OpenJ9")),
+            ("libc.so.6", None),
+        ] {
+            let found = Description::of_file(file.as_bytes());
+            assert_eq!(found.map(|runtime| runtime.name), expected, "{file}");
+        }
+    }
+
+    #[test]
+    fn programs_and_launchers_are_recognized_by_name() {
+        for (name, expected) in [
+            ("node", Some(Runtime::Node)),
+            ("node20", Some(Runtime::Node)),
+            ("nodeconf", None),
+            ("npm", Some(Runtime::Node)),
+            ("python3.13", Some(Runtime::Python)),
+            ("pytest", Some(Runtime::Python)),
+            ("php8.2", Some(Runtime::Php)),
+            ("mix", Some(Runtime::Erlang)),
+            ("gradlew", Some(Runtime::Java)),
+            ("javac", None),
+            ("mono-sgen", Some(Runtime::Mono)),
+            ("lli-14", Some(Runtime::Lli)),
+            ("qemu-x86_64", Some(Runtime::Qemu)),
+            ("sh", None),
+            ("make", None),
+        ] {
+            assert_eq!(Runtime::of_program(name.as_bytes()), expected, "{name}");
+        }
+        for id in Runtime::ids() {
+            assert!(!Runtime::from_id(id).unwrap().name().is_empty());
+        }
+    }
+}

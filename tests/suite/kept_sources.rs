@@ -1,0 +1,125 @@
+//! `--keep-sources`: copies of the source files that lines name.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jitinject::bytes::ByteOrder;
+
+use crate::support::dump::{DumpWriter, X86_64};
+use crate::support::recording::{PID, Recording};
+use crate::support::reports::{inject_with_summary, only, reports};
+use crate::support::{codes, objects_of, symbolizer, tools};
+
+const CODE: u64 = 0x4000_0000;
+
+/// Replaces the dump of a recording by one whose function has a line of each file.
+fn name_files(recording: &Recording, files: &[&Path]) {
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+    let mut content = Vec::new();
+    dump.endian.write_u64(&mut content, CODE);
+    dump.endian.write_u64(&mut content, files.len() as u64);
+    for (at, file) in files.iter().enumerate() {
+        dump.endian.write_u64(&mut content, CODE + at as u64);
+        dump.endian.write_u32(&mut content, 1 + at as u32);
+        dump.endian.write_u32(&mut content, 0);
+        content.extend_from_slice(tools::text(file).as_bytes());
+        content.push(0);
+    }
+    dump.record(2, 999, &content);
+    dump.load(1000, CODE, 0, b"named", &[0x90; 64]);
+    fs::write(&recording.dump, dump.bytes).unwrap();
+}
+
+/// Returns the folder of sources of a recording, and the stored files by name. Checks the list with sha256sum.
+fn stored(recording: &Recording) -> (PathBuf, Vec<(String, PathBuf)>) {
+    let mut folder = recording.output.clone().into_os_string();
+    folder.push(".elf/sources");
+    let folder = PathBuf::from(folder);
+    let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, lists): (Vec<PathBuf>, Vec<PathBuf>) = entries.partition(|path| path.is_dir());
+    let [list] = &lists[..] else { panic!("{lists:?}") };
+    let checked = Command::new("sha256sum")
+        .args(["--strict", "-c", tools::text(list)])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    assert_eq!(
+        checked.stdout.split(|&byte| byte == b'\n').count(),
+        folders.len() + 1
+    );
+    let mut files: Vec<(String, PathBuf)> = Vec::new();
+    for folder in folders {
+        let file = fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+        files.push((file.file_name().into_string().unwrap(), file.path()));
+    }
+    files.sort();
+    (folder, files)
+}
+
+#[test]
+fn files_that_lines_name_are_copied_and_referred_to() {
+    let recording = Recording::new();
+    let at = |name: &str| recording.folder.path().join(name);
+    fs::create_dir(at("lib")).unwrap();
+    fs::write(at("app.js"), "app();\n").unwrap();
+    fs::write(at("lib/app.js"), "lib();\n").unwrap();
+    fs::write(at("relative.js"), "relative();\n").unwrap();
+    let (app, lib) = (at("app.js"), at("lib/app.js"));
+    name_files(
+        &recording,
+        &[&app, &lib, Path::new("relative.js"), &at("absent.js")],
+    );
+    let folder = recording.folder.path();
+    let options = ["--keep-sources", "--source-dir", tools::text(folder)];
+    let (said, summary) = inject_with_summary(&recording.profile, &recording.output, &options);
+    assert_eq!(codes(&said), [""; 0], "{said}");
+    assert_eq!(only(&summary, "JI267")["count"], 1);
+    let (folder, files) = stored(&recording);
+    assert_eq!(files.len(), 3);
+    // The line table leads to the copies.
+    let objects = objects_of(&recording.output);
+    let object = objects
+        .iter()
+        .find(|path| path.extension().is_some_and(|it| it == "so"));
+    let shown: Vec<String> = symbolizer::sites(object.unwrap(), &[0x40, 0x41, 0x42, 0x43])
+        .iter()
+        .map(|chain| chain[0].file.clone())
+        .collect();
+    let copies = shown[..3].iter().map(|path| fs::read_to_string(path).unwrap());
+    assert_eq!(
+        copies.collect::<Vec<_>>(),
+        ["app();\n", "lib();\n", "relative();\n"]
+    );
+    assert!(Path::new(&shown[0]).starts_with(&folder));
+    assert_eq!(shown[3], tools::text(&at("absent.js")));
+    // A second run without the option removes them.
+    recording.inject(&[]);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn what_is_no_text_or_too_large_stays_where_it_is() {
+    let recording = Recording::new();
+    let at = |name: &str| recording.folder.path().join(name);
+    fs::write(at("app.js"), "app();\n").unwrap();
+    fs::write(at("key"), b"secret\0").unwrap();
+    fs::File::create(at("large.js"))
+        .unwrap()
+        .set_len(40 << 20)
+        .unwrap();
+    symlink("app.js", at("link.js")).unwrap();
+    tools::run("mkfifo", &[tools::text(&at("fifo"))]);
+    let hostile = at("../".repeat(20).as_str()).join("dev/zero");
+    let files = ["app.js", "key", "large.js", "link.js", "fifo"].map(at);
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).chain([&*hostile]).collect();
+    name_files(&recording, &files);
+    let said = recording.inject(&["--keep-sources"]);
+    assert!(reports(&said, "JI268", "1 source file "), "{said}");
+    assert!(reports(&said, "JI269", "3 source files "), "{said}");
+    let (_, files) = stored(&recording);
+    let names: Vec<&str> = files.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["app.js", "link.js"]);
+}
