@@ -268,7 +268,9 @@ impl<'a> Sources<'a> {
         let processes = &index.processes;
         let (start, _) = index.times.unwrap_or_default();
         let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
-        let mut events = Vec::new();
+        // Nearly all are placed once.
+        let count = self.used.iter().map(|used| used.code.events().len()).sum();
+        let mut events = Vec::with_capacity(count);
         let mut copies_left = MAX_COPIES;
         let earlier_copies = processes.earlier_copies();
         for (file, used) in self.used.enumerate_mut() {

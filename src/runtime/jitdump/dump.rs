@@ -121,6 +121,7 @@ impl<'a> Dump<'a> {
         });
         index.pending.drop_all(&mut index.faults);
         index.functions.add_debug_info(index.pending.take_reassigned());
+        index.functions.shrink();
         let range = |function| index.functions.range(function);
         duplicates::drop_duplicates(
             contents,

@@ -75,6 +75,19 @@ impl FunctionTable {
         self.debug_info.add_missing(records);
     }
 
+    /// Frees memory for functions that do not come.
+    pub fn shrink(&mut self) {
+        self.functions.shrink_to_fit();
+        for records in [
+            &mut self.debug_info,
+            &mut self.debug_info2,
+            &mut self.unwinding,
+            &mut self.tier,
+        ] {
+            records.entries.shrink_to_fit();
+        }
+    }
+
     fn loaded(&self, function: u32) -> Option<&LoadedFunction> {
         self.functions.get(usize::try_from(function).ok()?)
     }
