@@ -2,41 +2,9 @@
 
 use std::fmt;
 
+use super::issue_table::issues;
 pub use super::remedies::{CHECK_PATH, RECORD_FIRST, remedy_of};
 use super::{CatalogueEntry, Severity, render};
-
-/// Defines [`Issue`] and the catalogue.
-macro_rules! issues {
-    ($( $name:ident $id:literal $severity:ident $title:literal $problem:literal $($remedy:literal)? )+) => {
-        /// The kind of a [`Diagnostic`](super::Diagnostic).
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[non_exhaustive]
-        pub enum Issue {
-            $( #[doc = concat!($id, ": ", $title, ".")] $name, )+
-        }
-
-        impl Issue {
-            /// All codes, in their order.
-            pub const ALL: &[Self] = &[$(Self::$name),+];
-
-            /// Returns the catalogue's entry.
-            pub fn entry(self) -> &'static CatalogueEntry {
-                match self {
-                    $( Self::$name => &CatalogueEntry {
-                        id: $id,
-                        severity: Severity::$severity,
-                        title: $title,
-                        problem: $problem,
-                        readers: "",
-                        remedy: concat!($($remedy)?),
-                        unit: "",
-                        seen: "",
-                    }, )+
-                }
-            }
-        }
-    };
-}
 
 impl Issue {
     /// Returns the printed form, such as `JI012`.
@@ -361,6 +329,23 @@ issues! {
         "A process in a container has its perf map in its own /tmp."
     FramesNotRecorded "JI179" Warning "{runtime}: {found} of {samples} samples have its functions in their recorded stack; {how}"
         "The runtime's own code keeps no frame pointers, so that stacks recorded with perf record -g end in it."
+    ModulesNotFound "JI180" Warning "{count} frame{|s} unwound by frame pointer, for lack of the recorded build of {modules}"
+        "Executables and libraries have the tables for unwinding. Without them, callers are lost unless the code keeps a frame pointer."
+        "Name a folder with the files of the recorded machine with --symfs, or add them to ~/.debug: perf buildid-cache --add FILE."
+    StacksCut "JI181" Note "{count} of {stacks} stacks end where the recorded copy of the stack ends"
+        "perf copies 8 KiB of each stack, unless it is told otherwise. Frames beyond that are not in the profile."
+        "Record larger copies: perf record --call-graph dwarf,65528."
+    NarrowStacks "JI182" Warning "{count} stack{|s} of 32-bit processes not unwound: callers are left out"
+        "Only the stacks of 64-bit processes can be unwound."
+        "Use the profile without --unwind, if its reader can unwind them."
+    NoStacksToUnwind "JI183" Warning "no sample has a copy of its stack, so nothing is unwound"
+        "Stacks are unwound from the registers and stack words of a sample. Those of perf record -g are unwound already."
+        "Record with perf record --call-graph dwarf."
+    MachineNotUnwound "JI184" Warning "stacks not unwound: only those of x86-64 and AArch64 can be"
+        "The profile was recorded on another machine. Its samples keep their registers and stacks, for readers that can unwind them."
+    StacksWithoutTimes "JI185" Warning "stacks not unwound: the profile has no times"
+        "Without times, it is not known which code was at an address when a sample was taken. The samples keep their stacks."
+        "Record without --no-timestamp, and with perf record -T for single threads."
 
     // Finding files, and what they belong to.
     CannotSearch "JI200" Warning "cannot be searched: {cause}"

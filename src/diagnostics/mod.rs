@@ -4,6 +4,7 @@
 //! in [`issues`] (for runs of jitinject) and in [`rules`] (for `jitinject check`). The rest of the program reports a code,
 //! a file, an offset and the fields of the message.
 
+mod issue_table;
 pub mod issues;
 mod remedies;
 pub mod rules;

@@ -18,6 +18,7 @@
 
 pub mod attributes;
 pub mod build_id_cache;
+pub mod call_frames;
 pub mod core_file;
 pub mod dwarf;
 pub mod eh_frame;
@@ -27,3 +28,4 @@ pub mod limited_reads;
 pub mod object;
 pub mod store;
 pub mod symbols;
+pub mod unwind_sections;

@@ -66,9 +66,9 @@ static RUNTIMES: [Runtime; 24] = [
     Runtime {
         name: "CPython",
         files: &["python3", "libpython3"],
-        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf; python3.12 -X perf app.py for names only",
+        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf, and jitinject --unwind; python3.12 -X perf app.py for names only",
         stacks: Some(
-            "its interpreter needs stack dumps: python3.13 -X perf_jit app.py, recorded with --call-graph dwarf",
+            "its interpreter needs copies of stacks: python3.13 -X perf_jit app.py, recorded with --call-graph dwarf, and jitinject --unwind",
         ),
     },
     Runtime {

@@ -21,7 +21,7 @@ use super::launch::{Start, not_started};
 use super::perf::{Permissions, Refusal, reason};
 use super::plan::Plan;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::inject::InjectOptions;
+use crate::inject::{InjectOptions, Kept, UnwindOptions};
 
 /// Time between two looks at perf and at signals.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -275,6 +275,10 @@ impl<'a> Session<'a> {
         options.load.perf_maps = vec![folder.join("dumps")];
         options.build_id_cache = Some(folder.join("debug"));
         options.summary = Some(folder.join("summary.json"));
+        options.unwind = self.plan.perf.has_stack_copies().then_some(UnwindOptions {
+            kept: Kept::Nothing,
+            fold_interpreter: false,
+        });
         options
     }
 }
