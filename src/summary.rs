@@ -40,6 +40,9 @@ pub struct Summary {
     pub symbols: SymbolSummary,
     /// Counts of samples.
     pub samples: SampleSummary,
+    /// Counts of unwound stacks, if [requested](crate::inject::InjectOptions::unwind).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwound: Option<UnwindSummary>,
     /// Compiler tiers of sampled functions, if [requested](crate::inject::InjectOptions::tiers); most samples first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<TierSummary>>,
@@ -172,6 +175,20 @@ pub struct StackSummary {
     pub named: u64,
     /// Percentage of the frames in JIT code that have a name; 100 if there are none.
     pub named_percent: f64,
+}
+
+/// Counts of unwound stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct UnwindSummary {
+    /// Stacks that were unwound.
+    pub stacks: u64,
+    /// Frames in them.
+    pub frames: u64,
+    /// Stacks that are complete, up to the start of their thread.
+    pub to_start: u64,
+    /// Stacks that end where the recorded copy of the stack does.
+    pub cut: u64,
 }
 
 /// A compiler tier of a runtime.
@@ -314,6 +331,16 @@ impl Summary {
             let _ = writeln!(
                 text,
                 "{objects} in the build-id cache {path}, {added} of them new"
+            );
+        }
+        if let Some(unwound) = &self.unwound {
+            let _ = writeln!(
+                text,
+                "{} unwound, {}; {} to the start of the thread, {} cut off by the size of the copy",
+                count(unwound.stacks, "stack"),
+                count(unwound.frames, "frame"),
+                unwound.to_start,
+                unwound.cut,
             );
         }
         let samples = &self.samples;

@@ -315,6 +315,11 @@ impl Seeds {
                 &format!("{name}-{number}"),
                 &[&start, section].concat(),
             );
+            // Half of the code, the frame pointer, words of the stack, and what they are.
+            let start = [0, 1, 0x80, 0x40, 0, 100, 0];
+            let words: Vec<u8> = (0..64).collect();
+            let parts = [&start, &words[..], section].concat();
+            self.write("unwind", &format!("{name}-{number}"), &parts);
         }
     }
 }

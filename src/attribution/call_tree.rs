@@ -157,7 +157,7 @@ impl CallTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribution::modules::ModuleIndex;
+    use crate::native::modules::ModuleIndex;
 
     const ONE: Weight = Weight {
         samples: 1,

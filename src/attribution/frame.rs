@@ -1,8 +1,8 @@
 //! Functions as frames of a stack refer to them.
 
-use crate::attribution::modules::ModuleIndex;
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
+use crate::native::modules::ModuleIndex;
 
 /// What a frame of a stack is in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -2,19 +2,17 @@
 //!
 //! ```text
 //! [recorded]: threads, kernel ───────────┐
-//! [modules]: what processes have mapped ─┼─► [walk]: [frame]s of each sample ─► [call_tree] ─► [functions]: names and
-//! [native_symbols], [kernel_symbols] ────┘                                          └──────► [stacks]     samples
+//! [crate::native]: what they have mapped ┼─► [walk]: [frame]s of each sample ─► [call_tree] ─► [functions]: names and
+//! [kernel_symbols] ──────────────────────┘                                          └──────► [stacks]     samples
 //! ```
 //!
-//! Frames of native code are named by the symbols of the files that this machine has. Nothing is unwound: stacks are
-//! those that the profile has.
+//! Frames of native code are named by the symbols of the files that this machine has. Stacks are
+//! those that the profile has; [`crate::unwind`] has unwound copied ones.
 
 mod call_tree;
 mod frame;
 mod functions;
 mod kernel_symbols;
-mod modules;
-mod native_symbols;
 mod recorded;
 mod stacks;
 mod walk;
@@ -25,14 +23,15 @@ use std::collections::BTreeMap;
 use crate::attribution::call_tree::{Node, NodeIndex};
 use crate::attribution::functions::Functions;
 use crate::attribution::kernel_symbols::{KernelSymbols, kernel_build_id};
-use crate::attribution::modules::Modules;
-use crate::attribution::native_symbols::NativeSymbols;
 use crate::attribution::recorded::Recorded;
 use crate::attribution::walk::{Counts, Symbols};
 use crate::bytes::printable;
 use crate::code::selection::Selection;
 use crate::indexed_table::IndexedTable;
-use crate::load::{LoadOptions, Reach, Recording};
+use crate::load::{LoadOptions, Recording};
+use crate::native::files::NativeFiles;
+use crate::native::modules::Modules;
+use crate::native::symbols::NativeSymbols;
 use crate::perf::Profile;
 use crate::perf::attr::Unit;
 use crate::perf::feature;
@@ -51,8 +50,8 @@ pub fn profile_summary(
     let recorded = Recorded::of(profile);
     let is_sampled = |space| selection.spaces[space].samples > 0;
     let modules = Modules::new(profile, &index.processes, &recorded.kernel_maps, is_sampled);
-    let reach = Reach::of(options);
-    let native = NativeSymbols::new(&modules, &reach);
+    let files = NativeFiles::new(options);
+    let native = NativeSymbols::new(&modules, &files);
     let kernel = kernel_symbols(recording, &recorded);
     let symbols = Symbols {
         selector: &selector,

@@ -3,8 +3,6 @@
 use crate::attribution::call_tree::{CallTree, Weight};
 use crate::attribution::frame::Frame;
 use crate::attribution::kernel_symbols::KernelSymbols;
-use crate::attribution::modules::Modules;
-use crate::attribution::native_symbols::NativeSymbols;
 use crate::code::process::SpaceId;
 use crate::code::profile_index::TimeMarks;
 use crate::code::recent::{CachedCode, Recent};
@@ -13,6 +11,8 @@ use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::{Code, Lookup};
 use crate::hash::HashMap;
 use crate::indexed_table::index_of;
+use crate::native::modules::Modules;
+use crate::native::symbols::NativeSymbols;
 use crate::perf::record;
 use crate::perf::sample::ChainEntry;
 use crate::units::{Address, Pid, Tid, Time};

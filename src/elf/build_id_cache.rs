@@ -30,11 +30,12 @@ pub fn default_folder() -> Option<PathBuf> {
     Some(PathBuf::from(env::var_os("HOME")?).join(".debug"))
 }
 
-/// Returns the path at which a cache has the object with a build ID; `None` if the ID is empty.
-pub fn object_path(cache: &Path, build_id: &[u8]) -> Option<PathBuf> {
+/// Returns the path at which a cache has the file with a build ID; `None` if the ID is empty. `name` is `elf`, or `vdso` for
+/// the code that the kernel maps into each process.
+pub fn file_path(cache: &Path, build_id: &[u8], name: &str) -> Option<PathBuf> {
     let digits = hex_digits(build_id);
     let (first, rest) = digits.split_at_checked(2)?;
-    Some(cache.join(LINKS).join(first).join(rest).join(OBJECT))
+    Some(cache.join(LINKS).join(first).join(rest).join(name))
 }
 
 /// Result of adding an object.

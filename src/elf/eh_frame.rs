@@ -97,6 +97,24 @@ impl<'a> FdeIndex<'a> {
         size(end).saturating_sub(size(first))
     }
 
+    /// Returns the entry for an address, and its position among the entries.
+    pub fn at(&self, address: Address) -> Option<(usize, Fde<'a>)> {
+        let after = self.sorted.partition_point(|entry| entry.range.start <= address);
+        let position = after.checked_sub(1)?;
+        let entry = self.sorted.get(position)?;
+        entry.range.contains(address).then_some((position, *entry))
+    }
+
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
     /// Returns the entries for addresses in `code`, by descending address.
     pub fn overlapping(&self, code: AddressRange) -> impl Iterator<Item = Fde<'a>> {
         let end = self.sorted.partition_point(|entry| entry.range.start < code.end);

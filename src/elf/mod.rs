@@ -18,6 +18,7 @@
 
 pub mod attributes;
 pub mod build_id_cache;
+pub mod call_frames;
 pub mod core_file;
 pub mod dwarf;
 pub mod eh_frame;
@@ -28,3 +29,4 @@ pub mod object;
 pub mod store;
 pub mod stored_source;
 pub mod symbols;
+pub mod unwind_sections;

@@ -139,7 +139,7 @@ impl FunctionSymbols {
     }
 }
 
-fn code_segments<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Vec<Segment> {
+pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
     /// Linkers create one or two.
     const MAX_SEGMENTS: usize = 64;
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));

@@ -1,8 +1,8 @@
 //! Injection: reads a profile and runtime files, writes ELF objects and a new profile that maps them.
 //!
 //! ```text
-//! Recording ─► selection ─► [grouping] ─► [objects] ─► [mmap_records] ─► [output]
-//!                              [sources] ─┘                                 └─► [report]: summary
+//! Recording ─► unwinding ─► selection ─► [grouping] ─► [objects] ─► [mmap_records] ─► [output]
+//!                                           [sources] ─┘                                 └─► [report]: summary
 //! ```
 
 mod cache;
@@ -23,7 +23,9 @@ use crate::inject::summary_file::SummaryOutput;
 use crate::load::{Buffers, Progress, Recording, load};
 use crate::perf::output::Rewrite;
 use crate::summary::Summary;
+use crate::unwind::{Unwound, UnwoundBuffers, unwind};
 
+pub use crate::unwind::{Kept, UnwindOptions};
 pub use objects::source_paths::LineOptions;
 pub use options::{InjectOptions, Layout, Tiers};
 pub use output::DEFAULT_OUTPUT;
@@ -31,8 +33,14 @@ pub use output::DEFAULT_OUTPUT;
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
     let buffers = Buffers::default();
-    let result = load(&options.load, &buffers, progress)
-        .and_then(|recording| inject_recording(options, &recording, progress));
+    let unwound_buffers = UnwoundBuffers::default();
+    let result = load(&options.load, &buffers, progress).and_then(|recording| {
+        let (recording, unwound) = match options.unwind {
+            Some(how) => unwind(&options.load, how, recording, &unwound_buffers, progress)?,
+            None => (recording, Unwound::default()),
+        };
+        inject_recording(options, &recording, &unwound, progress)
+    });
     // The error may only be a consequence of an input that was truncated.
     result.or_else(|error| buffers.check_input().and(Err(error)))
 }
@@ -41,6 +49,7 @@ pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Su
 fn inject_recording(
     options: &InjectOptions,
     recording: &Recording<'_>,
+    unwound: &Unwound,
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
     output::refuse_conflicts(options, recording)?;
@@ -110,6 +119,7 @@ fn inject_recording(
     let run = report::Run {
         options,
         recording,
+        unwound,
         selection: &selection,
         touched,
         objects: &objects,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::inject::objects::source_paths::LineOptions;
 use crate::load::LoadOptions;
+use crate::unwind::UnwindOptions;
 
 /// Options of [`inject`](crate::inject::inject).
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,8 @@ pub struct InjectOptions {
     pub layout: Layout,
     /// How line tables are written.
     pub lines: LineOptions,
+    /// Whether and how to replace copied stacks by call chains.
+    pub unwind: Option<UnwindOptions>,
     /// Where to record the compiler that made a function.
     pub tiers: Tiers,
 }

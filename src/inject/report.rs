@@ -21,6 +21,7 @@ use crate::summary::{
 };
 use crate::tally::Tally;
 use crate::units::Pid;
+use crate::unwind::Unwound;
 
 /// Everything that a run read and wrote.
 #[derive(Clone, Copy)]
@@ -29,6 +30,8 @@ pub struct Run<'a> {
     pub options: &'a InjectOptions,
     /// The profile and the code of its processes.
     pub recording: &'a Recording<'a>,
+    /// What was unwound.
+    pub unwound: &'a Unwound,
     /// Code hit by samples.
     pub selection: &'a Selection,
     /// Numbers of functions and of symbols hit by samples.
@@ -79,6 +82,7 @@ impl Run<'_> {
                 written: self.objects.symbols,
             },
             samples: sample_summary(self.selection),
+            unwound: self.unwound.summary,
             tiers: has_tiers.then(|| tiers::tiers(self.recording, self.selection)),
             profile: self.profile.cloned(),
             diagnostics: self.diagnostics(),
@@ -108,6 +112,8 @@ impl Run<'_> {
     fn diagnostics(&self) -> Vec<Diagnostic> {
         let input = &self.recording.input.name;
         let mut all = self.recording.diagnostics();
+        let unwound = self.unwound.diagnostics.iter().cloned();
+        all.extend(unwound.map(|diagnostic| diagnostic.in_file_called(input.clone())));
         if self.selection.samples.cut > 0 {
             let cut = Diagnostic::new(Issue::SamplesCut).in_file_called(input.clone());
             all.push(cut.times(self.selection.samples.cut));

@@ -17,6 +17,8 @@ pub struct LoadOptions {
     pub perf_maps: Vec<PathBuf>,
     /// Logs of Mono's profiler and XRay traces.
     pub trace: TraceOptions,
+    /// Folder with the files of the recorded machine below their paths, instead of `/`.
+    pub symfs: Option<PathBuf>,
     /// Nanoseconds to add to runtime times to get profile times, if known. Cycle counts are always converted
     /// as the profile specifies.
     pub clock_offset: Option<i64>,

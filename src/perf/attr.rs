@@ -11,6 +11,7 @@ use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::bytes::{ByteOrder, Reader, write_padded};
 use crate::hash::HashMap;
+use crate::perf::callchain::unwound::Kept;
 use crate::perf::event;
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
@@ -96,6 +97,7 @@ pub(super) mod offset {
     pub const FLAGS: usize = 40;
     pub const BRANCH_SAMPLE_TYPE: usize = 72;
     pub const SAMPLE_REGS_USER: usize = 80;
+    pub const SAMPLE_STACK_USER: usize = 88;
     pub const CLOCKID: usize = 92;
     pub const SAMPLE_REGS_INTR: usize = 96;
 }
@@ -170,6 +172,12 @@ impl Attr {
             trailer_time: from_end(SampleFormat::TIME),
             trailer_id: from_end(SampleFormat::IDENTIFIER).or_else(|| from_end(SampleFormat::ID)),
         }
+    }
+
+    /// Whether samples have registers and a copy of the stack, which can be unwound.
+    pub fn copies_stacks(&self) -> bool {
+        let needed = SampleFormat::REGS_USER | SampleFormat::STACK_USER;
+        self.sample_format.contains(needed)
     }
 
     /// Returns the process of a sample; `None` if samples have none.
@@ -286,6 +294,30 @@ pub fn add_identifier(attr: &mut [u8], endian: ByteOrder) {
     };
     let format = format | SampleFormat::IDENTIFIER.bits();
     endian.set_u64(attr, offset::SAMPLE_TYPE, format);
+}
+
+/// Changes an attribute for samples whose stacks are unwound: they have call chains with a user part, and no registers and
+/// stacks unless they are `kept`. perf inject --convert-callchain (7.3) makes the same changes. Other attributes stay.
+pub fn set_unwound(attr: &mut [u8], endian: ByteOrder, kept: Kept) {
+    if !Attr::parse(attr, endian).copies_stacks() {
+        return;
+    }
+    let word = |attr: &[u8], at| endian.u64_at(attr, at).unwrap_or(0);
+    let mut format = SampleFormat::from_bits_retain(word(attr, offset::SAMPLE_TYPE));
+    format |= SampleFormat::CALLCHAIN;
+    let mut flags = word(attr, offset::FLAGS);
+    let no_user_part = AttrFlags::EXCLUDE_CALLCHAIN_USER.bits();
+    flags &= !match endian {
+        ByteOrder::Little => no_user_part,
+        ByteOrder::Big => no_user_part.reverse_bits(),
+    };
+    if kept == Kept::Nothing {
+        format.remove(SampleFormat::REGS_USER | SampleFormat::STACK_USER);
+        endian.set_u64(attr, offset::SAMPLE_REGS_USER, 0);
+        endian.set_u32(attr, offset::SAMPLE_STACK_USER, 0);
+    }
+    endian.set_u64(attr, offset::SAMPLE_TYPE, format.bits());
+    endian.set_u64(attr, offset::FLAGS, flags);
 }
 
 /// Bytes from the start of `fields` to `field`; `None` if `format` does not have it.

@@ -1,6 +1,8 @@
 //! Replaces the callers in samples, if another source has better ones than the kernel's frame pointer
 //! unwinding.
 
+pub mod unwound;
+
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::bytes::{ByteOrder, Reader};

@@ -34,14 +34,22 @@ pub struct Sample<'a> {
     pub callchain: Addresses<'a>,
     /// Offset in the record, in bytes, of the length of the call chain.
     pub callchain_offset: Option<usize>,
+    /// Offset in the record, in bytes, at which the call chain is or would be.
+    pub callchain_place: Option<usize>,
     /// Branch stack: source, target and flags of each branch in turn.
     pub branches: Addresses<'a>,
     /// User registers.
     pub registers: Addresses<'a>,
+    /// Whether the registers are those of a 32-bit process.
+    pub has_narrow_registers: bool,
+    /// Offset in the record, in bytes, of the registers.
+    pub registers_offset: Option<usize>,
     /// Top of the user stack, copied for unwinding.
     pub stack: Addresses<'a>,
     /// Offset in the record, in bytes, of the size of the stack copy.
     pub stack_offset: Option<usize>,
+    /// Offset in the record, in bytes, of the first field after the stack copy.
+    pub stack_end: Option<usize>,
     /// Whether the record ends before its last field. The fields before the cut are set.
     pub is_truncated: bool,
 }
@@ -58,6 +66,11 @@ pub struct Addresses<'a> {
 impl<'a> Addresses<'a> {
     fn new(bytes: &'a [u8], endian: ByteOrder, width: usize) -> Self {
         Self { bytes, endian, width }
+    }
+
+    /// Returns the bytes of the words.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// Returns the number of words.
@@ -136,10 +149,14 @@ impl<'a> Sample<'a> {
             period: None,
             callchain: none,
             callchain_offset: None,
+            callchain_place: None,
             branches: none,
             registers: none,
+            has_narrow_registers: false,
+            registers_offset: None,
             stack: none,
             stack_offset: None,
+            stack_end: None,
             is_truncated: false,
         }
     }
@@ -187,8 +204,9 @@ impl<'a> Sample<'a> {
         if has(SampleFormat::READ) {
             skip_read(body, attr.read_format)?;
         }
+        self.callchain_place = offset(body);
         if has(SampleFormat::CALLCHAIN) {
-            self.callchain_offset = offset(body);
+            self.callchain_offset = self.callchain_place;
             let count = body.u64()?;
             self.callchain = Addresses::new(body.bytes(count.checked_mul(8)?)?, endian, 8);
         }
@@ -210,10 +228,12 @@ impl<'a> Sample<'a> {
             }
         }
         let mut width = 8;
+        self.registers_offset = offset(body);
         if has(SampleFormat::REGS_USER) {
             let abi = body.u64()?;
             if abi == PERF_SAMPLE_REGS_ABI_32 {
                 width = 4;
+                self.has_narrow_registers = true;
             }
             // 0 is PERF_SAMPLE_REGS_ABI_NONE: a kernel thread has no user registers.
             if abi != 0 {
@@ -231,6 +251,7 @@ impl<'a> Sample<'a> {
                 self.stack = Addresses::new(stack.get(..copied).unwrap_or(stack), endian, width);
             }
         }
+        self.stack_end = offset(body);
         Some(())
     }
 

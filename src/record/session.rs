@@ -22,7 +22,7 @@ use super::plan::Plan;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::inject::InjectOptions;
+use crate::inject::{InjectOptions, Kept, UnwindOptions};
 
 /// Time between two looks at perf and at signals.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -286,6 +286,10 @@ impl<'a> Session<'a> {
         options.summary = Some(folder.join("summary.json"));
         options.lines.source_dir = std::env::current_dir().ok();
         options.lines.keep_sources = self.plan.keep_sources;
+        options.unwind = self.plan.perf.has_stack_copies().then_some(UnwindOptions {
+            kept: Kept::Nothing,
+            fold_interpreter: false,
+        });
         options
     }
 }

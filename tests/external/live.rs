@@ -91,6 +91,50 @@ fn assert_whole(program: &str, output: &Path, stretches: &[Stretch], call_graph:
     );
 }
 
+/// Checks the call chains that replace copied stacks: whole ones, for every version of perf, and frame by frame those that
+/// perf unwinds from the copies.
+fn assert_unwound(folder: &Path, profile: &Path, stretches: &[Stretch]) {
+    let copied = inject_into(
+        folder,
+        profile,
+        &["--elf-dir", tools::text(&folder.join("copied"))],
+    );
+    let original = folder.join("copied.data");
+    std::fs::rename(copied, &original).unwrap();
+    let output = inject_into(folder, profile, &["--unwind", "--fail-under", "100"]);
+    for program in perf::programs() {
+        assert_whole(&program, &output, stretches, &["--unwind"]);
+    }
+    let cache = scratch();
+    let in_code = |profile: &Path| -> Vec<perf::Sample> {
+        let all = perf::stacks_with_cache("perf", cache.path(), profile, &[]);
+        let has_code = |sample: &perf::Sample| sample.frames.iter().any(|frame| frame.starts_with("inner_"));
+        all.into_iter().filter(has_code).collect()
+    };
+    let (expected, found) = (in_code(&original), in_code(&output));
+    assert!(expected.len() > 100);
+    // libunwind ends each stack with an address without a symbol, above the entry point.
+    let whole = |sample: &perf::Sample| -> Vec<String> {
+        let frames = sample.frames.iter();
+        frames
+            .take_while(|frame| *frame != perf::UNKNOWN)
+            .cloned()
+            .collect()
+    };
+    for (expected, found) in expected.iter().zip(&found) {
+        assert_eq!((found.pid, found.time), (expected.pid, expected.time));
+        assert_eq!(whole(found), whole(expected));
+    }
+    assert_eq!(found.len(), expected.len());
+    let size = |path: &Path| std::fs::metadata(path).unwrap().len();
+    assert!(
+        size(&output) * 8 < size(profile),
+        "{} of {}",
+        size(&output),
+        size(profile)
+    );
+}
+
 fn check(code: &str, call_graph: &[&str]) {
     let folder = scratch();
     let (profile, stretches) = record(folder.path(), code, call_graph);
@@ -103,6 +147,9 @@ fn check(code: &str, call_graph: &[&str]) {
         for program in perf::programs() {
             assert_whole(&program, &output, &stretches, call_graph);
         }
+    }
+    if !call_graph.contains(&"fp") {
+        assert_unwound(folder.path(), &profile, &stretches);
     }
     let output = inject_into(folder.path(), &profile, &[]);
     let names = objects_of(&output)

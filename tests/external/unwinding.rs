@@ -166,6 +166,89 @@ fn stacks_of_v8_reach_the_start() {
     }
 }
 
+/// The call chains of `--unwind` have each frame that libunwind finds, at the same address.
+#[test]
+#[ignore = "needs the very builds of CPython 3.13.0 and Node.js 20.20.2 that were recorded"]
+fn unwound_call_chains_are_those_of_libunwind_or_longer() {
+    let home = std::env::var("HOME").unwrap();
+    let python = Path::new(&home).join(".pyenv/versions/3.13.0");
+    let folder = scratch();
+    let (cache, root) = (folder.path().join("cache"), folder.path().join("root"));
+    for file in ["lib/libpython3.13.so.1.0", "bin/python3.13"] {
+        let file = python.join(file);
+        perf::perf_with_cache("perf", &cache, &["buildid-cache", "-a", tools::text(&file)]);
+        // The recorded home was a link.
+        let inside =
+            Path::new("home/.pyenv").join(file.strip_prefix(Path::new(&home).join(".pyenv")).unwrap());
+        let copy = root.join(inside);
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::copy(file, copy).unwrap();
+    }
+    let libraries = "usr/lib/x86_64-linux-gnu";
+    std::fs::create_dir_all(root.join(libraries)).unwrap();
+    for library in ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"] {
+        let inside = Path::new(libraries).join(library);
+        std::fs::copy(Path::new("/").join(&inside), root.join(&inside)).unwrap();
+    }
+    let symfs = ["--symfs", tools::text(&root)];
+    for (name, more, start, python, frames) in [
+        ("cpython313-dwarf", &symfs[..], 138, 1279, 6_787),
+        ("node20-dwarf", &[], 149, 0, 4_003),
+    ] {
+        let profile = capture::profile(name);
+        let copied = folder.path().join("copied.data");
+        std::fs::rename(
+            inject_into(
+                folder.path(),
+                &profile,
+                &["--elf-dir", tools::text(&folder.path().join("elf"))],
+            ),
+            &copied,
+        )
+        .unwrap();
+        let output = folder.path().join("unwound.data");
+        let (_, summary) = inject_with_summary(&profile, &output, &[&["--unwind"], more].concat());
+        assert_eq!(summary["unwound"]["frames"], frames, "{name}");
+        let addresses = |profile: &Path| -> Vec<Vec<u64>> {
+            let arguments = [
+                "script",
+                "-F",
+                "ip,sym",
+                "--no-inline",
+                "-i",
+                tools::text(profile),
+            ];
+            let printed = perf::printed_with_cache("perf", &cache, &arguments);
+            let stacks = printed.split("\n\n").filter(|stack| !stack.trim().is_empty());
+            let address =
+                |line: &str| u64::from_str_radix(line.split_whitespace().next().unwrap(), 16).unwrap();
+            // libunwind ends stacks that are cut off with this.
+            let is_frame = |address: &u64| *address != u64::MAX;
+            stacks
+                .map(|stack| stack.lines().map(address).filter(is_frame).collect())
+                .collect()
+        };
+        let (expected, found) = (addresses(&copied), addresses(&output));
+        assert_eq!((expected.len(), found.len()), (150, 150));
+        let longer = expected.iter().zip(&found).filter(|(expected, found)| {
+            assert!(found.starts_with(expected), "{name}: {expected:x?} {found:x?}");
+            found.len() > expected.len()
+        });
+        assert!(longer.count() <= 1, "{name}");
+        for program in perf::programs() {
+            let stacks = perf::stacks_with_cache(&program, &cache, &output, &[]);
+            let whole = stacks.iter().filter(|sample| reaches_start(&sample.frames));
+            assert_eq!(whole.count(), start, "{program} {name}");
+            let frames = stacks.iter().flat_map(|sample| &sample.frames);
+            assert_eq!(
+                frames.filter(|frame| frame.starts_with("py::")).count(),
+                python,
+                "{program}"
+            );
+        }
+    }
+}
+
 /// Code at any address, as on AArch64: consecutive functions, each with a frame of its own.
 struct UnalignedCode {
     /// Start and frame size of each function.

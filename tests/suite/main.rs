@@ -66,6 +66,7 @@ mod same_bytes;
 mod synthetic;
 mod timeline;
 mod unsafe_code;
+mod unwind;
 mod unwinding;
 mod xray;
 mod xray_damage;

@@ -9,7 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::files::stdio::is_standard;
-use jitinject::inject::{DEFAULT_OUTPUT, InjectOptions, Layout, LineOptions, Tiers};
+use jitinject::inject::{DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, Tiers, UnwindOptions};
 use jitinject::load::{InputKind, LoadOptions, MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 
 use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
@@ -33,6 +33,13 @@ pub struct InjectArguments {
     #[command(flatten)]
     files: RuntimeFiles,
 
+    /// Directory with the executables and libraries of the recorded machine, for --unwind and --summary
+    ///
+    /// Paths in the profile are looked up below DIR instead of /. Only files with the recorded build ID are used, here and
+    /// elsewhere: from their paths, from ~/.debug, and debug files from /usr/lib/debug.
+    #[arg(long, value_name = "DIR", help_heading = INPUT, hide_short_help = true)]
+    symfs: Option<PathBuf>,
+
     /// Profile to write; - is standard output, in perf's pipe format
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = OUTPUT)]
     output: PathBuf,
@@ -47,6 +54,21 @@ pub struct InjectArguments {
     /// without it if DIR is ~/.debug. Existing entries are kept.
     #[arg(long, value_name = "DIR", help_heading = OUTPUT, hide_short_help = true)]
     build_id_cache: Option<PathBuf>,
+
+    /// Replace copied stacks (perf record --call-graph dwarf) by call chains
+    ///
+    /// Every reader then has the whole stacks at once, through the code of runtimes too, and the profile has a fraction of the
+    /// size. --unwind=keep adds the call chains, but leaves registers and stacks in the samples.
+    #[arg(long, value_name = "KEEP", num_args = 0..=1, require_equals = true, default_missing_value = "replace",
+        hide_possible_values = true, help_heading = OUTPUT)]
+    unwind: Option<UnwindArgument>,
+
+    /// Leave the interpreter's own frames out of unwound stacks, next to the functions that it runs
+    ///
+    /// For CPython with trampolines (-X perf_jit, -X perf) and Node.js. A flame graph then has the stacks of the language. The
+    /// sampled frame always stays.
+    #[arg(long, requires = "unwind", help_heading = OUTPUT, hide_short_help = true)]
+    fold_interpreter: bool,
 
     /// Compress the output's records, as perf record -z does; LEVEL is 1 to 22 [default: 1]
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
@@ -161,6 +183,15 @@ pub struct InjectArguments {
     /// Print notes, and each jitdump with its clock alignment
     #[arg(short, long, help_heading = MESSAGES)]
     pub verbose: bool,
+}
+
+/// Values of `--unwind`.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum UnwindArgument {
+    /// Call chains replace registers and stacks
+    Replace,
+    /// Registers and stacks stay
+    Keep,
 }
 
 /// Values of `--layout`.
@@ -321,6 +352,7 @@ impl InjectArguments {
                     splice_stacks: self.splice_stacks,
                     ..load.trace
                 },
+                symfs: self.symfs.clone(),
                 ..load
             },
             output: self.output.clone(),
@@ -330,6 +362,13 @@ impl InjectArguments {
             summary: self.summary.clone(),
             labels: self.label.iter().cloned().collect(),
             all: self.all,
+            unwind: self.unwind.map(|unwind| UnwindOptions {
+                kept: match unwind {
+                    UnwindArgument::Replace => Kept::Nothing,
+                    UnwindArgument::Keep => Kept::Stacks,
+                },
+                fold_interpreter: self.fold_interpreter,
+            }),
             lines: LineOptions {
                 version: self.dwarf,
                 // Readers resolve a relative directory against their own.

@@ -336,10 +336,8 @@ impl<'a> ObjectWriter<'a> {
                     entries.overlapping(code).map(with_offset).collect()
                 })
             }
-            Placement::AfterCode(distance) => {
-                let behind = code.size().next_multiple_of(8).saturating_add(distance);
-                let address = Address(code.start.0.wrapping_add(behind));
-                let entries = FdeIndex::read(eh_frame(&unwinding, address, machine));
+            Placement::AfterCode(_) => {
+                let entries = FdeIndex::read(eh_frame(&unwinding, unwinding.address(code), machine));
                 // The table belongs to this function alone, so it does not apply to the code after it.
                 let clipped = entries
                     .overlapping(code)

@@ -3,7 +3,7 @@
 use gimli::constants as dw;
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::units::Address;
+use crate::units::{Address, AddressRange};
 
 /// An `.eh_frame` section as a runtime wrote it, not relocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +89,19 @@ impl<'a> Unwinding<'a> {
                 None => Placement::AfterCode(sizes.header),
             },
         }))
+    }
+}
+
+impl Unwinding<'_> {
+    /// Returns the address that the section had in memory, after or near the code of its function.
+    pub fn address(&self, code: AddressRange) -> Address {
+        match self.placement {
+            Placement::At(address) => address,
+            Placement::AfterCode(distance) => {
+                let behind = code.size().next_multiple_of(8).saturating_add(distance);
+                Address(code.start.0.wrapping_add(behind))
+            }
+        }
     }
 }
 

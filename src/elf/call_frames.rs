@@ -1,0 +1,474 @@
+//! Call frame information (`.eh_frame`, `.debug_frame`): how to get from a frame to its caller.
+//!
+//! [`CallFrames`] is a section with an index of its entries. The rows of an entry are evaluated once, when an address in it is
+//! first looked up; [`Rules`] then say where the caller's registers are. Evaluation is gimli's. All limits are here: an
+//! entry that exceeds one counts as missing.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gimli::{
+    BaseAddresses, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, Vendor,
+};
+
+use crate::bytes::ByteOrder;
+use crate::elf::eh_frame::{Fde, TableLayout, Tables};
+use crate::hash::HashMap;
+use crate::units::{Address, AddressRange};
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Maximum size of an entry in bytes. The largest of browsers and databases have a few KiB.
+const MAX_ENTRY: usize = 64 << 10;
+
+/// Maximum size in bytes of the common part of entries, which is evaluated for each.
+const MAX_CIE: usize = 4096;
+
+/// Maximum number of rows and rules of an entry.
+const MAX_RULES: usize = 64 << 10;
+
+/// Maximum size of an expression in bytes.
+const MAX_EXPRESSION: usize = 256;
+
+/// Highest register number that is tracked: AArch64's stack pointer.
+pub const MAX_REGISTER: u16 = 32;
+
+/// Number of rows and rules that may still be kept. Real profiles need some thousands; entries of crafted files can have
+/// many rules for each byte.
+#[derive(Debug)]
+pub struct RuleRoom(AtomicU64);
+
+impl Default for RuleRoom {
+    fn default() -> Self {
+        Self(AtomicU64::new(4 << 20))
+    }
+}
+
+impl RuleRoom {
+    fn take(&self, count: usize) -> Option<()> {
+        let take = |left: u64| left.checked_sub(count as u64);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.ok().map(|_| ())
+    }
+}
+
+/// Which of the two sections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SectionKind {
+    /// `.eh_frame`.
+    EhFrame,
+    /// `.debug_frame`.
+    DebugFrame,
+}
+
+/// A section of a little-endian, 64-bit ELF file.
+#[derive(Clone, Debug)]
+pub struct FrameSection {
+    /// Which section it is.
+    pub kind: SectionKind,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Its linked address; 0 for `.debug_frame`.
+    pub address: Address,
+    /// Linked address of `.text`, the base of some pointers.
+    pub text: Address,
+}
+
+/// A section with the index of its entries.
+#[derive(Debug)]
+pub struct CallFrames {
+    section: FrameSection,
+    /// Entries by address; they do not overlap.
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    range: AddressRange,
+    offset: usize,
+    /// Rows, evaluated on first use; `None` if they are invalid or exceed a limit.
+    rows: OnceLock<Option<Box<EntryRows>>>,
+}
+
+/// Rows of an entry.
+#[derive(Debug, Default)]
+pub struct EntryRows {
+    rows: Vec<Row>,
+    /// Rules of all rows.
+    rules: Vec<(u16, Rule)>,
+    /// Expressions of all rows.
+    expressions: Vec<u8>,
+    return_address: u16,
+    is_signal: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    start: u64,
+    end: u64,
+    cfa: CfaRule,
+    rules: Range<usize>,
+}
+
+/// How to compute the canonical frame address (CFA): the caller's stack pointer.
+#[derive(Clone, Debug)]
+pub enum CfaRule {
+    /// A register plus an offset.
+    Register(u16, i64),
+    /// The result of an expression.
+    Expression(Range<usize>),
+}
+
+/// Where the caller's value of a register is.
+#[derive(Clone, Debug)]
+pub enum Rule {
+    /// Nowhere.
+    Undefined,
+    /// In the register itself.
+    SameValue,
+    /// On the stack, at this offset from the CFA.
+    Offset(i64),
+    /// It is the CFA plus this offset.
+    ValueOffset(i64),
+    /// In another register.
+    Register(u16),
+    /// In memory, at the address that an expression gives.
+    Expression(Range<usize>),
+    /// It is the result of an expression.
+    ValueExpression(Range<usize>),
+}
+
+/// Rules for one address.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'r> {
+    /// How to compute the CFA.
+    pub cfa: &'r CfaRule,
+    /// Rules of registers. Registers without one are unchanged.
+    pub registers: &'r [(u16, Rule)],
+    /// Register whose rule is that of the return address.
+    pub return_address: u16,
+    /// Whether the caller is not a caller, but was interrupted by a signal: its address is not a return address.
+    pub is_signal: bool,
+    expressions: &'r [u8],
+}
+
+impl<'r> Rules<'r> {
+    /// Returns the bytes of an expression.
+    pub fn expression(&self, at: &Range<usize>) -> &'r [u8] {
+        self.expressions.get(at.clone()).unwrap_or_default()
+    }
+}
+
+impl EntryRows {
+    /// Returns the rules for an address.
+    pub fn at(&self, address: Address) -> Option<Rules<'_>> {
+        let after = self.rows.partition_point(|row| row.start <= address.0);
+        let row = self.rows.get(after.checked_sub(1)?)?;
+        (address.0 < row.end).then_some(Rules {
+            cfa: &row.cfa,
+            registers: self.rules.get(row.rules.clone())?,
+            return_address: self.return_address,
+            is_signal: self.is_signal,
+            expressions: &self.expressions,
+        })
+    }
+
+    /// Evaluates a single entry of a runtime, at the addresses of the runtime.
+    pub fn of_fde(fde: Fde<'_>, room: &RuleRoom) -> Option<Self> {
+        let start = fde.range.start;
+        let layout = TableLayout {
+            eh_frame: start.0.wrapping_add(1 << 20),
+            endian: ByteOrder::Little,
+            address_size: 8,
+        };
+        let tables = Tables::build(std::iter::once((fde, start.0)), layout)?;
+        let section = FrameSection {
+            kind: SectionKind::EhFrame,
+            bytes: tables.bytes.get(..tables.eh_frame_size)?.to_vec(),
+            address: Address(layout.eh_frame),
+            text: Address(0),
+        };
+        let frames = CallFrames::read(section);
+        let entry = frames.entries.first()?;
+        frames.section.evaluate(entry, room)
+    }
+}
+
+impl CallFrames {
+    /// Indexes a section. Invalid entries are left out.
+    pub fn read(section: FrameSection) -> Self {
+        let mut entries = match section.kind {
+            SectionKind::EhFrame => index(section.eh_frame(), &section.bases()),
+            SectionKind::DebugFrame => index(section.debug_frame(), &section.bases()),
+        };
+        entries.sort_by_key(|entry| (entry.range, entry.offset));
+        // Only damaged sections have overlapping entries; the one with the lowest address is kept.
+        let mut end = Address(0);
+        entries.retain(|entry| {
+            let is_disjoint = entry.range.start >= end;
+            if is_disjoint {
+                end = entry.range.end;
+            }
+            is_disjoint
+        });
+        Self { section, entries }
+    }
+
+    /// Returns the rules for a linked address.
+    pub fn at(&self, address: Address, room: &RuleRoom) -> Option<Rules<'_>> {
+        let after = self.entries.partition_point(|entry| entry.range.start <= address);
+        let entry = self.entries.get(after.checked_sub(1)?)?;
+        if !entry.range.contains(address) {
+            return None;
+        }
+        let evaluate = || self.section.evaluate(entry, room).map(Box::new);
+        entry.rows.get_or_init(evaluate).as_ref()?.at(address)
+    }
+
+    /// Whether it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// Finds the entries of a section. Each common part is parsed once.
+fn index<'a, S: UnwindSection<Slice<'a>>>(section: S, bases: &BaseAddresses) -> Vec<Entry> {
+    let mut cies: HashMap<usize, Option<CommonInformationEntry<Slice<'a>>>> = HashMap::default();
+    let mut entries = Vec::new();
+    let mut found = section.entries(bases);
+    while let Ok(Some(next)) = found.next() {
+        let CieOrFde::Fde(partial) = next else {
+            continue;
+        };
+        let fde = partial.parse(|section, bases, offset| {
+            let at: usize = UnwindOffset::into(offset);
+            let parse = || section.cie_from_offset(bases, offset).ok();
+            let cie = cies.entry(at).or_insert_with(parse);
+            cie.clone().ok_or(gimli::Error::NotCieId(at as u64))
+        });
+        let entry = fde.ok().and_then(|fde| {
+            Some(Entry {
+                range: AddressRange::new(Address(fde.initial_address()), fde.len())?,
+                offset: fde.offset(),
+                rows: OnceLock::new(),
+            })
+        });
+        entries.extend(entry);
+    }
+    entries
+}
+
+impl FrameSection {
+    fn slice(&self) -> Slice<'_> {
+        EndianSlice::new(&self.bytes, LittleEndian)
+    }
+
+    fn eh_frame(&self) -> EhFrame<Slice<'_>> {
+        let mut section = EhFrame::from(self.slice());
+        section.set_address_size(8);
+        // Its only instruction of its own is one for signed return addresses, which no other machine uses.
+        section.set_vendor(Vendor::AArch64);
+        section
+    }
+
+    fn debug_frame(&self) -> DebugFrame<Slice<'_>> {
+        let mut section = DebugFrame::from(self.slice());
+        section.set_address_size(8);
+        section.set_vendor(Vendor::AArch64);
+        section
+    }
+
+    fn bases(&self) -> BaseAddresses {
+        BaseAddresses::default()
+            .set_eh_frame(self.address.0)
+            .set_text(self.text.0)
+    }
+
+    fn evaluate(&self, entry: &Entry, room: &RuleRoom) -> Option<EntryRows> {
+        let bases = self.bases();
+        match self.kind {
+            SectionKind::EhFrame => {
+                let section = self.eh_frame();
+                let fde = section.fde_from_offset(&bases, entry.offset.into(), EhFrame::cie_from_offset);
+                rows(&section, &bases, &fde.ok()?, room)
+            }
+            SectionKind::DebugFrame => {
+                let section = self.debug_frame();
+                let fde = section.fde_from_offset(&bases, entry.offset.into(), DebugFrame::cie_from_offset);
+                rows(&section, &bases, &fde.ok()?, room)
+            }
+        }
+    }
+}
+
+/// Evaluates the rows of an entry.
+fn rows<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    fde: &FrameDescriptionEntry<Slice<'a>>,
+    room: &RuleRoom,
+) -> Option<EntryRows> {
+    if fde.entry_len() > MAX_ENTRY || fde.cie().entry_len() > MAX_CIE {
+        return None;
+    }
+    let mut found = EntryRows {
+        return_address: fde.cie().return_address_register().0,
+        is_signal: fde.is_signal_trampoline(),
+        ..EntryRows::default()
+    };
+    let mut context = UnwindContext::new();
+    let mut table = fde.rows(section, bases, &mut context).ok()?;
+    while let Some(row) = table.next_row().ok()? {
+        let cfa = match row.cfa() {
+            gimli::CfaRule::RegisterAndOffset { register, offset } => CfaRule::Register(register.0, *offset),
+            gimli::CfaRule::Expression(expression) => {
+                CfaRule::Expression(found.add_expression(section, *expression)?)
+            }
+        };
+        let start = found.rules.len();
+        for (register, rule) in row.registers() {
+            if register.0 <= MAX_REGISTER {
+                let rule = found.rule(section, rule)?;
+                found.rules.push((register.0, rule));
+            }
+        }
+        found.rows.push(Row {
+            start: row.start_address(),
+            end: row.end_address(),
+            cfa,
+            rules: start..found.rules.len(),
+        });
+        if found.size() > MAX_RULES {
+            return None;
+        }
+    }
+    room.take(found.size())?;
+    // A DW_CFA_set_loc can go backwards in a damaged entry.
+    found.rows.is_sorted_by_key(|row| row.start).then_some(found)
+}
+
+impl EntryRows {
+    /// Number of rows and rules, and of what takes as much memory.
+    fn size(&self) -> usize {
+        let expressions = self.expressions.len() / 16;
+        self.rows
+            .len()
+            .saturating_add(self.rules.len())
+            .saturating_add(expressions)
+    }
+
+    fn rule<'a, S: UnwindSection<Slice<'a>>>(
+        &mut self,
+        section: &S,
+        rule: &gimli::RegisterRule<usize>,
+    ) -> Option<Rule> {
+        Some(match rule {
+            gimli::RegisterRule::SameValue => Rule::SameValue,
+            gimli::RegisterRule::Offset(offset) => Rule::Offset(*offset),
+            gimli::RegisterRule::ValOffset(offset) => Rule::ValueOffset(*offset),
+            gimli::RegisterRule::Register(register) => Rule::Register(register.0),
+            gimli::RegisterRule::Expression(expression) => {
+                Rule::Expression(self.add_expression(section, *expression)?)
+            }
+            gimli::RegisterRule::ValExpression(expression) => {
+                Rule::ValueExpression(self.add_expression(section, *expression)?)
+            }
+            _ => Rule::Undefined,
+        })
+    }
+
+    /// Copies an expression.
+    fn add_expression<'a, S: UnwindSection<Slice<'a>>>(
+        &mut self,
+        section: &S,
+        expression: UnwindExpression<usize>,
+    ) -> Option<Range<usize>> {
+        let bytes = expression.get(section).ok()?.0.slice();
+        if bytes.len() > MAX_EXPRESSION {
+            return None;
+        }
+        let start = self.expressions.len();
+        self.expressions.extend_from_slice(bytes);
+        Some(start..self.expressions.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 0x1000;
+
+    /// Returns a section with one entry for 0x100 bytes from [`START`], with these instructions.
+    fn frames(instructions: &[u8]) -> CallFrames {
+        let endian = ByteOrder::Little;
+        let mut bytes = Vec::new();
+        // CIE: version 1, no augmentation, factors 1 and -8, return address in column 16; CFA is rsp + 8, return address
+        // at CFA - 8
+        let cie = [1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0, 0];
+        endian.write_u32(&mut bytes, 4 + cie.len() as u32);
+        endian.write_u32(&mut bytes, 0);
+        bytes.extend_from_slice(&cie);
+        endian.write_u32(&mut bytes, 20 + instructions.len() as u32);
+        let back = bytes.len() as u32;
+        endian.write_u32(&mut bytes, back);
+        endian.write_u64(&mut bytes, START);
+        endian.write_u64(&mut bytes, 0x100);
+        bytes.extend_from_slice(instructions);
+        CallFrames::read(FrameSection {
+            kind: SectionKind::EhFrame,
+            bytes,
+            address: Address(0x5000),
+            text: Address(0),
+        })
+    }
+
+    #[test]
+    fn rules_are_those_of_the_last_row_before_an_address() {
+        // advance 4; CFA is rsp + 16
+        let frames = frames(&[0x44, 0x0e, 16]);
+        let room = RuleRoom::default();
+        let offset = |address| match frames.at(Address(address), &room)?.cfa {
+            CfaRule::Register(7, offset) => Some(*offset),
+            _ => None,
+        };
+        let found = [
+            START - 1,
+            START,
+            START + 3,
+            START + 4,
+            START + 0xff,
+            START + 0x100,
+        ]
+        .map(offset);
+        assert_eq!(found, [None, Some(8), Some(8), Some(16), Some(16), None]);
+        let rules = frames.at(Address(START), &room).unwrap();
+        assert!(matches!(rules.registers, [(16, Rule::Offset(-8))]));
+        assert_eq!((rules.return_address, rules.is_signal), (16, false));
+    }
+
+    #[test]
+    fn entries_beyond_the_limits_have_no_rules() {
+        let room = RuleRoom::default();
+        let has_rules = |instructions: &[u8], room| frames(instructions).at(Address(START), room).is_some();
+        assert!(has_rules(&vec![0; MAX_ENTRY - 100], &room));
+        assert!(!has_rules(&vec![0; MAX_ENTRY], &room));
+        // Rules for 30 registers, and as many rows as there is space for.
+        let mut many: Vec<u8> = (0..30).flat_map(|register| [0x80 | register, 1]).collect();
+        many.resize(many.len() + MAX_RULES / 40, 0x40);
+        assert!(has_rules(&many, &room));
+        many.resize(many.len() + MAX_RULES / 30, 0x40);
+        assert!(!has_rules(&many, &room));
+        // The value of a register is an expression of this size.
+        let with_expression = |size: usize| {
+            let mut instructions = vec![0x16, 3, (size & 0x7f) as u8 | 0x80, (size >> 7) as u8];
+            instructions.resize(4 + size, 0x96);
+            instructions
+        };
+        assert!(has_rules(&with_expression(MAX_EXPRESSION), &room));
+        assert!(!has_rules(&with_expression(MAX_EXPRESSION + 1), &room));
+        assert!(!has_rules(&[], &RuleRoom(AtomicU64::new(1))), "there is no room");
+    }
+}

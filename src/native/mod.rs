@@ -1,0 +1,11 @@
+//! Native code: executables and libraries, where processes have them mapped, and their files on this machine.
+//!
+//! ```text
+//! [modules]: what processes have mapped ─► [files]: the same build on this machine ─► [symbols]: names
+//!                                                                           └──────► [crate::unwind]: tables
+//! ```
+
+pub mod files;
+pub mod modules;
+pub mod symbols;
+pub mod vdso;

@@ -1,0 +1,161 @@
+//! Rewriting of a profile: call chains in place of copied stacks.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::code::profile_index::IndexedProfile;
+use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
+use crate::files::{InputFile, TempFile};
+use crate::perf::Profile;
+use crate::perf::callchain::unwound::{self, Kept};
+use crate::unwind::registers::Registers;
+use crate::unwind::stack::{SampledStack, StackCounts, StackWalk, Unwinder};
+use crate::unwind::step::StackCopy;
+
+/// Writes the records of a profile with call chains. `kept` is what samples keep.
+pub fn rewrite(
+    recorded: &IndexedProfile<'_>,
+    unwinder: &Unwinder<'_>,
+    kept: Kept,
+    mut progress: impl FnMut(u64),
+) -> io::Result<(InputFile, StackCounts)> {
+    let IndexedProfile { profile, index } = recorded;
+    let mut out = Output {
+        profile,
+        file: TempFile::create()?,
+        copied: 0,
+    };
+    let mut heads = profile.header_records.iter().peekable();
+    let mut counts = StackCounts::default();
+    let mut written: io::Result<()> = Ok(());
+    let start = || Chunk {
+        profile,
+        kept,
+        walk: StackWalk::new(unwinder),
+        samples: Vec::new(),
+        bytes: Vec::new(),
+    };
+    let merge = |chunk: Chunk<'_, '_>| {
+        counts.add(&chunk.walk.counts);
+        let mut write = || {
+            let mut start = 0;
+            for sample in &chunk.samples {
+                while let Some(&(at, _)) = heads.next_if(|&&(at, _)| at < sample.at) {
+                    out.copy_header(at, kept)?;
+                }
+                let bytes = chunk.bytes.get(start..sample.end).unwrap_or_default();
+                out.replace(sample.at, sample.size, bytes)?;
+                start = sample.end;
+            }
+            Ok(())
+        };
+        if written.is_ok() {
+            written = write();
+        }
+    };
+    Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
+    written?;
+    for &(at, _) in heads {
+        out.copy_header(at, kept)?;
+    }
+    out.copy_until(profile.data.len() as u64)?;
+    Ok((out.file.map(Path::new("records"))?, counts))
+}
+
+/// The records written so far.
+struct Output<'p> {
+    profile: &'p Profile<'p>,
+    file: TempFile,
+    /// Number of bytes of the profile's records that are written, or replaced.
+    copied: u64,
+}
+
+impl Output<'_> {
+    fn copy_until(&mut self, end: u64) -> io::Result<()> {
+        let bytes = crate::bytes::slice(self.profile.data, self.copied, end);
+        self.copied = end;
+        self.file.write_all(bytes.unwrap_or_default())
+    }
+
+    fn replace(&mut self, at: u64, size: u64, bytes: &[u8]) -> io::Result<()> {
+        self.copy_until(at)?;
+        self.copied = at.saturating_add(size);
+        self.file.write_all(bytes)
+    }
+
+    /// Copies a record that has attributes, in a pipe.
+    fn copy_header(&mut self, at: u64, kept: Kept) -> io::Result<()> {
+        let Some(record) = self.profile.records_from(at).next() else {
+            return Ok(());
+        };
+        match unwound::header_record(&record, self.profile.endian, kept) {
+            Some(bytes) => self.replace(at, record.size(), &bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The samples of a chunk of records.
+struct Chunk<'w, 'a> {
+    profile: &'w Profile<'w>,
+    kept: Kept,
+    walk: StackWalk<'w, 'a>,
+    samples: Vec<NewSample>,
+    /// All new samples.
+    bytes: Vec<u8>,
+}
+
+/// A sample that replaces another.
+struct NewSample {
+    /// Offset and size of the old one, in bytes.
+    at: u64,
+    size: u64,
+    /// End of the new one in the chunk's bytes.
+    end: usize,
+}
+
+impl SampleVisitor for Chunk<'_, '_> {
+    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
+        let SampleFields { record, sample } = &located.content;
+        let endian = self.profile.endian;
+        let Some(attr) = self.profile.attrs.event_of(record, endian) else {
+            return;
+        };
+        if !attr.copies_stacks() {
+            return;
+        }
+        let chunk = &mut self.walk;
+        chunk.frames.clear();
+        if sample.has_narrow_registers {
+            chunk.counts.narrow += 1;
+        } else if let Some(space) = located.space
+            && !record.is_guest()
+            && !sample.is_truncated
+        {
+            let target = chunk.target();
+            let registers = Registers::of_sample(sample, attr.user_registers, target);
+            if let Some((registers, address)) = registers {
+                chunk.unwind(&SampledStack {
+                    space,
+                    time: located.lookup_time(),
+                    address,
+                    registers,
+                    copy: StackCopy {
+                        start: registers.get(target.stack_pointer()).unwrap_or_default(),
+                        bytes: sample.stack.bytes(),
+                    },
+                });
+            }
+        }
+        let (frames, bytes) = (&chunk.frames, &mut self.bytes);
+        let start = bytes.len();
+        match unwound::write_sample(bytes, endian, record, sample, frames, self.kept) {
+            Some(()) => self.samples.push(NewSample {
+                at: record.offset,
+                size: record.size(),
+                end: bytes.len(),
+            }),
+            None => bytes.truncate(start),
+        }
+    }
+}

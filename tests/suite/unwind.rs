@@ -1,0 +1,421 @@
+//! Copied stacks become call chains (`--unwind`).
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jitinject::bytes::ByteOrder;
+
+use crate::support::dump::{self, DumpWriter, X86_64};
+use crate::support::generator::Random;
+use crate::support::profile::{ProfileWriter, UserStack, field};
+use crate::support::tools::text;
+use crate::support::{attempt, has_code, inject, model, said, scratch};
+
+const ENDIAN: ByteOrder = ByteOrder::Little;
+const CODE: u64 = 0x7f00_1000_0000;
+const STACK: u64 = 0x7ff0_0000_0000;
+const CONTEXT_USER: u64 = -512i64 as u64;
+/// Offsets in samples of [`ProfileWriter`]: the number of entries of the call chain, and the registers.
+const CHAIN: usize = 48;
+const ABI: usize = CHAIN + 8;
+const BP: usize = ABI + 8 + 6 * 8;
+
+/// A process with functions that have tables, and the profile of it.
+struct Process {
+    folder: tempfile::TempDir,
+    /// Start and frame size of each function.
+    functions: Vec<(u64, u8)>,
+    profile: ProfileWriter,
+}
+
+impl Process {
+    const SIZE: u64 = 61;
+
+    fn new() -> Self {
+        let folder = scratch();
+        let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
+        let functions: Vec<(u64, u8)> = (0..24u64)
+            .map(|at| (CODE + 3 + at * 0xc0, 8 * (1 + at % 9) as u8))
+            .collect();
+        for (index, &(address, frame)) in (0..).zip(&functions) {
+            let (tables, header) = dump::tables(Self::SIZE, frame);
+            dump.unwinding(1000, &tables, &header);
+            let name = format!("function_{index}");
+            dump.load(
+                1000,
+                address,
+                index,
+                name.as_bytes(),
+                &[0x90; Self::SIZE as usize],
+            );
+        }
+        let path = folder.path().join("jit-10.dump");
+        std::fs::write(&path, &dump.bytes).unwrap();
+        let mut profile = ProfileWriter::new(ENDIAN);
+        profile.sample_type |= field::REGS_USER | field::STACK_USER;
+        profile.comm(10, "work", true, 100);
+        profile.mmap2(10, CODE, 0x10_0000, 0, "//anon", 200);
+        profile.mmap2(10, CODE + 0x20_0000, 0x1000, 0, text(&path), 300);
+        Self {
+            folder,
+            functions,
+            profile,
+        }
+    }
+
+    /// Adds a sample with some calls; returns its frames.
+    fn call(&mut self, random: &mut Random, time: u64) -> Vec<u64> {
+        let calls: Vec<usize> = (0..1 + random.below(6))
+            .map(|_| random.below(24) as usize)
+            .collect();
+        let addresses: Vec<u64> = calls
+            .iter()
+            .map(|&call| self.functions[call].0 + 1 + random.below(Self::SIZE - 2))
+            .collect();
+        let mut bytes = Vec::new();
+        for (at, &call) in calls.iter().enumerate() {
+            bytes.resize(bytes.len() + usize::from(self.functions[call].1) - 8, 0xcc);
+            let caller = addresses.get(at + 1).copied().unwrap_or(0);
+            bytes.extend_from_slice(&caller.to_le_bytes());
+        }
+        self.sample(time, addresses[0], &bytes);
+        let callers = addresses[1..].iter().map(|address| address - 1);
+        std::iter::once(addresses[0]).chain(callers).collect()
+    }
+
+    /// Adds a sample; returns the offset of its record.
+    fn sample(&mut self, time: u64, ip: u64, bytes: &[u8]) -> usize {
+        let at = self.profile.records.len();
+        let stack = UserStack { sp: STACK, bytes };
+        self.profile.sample(10, time, &[ip], Some(&stack));
+        at
+    }
+
+    fn set(&mut self, sample: usize, offset: usize, value: u64) {
+        let at = sample + offset;
+        self.profile.records[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn write(&self, is_pipe: bool) -> PathBuf {
+        let path = self.folder.path().join("perf.data");
+        let bytes = match is_pipe {
+            true => self.profile.finish_pipe(),
+            false => self.profile.finish(),
+        };
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn output(&self) -> PathBuf {
+        self.folder.path().join("out.data")
+    }
+
+    /// Unwinds; returns the output and what was said.
+    fn unwind(&self, more: &[&str]) -> (model::Parts, String) {
+        let output = self.output();
+        let said = inject(&self.write(false), &output, &[&["-v"], more].concat());
+        (model::parse(&std::fs::read(output).unwrap()), said)
+    }
+}
+
+/// The samples of a profile.
+fn samples(parts: &model::Parts) -> Vec<&[u8]> {
+    let samples = parts
+        .records
+        .iter()
+        .filter(|record| model::kind(record, ENDIAN) == 9);
+    samples.map(|record| &record[..]).collect()
+}
+
+/// The user part of a sample's call chain.
+fn chain(sample: &[u8]) -> Vec<u64> {
+    let word = |at| model::word(sample, ENDIAN, at);
+    assert_eq!(word(CHAIN + 8), CONTEXT_USER);
+    (1..word(CHAIN) as usize)
+        .map(|at| word(CHAIN + 8 + 8 * at))
+        .collect()
+}
+
+fn attr_word(file: &Path, at: usize) -> u64 {
+    let bytes = std::fs::read(file).unwrap();
+    let attrs = model::word(&bytes, ENDIAN, 24) as usize;
+    model::word(&bytes, ENDIAN, attrs + at)
+}
+
+#[test]
+fn call_chains_replace_the_stacks_they_come_from() {
+    let mut random = Random::new(7);
+    let mut process = Process::new();
+    let expected: Vec<Vec<u64>> = (0..200)
+        .map(|time| process.call(&mut random, 2000 + time))
+        .collect();
+    let (input, output) = (process.write(false), process.output());
+    for (is_pipe, more) in [
+        (false, &["--unwind"][..]),
+        (true, &["--unwind"]),
+        (false, &["--unwind", "--all"]),
+    ] {
+        process.write(is_pipe);
+        let said = inject(&input, &output, more);
+        assert!(said.contains("200 stacks unwound"), "{said}");
+        assert!(said.contains("; 200 to the start of the thread"), "{said}");
+        assert!(said.contains("(100.0 %)"), "{said}");
+        let parts = model::parse(&std::fs::read(&output).unwrap());
+        let samples = samples(&parts);
+        let found: Vec<Vec<u64>> = samples.iter().map(|sample| chain(sample)).collect();
+        assert_eq!(found, expected);
+        for (sample, frames) in samples.iter().zip(&expected) {
+            assert_eq!(
+                sample.len(),
+                CHAIN + 8 * (2 + frames.len()),
+                "nothing else is left"
+            );
+        }
+        // sample_type, exclude_callchain_user, sample_regs_user, sample_stack_user
+        assert_eq!(attr_word(&output, 24) & (field::REGS_USER | field::STACK_USER), 0);
+        assert_ne!(attr_word(&output, 24) & field::CALLCHAIN, 0);
+        assert_eq!(attr_word(&output, 40) & 1 << 22, 0);
+        assert_eq!((attr_word(&output, 80), attr_word(&output, 88) as u32), (0, 0));
+    }
+}
+
+#[test]
+fn stacks_stay_on_request() {
+    let mut random = Random::new(8);
+    let mut process = Process::new();
+    let expected: Vec<Vec<u64>> = (0..20)
+        .map(|time| process.call(&mut random, 2000 + time))
+        .collect();
+    // The copy leaves no room for the call chain.
+    let largest = process.sample(3000, CODE + 4, &vec![0; 65_200]);
+    let old = process.profile.records[largest..].to_vec();
+    let (parts, _) = process.unwind(&["--unwind=keep"]);
+    let samples = samples(&parts);
+    let originals = model::parse(&std::fs::read(process.write(false)).unwrap());
+    for ((sample, original), frames) in samples.iter().zip(self::samples(&originals)).zip(&expected) {
+        assert_eq!(chain(sample), *frames);
+        assert_eq!(sample[CHAIN + 8 * (2 + frames.len())..], original[ABI..]);
+    }
+    let cut = samples[20];
+    assert!(
+        cut.len() <= 0xffff && cut.len() + 16 >= old.len(),
+        "{}",
+        cut.len()
+    );
+    let kept = field::REGS_USER | field::STACK_USER;
+    assert_eq!(attr_word(&process.output(), 24) & kept, kept);
+}
+
+#[test]
+fn a_call_chain_of_the_kernel_stays_before_that_of_the_program() {
+    const KERNEL: u64 = -128i64 as u64;
+    let mut process = Process::new();
+    // The callee of function 0, with a frame of 8 bytes, is the kernel.
+    let at = process.sample(2000, CODE + 4, &0u64.to_le_bytes());
+    let kernel = [2, KERNEL, 0xffff_ffff_8100_0000].map(u64::to_le_bytes).concat();
+    process.profile.records.splice(at + CHAIN..at + CHAIN + 8, kernel);
+    let size = (process.profile.records.len() - at) as u16;
+    process.profile.records[at + 6..at + 8].copy_from_slice(&size.to_le_bytes());
+    let (parts, _) = process.unwind(&["--unwind"]);
+    let words: Vec<u64> = (0..5)
+        .map(|at| model::word(samples(&parts)[0], ENDIAN, CHAIN + 8 * at))
+        .collect();
+    assert_eq!(words, [4, KERNEL, 0xffff_ffff_8100_0000, CONTEXT_USER, CODE + 4]);
+}
+
+/// Code with frame pointers but without tables: the caller is found from the first instruction to the last.
+#[test]
+fn frame_pointers_are_followed_where_there_is_no_table() {
+    // nop; push rbp; mov rbp, rsp; nop; pop rbp; ret
+    let code = [0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x5d, 0xc3];
+    let callee = CODE + 0x8000;
+    let caller = CODE + 0x8800;
+    let mut process = Process::new();
+    let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
+    for (index, start) in [(0, callee), (1, caller)] {
+        dump.load(1000, start, index, b"framed", &code);
+    }
+    std::fs::write(process.folder.path().join("jit-10.dump"), &dump.bytes).unwrap();
+    // What is at the stack pointer, and the offset of the frame pointer from there.
+    let frame = STACK + 0x100;
+    let cases: [(u64, &[u64], u64); 5] = [
+        (0, &[caller + 5, 0, 0], frame),
+        (1, &[caller + 5, 0, 0], frame),
+        (2, &[frame, caller + 5, 0], frame),
+        (5, &[frame, caller + 5, 0], STACK),
+        (7, &[caller + 5, 0, 0], frame),
+    ];
+    for (time, (offset, top, bp)) in (2000..).zip(cases) {
+        let mut words = top.to_vec();
+        words.resize(0x20, 0);
+        // The caller's frame has the end of the chain.
+        words.extend([0, 0]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let sample = process.sample(time, callee + offset, &bytes);
+        process.set(sample, BP, bp);
+    }
+    let (parts, said) = process.unwind(&["--unwind"]);
+    assert!(said.contains("; 5 to the start of the thread"), "{said}");
+    for (sample, (offset, ..)) in samples(&parts).iter().zip(cases) {
+        assert_eq!(chain(sample), [callee + offset, caller + 4], "at {offset}");
+    }
+}
+
+#[test]
+fn what_cannot_be_unwound_is_reported() {
+    // A library that is not there, by its frame pointer.
+    let mut process = Process::new();
+    process
+        .profile
+        .mmap2(10, 0x7f20_0000_0000, 0x1000, 0, "/nowhere/libmissing.so", 400);
+    let words = [0, 0x7f20_0000_0020u64, 0, 0];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let sample = process.sample(2000, 0x7f20_0000_0010, &bytes);
+    process.set(sample, BP, STACK);
+    let (parts, said) = process.unwind(&["--unwind"]);
+    assert_eq!(chain(samples(&parts)[0]), [0x7f20_0000_0010, 0x7f20_0000_001f]);
+    assert!(
+        has_code(&said, "JI180") && said.contains("libmissing.so (2)"),
+        "{said}"
+    );
+
+    // A copy that ends before the return address.
+    let mut process = Process::new();
+    let (address, frame) = process.functions[8];
+    process.sample(2000, address, &vec![0; usize::from(frame) - 8]);
+    let (parts, said) = process.unwind(&["--unwind"]);
+    assert_eq!(chain(samples(&parts)[0]), [address]);
+    assert!(
+        has_code(&said, "JI181") && said.contains("1 cut off by the size of the copy"),
+        "{said}"
+    );
+
+    // A 32-bit process. The sample gets no user part, as perf has none either.
+    let mut process = Process::new();
+    let sample = process.sample(2000, address, &[0; 64]);
+    process.set(sample, ABI, 1);
+    let (parts, said) = process.unwind(&["--unwind"]);
+    assert_eq!(samples(&parts)[0].len(), CHAIN + 8);
+    assert!(has_code(&said, "JI182"), "{said}");
+}
+
+#[test]
+fn profiles_that_cannot_be_unwound_stay_as_they_are() {
+    let folder = scratch();
+    let mut profile = ProfileWriter::new(ENDIAN);
+    profile.sample(10, 2000, &[CODE], None);
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = attempt(&input, &folder.path().join("out.data"), &["--unwind"]);
+    assert!(has_code(&said(&output), "JI183"), "{}", said(&output));
+
+    let with_arch = |process: &mut Process| {
+        let mut name = Vec::new();
+        ENDIAN.write_u32(&mut name, 64);
+        name.extend_from_slice(b"riscv64");
+        name.resize(68, 0);
+        process.profile.features.push((6, name));
+    };
+    let without_times = |process: &mut Process| process.profile.sample_type &= !field::TIME;
+    for code in ["JI184", "JI185"] {
+        let mut process = Process::new();
+        match code {
+            "JI184" => with_arch(&mut process),
+            _ => without_times(&mut process),
+        }
+        process.sample(2000, CODE + 4, &[0; 64]);
+        let (parts, said) = process.unwind(&["--unwind"]);
+        assert!(has_code(&said, code), "{said}");
+        let originals = model::parse(&std::fs::read(process.write(false)).unwrap());
+        assert_eq!(samples(&parts), samples(&originals));
+        assert_ne!(attr_word(&process.output(), 24) & field::STACK_USER, 0);
+    }
+}
+
+/// Random words, frames that lead to themselves or back, and words that all look like return addresses.
+#[test]
+fn hostile_stacks_end() {
+    let mut random = Random::new(9);
+    let words = |fill: &mut dyn FnMut(u64) -> u64| -> Vec<u8> {
+        (0..1024).flat_map(|at| fill(at).to_le_bytes()).collect()
+    };
+    let mut process = Process::new();
+    let mut time = 2000;
+    for _ in 0..200 {
+        let stacks = [
+            words(&mut |_| random.below(u64::MAX)),
+            words(&mut |_| CODE + random.below(0x2000)),
+            words(&mut |_| STACK),
+            words(&mut |at| STACK + 8 * (1023 - at)),
+            words(&mut |at| {
+                if at % 2 == 0 {
+                    STACK + 8 * (at + 2)
+                } else {
+                    CODE + 0x9000
+                }
+            }),
+        ];
+        for bytes in stacks {
+            for ip in [CODE + 4, CODE + 0x9000] {
+                let sample = process.sample(time, ip, &bytes);
+                process.set(sample, BP, STACK + 8 * random.below(1024));
+                time += 1;
+            }
+        }
+    }
+    let start = Instant::now();
+    let (parts, said) = process.unwind(&["--unwind"]);
+    assert!(said.contains("2000 stacks unwound"), "{said}");
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert!(
+        samples(&parts)
+            .iter()
+            .all(|sample| sample.len() <= CHAIN + 8 * 1030)
+    );
+}
+
+/// Tables with endless loops, with states saved and restored all the time, and with very many rows.
+#[test]
+fn tables_made_to_be_slow_are_not() {
+    let cfa = |expression: &[u8]| [&[0x0f, expression.len() as u8], expression].concat();
+    let mut loops = Vec::new();
+    // DW_OP_skip to itself; a value that is pushed again and again
+    loops.push(cfa(&[0x2f, 0xfd, 0xff]));
+    loops.push(cfa(&[0x77, 0, 0x12, 0x2f, 0xfc, 0xff]));
+    // DW_CFA_remember_state and DW_CFA_restore_state, after rules for all registers
+    let mut states: Vec<u8> = (0..17).flat_map(|register| [0x80 | register, 1]).collect();
+    states.extend([0x0a, 0x0b].repeat(20_000));
+    loops.push(states);
+    // An entry with more rows than bytes of code.
+    loops.push(vec![0x40; 60_000]);
+    for instructions in loops {
+        let mut process = Process::new();
+        let start = CODE + 0x8000;
+        let mut tables = vec![20, 0, 0, 0, 0, 0, 0, 0];
+        tables.extend([1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0]);
+        tables.extend((13 + instructions.len() as u32).to_le_bytes());
+        tables.extend(28u32.to_le_bytes());
+        let position = Process::SIZE.next_multiple_of(8) as u32 + 32;
+        tables.extend(position.wrapping_neg().to_le_bytes());
+        tables.extend((Process::SIZE as u32).to_le_bytes());
+        tables.push(0);
+        tables.extend(&instructions);
+        tables.extend([0; 4]);
+        let mut header = [0; 20];
+        header[..4].copy_from_slice(&[1, 0x1b, 3, 0x3b]);
+        let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
+        dump.unwinding(1000, &tables, &header);
+        dump.load(1000, start, 0, b"slow", &[0x90; Process::SIZE as usize]);
+        std::fs::write(process.folder.path().join("jit-10.dump"), &dump.bytes).unwrap();
+        let bytes: Vec<u8> = (0..1024)
+            .flat_map(|at| (start + 1 + at % 60).to_le_bytes())
+            .collect();
+        for time in 0..500 {
+            process.sample(2000 + time, start + 1, &bytes);
+        }
+        let begin = Instant::now();
+        let (_, said) = process.unwind(&["--unwind"]);
+        assert!(said.contains("500 stacks unwound"), "{said}");
+        assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    }
+}
