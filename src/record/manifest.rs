@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
+use humantime::format_rfc3339_seconds;
 use rustix::system::uname;
 use serde::Serialize;
 
 use super::dumps::CollectedFile;
 use super::plan::Plan;
 use super::session::{ProgramStatus, Recorded};
-use super::time::rfc3339;
 use crate::bytes::printable;
 use crate::diagnostics::Diagnostic;
 use crate::files::search::printable_path;
@@ -110,7 +110,7 @@ impl Manifest {
             host: printable(system.nodename().to_bytes()),
             kernel: printable(system.release().to_bytes()),
             arch: printable(system.machine().to_bytes()),
-            started: rfc3339(recorded.started),
+            started: format_rfc3339_seconds(recorded.started).to_string(),
             duration_seconds: (recorded.duration.as_secs_f64() * 1000.0).round() / 1000.0,
             exit_status,
             signal,

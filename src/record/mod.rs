@@ -16,7 +16,6 @@ mod plan;
 mod program;
 mod session;
 mod signals;
-mod time;
 mod totals;
 mod watch;
 
@@ -25,9 +24,8 @@ pub use launch::launch;
 pub use manifest::Manifest;
 pub use pack::{archive_path, pack, refuse_existing};
 pub use perf::PerfOptions;
-pub use plan::{Plan, RecordOptions};
+pub use plan::{Plan, RecordOptions, default_folder};
 pub use session::{Control, Outcome, ProgramStatus, Recorded, Session};
 pub use signals::ReceivedSignal;
-pub use time::default_folder;
 pub use totals::{FunctionTotal, totals};
 pub use watch::Status;

@@ -5,8 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf, absolute};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use humantime::format_rfc3339_seconds;
 use rustix::fs::{Access, access};
 
 use super::attach;
@@ -65,6 +66,13 @@ pub struct Plan {
     pub diagnostics: Vec<Diagnostic>,
     /// Absolute path of the folder.
     absolute: PathBuf,
+}
+
+/// Returns the folder of a recording that starts now and has no name, with the time in UTC.
+pub fn default_folder() -> PathBuf {
+    let time = format_rfc3339_seconds(SystemTime::now()).to_string();
+    let time = time.replace([':', '-', 'Z'], "").replace('T', "-");
+    PathBuf::from(format!("jitinject-record-{time}"))
 }
 
 impl Plan {

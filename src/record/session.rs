@@ -171,7 +171,8 @@ impl<'a> Session<'a> {
             }
             signals.receive(control.signals());
             let elapsed = clock.elapsed();
-            if self.plan.duration.is_some_and(|duration| elapsed >= duration) {
+            let duration = self.plan.duration.filter(|_| program.is_some());
+            if duration.is_some_and(|duration| elapsed >= duration) {
                 signals.stop();
             }
             signals.deliver();
@@ -223,6 +224,9 @@ impl<'a> Session<'a> {
             perf.arg("--").args(&self.launcher);
             perf.arg(self.pid_file()).arg(group.to_string());
             perf.args(&self.plan.command).envs(self.variables());
+        } else if let Some(duration) = self.plan.duration {
+            // perf starts it when it records, which may take a while.
+            perf.args(["--", "sleep", &duration.as_secs_f64().to_string()]);
         }
         perf.spawn().map_err(|cause| self.perf_error(&cause))
     }

@@ -216,6 +216,20 @@ fn a_recording_can_be_moved() {
     std::fs::rename(scene.path("r"), scene.path("moved")).unwrap();
     let moved = scene.count("JS:*fib ", "moved/perf.jit.data", Some("moved/debug"));
     assert_eq!(moved, named);
+    // The sources have moved, too.
+    std::fs::remove_file(scene.path("app.js")).unwrap();
+    let (old, new) = (scene.path("r"), scene.path("moved"));
+    let symbol = format!("JS:*fib {}:1:13", scene.path("app.js").display());
+    let depth = (old.components().count() - 1).to_string();
+    let annotated = |prefix: &[&str]| {
+        let profile = new.join("perf.jit.data");
+        let arguments = ["annotate", "--stdio", "-i", tools::text(&profile), "-s", &symbol];
+        perf::perf_with_cache("perf", &new.join("debug"), &[&arguments, prefix].concat())
+    };
+    let source = "fib(n - 1) + fib(n - 2)";
+    let shown = annotated(&["--prefix", tools::text(&new), "--prefix-strip", &depth]);
+    assert!(shown.contains(source), "{shown}");
+    assert!(!annotated(&[]).contains(source));
 }
 
 #[test]
@@ -333,7 +347,7 @@ fn a_running_process_can_be_recorded() {
     }
     std::thread::sleep(Duration::from_secs(1));
     let pid = server.id().to_string();
-    let output = scene.record(&["-p", &pid, "--duration", "1"]);
+    let output = scene.record(&["-p", &pid, "--duration", "3"]);
     let is_running = server.try_wait().unwrap().is_none();
     server.kill().unwrap();
     server.wait().unwrap();
