@@ -103,6 +103,7 @@ pub mod perf;
 pub mod range_map;
 pub mod record;
 pub mod runtime;
+pub mod script;
 pub mod sparse;
 pub mod summary;
 pub mod tally;

@@ -5,39 +5,6 @@ use std::fmt;
 pub use super::remedies::{CHECK_PATH, RECORD_FIRST, remedy_of};
 use super::{CatalogueEntry, Severity, render};
 
-/// Defines [`Issue`] and the catalogue.
-macro_rules! issues {
-    ($( $name:ident $id:literal $severity:ident $title:literal $problem:literal $($remedy:literal)? )+) => {
-        /// The kind of a [`Diagnostic`](super::Diagnostic).
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[non_exhaustive]
-        pub enum Issue {
-            $( #[doc = concat!($id, ": ", $title, ".")] $name, )+
-        }
-
-        impl Issue {
-            /// All codes, in their order.
-            pub const ALL: &[Self] = &[$(Self::$name),+];
-
-            /// Returns the catalogue's entry.
-            pub fn entry(self) -> &'static CatalogueEntry {
-                match self {
-                    $( Self::$name => &CatalogueEntry {
-                        id: $id,
-                        severity: Severity::$severity,
-                        title: $title,
-                        problem: $problem,
-                        readers: "",
-                        remedy: concat!($($remedy)?),
-                        unit: "",
-                        seen: "",
-                    }, )+
-                }
-            }
-        }
-    };
-}
-
 impl Issue {
     /// Returns the printed form, such as `JI012`.
     pub fn id(self) -> &'static str {
@@ -106,6 +73,9 @@ issues! {
         "The entry refers to a source file or an inlining position that the record does not have, or that refers to itself."
     JitdumpCallInvalid "JI027" Warning "{count} inlined call{|s} outside {its caller|their callers} dropped"
         "The address range of the inlined call is not inside the range of the function that it was inlined into."
+    InlinedLineUnknown "JI028" Note "{count} line{|s} of inlined functions dropped: unknown which function {it is|they are} from"
+        "V8 writes the lines of inlined functions with the file of the outer function. The right function is found by its baseline code in the jitdump, or in the text of its script; here neither has the position, or several functions have it."
+        "Keep the scripts where they were recorded, or name their folder with --path-map or --source-dir."
     JitdumpChildAmbiguous "JI030" Warning "{count} record{|s} of a child process skipped: several processes match"
         "A process and its forked children write to one jitdump, with process IDs of a PID namespace. More than one process of the profile fits."
     JitdumpNotInherited "JI031" Warning "{count} record{|s} not applied to processes that had mapped the file before the recording: too many"
@@ -446,6 +416,14 @@ issues! {
         "The size of the output is limited by that of the input."
     BuildIdOccupied "JI266" Warning "{count} object{|s} not added: the build-id cache has other files of {its build ID|their build IDs}"
         "What is in the cache is left alone."
+    SourceMapMissing "JI270" Note "source map not found"
+        "The script names a source map, but not one below its own folder on this machine. No file is fetched from a network."
+        "Name the map, or the folder of the maps, with --source-map."
+    SourceMapInvalid "JI271" Warning "source map not used: {reason}"
+        "The map cannot be read, or belongs to another version of the script. The lines are those of the script."
+        "Name the right map with --source-map, or turn source maps off with --source-maps=off."
+    SourceMapTooLarge "JI272" Warning "source map not used: too large"
+        "A map may have 128 MiB, and all maps together 256 MiB. The lines are those of the script."
 
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"

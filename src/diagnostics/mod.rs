@@ -4,6 +4,8 @@
 //! in [`issues`] (for runs of jitinject) and in [`rules`] (for `jitinject check`). The rest of the program reports a code,
 //! a file, an offset and the fields of the message.
 
+#[macro_use]
+mod define;
 pub mod issues;
 mod remedies;
 pub mod rules;

@@ -414,10 +414,11 @@ impl<'a> ObjectWriter<'a> {
 
     /// Name of a function's symbol: the name in the dump, followed by the compiler if requested.
     fn symbol(&self, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
-        let name = view.name;
+        let original = self.input.v8_functions.original_name(view.name);
+        let name = original.map_or(Cow::Borrowed(view.name), Cow::Owned);
         match view.tier().filter(|_| self.input.has_tiers) {
-            Some(tier) => [name, b" [", tier, b"]"].concat().into(),
-            None => name.into(),
+            Some(tier) => [&name, &b" ["[..], tier, b"]"].concat().into(),
+            None => name,
         }
     }
 
@@ -433,9 +434,14 @@ impl<'a> ObjectWriter<'a> {
     ) -> Vec<SourceToWrite<'a>> {
         let found = self.input.files[file].code.sources(view);
         faults.lines = found.faults;
-        let Some(info) = found.info else {
+        let Some(mut info) = found.info else {
             return Vec::new();
         };
+        let inlined = self.input.v8_functions.add_calls(file, view, &mut info);
+        faults
+            .lines
+            .add_many(Issue::InlinedLineUnknown, inlined.unknown, 0);
+        self.input.v8_functions.use_source_maps(&mut info);
         let lines = &self.input.lines;
         let has_texts = self.text_room > 0;
         if !has_texts && lines.holds_texts() && info.files.iter().any(|file| file.text.is_some()) {

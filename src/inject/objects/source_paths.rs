@@ -13,6 +13,7 @@ use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
 use crate::elf::store::{SOURCE_FOLDER_LENGTH, Store};
 use crate::hash::HashMap;
+use crate::inject::source_maps::SourceMapOptions;
 use crate::machine::Machine;
 
 /// How line tables are written.
@@ -25,6 +26,8 @@ pub struct LineOptions {
     /// Prefixes of source paths, in whole components, and their replacements. The last matching prefix is
     /// replaced.
     pub path_map: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Which source maps are used.
+    pub source_maps: SourceMapOptions,
 }
 
 /// A source file to write.
@@ -109,14 +112,17 @@ impl LineOptions {
     }
 
     fn map_path(&self, file: &mut SourceFile<'_>) {
-        if let Some(plain) = plain_path(&file.path) {
-            file.path = Cow::Owned(plain);
-        }
-        let mut mappings = self.path_map.iter().rev();
-        let mapped = mappings.find_map(|(old, new)| replace_start(&file.path, old, new));
-        if let Some(mapped) = mapped {
+        if let Cow::Owned(mapped) = self.mapped_path(&file.path) {
             file.path = Cow::Owned(mapped);
         }
+    }
+
+    /// Returns the path on this machine, which may be relative.
+    pub fn mapped_path<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+        let path = plain_path(path).map_or(Cow::Borrowed(path), Cow::Owned);
+        let mut mappings = self.path_map.iter().rev();
+        let mapped = mappings.find_map(|(old, new)| replace_start(&path, old, new));
+        mapped.map_or(path, Cow::Owned)
     }
 }
 
@@ -150,7 +156,7 @@ fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Decodes the percent escapes of a URL.
-fn percent_decoded(text: &[u8]) -> Vec<u8> {
+pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, behind)) = rest.split_first() {
