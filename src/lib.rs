@@ -105,6 +105,7 @@ pub mod range_map;
 pub mod record;
 pub mod runtime;
 pub mod runtimes;
+pub mod script;
 pub mod sparse;
 pub mod summary;
 pub mod tally;

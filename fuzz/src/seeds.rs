@@ -145,6 +145,12 @@ impl Seeds {
         let file = path.file_name().unwrap();
         let name = format!("{}-{}", folder.to_string_lossy(), file.to_string_lossy());
         match path.extension().and_then(|extension| extension.to_str()) {
+            // A script with its map.
+            Some("js") => {
+                let map = fs::read(path.with_extension("js.map")).unwrap_or_default();
+                self.write("script", &name, &[&bytes, &[0][..], &map].concat());
+            }
+            Some("map") if file.to_string_lossy().ends_with(".js.map") => {}
             Some("map") => self.write("perf_map", &name, cut(&bytes, MAP)),
             Some("dump") => self.of_dump(&name, &bytes),
             Some("mlpd") => self.of_mono_log(&name, &bytes),

@@ -1,4 +1,9 @@
-//! The macro that defines the issues, so that each is one entry of [`issues`](super::issues).
+//! The type of issues, and the macro that defines it, so that each is one entry of [`issues`](super::issues).
+
+use std::fmt;
+
+use super::issues::Issue;
+use super::render;
 
 /// Defines [`Issue`] and the catalogue.
 macro_rules! issues {
@@ -31,4 +36,20 @@ macro_rules! issues {
             }
         }
     };
+}
+
+impl Issue {
+    /// Returns the printed form, such as `JI012`.
+    pub fn id(self) -> &'static str {
+        self.entry().id
+    }
+}
+
+impl fmt::Display for Issue {
+    /// The code and its message for one occurrence, without the number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let title = self.entry().title;
+        let title = title.strip_prefix("{count} ").unwrap_or(title);
+        write!(f, "{}: {}", self.id(), render(title, 1, |_| None))
+    }
 }

@@ -1,25 +1,7 @@
 //! The catalogue of what a run of jitinject reports: code, severity, message, meaning and remedy.
 
-use std::fmt;
-
 pub use super::remedies::{CHECK_PATH, RECORD_FIRST, remedy_of};
-use super::{CatalogueEntry, Severity, render};
-
-impl Issue {
-    /// Returns the printed form, such as `JI012`.
-    pub fn id(self) -> &'static str {
-        self.entry().id
-    }
-}
-
-impl fmt::Display for Issue {
-    /// The code and its message for one occurrence, without the number.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let title = self.entry().title;
-        let title = title.strip_prefix("{count} ").unwrap_or(title);
-        write!(f, "{}: {}", self.id(), render(title, 1, |_| None))
-    }
-}
+use super::{CatalogueEntry, Severity};
 
 issues! {
     // Jitdumps.
@@ -73,6 +55,9 @@ issues! {
         "The entry refers to a source file or an inlining position that the record does not have, or that refers to itself."
     JitdumpCallInvalid "JI027" Warning "{count} inlined call{|s} outside {its caller|their callers} dropped"
         "The address range of the inlined call is not inside the range of the function that it was inlined into."
+    InlinedLineUnknown "JI028" Note "{count} line{|s} of inlined functions dropped: unknown which function {it is|they are} from"
+        "V8 writes the lines of inlined functions with the file of the outer function. The right function is found by its baseline code in the jitdump, or in the text of its script; here neither has the position, or several functions have it."
+        "Keep the scripts where they were recorded, or name their folder with --path-map or --source-dir."
     JitdumpChildAmbiguous "JI030" Warning "{count} record{|s} of a child process skipped: several processes match"
         "A process and its forked children write to one jitdump, with process IDs of a PID namespace. More than one process of the profile fits."
     JitdumpNotInherited "JI031" Warning "{count} record{|s} not applied to processes that had mapped the file before the recording: too many"
@@ -437,6 +422,14 @@ issues! {
         "--keep-sources copies files of up to 32 MiB, and 512 MiB in all."
     SourceRefused "JI269" Warning "{count} source file{|s} not kept: not text, not a regular file, not readable, or behind the link of another user"
         "--keep-sources copies regular files of text only, which the owner of the jitdump may read."
+    SourceMapMissing "JI270" Note "source map not found"
+        "The script names a source map, but not one below its own folder on this machine. No file is fetched from a network."
+        "Name the map, or the folder of the maps, with --source-map."
+    SourceMapInvalid "JI271" Warning "source map not used: {reason}"
+        "The map cannot be read, or belongs to another version of the script. The lines are those of the script."
+        "Name the right map with --source-map, or turn source maps off with --source-maps=off."
+    SourceMapTooLarge "JI272" Warning "source map not used: too large"
+        "A map may have 128 MiB, and all maps together 256 MiB. The lines are those of the script."
 
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"

@@ -3,8 +3,10 @@
 mod free_addresses;
 pub mod functions;
 pub mod grouping;
+mod job;
 pub mod source_paths;
 pub mod symbols;
+pub mod v8_functions;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,6 +19,7 @@ use crate::diagnostics::Issue;
 use crate::indexed_table::IndexedTable;
 use crate::inject::objects::grouping::{Groups, Mapped, Source};
 use crate::inject::objects::source_paths::LineOptions;
+use crate::inject::objects::v8_functions::V8Functions;
 use crate::inject::options::Layout;
 use crate::load::UsedFile;
 use crate::load::UsedMap;
@@ -78,6 +81,8 @@ pub struct Input<'a> {
     pub recorded: Machine,
     /// How line tables are written.
     pub lines: &'a LineOptions,
+    /// What is known of V8's functions.
+    pub v8_functions: &'a V8Functions<'a>,
     /// Whether names of symbols include the compiler.
     pub has_tiers: bool,
 }

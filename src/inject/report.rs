@@ -40,6 +40,8 @@ pub struct Run<'a> {
     pub objects: &'a Objects,
     /// Mappings that were too complex to trim.
     pub trim_faults: &'a Tally<Issue>,
+    /// Source maps that are not used.
+    pub source_maps: &'a [Diagnostic],
     /// Whether a copy of the kernel's code was left out of the output.
     pub has_lost_kernel_copy: bool,
     /// Feature sections that were left out of the output.
@@ -125,6 +127,7 @@ impl Run<'_> {
             all.extend(Diagnostic::of_tally(line_faults, path, true));
         }
         all.extend(Diagnostic::of_tally(&self.objects.faults, None, false));
+        all.extend(self.source_maps.iter().cloned());
         if !self.selection.has_all_symbols {
             all.push(Diagnostic::new(Issue::SymbolsNotWritten));
         }

@@ -33,6 +33,24 @@ fn without_v8_prefix(name: &[u8]) -> Option<&[u8]> {
     rest.filter(|rest| !rest.starts_with(b":"))
 }
 
+/// Whether V8 writes names like this one for functions compiled with inlined calls.
+pub fn is_v8_optimized(name: &[u8]) -> bool {
+    is_v8(name) && matches!(tier(name), Some("Maglev" | "TurboFan"))
+}
+
+/// The function's own name in V8's name of it, which ends with `location`: without prefix, tier and location.
+pub fn v8_function_name<'a>(name: &'a [u8], location: &SourceLocation<'a>) -> Option<&'a [u8]> {
+    let marked = without_v8_prefix(name)?;
+    let (mark, _) = V8_MARKS
+        .iter()
+        .find(|(mark, _)| marked.starts_with(mark.as_bytes()))?;
+    let rest = marked.get(mark.len()..)?;
+    // Variants of the compilers: `+'`, `*'`.
+    let rest = rest.strip_prefix(b"'").unwrap_or(rest);
+    let head = rest.get(..memchr::memmem::rfind(rest, location.path)?)?;
+    Some(head.strip_suffix(b" ").unwrap_or(head))
+}
+
 /// Parses the source locations that a name may contain, the most likely one first.
 ///
 /// The formats are `name file:line:column` (V8, JavaScriptCore), `name (file:line:column)` (SpiderMonkey) and
@@ -237,6 +255,21 @@ mod tests {
             assert_eq!(likeliest(name), expected, "{name}");
         }
         assert_eq!(source_locations(b"JS:^with space work.js:1:2").len(), 2);
+    }
+
+    #[test]
+    fn names_of_functions_have_neither_tier_nor_location() {
+        for (name, expected) in [
+            ("JS:*hot /tmp/a.js:5:13", "hot"),
+            ("JS:*'exports.anon /tmp/a.js:5:13", "exports.anon"),
+            ("JS:^get g /tmp/a b.js:5:13", "get g"),
+            ("JS:o+ node:path:1:1", ""),
+            ("LazyCompile:*eat /tmp/work.js:23", "eat"),
+        ] {
+            let location = source_locations(name.as_bytes())[0];
+            let found = v8_function_name(name.as_bytes(), &location);
+            assert_eq!(found, Some(expected.as_bytes()), "{name}");
+        }
     }
 
     #[test]

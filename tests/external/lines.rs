@@ -271,8 +271,10 @@ fn lines_of_v8_lie_in_their_functions() {
                 '^' if !is_whole_script => line as u32..=last_line(&source, line, column),
                 _ => 1..=source.lines().count() as u32,
             };
+            // Code that is inlined from elsewhere has another file, or no line.
+            let mut own = rows.iter().filter(|row| row.1 > 0 && row.2.ends_with("work.js"));
             assert!(
-                rows.iter().all(|row| lines.contains(&row.1)),
+                own.all(|row| lines.contains(&row.1)),
                 "{symbol}: {lines:?}, {rows:?}"
             );
             checked.insert(tier);

@@ -113,6 +113,12 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
+        &["node20-inlined/jit-7666.dump", "node20-typescript/jit-18825.dump"],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD073", "JD074", "JD080", "JD093", "JD095",
+        ],
+    ),
+    (
         &["multi/jit-4833.dump"],
         &["JD009", "JD010", "JD025", "JD028", "JD093"],
     ),

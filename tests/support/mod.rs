@@ -5,6 +5,7 @@
 pub mod bare_records;
 pub mod build_id_cache;
 pub mod capture;
+pub mod code_sites;
 pub mod damage;
 pub mod dump;
 pub mod dwarf_contents;

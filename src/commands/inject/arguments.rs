@@ -9,7 +9,9 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::files::stdio::is_standard;
-use jitinject::inject::{DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, Tiers, UnwindOptions};
+use jitinject::inject::{
+    DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, SourceMapOptions, Tiers, UnwindOptions,
+};
 use jitinject::load::{InputKind, LoadOptions, MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 
 use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
@@ -104,6 +106,20 @@ pub struct InjectArguments {
     /// Copy the source files that lines name into OUTPUT.elf/sources, and refer to the copies
     #[arg(long, help_heading = SYMBOLS)]
     keep_sources: bool,
+
+    /// Use the source maps of scripts: auto or off
+    ///
+    /// Files, lines and names become those of the original program. A script names its map in its last comment; maps are read
+    /// from the script itself or below its folder, never from a network.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+        default_value = "auto", help_heading = SYMBOLS)]
+    source_maps: SourceMapsArgument,
+
+    /// Source map, or directory with the maps of scripts; may be repeated
+    ///
+    /// The map of work.js is work.js.map. It takes precedence over the one that the script names.
+    #[arg(long, value_name = "PATH", help_heading = SYMBOLS)]
+    source_map: Vec<PathBuf>,
 
     /// DWARF version of lines and inlined calls
     ///
@@ -258,6 +274,15 @@ enum TiersArgument {
     Symbols,
 }
 
+/// Values of `--source-maps`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum SourceMapsArgument {
+    /// Where a script names one
+    Auto,
+    /// Never
+    Off,
+}
+
 /// Parses a number with a unit; nanoseconds without one.
 fn duration(text: &str) -> Result<Duration, String> {
     let nanoseconds = text.parse().map(Duration::from_nanos);
@@ -378,6 +403,10 @@ impl InjectArguments {
                     .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
                 path_map: self.path_map.clone(),
                 keep_sources: self.keep_sources,
+                source_maps: SourceMapOptions {
+                    is_off: self.source_maps == SourceMapsArgument::Off,
+                    paths: self.source_map.clone(),
+                },
             },
             layout: match self.layout {
                 LayoutArgument::Image => Layout::Image,

@@ -5,16 +5,18 @@ use std::path::Path;
 
 use crate::bytes::RandomAccess;
 use crate::code::timeline::{CodeMapping, FileIndex};
+use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
-use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, TableLayout, Tables};
-use crate::elf::object::{self, Code, Encoded, Function, LEAD_IN, ObjectContent, PlacedTables};
+use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
+use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTables};
 use crate::elf::store::{FUNCTION_PREFIX, IMAGE_PREFIX, Store};
 use crate::elf::stored_source::StoredSource;
 use crate::hash::{HashMap, HashSet};
 use crate::indexed_table::IndexedTable;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::grouping::{Groups, Members, first_of};
+use crate::inject::objects::job::{Job, batches};
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
@@ -22,6 +24,7 @@ use crate::inject::sources::{KeptSources, SourceName};
 use crate::load::function_of;
 use crate::machine::Machine;
 use crate::runtime::FunctionView;
+use crate::runtime::jitdump::FunctionSources;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::sparse::SparseBytes;
 use crate::tally::Tally;
@@ -104,27 +107,6 @@ struct ObjectWriter<'a> {
     text_room: u64,
 }
 
-/// An object to write.
-struct Job<'g> {
-    /// Functions, from the lowest address up; not empty.
-    members: &'g [CodeMapping],
-    /// The earliest function.
-    first: &'g CodeMapping,
-    machine: Machine,
-    /// Code of the lowest function, which shows whether the code of all functions is known.
-    code: Code<'g>,
-    /// Whether the object covers the [`LEAD_IN`] bytes before the first function.
-    has_lead_in: bool,
-    /// Size of the records and of the source texts that the object may contain, in bytes.
-    record_bytes: u64,
-    /// Number of functions with unwinding tables in the dump.
-    with_tables: u64,
-    /// Range from the start of the first function to the end of the last one.
-    range: AddressRange,
-    /// Unwinding tables, and their address in the process; `None` if they are empty.
-    tables: Option<(Tables, Address)>,
-}
-
 /// An object in ELF format.
 struct Object<'a> {
     bytes: SparseBytes,
@@ -145,47 +127,6 @@ struct MemberFaults {
     object: Tally<Issue>,
 }
 
-impl Job<'_> {
-    /// Address of the first function in the object.
-    fn start(&self) -> u64 {
-        self.code.text_address(self.has_lead_in)
-    }
-
-    /// Address of a function in the object.
-    fn address(&self, member: &CodeMapping) -> u64 {
-        let offset = member.range.start.0.saturating_sub(self.range.start.0);
-        self.start().wrapping_add(offset)
-    }
-
-    /// Addresses of the process that readers attribute to the object, without its header.
-    fn covered(&self) -> AddressRange {
-        let lead_in = if self.has_lead_in { LEAD_IN } else { 0 };
-        AddressRange {
-            start: Address(self.range.start.0.saturating_sub(lead_in)),
-            end: self.range.end,
-        }
-    }
-
-    /// Tables without entries, and their address in the process.
-    fn empty_tables(&self) -> (Tables, Address) {
-        // They are never read, so it does not matter what else is at their address.
-        let distance = self.range.size().next_multiple_of(TABLE_ALIGN);
-        let behind = Address(self.range.start.0.wrapping_add(distance));
-        let tables = Tables::build(std::iter::empty(), self.table_layout(behind));
-        (tables.unwrap_or_default(), behind)
-    }
-
-    /// Layout of the tables in the object if they are at `address` in the process.
-    fn table_layout(&self, address: Address) -> TableLayout {
-        let distance = address.0.wrapping_sub(self.range.start.0);
-        TableLayout {
-            eh_frame: self.start().wrapping_add(distance),
-            endian: self.machine.endian,
-            address_size: self.machine.address_size(),
-        }
-    }
-}
-
 /// Maximum size of all objects: this many times the size of the dumps, or this many bytes if that is more. A
 /// function has an object for each address that it is moved to, and functions may share sources and tables,
 /// so a crafted dump could fill any disk. Objects of real dumps are up to 15 times as large, mostly due to
@@ -203,27 +144,6 @@ const MIN_TABLE_ROOM: u64 = 16 << 20;
 /// of its functions.
 const MAX_TEXT_GROWTH: u64 = 4;
 const MIN_TEXT_ROOM: u64 = 64 << 20;
-
-/// Maximum number of objects to encode at a time, and the size of records in bytes from which on no object is
-/// added. Both limit memory.
-const BATCH: usize = 1024;
-const BATCH_BYTES: u64 = 8 << 20;
-
-/// Splits jobs into groups to encode together.
-fn batches<'j, 'g>(mut jobs: &'j [Job<'g>]) -> impl Iterator<Item = &'j [Job<'g>]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0u64;
-        let is_in = |job: &&Job<'_>| {
-            let has_room = bytes < BATCH_BYTES;
-            bytes = bytes.saturating_add(job.record_bytes);
-            has_room
-        };
-        let count = jobs.iter().take(BATCH).take_while(is_in).count();
-        let (batch, rest) = jobs.split_at_checked(count)?;
-        jobs = rest;
-        (!batch.is_empty()).then_some(batch)
-    })
-}
 
 impl<'a> ObjectWriter<'a> {
     fn new(input: &'a Input<'a>) -> Self {
@@ -424,10 +344,11 @@ impl<'a> ObjectWriter<'a> {
 
     /// Name of a function's symbol: the name in the dump, followed by the compiler if requested.
     fn symbol(&self, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
-        let name = view.name;
+        let original = self.input.v8_functions.original_name(view.name);
+        let name = original.map_or(Cow::Borrowed(view.name), Cow::Owned);
         match view.tier().filter(|_| self.input.has_tiers) {
-            Some(tier) => [name, b" [", tier, b"]"].concat().into(),
-            None => name.into(),
+            Some(tier) => [&name, &b" ["[..], tier, b"]"].concat().into(),
+            None => name,
         }
     }
 
@@ -435,7 +356,8 @@ impl<'a> ObjectWriter<'a> {
     fn sources_to_keep(&self, job: &Job<'_>) -> Vec<SourceName> {
         let used = &self.input.files[job.first.function.file];
         let views = job.members.iter().filter_map(|member| self.view(member));
-        let infos = views.map(|view| used.code.sources(&view).info);
+        let file = job.first.function.file;
+        let infos = views.map(|view| self.lines_of(file, &view).0);
         let owner = used.found.file.origin().owner;
         let mut names: Vec<SourceName> = infos
             .flat_map(|info| self.input.lines.sources_to_keep(info, owner))
@@ -443,6 +365,17 @@ impl<'a> ObjectWriter<'a> {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// Returns the lines and inlined calls of a function, in the files that people wrote, and the faults found in them.
+    fn lines_of(&self, file: FileIndex, view: &FunctionView<'a>) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
+        let FunctionSources { mut info, mut faults } = self.input.files[file].code.sources(view);
+        if let Some(info) = &mut info {
+            let inlined = self.input.v8_functions.add_calls(file, view, info);
+            faults.add_many(Issue::InlinedLineUnknown, inlined.unknown, 0);
+            self.input.v8_functions.use_source_maps(info);
+        }
+        (info, faults)
     }
 
     /// Adds the line table of a function to its object. Returns the source files that it references.
@@ -455,9 +388,9 @@ impl<'a> ObjectWriter<'a> {
         encoder: &mut Encoder<'_, '_>,
         faults: &mut MemberFaults,
     ) -> Vec<StoredSource<'a>> {
-        let found = self.input.files[file].code.sources(view);
-        faults.lines = found.faults;
-        let Some(info) = found.info else {
+        let (info, line_faults) = self.lines_of(file, view);
+        faults.lines = line_faults;
+        let Some(info) = info else {
             return Vec::new();
         };
         let lines = &self.input.lines;

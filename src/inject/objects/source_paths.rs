@@ -12,6 +12,7 @@ use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
 use crate::elf::stored_source::{StoredSource, folder_name};
 use crate::hash::HashMap;
+use crate::inject::source_maps::SourceMapOptions;
 use crate::inject::sources::{KeptSources, SourceName};
 use crate::machine::Machine;
 
@@ -27,6 +28,8 @@ pub struct LineOptions {
     pub path_map: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether to copy the source files into the folder of the objects, and to refer to the copies.
     pub keep_sources: bool,
+    /// Which source maps are used.
+    pub source_maps: SourceMapOptions,
 }
 
 /// Where source files are.
@@ -115,14 +118,17 @@ impl LineOptions {
     }
 
     fn map_path(&self, file: &mut SourceFile<'_>) {
-        if let Some(plain) = plain_path(&file.path) {
-            file.path = Cow::Owned(plain);
-        }
-        let mut mappings = self.path_map.iter().rev();
-        let mapped = mappings.find_map(|(old, new)| replace_start(&file.path, old, new));
-        if let Some(mapped) = mapped {
+        if let Cow::Owned(mapped) = self.mapped_path(&file.path) {
             file.path = Cow::Owned(mapped);
         }
+    }
+
+    /// Returns the path on this machine, which may be relative.
+    pub fn mapped_path<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+        let path = plain_path(path).map_or(Cow::Borrowed(path), Cow::Owned);
+        let mut mappings = self.path_map.iter().rev();
+        let mapped = mappings.find_map(|(old, new)| replace_start(&path, old, new));
+        mapped.map_or(path, Cow::Owned)
     }
 }
 
@@ -174,7 +180,7 @@ fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Decodes the percent escapes of a URL, unless one stands for NUL, which no path has.
-fn percent_decoded(text: &[u8]) -> Vec<u8> {
+pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
     let decoded: Vec<u8> = percent_decode(text).collect();
     match decoded.contains(&0) {
         true => text.to_vec(),

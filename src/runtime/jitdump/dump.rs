@@ -13,7 +13,7 @@ use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::machine::Machine;
-use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, ParsedDebugInfo};
+use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, LineEntry, ParsedDebugInfo};
 use crate::runtime::jitdump::debug_info2;
 pub use crate::runtime::jitdump::dump::function_table::FunctionRecords;
 pub(super) use crate::runtime::jitdump::dump::function_table::FunctionTable;
@@ -275,6 +275,18 @@ impl<'a> Dump<'a> {
             info
         });
         found
+    }
+
+    /// Returns the entries of a function's DEBUG_INFO record as they are in the file.
+    pub fn line_entries(&self, view: &FunctionView<'a>) -> Option<Vec<LineEntry<'a>>> {
+        let location = self.function_records(view.number)?.debug_info?;
+        let content = self.contents.of(location)?;
+        debug_info::entries(content, function_ref(view), self.header.endian)
+    }
+
+    /// Returns the number of functions.
+    pub fn function_count(&self) -> usize {
+        self.functions.len()
     }
 
     /// Adds the embedded texts to files, for a function whose LOAD record is at `offset`.

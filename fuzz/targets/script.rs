@@ -1,0 +1,65 @@
+//! Arbitrary scripts, and maps after a NUL: functions nest, positions and offsets agree, and all indices of a map are valid.
+
+#![no_main]
+
+use jitinject::debug_info::{DebugInfo, Row, SourceFunction};
+use jitinject::script::original_lines::{self, MappedScript, SourceMaps};
+use jitinject::script::source_map::{SourceMap, mapping_url};
+use jitinject::script::v8_inlining::Scripts;
+use jitinject::script::{Position, Script};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let end = input.iter().position(|&byte| byte == 0).unwrap_or(input.len());
+    let (text, map) = input.split_at(end);
+    let _ = mapping_url(text);
+    let script = Script::scan(text);
+    if let Some(script) = &script {
+        for (function, index) in script.functions().iter().zip(0u32..) {
+            assert!(function.range.start <= function.range.end);
+            assert!(function.parent <= index);
+            let parent = &script.functions()[function.parent as usize];
+            assert!(parent.range.start <= function.range.start);
+            let position = script.text().position(function.range.start);
+            // The inside of a character has no position of its own.
+            if let Some(offset) = script.text().offset(position) {
+                assert_eq!(script.text().position(offset), position);
+            }
+            assert!(script.calls(index).all(|call| call.function == index));
+        }
+    }
+    let Ok(map) = SourceMap::parse(map.get(1..).unwrap_or_default()) else {
+        return;
+    };
+    let mapped = MappedScript::new(map, b"/app");
+    let (mut maps, mut scripts) = (SourceMaps::default(), Scripts::default());
+    maps.insert(b"a.js", &mapped);
+    if let Some(script) = &script {
+        scripts.insert(b"a.js", script);
+    }
+    let rows = (0..64u32).map(|number| Row {
+        offset: number,
+        file: Some(0),
+        line: number / 16 + 1,
+        column: number % 16 * 3 + 1,
+        discriminator: 0,
+    });
+    let mut info = DebugInfo {
+        files: vec![(&b"a.js"[..]).into()],
+        functions: vec![SourceFunction {
+            name: b"f",
+            file: Some(0),
+            line: 1,
+            column: 1,
+        }],
+        rows: rows.collect(),
+        calls: Vec::new(),
+    };
+    original_lines::replace(&mut info, &maps, &scripts);
+    assert!(
+        info.rows
+            .iter()
+            .all(|row| row.file.is_none_or(|file| (file as usize) < info.files.len()))
+    );
+    let _ = mapped.function(script.as_ref(), Position { line: 1, column: 1 });
+});

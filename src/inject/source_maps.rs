@@ -1,0 +1,217 @@
+//! Reading the source maps of scripts.
+//!
+//! A script names its map in its last comment: in the comment itself (a `data:` URL), or by a path. Maps are read from
+//! this machine only, below the folder of the script, or where `--source-map` says.
+
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use base64ct::{Base64, Encoding};
+
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::OpenFile;
+use crate::hash::HashMap;
+use crate::inject::objects::source_paths::{LineOptions, percent_decoded};
+use crate::inject::script_files::ScriptFiles;
+use crate::script::original_lines::{self, MappedScript, SourceMaps};
+use crate::script::source_map::{SourceMap, mapping_url};
+use crate::threads;
+
+/// Maximum size of a map, and of all maps, in bytes. In memory, a map takes several times its size.
+const MAX_MAP: u64 = 128 << 20;
+const MAX_TOTAL: u64 = 256 << 20;
+
+/// Which source maps are used.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourceMapOptions {
+    /// Whether no map is read.
+    pub is_off: bool,
+    /// Maps, and folders of maps, that take precedence over those that scripts name.
+    pub paths: Vec<PathBuf>,
+}
+
+/// The maps of scripts by path, as in jitdumps.
+#[derive(Debug, Default)]
+pub struct SourceMapFiles {
+    maps: HashMap<Vec<u8>, MappedScript>,
+    /// Maps that are not used, and why.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Where the map of a script is.
+enum Location {
+    /// In the script.
+    Inline(Vec<u8>),
+    /// In a file.
+    File(PathBuf),
+    /// Nowhere that is read.
+    Elsewhere,
+}
+
+impl SourceMapFiles {
+    /// Reads the maps of scripts.
+    pub fn read(scripts: &ScriptFiles, lines: &LineOptions) -> Self {
+        let mut all = Self::default();
+        if lines.source_maps.is_off {
+            return all;
+        }
+        let mut by_path: Vec<(&[u8], _)> = scripts.by_path().into_iter().collect();
+        by_path.sort_unstable_by_key(|&(path, _)| path);
+        let mut left = MAX_TOTAL;
+        let mut jobs = Vec::new();
+        for (path, script) in by_path {
+            let url = mapping_url(script.text().bytes());
+            let location = match named_map(&lines.source_maps.paths, path) {
+                Some(file) => Location::File(file),
+                None => match url {
+                    Some(url) => locate(url, lines.local_path(path).as_deref()),
+                    None => continue,
+                },
+            };
+            let local = lines.local_path(path);
+            match read(location, &mut left) {
+                Ok((bytes, name)) => jobs.push((path, script, bytes, name.or(local))),
+                Err(issue) => all
+                    .diagnostics
+                    .push(Diagnostic::new(issue).in_file_called(crate::bytes::printable(path).to_string())),
+            }
+        }
+        let parsed = threads::map(&jobs, |(_, script, bytes, _)| {
+            let map = SourceMap::parse(bytes)?;
+            map.check(script.text())?;
+            Ok(map)
+        });
+        for ((path, _, _, name), map) in jobs.iter().zip(parsed) {
+            let map: Result<SourceMap, crate::script::source_map::MapError> = map;
+            match map {
+                Ok(map) => {
+                    // Sources are relative to the map as it was on the machine of the recording.
+                    let base = match name {
+                        Some(file) if lines.local_path(path).as_deref() != Some(file) => {
+                            let folder = file.parent().unwrap_or(Path::new("."));
+                            folder.as_os_str().as_bytes().to_vec()
+                        }
+                        _ => original_lines::folder(path).to_vec(),
+                    };
+                    all.maps.insert(path.to_vec(), MappedScript::new(map, &base));
+                }
+                Err(error) => {
+                    let invalid = Diagnostic::new(Issue::SourceMapInvalid).with("reason", error.reason());
+                    let script = crate::bytes::printable(path).to_string();
+                    all.diagnostics.push(invalid.in_file_called(script));
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns the maps by the path of the script.
+    pub fn by_path(&self) -> SourceMaps<'_> {
+        self.maps.iter().map(|(path, map)| (&path[..], map)).collect()
+    }
+}
+
+/// Returns the map of a script among those that the user named: the file called like the script with `.map`, or the only
+/// file if the user named it alone.
+fn named_map(paths: &[PathBuf], script: &[u8]) -> Option<PathBuf> {
+    let name = script.rsplit(|&byte| byte == b'/').next()?;
+    let name = std::ffi::OsString::from_vec([name, b".map"].concat());
+    // `..` is not a name.
+    let name = Path::new(&name);
+    let candidates = paths.iter().filter_map(|path| match path.is_dir() {
+        true => Some(path.join(name.file_name()?)),
+        false => (path.file_name() == name.file_name()).then(|| path.clone()),
+    });
+    let mut candidates = candidates;
+    candidates.find(|path| path.is_file())
+}
+
+/// Finds the map that a script names by `url`. `script` is the path of the script on this machine.
+fn locate(url: &[u8], script: Option<&Path>) -> Location {
+    if let Some(data) = url.strip_prefix(b"data:") {
+        let comma = memchr::memchr(b',', data);
+        let Some((kind, data)) = comma.and_then(|comma| data.split_at_checked(comma)) else {
+            return Location::Elsewhere;
+        };
+        let data = data.get(1..).unwrap_or_default();
+        let text = match kind.ends_with(b";base64") {
+            true => std::str::from_utf8(data)
+                .ok()
+                .and_then(|data| Base64::decode_vec(data).ok()),
+            false => Some(percent_decoded(data)),
+        };
+        return text.map_or(Location::Elsewhere, Location::Inline);
+    }
+    if memchr::memmem::find(url, b"://").is_some() {
+        return Location::Elsewhere;
+    }
+    let relative = PathBuf::from(std::ffi::OsString::from_vec(percent_decoded(url)));
+    // A script must not make this program read any file.
+    let is_below = relative
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    match script.and_then(Path::parent).filter(|_| is_below) {
+        Some(folder) => Location::File(folder.join(relative)),
+        None => Location::Elsewhere,
+    }
+}
+
+/// Reads a map; `left` are the bytes that maps may still have. Returns its path if it is a file.
+fn read(location: Location, left: &mut u64) -> Result<(Vec<u8>, Option<PathBuf>), Issue> {
+    let mut take = |size: u64| {
+        *left = left
+            .checked_sub(size)
+            .filter(|_| size <= MAX_MAP)
+            .ok_or(Issue::SourceMapTooLarge)?;
+        Ok(())
+    };
+    match location {
+        Location::Inline(text) => {
+            take(text.len() as u64)?;
+            Ok((text, None))
+        }
+        Location::File(path) => {
+            let file = OpenFile::open(&path).map_err(|_| Issue::SourceMapMissing)?;
+            take(file.size())?;
+            let bytes = file.read().map_err(|_| Issue::SourceMapMissing)?;
+            Ok((bytes.to_vec(), Some(path)))
+        }
+        Location::Elsewhere => Err(Issue::SourceMapMissing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path_of(url: &str) -> Option<String> {
+        match locate(url.as_bytes(), Some(Path::new("/app/dist/a.js"))) {
+            Location::File(path) => Some(path.into_os_string().into_string().unwrap()),
+            Location::Inline(text) => Some(format!("inline {}", String::from_utf8(text).unwrap())),
+            Location::Elsewhere => None,
+        }
+    }
+
+    #[test]
+    fn maps_are_in_the_script_or_below_its_folder() {
+        for (url, expected) in [
+            ("a.js.map", Some("/app/dist/a.js.map")),
+            ("./maps/a%20b.map", Some("/app/dist/./maps/a b.map")),
+            (
+                "data:application/json;charset=utf-8;base64,e30=",
+                Some("inline {}"),
+            ),
+            ("data:application/json,%7B%7D", Some("inline {}")),
+            ("data:application/json;base64,!", None),
+            ("data:", None),
+            ("../a.map", None),
+            ("maps/../../a.map", None),
+            ("/etc/passwd", None),
+            ("%2e%2e/a.map", None),
+            ("file:///etc/passwd", None),
+            ("https://example.org/a.map", None),
+        ] {
+            assert_eq!(path_of(url).as_deref(), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Scripts: the functions in JavaScript source text, which of them V8's positions are in, and the original files
+//! that source maps name.
+//!
+//! ```text
+//! source text ─► scanner ─► functions: extents and names ─┐
+//! jitdump ─► line tables of V8's baseline code ───────────┴─► v8_inlining: positions ─► inlined calls
+//! source map ─► source_map: mappings ─► original_lines: positions ─► original files, lines and names
+//! ```
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+mod brackets;
+mod functions;
+mod inlined_calls;
+pub mod known_functions;
+mod lexer;
+pub mod original_lines;
+mod scanner;
+pub mod source_map;
+mod text;
+pub mod v8_inlining;
+mod vlq;
+
+pub use functions::{Call, Script, ScriptFunction};
+pub use text::{Position, Text};

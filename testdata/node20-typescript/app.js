@@ -1,0 +1,2 @@
+var o=class{constructor(r){this.sides=r}sides;perimeter(r){let e=0;for(let t=0;t<this.sides;t++)e=e+r*t|0;return e}};function s(n){let r=n;for(let e=0;e<60;e++)r=r*31+e|0;return r}var u=n=>{let r=n;for(let e=0;e<30;e++)r=r*17+e|0;return r};var l=Number(process.argv[2]??2);function a(n,r){let e=0;for(let t=0;t<r;t++)e=e+s(t)+u(t)+n.perimeter(t)|0;return e}var b=new o(50),i=Date.now()+l*1e3,m=0;for(;Date.now()<i;)m^=a(b,5e3);console.log(m);
+//# sourceMappingURL=app.js.map
