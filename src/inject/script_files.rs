@@ -1,7 +1,9 @@
 //! Reading the scripts that jitdumps name.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use crate::files::OpenFile;
 use crate::hash::{HashMap, HashSet};
@@ -48,7 +50,7 @@ impl ScriptFiles {
                 .filter(|_| is_new && files.len() < MAX_SCRIPTS)
             {
                 left = rest;
-                files.push((path, std::sync::Mutex::new(Some(file))));
+                files.push((path, Mutex::new(Some(file))));
             }
         }
         let scripts = threads::map(&files, |(path, file)| {
@@ -88,7 +90,7 @@ impl LineOptions {
     /// Returns the absolute path of a source file on this machine.
     pub fn local_path(&self, path: &[u8]) -> Option<PathBuf> {
         let path = self.mapped_path(path);
-        let path = Path::new(std::ffi::OsStr::from_bytes(&path));
+        let path = Path::new(OsStr::from_bytes(&path));
         match path.is_absolute() {
             true => Some(path.to_owned()),
             false => Some(self.source_dir.as_ref()?.join(path)),

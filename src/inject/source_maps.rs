@@ -8,13 +8,14 @@ use std::path::{Component, Path, PathBuf};
 
 use base64ct::{Base64, Encoding};
 
+use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::OpenFile;
 use crate::hash::HashMap;
 use crate::inject::objects::source_paths::{LineOptions, percent_decoded};
 use crate::inject::script_files::ScriptFiles;
 use crate::script::original_lines::{self, MappedScript, SourceMaps};
-use crate::script::source_map::{SourceMap, mapping_url};
+use crate::script::source_map::{MapError, SourceMap, mapping_url};
 use crate::threads;
 
 /// Maximum size of a map, and of all maps, in bytes. In memory, a map takes several times its size.
@@ -73,16 +74,15 @@ impl SourceMapFiles {
                 Ok((bytes, name)) => jobs.push((path, script, bytes, name.or(local))),
                 Err(issue) => all
                     .diagnostics
-                    .push(Diagnostic::new(issue).in_file_called(crate::bytes::printable(path).to_string())),
+                    .push(Diagnostic::new(issue).in_file_called(printable(path))),
             }
         }
         let parsed = threads::map(&jobs, |(_, script, bytes, _)| {
             let map = SourceMap::parse(bytes)?;
             map.check(script.text())?;
-            Ok(map)
+            Ok::<SourceMap, MapError>(map)
         });
         for ((path, _, _, name), map) in jobs.iter().zip(parsed) {
-            let map: Result<SourceMap, crate::script::source_map::MapError> = map;
             match map {
                 Ok(map) => {
                     // Sources are relative to the map as it was on the machine of the recording.
@@ -97,7 +97,7 @@ impl SourceMapFiles {
                 }
                 Err(error) => {
                     let invalid = Diagnostic::new(Issue::SourceMapInvalid).with("reason", error.reason());
-                    let script = crate::bytes::printable(path).to_string();
+                    let script = printable(path);
                     all.diagnostics.push(invalid.in_file_called(script));
                 }
             }
@@ -111,18 +111,16 @@ impl SourceMapFiles {
     }
 }
 
-/// Returns the map of a script among those that the user named: the file called like the script with `.map`, or the only
-/// file if the user named it alone.
+/// Returns the map of a script among those that the user named: the file called like the script with `.map`.
 fn named_map(paths: &[PathBuf], script: &[u8]) -> Option<PathBuf> {
     let name = script.rsplit(|&byte| byte == b'/').next()?;
     let name = std::ffi::OsString::from_vec([name, b".map"].concat());
     // `..` is not a name.
     let name = Path::new(&name);
-    let candidates = paths.iter().filter_map(|path| match path.is_dir() {
+    let mut candidates = paths.iter().filter_map(|path| match path.is_dir() {
         true => Some(path.join(name.file_name()?)),
         false => (path.file_name() == name.file_name()).then(|| path.clone()),
     });
-    let mut candidates = candidates;
     candidates.find(|path| path.is_file())
 }
 

@@ -381,10 +381,13 @@ mod tests {
         Position { line, column }
     }
 
+    /// Path, start, name and positions of a known function.
+    type Known = (&'static str, (u32, u32), &'static str, &'static [(u32, u32)]);
+
     /// The owner and the line of each position in `hot`, and the calls: depth, name and line.
     fn resolve(
         positions: &[(u32, u32)],
-        known: &[(&'static str, (u32, u32), &'static str, &[(u32, u32)])],
+        known: &[Known],
         texts: &[(&'static str, &'static str)],
     ) -> (Vec<String>, Vec<String>, Inlined) {
         let mut functions = KnownFunctions::default();
