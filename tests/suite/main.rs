@@ -68,6 +68,7 @@ mod synthetic;
 mod timeline;
 mod unsafe_code;
 mod unwind;
+mod unwind_aarch64;
 mod unwinding;
 mod v8_inlining;
 mod xray;
