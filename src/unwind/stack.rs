@@ -157,7 +157,9 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         self.add(&frame, place);
         while self.frames.len() < MAX_FRAMES {
             let (caller, is_interrupted) = self.caller(&frame, place);
-            if let (true, false, Some(address)) = (is_interrupted, frame.is_interrupted, self.frames.last_mut()) {
+            if let (true, false, Some(address)) =
+                (is_interrupted, frame.is_interrupted, self.frames.last_mut())
+            {
                 // No call is before the return address of a signal handler: it is the start of the code that calls
                 // sigreturn.
                 *address = frame.address.saturating_add(1);

@@ -106,9 +106,24 @@ fn cases() -> Vec<Case> {
             &[(29, STACK + 64)],
             &[
                 // what it has allocated
-                1, 2, 3, 4, 5, 6, 7, 8, //
-                0, at(FRAMED, 20), 0, 0, //
-                0, signed(start), 0, 0, 0, 0,
+                1,
+                2,
+                3,
+                4,
+                5,
+                6,
+                7,
+                8, //
+                0,
+                at(FRAMED, 20),
+                0,
+                0, //
+                0,
+                signed(start),
+                0,
+                0,
+                0,
+                0,
             ],
             &[at(DYNAMIC, 16), at(FRAMED, 19), start - 1],
         ),
@@ -129,9 +144,22 @@ fn cases() -> Vec<Case> {
             &[],
             &[
                 // frame of the handler
-                STACK + 64, signed(at(SIGNAL, 4)), 0, 0, 0, 0, 0, 0, //
+                STACK + 64,
+                signed(at(SIGNAL, 4)),
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, //
                 // x29 and address of the interrupted function, then its frame
-                STACK + 88, at(DYNAMIC, 16), 0, 0, start, 0, 0,
+                STACK + 88,
+                at(DYNAMIC, 16),
+                0,
+                0,
+                start,
+                0,
+                0,
             ],
             &[at(FRAMED, 20), at(SIGNAL, 4), at(DYNAMIC, 16), start - 1],
         ),
@@ -202,7 +230,10 @@ fn callers_are_found_in_the_link_register_and_on_the_stack() {
     let output = folder.path().join("out.data");
     let said = inject(&input, &output, &["-v", "--unwind"]);
     let parts = model::parse(&std::fs::read(&output).unwrap());
-    let samples = parts.records.iter().filter(|record| model::kind(record, ENDIAN) == 9);
+    let samples = parts
+        .records
+        .iter()
+        .filter(|record| model::kind(record, ENDIAN) == 9);
     let mut found = 0;
     for (sample, case) in samples.zip(&cases) {
         let word = |at| model::word(sample, ENDIAN, at);
