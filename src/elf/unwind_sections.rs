@@ -84,15 +84,18 @@ fn content<'a>(section: &impl ObjectSection<'a>) -> Option<Vec<u8>> {
     let data = section.compressed_data().ok()?;
     match data.format {
         CompressionFormat::None => Some(data.data.to_vec()),
-        CompressionFormat::Zlib => {
-            let mut bytes = Vec::new();
-            let limit = data.uncompressed_size.min(MAX_SECTION);
-            ZlibDecoder::new(data.data)
-                .take(limit)
-                .read_to_end(&mut bytes)
-                .ok()?;
-            Some(bytes)
+        CompressionFormat::Zlib => decompressed(ZlibDecoder::new(data.data), data.uncompressed_size),
+        CompressionFormat::Zstandard => {
+            let decoder = zstd::Decoder::with_buffer(data.data).ok()?;
+            decompressed(decoder, data.uncompressed_size)
         }
         _ => None,
     }
+}
+
+/// Reads up to `size` decompressed bytes, but no more than [`MAX_SECTION`].
+fn decompressed(decoder: impl Read, size: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    decoder.take(size.min(MAX_SECTION)).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }

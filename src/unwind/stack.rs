@@ -156,7 +156,15 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         };
         self.add(&frame, place);
         while self.frames.len() < MAX_FRAMES {
-            let (caller, is_interrupted) = match self.caller(&frame, place) {
+            let (caller, is_interrupted) = self.caller(&frame, place);
+            if let (true, false, Some(address)) =
+                (is_interrupted, frame.is_interrupted, self.frames.last_mut())
+            {
+                // No call is before the return address of a signal handler: it is the start of the code that calls
+                // sigreturn.
+                *address = frame.address.saturating_add(1);
+            }
+            let caller = match caller {
                 Ok(caller) => caller,
                 Err(end) => return end,
             };
@@ -199,7 +207,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     }
 
     /// Returns the caller of a frame, and whether it was interrupted by a signal.
-    fn caller(&mut self, frame: &Frame<'_>, place: Place) -> Result<(Caller, bool), End> {
+    fn caller(&mut self, frame: &Frame<'_>, place: Place) -> (Result<Caller, End>, bool) {
         let unwinder = self.unwinder;
         let address = Address(frame.address);
         let rules = match place {
@@ -215,17 +223,17 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             },
         };
         if let Some(rules) = rules {
-            return Ok((frame.caller_by(rules)?, rules.is_signal));
+            return (frame.caller_by(rules), rules.is_signal);
         }
         let pushed = match place {
             Place::Function(mapping) if frame.is_interrupted => unwinder.jit.pushed_words(mapping, address),
             _ => None,
         };
         let caller = match pushed {
-            Some(words) => frame.caller_before_frame(words)?,
-            None => frame.caller_by_frame_pointer()?,
+            Some(words) => frame.caller_before_frame(words),
+            None => frame.caller_by_frame_pointer(),
         };
-        Ok((caller, false))
+        (caller, false)
     }
 
     /// Returns where an address is; `None` if nothing is mapped there.

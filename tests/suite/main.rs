@@ -67,6 +67,7 @@ mod synthetic;
 mod timeline;
 mod unsafe_code;
 mod unwind;
+mod unwind_aarch64;
 mod unwinding;
 mod xray;
 mod xray_damage;

@@ -11,9 +11,10 @@ pub struct DumpWriter {
     pub pid: u32,
 }
 
-/// ELF machine IDs of x86-64 and i386.
+/// ELF machine IDs.
 pub const X86_64: u32 = 62;
 pub const I386: u32 = 3;
+pub const AARCH64: u32 = 183;
 
 impl DumpWriter {
     pub fn new(endian: ByteOrder, machine: u32, pid: u32) -> Self {
@@ -94,21 +95,30 @@ impl DumpWriter {
 /// always uses `frame` bytes of stack, including the return address. The tables must directly follow the code,
 /// rounded up to 8 bytes.
 pub fn tables(size: u64, frame: u8) -> (Vec<u8>, [u8; 20]) {
-    let endian = ByteOrder::Little;
-    let mut out = Vec::new();
     // CIE: version 1, "zR", factors 1 and -8, return address in column 16, pc-relative pointers; CFA is rsp + 8
     let cie = [1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0];
+    // CFA is rsp + frame
+    tables_of(size, &cie, &[0x0e, frame])
+}
+
+/// Returns the same with the content of a CIE with pc-relative pointers, whose size is a multiple of 4, and the
+/// instructions for the code.
+pub fn tables_of(size: u64, cie: &[u8], instructions: &[u8]) -> (Vec<u8>, [u8; 20]) {
+    let endian = ByteOrder::Little;
+    let mut out = Vec::new();
     endian.write_u32(&mut out, 4 + cie.len() as u32);
     endian.write_u32(&mut out, 0);
-    out.extend_from_slice(&cie);
-    // FDE: CFA is rsp + frame
+    out.extend_from_slice(cie);
+    // The size of the augmentation data, which are none, comes first.
+    let mut rest = [&[0], instructions].concat();
+    rest.resize(rest.len().next_multiple_of(8), 0);
     let start = out.len() as u64;
-    endian.write_u32(&mut out, 20);
+    endian.write_u32(&mut out, 12 + rest.len() as u32);
     endian.write_u32(&mut out, start as u32 + 4);
     let position = size.next_multiple_of(8) + start + 8;
     endian.write_u32(&mut out, (position as i32).wrapping_neg() as u32);
     endian.write_u32(&mut out, size as u32);
-    out.extend_from_slice(&[0, 0x0e, frame, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&rest);
     endian.write_u32(&mut out, 0);
     let mut header = [0; 20];
     header[..4].copy_from_slice(&[1, 0x1b, 3, 0x3b]);

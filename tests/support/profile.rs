@@ -17,8 +17,29 @@ pub mod field {
 
 const BASIC: u64 = field::IP | field::TID | field::TIME | field::CALLCHAIN | field::CPU | field::PERIOD;
 
-/// perf's x86-64 registers without the segment registers.
-const REGISTERS: u64 = 0xff_0fff;
+/// Registers in samples with a stack.
+#[derive(Clone, Copy)]
+pub struct Registers {
+    /// Bit mask of perf's numbers.
+    pub mask: u64,
+    /// Numbers of the stack pointer and the instruction pointer.
+    pub sp: u32,
+    pub ip: u32,
+}
+
+impl Registers {
+    /// Those of x86-64 without the segment registers.
+    pub const X86_64: Self = Self {
+        mask: 0xff_0fff,
+        sp: 7,
+        ip: 8,
+    };
+    pub const AARCH64: Self = Self {
+        mask: 0x1_ffff_ffff,
+        sp: 31,
+        ip: 32,
+    };
+}
 
 /// Stack copy for unwinders.
 pub struct UserStack<'a> {
@@ -43,6 +64,8 @@ pub struct ProfileWriter {
     pub flags: u64,
     /// Size of an attribute in bytes; padded with zeros.
     pub attr_size: usize,
+    /// Registers in samples with a stack.
+    pub registers: Registers,
     /// Feature sections, by ascending ID.
     pub features: Vec<(u32, Vec<u8>)>,
     pub records: Vec<u8>,
@@ -60,6 +83,7 @@ impl ProfileWriter {
             config: 0,
             flags: 0,
             attr_size: 128,
+            registers: Registers::X86_64,
             features: Vec::new(),
             records: Vec::new(),
         }
@@ -198,15 +222,13 @@ impl ProfileWriter {
     }
 
     fn write_stack(&self, body: &mut Vec<u8>, ip: u64, stack: &UserStack<'_>) {
-        const SP: u32 = 7;
-        const IP: u32 = 8;
         let endian = self.endian;
         // registers of a 64-bit process
         endian.write_u64(body, 2);
-        for register in (0..64).filter(|register| REGISTERS >> register & 1 != 0) {
+        for register in (0..64).filter(|register| self.registers.mask >> register & 1 != 0) {
             let value = match register {
-                SP => stack.sp,
-                IP => ip,
+                _ if register == self.registers.sp => stack.sp,
+                _ if register == self.registers.ip => ip,
                 _ => 0,
             };
             endian.write_u64(body, value);
@@ -231,7 +253,7 @@ impl ProfileWriter {
         for word in [self.config, 999, self.sample_type, 4, flags, 0, 0, 0, 0] {
             endian.write_u64(&mut out, word);
         }
-        endian.write_u64(&mut out, if has_stack { REGISTERS } else { 0 });
+        endian.write_u64(&mut out, if has_stack { self.registers.mask } else { 0 });
         endian.write_u32(&mut out, if has_stack { 8192 } else { 0 });
         endian.write_u32(&mut out, self.clock.unwrap_or(0));
         out.resize(self.attr_size, 0);
