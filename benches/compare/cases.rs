@@ -9,7 +9,7 @@ use crate::contest::{self, Contestant};
 use crate::folders::Folders;
 use crate::inputs::{Case, Input};
 use crate::table::{Row, Section, factor};
-use crate::{floor, programs, traces};
+use crate::{copied_stacks, floor, programs, traces};
 
 /// Which cases to run, and how.
 pub struct Options {
@@ -101,7 +101,7 @@ pub fn run(options: &Options) -> String {
 type Compare = fn(&Bench<'_>) -> Vec<Section>;
 
 /// All cases by their names, which are also the names of their directories.
-const CASES: [(&str, Compare); 10] = [
+const CASES: [(&str, Compare); 11] = [
     ("selection", selection),
     ("all-functions", all_functions),
     ("all-image", all_image),
@@ -109,6 +109,7 @@ const CASES: [(&str, Compare); 10] = [
     ("formats", formats),
     ("recordings", recordings),
     ("traces", traces::traces),
+    ("copied-stacks", copied_stacks::copied_stacks),
     ("growth-functions", growth_of_functions),
     ("growth-samples", growth_of_samples),
     ("own", own),
@@ -146,7 +147,7 @@ impl<'a> Bench<'a> {
         self.folder.join(name)
     }
 
-    fn case(&self, input: &Input) -> Case<'a> {
+    pub fn case(&self, input: &Input) -> Case<'a> {
         self.case_in("inputs", input)
     }
 
@@ -163,7 +164,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns the path of a program's output in the directory `NAME`.
-    fn output(&self, name: &str) -> PathBuf {
+    pub fn output(&self, name: &str) -> PathBuf {
         self.path(name).join("out.data")
     }
 
@@ -173,7 +174,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns jitinject with its output in the directory `NAME`.
-    fn jitinject<'c>(
+    pub fn jitinject<'c>(
         &self,
         case: &'c Case<'_>,
         name: &str,
@@ -210,7 +211,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs jitinject once, for benchmarks that need its output.
-    fn prepare(&self, case: &Case<'_>, name: &str, arguments: &[&str]) {
+    pub fn prepare(&self, case: &Case<'_>, name: &str, arguments: &[&str]) {
         self.run(vec![self.jitinject(case, name, arguments, 1)]);
     }
 

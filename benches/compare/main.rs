@@ -12,6 +12,7 @@
 
 mod cases;
 mod contest;
+mod copied_stacks;
 mod floor;
 mod folders;
 mod inputs;

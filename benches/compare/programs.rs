@@ -48,6 +48,16 @@ pub fn perf_report(perf: &str, input: &Path, cache: &Path) -> Command {
     command
 }
 
+/// Returns perf script, which unwinds copied stacks, without inlined calls.
+pub fn perf_script(input: &Path, cache: &Path) -> Command {
+    let mut command = silent("perf");
+    command.arg("--buildid-dir").arg(cache);
+    command
+        .args(["script", "-f", "--no-inline", "-F", "ip,sym", "-i"])
+        .arg(input);
+    command
+}
+
 /// Returns LLVM's reader of XRay traces, which prints the number of calls and the time of functions.
 pub fn account(trace: &Path, binary: &Path) -> Command {
     let mut command = silent("llvm-xray");

@@ -46,9 +46,11 @@ impl UnwindSections {
         }
         let build_id = build_id.unwrap_or_default().to_vec();
         let text = file.section_by_name(".text").map_or(0, |text| text.address());
+        // binutils before 2.26 gave compressed sections another name; GNU ld still can.
         let kinds = [
             (".eh_frame", SectionKind::EhFrame),
             (".debug_frame", SectionKind::DebugFrame),
+            (".zdebug_frame", SectionKind::DebugFrame),
         ];
         let sections = kinds.into_iter().filter_map(|(name, kind)| {
             let section = file.section_by_name(name)?;

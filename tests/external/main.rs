@@ -29,6 +29,7 @@ mod live;
 mod machines;
 mod mono_live;
 mod mono_names;
+mod native_stacks;
 mod objects;
 mod other_users;
 mod perf_maps;

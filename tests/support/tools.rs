@@ -60,10 +60,15 @@ pub fn compile_for_mono(folder: &Path, name: &str) -> PathBuf {
 
 /// Compiles a program of `programs/`.
 pub fn compile(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
-    let (source, program) = (source(name), folder.join("program"));
-    let mut arguments = vec!["-O1", "-g", "-fno-omit-frame-pointer", "-Wall", "-Werror"];
-    arguments.extend(["-o", text(&program), text(&source)]);
-    arguments.extend_from_slice(more);
-    run("cc", &arguments);
+    let frame_pointers = ["-g", "-fno-omit-frame-pointer"];
+    let program = folder.join("program");
+    compile_to(&program, name, &[&frame_pointers, more].concat());
     program
+}
+
+/// Compiles a program or library of `programs/` with these options.
+pub fn compile_to(output: &Path, name: &str, options: &[&str]) {
+    let source = source(name);
+    let fixed = ["-O1", "-Wall", "-Werror", "-o", text(output), text(&source)];
+    run("cc", &[&fixed, options].concat());
 }

@@ -1,0 +1,196 @@
+//! Stacks of a native program (`programs/stacks.c`), unwound by `--unwind`: through a signal, the vdso, and libraries with
+//! unwinding tables of different kinds (`programs/layer.c`).
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{has_code, jitinject, perf, said, scratch, tools};
+
+/// Options for a library that has its tables in `.debug_frame` only.
+const DEBUG_FRAME: [&str; 3] = ["-g", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables"];
+
+/// Libraries by the depth of their frames, and how they are linked.
+const LIBRARIES: [(&str, &[&str]); 6] = [
+    ("plain", &[]),
+    ("zlib", &["-Wl,--compress-debug-sections=zlib"]),
+    // `.zdebug_frame`
+    ("gnu", &["-Wl,--compress-debug-sections=zlib-gnu"]),
+    ("zstd", &["-Wl,--compress-debug-sections=zstd"]),
+    // Its tables are in a separate debug file.
+    ("separate", &[]),
+    // Another build takes its place; it has frame pointers.
+    ("changed", &["-fno-omit-frame-pointer"]),
+];
+
+fn build_library(folder: &Path, name: &str, size: &str, more: &[&str]) {
+    let [layer, size] = [format!("-DLAYER={name}"), format!("-DSIZE={size}")];
+    let fixed = ["-shared", "-fPIC", &layer, &size];
+    let options = [&fixed[..], &DEBUG_FRAME, more].concat();
+    tools::compile_to(&folder.join(format!("lib{name}.so")), "layer.c", &options);
+}
+
+/// Returns the stacks that a perf prints, without frames in the kernel: names, or `[vdso]` for all that is in there.
+fn stacks(program: &str, folder: &Path, profile: &Path) -> Vec<Vec<String>> {
+    let arguments = [
+        "script",
+        "-f",
+        "--no-inline",
+        "-F",
+        "ip,sym,dso",
+        "-i",
+        tools::text(profile),
+    ];
+    let printed = perf::printed_with_cache(program, &folder.join("cache"), &arguments);
+    let frame = |line: &str| {
+        let (_, named) = line.trim().split_once(' ')?;
+        let (name, file) = named.rsplit_once(" (")?;
+        match file {
+            "[kernel.kallsyms])" => None,
+            "[vdso])" => Some("[vdso]".to_owned()),
+            _ => Some(name.split('@').next().unwrap_or(name).to_owned()),
+        }
+    };
+    let stacks = printed
+        .split("\n\n")
+        .map(|stack| stack.lines().filter_map(frame).collect());
+    stacks.filter(|stack: &Vec<String>| !stack.is_empty()).collect()
+}
+
+#[test]
+fn stacks_go_through_signals_the_vdso_and_tables_of_each_kind() {
+    let scratch = scratch();
+    let folder = scratch.path();
+    let path = |name: &str| folder.join(name);
+    for (size, (name, more)) in (19..).zip(LIBRARIES) {
+        build_library(folder, name, &format!("{size}"), more);
+    }
+    let libraries = LIBRARIES.map(|(name, _)| format!("-l{name}"));
+    let [search, run_path] = ["-L", "-Wl,-rpath,"].map(|option| format!("{option}{}", folder.display()));
+    let mut options = vec!["-g", "-fomit-frame-pointer", &search, &run_path];
+    options.extend(libraries.iter().map(String::as_str));
+    let program = path("program");
+    tools::compile_to(&program, "stacks.c", &options);
+    let separate = path("libseparate.so");
+    let notes = tools::run("readelf", &["-nW", tools::text(&separate)]);
+    let build_id = notes.split("Build ID: ").nth(1).unwrap().lines().next().unwrap();
+    let debug_files = path("debuginfod");
+    let debug_file = debug_files.join(build_id).join("debuginfo");
+    std::fs::create_dir_all(debug_file.parent().unwrap()).unwrap();
+    tools::run(
+        "objcopy",
+        &[
+            "--only-keep-debug",
+            tools::text(&separate),
+            tools::text(&debug_file),
+        ],
+    );
+    tools::run("strip", &[tools::text(&separate)]);
+
+    let profile = path("perf.data");
+    let status = Command::new("perf")
+        .args([
+            "record",
+            "-q",
+            "-N",
+            "--buildid-all",
+            "-k",
+            "mono",
+            "-e",
+            "cpu-clock",
+            "-F",
+            "999",
+        ])
+        .args([
+            "--call-graph",
+            "dwarf,16384",
+            "-o",
+            tools::text(&profile),
+            tools::text(&program),
+        ])
+        .status()
+        .unwrap_or_else(|error| panic!("perf: {error}; scripts/test installs it"));
+    assert!(status.success());
+
+    let changed = path("libchanged.so");
+    let recorded = path("recorded.so");
+    std::fs::rename(&changed, &recorded).unwrap();
+    build_library(folder, "changed", "500", &["-fasynchronous-unwind-tables"]);
+    let output = path("out.data");
+    let ran = jitinject()
+        .args([
+            "-v",
+            "--unwind",
+            "-i",
+            tools::text(&profile),
+            "-o",
+            tools::text(&output),
+        ])
+        .env("HOME", folder)
+        .env("DEBUGINFOD_CACHE_PATH", &debug_files)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(
+        has_code(&said(&ran), "JI180") && said(&ran).contains("libchanged.so ("),
+        "{}",
+        said(&ran)
+    );
+    // perf needs it for the names.
+    std::fs::rename(&recorded, &changed).unwrap();
+
+    let mut layers = vec!["spin".to_owned(), "innermost".to_owned()];
+    for (name, _) in LIBRARIES.iter().rev() {
+        layers.extend([format!("{name}_inner"), format!("{name}_outer")]);
+    }
+    layers.push("main".to_owned());
+    let in_signal = [
+        "spin",
+        "handle_signal",
+        "__restore_rt",
+        "interrupted",
+        "wait_for_signals",
+        "main",
+    ];
+    let in_vdso = ["[vdso]", "clock_gettime", "ask_clock", "main"];
+    let originals = stacks("perf", folder, &profile);
+    for perf in perf::programs() {
+        let found = stacks(&perf, folder, &output);
+        let starting = |first: &[&str]| {
+            found
+                .iter()
+                .filter(|stack| stack.len() > first.len() && stack[..first.len()].iter().eq(first))
+                .count()
+        };
+        assert!(starting(&in_signal) > 0, "{perf}: {found:?}");
+        assert!(starting(&in_vdso) > 10, "{perf}: {found:?}");
+        let layers: Vec<&str> = layers.iter().map(String::as_str).collect();
+        let whole = starting(&layers);
+        let has = |stack: &&Vec<String>, name: &str| stack.iter().any(|frame| frame == name);
+        let with_layers = found.iter().filter(|stack| has(stack, "innermost")).count();
+        assert!(
+            whole > 10 && whole == with_layers,
+            "{perf}: {whole} of {with_layers}"
+        );
+        for stack in found.iter().filter(|stack| has(stack, "main")) {
+            assert_eq!(stack.last().unwrap(), "_start", "{perf}: {stack:?}");
+        }
+        // libunwind does not read the tables of the libraries, and that of the vdso only from perf's cache, which is empty. It shows the code that calls sigreturn by the address
+        // before it, which has no name, and the interrupted function by the one before its own.
+        assert_eq!(found.len(), originals.len());
+        let same = found
+            .iter()
+            .zip(&originals)
+            .filter(|(found, _)| has(found, "wait_for_signals") && !has(found, "[vdso]"));
+        for (found, original) in same {
+            let signal = found.iter().position(|frame| frame == "__restore_rt");
+            let compared = |stack: &[String]| {
+                let mut stack = stack.to_vec();
+                if let Some(at) = signal {
+                    stack.drain(at..(at + 2).min(stack.len()));
+                }
+                stack
+            };
+            assert_eq!(compared(found), compared(original), "{perf}");
+        }
+    }
+}
