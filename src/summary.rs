@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::Diagnostic;
 use crate::runtime::FileKind;
-use crate::summary::profile::{FunctionProfile, ProfileSummary};
+use crate::summary::profile::{FunctionKind, FunctionProfile, ProfileSummary};
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 3;
@@ -177,6 +177,22 @@ pub struct StackSummary {
     pub named_percent: f64,
 }
 
+/// A function with many samples.
+#[derive(Clone, Copy, Debug)]
+pub struct HotFunction<'s> {
+    /// Samples in its own code, in percent of all samples.
+    pub own: f64,
+    /// Samples in it and in what it calls, in percent of all samples.
+    pub total: f64,
+    /// The function.
+    pub function: &'s FunctionProfile,
+}
+
+/// Number of samples of the first event.
+fn first(samples: &[u64]) -> u64 {
+    samples.first().copied().unwrap_or(0)
+}
+
 /// Counts of unwound stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
@@ -271,20 +287,38 @@ impl Summary {
         is_shown.then(|| format!("perf report -i {}", shell_word(&self.output)))
     }
 
-    /// Returns the functions with most samples of the first event in their own code, with their share in percent.
-    pub fn hottest(&self, count: usize) -> Vec<(f64, &FunctionProfile)> {
+    /// Returns the functions with most samples of the first event in their own code.
+    pub fn hottest(&self, count: usize) -> Vec<HotFunction<'_>> {
+        self.with_most(count, |function| first(&function.own))
+    }
+
+    /// Returns the functions of JIT code that are in the stacks of most samples of the first event.
+    pub fn hottest_in_stacks(&self, count: usize) -> Vec<HotFunction<'_>> {
+        // Code without a name has no size either.
+        let is_jit =
+            |function: &FunctionProfile| function.kind == FunctionKind::Jit && function.size.is_some();
+        self.with_most(count, |function| match is_jit(function) {
+            true => first(&function.total),
+            false => 0,
+        })
+    }
+
+    fn with_most(&self, count: usize, samples: impl Fn(&FunctionProfile) -> u64) -> Vec<HotFunction<'_>> {
         let Some(profile) = &self.profile else {
             return Vec::new();
         };
-        let own = |function: &FunctionProfile| function.own.first().copied().unwrap_or(0);
-        let total = profile.events.first().map_or(0, |event| event.samples);
-        let mut functions: Vec<&FunctionProfile> = profile.functions.iter().collect();
-        functions.sort_by_key(|function| std::cmp::Reverse(own(function)));
-        let sampled = functions.into_iter().filter(|function| own(function) > 0);
-        sampled
-            .take(count)
-            .map(|function| (own(function) as f64 * 100.0 / total.max(1) as f64, function))
-            .collect()
+        let all = profile.events.first().map_or(0, |event| event.samples);
+        let share = |samples: u64| samples as f64 * 100.0 / all.max(1) as f64;
+        let functions = profile.functions.iter().filter(|function| samples(function) > 0);
+        let mut functions: Vec<&FunctionProfile> = functions.collect();
+        functions.sort_by_key(|function| std::cmp::Reverse(samples(function)));
+        functions.truncate(count);
+        let hot = functions.into_iter().map(|function| HotFunction {
+            own: share(first(&function.own)),
+            total: share(first(&function.total)),
+            function,
+        });
+        hot.collect()
     }
 
     /// Returns the counts for a terminal, and a line for each file if `is_verbose`.

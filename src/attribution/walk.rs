@@ -5,10 +5,10 @@ use crate::attribution::frame::Frame;
 use crate::attribution::kernel_symbols::KernelSymbols;
 use crate::code::process::SpaceId;
 use crate::code::profile_index::TimeMarks;
-use crate::code::recent::{CachedCode, Recent};
+use crate::code::recent::Recent;
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector};
-use crate::code::timeline::{Code, Lookup};
+use crate::code::timeline::Lookup;
 use crate::hash::HashMap;
 use crate::indexed_table::index_of;
 use crate::native::modules::Modules;
@@ -172,8 +172,8 @@ impl Walk<'_> {
     }
 
     fn user_frame(&mut self, space: SpaceId, address: Address, time: Time, is_leaf: bool) -> Frame {
-        let lookup = self.find(space, address, time);
         let selector = self.symbols.selector;
+        let (lookup, _) = self.recent.lookup(selector.timeline, space, address, time);
         let code = match lookup {
             Lookup::File => None,
             // Words that unwinding took for return addresses are in no memory that is executed.
@@ -186,21 +186,6 @@ impl Walk<'_> {
             Some(_) => Frame::UnnamedJit,
             None => self.native_frame(space, address, time),
         }
-    }
-
-    fn find(&mut self, space: SpaceId, address: Address, time: Time) -> Lookup {
-        if let Some(found) = self.recent.get(space, address, time) {
-            return found.code.into();
-        }
-        let (lookup, extent) = self
-            .symbols
-            .selector
-            .timeline
-            .lookup_with_extent(space, address, time);
-        if let (Some(extent), Some(code @ Code::Function(_))) = (extent, lookup.code()) {
-            self.recent.put(address, CachedCode { space, extent, code });
-        }
-        lookup
     }
 
     fn native_frame(&self, space: SpaceId, address: Address, time: Time) -> Frame {

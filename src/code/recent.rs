@@ -4,7 +4,7 @@
 //! functions would not fit.
 
 use crate::code::process::SpaceId;
-use crate::code::timeline::{Code, Extent};
+use crate::code::timeline::{Code, Extent, Lookup, Timeline};
 use crate::units::{Address, Time};
 
 /// Code at an extent of an address space.
@@ -61,6 +61,24 @@ impl Recent {
             places.get_mut(..=at)?.rotate_right(1);
         }
         places.first()?.0.as_ref()
+    }
+
+    /// Returns the content of an address as [`Timeline::lookup_with_extent`] does, from the cache if it is there.
+    pub fn lookup(
+        &mut self,
+        timeline: &Timeline,
+        space: SpaceId,
+        address: Address,
+        time: Time,
+    ) -> (Lookup, Option<Extent>) {
+        if let Some(found) = self.get(space, address, time) {
+            return (found.code.into(), Some(found.extent));
+        }
+        let (lookup, extent) = timeline.lookup_with_extent(space, address, time);
+        if let (Some(extent), Some(code)) = (extent, lookup.code()) {
+            self.put(address, CachedCode { space, extent, code });
+        }
+        (lookup, extent)
     }
 
     /// Adds the code at an address.

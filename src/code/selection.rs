@@ -8,7 +8,7 @@ use crate::code::clock::Doubt;
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
-use crate::code::recent::{CachedCode, Recent};
+use crate::code::recent::Recent;
 use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
 use crate::code::timeline::{Code, Extent, FileIndex, FreedRangeIndex, Lookup, MappingIndex, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
@@ -491,14 +491,7 @@ impl Walk<'_> {
 
     /// Returns the content of an address at a time, and for code the extent around it.
     fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Lookup, Option<Extent>) {
-        if let Some(found) = self.recent.get(space, address, time) {
-            return (found.code.into(), Some(found.extent));
-        }
-        let (lookup, extent) = self.selector.timeline.lookup_with_extent(space, address, time);
-        if let (Some(extent), Some(code)) = (extent, lookup.code()) {
-            self.recent.put(address, CachedCode { space, extent, code });
-        }
-        (lookup, extent)
+        self.recent.lookup(self.selector.timeline, space, address, time)
     }
 
     /// Marks the code at an address as hit.

@@ -12,8 +12,8 @@ use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::search::printable_path;
 use jitinject::inject::inject;
 use jitinject::record::{
-    Control, FunctionTotal, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal,
-    RecordOptions, Session, Status, archive_path, default_folder, launch, pack, refuse_existing, totals,
+    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
+    Status, archive_path, default_folder, launch, pack, refuse_existing,
 };
 use jitinject::runtimes::Runtime;
 use jitinject::summary::{Summary, shell_word};
@@ -312,22 +312,22 @@ impl RecordArguments {
 }
 
 /// Returns a line for each of the hottest functions: by their own samples, or by those in their stacks if these are copies.
+/// Functions of interpreters do nothing but call the interpreter, so their own code has no samples.
 fn hottest(plan: &Plan, summary: &Summary) -> Vec<String> {
-    let totals = match plan.perf.has_stack_copies() {
-        true => totals(Path::new(&summary.output), HOTTEST),
+    let in_stacks = match plan.perf.has_stack_copies() {
+        true => summary.hottest_in_stacks(HOTTEST),
         false => Vec::new(),
     };
-    if totals.is_empty() {
+    if in_stacks.is_empty() {
         let own = summary.hottest(HOTTEST).into_iter();
         return own
-            .map(|(share, function)| format!("{share:6.2} %  {}", function.name))
+            .map(|hot| format!("{:6.2} %  {}", hot.own, hot.function.name))
             .collect();
     }
     let heading = "   total      self  JIT-compiled function".to_owned();
-    let lines = totals.into_iter().map(|function| {
-        let FunctionTotal { total, own, name } = function;
-        format!("{total:6.2} %  {own:6.2} %  {name}")
-    });
+    let lines = in_stacks
+        .into_iter()
+        .map(|hot| format!("{:6.2} %  {:6.2} %  {}", hot.total, hot.own, hot.function.name));
     std::iter::once(heading).chain(lines).collect()
 }
 

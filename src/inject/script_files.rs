@@ -55,8 +55,8 @@ impl ScriptFiles {
         }
         let scripts = threads::map(&files, |(path, file)| {
             let file = file.lock().ok()?.take()?;
-            let text = file.read().ok()?;
-            let script = Script::scan(text.to_vec())?;
+            let text = file.read_part(0, file.size()).ok()?;
+            let script = Script::scan(text)?;
             let starts = starts.get(path)?;
             fits(&script, starts).then(|| (path.to_vec(), script))
         });

@@ -171,8 +171,8 @@ fn read(location: Location, left: &mut u64) -> Result<(Vec<u8>, Option<PathBuf>)
         Location::File(path) => {
             let file = OpenFile::open(&path).map_err(|_| Issue::SourceMapMissing)?;
             take(file.size())?;
-            let bytes = file.read().map_err(|_| Issue::SourceMapMissing)?;
-            Ok((bytes.to_vec(), Some(path)))
+            let bytes = file.read_part(0, file.size());
+            Ok((bytes.map_err(|_| Issue::SourceMapMissing)?, Some(path)))
         }
         Location::Elsewhere => Err(Issue::SourceMapMissing),
     }

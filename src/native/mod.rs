@@ -1,10 +1,11 @@
 //! Native code: executables and libraries, where processes have them mapped, and their files on this machine.
 //!
 //! ```text
-//! [modules]: what processes have mapped ─► [files]: the same build on this machine ─► [symbols]: names
-//!                                                                           └──────► [crate::unwind]: tables
+//! [modules]: what processes have mapped ─► [files]: the same build on this machine ─► [contents] ─► [symbols]: names
+//!                                                                                         └─────► [crate::unwind]: tables
 //! ```
 
+pub mod contents;
 pub mod files;
 pub mod modules;
 pub mod symbols;

@@ -141,11 +141,7 @@ impl Attr {
         let bytes = bytes.get(..size).unwrap_or(bytes);
         let word = |at| endian.u64_at(bytes, at).unwrap_or(0);
         let sample_format = SampleFormat::from_bits_retain(word(offset::SAMPLE_TYPE));
-        // The flags are C bit fields, which big-endian compilers lay out from the most significant bit.
-        let flags = AttrFlags::from_bits_retain(match endian {
-            ByteOrder::Little => word(offset::FLAGS),
-            ByteOrder::Big => word(offset::FLAGS).reverse_bits(),
-        });
+        let flags = AttrFlags::from_bits_retain(flag_bits(word(offset::FLAGS), endian));
         let clock_id = endian.u32_at(bytes, offset::CLOCKID).unwrap_or(0);
         let has_trailer = flags.contains(AttrFlags::SAMPLE_ID_ALL);
         let from_start = |field| field_offset(sample_format, &SAMPLE_FIELDS, field);
@@ -296,6 +292,15 @@ pub fn add_identifier(attr: &mut [u8], endian: ByteOrder) {
     endian.set_u64(attr, offset::SAMPLE_TYPE, format);
 }
 
+/// Converts the flags of an attribute to the numbers of [`AttrFlags`], and back. They are C bit fields, which big-endian
+/// compilers lay out from the most significant bit.
+pub(super) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
+    match endian {
+        ByteOrder::Little => flags,
+        ByteOrder::Big => flags.reverse_bits(),
+    }
+}
+
 /// Changes an attribute for samples whose stacks are unwound: they have call chains with a user part, and no registers and
 /// stacks unless they are `kept`. perf inject --convert-callchain (7.3) makes the same changes. Other attributes stay.
 pub fn set_unwound(attr: &mut [u8], endian: ByteOrder, kept: Kept) {
@@ -307,10 +312,7 @@ pub fn set_unwound(attr: &mut [u8], endian: ByteOrder, kept: Kept) {
     format |= SampleFormat::CALLCHAIN;
     let mut flags = word(attr, offset::FLAGS);
     let no_user_part = AttrFlags::EXCLUDE_CALLCHAIN_USER.bits();
-    flags &= !match endian {
-        ByteOrder::Little => no_user_part,
-        ByteOrder::Big => no_user_part.reverse_bits(),
-    };
+    flags &= !flag_bits(no_user_part, endian);
     if kept == Kept::Nothing {
         format.remove(SampleFormat::REGS_USER | SampleFormat::STACK_USER);
         endian.set_u64(attr, offset::SAMPLE_REGS_USER, 0);

@@ -13,10 +13,10 @@ mod manifest;
 mod pack;
 mod perf;
 mod plan;
+mod process_stat;
 mod program;
 mod session;
 mod signals;
-mod totals;
 mod watch;
 
 pub use dumps::CollectedFile;
@@ -27,5 +27,4 @@ pub use perf::PerfOptions;
 pub use plan::{Plan, RecordOptions, default_folder};
 pub use session::{Control, Outcome, ProgramStatus, Recorded, Session};
 pub use signals::ReceivedSignal;
-pub use totals::{FunctionTotal, totals};
 pub use watch::Status;

@@ -2,7 +2,7 @@
 //!
 //! Ctrl-C reaches the program from the terminal, as it does without a recording. All others are passed on, once.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 
 use super::launch::Start;
+use super::process_stat::ProcessStat;
 use super::session::ProgramStatus;
 
 /// Returns whether this program gets the signals of a terminal.
@@ -129,10 +130,8 @@ impl Signals {
 
 /// Returns whether a process is a child of another: its ID may belong to a new process.
 fn is_child(pid: i32, parent: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-    let found = fields.and_then(|fields| fields.split_whitespace().nth(1)?.parse().ok());
-    found == Some(parent)
+    let stat = u32::try_from(pid).ok().and_then(ProcessStat::of);
+    stat.and_then(|stat| stat.field(ProcessStat::PARENT)) == Some(parent)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
 
+use super::process_stat::ProcessStat;
 use crate::bytes::base_name;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::runtime::jitdump::marker::pid_in_name;
@@ -191,13 +192,10 @@ fn children(pid: u32) -> Vec<u32> {
 
 /// Returns the start of a process in clock ticks, and its CPU time in seconds.
 fn times(pid: u32) -> Option<(u64, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may have any characters.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let field = |number: usize| fields.get(number.checked_sub(3)?)?.parse::<u64>().ok();
-    // Fields 14, 15 and 22 of proc_pid_stat(5).
-    let (user, system, started) = (field(14)?, field(15)?, field(22)?);
-    Some((started, (user + system) / clock_ticks_per_second()))
+    let stat = ProcessStat::of(pid)?;
+    let ticks = |number: usize| stat.field::<u64>(number);
+    let cpu_time = ticks(ProcessStat::USER_TIME)? + ticks(ProcessStat::SYSTEM_TIME)?;
+    Some((ticks(ProcessStat::START)?, cpu_time / clock_ticks_per_second()))
 }
 
 /// Returns the paths in a list of mappings.

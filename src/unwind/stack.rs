@@ -1,8 +1,8 @@
 //! The stack of a sample, frame by frame.
 
 use crate::code::process::SpaceId;
-use crate::code::recent::{CachedCode, Recent};
-use crate::code::timeline::{Code, Lookup, MappingIndex, Timeline};
+use crate::code::recent::Recent;
+use crate::code::timeline::{Lookup, MappingIndex, Timeline};
 use crate::hash::HashMap;
 use crate::native::modules::{MappedModule, ModuleIndex, Modules};
 use crate::units::{Address, Time};
@@ -239,20 +239,9 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     /// Returns where an address is; `None` if nothing is mapped there.
     fn place(&mut self, stack: &SampledStack<'_>, address: u64) -> Option<Place> {
         let (space, time, address) = (stack.space, stack.time, Address(address));
-        if let Some(found) = self.recent.get(space, address, time)
-            && let Code::Function(mapping) = found.code
-        {
-            return Some(Place::Function(mapping));
-        }
-        let (lookup, extent) = self.unwinder.timeline.lookup_with_extent(space, address, time);
+        let (lookup, _) = self.recent.lookup(self.unwinder.timeline, space, address, time);
         match lookup {
-            Lookup::Function(mapping) => {
-                if let Some(extent) = extent {
-                    let code = Code::Function(mapping);
-                    self.recent.put(address, CachedCode { space, extent, code });
-                }
-                Some(Place::Function(mapping))
-            }
+            Lookup::Function(mapping) => Some(Place::Function(mapping)),
             Lookup::File => self.unwinder.modules.at(space, address, time).map(Place::Module),
             Lookup::Freed(_) | Lookup::Symbol(_) | Lookup::Anonymous => Some(Place::Memory),
             Lookup::Unmapped => None,

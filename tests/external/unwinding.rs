@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use jitinject::bytes::ByteOrder;
 
-use crate::support::dump::{self, DumpWriter};
+use crate::support::dump::DumpWriter;
 use crate::support::generator::Random;
 use crate::support::profile::{ProfileWriter, UserStack, field};
 use crate::support::reports::inject_with_summary;
@@ -298,18 +298,7 @@ fn stacks_are_whole_wherever_the_code_is_aligned() {
         let folder = scratch();
         let code = UnalignedCode::new(&mut random, remainder);
         let mut dump = DumpWriter::new(ByteOrder::Little, 62, 10);
-        for (index, &(address, frame)) in (0..).zip(&code.functions) {
-            let (tables, header) = dump::tables(UnalignedCode::SIZE, frame);
-            dump.unwinding(1000, &tables, &header);
-            let name = format!("function_{index}");
-            dump.load(
-                1000,
-                address,
-                index,
-                name.as_bytes(),
-                &[0x90; UnalignedCode::SIZE as usize],
-            );
-        }
+        dump.functions_with_tables(&code.functions, UnalignedCode::SIZE);
         let dump_path = folder.path().join("jit-10.dump");
         std::fs::write(&dump_path, &dump.bytes).unwrap();
         let mut profile = ProfileWriter::new(ByteOrder::Little);

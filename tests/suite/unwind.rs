@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jitinject::bytes::ByteOrder;
 
-use crate::support::dump::{self, DumpWriter, X86_64};
+use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::generator::Random;
 use crate::support::profile::{ProfileWriter, UserStack, field};
 use crate::support::tools::text;
@@ -37,18 +37,7 @@ impl Process {
         let functions: Vec<(u64, u8)> = (0..24u64)
             .map(|at| (CODE + 3 + at * 0xc0, 8 * (1 + at % 9) as u8))
             .collect();
-        for (index, &(address, frame)) in (0..).zip(&functions) {
-            let (tables, header) = dump::tables(Self::SIZE, frame);
-            dump.unwinding(1000, &tables, &header);
-            let name = format!("function_{index}");
-            dump.load(
-                1000,
-                address,
-                index,
-                name.as_bytes(),
-                &[0x90; Self::SIZE as usize],
-            );
-        }
+        dump.functions_with_tables(&functions, Self::SIZE);
         let path = folder.path().join("jit-10.dump");
         std::fs::write(&path, &dump.bytes).unwrap();
         let mut profile = ProfileWriter::new(ENDIAN);

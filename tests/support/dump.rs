@@ -45,6 +45,16 @@ impl DumpWriter {
         out
     }
 
+    /// Adds functions of `size` bytes without instructions, each with its start and the size of its frame in its table.
+    pub fn functions_with_tables(&mut self, functions: &[(u64, u8)], size: u64) {
+        for (index, &(address, frame)) in (0..).zip(functions) {
+            let (tables, header) = tables(size, frame);
+            self.unwinding(1000, &tables, &header);
+            let name = format!("function_{index}");
+            self.load(1000, address, index, name.as_bytes(), &vec![0x90; size as usize]);
+        }
+    }
+
     pub fn load(&mut self, time: u64, address: u64, index: u64, name: &[u8], code: &[u8]) {
         let mut content = self.words(&[address, address, code.len() as u64, index]);
         content.extend_from_slice(name);

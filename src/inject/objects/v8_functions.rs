@@ -13,17 +13,19 @@ use crate::script::Position;
 use crate::script::known_functions::KnownFunctions;
 use crate::script::original_lines::{self, SourceMaps};
 use crate::script::v8_inlining::{self, Evidence, Inlined, Scripts};
+use crate::threads;
 
 /// The functions of each jitdump with code of V8 among `mappings`.
 pub fn known_functions<'a>(
     files: &'a IndexedTable<FileIndex, UsedFile<'_>>,
     mappings: &[CodeMapping],
 ) -> IndexedTable<FileIndex, Option<KnownFunctions<'a>>> {
+    let has_name = |mapping: &CodeMapping| {
+        function_of(files, mapping.function).is_some_and(|view| names::is_v8(view.name))
+    };
     let mut is_v8 = files.map(|_| false);
-    for mapping in mappings {
-        let file = mapping.function.file;
-        let has_name = || function_of(files, mapping.function).is_some_and(|view| names::is_v8(view.name));
-        is_v8[file] = is_v8[file] || has_name();
+    for (mapping, has_name) in mappings.iter().zip(threads::map(mappings, has_name)) {
+        is_v8[mapping.function.file] |= has_name;
     }
     let known = files.enumerate().map(|(file, used)| match &used.code {
         CodeFile::Jitdump(dump) if is_v8[file] => Some(functions_of(dump)),

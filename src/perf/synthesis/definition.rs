@@ -6,7 +6,7 @@ use linux_perf_event_reader::constants::{
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::bytes::ByteOrder;
-use crate::perf::attr::{Attr, Attrs, offset};
+use crate::perf::attr::{Attr, Attrs, flag_bits, offset};
 
 /// Name and type of a synthetic event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,13 +116,7 @@ fn attr_bytes(measure: Measure, template: &AttrTemplate) -> Vec<u8> {
     format.set(SampleFormat::TIME, template.has_times);
     endian.write_u64(&mut bytes, format.bits());
     endian.write_u64(&mut bytes, ReadFormat::ID.bits());
-    endian.write_u64(
-        &mut bytes,
-        match endian {
-            ByteOrder::Little => flags.bits(),
-            ByteOrder::Big => flags.bits().reverse_bits(),
-        },
-    );
+    endian.write_u64(&mut bytes, flag_bits(flags.bits(), endian));
     bytes.resize(template.attr_size, 0);
     if let Some(clock_id) = template.clock_id {
         endian.set_u32(&mut bytes, offset::CLOCKID, clock_id.cast_unsigned());
