@@ -75,12 +75,17 @@ impl MappedScript {
         (is_identifier && !KEYWORDS.contains(&name)).then_some(name)
     }
 
-    /// Returns where a function of the generated script comes from. `script` is its text.
+    /// Returns where a function of the generated script comes from. `script` is its text. A script that was made from
+    /// several files is, as a whole, in none of them.
     pub fn function<'s>(
         &'s self,
         script: Option<&'s Script<'_>>,
         start: Position,
     ) -> Option<OriginalFunction<'s>> {
+        let is_whole = start == Position { line: 1, column: 1 };
+        if is_whole && self.paths.len() > 1 {
+            return None;
+        }
         let original = self.map.original(start)?;
         let name = || {
             let script = script?;

@@ -262,6 +262,8 @@ fn by_path(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
                 .trim_start_matches('/');
             let findings = file["findings"].as_array().unwrap().iter();
             let rules = findings.map(|finding| finding["rule"].as_str().unwrap().to_owned());
+            // This one depends on the source files of this machine.
+            let rules = rules.filter(|rule| rule != "JD069");
             (path.to_owned(), rules.collect())
         })
         .collect()

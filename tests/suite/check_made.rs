@@ -129,7 +129,7 @@ impl CleanDump {
             content.push(0);
         }
         self.record(2, &content);
-        let name = [b"JS:*hot ", KNOWN_FILE, b":1:3"].concat();
+        let name = [b"JS:*warm ", KNOWN_FILE, b":1:3"].concat();
         self.load(0x3000, &name, SIZE);
     }
 
