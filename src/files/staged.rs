@@ -39,6 +39,15 @@ pub(super) fn ignore_existing(created: rustix::io::Result<()>) -> rustix::io::Re
     }
 }
 
+/// Whether a path is that of an open file or directory.
+pub fn is_at(handle: impl AsFd, path: &Path) -> bool {
+    let id = |stat: Stat| (stat.st_dev, stat.st_ino);
+    match (rustix::fs::fstat(handle), rustix::fs::lstat(path)) {
+        (Ok(open), Ok(found)) => id(open) == id(found),
+        _ => false,
+    }
+}
+
 /// Creates something next to `target` with `make`, under an unused hidden name.
 pub(super) fn create_beside<T>(
     target: &Path,
@@ -329,14 +338,10 @@ impl Committed {
     ///
     /// The new file or directory is open until this is dropped, so that its inode number is not given to another one.
     pub fn is_in_place(&self) -> bool {
-        let (handle, target) = match self {
-            Self::File(file) => (file.file.as_fd(), &file.target),
-            Self::Folder(folder) => (folder.handle.as_fd(), &folder.target),
-        };
-        let ours = rustix::fs::fstat(handle);
-        let found = rustix::fs::lstat(target);
-        let id = |stat: Stat| (stat.st_dev, stat.st_ino);
-        matches!((ours, found), (Ok(ours), Ok(found)) if id(ours) == id(found))
+        match self {
+            Self::File(file) => is_at(&file.file, &file.target),
+            Self::Folder(folder) => is_at(&folder.handle, &folder.target),
+        }
     }
 
     /// Restores what was replaced, if anything, and removes the new files. Leaves the output of another run that has

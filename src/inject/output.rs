@@ -267,7 +267,7 @@ impl Output {
                 };
                 match &committed.objects {
                     Some(objects) => objects.remove_others(is_current)?,
-                    None if is_stale && is_current() => store::remove_stale(&folder)?,
+                    None if is_stale => store::remove_stale(&folder, is_current)?,
                     None => {}
                 }
                 Ok(left_out)
