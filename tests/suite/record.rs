@@ -122,6 +122,8 @@ fn the_plan_of_each_runtime_can_be_printed() {
             &format!("export DOTNET_PerfMapJitDumpPath={dumps}"),
         ),
         ("ruby a.rb", &"export RUBYOPT='--yjit --yjit-perf'".to_owned()),
+        ("raku a.raku", &"export MVM_JIT_PERF_MAP=1".to_owned()),
+        ("dotnet app.dll", &"export COMPlus_PerfMapEnabled=1".to_owned()),
         ("julia a.jl", &"export ENABLE_JITPROFILING=1".to_owned()),
         ("lli app.ll", &"-- lli -jit-kind=mcjit app.ll\n".to_owned()),
         (
