@@ -106,6 +106,7 @@ pub mod record;
 pub mod runtime;
 pub mod runtimes;
 pub mod script;
+pub mod source_files;
 pub mod sparse;
 pub mod summary;
 pub mod tally;

@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
         options.load.perf_maps = vec![folder.join("dumps")];
         options.build_id_cache = Some(folder.join("debug"));
         options.summary = Some(folder.join("summary.json"));
-        options.lines.source_dir = std::env::current_dir().ok();
+        options.lines.sources.source_dir = std::env::current_dir().ok();
         options.lines.keep_sources = self.plan.keep_sources;
         options.unwind = self.plan.perf.has_stack_copies().then_some(UnwindOptions {
             kept: Kept::Nothing,

@@ -66,6 +66,7 @@ mod same_bytes;
 mod source_maps;
 mod synthetic;
 mod timeline;
+mod tracks;
 mod unsafe_code;
 mod unwind;
 mod unwind_aarch64;

@@ -15,6 +15,7 @@ use crate::hash::HashMap;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, LineEntry, ParsedDebugInfo};
 use crate::runtime::jitdump::debug_info2;
+use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
 pub use crate::runtime::jitdump::dump::function_table::FunctionRecords;
 pub(super) use crate::runtime::jitdump::dump::function_table::FunctionTable;
 use crate::runtime::jitdump::duplicates;
@@ -187,8 +188,8 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the offsets of all records of a function, except MOVE records.
-    pub fn record_offsets(&self, function: u32) -> Option<impl Iterator<Item = u64>> {
-        let function = self.function_records(function)?;
+    pub fn record_offsets(&self, function_number: u32) -> Option<impl Iterator<Item = u64>> {
+        let function = self.function_records(function_number)?;
         let optional = [
             function.debug_info,
             function.debug_info2,
@@ -196,7 +197,8 @@ impl<'a> Dump<'a> {
             function.tier,
         ];
         let locations = optional.into_iter().flatten().chain([function.load]);
-        Some(locations.map(|location| location.offset))
+        let tracks = self.functions.tracks(function_number);
+        Some(locations.chain(tracks).map(|location| location.offset))
     }
 
     /// Returns the addresses at which a function was first loaded; `None` if it has no code.
@@ -239,15 +241,16 @@ impl<'a> Dump<'a> {
 
     /// Returns the total size of a function's name, code, debug information and unwinding table, in bytes. An
     /// unwinding table that other functions share is not counted.
-    pub fn record_bytes(&self, function: u32) -> u64 {
-        let unwinding = self.unwinding(function);
+    pub fn record_bytes(&self, number: u32) -> u64 {
+        let unwinding = self.unwinding(number);
         let is_shared = unwinding.is_none_or(|it| matches!(it.placement, Placement::At(_)));
-        let Some(function) = self.function_records(function) else {
+        let Some(function) = self.function_records(number) else {
             return 0;
         };
         let tables = function.unwinding.filter(|_| !is_shared);
         let optional = [function.debug_info, function.debug_info2, tables];
         let locations = optional.into_iter().flatten().chain([function.load]);
+        let locations = locations.chain(self.functions.tracks(number));
         locations.map(|location| u64::from(location.size)).sum()
     }
 
@@ -275,6 +278,33 @@ impl<'a> Dump<'a> {
             info
         });
         found
+    }
+
+    /// Returns the lines and inlined calls of a function in a track; `None` if it has no such track. Of several with
+    /// the same name, the last one counts.
+    pub fn track(&self, view: &FunctionView<'a>, name: &[u8]) -> Option<FunctionSources<'a>> {
+        let function = self.function_records(view.number)?;
+        let endian = self.header.endian;
+        let tracks = self.functions.tracks(view.number).filter_map(|location| {
+            let track = SourceTrack::parse(self.contents.of(location)?, endian)?;
+            (track.name == name).then_some((location, track))
+        });
+        let (location, track) = tracks.last()?;
+        let mut found = FunctionSources::default();
+        found.info = normalised(Some(track.read()), function.size, location, &mut found.faults);
+        if let Some(info) = &mut found.info {
+            self.add_texts(info, function.load.offset);
+        }
+        Some(found)
+    }
+
+    /// Returns the names of a function's tracks, in file order.
+    pub fn track_names(&self, function: u32) -> impl Iterator<Item = &'a [u8]> {
+        let contents = self
+            .functions
+            .tracks(function)
+            .filter_map(|at| self.contents.of(at));
+        contents.filter_map(|content| Some(SourceTrack::parse(content, self.header.endian)?.name))
     }
 
     /// Returns the entries of a function's DEBUG_INFO record as they are in the file.
@@ -445,6 +475,13 @@ impl IndexBuilder {
             }
             record::CLOSE => {}
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
+            record::SOURCE_TRACK => match SourceTrack::parse(record.content, self.header.endian) {
+                Some(track) => {
+                    self.pending
+                        .add_track(track.start, record.location(), &mut self.faults);
+                }
+                None => self.faults.add(Issue::JitdumpBadExtension, record.offset),
+            },
             _ => self.faults.add(Issue::JitdumpUnknownRecord, record.offset),
         }
     }
@@ -498,6 +535,8 @@ impl IndexBuilder {
             tier: self.pending.take_tier(),
         };
         self.functions.push(function, &records);
+        self.functions
+            .push_tracks(function, self.pending.take_tracks(load.start));
         // The format allows functions without code, but they can't have samples.
         if range.is_some() {
             self.loads.push(LoadEvent {
