@@ -17,10 +17,11 @@ mod summary_file;
 mod tiers;
 
 use crate::attribution;
+use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::Diagnostic;
 use crate::inject::sources::KeptSources;
 use crate::inject::summary_file::SummaryOutput;
-use crate::load::{Buffers, Progress, Recording, load};
+use crate::load::{Buffers, Progress, Recording, load_after};
 use crate::perf::output::Rewrite;
 use crate::source_files::v8_functions::V8Scripts;
 use crate::summary::Summary;
@@ -34,9 +35,20 @@ pub use output::DEFAULT_OUTPUT;
 
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
+    inject_after(|_| Ok(()), options, progress)
+}
+
+/// As [`inject`]. `prepare` gets the index of a recorded profile before its runtime files are searched, and may move them to
+/// where `options` say that they are.
+pub fn inject_after(
+    prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
+    options: &InjectOptions,
+    progress: &mut dyn Progress,
+) -> Result<Summary, Diagnostic> {
     let buffers = Buffers::default();
     let unwound_buffers = UnwoundBuffers::default();
-    let result = load(&options.load, &buffers, progress).and_then(|recording| {
+    let loaded = load_after(prepare, &options.load, &buffers, progress);
+    let result = loaded.and_then(|recording| {
         let (recording, unwound) = match options.unwind {
             Some(how) => unwind(&options.load, how, recording, &unwound_buffers, progress)?,
             None => (recording, Unwound::default()),
