@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jitinject::bytes::ByteOrder;
 
-use crate::support::dump::{DumpWriter, X86_64};
+use crate::support::dump::{DumpWriter, X86_64, tables};
 use crate::support::generator::Random;
 use crate::support::profile::{ProfileWriter, UserStack, field};
 use crate::support::tools::text;
@@ -248,6 +248,55 @@ fn frame_pointers_are_followed_where_there_is_no_table() {
     for (sample, (offset, ..)) in samples(&parts).iter().zip(cases) {
         assert_eq!(chain(sample), [callee + offset, caller + 4], "at {offset}");
     }
+}
+
+/// An address is looked up once for many stacks, but what was found counts only while it is there.
+#[test]
+fn stacks_are_unwound_by_what_is_there_at_their_time() {
+    let (library, function) = (0x7f20_0000_0000, CODE + 0x8000);
+    let mut process = Process::new();
+    // A function with a frame of 16 bytes, and then one with 32 bytes in its place.
+    let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
+    for (index, (time, frame)) in (0..).zip([(1000, 16), (2500, 32)]) {
+        let (tables, header) = tables(Process::SIZE, frame);
+        dump.unwinding(time, &tables, &header);
+        let code = [0x90; Process::SIZE as usize];
+        dump.load(time, function, index, b"replaced", &code);
+    }
+    std::fs::write(process.folder.path().join("jit-10.dump"), &dump.bytes).unwrap();
+    // A library, which the process replaces after it was copied.
+    let profile = &mut process.profile;
+    profile.mmap2(10, library, 0x1000, 0, "/nowhere/libmissing.so", 400);
+    profile.fork(11, 10, 3500);
+    profile.mmap2(10, library, 0x1000, 0, "//anon", 4000);
+    let (first, second) = (library + 0x10, library + 0x30);
+    let words = [0, first + 1, 0, second + 1];
+    let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+    let cases = [
+        (10, 2000, first),
+        (10, 3000, second),
+        (10, 2010, first),
+        (10, 3010, second),
+        (10, 5000, second),
+        (11, 5000, second),
+        (10, 5010, second),
+        (11, 5010, second),
+    ];
+    for (pid, time, _) in cases {
+        let sample = process.profile.records.len();
+        let copy = UserStack {
+            sp: STACK,
+            bytes: &bytes,
+        };
+        process.profile.sample(pid, time, &[function + 4], Some(&copy));
+        process.set(sample, BP, 0);
+    }
+    let (parts, said) = process.unwind(&["--unwind"]);
+    for (sample, (pid, time, caller)) in samples(&parts).iter().zip(cases) {
+        assert_eq!(chain(sample), [function + 4, caller], "{pid} at {time}");
+    }
+    // The frames that were in the library: all but two.
+    assert!(said.contains("libmissing.so (6)"), "{said}");
 }
 
 #[test]
