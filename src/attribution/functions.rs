@@ -12,6 +12,7 @@ use crate::code::timeline::{FileIndex, FunctionId};
 use crate::hash::HashMap;
 use crate::indexed_table::{IndexedTable, table_index};
 use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
+use crate::name_style::NameStyle;
 use crate::runtime::names;
 use crate::summary::profile::{FunctionKind, FunctionProfile};
 
@@ -51,12 +52,14 @@ impl Functions {
     pub fn new(
         recording: &Recording<'_>,
         symbols: &Symbols<'_>,
+        names: &NameStyle,
         nodes: &IndexedTable<NodeIndex, Node>,
         events: usize,
     ) -> Self {
         let namer = Namer {
             recording,
             symbols,
+            names,
             runtimes: recording.sources.used.map(|used| runtime_of(recording, used)),
         };
         let frames: BTreeSet<Frame> = nodes.iter().map(|node| node.frame).collect();
@@ -178,6 +181,8 @@ fn runtime_of(recording: &Recording<'_>, used: &UsedFile<'_>) -> Option<&'static
 struct Namer<'a> {
     recording: &'a Recording<'a>,
     symbols: &'a Symbols<'a>,
+    /// Form of the names of JIT code.
+    names: &'a NameStyle,
     /// Runtime of each file with code.
     runtimes: IndexedTable<FileIndex, Option<&'static str>>,
 }
@@ -189,7 +194,8 @@ impl Namer<'_> {
         let found = match frame {
             Frame::Function(id) => self.jit_function(id),
             Frame::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
-                let mut identity = Identity::of(FunctionKind::Jit, printable(symbol.name));
+                let name = self.names.apply(symbol.name, symbol.tier());
+                let mut identity = Identity::of(FunctionKind::Jit, printable(&name));
                 identity.tier = symbol.tier().map(printable);
                 identity.set_location(symbol.name);
                 (identity, Some(symbol.range.size()))
@@ -226,7 +232,8 @@ impl Namer<'_> {
         let files = &self.recording.sources.used;
         let view = function_of(files, id)?;
         let used = &files[id.file];
-        let mut identity = Identity::of(FunctionKind::Jit, printable(view.name));
+        let name = self.names.apply(view.name, view.tier());
+        let mut identity = Identity::of(FunctionKind::Jit, printable(&name));
         identity.tier = view.tier().map(printable);
         identity.runtime = self.runtimes[id.file];
         identity.set_location(view.name);

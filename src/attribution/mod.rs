@@ -29,6 +29,7 @@ use crate::bytes::printable;
 use crate::code::selection::Selection;
 use crate::indexed_table::IndexedTable;
 use crate::load::{LoadOptions, Recording};
+use crate::name_style::NameStyle;
 use crate::native::files::NativeFiles;
 use crate::native::modules::Modules;
 use crate::native::symbols::NativeSymbols;
@@ -44,6 +45,7 @@ pub fn profile_summary(
     recording: &Recording<'_>,
     selection: &Selection,
     labels: &BTreeMap<String, String>,
+    names: &NameStyle,
 ) -> ProfileSummary {
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let selector = recording.selector();
@@ -62,7 +64,7 @@ pub fn profile_summary(
     let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
     let (nodes, without_callers) = tree.into_nodes();
     let events = events(profile, &nodes);
-    let functions = Functions::new(recording, &symbols, &nodes, events.len());
+    let functions = Functions::new(recording, &symbols, names, &nodes, events.len());
     let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
     let threads = threads
         .into_iter()

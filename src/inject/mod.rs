@@ -20,10 +20,6 @@ mod tiers;
 
 use crate::attribution;
 use crate::diagnostics::Diagnostic;
-use crate::inject::objects::v8_functions::V8Functions;
-use crate::inject::script_files::ScriptFiles;
-use crate::inject::source_maps::SourceMapFiles;
-use crate::inject::sources::KeptSources;
 use crate::inject::summary_file::SummaryOutput;
 use crate::load::{Buffers, Progress, Recording, load};
 use crate::perf::output::Rewrite;
@@ -35,6 +31,12 @@ pub use objects::source_paths::LineOptions;
 pub use options::{InjectOptions, Layout, Tiers};
 pub use output::DEFAULT_OUTPUT;
 pub use source_maps::SourceMapOptions;
+
+// For the lines on the page of `timeline`.
+pub(crate) use objects::v8_functions::{V8Functions, known_functions};
+pub(crate) use script_files::ScriptFiles;
+pub(crate) use source_maps::SourceMapFiles;
+pub(crate) use sources::KeptSources;
 
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
@@ -76,7 +78,7 @@ fn inject_recording(
     progress.start("writing objects", (functions.len() + symbols.len()) as u64);
     let mut written = output::Output::create(options, kernel_copies)?;
     let summary_output = SummaryOutput::create(options)?;
-    let known = objects::v8_functions::known_functions(&recording.sources.used, &functions);
+    let known = known_functions(&recording.sources.used, &functions);
     let scripts = ScriptFiles::read(known.iter().flatten(), &options.lines);
     let source_maps = SourceMapFiles::read(&scripts, &options.lines);
     let objects_input = objects::Input {
@@ -87,6 +89,7 @@ fn inject_recording(
         lines: &options.lines,
         v8_functions: &V8Functions::new(&known, &scripts, &source_maps),
         has_tiers: options.tiers == Tiers::Symbols,
+        names: &options.names,
     };
     let groups = objects_input.groups(
         options.layout,
@@ -124,7 +127,13 @@ fn inject_recording(
     };
     let profile_summary = options.summary.is_some().then(|| {
         progress.start("counting samples", 1);
-        attribution::profile_summary(&options.load, recording, &selection, &options.labels)
+        attribution::profile_summary(
+            &options.load,
+            recording,
+            &selection,
+            &options.labels,
+            &options.names,
+        )
     });
     let run = report::Run {
         options,

@@ -24,6 +24,7 @@ use crate::inject::options::Layout;
 use crate::load::UsedFile;
 use crate::load::UsedMap;
 use crate::machine::Machine;
+use crate::name_style::NameStyle;
 use crate::perf::{Profile, feature, synthesis};
 use crate::tally::Tally;
 use crate::units::{AddressRange, BuildId, Pid, Time};
@@ -85,6 +86,8 @@ pub struct Input<'a> {
     pub v8_functions: &'a V8Functions<'a>,
     /// Whether names of symbols include the compiler.
     pub has_tiers: bool,
+    /// Form of the names.
+    pub names: &'a NameStyle,
 }
 
 impl Input<'_> {

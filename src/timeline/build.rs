@@ -11,17 +11,25 @@ use crate::load::Progress;
 use crate::load::Recording;
 use crate::load::function_of;
 use crate::load::symbol_of;
+use crate::runtime::names;
 use crate::summary::count;
 use crate::timeline::code_box::{CodeBox, Item, item_of};
+use crate::timeline::colors::color;
 use crate::timeline::intervals::CodeBoxes;
 use crate::timeline::regions;
 use crate::timeline::samples::{BINS, Counter, Counts, Series, Span};
+use crate::timeline::source_lines::SourceLines;
 use crate::timeline::tiers::{Ranks, Tiers};
-use crate::timeline::values::{FORMAT, Process, Region, Values};
+use crate::timeline::values::{FORMAT, Locations, Process, Region, Values};
+use crate::timeline::{Timeline, TimelineOptions};
 use crate::units::{AddressRange, Pid, Time};
 
 /// Returns the content of the page.
-pub fn timeline(recording: &Recording<'_>, progress: &mut dyn Progress) -> super::Timeline {
+pub fn timeline(
+    recording: &Recording<'_>,
+    options: &TimelineOptions,
+    progress: &mut dyn Progress,
+) -> Timeline {
     let profile_index = &recording.profile.index;
     progress.start("reading samples", profile_index.data_end);
     let tiers = Tiers::of(recording);
@@ -32,10 +40,17 @@ pub fn timeline(recording: &Recording<'_>, progress: &mut dyn Progress) -> super
         tier: |leaf| tiers.compiler_of(item_of(timeline, leaf)?),
     };
     let counts = counter.walk(profile_index, progress);
+    let lines = SourceLines::of(recording, options, &counts);
     let code_boxes = CodeBoxes::of(recording, counter.span, &counts);
     let mut diagnostics = recording.diagnostics();
     diagnostics.extend(recording.hints(&counts.silent_processes()));
     diagnostics.extend(code_boxes.diagnostics());
+    diagnostics.extend(
+        lines
+            .faults
+            .iter()
+            .map(|(issue, count)| Diagnostic::new(issue).times(count.count)),
+    );
     if profile_index.times.is_none() {
         diagnostics.push(Diagnostic::new(Issue::PageWithoutTimes));
     }
@@ -61,7 +76,8 @@ pub fn timeline(recording: &Recording<'_>, progress: &mut dyn Progress) -> super
     let mut names = HashMap::default();
     columns.write_boxes(&code_boxes.all, &mut names);
     columns.write_samples(&counts, &mut names);
-    super::Timeline {
+    columns.write_lines(lines);
+    Timeline {
         values: columns.values,
         diagnostics,
         clocks,
@@ -127,6 +143,7 @@ impl Columns<'_> {
             });
         }
         self.values.tiers = std::mem::take(&mut self.ranks.names);
+        self.values.colors = self.values.tiers.iter().map(|tier| color(tier)).collect();
     }
 
     /// Returns the value of a series in [`crate::timeline::Share`].
@@ -183,19 +200,22 @@ impl Columns<'_> {
     }
 
     /// Returns the index of a function, and adds it if it is new.
-    fn function(&mut self, item: Item, process: u32, names: &mut HashMap<String, u32>) -> u32 {
+    fn function(&mut self, item: Item, process: u32, known_names: &mut HashMap<String, u32>) -> u32 {
         if let Some(&known) = self.functions.get(&(item, process)) {
             return known;
         }
         let all = &mut self.values.names;
         let next = index_of(all.len());
-        let name = printable(name_of(self.recording, item));
-        let name = *names.entry(name).or_insert_with_key(|name| {
+        let name = name_of(self.recording, item);
+        let is_built_in = names::is_built_in(name);
+        let name = *known_names.entry(printable(name)).or_insert_with_key(|name| {
+            self.values.locations.add(next, name);
             all.push(name.clone());
             next
         });
         let functions = &mut self.values.functions;
         let function = index_of(functions.name.len());
+        self.values.built_ins.extend(is_built_in.then_some(function));
         functions.name.push(name);
         let tier = self.tiers.compiler_of(item);
         functions.tier.push(tier.map(|tier| self.ranks.of(tier)));
@@ -240,5 +260,52 @@ impl Columns<'_> {
                 *samples += u64::from(count);
             }
         }
+    }
+
+    /// Writes the samples by source line.
+    fn write_lines(&mut self, lines: SourceLines) {
+        let mut rows = BTreeMap::new();
+        for ((function, pid, file, line), samples) in lines.samples {
+            let process = self.processes.get(&pid).copied();
+            let function =
+                process.and_then(|process| self.functions.get(&(Item::Function(function), process)));
+            if let Some(&function) = function {
+                rows.insert((function, file, line), samples);
+            }
+        }
+        let columns = &mut self.values.lines;
+        for ((function, file, line), samples) in rows {
+            columns.function.push(function);
+            columns.file.push(file);
+            columns.line.push(line);
+            columns.samples.push(samples);
+        }
+        self.values.files = lines.files;
+        self.values.excerpts = lines.excerpts;
+    }
+}
+
+impl Locations {
+    /// Adds the location in a name, if it has one.
+    fn add(&mut self, index: u32, name: &str) {
+        let parts = names::parts(name.as_bytes());
+        let Some(location) = parts.location else {
+            return;
+        };
+        let position = |part: &[u8]| {
+            let start = part.as_ptr().addr().checked_sub(name.as_ptr().addr())?;
+            let end = start.checked_add(part.len())?;
+            let units = |end: usize| Some(index_of(name.get(..end)?.encode_utf16().count()));
+            Some((units(start)?, units(end)?))
+        };
+        let (Some(function), Some(path)) = (position(parts.function), position(location.path)) else {
+            return;
+        };
+        self.name.push(index);
+        self.function_start.push(function.0);
+        self.function_end.push(function.1);
+        self.path_start.push(path.0);
+        self.path_end.push(path.1);
+        self.line.push(location.line);
     }
 }

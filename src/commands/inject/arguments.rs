@@ -1,11 +1,8 @@
 //! Arguments of jitinject without a command.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::files::stdio::is_standard;
@@ -13,9 +10,11 @@ use jitinject::inject::{
     DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, SourceMapOptions, Tiers, UnwindOptions,
 };
 use jitinject::load::{InputKind, LoadOptions, MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
+use jitinject::name_style::NameStyle;
 
 use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::commands::source_paths::SourcePaths;
 
 /// Arguments of jitinject without a command.
 #[derive(Args, Debug)]
@@ -92,16 +91,16 @@ pub struct InjectArguments {
         help_heading = SYMBOLS)]
     tiers: Option<TiersArgument>,
 
-    /// Directory for resolving relative source paths
-    #[arg(long, value_name = "DIR", help_heading = SYMBOLS)]
-    source_dir: Option<PathBuf>,
-
-    /// Replace the start OLD of source paths by NEW; may be repeated
+    /// Names of functions: full, plain, or a pattern
     ///
-    /// For programs that ran in a container or on another machine. If several match, the last one is used.
-    #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping),
-        help_heading = SYMBOLS)]
-    path_map: Vec<(Vec<u8>, Vec<u8>)>,
+    /// full: as the runtime wrote them, with its compiler and the position (JS:*run app.js:3:1). plain: the function's own name
+    /// (run), so that viewers add up all compilers. A pattern has placeholders: {name}, {file}, {path}, {line}, {column}, {tier};
+    /// words with one that has no value are left out.
+    #[arg(long, value_name = "STYLE", default_value = "full", help_heading = SYMBOLS)]
+    names: NameStyle,
+
+    #[command(flatten)]
+    source_paths: SourcePaths,
 
     /// Copy the source files that lines name into OUTPUT.elf/sources, and refer to the copies
     #[arg(long, help_heading = SYMBOLS)]
@@ -303,14 +302,6 @@ fn dwarf_version(text: &str) -> Result<Version, String> {
     }
 }
 
-fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
-    let mut parts = text.as_bytes().splitn(2, |&byte| byte == b'=');
-    match (parts.next(), parts.next()) {
-        (Some(old), Some(new)) if !old.is_empty() => Ok((old.to_vec(), new.to_vec())),
-        _ => Err("not of the form OLD=NEW".into()),
-    }
-}
-
 /// Parses a label of the form KEY=VALUE.
 pub fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -396,12 +387,8 @@ impl InjectArguments {
             }),
             lines: LineOptions {
                 version: self.dwarf,
-                // Readers resolve a relative directory against their own.
-                source_dir: self
-                    .source_dir
-                    .as_ref()
-                    .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
-                path_map: self.path_map.clone(),
+                source_dir: self.source_paths.source_dir(),
+                path_map: self.source_paths.path_map(),
                 keep_sources: self.keep_sources,
                 source_maps: SourceMapOptions {
                     is_off: self.source_maps == SourceMapsArgument::Off,
@@ -417,6 +404,7 @@ impl InjectArguments {
                 Some(TiersArgument::Summary) => Tiers::Summary,
                 Some(TiersArgument::Symbols) => Tiers::Symbols,
             },
+            names: self.names.clone(),
         }
     }
 }

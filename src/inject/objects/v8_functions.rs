@@ -2,17 +2,19 @@
 
 use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::debug_info::DebugInfo;
+use crate::diagnostics::Issue;
 use crate::indexed_table::IndexedTable;
 use crate::inject::script_files::ScriptFiles;
 use crate::inject::source_maps::SourceMapFiles;
 use crate::load::{UsedFile, function_of};
-use crate::runtime::jitdump::Dump;
+use crate::runtime::jitdump::{Dump, FunctionSources};
 use crate::runtime::names::SourceLocation;
 use crate::runtime::{CodeFile, FunctionView, names};
 use crate::script::Position;
 use crate::script::known_functions::KnownFunctions;
 use crate::script::original_lines::{self, SourceMaps};
 use crate::script::v8_inlining::{self, Evidence, Inlined, Scripts};
+use crate::tally::Tally;
 use crate::threads;
 
 /// The functions of each jitdump with code of V8 among `mappings`.
@@ -92,8 +94,24 @@ impl<'a> V8Functions<'a> {
         }
     }
 
+    /// Returns the lines and inlined calls of a function, in the files that people wrote, and the faults found in them.
+    pub fn lines_of(
+        &self,
+        file: FileIndex,
+        code: &'a CodeFile<'_>,
+        view: &FunctionView<'a>,
+    ) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
+        let FunctionSources { mut info, mut faults } = code.sources(view);
+        if let Some(info) = &mut info {
+            let inlined = self.add_calls(file, view, info);
+            faults.add_many(Issue::InlinedLineUnknown, inlined.unknown, 0);
+            self.use_source_maps(info);
+        }
+        (info, faults)
+    }
+
     /// Replaces lines and names by those of the original files.
-    pub fn use_source_maps(&self, info: &mut DebugInfo<'a>) {
+    fn use_source_maps(&self, info: &mut DebugInfo<'a>) {
         original_lines::replace(info, &self.maps, &self.scripts);
     }
 
@@ -127,7 +145,7 @@ impl<'a> V8Functions<'a> {
     }
 
     /// Adds the inlined calls of a function, if V8 compiled it with any.
-    pub fn add_calls(&self, file: FileIndex, view: &FunctionView<'a>, info: &mut DebugInfo<'a>) -> Inlined {
+    fn add_calls(&self, file: FileIndex, view: &FunctionView<'a>, info: &mut DebugInfo<'a>) -> Inlined {
         let Some(functions) = self.known[file]
             .as_ref()
             .filter(|_| names::is_v8_optimized(view.name))
