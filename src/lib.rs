@@ -99,6 +99,7 @@ pub mod inject;
 mod json;
 pub mod load;
 pub mod machine;
+pub mod name_style;
 mod native;
 pub mod perf;
 pub mod range_map;

@@ -12,6 +12,7 @@ use crate::code::timeline::{FileIndex, FunctionId};
 use crate::hash::HashMap;
 use crate::indexed_table::{IndexedTable, table_index};
 use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
+use crate::name_style::NameStyle;
 use crate::runtime::names;
 use crate::source_files::v8_functions::V8Functions;
 use crate::summary::profile::{FunctionKind, FunctionProfile};
@@ -53,6 +54,7 @@ impl Functions {
         recording: &Recording<'_>,
         symbols: &Symbols<'_>,
         v8_functions: &V8Functions<'_>,
+        names: &NameStyle,
         nodes: &IndexedTable<NodeIndex, Node>,
         events: usize,
     ) -> Self {
@@ -60,6 +62,7 @@ impl Functions {
             recording,
             symbols,
             v8_functions,
+            names,
             runtimes: recording.sources.used.map(|used| runtime_of(recording, used)),
         };
         let frames: BTreeSet<Frame> = nodes.iter().map(|node| node.frame).collect();
@@ -182,6 +185,8 @@ struct Namer<'a> {
     recording: &'a Recording<'a>,
     symbols: &'a Symbols<'a>,
     v8_functions: &'a V8Functions<'a>,
+    /// Form of the names of JIT code.
+    names: &'a NameStyle,
     /// Runtime of each file with code.
     runtimes: IndexedTable<FileIndex, Option<&'static str>>,
 }
@@ -193,7 +198,8 @@ impl Namer<'_> {
         let found = match frame {
             Frame::Function(id) => self.jit_function(id),
             Frame::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
-                let mut identity = Identity::of(FunctionKind::Jit, printable(symbol.name));
+                let name = self.names.apply(symbol.name, symbol.tier());
+                let mut identity = Identity::of(FunctionKind::Jit, printable(&name));
                 identity.tier = symbol.tier().map(printable);
                 identity.set_location(symbol.name);
                 (identity, Some(symbol.range.size()))
@@ -233,7 +239,8 @@ impl Namer<'_> {
         // The same name as in the objects.
         let original = self.v8_functions.original_name(view.name);
         let name = original.as_deref().unwrap_or(view.name);
-        let mut identity = Identity::of(FunctionKind::Jit, printable(name));
+        let styled = self.names.apply(name, view.tier());
+        let mut identity = Identity::of(FunctionKind::Jit, printable(&styled));
         identity.tier = view.tier().map(printable);
         identity.runtime = self.runtimes[id.file];
         identity.set_location(name);

@@ -29,6 +29,7 @@ use crate::bytes::printable;
 use crate::code::selection::Selection;
 use crate::indexed_table::IndexedTable;
 use crate::load::{LoadOptions, Recording};
+use crate::name_style::NameStyle;
 use crate::native::files::NativeFiles;
 use crate::native::modules::Modules;
 use crate::native::symbols::NativeSymbols;
@@ -47,6 +48,7 @@ pub fn profile_summary(
     selection: &Selection,
     v8_functions: &V8Functions<'_>,
     labels: &BTreeMap<String, String>,
+    names: &NameStyle,
 ) -> ProfileSummary {
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let selector = recording.selector();
@@ -65,7 +67,7 @@ pub fn profile_summary(
     let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
     let (nodes, without_callers) = tree.into_nodes();
     let events = events(profile, &nodes);
-    let functions = Functions::new(recording, &symbols, v8_functions, &nodes, events.len());
+    let functions = Functions::new(recording, &symbols, v8_functions, names, &nodes, events.len());
     let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
     let threads = threads
         .into_iter()

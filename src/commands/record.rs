@@ -12,6 +12,7 @@ use jitinject::code::profile_index::ProfileIndex;
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::search::printable_path;
 use jitinject::inject::inject_after;
+use jitinject::name_style::NameStyle;
 use jitinject::record::{
     Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
     Status, archive_path, default_folder, launch, pack, refuse_existing,
@@ -74,6 +75,10 @@ pub struct RecordArguments {
     /// Leave out the source files that lines name
     #[arg(long, help_heading = OUTPUT)]
     no_sources: bool,
+
+    /// Names of functions: full, plain, or a pattern, as for jitinject without a command
+    #[arg(long, value_name = "STYLE", default_value = "full", help_heading = OUTPUT)]
+    names: NameStyle,
 
     /// Also pack the folder as DIR.tar.zst, to send it
     #[arg(long, help_heading = OUTPUT)]
@@ -218,6 +223,7 @@ impl RecordArguments {
             },
             duration: self.duration,
             without_sources: self.no_sources,
+            names: self.names.clone(),
         }
     }
 

@@ -11,12 +11,12 @@ use jitinject::files::search::printable_path;
 use jitinject::files::staged::write_atomically;
 use jitinject::files::stdio::is_standard;
 use jitinject::load::LoadOptions;
-use jitinject::timeline::{DEFAULT_OUTPUT, Values, html, timeline};
+use jitinject::timeline::{DEFAULT_OUTPUT, TimelineOptions, Values, html, timeline};
 
 use crate::cli::progress::Bar;
 use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_message, report_all};
-use crate::commands::headings::{INPUT, MESSAGES, OUTPUT};
+use crate::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
 use crate::commands::source_files::SourceArguments;
 
@@ -45,15 +45,23 @@ pub struct TimelineArguments {
 
     /// Page to write; - is standard output
     ///
-    /// Only you can read the file, as with profiles of perf: it has the names of the program's functions.
+    /// Only you can read the file, as with profiles of perf: it has the names of the program's functions, and with --sources
+    /// parts of its source text.
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = OUTPUT)]
     output: PathBuf,
 
     #[command(flatten)]
     files: RuntimeFiles,
 
+    /// Add the source text around lines with samples to the page
+    ///
+    /// Copies that jitinject has kept beside the profile are used, or else the files of this machine. Whoever gets the page can
+    /// read the text.
+    #[arg(long, help_heading = SYMBOLS, conflicts_with = "confine")]
+    sources: bool,
+
     #[command(flatten)]
-    sources: SourceArguments,
+    source_files: SourceArguments,
 
     #[command(flatten)]
     logs: LogFiles,
@@ -71,7 +79,7 @@ impl TimelineArguments {
     /// Writes the page.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
-        let found = timeline(&self.options(), &self.sources.options(), &self.output, &mut bar);
+        let found = timeline(&self.options(), &mut bar);
         drop(bar);
         let found = found?;
         let page =
@@ -90,10 +98,15 @@ impl TimelineArguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn options(&self) -> LoadOptions {
-        LoadOptions {
-            input: self.profile.as_ref().unwrap_or(&self.input).clone(),
-            ..self.files.options(&self.logs)
+    fn options(&self) -> TimelineOptions {
+        TimelineOptions {
+            load: LoadOptions {
+                input: self.profile.as_ref().unwrap_or(&self.input).clone(),
+                ..self.files.options(&self.logs)
+            },
+            output: self.output.clone(),
+            has_sources: self.sources,
+            sources: self.source_files.options(),
         }
     }
 

@@ -421,12 +421,12 @@ issues! {
     BuildIdOccupied "JI266" Warning "{count} object{|s} not added: the build-id cache has other files of {its build ID|their build IDs}"
         "What is in the cache is left alone."
     SourceNotFound "JI267" Note "{count} source file{|s} that lines refer to not found"
-        "--keep-sources copies the files that lines name. Code of a runtime itself, and code that a program makes, has none."
+        "--keep-sources and --sources read the files that lines name. Code of a runtime itself, and code that a program makes, has none."
         "Name the folder of relative paths with --source-dir; for programs in containers, rewrite paths with --path-map."
     SourceTooLarge "JI268" Warning "{count} source file{|s} not kept: too large"
-        "--keep-sources copies files of up to 32 MiB, and 512 MiB in all."
+        "--keep-sources copies files of up to 32 MiB, and 512 MiB in all. timeline --sources reads 256 MiB in all."
     SourceRefused "JI269" Warning "{count} source file{|s} not kept: not text, not a regular file, not readable, or behind the link of another user"
-        "--keep-sources copies regular files of text only, which the owner of the jitdump may read."
+        "--keep-sources and timeline --sources read regular files of text only, which the owner of the jitdump may read."
     SourceMapMissing "JI270" Note "source map not found"
         "The script names a source map, but not one below its own folder on this machine. No file is fetched from a network."
         "Name the map, or the folder of the maps, with --source-map."
@@ -479,6 +479,9 @@ issues! {
         "The size of the page is limited."
     PageWithoutTimes "JI306" Warning "the profile has no times: code is shown as if it were there all the time"
         "The profile was recorded without timestamps."
+
+    LinesNotShown "JI307" Note "{count} source line{|s} not shown: too many for a page"
+        "The page shows up to 65,536 lines with samples, and 2 MiB of source text. Functions with most samples come first."
 
     // Runs: input, output and options.
     CannotRead "JI400" Error "cannot be read: {cause}"

@@ -89,6 +89,18 @@ impl SourceList {
     }
 }
 
+/// Returns the entries of a list: original path, SHA-256, and path below [`SOURCES`]. Paths that lead elsewhere are left out.
+pub fn read_list(text: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+    let lines = text.lines().zip(text.lines().skip(1));
+    lines.filter_map(|(comment, entry)| {
+        let original = comment.strip_prefix("# ")?;
+        let (hash, path) = entry.split_once("  ")?;
+        let (folder, name) = path.split_once('/')?;
+        let is_below = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['/', '\0']);
+        (is_below(folder) && is_below(name)).then_some((original, hash, path))
+    })
+}
+
 /// Returns a name that two files share only if both their paths and texts are the same.
 pub fn folder_name(path: &[u8], text: &[u8]) -> String {
     let mut hash = Sha1::new();
@@ -154,6 +166,17 @@ mod tests {
             panic!("{text}")
         };
         assert_eq!(original, format!("# {}", printable(b"/a/\x1b\n.js")));
+        let entries: Vec<_> = read_list(&text).collect();
+        assert_eq!(entries.len(), 1);
+        assert_eq!(entries[0].0, printable(b"/a/\x1b\n.js"));
+        assert!(entries[0].2.ends_with("/__.js"));
+        for outside in ["/etc/passwd", "../a", "a/../b", "a//b", "a"] {
+            assert_eq!(
+                read_list(&format!("# a\n00  {outside}\n")).count(),
+                0,
+                "{outside}"
+            );
+        }
         // FIPS 180-2, appendix B.1.
         assert!(hash.starts_with("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  "));
         assert!(hash.ends_with("/__.js"));

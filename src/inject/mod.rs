@@ -19,7 +19,6 @@ mod tiers;
 use crate::attribution;
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::Diagnostic;
-use crate::inject::sources::KeptSources;
 use crate::inject::summary_file::SummaryOutput;
 use crate::load::{Buffers, Progress, Recording, load_after};
 use crate::perf::output::Rewrite;
@@ -32,6 +31,9 @@ pub use crate::unwind::{Kept, UnwindOptions};
 pub use objects::source_paths::LineOptions;
 pub use options::{InjectOptions, Layout, Tiers};
 pub use output::DEFAULT_OUTPUT;
+
+// For the lines on the page of `timeline`.
+pub(crate) use sources::KeptSources;
 
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
@@ -99,6 +101,7 @@ fn inject_recording(
         lines: &options.lines,
         v8_functions: &v8_functions,
         has_tiers: options.tiers == Tiers::Symbols,
+        names: &options.names,
     };
     let groups = objects_input.groups(
         options.layout,
@@ -142,6 +145,7 @@ fn inject_recording(
             &selection,
             &v8_functions,
             &options.labels,
+            &options.names,
         )
     });
     let run = report::Run {

@@ -22,6 +22,7 @@ use crate::inject::options::Layout;
 use crate::load::UsedFile;
 use crate::load::UsedMap;
 use crate::machine::Machine;
+use crate::name_style::NameStyle;
 use crate::perf::{Profile, feature, synthesis};
 use crate::source_files::v8_functions::V8Functions;
 use crate::tally::Tally;
@@ -84,6 +85,8 @@ pub struct Input<'a> {
     pub v8_functions: &'a V8Functions<'a>,
     /// Whether names of symbols include the compiler.
     pub has_tiers: bool,
+    /// Form of the names.
+    pub names: &'a NameStyle,
 }
 
 impl Input<'_> {

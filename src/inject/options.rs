@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::inject::objects::source_paths::LineOptions;
 use crate::load::LoadOptions;
+use crate::name_style::NameStyle;
 use crate::unwind::UnwindOptions;
 
 /// Options of [`inject`](crate::inject::inject).
@@ -34,6 +35,8 @@ pub struct InjectOptions {
     pub unwind: Option<UnwindOptions>,
     /// Where to record the compiler that made a function.
     pub tiers: Tiers,
+    /// Form of the names of functions.
+    pub names: NameStyle,
 }
 
 impl InjectOptions {

@@ -85,7 +85,8 @@ impl KeptSources {
         self.copies.get(&(owner, path.to_vec()))?.as_deref()
     }
 
-    fn read(&self, (owner, path): &SourceName) -> Result<Vec<u8>, Issue> {
+    /// Returns the text of a file, or why it must not be copied.
+    pub fn read(&self, (owner, path): &SourceName) -> Result<Vec<u8>, Issue> {
         let path = Path::new(OsStr::from_bytes(path));
         let path = match &self.directory {
             Some(directory) => directory.join(path),

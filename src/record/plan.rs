@@ -17,6 +17,7 @@ use super::program::{find, program_of, search_path};
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
+use crate::name_style::NameStyle;
 use crate::runtimes::Runtime;
 use crate::summary::shell_word;
 
@@ -39,6 +40,8 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// Whether to leave out the source files that lines name.
     pub without_sources: bool,
+    /// Form of the names of functions.
+    pub names: NameStyle,
 }
 
 /// A recording that has not been started.
@@ -60,6 +63,8 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Whether to copy the source files that lines name.
     pub keep_sources: bool,
+    /// Form of the names of functions.
+    pub names: NameStyle,
     /// What the user may want to know.
     pub notes: Vec<String>,
     /// What will be missing.
@@ -89,6 +94,7 @@ impl Plan {
             perf: options.perf.clone(),
             duration: options.duration,
             keep_sources: !options.without_sources,
+            names: options.names.clone(),
             notes: Vec::new(),
             diagnostics: Vec::new(),
             absolute: folder,
@@ -245,10 +251,14 @@ impl Plan {
         let _ = writeln!(text, "{}", words.join(" "));
         let file = |name: &str| path(&self.folder.join(name));
         let sources = if self.keep_sources { " --keep-sources" } else { "" };
+        let names = match &self.names {
+            NameStyle::Full => String::new(),
+            names => format!(" --names {}", shell_word(&names.to_string())),
+        };
         let _ = writeln!(
             text,
             "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {} \
-             --source-dir .{sources}",
+             --source-dir .{sources}{names}",
             file("perf.data"),
             file("perf.jit.data"),
             file("debug"),

@@ -290,6 +290,7 @@ impl<'a> Session<'a> {
         options.summary = Some(folder.join("summary.json"));
         options.lines.sources.source_dir = std::env::current_dir().ok();
         options.lines.keep_sources = self.plan.keep_sources;
+        options.names = self.plan.names.clone();
         options.unwind = self.plan.perf.has_stack_copies().then_some(UnwindOptions {
             kept: Kept::Nothing,
             fold_interpreter: false,

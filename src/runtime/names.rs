@@ -41,9 +41,7 @@ pub fn is_v8_optimized(name: &[u8]) -> bool {
 /// The function's own name in V8's name of it, which ends with `location`: without prefix, tier and location.
 pub fn v8_function_name<'a>(name: &'a [u8], location: &SourceLocation<'a>) -> Option<&'a [u8]> {
     let marked = without_v8_prefix(name)?;
-    let (mark, _) = V8_MARKS
-        .iter()
-        .find(|(mark, _)| marked.starts_with(mark.as_bytes()))?;
+    let (mark, _) = v8_mark(marked)?;
     let rest = marked.get(mark.len()..)?;
     // Variants of the compilers: `+'`, `*'`.
     let rest = rest.strip_prefix(b"'").unwrap_or(rest);
@@ -161,54 +159,146 @@ const V8_MARKS: [(&str, &str); 6] = [
     ("o*", "TurboFan"),
 ];
 
+fn v8_mark(marked: &[u8]) -> Option<&'static (&'static str, &'static str)> {
+    V8_MARKS
+        .iter()
+        .find(|(mark, _)| marked.starts_with(mark.as_bytes()))
+}
+
+/// What the beginning of a name says, apart from the tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Prefix {
+    /// The rest is the name of a function of the program.
+    Compiler,
+    /// The rest is the name of code of the program that is not a function, or its number belongs to the name.
+    Code,
+    /// The code is part of the runtime.
+    Runtime,
+}
+
+use Prefix::{Code, Compiler, Runtime};
+
 /// Tiers by name prefix. A prefix that starts with another one comes before it.
-const PREFIXES: [(&str, &str); 30] = [
-    ("Builtin:", "Builtin"),
-    ("BytecodeHandler:", "Ignition"),
-    ("RegExp:", "RegExp"),
-    ("RegExp.", "RegExp"),
-    ("Stub:", "Stub"),
-    ("JSC-LLInt", "JSC LLInt"),
-    ("JSC-Baseline", "JSC Baseline"),
-    ("JSC-DFG", "JSC DFG"),
-    ("JSC-FTL", "JSC FTL"),
-    ("JSC-WasmIPInt", "JSC IPInt"),
-    ("JSC-WasmBBQ", "JSC BBQ"),
-    ("JSC-WasmOMG", "JSC OMG"),
-    ("JSC-Yarr", "JSC Yarr"),
-    ("JSC-", "JSC Thunk"),
-    ("BaselineInterpreter", "Baseline Interpreter"),
-    ("BlinterpOp: ", "Baseline Interpreter"),
-    ("Interpreter: ", "Interpreter"),
-    ("Baseline: ", "Baseline"),
-    ("BaselineIC: ", "Baseline IC"),
-    ("Ion: ", "Ion"),
-    ("IonIC: ", "Ion IC"),
-    ("IC: ", "IC"),
-    ("Wasm: ", "Wasm"),
-    ("Trampoline: ", "Trampoline"),
-    ("py::", "Python"),
-    ("TRACE-", "PHP Trace"),
-    ("JIT$", "PHP Function"),
-    ("wasm-function", "Wasm"),
-    ("wasm[", "Wasm"),
-    ("wasm::", "Wasm"),
+const PREFIXES: [(&str, &str, Prefix); 30] = [
+    ("Builtin:", "Builtin", Runtime),
+    ("BytecodeHandler:", "Ignition", Runtime),
+    ("RegExp:", "RegExp", Code),
+    ("RegExp.", "RegExp", Code),
+    ("Stub:", "Stub", Runtime),
+    ("JSC-LLInt", "JSC LLInt", Runtime),
+    ("JSC-Baseline", "JSC Baseline", Compiler),
+    ("JSC-DFG", "JSC DFG", Compiler),
+    ("JSC-FTL", "JSC FTL", Compiler),
+    ("JSC-WasmIPInt", "JSC IPInt", Compiler),
+    ("JSC-WasmBBQ", "JSC BBQ", Compiler),
+    ("JSC-WasmOMG", "JSC OMG", Compiler),
+    ("JSC-Yarr", "JSC Yarr", Code),
+    ("JSC-", "JSC Thunk", Runtime),
+    ("BaselineInterpreter", "Baseline Interpreter", Runtime),
+    ("BlinterpOp: ", "Baseline Interpreter", Runtime),
+    ("Interpreter: ", "Interpreter", Compiler),
+    ("Baseline: ", "Baseline", Compiler),
+    ("BaselineIC: ", "Baseline IC", Code),
+    ("Ion: ", "Ion", Compiler),
+    ("IonIC: ", "Ion IC", Code),
+    ("IC: ", "IC", Code),
+    ("Wasm: ", "Wasm", Compiler),
+    ("Trampoline: ", "Trampoline", Runtime),
+    ("py::", "Python", Compiler),
+    ("TRACE-", "PHP Trace", Code),
+    ("JIT$", "PHP Function", Compiler),
+    ("wasm-function", "Wasm", Code),
+    ("wasm[", "Wasm", Code),
+    ("wasm::", "Wasm", Code),
 ];
 
 /// Tiers by name suffix: V8's WebAssembly code.
 const SUFFIXES: [(&str, &str); 2] = [("-liftoff", "Liftoff"), ("-turbofan", "TurboFan")];
 
+fn prefix(name: &[u8]) -> Option<&'static (&'static str, &'static str, Prefix)> {
+    PREFIXES
+        .iter()
+        .find(|(text, ..)| name.starts_with(text.as_bytes()))
+}
+
+fn suffix(name: &[u8]) -> Option<&'static (&'static str, &'static str)> {
+    SUFFIXES.iter().find(|(text, _)| name.ends_with(text.as_bytes()))
+}
+
 /// Returns the compiler tier encoded in a function name.
 pub fn tier(name: &[u8]) -> Option<&'static str> {
-    let find = |table: &[(&str, &'static str)], fits: &dyn Fn(&[u8]) -> bool| {
-        let found = table.iter().find(|(text, _)| fits(text.as_bytes()));
-        found.map(|(_, tier)| *tier)
-    };
-    let by_mark =
-        without_v8_prefix(name).and_then(|marked| find(&V8_MARKS, &|mark| marked.starts_with(mark)));
+    let by_mark = without_v8_prefix(name).and_then(v8_mark).map(|(_, tier)| *tier);
     by_mark
-        .or_else(|| find(&SUFFIXES, &|suffix| name.ends_with(suffix)))
-        .or_else(|| find(&PREFIXES, &|prefix| name.starts_with(prefix)))
+        .or_else(|| suffix(name).map(|(_, tier)| *tier))
+        .or_else(|| prefix(name).map(|(_, tier, _)| *tier))
+}
+
+/// Returns all tiers that names can have; some more than once.
+#[cfg(test)]
+pub fn all_tiers() -> impl Iterator<Item = &'static str> {
+    let by_prefix = PREFIXES.iter().map(|(_, tier, _)| *tier);
+    by_prefix.chain(V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier))
+}
+
+/// Returns whether a name is that of code that is part of the runtime itself.
+pub fn is_built_in(name: &[u8]) -> bool {
+    prefix(name).is_some_and(|(.., prefix)| *prefix == Runtime)
+}
+
+/// The parts of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NameParts<'a> {
+    /// The function's own name, without marks of its compiler and without its location; empty if it has none.
+    pub function: &'a [u8],
+    /// Source location, if the name contains one.
+    pub location: Option<SourceLocation<'a>>,
+}
+
+/// Splits a name into its parts.
+pub fn parts(name: &[u8]) -> NameParts<'_> {
+    let location = source_locations(name).first().copied();
+    let head = match location {
+        Some(location) => memchr::memmem::rfind(name, location.path).and_then(|path| {
+            let ends: [&[u8]; 3] = [b" (", b" ", b":"];
+            ends.iter().find_map(|end| name.get(..path)?.strip_suffix(*end))
+        }),
+        // V8 names evaluated code `name :line:column`.
+        None if is_v8(name) => {
+            let position = split_position(name).map(|(head, ..)| head);
+            let position = position.or_else(|| split_number(name).map(|(head, _)| head));
+            position.and_then(|head| head.strip_suffix(b" "))
+        }
+        None => None,
+    };
+    NameParts {
+        function: without_marks(head.unwrap_or(name)),
+        location,
+    }
+}
+
+/// The name without marks of compilers.
+fn without_marks(name: &[u8]) -> &[u8] {
+    if let Some(rest) = without_v8_prefix(name) {
+        if let Some((mark, _)) = v8_mark(rest) {
+            let rest = rest.get(mark.len()..).unwrap_or_default();
+            return rest.strip_prefix(b"'").unwrap_or(rest);
+        }
+        // WebAssembly: `JS:name-12-turbofan`.
+        return suffix(rest).map_or(name, |(text, _)| {
+            rest.strip_suffix(text.as_bytes()).unwrap_or(rest)
+        });
+    }
+    if let Some((text, _)) = suffix(name) {
+        return name.strip_suffix(text.as_bytes()).unwrap_or(name);
+    }
+    match prefix(name) {
+        // JavaScriptCore writes `JSC-FTL: name`, and `JSC-FTLThunk: name`.
+        Some((_, _, Compiler)) if name.starts_with(b"JSC-") => memchr::memmem::find(name, b": ")
+            .and_then(|colon| name.get(colon..)?.strip_prefix(b": "))
+            .unwrap_or(name),
+        Some((text, _, Compiler)) => name.strip_prefix(text.as_bytes()).unwrap_or(name),
+        _ => name,
+    }
 }
 
 #[cfg(test)]
@@ -270,6 +360,54 @@ mod tests {
             let found = v8_function_name(name.as_bytes(), &location);
             assert_eq!(found, Some(expected.as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn parts_of_names_are_free_of_marks() {
+        for (name, function, location) in [
+            ("JS:*run /tmp/a.js:1:2", "run", Some("/tmp/a.js")),
+            ("JS:~run /tmp/a.js:1:2", "run", Some("/tmp/a.js")),
+            ("JS:o+get x /a b.js:1:2", "get x", Some("/a b.js")),
+            ("JS:*'run a.js:1:2", "run", Some("a.js")),
+            ("JS:* :1:20", "", None),
+            ("JS:*inner7 :4:21", "inner7", None),
+            ("Function:^ :1", "", None),
+            ("LazyCompile:*eat /tmp/work.js:23", "eat", Some("/tmp/work.js")),
+            ("Script:~ /tmp/a.js:1:1", "", Some("/tmp/a.js")),
+            ("JS:dlmalloc-16-turbofan", "dlmalloc-16", None),
+            ("sift-0-liftoff", "sift-0", None),
+            ("Ion: run (/tmp/a.js:3:4)", "run", Some("/tmp/a.js")),
+            ("JSC-FTL: next#AMHzEa", "next#AMHzEa", None),
+            ("JSC-FTLThunk: unspecified", "unspecified", None),
+            (
+                "JSC-ExtraCTIThunk: op_enter_handler",
+                "JSC-ExtraCTIThunk: op_enter_handler",
+                None,
+            ),
+            ("py::fib:/tmp/work.py", "fib", Some("/tmp/work.py")),
+            (
+                "py::<module>:<frozen importlib>",
+                "<module>:<frozen importlib>",
+                None,
+            ),
+            ("JIT$App\\fib", "App\\fib", None),
+            ("Builtin:ArrayMap", "Builtin:ArrayMap", None),
+            ("RegExp:(a):(b)", "RegExp:(a):(b)", None),
+            ("lists:map/2", "lists:map/2", None),
+            ("JS::Call(int)", "JS::Call(int)", None),
+            ("", "", None),
+        ] {
+            let found = parts(name.as_bytes());
+            let path = found
+                .location
+                .map(|location| std::str::from_utf8(location.path).unwrap());
+            assert_eq!(
+                (std::str::from_utf8(found.function).unwrap(), path),
+                (function, location),
+                "{name}"
+            );
+        }
+        assert!(is_built_in(b"BytecodeHandler:Add") && !is_built_in(b"JS:~Builtin a.js:1:1"));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::debug_info::DebugInfo;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::indexed_table::IndexedTable;
 use crate::load::{LoadOptions, UsedFile, function_of};
-use crate::runtime::jitdump::Dump;
+use crate::runtime::jitdump::{Dump, FunctionSources};
 use crate::runtime::names::SourceLocation;
 use crate::runtime::{CodeFile, FunctionView, names};
 use crate::script::Position;
@@ -15,6 +15,7 @@ use crate::script::v8_inlining::{self, Evidence, Inlined, Scripts};
 use crate::source_files::paths::{SourceFiles, SourceOptions};
 use crate::source_files::scripts::ScriptFiles;
 use crate::source_files::source_maps::SourceMapFiles;
+use crate::tally::Tally;
 use crate::threads;
 
 /// The scripts of V8's functions, with their source maps, and the functions of each jitdump.
@@ -126,8 +127,32 @@ pub struct V8Functions<'a> {
 }
 
 impl<'a> V8Functions<'a> {
+    /// Returns the lines and inlined calls of a function, in the files that people wrote, and the faults found in them. Lines
+    /// are those of `track` if the function has it.
+    pub fn lines_of(
+        &self,
+        file: FileIndex,
+        code: &'a CodeFile<'_>,
+        view: &FunctionView<'a>,
+        track: Option<&[u8]>,
+    ) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
+        if let Some(track) = track.and_then(|track| code.track(view, track)) {
+            return (track.info, track.faults);
+        }
+        let FunctionSources { mut info, mut faults } = code.sources(view);
+        if track.is_some() {
+            faults.add(Issue::TrackMissing, 0);
+        }
+        if let Some(info) = &mut info {
+            let inlined = self.add_calls(file, view, info);
+            faults.add_many(Issue::InlinedLineUnknown, inlined.unknown, 0);
+            self.use_source_maps(info);
+        }
+        (info, faults)
+    }
+
     /// Replaces lines and names by those of the original files.
-    pub fn use_source_maps(&self, info: &mut DebugInfo<'a>) {
+    fn use_source_maps(&self, info: &mut DebugInfo<'a>) {
         original_lines::replace(info, &self.maps, &self.scripts);
     }
 
@@ -161,7 +186,7 @@ impl<'a> V8Functions<'a> {
     }
 
     /// Adds the inlined calls of a function, if V8 compiled it with any.
-    pub fn add_calls(&self, file: FileIndex, view: &FunctionView<'a>, info: &mut DebugInfo<'a>) -> Inlined {
+    fn add_calls(&self, file: FileIndex, view: &FunctionView<'a>, info: &mut DebugInfo<'a>) -> Inlined {
         let Some(functions) = self.known[file]
             .as_ref()
             .filter(|_| names::is_v8_optimized(view.name))

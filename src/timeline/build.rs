@@ -11,22 +11,27 @@ use crate::load::Progress;
 use crate::load::Recording;
 use crate::load::function_of;
 use crate::load::symbol_of;
+use crate::runtime::names;
 use crate::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::summary::count;
 use crate::timeline::code_box::{CodeBox, Item, item_of};
+use crate::timeline::colors::color;
 use crate::timeline::intervals::CodeBoxes;
 use crate::timeline::regions;
 use crate::timeline::samples::{BINS, Counter, Counts, Series, Span};
+use crate::timeline::source_lines::SourceLines;
 use crate::timeline::tiers::{Ranks, Tiers};
-use crate::timeline::values::{FORMAT, Process, Region, Values};
+use crate::timeline::values::{FORMAT, Locations, Process, Region, Values};
+use crate::timeline::{Timeline, TimelineOptions};
 use crate::units::{AddressRange, Pid, Time};
 
 /// Returns the content of the page.
 pub fn timeline(
     recording: &Recording<'_>,
     scripts: &V8Scripts<'_>,
+    options: &TimelineOptions,
     progress: &mut dyn Progress,
-) -> super::Timeline {
+) -> Timeline {
     let profile_index = &recording.profile.index;
     progress.start("reading samples", profile_index.data_end);
     let tiers = Tiers::of(recording);
@@ -37,18 +42,26 @@ pub fn timeline(
         tier: |leaf| tiers.compiler_of(item_of(timeline, leaf)?),
     };
     let counts = counter.walk(profile_index, progress);
+    let v8_functions = scripts.functions();
+    let lines = SourceLines::of(recording, &v8_functions, options, &counts);
     let code_boxes = CodeBoxes::of(recording, counter.span, &counts);
     let mut diagnostics = recording.diagnostics();
     diagnostics.extend(recording.hints(&counts.silent_processes()));
     diagnostics.extend(code_boxes.diagnostics());
     diagnostics.extend(scripts.diagnostics().iter().cloned());
+    diagnostics.extend(
+        lines
+            .faults
+            .iter()
+            .map(|(issue, count)| Diagnostic::new(issue).times(count.count)),
+    );
     if profile_index.times.is_none() {
         diagnostics.push(Diagnostic::new(Issue::PageWithoutTimes));
     }
     let clocks = recording.clocks();
     let mut columns = Columns {
         recording,
-        v8_functions: scripts.functions(),
+        v8_functions,
         ranks: tiers.ranks(&counts),
         tiers: &tiers,
         span: counter.span,
@@ -68,7 +81,8 @@ pub fn timeline(
     let mut names = HashMap::default();
     columns.write_boxes(&code_boxes.all, &mut names);
     columns.write_samples(&counts, &mut names);
-    super::Timeline {
+    columns.write_lines(lines);
+    Timeline {
         values: columns.values,
         diagnostics,
         clocks,
@@ -84,6 +98,15 @@ fn notes(diagnostics: &[Diagnostic], clocks: &[String], stacks: &StackCounts) ->
         format!("{samples} with JIT code in the stack, {percent:.1} % of its frames named")
     });
     notes.chain(clocks.iter().cloned()).chain(stacks).collect()
+}
+
+/// Returns the name of code, as written by its runtime.
+fn recorded_name<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
+    let name = match item {
+        Item::Function(id) => function_of(&recording.sources.used, id).map(|function| function.name),
+        Item::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
+    };
+    name.unwrap_or_default()
 }
 
 /// Columns under construction.
@@ -103,12 +126,7 @@ struct Columns<'a> {
 impl Columns<'_> {
     /// Returns the name of code: the original one, or as the runtime wrote it.
     fn name_of(&self, item: Item) -> String {
-        let recording = self.recording;
-        let name = match item {
-            Item::Function(id) => function_of(&recording.sources.used, id).map(|function| function.name),
-            Item::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
-        };
-        let name = name.unwrap_or_default();
+        let name = recorded_name(self.recording, item);
         match self.v8_functions.original_name(name) {
             Some(original) => printable(&original),
             None => printable(name),
@@ -140,6 +158,7 @@ impl Columns<'_> {
             });
         }
         self.values.tiers = std::mem::take(&mut self.ranks.names);
+        self.values.colors = self.values.tiers.iter().map(|tier| color(tier)).collect();
     }
 
     /// Returns the value of a series in [`crate::timeline::Share`].
@@ -196,19 +215,22 @@ impl Columns<'_> {
     }
 
     /// Returns the index of a function, and adds it if it is new.
-    fn function(&mut self, item: Item, process: u32, names: &mut HashMap<String, u32>) -> u32 {
+    fn function(&mut self, item: Item, process: u32, known_names: &mut HashMap<String, u32>) -> u32 {
         if let Some(&known) = self.functions.get(&(item, process)) {
             return known;
         }
         let name = self.name_of(item);
         let all = &mut self.values.names;
         let next = index_of(all.len());
-        let name = *names.entry(name).or_insert_with_key(|name| {
+        let is_built_in = names::is_built_in(recorded_name(self.recording, item));
+        let name = *known_names.entry(name).or_insert_with_key(|name| {
+            self.values.locations.add(next, name);
             all.push(name.clone());
             next
         });
         let functions = &mut self.values.functions;
         let function = index_of(functions.name.len());
+        self.values.built_ins.extend(is_built_in.then_some(function));
         functions.name.push(name);
         let tier = self.tiers.compiler_of(item);
         functions.tier.push(tier.map(|tier| self.ranks.of(tier)));
@@ -253,5 +275,52 @@ impl Columns<'_> {
                 *samples += u64::from(count);
             }
         }
+    }
+
+    /// Writes the samples by source line.
+    fn write_lines(&mut self, lines: SourceLines) {
+        let mut rows = BTreeMap::new();
+        for ((function, pid, file, line), samples) in lines.samples {
+            let process = self.processes.get(&pid).copied();
+            let function =
+                process.and_then(|process| self.functions.get(&(Item::Function(function), process)));
+            if let Some(&function) = function {
+                rows.insert((function, file, line), samples);
+            }
+        }
+        let columns = &mut self.values.lines;
+        for ((function, file, line), samples) in rows {
+            columns.function.push(function);
+            columns.file.push(file);
+            columns.line.push(line);
+            columns.samples.push(samples);
+        }
+        self.values.files = lines.files;
+        self.values.excerpts = lines.excerpts;
+    }
+}
+
+impl Locations {
+    /// Adds the location in a name, if it has one.
+    fn add(&mut self, index: u32, name: &str) {
+        let parts = names::parts(name.as_bytes());
+        let Some(location) = parts.location else {
+            return;
+        };
+        let position = |part: &[u8]| {
+            let start = part.as_ptr().addr().checked_sub(name.as_ptr().addr())?;
+            let end = start.checked_add(part.len())?;
+            let units = |end: usize| Some(index_of(name.get(..end)?.encode_utf16().count()));
+            Some((units(start)?, units(end)?))
+        };
+        let (Some(function), Some(path)) = (position(parts.function), position(location.path)) else {
+            return;
+        };
+        self.name.push(index);
+        self.function_start.push(function.0);
+        self.function_end.push(function.1);
+        self.path_start.push(path.0);
+        self.path_end.push(path.1);
+        self.line.push(location.line);
     }
 }

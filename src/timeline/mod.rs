@@ -4,16 +4,20 @@
 //! ```text
 //! Recording ─► [samples]: samples by code and time ───────┐
 //!     ├──────► [intervals]: code by address and time ─────┼─► [build] ─► Values ─► [page]: self-contained HTML
-//!     └──────► [tiers]: compiler of each function ────────┘
+//!     ├──────► [tiers]: compiler of each function ────────┤
+//!     └──────► [source_lines]: samples by source line ────┘
 //! ```
 
 mod build;
 mod code_box;
+mod colors;
+mod excerpts;
 mod inherited_code;
 mod intervals;
 mod page;
 mod regions;
 mod samples;
+mod source_lines;
 mod tiers;
 mod values;
 
@@ -25,7 +29,7 @@ use crate::source_files::SourceOptions;
 use crate::source_files::v8_functions::V8Scripts;
 
 pub use page::html;
-pub use values::{Boxes, FORMAT, Functions, Process, Region, Share, Values};
+pub use values::{Boxes, Excerpt, FORMAT, Functions, Lines, Locations, Process, Region, Share, Values};
 
 /// Default name of the page.
 pub const DEFAULT_OUTPUT: &str = "timeline.html";
@@ -41,24 +45,36 @@ pub struct Timeline {
     pub clocks: Vec<String>,
 }
 
-/// Reads a profile and the files of its runtimes. `output` is the path to which the caller will write the page. It
-/// must not be one of the files that are read. `sources` are the scripts and source maps that original names come from.
-pub fn timeline(
-    options: &LoadOptions,
-    sources: &SourceOptions,
-    output: &PathBuf,
-    progress: &mut dyn Progress,
-) -> Result<Timeline, Diagnostic> {
+/// Options of [`timeline`].
+#[derive(Clone, Debug, Default)]
+pub struct TimelineOptions {
+    /// What to read.
+    pub load: LoadOptions,
+    /// Path to which the caller will write the page. It must not be one of the files that are read.
+    pub output: PathBuf,
+    /// Whether the page has source text around the lines with samples. Paths in a runtime's file can name any file.
+    pub has_sources: bool,
+    /// Where source files are, and which source maps are used.
+    pub sources: SourceOptions,
+}
+
+/// Reads a profile and the files of its runtimes.
+pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Result<Timeline, Diagnostic> {
     let buffers = Buffers::default();
-    let result = load(options, &buffers, progress).and_then(|recording| {
-        refuse_input_as_output(options, &recording, [output])?;
+    let result = load(&options.load, &buffers, progress).and_then(|recording| {
+        refuse_input_as_output(&options.load, &recording, [&options.output])?;
         let functions = recording
             .timeline
             .mappings()
             .iter()
             .map(|mapping| mapping.function);
-        let scripts = V8Scripts::read(&recording.sources.used, functions, sources, options);
-        Ok(build::timeline(&recording, &scripts, progress))
+        let scripts = V8Scripts::read(
+            &recording.sources.used,
+            functions,
+            &options.sources,
+            &options.load,
+        );
+        Ok(build::timeline(&recording, &scripts, options, progress))
     });
     // An error may only be a consequence of an input that was truncated.
     buffers.check_input().and(result)

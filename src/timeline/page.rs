@@ -19,13 +19,15 @@ const STYLES: [&str; 2] = [
 ];
 
 /// Scripts of uPlot and of the page; each uses those before it.
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("page/uplot/uPlot.iife.min.js"),
     include_str!("page/data.js"),
+    include_str!("page/shown.js"),
     include_str!("page/layout.js"),
     include_str!("page/painter.js"),
     include_str!("page/charts.js"),
     include_str!("page/tables.js"),
+    include_str!("page/source.js"),
     include_str!("page/page.js"),
 ];
 

@@ -7,6 +7,7 @@ use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector, StackCounts};
+use crate::code::timeline::FunctionId;
 use crate::hash::{HashMap, HashSet};
 use crate::load::Progress;
 use crate::timeline::tiers::TierIndex;
@@ -70,6 +71,8 @@ pub struct Counts {
     /// Samples in functions and symbols, by the address space that they were taken in, which may have inherited the
     /// code.
     pub code: HashMap<(SampledCode, SpaceId), u32>,
+    /// Samples in functions by the offset in the code, in bytes.
+    pub offsets: HashMap<(FunctionId, SpaceId, u32), u32>,
     /// Samples by process, series and bin.
     pub bins: HashMap<(Pid, Series, u32), u32>,
     /// JIT code in whole stacks.
@@ -93,6 +96,7 @@ impl Counts {
 
     fn merge(&mut self, other: Self) {
         merge(&mut self.code, other.code);
+        merge(&mut self.offsets, other.offsets);
         merge(&mut self.bins, other.bins);
         self.stacks.add(&other.stacks);
     }
@@ -158,9 +162,16 @@ impl<T: Fn(SampledCode) -> Option<TierIndex>> SampleVisitor for Walk<'_, T> {
             selector.classify_ip(space, ip, time, lookup)
         });
         counts.stacks.add_sample(selector.jit_frames(located, leaf));
-        let (Some(space), Some(leaf)) = (located.space, leaf) else {
+        let (Some((space, ip)), Some(leaf)) = (sampled, leaf) else {
             return;
         };
+        if let SampledCode::Function(at) = leaf {
+            let mapping = &selector.timeline.mappings()[at];
+            let offset = ip.0.saturating_sub(mapping.range.start.0);
+            if let Ok(offset) = u32::try_from(offset) {
+                add(&mut counts.offsets, (mapping.function, space, offset), 1);
+            }
+        }
         let series = match leaf {
             SampledCode::Function(_) | SampledCode::Symbol(_) => {
                 add(&mut counts.code, (leaf, space), 1);

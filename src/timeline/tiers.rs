@@ -14,8 +14,8 @@ use crate::timeline::samples::{Counts, Series};
 /// Maximum number of compilers to distinguish by colour. Runtimes have up to six each.
 const MAX_TIERS: usize = 10;
 
-/// Name for all compilers without a colour of their own.
-const OTHERS: &str = "other";
+/// Name for all compilers that are not distinguished.
+pub const OTHERS: &str = "other";
 
 table_index! {
     /// Index of a compiler.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Version of the page's data format.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Content of the page.
 ///
@@ -23,18 +23,71 @@ pub struct Values {
     pub processes: Vec<Process>,
     /// Compilers of the functions, those with the most samples first.
     pub tiers: Vec<String>,
+    /// Colour of each compiler, as `#rrggbb`.
+    pub colors: Vec<String>,
     /// Names of the functions, without duplicates.
     pub names: Vec<String>,
+    /// Parts of the names that contain a source location.
+    pub locations: Locations,
     /// Address regions with code, by process and address.
     pub regions: Vec<Region>,
     /// Functions, one per row.
     pub functions: Functions,
+    /// Indices of the functions that are part of their runtime, in ascending order.
+    pub built_ins: Vec<u32>,
     /// Addresses and lifetimes of the functions, one rectangle per row.
     pub boxes: Boxes,
     /// Samples over time.
     pub share: Share,
+    /// Paths of the source files of [`Values::lines`].
+    pub files: Vec<String>,
+    /// Samples by source line.
+    pub lines: Lines,
+    /// Source text around these lines, if requested.
+    pub excerpts: Vec<Excerpt>,
     /// Notes on what is not shown, and why.
     pub notes: Vec<String>,
+}
+
+/// Columns of the parts of names. Positions count units of UTF-16, as JavaScript does.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Locations {
+    /// Index of the name, in ascending order.
+    pub name: Vec<u32>,
+    /// Start of the function's own name.
+    pub function_start: Vec<u32>,
+    /// End of the function's own name, which may be empty.
+    pub function_end: Vec<u32>,
+    /// Start of the path.
+    pub path_start: Vec<u32>,
+    /// End of the path.
+    pub path_end: Vec<u32>,
+    /// Line; 0 if the name has none.
+    pub line: Vec<u32>,
+}
+
+/// Columns of the source lines of functions, sorted by function, file and line.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Lines {
+    /// Index of the function.
+    pub function: Vec<u32>,
+    /// Index of the file.
+    pub file: Vec<u32>,
+    /// Line, from 1.
+    pub line: Vec<u32>,
+    /// Number of samples of the function in code of this line; 0 for the line that the function is declared in.
+    pub samples: Vec<u32>,
+}
+
+/// Lines of a source file.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Excerpt {
+    /// Index of the file.
+    pub file: u32,
+    /// Number of the first line.
+    pub first: u32,
+    /// The lines, without line ends. Long lines are truncated.
+    pub text: Vec<String>,
 }
 
 /// A process with JIT code.

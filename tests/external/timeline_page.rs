@@ -23,7 +23,7 @@ const SHIFT: char = '\u{e008}';
 const ALT: char = '\u{e00a}';
 
 /// Opens a page in a browser; the console must have no messages.
-fn open(page: &Path) -> Browser {
+pub fn open(page: &Path) -> Browser {
     let browser = Browser::start();
     browser.open(page);
     browser.wait_for("window.jitinject");
@@ -31,20 +31,28 @@ fn open(page: &Path) -> Browser {
     browser
 }
 
-fn assert_quiet(browser: &Browser) {
+pub fn assert_quiet(browser: &Browser) {
     let console = browser.console();
     assert!(console.is_empty(), "{console:?}");
 }
 
-fn state(browser: &Browser) -> Value {
+pub fn state(browser: &Browser) -> Value {
     settle(browser);
     browser.run("return window.jitinject.state()")
 }
 
 /// Waits for the requested animation frames.
-fn settle(browser: &Browser) {
+pub fn settle(browser: &Browser) {
     browser.run_async(
         "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 20)))",
+    );
+}
+
+/// Shows all functions, also those that are folded away.
+fn unfold(browser: &Browser) {
+    browser.run(
+        "const { page } = jitinject; page.shown.tiers.fill(true); page.shown.builtIns = true; \
+         page.charts.setShown(); page.fillShown()",
     );
 }
 
@@ -219,6 +227,7 @@ fn functions_are_found_by_name_and_shown() {
 fn the_function_under_the_pointer_is_shown_and_selected() {
     let folder = scratch();
     let browser = open(&page_of_capture(folder.path(), "node20-reuse"));
+    unfold(&browser);
     let values = Values::of(&folder.path().join("timeline.html"));
     let boxes = values.boxes();
     // The largest box, which the pointer can hit.
@@ -311,10 +320,12 @@ fn processes_are_shown_together_and_alone() {
     let page = page_of(folder.path(), &generate(folder.path(), &plan).profile, &[]).0;
     let boxes = Values::of(&page).boxes();
     let browser = open(&page);
+    unfold(&browser);
     assert_eq!(state(&browser)["boxes"], json!(boxes.len()));
     browser.run("jitinject.page.charts.hover(0)");
     assert_eq!(state(&browser)["hovered"], json!(boxes[0].name));
     browser.run("const chooser = document.getElementById('process'); chooser.value = '1'; chooser.dispatchEvent(new Event('change'))");
+    unfold(&browser);
     let of_second = boxes.iter().filter(|placed| placed.pid == 5001).count();
     let state = state(&browser);
     assert_eq!(

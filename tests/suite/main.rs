@@ -56,6 +56,7 @@ mod mono_events;
 mod mono_hostile;
 mod mono_processes;
 mod mono_versions;
+mod names;
 mod outputs;
 mod perf_maps;
 mod processes;

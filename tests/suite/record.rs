@@ -86,6 +86,14 @@ fn json(path: &Path) -> Value {
 }
 
 #[test]
+fn the_style_of_names_is_printed() {
+    let scene = Scene::new(PERF);
+    let printed = scene.printed(&["--names", "{name} [{tier}]"], "node app.js");
+    assert!(printed.contains(" --names '{name} [{tier}]'\n"), "{printed}");
+    assert!(!scene.printed(&[], "node app.js").contains("--names"));
+}
+
+#[test]
 fn the_plan_of_each_runtime_can_be_printed() {
     let scene = Scene::new(PERF);
     let dumps = scene.path("work/r/dumps");

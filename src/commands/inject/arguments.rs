@@ -9,6 +9,7 @@ use jitinject::elf::dwarf::Version;
 use jitinject::files::stdio::is_standard;
 use jitinject::inject::{DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, Tiers, UnwindOptions};
 use jitinject::load::{InputKind, LoadOptions, MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
+use jitinject::name_style::NameStyle;
 
 use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
@@ -88,6 +89,14 @@ pub struct InjectArguments {
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "summary",
         help_heading = SYMBOLS)]
     tiers: Option<TiersArgument>,
+
+    /// Names of functions: full, plain, or a pattern
+    ///
+    /// full: as the runtime wrote them, with its compiler and the position (JS:*run app.js:3:1). plain: the function's own name
+    /// (run), so that viewers add up all compilers. A pattern has placeholders: {name}, {file}, {path}, {line}, {column}, {tier};
+    /// words with one that has no value are left out.
+    #[arg(long, value_name = "STYLE", default_value = "full", help_heading = SYMBOLS)]
+    names: NameStyle,
 
     #[command(flatten)]
     sources: SourceArguments,
@@ -385,6 +394,7 @@ impl InjectArguments {
                 Some(TiersArgument::Summary) => Tiers::Summary,
                 Some(TiersArgument::Symbols) => Tiers::Symbols,
             },
+            names: self.names.clone(),
         }
     }
 }

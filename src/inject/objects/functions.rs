@@ -24,7 +24,6 @@ use crate::inject::sources::{KeptSources, SourceName};
 use crate::load::function_of;
 use crate::machine::Machine;
 use crate::runtime::FunctionView;
-use crate::runtime::jitdump::FunctionSources;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::sparse::SparseBytes;
 use crate::tally::Tally;
@@ -342,10 +341,14 @@ impl<'a> ObjectWriter<'a> {
         self.line_faults[member.function.file].merge(&faults.lines);
     }
 
-    /// Name of a function's symbol: the name in the dump, followed by the compiler if requested.
+    /// Name of a function's symbol: the name in the dump or in the original source, in the requested style, followed by the
+    /// compiler if requested.
     fn symbol(&self, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
-        let original = self.input.v8_functions.original_name(view.name);
-        let name = original.map_or(Cow::Borrowed(view.name), Cow::Owned);
+        let names = self.input.names;
+        let name = match self.input.v8_functions.original_name(view.name) {
+            Some(original) => Cow::Owned(names.apply(&original, view.tier()).into_owned()),
+            None => names.apply(view.name, view.tier()),
+        };
         match view.tier().filter(|_| self.input.has_tiers) {
             Some(tier) => [&name, &b" ["[..], tier, b"]"].concat().into(),
             None => name,
@@ -367,23 +370,11 @@ impl<'a> ObjectWriter<'a> {
         names
     }
 
-    /// Returns the lines and inlined calls of a function, in the files that people wrote, and the faults found in them.
+    /// Returns the lines and inlined calls of a function, and the faults found in them.
     fn lines_of(&self, file: FileIndex, view: &FunctionView<'a>) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
         let code = &self.input.files[file].code;
         let track = self.input.lines.track.as_deref();
-        if let Some(track) = track.and_then(|track| code.track(view, track)) {
-            return (track.info, track.faults);
-        }
-        let FunctionSources { mut info, mut faults } = code.sources(view);
-        if track.is_some() {
-            faults.add(Issue::TrackMissing, 0);
-        }
-        if let Some(info) = &mut info {
-            let inlined = self.input.v8_functions.add_calls(file, view, info);
-            faults.add_many(Issue::InlinedLineUnknown, inlined.unknown, 0);
-            self.input.v8_functions.use_source_maps(info);
-        }
-        (info, faults)
+        self.input.v8_functions.lines_of(file, code, view, track)
     }
 
     /// Adds the line table of a function to its object. Returns the source files that it references.
@@ -406,7 +397,7 @@ impl<'a> ObjectWriter<'a> {
         if !has_texts && lines.holds_texts() && info.files.iter().any(|file| file.text.is_some()) {
             faults.object.add(Issue::TextsTooLarge, 0);
         }
-        let added = lines.add(info, function, places, has_texts, encoder);
+        let added = lines.add(info, function, self.input.names, places, has_texts, encoder);
         added.unwrap_or_else(|_| {
             faults.object.add(Issue::LinesTooLarge, 0);
             Vec::new()

@@ -5,13 +5,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Mutex;
 
-use crate::debug_info::{DebugInfo, SourceFile};
+use crate::debug_info::{DebugInfo, SourceFile, SourceFunction};
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
 use crate::elf::stored_source::{StoredSource, folder_name};
 use crate::hash::HashMap;
 use crate::inject::sources::{KeptSources, SourceName};
 use crate::machine::Machine;
+use crate::name_style::NameStyle;
+use crate::runtime::names::SourceLocation;
 use crate::source_files::SourceOptions;
 
 /// How line tables are written.
@@ -41,19 +43,27 @@ pub struct SourcePlaces<'a> {
 }
 
 impl LineOptions {
-    /// Adds the line table of a function to its object, with source texts if `has_texts`. Returns
-    /// the source files to write. Fails if the table is too large for DWARF.
+    /// Adds the line table of a function to its object, with source texts if `has_texts`, and with names of functions in the
+    /// style `names`. Returns the source files to write. Fails if the table is too large for DWARF.
     pub fn add<'a>(
         &self,
         mut info: DebugInfo<'a>,
         function: &Function<'_>,
+        names: &NameStyle,
         places: SourcePlaces<'_>,
         has_texts: bool,
         encoder: &mut Encoder<'_, '_>,
     ) -> Result<Vec<StoredSource<'a>>, dwarf::TooLarge> {
+        let styled = styled_names(names, &info);
         let sources = self.place_files(&mut info, places);
         if !has_texts {
             info.files.iter_mut().for_each(|file| file.text = None);
+        }
+        let mut info: DebugInfo<'_> = info;
+        if let Some(styled) = &styled {
+            for (function, name) in info.functions.iter_mut().zip(styled) {
+                function.name = name;
+            }
         }
         encoder.add(&FunctionUnit {
             symbol: function.name,
@@ -131,6 +141,26 @@ fn used_files<'i, 'a>(info: &'i mut DebugInfo<'a>) -> impl Iterator<Item = &'i m
     }
     let files = info.files.iter_mut().zip(is_used);
     files.filter_map(|(file, is_used)| is_used.then_some(file))
+}
+
+/// Returns the names of functions in another style than the runtime's.
+fn styled_names<'a>(names: &NameStyle, info: &DebugInfo<'a>) -> Option<Vec<Cow<'a, [u8]>>> {
+    let styled = info.functions.iter().enumerate().map(|(at, function)| match at {
+        // The function itself has the name of its symbol.
+        0 => Cow::Borrowed(&b""[..]),
+        _ => names.apply_to_inlined(function.name, location_of(function, &info.files)),
+    });
+    (*names != NameStyle::Full).then(|| styled.collect())
+}
+
+/// Returns where a function is declared.
+fn location_of<'f>(function: &SourceFunction<'_>, files: &'f [SourceFile<'_>]) -> Option<SourceLocation<'f>> {
+    let file = files.get(function.file? as usize)?;
+    Some(SourceLocation {
+        path: &file.path,
+        line: function.line,
+        column: function.column,
+    })
 }
 
 fn path_in(store: &Path, path: &Path) -> Cow<'static, [u8]> {

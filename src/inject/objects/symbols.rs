@@ -95,11 +95,12 @@ impl<'a> SymbolWriter<'a> {
         code.file_offset(code.text_address(false).saturating_add(into_symbol))
     }
 
-    /// Name of a symbol, followed by its compiler if requested.
+    /// Name of a symbol in the requested style, followed by its compiler if requested.
     fn name(&self, symbol: Symbol<'a>) -> Cow<'a, [u8]> {
-        match names::tier(symbol.name).filter(|_| self.input.has_tiers) {
-            Some(tier) => [symbol.name, b" [", tier.as_bytes(), b"]"].concat().into(),
-            None => symbol.name.into(),
+        let name = self.input.names.apply(symbol.name, symbol.tier());
+        match symbol.tier().filter(|_| self.input.has_tiers) {
+            Some(tier) => [&name, &b" ["[..], tier, b"]"].concat().into(),
+            None => name,
         }
     }
 
@@ -122,7 +123,7 @@ impl<'a> SymbolWriter<'a> {
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
         if let Some(info) = names::declaration(symbol.name) {
             // Names contain no source text.
-            let added = lines.add(info, &function, places, true, &mut encoder);
+            let added = lines.add(info, &function, self.input.names, places, true, &mut encoder);
             if added.is_err() {
                 faults.add(Issue::LinesTooLarge, 0);
             }

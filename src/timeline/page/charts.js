@@ -14,11 +14,11 @@ const SAMPLES_OF_STEP = 8;
 /// Both charts, and what part of time and addresses they show.
 class Charts {
   /// `onHover` hears of the box under the pointer, or -1, and where that is; `onPick` of the box that was clicked.
-  constructor(values, { onHover, onPick, onView }) {
-    Object.assign(this, { values, onHover, onPick, onView });
+  constructor(values, shown, { onHover, onPick, onView }) {
+    Object.assign(this, { values, shown, onHover, onPick, onView });
     this.painter = new Painter(values);
     this.process = -1;
-    this.layout = new Layout(values, this.process);
+    this.layout = new Layout(values, this.process, shown);
     this.series = shareSeries(values, this.process);
     this.view = this.whole();
     /// How long it took to draw each of the last frames, in milliseconds.
@@ -167,10 +167,17 @@ class Charts {
   /// Shows another process, or all with -1.
   setProcess(process) {
     this.process = process;
-    this.layout = new Layout(this.values, process);
     this.series = shareSeries(this.values, process);
-    this.hover(-1);
+    this.setShown();
     this.show(this.whole());
+  }
+
+  /// Lays out what is shown now. The time that is shown stays, and all addresses are.
+  setShown() {
+    this.layout = new Layout(this.values, this.process, this.shown);
+    this.hover(-1);
+    const { x0, x1 } = this.view;
+    this.show({ ...this.whole(), x0, x1 });
   }
 
   /// Takes the colours of the page's theme anew.
@@ -209,6 +216,7 @@ class Charts {
     const { boxes } = this.values;
     let best = -1;
     for (const of of functions) {
+      if (!this.shown.isShown(of)) continue;
       for (const box of boxesOf(this.values, of)) {
         if (best < 0 || boxes.samples[box] > boxes.samples[best]) best = box;
       }

@@ -37,9 +37,35 @@ function readValues(text) {
       isUntilEnd: column(Uint8Array, boxes.until, (time) => Number(time === null)),
     },
   };
+  read.functions.isBuiltIn = flags(functions.name.length, values.built_ins);
+  read.locations = locationsOf(values);
+  read.lines = linesOf(values);
   read.levels = levelsOf(read.boxes);
   read.places = placesOf(read);
   return read;
+}
+
+/// A flag for each of `count` rows, set for those that are listed.
+function flags(count, rows) {
+  const flags = new Uint8Array(count);
+  for (const row of rows) flags[row] = 1;
+  return flags;
+}
+
+/// The parts of the names that contain a place in a source file, by the number of the name.
+function locationsOf({ locations }) {
+  const { name, function_start, function_end, path_start, path_end, line } = locations;
+  return new Map(name.map((of, at) => [of, { own: [function_start[at], function_end[at]], path: [path_start[at], path_end[at]], line: line[at] }]));
+}
+
+/// The rows of source lines that each function has, by the number of the function.
+function linesOf({ lines }) {
+  const of = new Map();
+  lines.function.forEach((name, at) => {
+    if (!of.has(name)) of.set(name, []);
+    of.get(name).push({ file: lines.file[at], line: lines.line[at], samples: lines.samples[at] });
+  });
+  return of;
 }
 
 /// How many steps of brightness there are: the first one for no samples.
@@ -92,6 +118,22 @@ function nameText(name, most = SHOWN_CHARACTERS) {
   const start = name.slice(0, most / 2).replace(/[\ud800-\udbff]$/, "");
   const end = name.slice(-most / 2).replace(/^[\udc00-\udfff]/, "");
   return `${start} … ${end}`;
+}
+
+/// A path without its folders.
+function baseName(path) {
+  return path.slice(path.lastIndexOf("/") + 1);
+}
+
+/// A name in two lines: the function and the base name of its file, and the path. Names without a place have one line.
+function nameLines(values, name) {
+  const text = values.names[name];
+  const found = values.locations.get(name);
+  if (!found) return [nameText(text), ""];
+  const path = text.slice(...found.path);
+  const own = text.slice(...found.own) || "(anonymous)";
+  const line = found.line > 0 ? `:${found.line}` : "";
+  return [`${nameText(own, 200)}  ${nameText(baseName(path), 120)}${line}`, nameText(path)];
 }
 
 /// What to call the compiler of this number.

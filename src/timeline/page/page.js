@@ -20,13 +20,15 @@ class Page {
       this.get("cache").hidden = true;
     }
     this.get("main").hidden = false;
-    this.charts = new Charts(values, {
+    this.shown = new Shown(values);
+    this.charts = new Charts(values, this.shown, {
       onHover: (box) => this.tip(box),
       onPick: (box) => this.select(box < 0 ? [] : [values.boxes.function[box]]),
       onView: (view, time, height) => this.tellView(view, time, height),
     });
     this.fillProcesses();
     this.fillTables();
+    this.fillShown();
     this.listen();
     this.tellView(this.charts.view);
   }
@@ -56,8 +58,25 @@ class Page {
   fillTables() {
     fillHottest(this.values, this.process, (functions) => {
       this.select(this.selected === functions ? [] : functions);
-      if (this.selected.length > 0) this.charts.reveal(functions);
+      if (this.selected.length > 0) this.reveal(functions);
     });
+  }
+
+  fillShown() {
+    this.get("shown").hidden = this.values.boxes.count === 0;
+    fillShown(this.shown, () => {
+      this.charts.setShown();
+      this.fillShown();
+    });
+  }
+
+  /// Zooms to functions, also to those that are folded away.
+  reveal(functions) {
+    if (this.shown.unfold(functions)) {
+      this.charts.setShown();
+      this.fillShown();
+    }
+    this.charts.reveal(functions);
   }
 
   listen() {
@@ -83,8 +102,10 @@ class Page {
   setProcess(process) {
     this.process = process;
     this.select([]);
+    this.shown.start(process);
     this.charts.setProcess(process);
     this.fillTables();
+    this.fillShown();
     this.search(this.get("search").value);
   }
 
@@ -127,7 +148,7 @@ class Page {
     const of = this.matches[this.match];
     this.get("matches").textContent = `${numbers.format(this.match + 1)} of ${counted(count, "function")}`;
     this.select([of]);
-    this.charts.reveal([of]);
+    this.reveal([of]);
   }
 
   /// Selects functions, and shows all their places.
@@ -135,6 +156,7 @@ class Page {
     this.selected = functions;
     this.charts.painter.marked = functions;
     fillSelected(this.values, functions);
+    fillSource(this.values, functions);
     const name = functions.length > 0 ? nameText(this.values.names[this.values.functions.name[functions[0]]]) : null;
     for (const button of this.get("hottest").querySelectorAll("button")) {
       button.setAttribute("aria-pressed", String(button.picks === functions));
@@ -175,7 +197,7 @@ class Page {
   }
 
   key(event) {
-    const isTyping = event.target.matches("input, select, textarea");
+    const isTyping = event.target.matches("input:not([type=checkbox]), select, textarea");
     if (event.ctrlKey || event.metaKey || this.get("keys").open) return;
     if (event.key === "/" && !isTyping) {
       event.preventDefault();

@@ -1,8 +1,6 @@
 "use strict";
 
-/// Colors of compilers, distinguishable with most kinds of color vision. Unknown compilers and code without a name have other
-/// colors.
-const TIER_COLORS = ["#3b7dd8", "#f28e2b", "#2fa36b", "#d9464f", "#a66bd4", "#c9a800", "#17a5b8", "#e377a8", "#9c6b4e", "#7d8597"];
+/// Colors of code of unknown compilers, and without a name. Those of compilers are in the values.
 const UNKNOWN_COLOR = "#6f83a6";
 const UNNAMED_COLOR = [170, 175, 182];
 
@@ -14,8 +12,7 @@ const MAX_FRAMED = 4000;
 
 /// The colour of a compiler, as red, green and blue.
 function tierColor(values, tier) {
-  const text = tier < values.tiers.length ? TIER_COLORS[tier % TIER_COLORS.length] : UNKNOWN_COLOR;
-  return parseColor(text);
+  return parseColor(values.colors[tier] ?? UNKNOWN_COLOR);
 }
 
 function parseColor(text) {
@@ -209,7 +206,7 @@ class Painter {
     let left = MAX_FRAMED;
     for (const of of this.marked ?? []) {
       if (left <= 0) break;
-      left -= this.frame(context, layout, sight, of);
+      if (layout.shown.isShown(of)) left -= this.frame(context, layout, sight, of);
     }
     if (this.hovered >= 0) this.frame(context, layout, sight, this.hovered);
   }

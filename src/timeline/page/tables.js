@@ -62,8 +62,15 @@ function fillHottest(values, process, onPick) {
     addTotal(body, tierColor(values, tier.tier), [title, element("small", counted(tier.functions, "function"))], tier.samples, all);
     for (const row of tier.rows) {
       const line = body.insertRow();
-      const name = nameText(values.names[row.name]);
-      const button = element("button", name, { type: "button", title: name, "aria-pressed": "false" });
+      const [name, path] = nameLines(values, row.name);
+      const button = element("button", undefined, { type: "button", title: nameText(values.names[row.name]), "aria-pressed": "false" });
+      button.append(element("span", name, path === "" ? { class: "whole" } : {}));
+      // The end of a path tells more than its start.
+      if (path !== "") {
+        const below = element("small", undefined, { dir: "rtl", class: "path" });
+        below.append(element("bdi", path, { dir: "ltr" }));
+        button.append(below);
+      }
       button.picks = row.functions;
       button.addEventListener("click", () => onPick(row.functions));
       line.insertCell().append(button);

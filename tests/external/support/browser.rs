@@ -168,6 +168,13 @@ impl Browser {
         self.command("/goog/cdp/execute", &command);
     }
 
+    /// Sets the width of the page, in pixels.
+    pub fn set_width(&self, width: u32) {
+        let params = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        let command = json!({"cmd": "Emulation.setDeviceMetricsOverride", "params": params});
+        self.command("/goog/cdp/execute", &command);
+    }
+
     /// Returns the console messages since the last call.
     pub fn console(&self) -> Vec<String> {
         let log = self.command("/se/log", &json!({"type": "browser"}));
