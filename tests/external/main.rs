@@ -38,6 +38,7 @@ mod reader;
 mod record;
 mod runtimes;
 mod support;
+mod symbolize;
 mod synthesis;
 mod synthetic;
 mod timeline_page;
