@@ -129,6 +129,8 @@ pub mod runtimes;
 #[cfg(feature = "inject")]
 pub mod script;
 #[cfg(feature = "inject")]
+pub mod source_files;
+#[cfg(feature = "inject")]
 pub mod sparse;
 #[cfg(feature = "inject")]
 pub mod summary;

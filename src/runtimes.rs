@@ -330,7 +330,7 @@ static DESCRIPTIONS: [Description; 24] = [
         programs: &["moar"],
         libraries: &["libmoar"],
         launchers: &["raku", "rakudo", "perl6"],
-        how: "MVM_JIT_PERF_DUMP=1 raku app.raku, for names only",
+        how: "MVM_JIT_PERF_MAP=1 raku app.raku, for names only",
         stacks: None,
     },
 ];

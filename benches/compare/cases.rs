@@ -1,15 +1,15 @@
 //! The cases of the comparison.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::contest::{self, Contestant};
 use crate::folders::Folders;
 use crate::inputs::{Case, Input};
 use crate::table::{Row, Section, factor};
-use crate::{copied_stacks, floor, programs, traces};
+use crate::{copied_stacks, floor, formats, growth, programs, traces};
 
 /// Which cases to run, and how.
 pub struct Options {
@@ -32,13 +32,13 @@ pub enum Scale {
 }
 
 /// Number of runs of slow programs.
-const SLOW_RUNS: usize = 3;
+pub const SLOW_RUNS: usize = 3;
 
 /// Options for an object per function.
-const FUNCTION: &[&str] = &["--all", "--layout=function"];
+pub const FUNCTION: &[&str] = &["--all", "--layout=function"];
 
 /// Options for objects that functions share.
-const IMAGE: &[&str] = &["--all", "--layout=image"];
+pub const IMAGE: &[&str] = &["--all", "--layout=image"];
 
 /// Time limit of perf report; some versions do not finish with a hundred thousand objects.
 const REPORT_LIMIT: Duration = Duration::from_secs(60);
@@ -106,12 +106,12 @@ const CASES: [(&str, Compare); 11] = [
     ("all-functions", all_functions),
     ("all-image", all_image),
     ("inlined", inlined),
-    ("formats", formats),
+    ("formats", formats::formats),
     ("recordings", recordings),
     ("traces", traces::traces),
     ("copied-stacks", copied_stacks::copied_stacks),
-    ("growth-functions", growth_of_functions),
-    ("growth-samples", growth_of_samples),
+    ("growth-functions", growth::of_functions),
+    ("growth-samples", growth::of_samples),
     ("own", own),
 ];
 
@@ -120,9 +120,9 @@ const QUICK: [&str; 5] = ["selection", "all-functions", "all-image", "recordings
 
 /// Context of all cases.
 pub struct Bench<'a> {
-    options: &'a Options,
+    pub options: &'a Options,
     folder: &'a Path,
-    folders: &'a Folders,
+    pub folders: &'a Folders,
 }
 
 impl<'a> Bench<'a> {
@@ -139,7 +139,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns the number of runs of programs that write hundreds of megabytes of small files.
-    fn runs_of_many_files(&self) -> usize {
+    pub fn runs_of_many_files(&self) -> usize {
         self.runs().min(5)
     }
 
@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
         self.case_in("inputs", input)
     }
 
-    fn case_in(&self, name: &str, input: &Input) -> Case<'a> {
+    pub fn case_in(&self, name: &str, input: &Input) -> Case<'a> {
         let folder = self.path(name);
         fs::create_dir(&folder).unwrap();
         let case = Case::synthetic_symbols(&folder, input, self.folders);
@@ -169,7 +169,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns the directory of a program's objects.
-    fn objects(&self, name: &str) -> PathBuf {
+    pub fn objects(&self, name: &str) -> PathBuf {
         self.path(name).join("out.data.elf")
     }
 
@@ -216,7 +216,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns `cp` of the inputs and of the output of [`Bench::prepare`].
-    fn copy<'c>(&self, case: &'c Case<'_>, name: &str, runs: usize) -> Contestant<'c> {
+    pub fn copy<'c>(&self, case: &'c Case<'_>, name: &str, runs: usize) -> Contestant<'c> {
         let target = self.path("copies");
         let outputs = self.path(name);
         Contestant::new(COPY, runs, &[&target.clone()], move || {
@@ -303,7 +303,7 @@ pub fn number(number: u64) -> String {
 }
 
 /// Returns an input whose samples hit few of many functions.
-fn touched_little(bench: &Bench<'_>, samples: u64) -> Input {
+pub fn touched_little(bench: &Bench<'_>, samples: u64) -> Input {
     Input {
         functions: bench.scaled(100_000),
         samples: bench.scaled(samples),
@@ -407,86 +407,6 @@ fn inlined(bench: &Bench<'_>) -> Vec<Section> {
     vec![section(title, rows, ratios)]
 }
 
-/// Compares other formats of the same profile.
-fn formats(bench: &Bench<'_>) -> Vec<Section> {
-    let input = touched_little(bench, 1_000_000);
-    let case = bench.case(&input);
-    let compressed = bench.path("compressed");
-    let pipe = bench.path("pipe");
-    // Without its dumps nothing is injected, so that the profile is unchanged.
-    case.remove_live();
-    let plain = case.without_features();
-    let copied = programs::jitinject(&plain, &compressed, &["--compress"]).status();
-    assert!(copied.unwrap().success());
-    let mut command = programs::jitinject(&plain, Path::new("-"), &[]);
-    command.stdout(File::create(&pipe).unwrap());
-    assert!(command.status().unwrap().success());
-    contest::warm(&[&compressed, &pipe]);
-    let (output, objects) = (bench.output("out"), bench.objects("out"));
-    let folder = bench.path("out");
-    let folders = [folder.as_path()];
-    let cache = Path::new("/dev/null");
-    let from = |input: &'static str| {
-        let (case, path, output) = (&case, bench.path(input), &output);
-        move || {
-            case.fresh_dumps();
-            programs::jitinject(&path, output, &[])
-        }
-    };
-    let perf_folders = [folder.as_path(), case.live()];
-    let rows = bench.run(vec![
-        Contestant::new("jitinject, plain records", bench.runs(), &folders, || {
-            case.fresh_dumps();
-            programs::jitinject(&case.profile, &output, &[])
-        }),
-        Contestant::new(
-            "jitinject, compressed records",
-            bench.runs(),
-            &folders,
-            from("compressed"),
-        ),
-        Contestant::new("jitinject, from pipe to pipe", bench.runs(), &folders, || {
-            case.fresh_dumps();
-            let objects = objects.to_str().unwrap();
-            let command = programs::jitinject(Path::new("-"), Path::new("-"), &["--elf-dir", objects]);
-            through_pipes(command, &pipe, &output)
-        }),
-        Contestant::new("perf inject, compressed records", 1, &perf_folders, || {
-            case.fresh_dumps();
-            programs::perf_inject(&compressed, &output, cache)
-        }),
-        Contestant::new("perf inject, from pipe to pipe", 1, &perf_folders, || {
-            case.fresh_dumps();
-            let command = programs::perf_inject(Path::new("-"), Path::new("-"), cache);
-            through_pipes(command, &pipe, &output)
-        }),
-    ]);
-    let title = format!("Other formats, {} samples", number(input.samples));
-    // perf inject 6.1 skips compressed records, including everything in them.
-    let ratios = [ratio(
-        &rows,
-        "perf inject, from pipe to pipe",
-        "jitinject, from pipe to pipe",
-        true,
-    )];
-    vec![section(title, rows, ratios)]
-}
-
-/// Connects a command's standard input and output to files, through pipes.
-fn through_pipes(mut command: Command, input: &Path, output: &Path) -> Command {
-    let cat = |input: Stdio, output: Stdio| {
-        let spawned = Command::new("cat").stdin(input).stdout(output).spawn();
-        spawned.unwrap()
-    };
-    let mut before = cat(File::open(input).unwrap().into(), Stdio::piped());
-    let mut after = cat(Stdio::piped(), File::create(output).unwrap().into());
-    command.stdin(before.stdout.take().unwrap());
-    command.stdout(after.stdin.take().unwrap());
-    // They end with the pipes.
-    std::thread::spawn(move || (before.wait(), after.wait()));
-    command
-}
-
 fn recordings(bench: &Bench<'_>) -> Vec<Section> {
     const NAMES: [&str; 5] = ["node20", "node20-dwarf", "java17", "qemu", "wasmtime"];
     let names = match bench.options.scale {
@@ -519,65 +439,6 @@ fn recordings(bench: &Bench<'_>) -> Vec<Section> {
         rows,
         ratios,
     )]
-}
-
-fn growth_of_functions(bench: &Bench<'_>) -> Vec<Section> {
-    let mut rows = Vec::new();
-    for functions in [10_000, 100_000, 1_000_000].map(|functions| bench.scaled(functions)) {
-        let input = Input {
-            functions,
-            samples: bench.scaled(100_000),
-            debug_info: 1,
-            ..Input::default()
-        };
-        let name = number(functions);
-        let case = bench.case_in(&name, &input);
-        // Any file system is slow with a million files.
-        let is_large = functions > 100_000 && bench.options.scale != Scale::Huge;
-        let runs = if functions > 100_000 {
-            SLOW_RUNS
-        } else {
-            bench.runs_of_many_files()
-        };
-        let mut contestants = vec![bench.jitinject(&case, "image", IMAGE, runs)];
-        if !is_large {
-            contestants.push(bench.jitinject(&case, "function", FUNCTION, runs));
-        }
-        let found = bench.run(contestants);
-        rows.extend(found.into_iter().map(|row| Row {
-            program: format!("{name} functions: {}", row.program),
-            ..row
-        }));
-        bench.folders.discard(&bench.path(&name));
-    }
-    vec![section("Growth with functions, with lines".into(), rows, [])]
-}
-
-fn growth_of_samples(bench: &Bench<'_>) -> Vec<Section> {
-    let mut sizes = vec![1_000_000, 10_000_000];
-    if bench.options.scale == Scale::Huge {
-        sizes.push(50_000_000);
-    }
-    let mut rows = Vec::new();
-    for samples in sizes {
-        let input = touched_little(bench, samples);
-        let name = number(input.samples);
-        let case = bench.case_in(&name, &input);
-        bench.prepare(&case, "kept", &[]);
-        let found = bench.run(vec![
-            bench.jitinject(&case, "selection", &[], SLOW_RUNS),
-            bench.copy(&case, "kept", SLOW_RUNS),
-        ]);
-        let size = fs::metadata(&case.profile).unwrap().len();
-        rows.extend(found.into_iter().map(|row| Row {
-            program: format!("{name} samples ({} MiB): {}", size >> 20, row.program),
-            ..row
-        }));
-        for name in [&name, "kept", "selection", "copies"] {
-            bench.folders.discard(&bench.path(name));
-        }
-    }
-    vec![section("Growth with samples".into(), rows, [])]
 }
 
 /// Compares the programs on the input of the command line.

@@ -15,6 +15,8 @@ mod contest;
 mod copied_stacks;
 mod floor;
 mod folders;
+mod formats;
+mod growth;
 mod inputs;
 mod measure;
 mod programs;

@@ -58,6 +58,15 @@ pub fn perf_script(input: &Path, cache: &Path) -> Command {
     command
 }
 
+/// Returns perf inject of a newer perf, which replaces copied stacks by call chains.
+pub fn convert_stacks(perf: &str, input: &Path, output: &Path, cache: &Path) -> Command {
+    let mut command = silent(perf);
+    command.arg("--buildid-dir").arg(cache);
+    command.args(["inject", "-f", "--convert-callchain", "-i"]);
+    command.arg(input).arg("-o").arg(output);
+    command
+}
+
 /// Returns LLVM's reader of XRay traces, which prints the number of calls and the time of functions.
 pub fn account(trace: &Path, binary: &Path) -> Command {
     let mut command = silent("llvm-xray");

@@ -46,7 +46,7 @@ fuzz_target!(|input: &[u8]| {
     });
     assert!(chosen <= pieces && end <= file.len() as u64);
 
-    for finding in check(kind, file, b"jit-1.dump", &Tally::default()).findings {
+    for finding in check(kind, file, b"jit-1.dump", &Tally::default(), &|_| Some(b"a\nb\n".to_vec())).findings {
         assert!(finding.count >= finding.places.len() as u64 && !finding.places.is_empty());
         // For a truncated log, the offset is that of the missing bytes.
         let is_dump = kind == FileKind::Jitdump && !file.is_empty();

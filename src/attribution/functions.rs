@@ -13,6 +13,7 @@ use crate::hash::HashMap;
 use crate::indexed_table::{IndexedTable, table_index};
 use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
 use crate::runtime::names;
+use crate::source_files::v8_functions::V8Functions;
 use crate::summary::profile::{FunctionKind, FunctionProfile};
 
 /// Number of callers listed for each function.
@@ -51,12 +52,14 @@ impl Functions {
     pub fn new(
         recording: &Recording<'_>,
         symbols: &Symbols<'_>,
+        v8_functions: &V8Functions<'_>,
         nodes: &IndexedTable<NodeIndex, Node>,
         events: usize,
     ) -> Self {
         let namer = Namer {
             recording,
             symbols,
+            v8_functions,
             runtimes: recording.sources.used.map(|used| runtime_of(recording, used)),
         };
         let frames: BTreeSet<Frame> = nodes.iter().map(|node| node.frame).collect();
@@ -178,6 +181,7 @@ fn runtime_of(recording: &Recording<'_>, used: &UsedFile<'_>) -> Option<&'static
 struct Namer<'a> {
     recording: &'a Recording<'a>,
     symbols: &'a Symbols<'a>,
+    v8_functions: &'a V8Functions<'a>,
     /// Runtime of each file with code.
     runtimes: IndexedTable<FileIndex, Option<&'static str>>,
 }
@@ -226,10 +230,13 @@ impl Namer<'_> {
         let files = &self.recording.sources.used;
         let view = function_of(files, id)?;
         let used = &files[id.file];
-        let mut identity = Identity::of(FunctionKind::Jit, printable(view.name));
+        // The same name as in the objects.
+        let original = self.v8_functions.original_name(view.name);
+        let name = original.as_deref().unwrap_or(view.name);
+        let mut identity = Identity::of(FunctionKind::Jit, printable(name));
         identity.tier = view.tier().map(printable);
         identity.runtime = self.runtimes[id.file];
-        identity.set_location(view.name);
+        identity.set_location(name);
         if identity.file.is_none()
             && let Some(info) = used.code.sources(&view).info
             && let Some(function) = info.functions.first()

@@ -35,14 +35,17 @@ use crate::native::symbols::NativeSymbols;
 use crate::perf::Profile;
 use crate::perf::attr::Unit;
 use crate::perf::feature;
+use crate::source_files::v8_functions::V8Functions;
 use crate::summary::profile::{EventSummary, ProfileSummary, ThreadSummary};
 use crate::units::{Pid, Tid};
 
-/// Counts all samples of a recording by function and stack. `selection` has the number of samples of each process, `labels` are those of the user.
+/// Counts all samples of a recording by function and stack. `selection` has the number of samples of each process, `v8_functions`
+/// the original names of functions, `labels` are those of the user.
 pub fn profile_summary(
     options: &LoadOptions,
     recording: &Recording<'_>,
     selection: &Selection,
+    v8_functions: &V8Functions<'_>,
     labels: &BTreeMap<String, String>,
 ) -> ProfileSummary {
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
@@ -62,7 +65,7 @@ pub fn profile_summary(
     let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
     let (nodes, without_callers) = tree.into_nodes();
     let events = events(profile, &nodes);
-    let functions = Functions::new(recording, &symbols, &nodes, events.len());
+    let functions = Functions::new(recording, &symbols, v8_functions, &nodes, events.len());
     let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
     let threads = threads
         .into_iter()

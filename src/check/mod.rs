@@ -43,11 +43,20 @@ impl Report {
     }
 }
 
+/// Returns the text of a source file by the name that a runtime gave it; `None` if it is not on this machine.
+pub type ReadSource<'r> = &'r dyn Fn(&[u8]) -> Option<Vec<u8>>;
+
 /// Checks a file. `name` is its base name, by which perf finds jitdumps. A compressed log must be passed decompressed,
-/// with the faults of its decompression in `unpacking`.
-pub fn check(kind: FileKind, file: &[u8], name: &[u8], unpacking: &Tally<Issue>) -> Report {
+/// with the faults of its decompression in `unpacking`. `read_source` gets the source files that lines are in.
+pub fn check(
+    kind: FileKind,
+    file: &[u8],
+    name: &[u8],
+    unpacking: &Tally<Issue>,
+    read_source: ReadSource<'_>,
+) -> Report {
     let (records, findings) = match kind {
-        FileKind::Jitdump => jitdump::check(file, name),
+        FileKind::Jitdump => jitdump::check(file, name, read_source),
         FileKind::MonoLog => mono::check(file, unpacking),
         FileKind::XrayTrace => xray::check(file),
     };

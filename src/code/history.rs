@@ -8,6 +8,8 @@
 
 mod overlaps;
 
+use std::ops::Range;
+
 use crate::code::history::overlaps::{NodeIndex, Overlaps};
 use crate::indexed_table::{IndexedTable, table_index};
 use crate::range_map::RangeMap;
@@ -24,6 +26,13 @@ pub struct Interval<T> {
     pub until: Time,
     /// Value during the interval.
     pub value: T,
+}
+
+impl<T> Interval<T> {
+    /// Returns the times at which a process has the value. One that was copied during the interval keeps it.
+    pub fn times(&self, is_inherited: bool) -> Range<Time> {
+        self.from..if is_inherited { Time::MAX } else { self.until }
+    }
 }
 
 /// Collects values in the order of time.
@@ -238,6 +247,11 @@ impl<T: Copy> History<T> {
     pub fn all_at(&self, address: Address) -> impl Iterator<Item = &Interval<T>> {
         let indices = self.lists_at(address).flatten();
         indices.map(|&index| &self.intervals[index])
+    }
+
+    /// Whether `address` has a value at any time.
+    pub fn is_ever_at(&self, address: Address) -> bool {
+        self.all_at(address).next().is_some()
     }
 
     /// Returns the interval at `address` and `time`.

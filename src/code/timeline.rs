@@ -7,6 +7,8 @@
 
 mod placing;
 
+use std::ops::Range;
+
 use crate::code::history::{History, Interval};
 pub use crate::code::mappings::{
     CodeMapping, FileIndex, FreedRange, FreedRangeIndex, FunctionId, JitRegion, MappingIndex, PlacedEvent,
@@ -359,6 +361,22 @@ impl Timeline {
 
     fn layers_of(&self, space: SpaceId) -> Option<&Layers> {
         self.spaces[space].layers.as_ref()
+    }
+
+    /// Returns times around `time` at which an address is in a mapped file, as [`Self::lookup`] has found at `time`. There may
+    /// be more.
+    pub fn times_of_file(&self, space: SpaceId, address: Address, time: Time) -> Range<Time> {
+        for (_, layers, seen) in self.lookups(space, time) {
+            if layers.code.is_ever_at(address) {
+                break;
+            }
+            match layers.maps.at(address, seen) {
+                Some(map) if map.value == Memory::File => return map.times(seen < time),
+                None if !layers.maps.is_ever_at(address) => {}
+                _ => break,
+            }
+        }
+        time..Time(time.0.saturating_add(1))
     }
 
     /// Returns the address space and its ancestors, each with the time at which to look there.

@@ -10,6 +10,7 @@ mod input;
 pub mod man;
 pub mod record;
 mod runtime_files;
+mod source_files;
 pub mod timeline;
 
 /// Headings of options in `--help`.

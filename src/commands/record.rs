@@ -8,9 +8,10 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
+use jitinject::code::profile_index::ProfileIndex;
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::search::printable_path;
-use jitinject::inject::inject;
+use jitinject::inject::inject_after;
 use jitinject::record::{
     Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
     Status, archive_path, default_folder, launch, pack, refuse_existing,
@@ -261,11 +262,13 @@ impl RecordArguments {
         if !self.no_env {
             session.request_maps().iter().for_each(report);
         }
-        let files = session.collect(&recorded)?;
-        Manifest::new(plan, &recorded, files).write(plan)?;
         let mut options = session.inject_options();
         options.labels = self.label.iter().cloned().collect();
-        let summary = inject(&options, &mut bar);
+        let collect = |index: &ProfileIndex| {
+            let files = session.collect(&recorded, index);
+            Manifest::new(plan, &recorded, files).write(plan)
+        };
+        let summary = inject_after(collect, &options, &mut bar);
         drop(bar);
         let summary = summary?;
         if !self.quiet {

@@ -18,6 +18,7 @@ use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_message, report_all};
 use crate::commands::headings::{INPUT, MESSAGES, OUTPUT};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::commands::source_files::SourceArguments;
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -52,6 +53,9 @@ pub struct TimelineArguments {
     files: RuntimeFiles,
 
     #[command(flatten)]
+    sources: SourceArguments,
+
+    #[command(flatten)]
     logs: LogFiles,
 
     /// Print errors only
@@ -67,7 +71,7 @@ impl TimelineArguments {
     /// Writes the page.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
-        let found = timeline(&self.options(), &self.output, &mut bar);
+        let found = timeline(&self.options(), &self.sources.options(), &self.output, &mut bar);
         drop(bar);
         let found = found?;
         let page =

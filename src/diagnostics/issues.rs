@@ -58,10 +58,15 @@ issues! {
     InlinedLineUnknown "JI028" Note "{count} line{|s} of inlined functions dropped: unknown which function {it is|they are} from"
         "V8 writes the lines of inlined functions with the file of the outer function. The right function is found by its baseline code in the jitdump, or in the text of its script; here neither has the position, or several functions have it."
         "Keep the scripts where they were recorded, or name their folder with --path-map or --source-dir."
+    ScriptDiffers "JI029" Note "{count} script{|s} on this machine {is|are} not what the runtime compiled"
+        "Functions start elsewhere in the file than in the jitdump: it has changed since the recording, or the runtime compiled code that was made from it. Lines stay as the runtime wrote them; inlined calls in its functions are found by the jitdump alone."
+        "Keep the scripts as they were, with record or --keep-sources, or name their folder with --path-map. The cache of Deno must have the code that it made of TypeScript; DENO_DIR names it."
     JitdumpChildAmbiguous "JI030" Warning "{count} record{|s} of a child process skipped: several processes match"
         "A process and its forked children write to one jitdump, with process IDs of a PID namespace. More than one process of the profile fits."
     JitdumpNotInherited "JI031" Warning "{count} record{|s} not applied to processes that had mapped the file before the recording: too many"
         "Processes forked before the recording inherit code. Copies of it are limited to 2 million."
+    TrackMissing "JI032" Note "{count} function{|s} without lines of the track: {it has its|they have their} usual ones"
+        "--track names a track that the function has no SOURCE_TRACK record of. dump prints those that it has."
 
     // Perf maps.
     PerfMapBadLine "JI050" Warning "{count} invalid line{|s} skipped"

@@ -18,6 +18,7 @@ use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
 use crate::files::search::folder_of;
+use crate::files::staged::is_at;
 use crate::files::{FolderContents, InputFile, StagedFolder};
 use crate::hash::HashSet;
 use crate::sparse::SparseBytes;
@@ -146,10 +147,8 @@ impl Store {
         }
         let error = folder_error(&self.folder);
         let is_new = !is_folder(&self.folder).map_err(error)?;
-        create_folder(&self.folder).map_err(error)?;
         let mut committed = CommittedObjects {
-            lock: lock(&self.folder).map_err(error)?,
-            folder: self.folder,
+            lock: Lock::create(&self.folder).map_err(error)?,
             ownership: self.ownership,
             is_new,
             names: self.names,
@@ -157,14 +156,16 @@ impl Store {
         };
         if self.ownership == Ownership::Exclusive {
             // Checked before, but other programs may have added files since.
-            check_contents(&committed.folder)?;
+            check_contents(&committed.lock.folder)?;
         }
         let is_same = |staged: &Path, target: &Path| match (InputFile::open(staged), InputFile::open(target))
         {
             (Ok(staged), Ok(target)) => staged[..] == target[..],
             _ => false,
         };
-        let moved = self.staged.move_files(&self.written, &committed.folder, is_same);
+        let moved = self
+            .staged
+            .move_files(&self.written, &committed.lock.folder, is_same);
         match moved {
             Ok(moved) => committed.moved = moved,
             Err((path, cause)) => {
@@ -184,7 +185,6 @@ impl Store {
 /// Objects in place, before and after the profile that refers to them is.
 #[derive(Debug)]
 pub struct CommittedObjects {
-    folder: PathBuf,
     ownership: Ownership,
     /// Whether the directory did not exist before.
     is_new: bool,
@@ -192,8 +192,8 @@ pub struct CommittedObjects {
     names: HashSet<String>,
     /// Paths of the files that did not exist before.
     moved: Vec<PathBuf>,
-    /// Shared lock on the directory, which other runs have as well.
-    lock: OwnedFd,
+    /// Lock on the directory.
+    lock: Lock,
 }
 
 impl CommittedObjects {
@@ -205,7 +205,7 @@ impl CommittedObjects {
     /// Removes the files that this run has added. If other runs use the directory, which may refer to the same
     /// files by now, nothing is removed.
     pub fn undo(self) -> Result<(), Diagnostic> {
-        if !is_alone(&self.lock) {
+        if !self.lock.is_alone() {
             return Ok(());
         }
         let remove =
@@ -215,10 +215,10 @@ impl CommittedObjects {
         folders.sort_unstable();
         // Directories with files of others or of earlier runs stay.
         for folder in folders.into_iter().rev() {
-            let _ = fs::remove_dir(self.folder.join(folder));
+            let _ = fs::remove_dir(self.lock.folder.join(folder));
         }
         if self.is_new {
-            let _ = fs::remove_dir(&self.folder);
+            let _ = fs::remove_dir(&self.lock.folder);
         }
         removed
     }
@@ -226,21 +226,22 @@ impl CommittedObjects {
     /// Removes the objects that are not of this run, if the directory belongs to its output, `is_current` returns
     /// `true`, and no other run uses the directory. `is_current` is whether the output is still the one of this run.
     pub fn remove_others(&self, is_current: impl FnOnce() -> bool) -> Result<(), Diagnostic> {
-        if self.ownership == Ownership::Shared || !is_alone(&self.lock) || !is_current() {
+        if self.ownership == Ownership::Shared || !self.lock.is_alone() || !is_current() {
             return Ok(());
         }
-        remove_unless(&self.folder, |name| self.names.contains(name))
+        remove_unless(&self.lock.folder, |name| self.names.contains(name))
     }
 }
 
 /// Removes the objects of an earlier output if the new output has none. Does nothing if the path is not a directory of
-/// objects, or if another run uses it; keeps files that others add meanwhile.
-pub fn remove_stale(folder: &Path) -> Result<(), Diagnostic> {
+/// objects, or another run uses it, or `is_current` returns `false`: whether the output is still the one of this run.
+/// Keeps files that others add meanwhile.
+pub fn remove_stale(folder: &Path, is_current: impl FnOnce() -> bool) -> Result<(), Diagnostic> {
     if !is_folder(folder).unwrap_or(false) {
         return Ok(());
     }
-    match lock(folder) {
-        Ok(lock) if is_alone(&lock) => remove_unless(folder, |_| false),
+    match Lock::of(folder) {
+        Ok(lock) if lock.is_alone() && is_current() => remove_unless(folder, |_| false),
         _ => Ok(()),
     }
 }
@@ -259,18 +260,46 @@ fn remove_unless(folder: &Path, is_used: impl Fn(&str) -> bool) -> Result<(), Di
     }
 }
 
-/// Takes a shared lock on a directory: any number of runs use it, and none removes objects meanwhile.
-fn lock(folder: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = rustix::fs::openat(CWD, folder, flags, Mode::empty())?;
-    // Some file systems have no locks. Nothing is removed from directories on them.
-    let _ = rustix::fs::flock(&handle, FlockOperation::LockShared);
-    Ok(handle)
+/// Shared lock on a directory: any number of runs use it, and none removes objects meanwhile.
+///
+/// A run that has to know that it is alone makes the lock exclusive. If that fails, it has no lock any more.
+#[derive(Debug)]
+struct Lock {
+    folder: PathBuf,
+    handle: OwnedFd,
 }
 
-/// Whether no other run uses a directory, and none can start to until the lock is dropped.
-fn is_alone(lock: &OwnedFd) -> bool {
-    rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+impl Lock {
+    /// Locks a directory.
+    fn of(folder: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(CWD, folder, flags, Mode::empty())?;
+        // Some file systems have no locks. Nothing is removed from directories on them.
+        let _ = rustix::fs::flock(&handle, FlockOperation::LockShared);
+        Ok(Self {
+            folder: folder.to_owned(),
+            handle,
+        })
+    }
+
+    /// Creates a directory, unless it exists, and locks it.
+    fn create(folder: &Path) -> io::Result<Self> {
+        loop {
+            create_folder(folder)?;
+            match Self::of(folder) {
+                Ok(lock) if is_at(&lock.handle, folder) => return Ok(lock),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                // Another run has removed it before it was locked.
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether no other run uses the directory, and none can start to until the lock is dropped.
+    fn is_alone(&self) -> bool {
+        rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_at(&self.handle, &self.folder)
+    }
 }
 
 /// The error of a folder for objects.
@@ -358,7 +387,12 @@ impl Walk<'_> {
         let path: PathBuf = self.folder.join(below).components().collect();
         let error = folder_error(&path);
         let mut folders = Vec::new();
-        for entry in fs::read_dir(&path).map_err(error)? {
+        let entries = match fs::read_dir(&path) {
+            // Another run has removed it meanwhile.
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(folders),
+            entries => entries.map_err(error)?,
+        };
+        for entry in entries {
             let entry = entry.map_err(error)?;
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(error)?);
             if !is_ours(name.as_encoded_bytes(), kind) {

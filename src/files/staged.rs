@@ -5,10 +5,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::files::cleanup::{self, CommitGuard};
@@ -36,6 +36,15 @@ pub(super) fn ignore_existing(created: rustix::io::Result<()>) -> rustix::io::Re
     match created {
         Err(Errno::EXIST) => Ok(()),
         other => other,
+    }
+}
+
+/// Whether a path is that of an open file or directory.
+pub fn is_at(handle: impl AsFd, path: &Path) -> bool {
+    let id = |stat: Stat| (stat.st_dev, stat.st_ino);
+    match (rustix::fs::fstat(handle), rustix::fs::lstat(path)) {
+        (Ok(open), Ok(found)) => id(open) == id(found),
+        _ => false,
     }
 }
 
@@ -325,8 +334,22 @@ pub enum Committed {
 }
 
 impl Committed {
-    /// Restores what was replaced, if anything, and removes the new files.
+    /// Whether the target is still what was renamed to it, rather than the output of another run that has replaced it.
+    ///
+    /// The new file or directory is open until this is dropped, so that its inode number is not given to another one.
+    pub fn is_in_place(&self) -> bool {
+        match self {
+            Self::File(file) => is_at(&file.file, &file.target),
+            Self::Folder(folder) => is_at(&folder.handle, &folder.target),
+        }
+    }
+
+    /// Restores what was replaced, if anything, and removes the new files. Leaves the output of another run that has
+    /// replaced them.
     pub fn undo(self) -> io::Result<()> {
+        if !self.is_in_place() {
+            return Ok(());
+        }
         match self {
             Self::File(file) if fs::symlink_metadata(&file.staged).is_ok() => {
                 fs::rename(&file.staged, &file.target)
@@ -387,6 +410,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_output_of_another_run_is_not_undone() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        let commit = |content: &[u8]| {
+            let mut file = StagedFile::create(&target).unwrap();
+            file.file().write_all(content).unwrap();
+            file.commit().unwrap()
+        };
+        let first = commit(b"first");
+        assert!(first.is_in_place());
+        let second = commit(b"second");
+        assert!(!first.is_in_place());
+        assert!(second.is_in_place());
+        drop(second);
+        first.undo().unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"second");
+        assert_eq!(names(folder.path()), ["target"]);
     }
 
     #[test]

@@ -12,35 +12,43 @@ mod objects;
 mod options;
 mod output;
 mod report;
-mod script_files;
-mod source_maps;
 mod sources;
 mod summary_file;
 mod tiers;
 
 use crate::attribution;
+use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::Diagnostic;
-use crate::inject::objects::v8_functions::V8Functions;
-use crate::inject::script_files::ScriptFiles;
-use crate::inject::source_maps::SourceMapFiles;
 use crate::inject::sources::KeptSources;
 use crate::inject::summary_file::SummaryOutput;
-use crate::load::{Buffers, Progress, Recording, load};
+use crate::load::{Buffers, Progress, Recording, load_after};
 use crate::perf::output::Rewrite;
+use crate::source_files::v8_functions::V8Scripts;
 use crate::summary::Summary;
 use crate::unwind::{Unwound, UnwoundBuffers, unwind};
 
+pub use crate::source_files::{SourceMapOptions, SourceOptions};
 pub use crate::unwind::{Kept, UnwindOptions};
 pub use objects::source_paths::LineOptions;
 pub use options::{InjectOptions, Layout, Tiers};
 pub use output::DEFAULT_OUTPUT;
-pub use source_maps::SourceMapOptions;
 
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
+    inject_after(|_| Ok(()), options, progress)
+}
+
+/// As [`inject`]. `prepare` gets the index of a recorded profile before its runtime files are searched, and may move them to
+/// where `options` say that they are.
+pub fn inject_after(
+    prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
+    options: &InjectOptions,
+    progress: &mut dyn Progress,
+) -> Result<Summary, Diagnostic> {
     let buffers = Buffers::default();
     let unwound_buffers = UnwoundBuffers::default();
-    let result = load(&options.load, &buffers, progress).and_then(|recording| {
+    let loaded = load_after(prepare, &options.load, &buffers, progress);
+    let result = loaded.and_then(|recording| {
         let (recording, unwound) = match options.unwind {
             Some(how) => unwind(&options.load, how, recording, &unwound_buffers, progress)?,
             None => (recording, Unwound::default()),
@@ -76,16 +84,20 @@ fn inject_recording(
     progress.start("writing objects", (functions.len() + symbols.len()) as u64);
     let mut written = output::Output::create(options, kernel_copies)?;
     let summary_output = SummaryOutput::create(options)?;
-    let known = objects::v8_functions::known_functions(&recording.sources.used, &functions);
-    let scripts = ScriptFiles::read(known.iter().flatten(), &options.lines);
-    let source_maps = SourceMapFiles::read(&scripts, &options.lines);
+    let scripts = V8Scripts::read(
+        &recording.sources.used,
+        functions.iter().map(|mapping| mapping.function),
+        &options.lines.sources,
+        &options.load,
+    );
+    let v8_functions = scripts.functions();
     let objects_input = objects::Input {
         files: &recording.sources.used,
         maps: &recording.maps,
         processes: &index.processes,
         recorded: recording.machine(),
         lines: &options.lines,
-        v8_functions: &V8Functions::new(&known, &scripts, &source_maps),
+        v8_functions: &v8_functions,
         has_tiers: options.tiers == Tiers::Symbols,
     };
     let groups = objects_input.groups(
@@ -96,7 +108,7 @@ fn inject_recording(
         &selection.unknown,
     );
     let mut advance = |done| progress.advance(done);
-    let mut kept = KeptSources::new(options.lines.source_dir.as_deref());
+    let mut kept = KeptSources::new(options.lines.sources.source_dir.as_deref());
     let mut objects =
         objects::functions::write(&objects_input, &groups, &mut written, &mut kept, &mut advance)?;
     objects::symbols::write(
@@ -124,7 +136,13 @@ fn inject_recording(
     };
     let profile_summary = options.summary.is_some().then(|| {
         progress.start("counting samples", 1);
-        attribution::profile_summary(&options.load, recording, &selection, &options.labels)
+        attribution::profile_summary(
+            &options.load,
+            recording,
+            &selection,
+            &v8_functions,
+            &options.labels,
+        )
     });
     let run = report::Run {
         options,
@@ -134,7 +152,7 @@ fn inject_recording(
         touched,
         objects: &objects,
         trim_faults: &changes.faults,
-        source_maps: &source_maps.diagnostics,
+        source_maps: scripts.diagnostics(),
         has_lost_kernel_copy: !kernel_copies.is_empty() && output::is_stream(&options.output),
         left_out: &[],
         profile: profile_summary.as_ref(),

@@ -6,7 +6,6 @@ pub mod grouping;
 mod job;
 pub mod source_paths;
 pub mod symbols;
-pub mod v8_functions;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -19,12 +18,12 @@ use crate::diagnostics::Issue;
 use crate::indexed_table::IndexedTable;
 use crate::inject::objects::grouping::{Groups, Mapped, Source};
 use crate::inject::objects::source_paths::LineOptions;
-use crate::inject::objects::v8_functions::V8Functions;
 use crate::inject::options::Layout;
 use crate::load::UsedFile;
 use crate::load::UsedMap;
 use crate::machine::Machine;
 use crate::perf::{Profile, feature, synthesis};
+use crate::source_files::v8_functions::V8Functions;
 use crate::tally::Tally;
 use crate::units::{AddressRange, BuildId, Pid, Time};
 

@@ -255,20 +255,19 @@ impl Output {
         report: impl FnOnce(&OmittedFeatures) -> Result<Option<StagedSummary>, Diagnostic>,
     ) -> Result<OmittedFeatures, Diagnostic> {
         let mut committed = CommittedOutputs::default();
-        let (path, folder) = (self.path.clone(), self.folder.clone());
+        let folder = self.folder.clone();
         let is_stream = matches!(self.target, Target::Stream(_));
         let is_stale = self.store.is_none() && self.ownership == Ownership::Exclusive;
         match self.commit(rewrite, buffers, report, &mut committed) {
             Ok(left_out) => {
-                committed.done.clear();
                 // A stream has the folder of an output of the default name, whose objects must stay.
                 let is_current = || match is_stream {
                     true => !Path::new(DEFAULT_OUTPUT).exists(),
-                    false => committed.profile == path_file_id(&path),
+                    false => committed.profile().is_some_and(Committed::is_in_place),
                 };
                 match &committed.objects {
                     Some(objects) => objects.remove_others(is_current)?,
-                    None if is_stale && is_current() => store::remove_stale(&folder)?,
+                    None if is_stale => store::remove_stale(&folder, is_current)?,
                     None => {}
                 }
                 Ok(left_out)
@@ -305,7 +304,6 @@ impl Output {
         committed.uninterrupted = Some(CommitGuard::begin());
         committed.objects = self.store.map(Store::commit).transpose()?;
         if let Some(profile) = target.commit().map_err(error)? {
-            committed.profile = path_file_id(&self.path);
             committed.done.push((self.path, profile));
         }
         committed.add_report(report)?;
@@ -317,15 +315,18 @@ impl Output {
 #[derive(Default)]
 struct CommittedOutputs {
     objects: Option<CommittedObjects>,
-    /// Other committed outputs with their paths.
+    /// Other committed outputs with their paths; the profile first, unless it is a stream.
     done: Vec<(PathBuf, Committed)>,
-    /// Device and inode of the profile.
-    profile: Option<(u64, u64)>,
     /// Last, so that replaced files are removed before it is dropped.
     uninterrupted: Option<CommitGuard>,
 }
 
 impl CommittedOutputs {
+    /// The profile, unless it is a stream.
+    fn profile(&self) -> Option<&Committed> {
+        self.done.first().map(|(_, committed)| committed)
+    }
+
     fn add_report(&mut self, report: Option<StagedSummary>) -> Result<(), Diagnostic> {
         if let Some(report) = report {
             let path = report.path.clone();

@@ -30,6 +30,6 @@ pub(crate) use find::perf_maps::{UsedMap, symbol_of};
 pub(crate) use find::reach::Reach;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
-pub(crate) use recording::{Recording, index_profile, load};
+pub(crate) use recording::{Recording, load, load_after};
 pub(crate) use runtimes::runtime_name;
 pub(crate) use sources::{Sources, UsedFile, function_of};

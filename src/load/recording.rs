@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::code::perf_map_symbols::SymbolTableIndex;
-use crate::code::profile_index::IndexedProfile;
+use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::selection::Selector;
 use crate::code::timeline::Timeline;
 use crate::diagnostics::Diagnostic;
@@ -63,6 +63,16 @@ pub fn load<'a>(
     buffers: &'a Buffers,
     progress: &mut dyn Progress,
 ) -> Result<Recording<'a>, Diagnostic> {
+    load_after(|_| Ok(()), options, buffers, progress)
+}
+
+/// As [`load`]. `prepare` gets the index of a recorded profile before its runtime files are searched.
+pub fn load_after<'a>(
+    prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
+    options: &LoadOptions,
+    buffers: &'a Buffers,
+    progress: &mut dyn Progress,
+) -> Result<Recording<'a>, Diagnostic> {
     let input = keep(&buffers.input, input::open(options)?);
     progress.input_ended();
     let access = Access::new(options, input.main.owner());
@@ -70,6 +80,9 @@ pub fn load<'a>(
         InputKind::Profile => Some(profile::read(input, buffers)?),
         InputKind::MonoLog | InputKind::XrayTrace => None,
     };
+    if let Some(recorded) = &recorded {
+        prepare(&recorded.index)?;
+    }
     let processes = recorded.as_ref().map(|recorded| &recorded.index.processes);
     let logs = keep(
         &buffers.logs,
@@ -116,14 +129,6 @@ pub fn load<'a>(
         timeline,
         loads_in_files,
     })
-}
-
-/// Reads and indexes a profile without its runtime files. `buffers` must be empty.
-pub fn index_profile<'a>(
-    options: &LoadOptions,
-    buffers: &'a Buffers,
-) -> Result<IndexedProfile<'a>, Diagnostic> {
-    profile::read(keep(&buffers.input, input::open(options)?), buffers)
 }
 
 /// Reads the runtime files of a recorded profile, and adds the events and call chains of logs and traces to it.

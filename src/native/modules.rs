@@ -1,5 +1,7 @@
 //! Modules: executables and libraries that processes have mapped, and parts of the kernel.
 
+use std::ops::Range;
+
 use crate::bytes::{base_name, printable};
 use crate::code::history::{Builder, History};
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
@@ -135,14 +137,32 @@ impl Modules {
 
     /// Returns the module at an address of an address space at a time.
     pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Option<MappedModule> {
-        let (mut space, mut time) = (space, time);
+        self.with_times(space, address, time).map(|(module, _)| module)
+    }
+
+    /// As [`Self::at`], with times around `time` at which it is there. There may be more.
+    pub fn with_times(
+        &self,
+        space: SpaceId,
+        address: Address,
+        time: Time,
+    ) -> Option<(MappedModule, Range<Time>)> {
+        let (mut space, mut seen) = (space, time);
+        let mut is_certain = true;
         for _ in 0..MAX_GENERATIONS {
             let here = &self.spaces[space];
-            if let Some(found) = here.maps.as_ref().and_then(|maps| maps.at(address, time)) {
-                return found.value;
+            if let Some(maps) = &here.maps {
+                if let Some(found) = maps.at(address, seen) {
+                    let times = match is_certain {
+                        true => found.times(seen < time),
+                        false => time..Time(time.0.saturating_add(1)),
+                    };
+                    return Some((found.value?, times));
+                }
+                is_certain &= !maps.is_ever_at(address);
             }
             let (parent, forked) = here.parent?;
-            (space, time) = (parent, time.min(forked));
+            (space, seen) = (parent, seen.min(forked));
         }
         None
     }

@@ -187,6 +187,10 @@ fn attr_entries<'a>(
         let error = error.with("offset", format_args!("{:#x}", header.attrs.offset));
         error.with("entry", header.attr_size)
     };
+    // perf writes such a file where it could not open any event, as without sysfs.
+    if header.attrs.size == 0 {
+        return Err(Diagnostic::new(Issue::ProfileNoAttrs));
+    }
     let section = header.attrs.slice(file).ok_or_else(error)?;
     let entry_size = usize::try_from(header.attr_size).map_err(|_| error())?;
     if entry_size < attr::SIZE_VERSION_0 + IDS || section.len() < entry_size {

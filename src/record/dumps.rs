@@ -13,9 +13,7 @@ use serde::Serialize;
 
 use crate::bytes::base_name;
 use crate::code::profile_index::{Marker, ProfileIndex};
-use crate::diagnostics::Diagnostic;
 use crate::files::search::{folder_of, printable_path};
-use crate::load::{Buffers, LoadOptions, index_profile};
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::Pid;
 
@@ -35,8 +33,6 @@ pub struct CollectedFile {
 /// What to collect.
 #[derive(Debug)]
 pub struct Collection<'a> {
-    /// The profile.
-    pub profile: &'a Path,
     /// Folder of the recording.
     pub folder: &'a Path,
     /// Folder for the files, in that folder.
@@ -48,18 +44,11 @@ pub struct Collection<'a> {
 }
 
 impl Collection<'_> {
-    /// Moves the jitdumps that the processes of the profile have mapped, and copies their perf maps. Files of
+    /// Moves the jitdumps that the processes of a profile have mapped, and copies their perf maps. Files of
     /// processes that still run, or that existed before, are copied.
     ///
     /// A file that cannot be moved or copied stays; injection finds it there, or reports that it is missing.
-    pub fn run(&self) -> Result<Vec<CollectedFile>, Diagnostic> {
-        let buffers = Buffers::default();
-        let options = LoadOptions {
-            input: self.profile.to_owned(),
-            ..LoadOptions::default()
-        };
-        let recorded = index_profile(&options, &buffers)?;
-        let index = &recorded.index;
+    pub fn run(&self, index: &ProfileIndex) -> Vec<CollectedFile> {
         let mut collected = Vec::new();
         // V8 writes its log to the working directory, even if its jitdump is elsewhere.
         let mut folders = BTreeSet::new();
@@ -87,7 +76,7 @@ impl Collection<'_> {
                 collected.extend(self.collect(&map, false));
             }
         }
-        Ok(collected)
+        collected
     }
 
     /// Returns the jitdumps outside of the folder that markers lead to, each once, with a process.

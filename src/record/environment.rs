@@ -42,7 +42,7 @@ const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Set
 }
 
 /// Variables of all runtimes that are started without options. [`java_options`] has those of Java.
-const SETTINGS: [Setting; 24] = [
+const SETTINGS: [Setting; 25] = [
     words(
         Runtime::Node,
         "NODE_OPTIONS",
@@ -72,13 +72,15 @@ const SETTINGS: [Setting; 24] = [
     },
     words(Runtime::Erlang, "ERL_FLAGS", "+JPperf true"),
     value(Runtime::DotNet, "DOTNET_PerfMapEnabled", "1"),
+    // Name before .NET 6; later versions prefer the first one.
+    value(Runtime::DotNet, "COMPlus_PerfMapEnabled", "1"),
     value(Runtime::DotNet, "DOTNET_PerfMapJitDumpPath", "DIR"),
     value(Runtime::DotNet, "DOTNET_EnableWriteXorExecute", "0"),
     value(Runtime::DotNet, "DOTNET_PerfMapStubGranularity", "2"),
     words(Runtime::Mono, "MONO_ENV_OPTIONS", "--jitmap"),
     words(Runtime::Ruby, "RUBYOPT", "--yjit --yjit-perf"),
     value(Runtime::Julia, "ENABLE_JITPROFILING", "1"),
-    value(Runtime::MoarVm, "MVM_JIT_PERF_DUMP", "1"),
+    value(Runtime::MoarVm, "MVM_JIT_PERF_MAP", "1"),
     value(Runtime::Qemu, "QEMU_JITDUMP", "1"),
     value(Runtime::Root, "CLING_PROFILE", "1"),
     value(Runtime::OneDnn, "ONEDNN_JIT_PROFILE", "6"),

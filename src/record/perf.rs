@@ -72,6 +72,10 @@ impl PerfOptions {
         }
         // Copies of all programs and libraries in ~/.debug take longer than the rest.
         add(&["-N"]);
+        if self.has_stack_copies() {
+            // By default, perf lists the build IDs of files that were sampled, not of those further up in stacks.
+            add(&["--buildid-all"]);
+        }
         line.extend_from_slice(&self.arguments);
         line.extend(["-o".into(), output.as_os_str().to_owned()]);
         line
@@ -165,7 +169,7 @@ mod tests {
         assert!(options.has_stack_copies());
         assert_eq!(
             line(&options),
-            "record -q -k mono -e cycles:u -e faults -F max --call-graph dwarf,4096 -p 7,8 -N -z -o r/perf.data"
+            "record -q -k mono -e cycles:u -e faults -F max --call-graph dwarf,4096 -p 7,8 -N --buildid-all -z -o r/perf.data"
         );
         let period = PerfOptions {
             arguments: vec!["-c".into(), "1000".into()],

@@ -21,6 +21,7 @@ use super::perf::{Permissions, Refusal, reason};
 use super::plan::Plan;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
+use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
 
@@ -268,16 +269,15 @@ impl<'a> Session<'a> {
         pids.filter_map(|pid| attach::request_map(pid).err()).collect()
     }
 
-    /// Moves the files of runtimes into the folder.
-    pub fn collect(&self, recorded: &Recorded) -> Result<Vec<CollectedFile>, Diagnostic> {
+    /// Moves the files of runtimes into the folder. `index` is that of the profile.
+    pub fn collect(&self, recorded: &Recorded, index: &ProfileIndex) -> Vec<CollectedFile> {
         let collection = Collection {
-            profile: &self.plan.profile(),
             folder: &self.plan.path(""),
             dumps: &self.plan.dumps(),
             started: recorded.started,
             is_own: !self.plan.command.is_empty(),
         };
-        collection.run()
+        collection.run(index)
     }
 
     /// Returns the options for the injection of the recording.
@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
         options.load.perf_maps = vec![folder.join("dumps")];
         options.build_id_cache = Some(folder.join("debug"));
         options.summary = Some(folder.join("summary.json"));
-        options.lines.source_dir = std::env::current_dir().ok();
+        options.lines.sources.source_dir = std::env::current_dir().ok();
         options.lines.keep_sources = self.plan.keep_sources;
         options.unwind = self.plan.perf.has_stack_copies().then_some(UnwindOptions {
             kept: Kept::Nothing,

@@ -99,6 +99,14 @@ impl<'a> CodeFile<'a> {
         }
     }
 
+    /// Returns the line table and the inlined calls of a function in a track; `None` if it has no such track.
+    pub fn track<'v>(&'v self, view: &FunctionView<'v>, name: &[u8]) -> Option<FunctionSources<'v>> {
+        match self {
+            Self::Jitdump(dump) => dump.track(view, name),
+            Self::SymbolOnly(_) => None,
+        }
+    }
+
     /// Returns the line table and the inlined calls of a function.
     pub fn sources<'v>(&'v self, view: &FunctionView<'v>) -> FunctionSources<'v> {
         match self {

@@ -49,26 +49,24 @@ impl MappedScript {
     }
 
     fn file(&self, source: u32) -> Option<SourceFile<'_>> {
-        let text = self.map.sources().get(source as usize)?.text.as_ref();
         let mut file = SourceFile::from(&self.paths.get(source as usize)?[..]);
-        file.text = text.map(|text| text.as_bytes());
+        file.text = self.text(source).map(Text::bytes);
         Some(file)
     }
 
-    fn text(&self, source: usize) -> Option<&Text<'static>> {
-        let text = || Text::new(self.map.sources().get(source)?.text.clone()?.into_bytes());
-        self.texts.get(source)?.get_or_init(text).as_ref()
+    fn text(&self, source: u32) -> Option<&Text<'static>> {
+        let text = || Text::new(self.map.text(source)?.into_bytes());
+        self.texts.get(source as usize)?.get_or_init(text).as_ref()
     }
 
     /// Returns the original name of the identifier at a position: as the map has it, or as it is written there.
     fn name(&self, original: &Original) -> Option<&[u8]> {
-        let source = original.source as usize;
         if let Some(index) = original.name
             && let Some(name) = self.map.name(index)
         {
             return Some(name.as_bytes());
         }
-        let text = self.text(source).filter(|_| original.is_exact)?;
+        let text = self.text(original.source).filter(|_| original.is_exact)?;
         let start = text.offset(original.position)?;
         let rest = text.bytes().get(start as usize..)?;
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$#".contains(byte) || *byte >= 0x80;
@@ -77,12 +75,17 @@ impl MappedScript {
         (is_identifier && !KEYWORDS.contains(&name)).then_some(name)
     }
 
-    /// Returns where a function of the generated script comes from. `script` is its text.
+    /// Returns where a function of the generated script comes from. `script` is its text. A script that was made from
+    /// several files is, as a whole, in none of them.
     pub fn function<'s>(
         &'s self,
         script: Option<&'s Script<'_>>,
         start: Position,
     ) -> Option<OriginalFunction<'s>> {
+        let is_whole = start == Position { line: 1, column: 1 };
+        if is_whole && self.paths.len() > 1 {
+            return None;
+        }
         let original = self.map.original(start)?;
         let name = || {
             let script = script?;
@@ -292,10 +295,7 @@ mod tests {
         let json = serde_json::json!({
             "version": 3, "sources": ["../src/work.ts"], "sourcesContent": [source], "names": ["slowPath"], "mappings": encoded,
         });
-        let map = MappedScript::new(
-            SourceMap::parse(json.to_string().as_bytes()).unwrap(),
-            b"/app/dist",
-        );
+        let map = MappedScript::new(SourceMap::parse(json.to_string()).unwrap(), b"/app/dist");
         let script = Script::scan(generated.as_bytes()).unwrap();
         let maps: SourceMaps<'_> = [(&b"/app/dist/out.js"[..], &map)].into_iter().collect();
         let scripts: Scripts<'_> = [(&b"/app/dist/out.js"[..], &script)].into_iter().collect();

@@ -3,7 +3,11 @@
 //! Regular maps and indexed ones, whose sections are maps at offsets, are read into one sorted list. Sections that refer to
 //! another file by URL are skipped: the standard has dropped them, and nothing is fetched.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::script::vlq;
 use crate::script::{Position, Text};
@@ -50,13 +54,15 @@ impl MapError {
 pub struct Source {
     /// Path or URL with the root of the map; may be relative to the map.
     pub path: String,
-    /// Text, if the map has it.
-    pub text: Option<String>,
+    /// Position in the map of its text as a JSON string, if the map has it. Texts are most of a map, and few are needed.
+    text: Option<Range<usize>>,
 }
 
 /// A source map.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
+    /// The map in JSON.
+    json: Vec<u8>,
     mappings: Vec<Mapping>,
     sources: Vec<Source>,
     names: Vec<String>,
@@ -94,23 +100,26 @@ pub struct Original {
 /// A map or a section's map in JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Json {
+struct Json<'j> {
     version: Option<serde_json::Number>,
     source_root: Option<String>,
     #[serde(default)]
     sources: Vec<Option<String>>,
-    #[serde(default)]
-    sources_content: Option<Vec<Option<String>>>,
+    #[serde(borrow, default)]
+    sources_content: Option<Vec<Option<&'j RawValue>>>,
     #[serde(default)]
     names: Vec<serde_json::Value>,
-    mappings: Option<String>,
-    sections: Option<Vec<Section>>,
+    #[serde(borrow)]
+    mappings: Option<&'j RawValue>,
+    #[serde(borrow)]
+    sections: Option<Vec<Section<'j>>>,
 }
 
 #[derive(Deserialize)]
-struct Section {
+struct Section<'j> {
     offset: Offset,
-    map: Option<Box<Json>>,
+    #[serde(borrow)]
+    map: Option<Box<Json<'j>>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -121,18 +130,20 @@ struct Offset {
 
 impl SourceMap {
     /// Parses a map.
-    pub fn parse(bytes: &[u8]) -> Result<Self, MapError> {
+    pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Self, MapError> {
+        let bytes = bytes.into();
         // A prefix that keeps browsers from running the map as a script.
-        let bytes = match bytes.strip_prefix(b")]}") {
+        let text = match bytes.strip_prefix(b")]}") {
             Some(rest) => {
                 let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
                 rest.get(end..).unwrap_or_default()
             }
-            None => bytes,
+            None => &bytes,
         };
-        let json: Json = serde_json::from_slice(bytes).map_err(|_| MapError::Syntax)?;
+        let json: Json<'_> = serde_json::from_slice(text).map_err(|_| MapError::Syntax)?;
         let mut map = Self::default();
-        map.add(json, Offset { line: 0, column: 0 }, 0)?;
+        map.add(json, &bytes, Offset { line: 0, column: 0 }, 0)?;
+        map.json = bytes;
         // Mappings of a line need not be sorted. Of several at one column, the last one counts.
         if !map
             .mappings
@@ -146,6 +157,12 @@ impl SourceMap {
     /// Returns the original files.
     pub fn sources(&self) -> &[Source] {
         &self.sources
+    }
+
+    /// Returns the text of an original file, if the map has it.
+    pub fn text(&self, source: u32) -> Option<String> {
+        let range = self.sources.get(source as usize)?.text.clone()?;
+        serde_json::from_slice(self.json.get(range)?).ok()
     }
 
     /// Returns an original name.
@@ -192,7 +209,8 @@ impl SourceMap {
         }
     }
 
-    fn add(&mut self, json: Json, offset: Offset, depth: u32) -> Result<(), MapError> {
+    /// Adds a map or section, which is a part of `bytes`.
+    fn add(&mut self, json: Json<'_>, bytes: &[u8], offset: Offset, depth: u32) -> Result<(), MapError> {
         // Sections need no version of their own.
         if json.version.is_some_and(|version| version.as_f64() != Some(3.0)) {
             return Err(MapError::Version);
@@ -223,19 +241,20 @@ impl SourceMap {
                 let start = Offset { line, column };
                 self.end_at(start)?;
                 if let Some(map) = section.map {
-                    self.add(*map, start, depth.saturating_add(1))?;
+                    self.add(*map, bytes, start, depth.saturating_add(1))?;
                 }
             }
             return Ok(());
         }
         let mappings = json.mappings.ok_or(MapError::Syntax)?;
+        let mappings = string(mappings).ok_or(MapError::Syntax)?;
         let first_source = self.sources.len() as u32;
         let first_name = self.names.len() as u32;
         let root = json.source_root.unwrap_or_default();
         let mut texts = json.sources_content.unwrap_or_default().into_iter();
         self.sources.extend(json.sources.into_iter().map(|path| Source {
             path: with_root(&root, path.unwrap_or_default()),
-            text: texts.next().flatten(),
+            text: texts.next().flatten().and_then(|text| position(text, bytes)),
         }));
         self.names.extend(json.names.into_iter().map(|name| match name {
             serde_json::Value::String(name) => name,
@@ -267,6 +286,25 @@ impl SourceMap {
         }
         Ok(())
     }
+}
+
+/// Returns the value of a string in JSON.
+fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let inside = raw
+        .get()
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    match inside.filter(|inside| !inside.contains('\\')) {
+        Some(inside) => Some(Cow::Borrowed(inside)),
+        None => serde_json::from_str(raw.get()).ok().map(Cow::Owned),
+    }
+}
+
+/// Returns where a value is in the bytes that it was parsed from.
+fn position(raw: &RawValue, bytes: &[u8]) -> Option<Range<usize>> {
+    let text = raw.get();
+    let start = (text.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize)?;
+    Some(start..start.checked_add(text.len())?)
 }
 
 /// Joins the root of a map and the path of a source.
@@ -408,7 +446,7 @@ mod tests {
             (at(&map, 2, 4), at(&map, 3, 1), at(&map, 0, 0)),
             (None, None, None)
         );
-        assert_eq!(map.sources()[0].text.as_deref(), Some("let a"));
+        assert_eq!(map.text(0).as_deref(), Some("let a"));
         let script = |text: &'static str| map.check(&Text::new(text.as_bytes()).unwrap());
         assert_eq!(script("abc\ndefg"), Ok(()));
         assert_eq!(script("a\ndefg"), Err(MapError::OtherScript));

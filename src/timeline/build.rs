@@ -11,6 +11,7 @@ use crate::load::Progress;
 use crate::load::Recording;
 use crate::load::function_of;
 use crate::load::symbol_of;
+use crate::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::summary::count;
 use crate::timeline::code_box::{CodeBox, Item, item_of};
 use crate::timeline::intervals::CodeBoxes;
@@ -21,7 +22,11 @@ use crate::timeline::values::{FORMAT, Process, Region, Values};
 use crate::units::{AddressRange, Pid, Time};
 
 /// Returns the content of the page.
-pub fn timeline(recording: &Recording<'_>, progress: &mut dyn Progress) -> super::Timeline {
+pub fn timeline(
+    recording: &Recording<'_>,
+    scripts: &V8Scripts<'_>,
+    progress: &mut dyn Progress,
+) -> super::Timeline {
     let profile_index = &recording.profile.index;
     progress.start("reading samples", profile_index.data_end);
     let tiers = Tiers::of(recording);
@@ -36,12 +41,14 @@ pub fn timeline(recording: &Recording<'_>, progress: &mut dyn Progress) -> super
     let mut diagnostics = recording.diagnostics();
     diagnostics.extend(recording.hints(&counts.silent_processes()));
     diagnostics.extend(code_boxes.diagnostics());
+    diagnostics.extend(scripts.diagnostics().iter().cloned());
     if profile_index.times.is_none() {
         diagnostics.push(Diagnostic::new(Issue::PageWithoutTimes));
     }
     let clocks = recording.clocks();
     let mut columns = Columns {
         recording,
+        v8_functions: scripts.functions(),
         ranks: tiers.ranks(&counts),
         tiers: &tiers,
         span: counter.span,
@@ -79,18 +86,10 @@ fn notes(diagnostics: &[Diagnostic], clocks: &[String], stacks: &StackCounts) ->
     notes.chain(clocks.iter().cloned()).chain(stacks).collect()
 }
 
-/// Returns the name of code, as written by its runtime.
-fn name_of<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
-    let name = match item {
-        Item::Function(id) => function_of(&recording.sources.used, id).map(|function| function.name),
-        Item::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
-    };
-    name.unwrap_or_default()
-}
-
 /// Columns under construction.
 struct Columns<'a> {
     recording: &'a Recording<'a>,
+    v8_functions: V8Functions<'a>,
     tiers: &'a Tiers,
     ranks: Ranks,
     span: Span,
@@ -102,6 +101,20 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
+    /// Returns the name of code: the original one, or as the runtime wrote it.
+    fn name_of(&self, item: Item) -> String {
+        let recording = self.recording;
+        let name = match item {
+            Item::Function(id) => function_of(&recording.sources.used, id).map(|function| function.name),
+            Item::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
+        };
+        let name = name.unwrap_or_default();
+        match self.v8_functions.original_name(name) {
+            Some(original) => printable(&original),
+            None => printable(name),
+        }
+    }
+
     fn write_processes(&mut self, code_boxes: &[CodeBox], counts: &Counts) {
         let mut processes: BTreeMap<Pid, Process> = BTreeMap::new();
         for code_box in code_boxes {
@@ -187,9 +200,9 @@ impl Columns<'_> {
         if let Some(&known) = self.functions.get(&(item, process)) {
             return known;
         }
+        let name = self.name_of(item);
         let all = &mut self.values.names;
         let next = index_of(all.len());
-        let name = printable(name_of(self.recording, item));
         let name = *names.entry(name).or_insert_with_key(|name| {
             all.push(name.clone());
             next

@@ -21,6 +21,8 @@ use std::path::PathBuf;
 
 use crate::diagnostics::Diagnostic;
 use crate::load::{Buffers, LoadOptions, Progress, load, refuse_input_as_output};
+use crate::source_files::SourceOptions;
+use crate::source_files::v8_functions::V8Scripts;
 
 pub use page::html;
 pub use values::{Boxes, FORMAT, Functions, Process, Region, Share, Values};
@@ -40,16 +42,23 @@ pub struct Timeline {
 }
 
 /// Reads a profile and the files of its runtimes. `output` is the path to which the caller will write the page. It
-/// must not be one of the files that are read.
+/// must not be one of the files that are read. `sources` are the scripts and source maps that original names come from.
 pub fn timeline(
     options: &LoadOptions,
+    sources: &SourceOptions,
     output: &PathBuf,
     progress: &mut dyn Progress,
 ) -> Result<Timeline, Diagnostic> {
     let buffers = Buffers::default();
     let result = load(options, &buffers, progress).and_then(|recording| {
         refuse_input_as_output(options, &recording, [output])?;
-        Ok(build::timeline(&recording, progress))
+        let functions = recording
+            .timeline
+            .mappings()
+            .iter()
+            .map(|mapping| mapping.function);
+        let scripts = V8Scripts::read(&recording.sources.used, functions, sources, options);
+        Ok(build::timeline(&recording, &scripts, progress))
     });
     // An error may only be a consequence of an input that was truncated.
     buffers.check_input().and(result)

@@ -4,7 +4,8 @@
 //!                 registers and stack of a sample
 //!                               ▼
 //! [native]: tables of files ─► [stack]: frame by frame ─► [rewrite]: samples with call chains
-//! [jit]: tables of runtimes ─►   └─ [step]: one frame, by its table or by the frame pointer
+//! [jit]: tables of runtimes ─►   ├─ [places]: rules for the addresses of frames, as far as they are known
+//!                                └─ [step]: one frame, by its rules or by the frame pointer
 //! ```
 //!
 //! [interpreters] has the frames that stacks may leave out.
@@ -14,6 +15,7 @@
 mod interpreters;
 mod jit;
 mod native;
+mod places;
 mod prologue;
 mod registers;
 mod rewrite;

@@ -135,16 +135,13 @@ impl Registers {
     /// Reads the registers of a sample, and the address of its instruction; `mask` says which it has. `None` if there
     /// is no address or stack pointer.
     pub fn of_sample(sample: &Sample<'_>, mask: u64, target: Target) -> Option<(Self, u64)> {
-        let mut words = [0; 64];
-        let mut registers = sample.registers.iter();
-        for (number, word) in words.iter_mut().enumerate() {
-            if mask >> number & 1 == 1 {
-                *word = registers.next()?.0;
-            }
-        }
+        let bytes = sample.registers.bytes();
+        // Those of the mask are there, one after the other.
         let word = |number: u32| {
             let is_there = mask >> number & 1 == 1;
-            words.get(number as usize).copied().filter(|_| is_there)
+            let before = (mask & ((1 << number) - 1)).count_ones() as usize;
+            let word = bytes.get(before.saturating_mul(8)..)?.first_chunk();
+            word.map(|word| u64::from_le_bytes(*word)).filter(|_| is_there)
         };
         let mut found = Self::NONE;
         for &(sampled, number) in target.numbers() {

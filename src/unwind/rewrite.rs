@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
@@ -9,13 +10,13 @@ use crate::files::{InputFile, TempFile};
 use crate::perf::Profile;
 use crate::perf::callchain::unwound::{self, Kept};
 use crate::unwind::registers::Registers;
-use crate::unwind::stack::{SampledStack, StackCounts, StackWalk, Unwinder};
+use crate::unwind::stack::{Caches, SampledStack, StackCounts, StackWalk, Unwinder};
 use crate::unwind::step::StackCopy;
 
 /// Writes the records of a profile with call chains. `kept` is what samples keep.
-pub fn rewrite(
-    recorded: &IndexedProfile<'_>,
-    unwinder: &Unwinder<'_>,
+pub fn rewrite<'w, 'a>(
+    recorded: &'w IndexedProfile<'w>,
+    unwinder: &'w Unwinder<'a>,
     kept: Kept,
     mut progress: impl FnMut(u64),
 ) -> io::Result<(InputFile, StackCounts)> {
@@ -28,14 +29,16 @@ pub fn rewrite(
     let mut heads = profile.header_records.iter().peekable();
     let mut counts = StackCounts::default();
     let mut written: io::Result<()> = Ok(());
+    let spare: Mutex<Vec<Caches<'w>>> = Mutex::default();
+    let lock = || spare.lock().unwrap_or_else(PoisonError::into_inner);
     let start = || Chunk {
         profile,
         kept,
-        walk: StackWalk::new(unwinder),
+        walk: StackWalk::new(unwinder, lock().pop().unwrap_or_default()),
         samples: Vec::new(),
         bytes: Vec::new(),
     };
-    let merge = |chunk: Chunk<'_, '_>| {
+    let merge = |chunk: Chunk<'w, 'a>| {
         counts.add(&chunk.walk.counts);
         let mut write = || {
             let mut start = 0;
@@ -52,6 +55,7 @@ pub fn rewrite(
         if written.is_ok() {
             written = write();
         }
+        lock().push(chunk.walk.into_caches());
     };
     Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
     written?;

@@ -1,16 +1,19 @@
 //! The stack of a sample, frame by frame.
 
+use std::ops::Range;
+
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
-use crate::code::timeline::{Lookup, MappingIndex, Timeline};
+use crate::code::timeline::{Lookup, Timeline};
 use crate::hash::HashMap;
-use crate::native::modules::{MappedModule, ModuleIndex, Modules};
+use crate::native::modules::{ModuleIndex, Modules};
 use crate::units::{Address, Time};
 use crate::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
 use crate::unwind::jit::JitTables;
 use crate::unwind::native::{NativeRules, NativeTables};
+use crate::unwind::places::{KnownPlace, KnownPlaces, Place};
 use crate::unwind::registers::{Registers, Target};
-use crate::unwind::step::{Caller, End, Frame, StackCopy};
+use crate::unwind::step::{End, Frame, StackCopy};
 
 /// Maximum number of frames. Each is further up the stack than its callee, so only stacks of signals within signals can have
 /// more than a copy has words.
@@ -79,42 +82,42 @@ impl StackCounts {
     }
 }
 
-/// Where a frame is.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// In a function of a runtime.
-    Function(MappingIndex),
-    /// In other memory that runtimes use for code.
-    Memory,
-    /// In a file.
-    Module(MappedModule),
+/// What the unwinding of one stack leaves for that of the next.
+#[derive(Debug, Default)]
+pub struct Caches<'w> {
+    code: Recent,
+    places: KnownPlaces<'w>,
+    symbols: KnownSymbols,
 }
 
 /// Unwinds stacks, one after the other.
 #[derive(Debug)]
 pub struct StackWalk<'w, 'a> {
     unwinder: &'w Unwinder<'a>,
-    recent: Recent,
+    caches: Caches<'w>,
     /// Addresses of the last stack: of the sampled instruction, then of calls.
     pub frames: Vec<u64>,
     /// What the frames are, if interpreters are left out.
     kinds: Vec<FrameKind>,
-    known: KnownSymbols,
     /// What was unwound so far.
     pub counts: StackCounts,
 }
 
 impl<'w, 'a> StackWalk<'w, 'a> {
     /// Prepares the unwinding of stacks.
-    pub fn new(unwinder: &'w Unwinder<'a>) -> Self {
+    pub fn new(unwinder: &'w Unwinder<'a>, caches: Caches<'w>) -> Self {
         Self {
             unwinder,
-            recent: Recent::default(),
+            caches,
             frames: Vec::new(),
             kinds: Vec::new(),
-            known: KnownSymbols::default(),
             counts: StackCounts::default(),
         }
+    }
+
+    /// Returns the caches for other stacks.
+    pub fn into_caches(self) -> Caches<'w> {
+        self.caches
     }
 
     /// Returns the machine.
@@ -150,37 +153,32 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             address: stack.address,
             is_interrupted: true,
         };
-        let Some(mut place) = self.place(stack, frame.address) else {
+        let Some(mut known) = self.known_place(stack, frame.address) else {
             self.frames.push(stack.address);
             return End::Lost;
         };
-        self.add(&frame, place);
+        self.add(&frame, known.place);
         while self.frames.len() < MAX_FRAMES {
-            let (caller, is_interrupted) = self.caller(&frame, place);
-            if let (true, false, Some(address)) =
-                (is_interrupted, frame.is_interrupted, self.frames.last_mut())
-            {
+            let (address, was_interrupted) = (frame.address, frame.is_interrupted);
+            let caller = self.to_caller(&mut frame, &known);
+            let is_interrupted = known.rules.is_some_and(|rules| rules.is_signal);
+            if let (true, false, Some(last)) = (is_interrupted, was_interrupted, self.frames.last_mut()) {
                 // No call is before the return address of a signal handler: it is the start of the code that calls
                 // sigreturn.
-                *address = frame.address.saturating_add(1);
+                *last = address.saturating_add(1);
             }
             let caller = match caller {
                 Ok(caller) => caller,
                 Err(end) => return end,
             };
-            let before = u64::from(!is_interrupted);
-            frame = Frame {
-                registers: caller.registers,
-                address: caller.address.saturating_sub(before),
-                is_interrupted,
-                ..frame
-            };
+            frame.address = caller.saturating_sub(u64::from(!is_interrupted));
+            frame.is_interrupted = is_interrupted;
             // Words that only look like return addresses are in no memory that is executed.
-            match self.place(stack, frame.address) {
-                Some(next) => place = next,
+            match self.known_place(stack, frame.address) {
+                Some(next) => known = next,
                 None => return End::Lost,
             }
-            self.add(&frame, place);
+            self.add(&frame, known.place);
         }
         End::Lost
     }
@@ -194,7 +192,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                     interpreters.is_function(self.unwinder.timeline.mappings()[mapping].function)
                 }
                 Place::Module(mapped) => {
-                    interpreters.is_native(mapped, Address(frame.address), &mut self.known)
+                    interpreters.is_native(mapped, Address(frame.address), &mut self.caches.symbols)
                 }
                 Place::Memory => false,
             };
@@ -206,45 +204,73 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         }
     }
 
-    /// Returns the caller of a frame, and whether it was interrupted by a signal.
-    fn caller(&mut self, frame: &Frame<'_>, place: Place) -> (Result<Caller, End>, bool) {
-        let unwinder = self.unwinder;
-        let address = Address(frame.address);
-        let rules = match place {
-            Place::Function(mapping) => unwinder.jit.at(mapping, address),
-            Place::Memory => None,
-            Place::Module(mapped) => match unwinder.native.at(mapped.module, mapped.file_offset(address)) {
-                NativeRules::Rules(rules) => Some(rules),
-                NativeRules::NoRules => None,
-                NativeRules::NoFile => {
-                    *self.counts.without_file.entry(mapped.module).or_default() += 1;
-                    None
-                }
-            },
-        };
-        if let Some(rules) = rules {
-            return (frame.caller_by(rules), rules.is_signal);
+    /// Goes from a frame to its caller, and returns its address.
+    fn to_caller(&mut self, frame: &mut Frame<'_>, known: &KnownPlace<'_>) -> Result<u64, End> {
+        if let (true, Place::Module(mapped)) = (known.lacks_file, known.place) {
+            *self.counts.without_file.entry(mapped.module).or_default() += 1;
         }
-        let pushed = match place {
-            Place::Function(mapping) if frame.is_interrupted => unwinder.jit.pushed_words(mapping, address),
+        if let Some(rules) = known.rules {
+            return frame.to_caller_by(rules);
+        }
+        let pushed = match known.place {
+            Place::Function(mapping) if frame.is_interrupted => {
+                let address = Address(frame.address);
+                self.unwinder.jit.pushed_words(mapping, address)
+            }
             _ => None,
         };
-        let caller = match pushed {
-            Some(words) => frame.caller_before_frame(words),
-            None => frame.caller_by_frame_pointer(),
-        };
-        (caller, false)
+        match pushed {
+            Some(words) => frame.to_caller_before_frame(words),
+            None => frame.to_caller_by_frame_pointer(),
+        }
     }
 
-    /// Returns where an address is; `None` if nothing is mapped there.
-    fn place(&mut self, stack: &SampledStack<'_>, address: u64) -> Option<Place> {
+    /// Returns what is known of an address; `None` if nothing is mapped there.
+    fn known_place(&mut self, stack: &SampledStack<'_>, address: u64) -> Option<KnownPlace<'w>> {
         let (space, time, address) = (stack.space, stack.time, Address(address));
-        let (lookup, _) = self.recent.lookup(self.unwinder.timeline, space, address, time);
-        match lookup {
-            Lookup::Function(mapping) => Some(Place::Function(mapping)),
-            Lookup::File => self.unwinder.modules.at(space, address, time).map(Place::Module),
-            Lookup::Freed(_) | Lookup::Symbol(_) | Lookup::Anonymous => Some(Place::Memory),
-            Lookup::Unmapped => None,
+        if let Some(known) = self.caches.places.get(space, address, time) {
+            return Some(known);
         }
+        let (known, times) = self.find_place(stack, address)?;
+        if let Some(times) = times {
+            self.caches.places.put(space, address, times, known);
+        }
+        Some(known)
+    }
+
+    /// Finds out where an address is, and at which times, as far as that is known.
+    fn find_place(
+        &mut self,
+        stack: &SampledStack<'_>,
+        address: Address,
+    ) -> Option<(KnownPlace<'w>, Option<Range<Time>>)> {
+        let (unwinder, SampledStack { space, time, .. }) = (self.unwinder, *stack);
+        let mut known = KnownPlace {
+            place: Place::Memory,
+            rules: None,
+            lacks_file: false,
+        };
+        let (lookup, extent) = self.caches.code.lookup(unwinder.timeline, space, address, time);
+        let times = match lookup {
+            Lookup::Function(mapping) => {
+                known.place = Place::Function(mapping);
+                known.rules = unwinder.jit.at(mapping, address);
+                extent.map(|extent| extent.from..extent.until)
+            }
+            Lookup::File => {
+                let (mapped, times) = unwinder.modules.with_times(space, address, time)?;
+                known.place = Place::Module(mapped);
+                match unwinder.native.at(mapped.module, mapped.file_offset(address)) {
+                    NativeRules::Rules(rules) => known.rules = Some(rules),
+                    NativeRules::NoRules => {}
+                    NativeRules::NoFile => known.lacks_file = true,
+                }
+                let others = unwinder.timeline.times_of_file(space, address, time);
+                Some(times.start.max(others.start)..times.end.min(others.end))
+            }
+            Lookup::Freed(_) | Lookup::Symbol(_) | Lookup::Anonymous => None,
+            Lookup::Unmapped => return None,
+        };
+        Some((known, times))
     }
 }

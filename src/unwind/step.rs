@@ -41,15 +41,6 @@ impl StackCopy<'_> {
     }
 }
 
-/// A caller.
-#[derive(Clone, Copy, Debug)]
-pub struct Caller {
-    /// Return address, or the address at which a signal interrupted the frame.
-    pub address: u64,
-    /// Its registers.
-    pub registers: Registers,
-}
-
 /// State of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
@@ -65,9 +56,12 @@ pub struct Frame<'a> {
     pub is_interrupted: bool,
 }
 
+/// Each way to the caller leaves its registers in the frame, and returns the return address, or the address at which a signal
+/// interrupted the caller.
 impl Frame<'_> {
     /// Finds the caller by the rules for this address.
-    pub fn caller_by(&self, rules: Rules<'_>) -> Result<Caller, End> {
+    pub fn to_caller_by(&mut self, rules: Rules<'_>) -> Result<u64, End> {
+        let callee = *self;
         let cfa = match rules.cfa {
             CfaRule::Register(register, offset) => {
                 let base = self.registers.get(*register).ok_or(End::Lost)?;
@@ -75,26 +69,23 @@ impl Frame<'_> {
             }
             CfaRule::Expression(at) => self.evaluate(rules, at, None)?,
         };
-        let stack_pointer = self.target.stack_pointer();
-        let mut registers = self.registers;
-        registers.set(stack_pointer, cfa);
+        self.registers.set(self.target.stack_pointer(), cfa);
         let mut address = match self.target.link_register() {
             // A function that calls nothing leaves the return address where it is.
-            Some(_) if self.is_interrupted => self.registers.get(rules.return_address).ok_or(End::Lost),
+            Some(_) if self.is_interrupted => callee.registers.get(rules.return_address).ok_or(End::Lost),
             _ => Err(End::Start),
         };
         for (register, rule) in rules.registers {
-            let value = self.value(rules, rule, *register, cfa);
+            let value = callee.value(rules, rule, *register, cfa);
             match value {
-                Ok(Some(value)) => registers.set(*register, value),
-                Ok(None) | Err(_) => registers.forget(*register),
+                Ok(Some(value)) => self.registers.set(*register, value),
+                Ok(None) | Err(_) => self.registers.forget(*register),
             }
             if *register == rules.return_address {
                 address = value.and_then(|value| value.ok_or(End::Start));
             }
         }
-        let address = self.target.code_address(address?);
-        self.check(Caller { address, registers }, rules.is_signal)
+        callee.check(address?, &self.registers, rules.is_signal)
     }
 
     /// Returns the caller's value of a register; `None` if it has none.
@@ -162,7 +153,7 @@ impl Frame<'_> {
     }
 
     /// Finds the caller by the frame pointer.
-    pub fn caller_by_frame_pointer(&self) -> Result<Caller, End> {
+    pub fn to_caller_by_frame_pointer(&mut self) -> Result<u64, End> {
         let pointer = self.registers.get(self.target.frame_pointer());
         let pointer = pointer.ok_or(End::Lost)?;
         if pointer == 0 {
@@ -172,18 +163,17 @@ impl Frame<'_> {
         let return_address = pointer.checked_add(8).ok_or(End::Lost)?;
         let address = self.stack.word(return_address)?;
         let cfa = pointer.checked_add(16).ok_or(End::Lost)?;
+        let callee = *self;
         // What the frame did with the other registers is not known.
-        let mut registers = Registers::NONE;
-        registers.set(self.target.stack_pointer(), cfa);
-        registers.set(self.target.frame_pointer(), caller);
-        let address = self.target.code_address(address);
-        self.check(Caller { address, registers }, false)
+        self.registers = Registers::NONE;
+        self.registers.set(self.target.stack_pointer(), cfa);
+        self.registers.set(self.target.frame_pointer(), caller);
+        callee.check(address, &self.registers, false)
     }
 
     /// Finds the caller of a function that has pushed `words` words since it was called: none, or the frame pointer.
-    pub fn caller_before_frame(&self, words: u64) -> Result<Caller, End> {
+    pub fn to_caller_before_frame(&mut self, words: u64) -> Result<u64, End> {
         let top = self.registers.get(self.target.stack_pointer()).ok_or(End::Lost)?;
-        let mut registers = self.registers;
         let (cfa, address) = match self.target.link_register() {
             None => {
                 let at = top.checked_add(words.saturating_mul(8)).ok_or(End::Lost)?;
@@ -194,27 +184,27 @@ impl Frame<'_> {
                 (cfa, self.registers.get(link).ok_or(End::Lost)?)
             }
         };
+        let callee = *self;
         if words > 0 {
-            registers.set(self.target.frame_pointer(), self.stack.word(top)?);
+            self.registers
+                .set(self.target.frame_pointer(), self.stack.word(top)?);
         }
-        registers.set(self.target.stack_pointer(), cfa);
-        let address = self.target.code_address(address);
-        self.check(Caller { address, registers }, false)
+        self.registers.set(self.target.stack_pointer(), cfa);
+        callee.check(address, &self.registers, false)
     }
 
-    /// Checks that a caller is one, and is further up the stack. Signals may have a stack of their own.
-    fn check(&self, caller: Caller, is_signal: bool) -> Result<Caller, End> {
-        if caller.address == 0 {
+    /// Checks that an address is that of a caller, whose registers show that it is further up the stack. Signals may have a
+    /// stack of their own.
+    fn check(&self, address: u64, caller: &Registers, is_signal: bool) -> Result<u64, End> {
+        let address = self.target.code_address(address);
+        if address == 0 {
             return Err(End::Start);
         }
         let stack_pointer = self.target.stack_pointer();
-        let (old, new) = (
-            self.registers.get(stack_pointer),
-            caller.registers.get(stack_pointer),
-        );
+        let (old, new) = (self.registers.get(stack_pointer), caller.get(stack_pointer));
         let is_leaf = self.is_interrupted && self.target.link_register().is_some();
-        match is_signal || new > old || is_leaf && new == old && caller.address != self.address {
-            true => Ok(caller),
+        match is_signal || new > old || is_leaf && new == old && address != self.address {
+            true => Ok(address),
             false => Err(End::Lost),
         }
     }

@@ -37,6 +37,7 @@ mod perf_versions;
 mod reader;
 mod record;
 mod runtimes;
+mod script_lines;
 mod support;
 mod symbolize;
 mod synthesis;

@@ -232,6 +232,29 @@ fn a_recording_can_be_moved() {
     assert!(!annotated(&[]).contains(source));
 }
 
+/// Stacks go through libraries that no sample is in. By default, perf 6.1 lists no build IDs of these.
+#[test]
+fn with_copied_stacks_the_build_ids_of_all_libraries_are_recorded() {
+    let scene = Scene::new(&[]);
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+    // Nothing calls this library.
+    let program = ["env", "LD_PRELOAD=libdl.so.2", "sh", "-c", script];
+    let output = scene.record(&[&["-q", "--call-graph", "dwarf", "--"][..], &program].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let profile = scene.path("r/perf.data");
+    let listed = tools::run("perf", &["buildid-list", "-i", tools::text(&profile)]);
+    let maps = tools::run(
+        "perf",
+        &["script", "--show-mmap-events", "-i", tools::text(&profile)],
+    );
+    // Newer versions record the build ID with each map: <ID> in place of the inode.
+    let is_recorded = |line: &str| line.contains("libdl.so.2") && line.contains('<');
+    assert!(
+        listed.contains("libdl.so.2") || maps.lines().any(is_recorded),
+        "{listed}"
+    );
+}
+
 #[test]
 fn the_exit_status_is_that_of_the_program() {
     for (script, expected) in [("exit 7", 7), ("kill -SEGV $$", 139), ("exit 0", 0)] {
@@ -313,6 +336,71 @@ fn control_c_and_other_signals_reach_the_program_once() {
         let samples = &scene.json("summary.json")["samples"];
         assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
     }
+}
+
+/// perf cannot write the profile.
+#[test]
+fn a_full_disk_is_an_error() {
+    const SCRIPT: &str = "
+        mount -t tmpfs -o size=64k none \"$1\" && cd \"$1\" || exit 99
+        \"$2\" record -o r -- node \"$3\"
+        status=$?
+        ls -A r
+        exit $status";
+    let scene = Scene::new(&[("fib.js", "app.js")]);
+    let mounted = scene.path("mounted");
+    std::fs::create_dir(&mounted).unwrap();
+    let ran = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"])
+        .args([tools::text(&mounted), env!("CARGO_BIN_EXE_jitinject")])
+        .arg(scene.path("app.js"))
+        .output()
+        .unwrap();
+    let said = said(&ran);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    for part in [
+        "error[JI401]: r/",
+        "No space left on device",
+        "jitinject: help: Free some space",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    // Neither a profile with names nor parts of one.
+    let left = String::from_utf8_lossy(&ran.stdout);
+    let known = ["dumps", "manifest.json", "perf.data"];
+    assert!(left.lines().all(|name| known.contains(&name)), "{left}");
+}
+
+/// Appends functions of 64 MiB to a jitdump. Their code is only allocated.
+const EXTEND: &str = "import glob, os, struct
+file = open(glob.glob('jit-*.dump')[0], 'r+b')
+end = file.seek(0, 2)
+for number in range(36):
+    (name, size) = (b'big\\0', 64 << 20)
+    head = struct.pack('<IIQ', 0, 56 + len(name) + size, 1)
+    address = (1 << 40) + number * size
+    head += struct.pack('<IIQQQQ', 1, 1, address, address, size, 100000 + number) + name
+    file.seek(end)
+    file.write(head)
+    file.flush()
+    os.posix_fallocate(file.fileno(), end + len(head), size)
+    end += len(head) + size
+";
+
+#[test]
+#[ignore = "writes a file of 2.4 GB"]
+fn a_dump_of_more_than_2_gb() {
+    let scene = Scene::new(&[("fib.js", "app.js")]);
+    std::fs::write(scene.path("extend.py"), EXTEND).unwrap();
+    let script = "node app.js; python3 extend.py";
+    let output = scene.record(&["--no-sources", "--", "sh", "-c", script]);
+    assert!(output.status.success(), "{}", said(&output));
+    let dumps = std::fs::read_dir(scene.path("r/dumps")).unwrap();
+    let sizes = dumps.map(|dump| dump.unwrap().metadata().unwrap().len());
+    assert!(sizes.max().unwrap() > 2 << 30);
+    let samples = &scene.json("summary.json")["samples"];
+    assert!(samples["jit"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+    assert!(samples["named_percent"].as_f64().unwrap() >= 95.0, "{samples}");
 }
 
 #[test]

@@ -64,6 +64,9 @@ fn files_that_are_not_profiles_are_rejected() {
     let is_missing = |path: &Path| Diagnostic::cannot_read(path, &missing);
     fails(folder.path(), &input, &output, &is_missing(&input));
     let with_header_size = |size: u64| [&b"PERFILE2"[..], &size.to_le_bytes()].concat();
+    let mut without_attributes = ProfileWriter::new(ByteOrder::Little).finish();
+    // The size of their section.
+    without_attributes[32..40].fill(0);
     let too_short = |size: u64| Diagnostic::new(Issue::ProfileTooShort).with("size", size);
     for (content, expected) in [
         (&b""[..], too_short(0)),
@@ -75,6 +78,7 @@ fn files_that_are_not_profiles_are_rejected() {
             Diagnostic::new(Issue::ProfileHeaderSize).with("size", 20),
         ),
         (&with_header_size(104), too_short(16)),
+        (&without_attributes, Diagnostic::new(Issue::ProfileNoAttrs)),
     ] {
         std::fs::write(&input, content).unwrap();
         fails(folder.path(), &input, &output, &expected.in_file(&input));

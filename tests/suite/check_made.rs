@@ -37,6 +37,15 @@ pub struct CleanDump {
 type Line = (i64, u32, &'static [u8]);
 
 const FILE: &[u8] = b"/src/a.c";
+
+/// A file that is there, for the checks of [`source`].
+const KNOWN_FILE: &[u8] = b"/here/a.js";
+
+/// Returns the text of a source file.
+pub fn source(name: &[u8]) -> Option<Vec<u8>> {
+    (name == KNOWN_FILE).then(|| b"a (b)\nc;\n".to_vec())
+}
+
 const SIZE: u64 = 64;
 /// The lines of a function of [`SIZE`] bytes.
 const LINES: [Line; 3] = [(0, 1, FILE), (16, 2, FILE), (SIZE as i64, 0, b"")];
@@ -47,6 +56,8 @@ const CLOSE: u32 = 3;
 /// Types of samply's records: DEBUG_INFO2 with lists, and with positions.
 const NUMBER_OF_LISTS: u32 = 827_346_259;
 const NUMBER_OF_POSITIONS: u32 = 827_346_260;
+/// Type of SOURCE_TRACK records.
+const NUMBER_OF_TRACKS: u32 = 827_346_262;
 
 impl CleanDump {
     fn new(endian: ByteOrder) -> Self {
@@ -99,6 +110,35 @@ impl CleanDump {
     /// Writes a function with its lines.
     pub fn function(&mut self, start: u64) {
         self.function_with(start, &LINES);
+    }
+
+    /// Writes a function of a script, declared at 1:3 of the known file, with the lines and columns of its code.
+    fn script_function(&mut self, positions: &[(u32, u32)]) {
+        let endian = self.dump.endian;
+        let mut content = Vec::new();
+        endian.write_u64(&mut content, 0x3000);
+        endian.write_u64(&mut content, positions.len() as u64 + 1);
+        let end = (SIZE, 0, 0, &b""[..]);
+        let lines = positions.iter().zip(0..);
+        let lines = lines.map(|(&(line, column), number)| (number, line, column, KNOWN_FILE));
+        for (offset, line, column, file) in lines.chain([end]) {
+            endian.write_u64(&mut content, 0x3000 + offset);
+            endian.write_u32(&mut content, line);
+            endian.write_u32(&mut content, column);
+            content.extend_from_slice(file);
+            content.push(0);
+        }
+        self.record(2, &content);
+        let name = [b"JS:*warm ", KNOWN_FILE, b":1:3"].concat();
+        self.load(0x3000, &name, SIZE);
+    }
+
+    fn track(&mut self, start: u64) {
+        let time = self.next_time();
+        self.dump
+            .track(time, start, b"opcodes", b"/src/a.bytecode", &[(0, 1), (16, 2)]);
+        let padding = self.dump.bytes.len().next_multiple_of(8);
+        assert_eq!(padding, self.dump.bytes.len());
     }
 
     fn function_with(&mut self, start: u64, lines: &[Line]) {
@@ -176,6 +216,7 @@ pub fn rich_dump() -> Vec<u8> {
     let (frame, header) = tables(SIZE, 48);
     clean.unwinding(&frame, &header, 0);
     clean.record(NUMBER_OF_POSITIONS, &positions(3));
+    clean.track(0x3000);
     clean.function(0x3000);
     clean.moved(0x3000, 0x4000, SIZE, 2);
     clean.record(NUMBER_OF_POSITIONS, b"Baseline\0");
@@ -355,6 +396,11 @@ fn lines() -> Vec<TestFile> {
     const END: Line = LINES[2];
     let of = |rules: &[&'static str], lines: &[Line]| with(rules, |clean| clean.function_with(0x3000, lines));
     vec![
+        // The test's files have a file of two lines.
+        of(&["JD069"], &[(0, 1, KNOWN_FILE), (8, 4, KNOWN_FILE), END]),
+        of(&[], &[(0, 1, KNOWN_FILE), (8, 2, KNOWN_FILE), END]),
+        with(&["JD069"], |clean| clean.script_function(&[(1, 1), (2, 9)])),
+        with(&[], |clean| clean.script_function(&[(1, 1), (2, 4)])),
         with(&["JD070"], |clean| {
             clean.lines_counted(0x3000, 0x3000, &LINES, 1);
             clean.load(0x3000, b"fn_0001", SIZE);
@@ -414,6 +460,12 @@ fn extensions() -> Vec<TestFile> {
         record(&["JD086"], NUMBER_OF_POSITIONS, &positions(3)),
         record(&["JD086", "JD087"], NUMBER_OF_POSITIONS, &[0xff; 16]),
         record(&["JD086", "JD088"], NUMBER_OF_LISTS, &positions(3)),
+        with(&["JD086"], |clean| {
+            clean.track(0x3000);
+            clean.function(0x3000);
+        }),
+        with(&["JD071", "JD086"], |clean| clean.track(0x3000)),
+        record(&["JD086", "JD087"], NUMBER_OF_TRACKS, &[0xff; 16]),
         with(&["JD086", "JD089"], |clean| {
             clean.record(NUMBER_OF_POSITIONS, b"Baseline\0");
             clean.record(NUMBER_OF_POSITIONS, b"Optimizing\0");

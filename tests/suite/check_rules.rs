@@ -9,7 +9,7 @@ use jitinject::runtime::FileKind;
 use jitinject::tally::Tally;
 
 use crate::check::{RECORDINGS, has_in_order};
-use crate::check_made::{CleanDump, TestFile, clean_dump, dumps, rich_dump};
+use crate::check_made::{CleanDump, TestFile, clean_dump, dumps, rich_dump, source};
 use crate::check_made_logs::{logs, traces};
 use crate::support::capture;
 use crate::support::generator::{Plan, generate};
@@ -24,14 +24,20 @@ pub fn ids(report: &Report) -> Vec<&'static str> {
 
 /// Checks a jitdump.
 fn check_dump(file: &[u8], name: &str) -> Report {
-    check(FileKind::Jitdump, file, name.as_bytes(), &Tally::default())
+    check(
+        FileKind::Jitdump,
+        file,
+        name.as_bytes(),
+        &Tally::default(),
+        &source,
+    )
 }
 
 /// Checks files; returns which of them break other rules than expected.
 fn mismatches(kind: FileKind, all: Vec<TestFile>) -> Vec<String> {
     let mut mismatches = Vec::new();
     for (number, made) in all.into_iter().enumerate() {
-        let report = check(kind, &made.file, made.name.as_bytes(), &made.unpacking);
+        let report = check(kind, &made.file, made.name.as_bytes(), &made.unpacking, &source);
         if ids(&report) != made.rules {
             let (found, expected) = (ids(&report), made.rules);
             mismatches.push(format!("{number}: {found:?}, not {expected:?}"));
@@ -174,7 +180,7 @@ fn a_move_over_other_code_is_the_place_of_the_finding() {
 #[test]
 fn types_are_counted_once() {
     let count = |log: &[u8], rule: &str| {
-        let report = check(FileKind::MonoLog, log, b"trace.mlpd", &Tally::default());
+        let report = check(FileKind::MonoLog, log, b"trace.mlpd", &Tally::default(), &source);
         let finding = report.findings.iter().find(|it| it.rule.id == rule).unwrap();
         finding.count
     };
@@ -216,7 +222,7 @@ fn records_have_the_names_that_dump_gives_them() {
         files.extend(made.into_iter().map(|made| (kind, made.file)));
     }
     for (kind, file) in files {
-        let report = check(kind, &file, b"jit-77.dump", &Tally::default());
+        let report = check(kind, &file, b"jit-77.dump", &Tally::default(), &source);
         let dumped = dumped(kind, &file);
         for place in report.findings.iter().flat_map(|finding| &finding.places) {
             if OTHERS.contains(&place.record) {
@@ -260,15 +266,75 @@ fn whatever_is_damaged_is_checked_to_its_end() {
     ] {
         let step = 1 + file.len() / 400;
         for at in (0..file.len()).step_by(step) {
-            let cut = check(kind, &file[..at], b"jit-1.dump", &Tally::default());
+            let cut = check(kind, &file[..at], b"jit-1.dump", &Tally::default(), &source);
             assert!(cut.findings.iter().all(|finding| finding.count > 0));
             for bits in [0x01, 0x80, 0xff] {
                 let mut damaged = file.clone();
                 damaged[at] ^= bits;
-                let report = check(kind, &damaged, b"jit-1.dump", &Tally::default());
+                let report = check(kind, &damaged, b"jit-1.dump", &Tally::default(), &source);
                 let places = report.findings.iter().map(|finding| finding.places.len());
                 assert!(places.max().unwrap_or(0) <= jitinject::tally::MAX_OFFSETS);
             }
         }
+    }
+}
+
+/// Files of the recordings, by the names that their programs had.
+fn recorded_source(name: &[u8]) -> Option<Vec<u8>> {
+    let name = std::str::from_utf8(name).ok()?;
+    let folders = [
+        ("/tmp/inlined/", "node20-inlined"),
+        ("/tmp/typescript/bundle/", "node20-typescript"),
+        ("/tmp/cap-node20/", "node20"),
+        ("/tmp/cap-node22/", "node22"),
+    ];
+    let found = folders
+        .iter()
+        .find_map(|(start, folder)| Some((name.strip_prefix(start)?, folder)));
+    let (file, folder) = found?;
+    std::fs::read(capture::folder(folder).join(file)).ok()
+}
+
+/// In node20-inlined, `hot` of a.js has lines of `small` of lib.js. The bundle of node20-typescript is one file.
+#[test]
+fn lines_of_other_files_are_found_in_recordings() {
+    let check = |folder: &str, name: &str| {
+        let file = std::fs::read(capture::folder(folder).join(name)).unwrap();
+        check(
+            FileKind::Jitdump,
+            &file,
+            name.as_bytes(),
+            &Tally::default(),
+            &recorded_source,
+        )
+    };
+    let report = check("node20-inlined", "jit-7666.dump");
+    let finding = report
+        .findings
+        .iter()
+        .find(|finding| finding.rule.id == "JD069")
+        .unwrap();
+    let functions = finding
+        .places
+        .iter()
+        .map(|place| place.function.as_deref().unwrap());
+    assert!(
+        functions
+            .into_iter()
+            .all(|function| function == "JS:*hot /tmp/inlined/a.js:5:13"),
+        "{finding:?}"
+    );
+    assert!(
+        finding.places[0].message.contains("/tmp/inlined/a.js:5:"),
+        "{finding:?}"
+    );
+    for (folder, name) in [
+        ("node20-typescript", "jit-18825.dump"),
+        ("node20", "jit-11682.dump"),
+        ("node22", "jit-9302.dump"),
+    ] {
+        let report = check(folder, name);
+        let rules = ids(&report);
+        assert!(!rules.contains(&"JD069"), "{folder}: {:#?}", report.findings);
     }
 }

@@ -67,6 +67,7 @@ mod source_maps;
 mod symbolize;
 mod synthetic;
 mod timeline;
+mod tracks;
 mod unsafe_code;
 mod unwind;
 mod unwind_aarch64;

@@ -122,6 +122,8 @@ fn the_plan_of_each_runtime_can_be_printed() {
             &format!("export DOTNET_PerfMapJitDumpPath={dumps}"),
         ),
         ("ruby a.rb", &"export RUBYOPT='--yjit --yjit-perf'".to_owned()),
+        ("raku a.raku", &"export MVM_JIT_PERF_MAP=1".to_owned()),
+        ("dotnet app.dll", &"export COMPlus_PerfMapEnabled=1".to_owned()),
         ("julia a.jl", &"export ENABLE_JITPROFILING=1".to_owned()),
         ("lli app.ll", &"-- lli -jit-kind=mcjit app.ll\n".to_owned()),
         (
@@ -166,7 +168,7 @@ fn options_choose_what_is_set_and_recorded() {
         "-z --max-size 1G",
     ];
     let printed = scene.printed(&options, "node -e 1");
-    let line = "perf record -q -k mono -e cpu-clock -F 99 --call-graph dwarf -N -z --max-size 1G -o r/perf.data -- node -e 1\n";
+    let line = "perf record -q -k mono -e cpu-clock -F 99 --call-graph dwarf -N --buildid-all -z --max-size 1G -o r/perf.data -- node -e 1\n";
     assert!(printed.contains(line), "{printed}");
     assert!(printed.contains("--perf-prof-unwinding-info"), "{printed}");
     let attached = scene.run(&["record", "--print", "-o", "r", "-p", "1", "--duration", "2.5"]);

@@ -4,9 +4,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use base64ct::{Base64, Encoding};
+use jitinject::bytes::ByteOrder;
 use serde_json::{Value, json};
 
-use crate::support::{capture, code_sites, has_code, inject, objects_of, scratch};
+use crate::support::dump::{DumpWriter, X86_64};
+use crate::support::profile::ProfileWriter;
+use crate::support::reports::inject_with_summary;
+use crate::support::timeline::page_of;
+use crate::support::tools::text;
+use crate::support::{capture, code_sites, has_code, inject, jitinject, objects_of, said, scratch};
 
 fn data(name: &str) -> Vec<u8> {
     std::fs::read(capture::folder("node20-typescript").join(name)).unwrap()
@@ -101,6 +107,8 @@ fn assert_mapped(run: &Run) {
         "{:?}",
         code_sites::symbols(&run.objects())
     );
+    // The bundle itself is in none of its sources.
+    assert!(run.has_symbol("JS:", "/bundle/app.js:1:1"));
 }
 
 #[test]
@@ -203,4 +211,139 @@ fn a_map_of_500_megabytes_is_not_read() {
         &["--source-map", large.to_str().unwrap()],
     );
     assert!(run.is_unmapped() && has_code(&run.said, "JI272"), "{}", run.said);
+}
+
+/// The name of `round` in all outputs of a run.
+#[test]
+fn outputs_have_the_same_names() {
+    let folder = scratch();
+    for name in [SCRIPT, MAP] {
+        std::fs::write(folder.path().join(name), data(name)).unwrap();
+    }
+    let map = format!("/tmp/typescript/bundle={}", folder.path().display());
+    let profile = capture::profile("node20-typescript");
+    let output = folder.path().join("out.data");
+    let (_, summary) = inject_with_summary(&profile, &output, &["--path-map", &map]);
+    let functions = summary["profile"]["functions"].as_array().unwrap();
+    let name = |function: &Value| function["name"].as_str().unwrap().to_owned();
+    let round = functions
+        .iter()
+        .find(|function| name(function).starts_with("JS:*round "))
+        .unwrap();
+    let file = round["file"].as_str().unwrap();
+    assert!(file.ends_with("/src/main.ts"), "{round}");
+    assert_eq!(
+        (name(round), &round["line"]),
+        (format!("JS:*round {file}:7:10"), &json!(7))
+    );
+    let mut objects = objects_of(&output);
+    objects.retain(|path| path.is_file());
+    assert!(code_sites::symbols(&objects).contains(&name(round)));
+    let is_generated = |function: &Value| {
+        function["file"]
+            .as_str()
+            .is_some_and(|file| file.ends_with(SCRIPT))
+    };
+    assert!(!functions.iter().any(is_generated));
+
+    let page = |more: &[&str]| {
+        let (page, _) = page_of(folder.path(), &profile, &[&["--path-map", &map], more].concat());
+        std::fs::read_to_string(page).unwrap()
+    };
+    assert!(page(&[]).contains(&name(round)));
+    assert!(!page(&["--source-maps=off"]).contains(&name(round)));
+}
+
+/// Deno compiles JavaScript that it makes of TypeScript and keeps in its cache, under the URL of the TypeScript.
+#[test]
+fn deno_has_the_lines_of_typescript() {
+    let folder = scratch();
+    let script = folder.path().join("work.ts");
+    let source = "interface A {}\nexport function slow(n: number) {\n\n\n  return n;\n\n}\n";
+    std::fs::write(&script, source).unwrap();
+    let url = format!("file://{}", script.display());
+    let map = json!({
+        "version": 3, "sources": [url], "sourcesContent": [source], "names": [], "mappings": "AACA;AAGA;AAEA",
+    });
+    let map = Base64::encode_string(map.to_string().as_bytes());
+    let compiled = format!(
+        "export function slow(n) {{\n  return n;\n}}\n//# sourceMappingURL=data:application/json;base64,{map}\n// denoCacheMetadata=1,2\n"
+    );
+    let cache = folder.path().join("deno");
+    let cached = cache
+        .join("gen/file")
+        .join(script.strip_prefix("/").unwrap())
+        .with_extension("ts.js");
+    std::fs::create_dir_all(cached.parent().unwrap()).unwrap();
+    std::fs::write(&cached, compiled).unwrap();
+
+    let start = 0x7000_0000;
+    let dump_path = folder.path().join("jit-7.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
+    dump.lines(1000, start, url.as_bytes(), &[(start, 2)]);
+    dump.load(
+        1000,
+        start,
+        1,
+        format!("JS:^slow {url}:1:21").as_bytes(),
+        &[0x90; 24],
+    );
+    std::fs::write(&dump_path, dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, 0x6000_0000, 4096, 0, text(&dump_path), 500);
+    profile.sample(7, 1_000_000, &[start + 1], None);
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = folder.path().join("out.data");
+    let run = |cache: &Path| {
+        let ran = jitinject()
+            .args(["-v", "-i", text(&input), "-o", text(&output)])
+            .env("DENO_DIR", cache)
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", said(&ran));
+        let mut objects = objects_of(&output);
+        objects.retain(|path| path.is_file());
+        let chains = code_sites::chains(&objects, |name| name.starts_with("JS:"));
+        let lines: BTreeSet<String> = chains
+            .iter()
+            .map(|chain| code_sites::shown(&chain[..1]))
+            .collect();
+        (lines, code_sites::symbols(&objects), said(&ran))
+    };
+    let only = |line: &str| std::iter::once(line.to_owned()).collect::<BTreeSet<_>>();
+    let (lines, symbols, said) = run(&cache);
+    assert_eq!(lines, only("slow work.ts:5"), "{said}");
+    assert_eq!(symbols, only(&format!("JS:^slow {url}:2:1")));
+    // Without the cache, nothing shows the right lines.
+    let (lines, _, said) = run(&folder.path().join("elsewhere"));
+    assert_eq!(lines, only("slow work.ts:2"));
+    assert!(has_code(&said, "JI029"), "{said}");
+}
+
+/// `--confine` opens no scripts outside of the folder of the profile, unless an option names them.
+#[test]
+fn confined_runs_read_no_scripts_elsewhere() {
+    let folder = scratch();
+    let elsewhere = scratch();
+    for (name, content) in [(SCRIPT, data(SCRIPT)), (MAP, data(MAP))] {
+        std::fs::write(elsewhere.path().join(name), content).unwrap();
+    }
+    for name in ["perf.data", "jit-18825.dump"] {
+        std::fs::write(folder.path().join(name), data(name)).unwrap();
+    }
+    let map = format!("/tmp/typescript/bundle={}", elsewhere.path().display());
+    let input = folder.path().join("perf.data");
+    let run = |more: &[&str]| {
+        let output = folder.path().join("out.data");
+        let said = inject(&input, &output, &[&["--confine", "--verbose"], more].concat());
+        let mut objects = objects_of(&output);
+        objects.retain(|path| path.is_file());
+        let symbols = code_sites::symbols(&objects);
+        (symbols.iter().any(|name| name.starts_with("JS:*round ")), said)
+    };
+    let (is_mapped, said) = run(&["--path-map", &map]);
+    assert!(is_mapped, "{said}");
+    let (is_mapped, said) = run(&[]);
+    assert!(!is_mapped, "{said}");
 }

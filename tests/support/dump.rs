@@ -88,6 +88,31 @@ impl DumpWriter {
         self.record(2, time, &content);
     }
 
+    /// Writes the lines of a function in a track, which are in one file, at offsets from the start of the function.
+    pub fn track(&mut self, time: u64, address: u64, name: &[u8], file: &[u8], lines: &[(u32, u32)]) {
+        /// SOURCE_TRACK, as in docs/runtime-authors.md.
+        const KIND: u32 = 827_346_262;
+        let padded = |text: &[u8]| {
+            let mut padded = text.to_vec();
+            padded.resize((text.len() + 1).next_multiple_of(4), 0);
+            padded
+        };
+        let files = padded(file);
+        let mut content = Vec::new();
+        self.endian.write_u64(&mut content, address);
+        content.extend(padded(name));
+        for number in [1, files.len() as u32, 0, 0, 0, 0, 0, lines.len() as u32] {
+            self.endian.write_u32(&mut content, number);
+        }
+        content.extend(files);
+        for (offset, line) in lines {
+            for number in [*offset, 0, *line, 0] {
+                self.endian.write_u32(&mut content, number);
+            }
+        }
+        self.record(KIND, time, &content);
+    }
+
     /// Writes unwinding tables first and their header last, as perf reads them.
     pub fn unwinding(&mut self, time: u64, tables: &[u8], header: &[u8]) {
         let size = (tables.len() + header.len()) as u64;

@@ -7,9 +7,11 @@ mod moves;
 mod names;
 mod overlaps;
 mod records;
+mod source_files;
 mod unwinding;
 
 use crate::bytes::ByteOrder;
+use crate::check::ReadSource;
 use crate::check::findings::{Findings, Place};
 use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
@@ -22,8 +24,9 @@ use crate::runtime::jitdump::{self as format, Dump, Load, Records, debug_info2};
 /// Name of the header in findings.
 const HEADER: &str = "header";
 
-/// Checks a file with this base name. Returns the number of its records, and the findings.
-pub(super) fn check(file: &[u8], name: &[u8]) -> (u64, Findings) {
+/// Checks a file with this base name, and the source files that it names. Returns the number of its records, and the
+/// findings.
+pub(super) fn check(file: &[u8], name: &[u8], read_source: ReadSource<'_>) -> (u64, Findings) {
     let mut findings = Findings::default();
     // The machine, if the header has none, makes no difference here.
     let dump = match Dump::parse(file, Machine::host()) {
@@ -43,6 +46,7 @@ pub(super) fn check(file: &[u8], name: &[u8]) -> (u64, Findings) {
     findings.add_faults(dump.faults(), |fault| Some((rule_of(fault)?, "")));
     let records = records::check(file, &dump, &mut findings);
     overlaps::check(file, &dump, &mut findings);
+    source_files::check(&dump, read_source, &mut findings);
     describe(file, &dump, &mut findings);
     (records, findings)
 }
@@ -127,6 +131,7 @@ fn kind_name(record: &Record<'_>, endian: ByteOrder) -> &'static str {
         record::EXTENSION_FIRST => "DEBUG_INFO2",
         record::JIT_TIER => "JIT_TIER",
         record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
+        record::SOURCE_TRACK => "SOURCE_TRACK",
         _ => "unknown",
     }
 }

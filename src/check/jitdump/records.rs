@@ -85,6 +85,7 @@ impl<'a> RecordChecker<'_, 'a> {
                 unwinding::check(record, self.endian, self.findings);
             }
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.check_extension(record),
+            record::SOURCE_TRACK => self.report(&debug_info::EXTENSION, record.offset),
             kind => self.findings.add(&rules::UNKNOWN_RECORD, record.offset, || {
                 Place::in_record("unknown").with_message(format!("type {kind}"))
             }),

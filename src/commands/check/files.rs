@@ -8,10 +8,16 @@ use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::InputFile;
 use jitinject::files::search::{files_below, printable_path};
 use jitinject::files::stdio::is_standard;
+use jitinject::load::LoadOptions;
 use jitinject::runtime::FileKind;
+use jitinject::source_files::SourceOptions;
+use jitinject::source_files::paths::SourceFiles;
 
 use crate::cli::terminal::report;
 use crate::commands::input::{RuntimeFile, base_name};
+
+/// Maximum size of a source file that lines are compared with, in bytes.
+const MAX_SOURCE: u64 = 64 << 20;
 
 /// A checked file.
 #[derive(Debug)]
@@ -84,7 +90,12 @@ fn check(input: RuntimeFile) -> Result<Report, Diagnostic> {
     let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(input.file.path());
     let kind = input.kind().ok_or_else(unknown)?;
     let name = base_name(input.file.path());
-    let report = check::check(kind, &input.file, name, &input.packing_faults());
+    let (sources, load) = (SourceOptions::default(), LoadOptions::default());
+    let sources = SourceFiles::new(&sources, &load);
+    let report = check::check(kind, &input.file, name, &input.packing_faults(), &|name| {
+        let file = sources.open(name).ok()?;
+        (file.size() <= MAX_SOURCE).then(|| file.read_part(0, file.size()).ok())?
+    });
     match input.file.has_shrunk() {
         true => Err(Diagnostic::new(Issue::FileShrunk).in_file(input.file.path())),
         false => Ok(report),

@@ -1,21 +1,18 @@
 //! Arguments of jitinject without a command.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::files::stdio::is_standard;
-use jitinject::inject::{
-    DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, SourceMapOptions, Tiers, UnwindOptions,
-};
+use jitinject::inject::{DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, Tiers, UnwindOptions};
 use jitinject::load::{InputKind, LoadOptions, MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 
 use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::commands::source_files::SourceArguments;
 
 /// Arguments of jitinject without a command.
 #[derive(Args, Debug)]
@@ -92,34 +89,21 @@ pub struct InjectArguments {
         help_heading = SYMBOLS)]
     tiers: Option<TiersArgument>,
 
-    /// Directory for resolving relative source paths
-    #[arg(long, value_name = "DIR", help_heading = SYMBOLS)]
-    source_dir: Option<PathBuf>,
+    #[command(flatten)]
+    sources: SourceArguments,
 
-    /// Replace the start OLD of source paths by NEW; may be repeated
+    /// Track of the positions that lines are taken from [default: original]
     ///
-    /// For programs that ran in a container or on another machine. If several match, the last one is used.
-    #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping),
-        help_heading = SYMBOLS)]
-    path_map: Vec<(Vec<u8>, Vec<u8>)>,
+    /// original: the files of the program, by the source maps of scripts. generated: what the runtime compiled, without source
+    /// maps. Other names are tracks that the runtime logs beside its usual lines, such as bytecode; dump prints those of each
+    /// function.
+    #[arg(long, value_name = "TRACK", value_parser = NonEmptyStringValueParser::new(), help_heading = SYMBOLS,
+        hide_short_help = true)]
+    track: Option<String>,
 
     /// Copy the source files that lines name into OUTPUT.elf/sources, and refer to the copies
     #[arg(long, help_heading = SYMBOLS)]
     keep_sources: bool,
-
-    /// Use the source maps of scripts: auto or off
-    ///
-    /// Files, lines and names become those of the original program. A script names its map in its last comment; maps are read
-    /// from the script itself or below its folder, never from a network.
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
-        default_value = "auto", help_heading = SYMBOLS)]
-    source_maps: SourceMapsArgument,
-
-    /// Source map, or directory with the maps of scripts; may be repeated
-    ///
-    /// The map of work.js is work.js.map. It takes precedence over the one that the script names.
-    #[arg(long, value_name = "PATH", help_heading = SYMBOLS)]
-    source_map: Vec<PathBuf>,
 
     /// DWARF version of lines and inlined calls
     ///
@@ -274,15 +258,6 @@ enum TiersArgument {
     Symbols,
 }
 
-/// Values of `--source-maps`.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum SourceMapsArgument {
-    /// Where a script names one
-    Auto,
-    /// Never
-    Off,
-}
-
 /// Parses a number with a unit; nanoseconds without one.
 fn duration(text: &str) -> Result<Duration, String> {
     let nanoseconds = text.parse().map(Duration::from_nanos);
@@ -300,14 +275,6 @@ fn dwarf_version(text: &str) -> Result<Version, String> {
         "4" => Ok(Version::Four),
         "5" => Ok(Version::Five),
         _ => Err("not 4 or 5".into()),
-    }
-}
-
-fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
-    let mut parts = text.as_bytes().splitn(2, |&byte| byte == b'=');
-    match (parts.next(), parts.next()) {
-        (Some(old), Some(new)) if !old.is_empty() => Ok((old.to_vec(), new.to_vec())),
-        _ => Err("not of the form OLD=NEW".into()),
     }
 }
 
@@ -359,6 +326,15 @@ impl InjectArguments {
             (!all.is_empty()).then(|| all.iter().copied().filter_map(of).collect())
         }
         let load = self.files.options(&self.logs);
+        let mut sources = self.sources.options();
+        let track = match self.track.as_deref() {
+            None | Some("original") => None,
+            Some("generated") => {
+                sources.source_maps.is_off = true;
+                None
+            }
+            Some(name) => Some(name.as_bytes().to_vec()),
+        };
         InjectOptions {
             load: LoadOptions {
                 input,
@@ -396,17 +372,9 @@ impl InjectArguments {
             }),
             lines: LineOptions {
                 version: self.dwarf,
-                // Readers resolve a relative directory against their own.
-                source_dir: self
-                    .source_dir
-                    .as_ref()
-                    .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
-                path_map: self.path_map.clone(),
+                sources,
+                track,
                 keep_sources: self.keep_sources,
-                source_maps: SourceMapOptions {
-                    is_off: self.source_maps == SourceMapsArgument::Off,
-                    paths: self.source_map.clone(),
-                },
             },
             layout: match self.layout {
                 LayoutArgument::Image => Layout::Image,

@@ -1,6 +1,13 @@
 //! Rules for jitdumps: lines, inlined calls, and samply's other extensions.
 
 super::rules! {
+    rule OTHER_FILE "JD069" Warning "lines that the named file does not have"
+    problem "The file is on this machine and has all functions that the jitdump places in it, but not the line, or not the column, of an entry: that position is in another file."
+    readers "perf and samply show a line of the wrong file, or none. jitinject finds the function of the position by its baseline code and the scripts, or leaves the line out."
+    remedy "Write the file of the innermost inlined function, to which line and column belong."
+    unit "entries."
+    seen "V8 (inlined functions have the file of the outer function), Deno (lines of the JavaScript that it made, with the name of the TypeScript file)."
+
     rule UNREADABLE "JD070" Error "invalid DEBUG_INFO"
     problem "The entries do not end at the end of the record: there are more or fewer than `nr_entry`, or a name has no NUL."
     readers "perf before 2026 crashes if there are more entries than bytes, and otherwise writes absurd lines. jitinject skips the record, and takes the file and line of the function from its name, if it has them."

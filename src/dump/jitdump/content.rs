@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::debug_info::{InlinedCall, Row, SourceFunction};
+use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
 use crate::diagnostics::Issue;
 use crate::dump::entry::{CUT, Fields, List, Value};
 use crate::dump::jitdump::fields::{self, Layout};
 use crate::runtime::jitdump::debug_info::{self, FunctionRef};
+use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
 use crate::runtime::jitdump::debug_info2::{self, Layout as DebugInfo2Layout};
 use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::record::{self, Records};
@@ -52,6 +53,7 @@ impl<'a> ContentReader<'a> {
             record::CLOSE => ("CLOSE", self.with_padding(Fields::new(), self.bytes.len())),
             record::UNWINDING_INFO => ("UNWINDING_INFO", self.unwinding()),
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
+            record::SOURCE_TRACK => ("SOURCE_TRACK", self.track()),
             _ => ("unknown", Fields::new().number("id", id)),
         };
         Content { kind, fields }
@@ -241,38 +243,54 @@ impl<'a> ContentReader<'a> {
         // The function's size is needed only for the end of the last line's code.
         let load = next_load(ahead, self.endian, address);
         let size = load.map_or(u32::MAX, |load| load.size);
-        let Some(lines) = debug_info2::parse(self.bytes, size, self.endian) else {
-            return self.fault(fields, Issue::JitdumpBadDebugInfo);
-        };
-        let info = lines.info;
-        let files = info.files.into_iter().map(|file| match file.path {
-            Cow::Borrowed(path) => path,
-            Cow::Owned(_) => b"",
-        });
-        let files: Rc<[&[u8]]> = files.collect();
-        let file_of = move |fields: Fields<'a>, file: Option<u32>| {
-            let path = file.and_then(|file| files.get(file as usize).copied());
-            fields.name_if("file", path.unwrap_or_default())
-        };
-        let names: Rc<[&[u8]]> = info.functions.iter().map(|function| function.name).collect();
-        let row_file = file_of.clone();
-        let row = move |row: &Row| {
-            let fields = Fields::new().number("code_offset", row.offset);
-            let fields = fields.number("line", row.line).number("column", row.column);
-            Value::Fields(row_file(fields, row.file))
-        };
-        let function = move |function: &SourceFunction<'a>| {
-            let fields = Fields::new().number("line", function.line);
-            let fields = fields
-                .number("column", function.column)
-                .name("name", function.name);
-            Value::Fields(file_of(fields, function.file))
-        };
-        fields
-            .list("functions", List::from_vec(info.functions, function))
-            .list("inlined_calls", List::from_vec(info.calls, inlined_call(names)))
-            .list("lines", List::from_vec(info.rows, row))
+        match debug_info2::parse(self.bytes, size, self.endian) {
+            Some(lines) => with_lines(fields, lines.info),
+            None => self.fault(fields, Issue::JitdumpBadDebugInfo),
+        }
     }
+
+    fn track(&self) -> Fields<'a> {
+        let fields = Fields::new().number("id", record::SOURCE_TRACK);
+        match SourceTrack::parse(self.bytes, self.endian) {
+            Some(track) => {
+                let fields = fields.hex("code_addr", track.start.0).name("track", track.name);
+                with_lines(fields, track.read().info)
+            }
+            None if self.is_cut => fields.word(CUT, "content"),
+            None => fields.fault(Issue::JitdumpBadExtension),
+        }
+    }
+}
+
+/// Adds the functions, inlined calls and lines of a function.
+fn with_lines<'a>(fields: Fields<'a>, info: DebugInfo<'a>) -> Fields<'a> {
+    let files = info.files.into_iter().map(|file| match file.path {
+        Cow::Borrowed(path) => path,
+        Cow::Owned(_) => b"",
+    });
+    let files: Rc<[&[u8]]> = files.collect();
+    let file_of = move |fields: Fields<'a>, file: Option<u32>| {
+        let path = file.and_then(|file| files.get(file as usize).copied());
+        fields.name_if("file", path.unwrap_or_default())
+    };
+    let names: Rc<[&[u8]]> = info.functions.iter().map(|function| function.name).collect();
+    let row_file = file_of.clone();
+    let row = move |row: &Row| {
+        let fields = Fields::new().number("code_offset", row.offset);
+        let fields = fields.number("line", row.line).number("column", row.column);
+        Value::Fields(row_file(fields, row.file))
+    };
+    let function = move |function: &SourceFunction<'a>| {
+        let fields = Fields::new().number("line", function.line);
+        let fields = fields
+            .number("column", function.column)
+            .name("name", function.name);
+        Value::Fields(file_of(fields, function.file))
+    };
+    fields
+        .list("functions", List::from_vec(info.functions, function))
+        .list("inlined_calls", List::from_vec(info.calls, inlined_call(names)))
+        .list("lines", List::from_vec(info.rows, row))
 }
 
 /// Returns a closure that converts an inlined call; `names` are the names of its functions.

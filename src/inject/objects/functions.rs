@@ -369,7 +369,15 @@ impl<'a> ObjectWriter<'a> {
 
     /// Returns the lines and inlined calls of a function, in the files that people wrote, and the faults found in them.
     fn lines_of(&self, file: FileIndex, view: &FunctionView<'a>) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
-        let FunctionSources { mut info, mut faults } = self.input.files[file].code.sources(view);
+        let code = &self.input.files[file].code;
+        let track = self.input.lines.track.as_deref();
+        if let Some(track) = track.and_then(|track| code.track(view, track)) {
+            return (track.info, track.faults);
+        }
+        let FunctionSources { mut info, mut faults } = code.sources(view);
+        if track.is_some() {
+            faults.add(Issue::TrackMissing, 0);
+        }
         if let Some(info) = &mut info {
             let inlined = self.input.v8_functions.add_calls(file, view, info);
             faults.add_many(Issue::InlinedLineUnknown, inlined.unknown, 0);

@@ -2,34 +2,29 @@
 
 use std::borrow::Cow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
-
-use percent_encoding::percent_decode;
 
 use crate::debug_info::{DebugInfo, SourceFile};
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
 use crate::elf::stored_source::{StoredSource, folder_name};
 use crate::hash::HashMap;
-use crate::inject::source_maps::SourceMapOptions;
 use crate::inject::sources::{KeptSources, SourceName};
 use crate::machine::Machine;
+use crate::source_files::SourceOptions;
 
 /// How line tables are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LineOptions {
     /// DWARF version.
     pub version: Version,
-    /// Folder for resolving relative source paths.
-    pub source_dir: Option<PathBuf>,
-    /// Prefixes of source paths, in whole components, and their replacements. The last matching prefix is
-    /// replaced.
-    pub path_map: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where source files are on this machine.
+    pub sources: SourceOptions,
+    /// Name of the track that lines are taken from, for functions that have it; `None` for the usual lines.
+    pub track: Option<Vec<u8>>,
     /// Whether to copy the source files into the folder of the objects, and to refer to the copies.
     pub keep_sources: bool,
-    /// Which source maps are used.
-    pub source_maps: SourceMapOptions,
 }
 
 /// Where source files are.
@@ -76,7 +71,7 @@ impl LineOptions {
 
     /// Returns the settings shared by all functions of an object.
     pub fn settings(&self, machine: Machine) -> dwarf::Settings<'_> {
-        let directory = self.source_dir.as_deref().unwrap_or(Path::new("."));
+        let directory = self.sources.source_dir.as_deref().unwrap_or(Path::new("."));
         dwarf::Settings {
             version: self.version,
             machine,
@@ -118,17 +113,9 @@ impl LineOptions {
     }
 
     fn map_path(&self, file: &mut SourceFile<'_>) {
-        if let Cow::Owned(mapped) = self.mapped_path(&file.path) {
+        if let Cow::Owned(mapped) = self.sources.mapped_path(&file.path) {
             file.path = Cow::Owned(mapped);
         }
-    }
-
-    /// Returns the path on this machine, which may be relative.
-    pub fn mapped_path<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
-        let path = plain_path(path).map_or(Cow::Borrowed(path), Cow::Owned);
-        let mut mappings = self.path_map.iter().rev();
-        let mapped = mappings.find_map(|(old, new)| replace_start(&path, old, new));
-        mapped.map_or(path, Cow::Owned)
     }
 }
 
@@ -150,44 +137,6 @@ fn path_in(store: &Path, path: &Path) -> Cow<'static, [u8]> {
     Cow::Owned(store.join(path).into_os_string().into_vec())
 }
 
-/// Replaces the prefix `old` of `path` with `new`, if it ends at a component boundary.
-fn replace_start(path: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
-    let rest = path.strip_prefix(old.strip_suffix(b"/").unwrap_or(old))?;
-    let new = new.strip_suffix(b"/").unwrap_or(new);
-    let replaced = [new, rest].concat();
-    ((rest.is_empty() || rest.starts_with(b"/")) && !replaced.is_empty()).then_some(replaced)
-}
-
-/// Path for a name with a scheme: that of a `file:` URL (V8's modules), and for other schemes one without the
-/// colon (`node:internal/util`), since perf cuts off names at the first colon.
-fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
-    let colon = memchr::memchr(b':', name)?;
-    let (scheme, rest) = (name.get(..colon)?, name.get(colon + 1..)?);
-    let is_scheme = scheme.len() > 1
-        && scheme
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
-    if !is_scheme || rest.is_empty() {
-        return None;
-    }
-    match rest.strip_prefix(b"//") {
-        Some(path) if scheme == b"file" && path.starts_with(b"/") => Some(percent_decoded(path)),
-        _ => {
-            let start = rest.iter().position(|&byte| byte != b'/')?;
-            Some([scheme, b"/", rest.get(start..)?].concat())
-        }
-    }
-}
-
-/// Decodes the percent escapes of a URL, unless one stands for NUL, which no path has.
-pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let decoded: Vec<u8> = percent_decode(text).collect();
-    match decoded.contains(&0) {
-        true => text.to_vec(),
-        false => decoded,
-    }
-}
-
 /// Folders of source files. Each text is hashed once, identified by its address in the mapped dump.
 #[derive(Debug, Default)]
 pub struct SourceFolders {
@@ -207,39 +156,5 @@ impl SourceFolders {
             .entry(place)
             .or_insert_with(|| folder_name(&file.path, text));
         Some(StoredSource::in_folder(folder.clone(), &file.path, text))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_prefix_that_fits_is_replaced() {
-        let options = LineOptions {
-            path_map: vec![
-                (b"/app".to_vec(), b"/home/me/app".to_vec()),
-                (b"/app/gen/".to_vec(), b"/tmp/gen".to_vec()),
-            ],
-            ..LineOptions::default()
-        };
-        let mapped = |path: &'static [u8]| {
-            let mut file = SourceFile::from(path);
-            options.map_path(&mut file);
-            String::from_utf8(file.path.into_owned()).unwrap()
-        };
-        for (path, expected) in [
-            (&b"/app/a.js"[..], "/home/me/app/a.js"),
-            (b"/app/gen/b.js", "/tmp/gen/b.js"),
-            (b"/app/gene.js", "/home/me/app/gene.js"),
-            (b"/apple/c.js", "/apple/c.js"),
-            (b"relative/app/c.js", "relative/app/c.js"),
-            (b"file:///app/my%20file.mjs", "/home/me/app/my file.mjs"),
-            (b"node:internal/util", "node/internal/util"),
-            (b"webpack://x/./a.js", "webpack/x/./a.js"),
-            (b"C:\\a.js", "C:\\a.js"),
-        ] {
-            assert_eq!(mapped(path), expected);
-        }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod lists;
 pub mod positions;
+pub mod source_track;
 
 use crate::bytes::ByteOrder;
 use crate::debug_info::SourceFile;

@@ -140,8 +140,8 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the offsets of all records of a function, except MOVE records.
-    pub fn record_offsets(&self, function: u32) -> Option<impl Iterator<Item = u64>> {
-        let function = self.function_records(function)?;
+    pub fn record_offsets(&self, function_number: u32) -> Option<impl Iterator<Item = u64>> {
+        let function = self.function_records(function_number)?;
         let optional = [
             function.debug_info,
             function.debug_info2,
@@ -149,7 +149,8 @@ impl<'a> Dump<'a> {
             function.tier,
         ];
         let locations = optional.into_iter().flatten().chain([function.load]);
-        Some(locations.map(|location| location.offset))
+        let tracks = self.index.functions.tracks(function_number);
+        Some(locations.chain(tracks).map(|location| location.offset))
     }
 
     /// Returns the addresses at which a function was first loaded; `None` if it has no code.
@@ -175,15 +176,16 @@ impl<'a> Dump<'a> {
 
     /// Returns the total size of a function's name, code, debug information and unwinding table, in bytes. An
     /// unwinding table that other functions share is not counted.
-    pub fn record_bytes(&self, function: u32) -> u64 {
-        let unwinding = self.unwinding(function);
+    pub fn record_bytes(&self, number: u32) -> u64 {
+        let unwinding = self.unwinding(number);
         let is_shared = unwinding.is_none_or(|it| matches!(it.placement, Placement::At(_)));
-        let Some(function) = self.function_records(function) else {
+        let Some(function) = self.function_records(number) else {
             return 0;
         };
         let tables = function.unwinding.filter(|_| !is_shared);
         let optional = [function.debug_info, function.debug_info2, tables];
         let locations = optional.into_iter().flatten().chain([function.load]);
+        let locations = locations.chain(self.index.functions.tracks(number));
         locations.map(|location| u64::from(location.size)).sum()
     }
 
@@ -191,6 +193,17 @@ impl<'a> Dump<'a> {
     /// DEBUG_INFO record, else from its name.
     pub fn sources(&self, view: &FunctionView<'a>) -> FunctionSources<'a> {
         self.index.sources(self.contents, view)
+    }
+
+    /// Returns the lines and inlined calls of a function in a track; `None` if it has no such track. Of several with
+    /// the same name, the last one counts.
+    pub fn track(&self, view: &FunctionView<'a>, name: &[u8]) -> Option<FunctionSources<'a>> {
+        self.index.track(self.contents, view, name)
+    }
+
+    /// Returns the names of a function's tracks, in file order.
+    pub fn track_names(&self, function: u32) -> impl Iterator<Item = &'a [u8]> {
+        self.index.track_names(self.contents, function)
     }
 
     /// Returns the entries of a function's DEBUG_INFO record as they are in the file.

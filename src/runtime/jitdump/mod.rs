@@ -4,7 +4,7 @@
 //! header ── record ── record ── record ──  …
 //! [header]  [record]: prefix (type, size, time) and content
 //!           LOAD, MOVE ─► functions and code events           [load], [moves], [duplicates]
-//!           DEBUG_INFO, DEBUG_INFO2 ─► lines, inlined calls   [debug_info], [debug_info2]
+//!           DEBUG_INFO, DEBUG_INFO2, SOURCE_TRACK ─► lines, inlined calls   [debug_info], [debug_info2]
 //!           UNWINDING_INFO ─► .eh_frame                       [unwinding]
 //!           JIT_TIER, EMBEDDED_SOURCE_FILE                    [tier], [source_file]
 //! [dump]    the whole file; [record_association] matches records with their LOAD

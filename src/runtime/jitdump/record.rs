@@ -27,6 +27,8 @@ pub const EXTENSION_FIRST: u32 = 827_346_259;
 pub const JIT_TIER: u32 = 827_346_260;
 /// The third extension: the text of a source file.
 pub const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
+/// Positions in another file: the type after samply's, proposed by this project.
+pub const SOURCE_TRACK: u32 = 827_346_262;
 
 /// Maximum number of padding bytes at the end of a record. V8 pads some records to a multiple of 8.
 pub const MAX_PADDING: usize = 7;
@@ -351,7 +353,7 @@ impl<'a> Iterator for Records<'a> {
 }
 
 fn is_known(kind: u32) -> bool {
-    kind <= UNWINDING_INFO || (EXTENSION_FIRST..=EMBEDDED_SOURCE_FILE).contains(&kind)
+    kind <= UNWINDING_INFO || (EXTENSION_FIRST..=SOURCE_TRACK).contains(&kind)
 }
 
 /// Whether the type of a record is known and the sizes in its content fit into it.

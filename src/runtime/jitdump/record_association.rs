@@ -28,6 +28,8 @@ pub struct PendingRecords {
     last_debug_info: Option<Address>,
     /// DEBUG_INFO2 records with a code address, by that address.
     debug_info2: HashMap<Address, PendingDebugInfo>,
+    /// SOURCE_TRACK records by code address, in file order.
+    tracks: HashMap<Address, PendingTracks>,
     /// The last DEBUG_INFO2 record without a code address.
     next_debug_info2: Option<RecordLocation>,
     /// Number of the current batch. A debug information record that follows a LOAD starts a new batch.
@@ -50,6 +52,13 @@ struct PendingDebugInfo {
     first_entry: Option<Address>,
     /// Index, start address and size of the function that was loaded right after the record.
     next: Option<(u32, Address, u32)>,
+}
+
+/// The tracks of a function whose LOAD record may still follow.
+#[derive(Clone, Debug, Default)]
+struct PendingTracks {
+    locations: Vec<RecordLocation>,
+    batch: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +117,14 @@ impl PendingRecords {
             first_entry,
             next: None,
         }
+    }
+
+    /// Adds a SOURCE_TRACK record for the function at an address.
+    pub fn add_track(&mut self, start: Address, location: RecordLocation, faults: &mut Tally<Issue>) {
+        self.start_batch(faults);
+        let pending = self.tracks.entry(start).or_default();
+        pending.locations.push(location);
+        pending.batch = self.batch;
     }
 
     /// Adds a JIT_TIER record.
@@ -178,10 +195,17 @@ impl PendingRecords {
         for (_, pending) in self.debug_info2.extract_if(is_old) {
             faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset);
         }
+        let is_old = |_: &Address, pending: &mut PendingTracks| pending.batch < batch;
+        for (_, pending) in self.tracks.extract_if(is_old) {
+            for location in pending.locations {
+                faults.add(Issue::JitdumpDebugInfoUnpaired, location.offset);
+            }
+        }
         // A search for old records takes time proportional to the capacity.
         self.debug_info.shrink_to(self.debug_info.len().saturating_mul(2));
         self.debug_info2
             .shrink_to(self.debug_info2.len().saturating_mul(2));
+        self.tracks.shrink_to(self.tracks.len().saturating_mul(2));
     }
 
     /// Handles debug information whose address no LOAD has.
@@ -218,6 +242,12 @@ impl PendingRecords {
         let own = self.debug_info2.remove(&start);
         own.map(|pending| pending.location)
             .or_else(|| self.next_debug_info2.take())
+    }
+
+    /// Takes the SOURCE_TRACK records of a function that is being loaded.
+    pub fn take_tracks(&mut self, start: Address) -> Vec<RecordLocation> {
+        let own = self.tracks.remove(&start);
+        own.map_or_else(Vec::new, |pending| pending.locations)
     }
 
     /// Takes the JIT_TIER record of a function that is being loaded.

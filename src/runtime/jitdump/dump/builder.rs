@@ -4,6 +4,7 @@ use crate::diagnostics::Issue;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::DebugInfoQuirks;
 use crate::runtime::jitdump::debug_info2;
+use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
 use crate::runtime::jitdump::dump::function_table::{FunctionRecords, FunctionTable};
 use crate::runtime::jitdump::dump::index::{EmbeddedSources, EmbeddedText, Index};
 use crate::runtime::jitdump::header::Header;
@@ -92,6 +93,13 @@ impl IndexBuilder {
             }
             record::CLOSE => {}
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
+            record::SOURCE_TRACK => {
+                let faults = &mut self.index.faults;
+                match SourceTrack::parse(record.content, self.index.header.endian) {
+                    Some(track) => self.pending.add_track(track.start, record.location(), faults),
+                    None => faults.add(Issue::JitdumpBadExtension, record.offset),
+                }
+            }
             _ => self.index.faults.add(Issue::JitdumpUnknownRecord, record.offset),
         }
     }
@@ -149,6 +157,9 @@ impl IndexBuilder {
             tier: self.pending.take_tier(),
         };
         self.index.functions.push(function, &records);
+        self.index
+            .functions
+            .push_tracks(function, self.pending.take_tracks(load.start));
         // The format allows functions without code, but they can't have samples.
         if range.is_some() {
             self.loads.push(LoadEvent {

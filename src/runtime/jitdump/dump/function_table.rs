@@ -30,6 +30,8 @@ pub struct FunctionTable {
     debug_info2: OptionalRecords,
     unwinding: OptionalRecords,
     tier: OptionalRecords,
+    /// SOURCE_TRACK records, sorted by function; a function may have several.
+    tracks: Vec<Entry>,
 }
 
 /// What all functions have. The location of the record is not in a field of its own, because that would be padded.
@@ -70,6 +72,20 @@ impl FunctionTable {
         self.tier.push(function, records.tier);
     }
 
+    /// Adds the SOURCE_TRACK records of the last function.
+    pub fn push_tracks(&mut self, function: u32, records: Vec<RecordLocation>) {
+        let entries = records.into_iter().map(|record| Entry::new(function, record));
+        self.tracks.extend(entries);
+    }
+
+    /// Returns the locations of a function's SOURCE_TRACK records.
+    pub fn tracks(&self, function: u32) -> impl Iterator<Item = RecordLocation> {
+        let start = self.tracks.partition_point(|entry| entry.function < function);
+        let entries = self.tracks.get(start..).unwrap_or_default();
+        let own = entries.iter().take_while(move |entry| entry.function == function);
+        own.map(Entry::location)
+    }
+
     /// Gives DEBUG_INFO records to functions, by index, unless they have one.
     pub fn add_debug_info(&mut self, records: Vec<(u32, RecordLocation)>) {
         self.debug_info.add_missing(records);
@@ -78,6 +94,7 @@ impl FunctionTable {
     /// Frees memory for functions that do not come.
     pub fn shrink(&mut self) {
         self.functions.shrink_to_fit();
+        self.tracks.shrink_to_fit();
         for records in [
             &mut self.debug_info,
             &mut self.debug_info2,

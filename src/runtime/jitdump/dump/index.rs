@@ -6,6 +6,7 @@ use crate::hash::HashMap;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, LineEntry, ParsedDebugInfo};
 use crate::runtime::jitdump::debug_info2;
+use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
 use crate::runtime::jitdump::dump::function_table::FunctionTable;
 use crate::runtime::jitdump::header::Header;
 use crate::runtime::jitdump::load::Load;
@@ -134,6 +135,42 @@ impl Index {
             .or_else(|| names::declaration(view.name));
         found.info = info;
         found
+    }
+
+    /// Returns the lines and inlined calls of a function in a track; `None` if it has no such track. Of several with
+    /// the same name, the last one counts.
+    pub(super) fn track<'a>(
+        &self,
+        contents: Contents<'a>,
+        view: &FunctionView<'a>,
+        name: &[u8],
+    ) -> Option<FunctionSources<'a>> {
+        let function = self.functions.get(view.number)?;
+        let endian = self.header.endian;
+        let tracks = self.functions.tracks(view.number).filter_map(|location| {
+            let track = SourceTrack::parse(contents.of(location)?, endian)?;
+            (track.name == name).then_some((location, track))
+        });
+        let (location, track) = tracks.last()?;
+        let mut found = FunctionSources::default();
+        found.info = normalised(Some(track.read()), function.size, location, &mut found.faults);
+        if let Some(info) = &mut found.info {
+            self.add_texts(contents, info, function.load.offset);
+        }
+        Some(found)
+    }
+
+    /// Returns the names of a function's tracks, in file order.
+    pub(super) fn track_names<'a>(
+        &self,
+        contents: Contents<'a>,
+        function: u32,
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let contents = self
+            .functions
+            .tracks(function)
+            .filter_map(move |at| contents.of(at));
+        contents.filter_map(|content| Some(SourceTrack::parse(content, self.header.endian)?.name))
     }
 
     /// Returns the entries of a function's DEBUG_INFO record as they are in the file.

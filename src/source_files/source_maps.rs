@@ -5,6 +5,7 @@
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Mutex;
 
 use base64ct::{Base64, Encoding};
 
@@ -12,10 +13,10 @@ use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::OpenFile;
 use crate::hash::HashMap;
-use crate::inject::objects::source_paths::{LineOptions, percent_decoded};
-use crate::inject::script_files::ScriptFiles;
 use crate::script::original_lines::{self, MappedScript, SourceMaps};
 use crate::script::source_map::{MapError, SourceMap, mapping_url};
+use crate::source_files::paths::{SourceFiles, percent_decoded};
+use crate::source_files::scripts::ScriptFiles;
 use crate::threads;
 
 /// Maximum size of a map, and of all maps, in bytes. In memory, a map takes several times its size.
@@ -43,17 +44,20 @@ pub struct SourceMapFiles {
 enum Location {
     /// In the script.
     Inline(Vec<u8>),
-    /// In a file.
-    File(PathBuf),
+    /// In a file that the user named.
+    Named(PathBuf),
+    /// In a file at a path from the folder of the script.
+    Beside(PathBuf),
     /// Nowhere that is read.
     Elsewhere,
 }
 
 impl SourceMapFiles {
     /// Reads the maps of scripts.
-    pub fn read(scripts: &ScriptFiles, lines: &LineOptions) -> Self {
+    pub fn read(scripts: &ScriptFiles, files: &SourceFiles<'_>) -> Self {
         let mut all = Self::default();
-        if lines.source_maps.is_off {
+        let options = files.options;
+        if options.source_maps.is_off {
             return all;
         }
         let mut by_path: Vec<(&[u8], _)> = scripts.by_path().into_iter().collect();
@@ -61,39 +65,42 @@ impl SourceMapFiles {
         let mut left = MAX_TOTAL;
         let mut jobs = Vec::new();
         for (path, script) in by_path {
-            let url = mapping_url(script.text().bytes());
-            let location = match named_map(&lines.source_maps.paths, path) {
-                Some(file) => Location::File(file),
-                None => match url {
-                    Some(url) => locate(url, lines.local_path(path).as_deref()),
+            let location = match named_map(&options.source_maps.paths, path) {
+                Some(file) => Location::Named(file),
+                None => match mapping_url(script.text().bytes()) {
+                    Some(url) => locate(url),
                     None => continue,
                 },
             };
-            let local = lines.local_path(path);
-            match read(location, &mut left) {
-                Ok((bytes, name)) => jobs.push((path, script, bytes, name.or(local))),
+            // Sources are relative to the map as it was on the machine of the recording.
+            let folder = match &location {
+                Location::Named(file) => {
+                    let folder = file.parent().unwrap_or(Path::new("."));
+                    folder.as_os_str().as_bytes().to_vec()
+                }
+                Location::Beside(file) => {
+                    let file = file.as_os_str().as_bytes();
+                    [original_lines::folder(path), b"/", original_lines::folder(file)].concat()
+                }
+                _ => original_lines::folder(path).to_vec(),
+            };
+            match read(location, path, files, &mut left) {
+                Ok(bytes) => jobs.push((path, script, Mutex::new(bytes), folder)),
                 Err(issue) => all
                     .diagnostics
                     .push(Diagnostic::new(issue).in_file_called(printable(path))),
             }
         }
         let parsed = threads::map(&jobs, |(_, script, bytes, _)| {
-            let map = SourceMap::parse(bytes)?;
+            let bytes = bytes.lock().map(|mut bytes| std::mem::take(&mut *bytes));
+            let map = SourceMap::parse(bytes.unwrap_or_default())?;
             map.check(script.text())?;
             Ok::<SourceMap, MapError>(map)
         });
-        for ((path, _, _, name), map) in jobs.iter().zip(parsed) {
+        for ((path, _, _, folder), map) in jobs.iter().zip(parsed) {
             match map {
                 Ok(map) => {
-                    // Sources are relative to the map as it was on the machine of the recording.
-                    let base = match name {
-                        Some(file) if lines.local_path(path).as_deref() != Some(file) => {
-                            let folder = file.parent().unwrap_or(Path::new("."));
-                            folder.as_os_str().as_bytes().to_vec()
-                        }
-                        _ => original_lines::folder(path).to_vec(),
-                    };
-                    all.maps.insert(path.to_vec(), MappedScript::new(map, &base));
+                    all.maps.insert(path.to_vec(), MappedScript::new(map, folder));
                 }
                 Err(error) => {
                     let invalid = Diagnostic::new(Issue::SourceMapInvalid).with("reason", error.reason());
@@ -124,8 +131,8 @@ fn named_map(paths: &[PathBuf], script: &[u8]) -> Option<PathBuf> {
     candidates.find(|path| path.is_file())
 }
 
-/// Finds the map that a script names by `url`. `script` is the path of the script on this machine.
-fn locate(url: &[u8], script: Option<&Path>) -> Location {
+/// Finds the map that a script names by `url`.
+fn locate(url: &[u8]) -> Location {
     if let Some(data) = url.strip_prefix(b"data:") {
         let comma = memchr::memchr(b',', data);
         let Some((kind, data)) = comma.and_then(|comma| data.split_at_checked(comma)) else {
@@ -148,14 +155,19 @@ fn locate(url: &[u8], script: Option<&Path>) -> Location {
     let is_below = relative
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    match script.and_then(Path::parent).filter(|_| is_below) {
-        Some(folder) => Location::File(folder.join(relative)),
-        None => Location::Elsewhere,
+    match is_below {
+        true => Location::Beside(relative),
+        false => Location::Elsewhere,
     }
 }
 
-/// Reads a map; `left` are the bytes that maps may still have. Returns its path if it is a file.
-fn read(location: Location, left: &mut u64) -> Result<(Vec<u8>, Option<PathBuf>), Issue> {
+/// Reads the map of a script; `left` are the bytes that maps may still have.
+fn read(
+    location: Location,
+    script: &[u8],
+    files: &SourceFiles<'_>,
+    left: &mut u64,
+) -> Result<Vec<u8>, Issue> {
     let mut take = |size: u64| {
         *left = left
             .checked_sub(size)
@@ -163,19 +175,19 @@ fn read(location: Location, left: &mut u64) -> Result<(Vec<u8>, Option<PathBuf>)
             .ok_or(Issue::SourceMapTooLarge)?;
         Ok(())
     };
-    match location {
+    let file = match location {
         Location::Inline(text) => {
             take(text.len() as u64)?;
-            Ok((text, None))
+            return Ok(text);
         }
-        Location::File(path) => {
-            let file = OpenFile::open(&path).map_err(|_| Issue::SourceMapMissing)?;
-            take(file.size())?;
-            let bytes = file.read_part(0, file.size());
-            Ok((bytes.map_err(|_| Issue::SourceMapMissing)?, Some(path)))
-        }
-        Location::Elsewhere => Err(Issue::SourceMapMissing),
-    }
+        Location::Named(path) => OpenFile::open(&path),
+        Location::Beside(path) => files.open_beside(script, &path),
+        Location::Elsewhere => return Err(Issue::SourceMapMissing),
+    };
+    let file = file.map_err(|_| Issue::SourceMapMissing)?;
+    take(file.size())?;
+    file.read_part(0, file.size())
+        .map_err(|_| Issue::SourceMapMissing)
 }
 
 #[cfg(test)]
@@ -183,18 +195,18 @@ mod tests {
     use super::*;
 
     fn path_of(url: &str) -> Option<String> {
-        match locate(url.as_bytes(), Some(Path::new("/app/dist/a.js"))) {
-            Location::File(path) => Some(path.into_os_string().into_string().unwrap()),
+        match locate(url.as_bytes()) {
+            Location::Beside(path) => Some(path.into_os_string().into_string().unwrap()),
             Location::Inline(text) => Some(format!("inline {}", String::from_utf8(text).unwrap())),
-            Location::Elsewhere => None,
+            Location::Named(_) | Location::Elsewhere => None,
         }
     }
 
     #[test]
     fn maps_are_in_the_script_or_below_its_folder() {
         for (url, expected) in [
-            ("a.js.map", Some("/app/dist/a.js.map")),
-            ("./maps/a%20b.map", Some("/app/dist/./maps/a b.map")),
+            ("a.js.map", Some("a.js.map")),
+            ("./maps/a%20b.map", Some("./maps/a b.map")),
             (
                 "data:application/json;charset=utf-8;base64,e30=",
                 Some("inline {}"),

@@ -1,11 +1,10 @@
 //! What the jitdumps of V8 and the scripts on this machine have of its functions.
 
-use crate::code::timeline::{CodeMapping, FileIndex};
+use crate::code::timeline::{FileIndex, FunctionId};
 use crate::debug_info::DebugInfo;
+use crate::diagnostics::Diagnostic;
 use crate::indexed_table::IndexedTable;
-use crate::inject::script_files::ScriptFiles;
-use crate::inject::source_maps::SourceMapFiles;
-use crate::load::{UsedFile, function_of};
+use crate::load::{LoadOptions, UsedFile, function_of};
 use crate::runtime::jitdump::Dump;
 use crate::runtime::names::SourceLocation;
 use crate::runtime::{CodeFile, FunctionView, names};
@@ -13,19 +12,67 @@ use crate::script::Position;
 use crate::script::known_functions::KnownFunctions;
 use crate::script::original_lines::{self, SourceMaps};
 use crate::script::v8_inlining::{self, Evidence, Inlined, Scripts};
+use crate::source_files::paths::{SourceFiles, SourceOptions};
+use crate::source_files::scripts::ScriptFiles;
+use crate::source_files::source_maps::SourceMapFiles;
 use crate::threads;
 
-/// The functions of each jitdump with code of V8 among `mappings`.
-pub fn known_functions<'a>(
+/// The scripts of V8's functions, with their source maps, and the functions of each jitdump.
+#[derive(Debug)]
+pub struct V8Scripts<'a> {
+    known: IndexedTable<FileIndex, Option<KnownFunctions<'a>>>,
+    scripts: ScriptFiles,
+    maps: SourceMapFiles,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> V8Scripts<'a> {
+    /// Reads the scripts and maps of the jitdumps with code of V8 among `functions`.
+    pub fn read(
+        files: &'a IndexedTable<FileIndex, UsedFile<'_>>,
+        functions: impl Iterator<Item = FunctionId>,
+        options: &SourceOptions,
+        load: &LoadOptions,
+    ) -> Self {
+        let known = known_functions(files, &functions.collect::<Vec<_>>());
+        let sources = SourceFiles::new(options, load);
+        let scripts = ScriptFiles::read(known.iter().flatten(), &sources);
+        let mut maps = SourceMapFiles::read(&scripts, &sources);
+        let mut diagnostics: Vec<Diagnostic> = scripts.diagnostic().into_iter().collect();
+        diagnostics.append(&mut maps.diagnostics);
+        Self {
+            known,
+            scripts,
+            maps,
+            diagnostics,
+        }
+    }
+
+    /// Returns what is known of the functions.
+    pub fn functions(&self) -> V8Functions<'_> {
+        V8Functions {
+            known: &self.known,
+            scripts: self.scripts.by_path(),
+            maps: self.maps.by_path(),
+        }
+    }
+
+    /// Returns what could not be used, and why.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+}
+
+/// The functions of each jitdump with code of V8 among `functions`.
+fn known_functions<'a>(
     files: &'a IndexedTable<FileIndex, UsedFile<'_>>,
-    mappings: &[CodeMapping],
+    functions: &[FunctionId],
 ) -> IndexedTable<FileIndex, Option<KnownFunctions<'a>>> {
-    let has_name = |mapping: &CodeMapping| {
-        function_of(files, mapping.function).is_some_and(|view| names::is_v8(view.name))
-    };
+    let has_name =
+        |&function: &FunctionId| function_of(files, function).is_some_and(|view| names::is_v8(view.name));
     let mut is_v8 = files.map(|_| false);
-    for (mapping, has_name) in mappings.iter().zip(threads::map(mappings, has_name)) {
-        is_v8[mapping.function.file] |= has_name;
+    for (function, has_name) in functions.iter().zip(threads::map(functions, has_name)) {
+        is_v8[function.file] |= has_name;
     }
     let known = files.enumerate().map(|(file, used)| match &used.code {
         CodeFile::Jitdump(dump) if is_v8[file] => Some(functions_of(dump)),
@@ -35,7 +82,7 @@ pub fn known_functions<'a>(
 }
 
 /// Returns the functions of a jitdump that V8 compiled from scripts.
-pub fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
+fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
     let mut functions = KnownFunctions::default();
     for number in 0..dump.function_count() as u32 {
         let Some(view) = dump.function(number).filter(|view| names::is_v8(view.name)) else {
@@ -79,19 +126,6 @@ pub struct V8Functions<'a> {
 }
 
 impl<'a> V8Functions<'a> {
-    /// Combines the functions of jitdumps and the texts of scripts.
-    pub fn new(
-        known: &'a IndexedTable<FileIndex, Option<KnownFunctions<'a>>>,
-        scripts: &'a ScriptFiles,
-        maps: &'a SourceMapFiles,
-    ) -> Self {
-        Self {
-            known,
-            scripts: scripts.by_path(),
-            maps: maps.by_path(),
-        }
-    }
-
     /// Replaces lines and names by those of the original files.
     pub fn use_source_maps(&self, info: &mut DebugInfo<'a>) {
         original_lines::replace(info, &self.maps, &self.scripts);

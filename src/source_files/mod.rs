@@ -1,0 +1,14 @@
+//! Source files on this machine: the scripts that jitdumps name, their source maps, and what both say of V8's functions.
+//!
+//! ```text
+//! paths in jitdumps ─► [paths]: files on this machine ─► [scripts] ─► [source_maps]
+//! functions in jitdumps ────────────────────────────────────┴──────────────┴─► [v8_functions]: names, lines, inlined calls
+//! ```
+
+pub mod paths;
+mod scripts;
+mod source_maps;
+pub mod v8_functions;
+
+pub use paths::SourceOptions;
+pub use source_maps::SourceMapOptions;
