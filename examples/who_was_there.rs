@@ -7,12 +7,8 @@
 use std::path::Path;
 
 use jitinject::bytes::printable;
-use jitinject::code::process::{ProcessEvent, Processes};
-use jitinject::code::timeline::{FileIndex, FunctionId, Lookup, PlacedEvent, Timeline};
-use jitinject::files::InputFile;
-use jitinject::machine::Machine;
-use jitinject::runtime::jitdump::Dump;
-use jitinject::units::{Address, Pid, Time};
+use jitinject::symbolize::Jitdump;
+use jitinject::units::{Address, Time};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let usage = "usage: who_was_there JITDUMP ADDRESS [TIME]";
@@ -24,55 +20,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .map_or(Ok(Time::LAST), |time| time.parse().map(Time))?;
 
-    let file = InputFile::open(Path::new(&path))?;
-    let dump = Dump::parse(&file, Machine::host())?;
-    // Without a profile's process events, assume one process that exists all the time.
-    let pid = Pid(dump.header().pid);
-    let processes = Processes::new(vec![ProcessEvent::Exec(pid, Time(0))]);
-    let space = processes.space_at(pid, time).ok_or("no such time")?;
-    let events = dump.events().iter().filter_map(|event| {
-        let function = FunctionId {
-            file: FileIndex(0),
-            function: event.function,
-        };
-        // The dump's own times are used as the profile's.
-        PlacedEvent::new(
-            event,
-            function,
-            dump.range(event.function)?,
-            space,
-            Time(event.time.0),
-        )
-    });
-    let timeline = Timeline::new(&processes, events.collect());
-
-    let Lookup::Function(mapping) = timeline.at(space, address, time) else {
-        println!("no function held {:#x} then", address.0);
+    let mut dump = Jitdump::open(Path::new(&path))?;
+    // `update` is for a file that still grows.
+    dump.finish()?;
+    let Some(function) = dump.function_at(address, time) else {
+        println!("no function held {address:#x} then");
         return Ok(());
     };
-    let mapping = timeline.mappings()[mapping];
-    let function = dump
-        .function(mapping.function.function)
-        .ok_or("no such function")?;
-    let offset = u32::try_from(address.0 - mapping.range.start.0)?;
-    println!(
-        "{}+{offset:#x}, there since {}",
-        printable(function.name),
-        mapping.since.0
-    );
-    // Source locations: inlined calls first, the function itself last.
-    let info = dump.sources(&function).info.unwrap_or_default();
-    for frame in info.frames_at(offset) {
-        let called = info.functions.get(frame.function as usize);
-        let name = called.map(|called| called.name).filter(|name| !name.is_empty());
-        let file = frame.file.and_then(|file| info.files.get(file as usize));
-        let file = file.map_or("unknown file".into(), |file| printable(&file.path));
-        println!(
-            "  {} at {file}:{}:{}",
-            printable(name.unwrap_or(function.name)),
-            frame.line,
-            frame.column
-        );
+    let symbol = dump.symbol(function).ok_or("the file has changed")?;
+    let offset = address.0 - function.range.start.0;
+    let (name, since) = (printable(&symbol.name), function.since.0);
+    println!("{name}+{offset:#x}, there since {since}");
+    // Inlined calls first, the function itself last.
+    for frame in dump.frames(function, address) {
+        let file = frame.file.map_or("unknown file".into(), |file| printable(&file));
+        let (line, column) = (frame.line.unwrap_or(0), frame.column.unwrap_or(0));
+        println!("  {} at {file}:{line}:{column}", printable(&frame.function));
     }
     Ok(())
 }

@@ -21,7 +21,8 @@
 //! - [`perf`]: reads and rewrites perf.data;
 //! - [`runtime`]: reads the files that runtimes write: jitdumps, perf maps, Mono profiler logs, XRay traces;
 //! - [`code`]: finds the function at an address of a process at a given time;
-//! - [`elf`]: writes small ELF files for perf, its unwinders and debuggers.
+//! - [`elf`]: writes small ELF files for perf, its unwinders and debuggers;
+//! - [`symbolize`]: names addresses of a running process, while its jitdump grows.
 //!
 //! [`dump`] prints the contents of a runtime's file, for authors of runtimes.
 //! [`check`] validates the files that runtimes write.
@@ -74,45 +75,75 @@
 //!
 //! # More
 //!
-//! The programs in `examples/` read a jitdump (`read_jitdump`), print the function and inlined calls at an
-//! address at a given time (`who_was_there`), make an ELF object (`make_elf`), and rewrite a profile
-//! (`rewrite_profile`).
+//! The programs in `examples/` read a jitdump (`read_jitdump`), print the function and inlined calls at an address at a
+//! given time (`who_was_there`) or the hottest functions of a running process (`live_symbolizer`), make an ELF object
+//! (`make_elf`), and rewrite a profile (`rewrite_profile`).
+//!
+//! # Features
+//!
+//! - none: [`symbolize`], [`runtime::jitdump`] and [`runtime::perf_map`], with 8 crates;
+//! - `mono`, `xray`: [`runtime::mono`], [`runtime::xray`];
+//! - `inject`: profiles, and all other modules except:
+//! - `timeline`: [`timeline`];
+//! - `cli` (default): the program.
 //!
 //! # Versions
 //!
-//! Until 1.0, minor versions may change the interface. Enums of errors and faults may grow in any version.
-//! The minimum supported Rust version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
+//! From 1.0 on, [`symbolize`] changes only in major versions. Enums of errors and faults may grow in any version. The
+//! minimum supported Rust version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
 
+#[cfg(feature = "inject")]
 mod attribution;
 pub mod bytes;
+#[cfg(feature = "inject")]
 pub mod check;
 pub mod code;
+#[cfg(feature = "inject")]
 pub mod compare;
 pub mod debug_info;
 pub mod diagnostics;
+#[cfg(feature = "inject")]
 pub mod dump;
+#[cfg(feature = "inject")]
 pub mod elf;
 pub mod files;
 pub mod hash;
 pub mod indexed_table;
+#[cfg(feature = "inject")]
 pub mod inject;
+#[cfg(feature = "inject")]
 mod json;
+#[cfg(feature = "inject")]
 pub mod load;
 pub mod machine;
+#[cfg(feature = "inject")]
 pub mod name_style;
+#[cfg(feature = "inject")]
 mod native;
+#[cfg(feature = "inject")]
 pub mod perf;
 pub mod range_map;
+#[cfg(feature = "inject")]
 pub mod record;
 pub mod runtime;
+#[cfg(feature = "inject")]
 pub mod runtimes;
+#[cfg(feature = "inject")]
 pub mod script;
+#[cfg(feature = "inject")]
 pub mod source_files;
+#[cfg(feature = "inject")]
 pub mod sparse;
+#[cfg(feature = "inject")]
 pub mod summary;
+pub mod symbolize;
 pub mod tally;
+#[cfg(feature = "inject")]
 pub mod threads;
+#[cfg(feature = "timeline")]
 pub mod timeline;
+#[cfg(feature = "inject")]
 mod trace;
 pub mod units;
+#[cfg(feature = "inject")]
 mod unwind;

@@ -43,6 +43,35 @@ const MACHINES: [(elf::Machine, bool, &[&str]); 19] = [
 const END_OF_32_BITS: u64 = 1 << 32;
 
 impl Machine {
+    /// x86-64.
+    pub const X86_64: Self = Self::little(elf::EM_X86_64, true);
+    /// 32-bit x86.
+    pub const X86: Self = Self::little(elf::EM_386, false);
+    /// 64-bit Arm, little-endian.
+    pub const AARCH64: Self = Self::little(elf::EM_AARCH64, true);
+    /// 32-bit Arm, little-endian.
+    pub const ARM: Self = Self::little(elf::EM_ARM, false);
+    /// 64-bit RISC-V.
+    pub const RISCV64: Self = Self::little(elf::EM_RISCV, true);
+    /// 64-bit LoongArch.
+    pub const LOONGARCH64: Self = Self::little(elf::EM_LOONGARCH, true);
+    /// 64-bit POWER, little-endian.
+    pub const POWERPC64LE: Self = Self::little(elf::EM_PPC64, true);
+    /// 64-bit IBM Z.
+    pub const S390X: Self = Self {
+        id: elf::EM_S390,
+        is_64: true,
+        endian: ByteOrder::Big,
+    };
+
+    const fn little(id: elf::Machine, is_64: bool) -> Self {
+        Self {
+            id,
+            is_64,
+            endian: ByteOrder::Little,
+        }
+    }
+
     /// Creates a machine from an ELF machine ID. If the ID leaves the class open, the machine is 64-bit.
     pub fn new(id: u32, endian: ByteOrder) -> Self {
         let id = elf::Machine(u16::try_from(id).unwrap_or(0));

@@ -192,7 +192,8 @@ impl Sweep {
 }
 
 impl<T: Copy> History<T> {
-    fn new(mut intervals: Vec<Interval<T>>) -> Self {
+    /// Builds the index of intervals that don't overlap, in any order.
+    pub fn new(mut intervals: Vec<Interval<T>>) -> Self {
         // No two intervals start at the same time and address.
         intervals.sort_unstable_by_key(|interval| (interval.from, interval.range.start));
         let intervals = IndexedTable::from(intervals);

@@ -6,15 +6,26 @@
 //! perf maps ─► [perf_map_symbols]: names without times ─────────────┘       └─► [mmap_trim]: maps that would hide code
 //! ```
 
+#[cfg(feature = "inject")]
 pub mod clock;
 pub mod history;
+#[cfg(feature = "inject")]
 pub mod live_code;
+#[cfg(feature = "inject")]
 pub mod mappings;
+#[cfg(feature = "inject")]
 pub mod perf_map_symbols;
+#[cfg(feature = "inject")]
 pub mod process;
+#[cfg(feature = "inject")]
 pub mod profile_index;
+#[cfg(feature = "inject")]
 pub mod recent;
+#[cfg(feature = "inject")]
 pub mod samples;
+#[cfg(feature = "inject")]
 pub mod selection;
+#[cfg(feature = "inject")]
 pub mod timeline;
+#[cfg(feature = "inject")]
 pub mod unknown_addresses;

@@ -23,7 +23,9 @@ pub struct ManArguments {
 
 impl ManArguments {
     /// Prints a page of the `program`, or writes all pages.
-    pub fn run(&self, mut program: Command) -> Result<ExitCode, Diagnostic> {
+    pub fn run(&self, program: Command) -> Result<ExitCode, Diagnostic> {
+        // The pages of `help COMMAND` would repeat those of the commands.
+        let mut program = program.disable_help_subcommand(true);
         program.build();
         if let Some(folder) = &self.output_dir {
             let failed = |cause| Diagnostic::cannot_write(folder, &cause);

@@ -7,15 +7,14 @@
 #[macro_use]
 mod define;
 pub mod issues;
+#[cfg(feature = "inject")]
+mod json;
 mod remedies;
 pub mod rules;
 
 use std::fmt;
 use std::io;
 use std::path::Path;
-
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
 
 use crate::bytes::printable;
 use crate::files::search::printable_path;
@@ -24,8 +23,7 @@ use crate::tally::Tally;
 pub use issues::Issue;
 
 /// How severe a diagnostic is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
     /// Nothing is lost. In `check`: no reader gets anything wrong, or nearly all files have it.
     Note,
@@ -291,19 +289,6 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-impl Serialize for Diagnostic {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Diagnostic", 6)?;
-        fields.serialize_field("code", self.issue.entry().id)?;
-        fields.serialize_field("severity", &self.severity)?;
-        fields.serialize_field("file", &self.file)?;
-        fields.serialize_field("offset", &self.offset)?;
-        fields.serialize_field("count", &self.count)?;
-        fields.serialize_field("message", &self.message())?;
-        fields.end()
-    }
-}
-
 /// Fills in a template of the catalogue. A field without a value keeps its name in braces.
 fn render(template: &str, count: u64, value: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::new();
@@ -339,14 +324,6 @@ mod tests {
             "jit-77.dump: 78 invalid bytes between records skipped (first at 0x10963)"
         );
         assert_eq!(many.clone().times(1).offset, Some(0x10963));
-        let json = serde_json::to_value(&many).unwrap();
-        assert_eq!(
-            json,
-            serde_json::json!({
-                "code": "JI012", "severity": "warning", "file": "jit-77.dump", "offset": 0x10963, "count": 78,
-                "message": "78 invalid bytes between records skipped",
-            })
-        );
     }
 
     #[test]

@@ -5,21 +5,20 @@
 //! limit. Each file is therefore copied first. Only copies are mapped, and these have no name by which others
 //! could open them.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek};
 use std::ops::Deref;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use memmap2::{Advice, Mmap, MmapMut};
-use rustix::fs::{OFlags, SeekFrom};
-use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::files::TempFile;
+use crate::files::open_file::{is_trusted, read_at};
+use crate::files::{FileOrigin, OpenFile};
 use crate::threads;
 
 /// Fraction of the memory that file contents may fill: one in this many bytes. Further files are copied to
@@ -29,42 +28,14 @@ const MEMORY_FRACTION: u64 = 8;
 /// Files of up to this many bytes are always in memory, because a mapping takes more.
 pub(super) const MAX_SMALL_FILE: u64 = 1 << 20;
 
-/// Maximum bytes of holes in a file. Files written by programs have none. A hole takes no space on disk, but
-/// time to read.
-const MAX_HOLES: u64 = 1 << 30;
-
 /// Bytes that a thread reads at a time.
 const READ_SIZE: usize = 8 << 20;
-
-/// Bytes at the start of a file that are read to recognize it.
-const START_SIZE: u64 = 4 << 10;
 
 /// Bytes of file contents in memory.
 static BYTES_IN_MEMORY: AtomicU64 = AtomicU64::new(0);
 
 /// Number of files in use.
 static LIVE_FILES: AtomicUsize = AtomicUsize::new(0);
-
-/// What identifies a file that was opened.
-#[derive(Clone, Debug)]
-pub struct FileOrigin {
-    /// Path by which it was opened.
-    pub path: PathBuf,
-    /// Device and inode, which are equal if two paths lead to the same file.
-    pub file_id: (u64, u64),
-    /// User ID of the owner.
-    pub owner: u32,
-}
-
-impl FileOrigin {
-    fn new(path: &Path, metadata: &Metadata) -> Self {
-        Self {
-            path: path.to_owned(),
-            file_id: (metadata.dev(), metadata.ino()),
-            owner: metadata.uid(),
-        }
-    }
-}
 
 /// The contents of a regular file when it was read.
 #[derive(Debug)]
@@ -93,83 +64,7 @@ impl Drop for InputFile {
     }
 }
 
-/// A regular file that is open but has not been read.
-#[derive(Debug)]
-pub struct OpenFile {
-    file: File,
-    origin: FileOrigin,
-    metadata: Metadata,
-}
-
 impl OpenFile {
-    /// Opens a file. Rejects anything but regular files, if possible without opening it, since that has side
-    /// effects on some devices. Never blocks, as opening a FIFO could.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        refuse_irregular(&fs::metadata(path)?)?;
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits() as i32)
-            .open(path)?;
-        Self::from_file(file, path)
-    }
-
-    /// Wraps an open file. `path` is its name in messages. Rejects anything but regular files.
-    pub fn from_file(file: File, path: &Path) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        refuse_irregular(&metadata)?;
-        Ok(Self {
-            file,
-            origin: FileOrigin::new(path, &metadata),
-            metadata,
-        })
-    }
-
-    /// Reads the first 4 KiB of the file, or all of it if it is smaller, to decide whether to read it. Later
-    /// reads may return other bytes.
-    pub fn read_start(&self) -> io::Result<Vec<u8>> {
-        self.read_part(0, START_SIZE)
-    }
-
-    /// Returns what identifies the file.
-    pub fn origin(&self) -> &FileOrigin {
-        &self.origin
-    }
-
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        &self.origin.path
-    }
-
-    /// Returns the size in bytes when the file was opened.
-    pub fn size(&self) -> u64 {
-        self.metadata.len()
-    }
-
-    /// Returns the device and inode.
-    pub fn file_id(&self) -> (u64, u64) {
-        self.origin.file_id
-    }
-
-    /// Rejects a file with more holes than any program leaves.
-    pub(super) fn refuse_sparse(&self) -> io::Result<()> {
-        refuse_sparse(&self.file, &self.metadata)
-    }
-
-    /// Returns the file, for callers that read and seek and keep what they have read.
-    pub fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Reads `size` bytes from offset `offset`, or fewer at the end of the file.
-    pub fn read_part(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
-        let size = size.min(self.size().saturating_sub(offset));
-        let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
-        let read = read_at(&self.file, &mut bytes, offset)?;
-        bytes.truncate(read);
-        Ok(bytes)
-    }
-
     /// Reads the whole file, up to its size when it was opened.
     pub fn read(self) -> io::Result<InputFile> {
         let len = self.metadata.len();
@@ -309,21 +204,6 @@ impl Deref for Bytes {
     }
 }
 
-/// Fills `bytes` from offset `offset` of a file. Returns the number of bytes read, less than `bytes.len()` at
-/// the end of the file.
-pub(super) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut read = 0;
-    while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset.saturating_add(read as u64)) {
-            Ok(0) => break,
-            Ok(count) => read = read.saturating_add(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
-}
-
 /// Reads the first `len` bytes of a file in several threads.
 fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
     let len = usize::try_from(len).map_err(io::Error::other)?;
@@ -383,59 +263,12 @@ fn memory() -> u64 {
     })
 }
 
-/// Whether a user is the current user or root.
-pub fn is_trusted(owner: u32) -> bool {
-    owner == 0 || owner == geteuid().as_raw()
-}
-
-fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !metadata.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    Ok(())
-}
-
-/// Rejects a file with more holes than any program leaves.
-fn refuse_sparse(file: &File, metadata: &Metadata) -> io::Result<()> {
-    /// The unit of `st_blocks`, in bytes.
-    const BLOCK: u64 = 512;
-    let len = metadata.len();
-    // Files compressed by the file system also have fewer blocks.
-    let may_be_sparse = metadata.blocks().saturating_mul(BLOCK).saturating_add(MAX_HOLES) < len;
-    if may_be_sparse && holes(file, len)? > MAX_HOLES {
-        return Err(io::Error::other(format!(
-            "is sparse: more than {} GiB of its {len} bytes are holes",
-            MAX_HOLES >> 30
-        )));
-    }
-    Ok(())
-}
-
-/// Returns the bytes of a file that are in holes. Stops counting above [`MAX_HOLES`].
-fn holes(file: &File, len: u64) -> io::Result<u64> {
-    let (mut holes, mut at): (u64, u64) = (0, 0);
-    while at < len && holes <= MAX_HOLES {
-        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            // The rest is a hole.
-            Err(Errno::NXIO) => len,
-            other => other?.min(len),
-        };
-        holes = holes.saturating_add(data.saturating_sub(at));
-        at = match data < len {
-            true => rustix::fs::seek(file, SeekFrom::Hole(data))?,
-            false => len,
-        };
-    }
-    Ok(holes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::open_file::START_SIZE;
     use std::io::Write;
+    use std::os::unix::fs::FileExt;
 
     fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
         let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -490,15 +323,5 @@ mod tests {
         assert!(read(2 * READ_SIZE)[..] == bytes[..2 * READ_SIZE]);
         // Longer than the file.
         assert!(read(bytes.len() + 2 * READ_SIZE)[..] == bytes);
-    }
-
-    #[test]
-    fn a_file_of_holes_is_refused() {
-        let file = file(b"data");
-        file.as_file().set_len(MAX_HOLES + (1 << 20)).unwrap();
-        let open = || OpenFile::open(file.path()).unwrap();
-        assert!(open().read().unwrap_err().to_string().contains("is sparse"));
-        file.as_file().set_len(1 << 20).unwrap();
-        assert_eq!(open().read().unwrap().len(), 1 << 20);
     }
 }

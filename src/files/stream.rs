@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::files::input_file::is_trusted;
+use crate::files::open_file::is_trusted;
 use crate::files::stdio;
 
 /// How long to wait for a reader of a FIFO, which may be started just after the program: `jitinject -o fifo &

@@ -15,8 +15,8 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::store::Store;
 use crate::elf::stored_source::StoredSource;
 use crate::files::OpenFile;
-use crate::files::input_file::is_trusted;
 use crate::files::links::resolve;
+use crate::files::open_file::is_trusted;
 use crate::hash::HashMap;
 use crate::tally::Tally;
 

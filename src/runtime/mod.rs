@@ -6,17 +6,26 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+#[cfg(feature = "inject")]
 mod code_file;
+#[cfg(feature = "inject")]
 mod file_kind;
+mod function_view;
 pub mod jitdump;
+#[cfg(feature = "mono")]
 pub mod mono;
 pub mod names;
 pub mod perf_map;
+#[cfg(feature = "inject")]
 pub mod symbol_only_code;
+#[cfg(feature = "xray")]
 pub mod xray;
 
-pub use code_file::{CodeFile, FunctionView};
+#[cfg(feature = "inject")]
+pub use code_file::CodeFile;
+#[cfg(feature = "inject")]
 pub use file_kind::FileKind;
+pub use function_view::FunctionView;
 
 use crate::units::Address;
 

@@ -39,6 +39,7 @@ mod record;
 mod runtimes;
 mod script_lines;
 mod support;
+mod symbolize;
 mod synthesis;
 mod synthetic;
 mod timeline_functions;

@@ -36,7 +36,88 @@ fn every_command_has_a_page_in_the_manual() {
         assert_eq!(std::fs::read_to_string(file).unwrap(), page);
         assert!(!printed(&["help", command]).is_empty());
     }
+    let pages = std::fs::read_dir(folder.path()).unwrap();
+    assert_eq!(
+        pages.count(),
+        commands.len() + 1,
+        "one page for each command, and one for all"
+    );
     assert_eq!(run(&["man", "nonsense"]).status.code(), Some(1));
+}
+
+/// Returns what bash offers when Tab is pressed behind the last word.
+fn offered(script: &Path, words: &[&str]) -> Vec<String> {
+    // bash calls the function with the program, the word and the word before.
+    let ask = "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+        _jitinject \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"
+        printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["--noprofile", "--norc", "-c", ask])
+        .arg(script)
+        .args(words);
+    let output = bash.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_offers_nothing_that_is_refused() {
+    let folder = scratch();
+    let script = folder.path().join("jitinject.bash");
+    std::fs::write(&script, printed(&["completions", "bash"])).unwrap();
+    let offered = |words: &[&str]| offered(&script, words);
+    assert_eq!(offered(&["jitinject", "ti"]), ["timeline"]);
+    let mut first = offered(&["jitinject", ""]);
+    first.retain(|word| !word.starts_with('-') && word != "help");
+    first.sort();
+    let mut all = commands();
+    all.sort();
+    assert_eq!(first, all);
+    for before in [
+        &["-i", "p.data"][..],
+        &["p.data"],
+        &["-q"],
+        &["-i", "p.data", "-f"],
+    ] {
+        let words: Vec<&str> = [&["jitinject"], before, &["ti"]].concat();
+        assert_eq!(offered(&words), [""; 0], "{before:?}");
+        let command: Vec<&str> = [before, &["timeline"]].concat();
+        assert_eq!(run(&command).status.code(), Some(2), "{command:?}");
+        let words: Vec<&str> = [&["jitinject"], before, &["--summ"]].concat();
+        assert!(offered(&words).contains(&"--summary".to_owned()), "{before:?}");
+    }
+    assert_eq!(offered(&["jitinject", "timeline", "--jit"]), ["--jitdump"]);
+}
+
+#[test]
+fn codes_and_commands_are_completed() {
+    let folder = scratch();
+    let script = folder.path().join("jitinject.bash");
+    std::fs::write(&script, printed(&["completions", "bash"])).unwrap();
+    let codes = offered(&script, &["jitinject", "explain", "JI01"]);
+    assert!(
+        codes.len() > 5 && codes.contains(&"JI012".to_owned()),
+        "{codes:?}"
+    );
+    for code in codes {
+        assert!(run(&["explain", &code]).status.success(), "{code}");
+    }
+    let rules = offered(&script, &["jitinject", "check", "--explain", ""]);
+    assert!(rules.len() > 50, "{rules:?}");
+    let step = rules.len() / 10;
+    for rule in rules.iter().step_by(step) {
+        assert!(run(&["check", "--explain", rule]).status.success(), "{rule}");
+    }
+    for (shell, place) in [("zsh", "explain="), ("fish", "-l explain ")] {
+        let script = printed(&["completions", shell]);
+        let line = script.split(place).nth(1).unwrap();
+        assert!(
+            line.split("complete -c").next().unwrap().contains("JD073"),
+            "{shell}"
+        );
+        assert!(script.contains("JI012"), "{shell}");
+    }
 }
 
 #[test]

@@ -166,3 +166,28 @@ fn no_library_is_wanted_in_any_version() {
         .filter(|dependency| dependency["req"] == "*");
     assert_eq!(any.count(), 0);
 }
+
+/// A profiler that uses the library as it is gets no command line.
+#[test]
+fn the_bare_library_has_few_crates() {
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args([
+            "tree",
+            "--locked",
+            "--offline",
+            "-p",
+            "jitinject",
+            "--no-default-features",
+        ])
+        .args(["-e", "normal", "--prefix", "none", "--no-dedupe"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(crates.contains("jitinject") && crates.contains("gimli"), "{tree}");
+    assert!(crates.len() <= 12, "{crates:?}");
+    for program in ["clap", "indicatif", "signal-hook", "serde_json", "rayon"] {
+        assert!(!crates.contains(program), "{program}");
+    }
+}

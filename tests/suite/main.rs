@@ -65,6 +65,7 @@ mod record;
 mod records;
 mod same_bytes;
 mod source_maps;
+mod symbolize;
 mod synthetic;
 mod timeline;
 mod tracks;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::input_file::is_trusted;
+use crate::files::open_file::is_trusted;
 use crate::files::{FileOrigin, links};
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;

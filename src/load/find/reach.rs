@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::files::OpenFile;
+use crate::files::open_file::open_within;
 use crate::files::search::folder_of;
 use crate::files::stdio::is_standard;
-use crate::files::within::open_within;
 use crate::load::options::LoadOptions;
 
 /// Opens files for a profile.

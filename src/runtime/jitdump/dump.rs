@@ -4,30 +4,28 @@
 //! DEBUG_INFO2 records, because those distinguish them from other records. Names, code, lines and unwinding
 //! tables stay in the file until [`Dump::function`] and [`Dump::sources`] read those of one function.
 
+mod builder;
 mod function_table;
+mod growing;
+mod index;
 
 use std::ops::ControlFlow;
 
 use crate::bytes::RandomAccess;
-use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::hash::HashMap;
 use crate::machine::Machine;
-use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, LineEntry, ParsedDebugInfo};
-use crate::runtime::jitdump::debug_info2;
-use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
+use crate::runtime::jitdump::debug_info::{DebugInfoQuirks, LineEntry};
+use crate::runtime::jitdump::dump::builder::IndexBuilder;
 pub use crate::runtime::jitdump::dump::function_table::FunctionRecords;
 pub(super) use crate::runtime::jitdump::dump::function_table::FunctionTable;
+pub use crate::runtime::jitdump::dump::growing::{GrowingIndex, NewEvents};
+pub use crate::runtime::jitdump::dump::index::{FunctionSources, Index};
 use crate::runtime::jitdump::duplicates;
 use crate::runtime::jitdump::header::{self, Header};
-use crate::runtime::jitdump::load::Load;
-use crate::runtime::jitdump::moves::{self, LoadEvent, Move};
-use crate::runtime::jitdump::record::{self, Contents, Record, RecordLocation, Records, Step};
-use crate::runtime::jitdump::record_association::PendingRecords;
-use crate::runtime::jitdump::source_file::EmbeddedSource;
-use crate::runtime::jitdump::tier;
+use crate::runtime::jitdump::moves;
+use crate::runtime::jitdump::record::{Contents, Records, Step};
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
-use crate::runtime::{Change, CodeEvent, FunctionView, RuntimeTime, names};
+use crate::runtime::{CodeEvent, FunctionView, RuntimeTime};
 use crate::tally::Tally;
 use crate::units::AddressRange;
 
@@ -35,34 +33,9 @@ use crate::units::AddressRange;
 #[derive(Clone, Debug)]
 pub struct Dump<'a> {
     contents: Contents<'a>,
-    header: Header,
-    machine: Machine,
-    functions: FunctionTable,
+    index: Index,
     events: Vec<CodeEvent>,
-    faults: Tally<Issue>,
     first_time: Option<RuntimeTime>,
-    quirks: DebugInfoQuirks,
-    sources: EmbeddedSources,
-}
-
-/// Embedded source files by path, in file order.
-type EmbeddedSources = HashMap<Vec<u8>, Vec<EmbeddedText>>;
-
-/// The text of an embedded source file.
-#[derive(Clone, Copy, Debug)]
-struct EmbeddedText {
-    record: RecordLocation,
-    /// Size of the text, in bytes.
-    size: u64,
-}
-
-/// The debug information of a function, and the faults found in it.
-#[derive(Clone, Debug, Default)]
-pub struct FunctionSources<'a> {
-    /// Lines and inlined calls; `None` if the file has none.
-    pub info: Option<DebugInfo<'a>>,
-    /// Faults found in the debug information.
-    pub faults: Tally<Issue>,
 }
 
 impl<'a> Dump<'a> {
@@ -94,67 +67,46 @@ impl<'a> Dump<'a> {
     }
 
     fn read(contents: Contents<'a>, size: u64, header: Header, recorded: Machine) -> Self {
-        let mut faults = Tally::default();
-        if !header.has_known_version() {
-            faults.add(Issue::JitdumpVersion, 4);
-        }
-        if header.has_unknown_flags() {
-            faults.add(Issue::JitdumpUnknownFlags, 32);
-        }
-        let start = header.first_record_offset(size).unwrap_or_else(|| {
-            faults.add(Issue::JitdumpHeaderSize, 8);
-            header::SIZE as usize
-        });
-        let mut index = IndexBuilder {
-            header,
-            functions: FunctionTable::default(),
-            faults,
-            loads: Vec::new(),
-            moves: Vec::new(),
-            pending: PendingRecords::default(),
-            sources: HashMap::default(),
-        };
+        let (faults, start) = header_faults(&header, size);
+        let mut builder = IndexBuilder::new(header, faults);
         let mut first_time = None;
         let _ = contents.walk(start, header.endian, |step| {
             first_time = first_time.or(time_of(step));
-            index.add(step);
+            builder.add(step);
             ControlFlow::Continue(())
         });
-        index.pending.drop_all(&mut index.faults);
-        index.functions.add_debug_info(index.pending.take_reassigned());
-        index.functions.shrink();
-        let range = |function| index.functions.range(function);
+        let (mut index, mut loads, mut moves) = builder.finish();
         duplicates::drop_duplicates(
             contents,
             &index.functions,
-            &mut index.loads,
-            &mut index.moves,
+            &mut loads,
+            &mut moves,
             &mut index.faults,
         );
-        let code_end = index.functions.code_end();
-        let mut dump = Self {
+        index.machine = Machine::of_file(
+            header.elf_machine,
+            header.endian,
+            recorded,
+            index.functions.code_end(),
+        );
+        index.detect_quirks(contents);
+        let range = |function| index.functions.range(function);
+        Self {
             contents,
-            header,
-            machine: Machine::of_file(header.elf_machine, header.endian, recorded, code_end),
-            events: moves::merge_events(index.loads, index.moves, range, &mut index.faults),
-            functions: index.functions,
-            faults: index.faults,
+            events: moves::merge_events(loads, moves, range, &mut index.faults),
+            index,
             first_time,
-            quirks: DebugInfoQuirks::default(),
-            sources: index.sources,
-        };
-        dump.quirks = dump.detect_quirks();
-        dump
+        }
     }
 
     /// Returns the header.
     pub fn header(&self) -> &Header {
-        &self.header
+        &self.index.header
     }
 
     /// Returns the machine that the code was compiled for.
     pub fn machine(&self) -> Machine {
-        self.machine
+        self.index.machine
     }
 
     /// Returns the loads and moves, sorted by time.
@@ -169,7 +121,7 @@ impl<'a> Dump<'a> {
 
     /// Returns the faults found in the file.
     pub fn faults(&self) -> &Tally<Issue> {
-        &self.faults
+        &self.index.faults
     }
 
     /// Returns the time of the first record in the file, whatever its type.
@@ -179,12 +131,12 @@ impl<'a> Dump<'a> {
 
     /// Returns how to interpret the entries of DEBUG_INFO records.
     pub fn quirks(&self) -> DebugInfoQuirks {
-        self.quirks
+        self.index.quirks
     }
 
     /// Returns the locations of a function's records. Functions are indexed in file order.
     pub fn function_records(&self, function: u32) -> Option<FunctionRecords> {
-        self.functions.get(function)
+        self.index.functions.get(function)
     }
 
     /// Returns the offsets of all records of a function, except MOVE records.
@@ -197,45 +149,28 @@ impl<'a> Dump<'a> {
             function.tier,
         ];
         let locations = optional.into_iter().flatten().chain([function.load]);
-        let tracks = self.functions.tracks(function_number);
+        let tracks = self.index.functions.tracks(function_number);
         Some(locations.chain(tracks).map(|location| location.offset))
     }
 
     /// Returns the addresses at which a function was first loaded; `None` if it has no code.
     pub fn range(&self, function: u32) -> Option<AddressRange> {
-        self.functions.range(function)
+        self.index.functions.range(function)
     }
 
     /// Returns the description of the function with index `number`.
     pub fn function(&self, number: u32) -> Option<FunctionView<'a>> {
-        let function = self.function_records(number)?;
-        let endian = self.header.endian;
-        let content = |location| self.contents.of(location);
-        let load = Load::parse(content(function.load)?, endian)?;
-        if (load.start, load.size) != (function.start, function.size) {
-            // The file has changed since the index was made.
-            return None;
-        }
-        Some(FunctionView {
-            number,
-            name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
-            code: Some(load.code),
-            range: self.range(number)?,
-            code_index: load.code_index,
-            unwinding: self.unwinding(number),
-            recorded_tier: function.tier.and_then(content).and_then(tier::parse),
-        })
+        self.index.function(self.contents, number)
     }
 
     /// Returns the unwinding table of a function.
     pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
-        let location = self.functions.unwinding(function)?;
-        Unwinding::parse(self.contents.of(location)?, self.header.endian).ok()?
+        self.index.unwinding(self.contents, function)
     }
 
     /// Returns the total size of the embedded source texts, in bytes.
     pub fn source_bytes(&self) -> u64 {
-        let texts = self.sources.values().flatten();
+        let texts = self.index.sources.values().flatten();
         texts.map(|text| text.size).sum()
     }
 
@@ -250,146 +185,52 @@ impl<'a> Dump<'a> {
         let tables = function.unwinding.filter(|_| !is_shared);
         let optional = [function.debug_info, function.debug_info2, tables];
         let locations = optional.into_iter().flatten().chain([function.load]);
-        let locations = locations.chain(self.functions.tracks(number));
+        let locations = locations.chain(self.index.functions.tracks(number));
         locations.map(|location| u64::from(location.size)).sum()
     }
 
     /// Returns the lines and inlined calls of a function, from its DEBUG_INFO2 record, else from its
     /// DEBUG_INFO record, else from its name.
     pub fn sources(&self, view: &FunctionView<'a>) -> FunctionSources<'a> {
-        let mut found = FunctionSources::default();
-        let Some(function) = self.function_records(view.number) else {
-            return found;
-        };
-        let endian = self.header.endian;
-        let mut read = |location: Option<RecordLocation>,
-                        parse: &dyn Fn(&'a [u8]) -> Option<ParsedDebugInfo<'a>>| {
-            let location = location?;
-            let lines = parse(self.contents.of(location)?);
-            normalised(lines, function.size, location, &mut found.faults)
-        };
-        let by_lists = |content| debug_info2::parse(content, function.size, endian);
-        let by_entries = |content| debug_info::parse(content, function_ref(view), self.quirks, endian);
-        let info = read(function.debug_info2, &by_lists)
-            .or_else(|| read(function.debug_info, &by_entries))
-            .or_else(|| names::declaration(view.name));
-        found.info = info.map(|mut info| {
-            self.add_texts(&mut info, function.load.offset);
-            info
-        });
-        found
+        self.index.sources(self.contents, view)
     }
 
     /// Returns the lines and inlined calls of a function in a track; `None` if it has no such track. Of several with
     /// the same name, the last one counts.
     pub fn track(&self, view: &FunctionView<'a>, name: &[u8]) -> Option<FunctionSources<'a>> {
-        let function = self.function_records(view.number)?;
-        let endian = self.header.endian;
-        let tracks = self.functions.tracks(view.number).filter_map(|location| {
-            let track = SourceTrack::parse(self.contents.of(location)?, endian)?;
-            (track.name == name).then_some((location, track))
-        });
-        let (location, track) = tracks.last()?;
-        let mut found = FunctionSources::default();
-        found.info = normalised(Some(track.read()), function.size, location, &mut found.faults);
-        if let Some(info) = &mut found.info {
-            self.add_texts(info, function.load.offset);
-        }
-        Some(found)
+        self.index.track(self.contents, view, name)
     }
 
     /// Returns the names of a function's tracks, in file order.
     pub fn track_names(&self, function: u32) -> impl Iterator<Item = &'a [u8]> {
-        let contents = self
-            .functions
-            .tracks(function)
-            .filter_map(|at| self.contents.of(at));
-        contents.filter_map(|content| Some(SourceTrack::parse(content, self.header.endian)?.name))
+        self.index.track_names(self.contents, function)
     }
 
     /// Returns the entries of a function's DEBUG_INFO record as they are in the file.
     pub fn line_entries(&self, view: &FunctionView<'a>) -> Option<Vec<LineEntry<'a>>> {
-        let location = self.function_records(view.number)?.debug_info?;
-        let content = self.contents.of(location)?;
-        debug_info::entries(content, function_ref(view), self.header.endian)
+        self.index.line_entries(self.contents, view)
     }
 
     /// Returns the number of functions.
     pub fn function_count(&self) -> usize {
-        self.functions.len()
-    }
-
-    /// Adds the embedded texts to files, for a function whose LOAD record is at `offset`.
-    fn add_texts(&self, info: &mut DebugInfo<'a>, offset: u64) {
-        for file in &mut info.files {
-            let Some(versions) = self.sources.get(&file.path[..]) else {
-                continue;
-            };
-            let before = versions.partition_point(|version| version.record.offset < offset);
-            let version = versions.get(before.saturating_sub(1));
-            file.text = version.and_then(|version| {
-                let content = self.contents.of(version.record)?;
-                Some(EmbeddedSource::parse(content, self.header.endian)?.text)
-            });
-        }
-    }
-
-    fn detect_quirks(&self) -> DebugInfoQuirks {
-        /// Number of functions to examine. All functions of a file come from the same runtime.
-        const ENOUGH: usize = 1000;
-        let with_lines = self.functions.with_debug_info();
-        let with_lines = with_lines.filter_map(|(number, debug_info)| {
-            let content = self.contents.of(debug_info)?;
-            Some((function_ref(&self.function(number)?), content))
-        });
-        DebugInfoQuirks::detect(with_lines.take(ENOUGH), self.header.endian, self.machine.is_64)
+        self.index.functions.len()
     }
 }
 
-/// The function that a DEBUG_INFO record is checked against.
-fn function_ref<'a>(view: &FunctionView<'a>) -> FunctionRef<'a> {
-    FunctionRef {
-        name: view.name,
-        range: view.range,
+/// Returns the faults of a header, and the offset of the first record.
+fn header_faults(header: &Header, file_size: u64) -> (Tally<Issue>, usize) {
+    let mut faults = Tally::default();
+    if !header.has_known_version() {
+        faults.add(Issue::JitdumpVersion, 4);
     }
-}
-
-/// Normalises the debug information of a function of `size` bytes, and counts its faults.
-///
-/// Returns `None` if it has neither lines nor inlined calls. samply, which reads both formats, ignores such
-/// records too.
-fn normalised<'a>(
-    lines: Option<ParsedDebugInfo<'a>>,
-    size: u32,
-    location: RecordLocation,
-    faults: &mut Tally<Issue>,
-) -> Option<DebugInfo<'a>> {
-    let Some(mut lines) = lines else {
-        faults.add(Issue::JitdumpBadDebugInfo, location.offset);
-        return None;
-    };
-    let dropped = lines.info.normalise(size);
-    for (fault, count) in [
-        (Issue::JitdumpRepairedFileName, lines.repaired),
-        (
-            Issue::JitdumpLineOutside,
-            lines.outside.saturating_add(dropped.rows),
-        ),
-        (
-            Issue::JitdumpLineInvalid,
-            lines.invalid.saturating_add(dropped.files),
-        ),
-        (
-            Issue::JitdumpCallInvalid,
-            lines.calls_lost.saturating_add(dropped.calls),
-        ),
-    ] {
-        if count > 0 {
-            faults.add_many(fault, count, location.offset);
-        }
+    if header.has_unknown_flags() {
+        faults.add(Issue::JitdumpUnknownFlags, 32);
     }
-    let has_content = !lines.info.rows.is_empty() || !lines.info.calls.is_empty();
-    has_content.then_some(lines.info)
+    let start = header.first_record_offset(file_size).unwrap_or_else(|| {
+        faults.add(Issue::JitdumpHeaderSize, 8);
+        header::SIZE as usize
+    });
+    (faults, start)
 }
 
 /// Returns the time of the first record without reading others; `None` if that record is invalid.
@@ -431,124 +272,4 @@ fn first_record_offset(file_size: u64, header: &Header) -> usize {
     header
         .first_record_offset(file_size)
         .unwrap_or(header::SIZE as usize)
-}
-
-/// The state of [`Dump::parse`] while it reads the records.
-struct IndexBuilder {
-    header: Header,
-    functions: FunctionTable,
-    faults: Tally<Issue>,
-    loads: Vec<LoadEvent>,
-    moves: Vec<Move>,
-    pending: PendingRecords,
-    sources: EmbeddedSources,
-}
-
-impl IndexBuilder {
-    fn add(&mut self, step: Step<'_>) {
-        let record = match step {
-            Step::Record(record) => record,
-            Step::Repaired(record) => {
-                self.faults.add(Issue::JitdumpRepairedSize, record.offset);
-                record
-            }
-            Step::Damage { offset, size } => {
-                // The LOADs of pending records may be lost.
-                self.pending.drop_all(&mut self.faults);
-                return self.faults.add_many(Issue::JitdumpSkippedBytes, size, offset);
-            }
-            Step::CutTail { offset } => return self.faults.add(Issue::JitdumpCutTail, offset),
-        };
-        match record.kind {
-            record::LOAD => self.load(&record),
-            record::MOVE => match Move::parse(&record, self.header.endian) {
-                Some(moved) => self.moves.push(moved),
-                None => self.faults.add(Issue::JitdumpBadMove, record.offset),
-            },
-            record::DEBUG_INFO => {
-                let endian = self.header.endian;
-                self.pending.add_debug_info(&record, endian, &mut self.faults);
-            }
-            record::UNWINDING_INFO => {
-                let endian = self.header.endian;
-                self.pending.add_unwinding(&record, endian, &mut self.faults);
-            }
-            record::CLOSE => {}
-            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
-            record::SOURCE_TRACK => match SourceTrack::parse(record.content, self.header.endian) {
-                Some(track) => {
-                    self.pending
-                        .add_track(track.start, record.location(), &mut self.faults);
-                }
-                None => self.faults.add(Issue::JitdumpBadExtension, record.offset),
-            },
-            _ => self.faults.add(Issue::JitdumpUnknownRecord, record.offset),
-        }
-    }
-
-    /// Adds a record of one of samply's extensions. Its structure decides before its type, as the type
-    /// numbers changed.
-    fn extension(&mut self, record: &Record<'_>) {
-        let endian = self.header.endian;
-        if let Some(layout) = debug_info2::layout(record.content, endian) {
-            return self
-                .pending
-                .add_debug_info2(layout, record.location(), &mut self.faults);
-        }
-        match record.kind {
-            record::JIT_TIER if tier::parse(record.content).is_some() => {
-                self.pending.add_tier(record, &mut self.faults);
-            }
-            record::EMBEDDED_SOURCE_FILE => match EmbeddedSource::parse(record.content, endian) {
-                Some(source) => {
-                    let text = EmbeddedText {
-                        record: record.location(),
-                        size: source.text.len() as u64,
-                    };
-                    self.sources.entry(source.path.to_vec()).or_default().push(text);
-                }
-                None => self.faults.add(Issue::JitdumpBadExtension, record.offset),
-            },
-            _ => self.faults.add(Issue::JitdumpBadExtension, record.offset),
-        }
-    }
-
-    fn load(&mut self, record: &Record<'_>) {
-        let load = Load::parse(record.content, self.header.endian);
-        let next = u32::try_from(self.functions.len());
-        let (Some(load), Ok(function)) = (load, next) else {
-            // Pending records without an address belong to this function.
-            self.pending.drop_without_address(&mut self.faults);
-            return self.faults.add(Issue::JitdumpBadLoad, record.offset);
-        };
-        if load.name.len() > record::MAX_NAME {
-            self.faults.add(Issue::JitdumpLongName, record.offset);
-        }
-        let range = AddressRange::new(load.start, load.size.into());
-        let records = FunctionRecords {
-            load: record.location(),
-            start: load.start,
-            size: load.size,
-            debug_info: self.pending.take_debug_info(function, load.start, load.size),
-            debug_info2: self.pending.take_debug_info2(load.start),
-            unwinding: self.pending.take_unwinding(),
-            tier: self.pending.take_tier(),
-        };
-        self.functions.push(function, &records);
-        self.functions
-            .push_tracks(function, self.pending.take_tracks(load.start));
-        // The format allows functions without code, but they can't have samples.
-        if range.is_some() {
-            self.loads.push(LoadEvent {
-                event: CodeEvent {
-                    time: RuntimeTime(record.time),
-                    pid: load.pid,
-                    function,
-                    change: Change::Load,
-                },
-                code_index: load.code_index,
-                offset: record.offset,
-            });
-        }
-    }
 }

@@ -28,8 +28,8 @@ pub mod source_file;
 pub mod tier;
 pub mod unwinding;
 
-pub use dump::{Dump, FunctionSources, first_time, last_time, records};
+pub use dump::{Dump, FunctionSources, GrowingIndex, Index, first_time, last_time, records};
 pub use header::Header;
 pub use load::Load;
-pub use moves::Move;
-pub use record::Records;
+pub use moves::{LoadEvent, Move};
+pub use record::{Contents, Records};

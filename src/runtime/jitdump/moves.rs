@@ -10,7 +10,8 @@ use crate::units::{Address, AddressRange};
 
 /// A LOAD record with code.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LoadEvent {
+pub struct LoadEvent {
+    /// The load.
     pub event: CodeEvent,
     /// The record's `code_index`.
     pub code_index: u64,

@@ -1,9 +1,11 @@
 //! The records of a jitdump in file order, with recovery after damage.
 
 mod contents;
+mod growth;
 mod window;
 
 pub use crate::runtime::jitdump::record::contents::Contents;
+pub(super) use crate::runtime::jitdump::record::growth::Growth;
 use crate::runtime::jitdump::record::window::Window;
 
 use crate::bytes::{ByteOrder, Reader};
@@ -156,6 +158,30 @@ impl<'a> Records<'a> {
     /// Returns the offset at which the iteration goes on, and the time of the last record.
     fn state(&self) -> (usize, Option<u64>) {
         (self.position, self.last_time)
+    }
+
+    /// Takes the next record without a look at what follows it; `None` if it is not whole, or if its content does not
+    /// show that its size is right.
+    fn next_by_itself(&mut self) -> Option<Record<'a>> {
+        let at = self.position;
+        let prefix = self.prefix(at)?;
+        let record = self.record(at, prefix)?;
+        let has_room_for_others = record.kind == LOAD
+            && unpadded_size(&record, self.endian)
+                .is_none_or(|size| record.content.len().saturating_sub(size) > MAX_PADDING);
+        if has_room_for_others || !self.is_plausible_time(record.time) || !is_valid(&record, self.endian) {
+            return None;
+        }
+        self.position = at.checked_add(prefix.size)?;
+        self.last_time = Some(record.time);
+        Some(record)
+    }
+
+    /// Returns the offset at which the next record ends according to its prefix; `None` if it is no record.
+    fn next_end(&self) -> Option<usize> {
+        let prefix = self.prefix(self.position)?;
+        let is_possible = is_known(prefix.kind) && prefix.size >= PREFIX_SIZE;
+        self.position.checked_add(prefix.size).filter(|_| is_possible)
     }
 
     /// Returns the content of the record at `location`; `None` if it exceeds the file.

@@ -20,8 +20,8 @@ use crate::units::Address;
 ///
 /// Debug information that finds no LOAD with its address within the next batch is assigned to the function
 /// that was loaded right after it, if its first line is in that function.
-#[derive(Default)]
-pub(super) struct PendingRecords {
+#[derive(Clone, Debug, Default)]
+pub struct PendingRecords {
     /// DEBUG_INFO records by code address.
     debug_info: HashMap<Address, PendingDebugInfo>,
     /// Code address of the last DEBUG_INFO record, until a LOAD follows it.
@@ -44,7 +44,7 @@ pub(super) struct PendingRecords {
 }
 
 /// A debug information record whose LOAD record may still follow.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct PendingDebugInfo {
     location: RecordLocation,
     batch: u64,
@@ -55,13 +55,13 @@ struct PendingDebugInfo {
 }
 
 /// The tracks of a function whose LOAD record may still follow.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct PendingTracks {
     locations: Vec<RecordLocation>,
     batch: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct PendingUnwinding {
     location: RecordLocation,
     /// Whether its addresses are absolute, so that it applies to all functions up to the next record.

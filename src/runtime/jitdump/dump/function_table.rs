@@ -134,7 +134,7 @@ impl FunctionTable {
     }
 
     /// Returns the functions with a DEBUG_INFO record.
-    pub fn with_debug_info(&self) -> impl Iterator<Item = (u32, RecordLocation)> {
+    pub fn with_debug_info(&self) -> impl ExactSizeIterator<Item = (u32, RecordLocation)> {
         let entries = self.debug_info.entries.iter();
         entries.map(|entry| (entry.function, entry.location()))
     }

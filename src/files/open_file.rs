@@ -1,0 +1,258 @@
+//! Opens regular files that others may write to.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, SeekFrom};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// Maximum bytes of holes in a file. Files written by programs have none. A hole takes no space on disk, but
+/// time to read.
+const MAX_HOLES: u64 = 1 << 30;
+
+/// Bytes at the start of a file that are read to recognize it.
+pub(super) const START_SIZE: u64 = 4 << 10;
+
+/// What identifies a file that was opened.
+#[derive(Clone, Debug)]
+pub struct FileOrigin {
+    /// Path by which it was opened.
+    pub path: PathBuf,
+    /// Device and inode, which are equal if two paths lead to the same file.
+    pub file_id: (u64, u64),
+    /// User ID of the owner.
+    pub owner: u32,
+}
+
+impl FileOrigin {
+    pub(super) fn new(path: &Path, metadata: &Metadata) -> Self {
+        Self {
+            path: path.to_owned(),
+            file_id: (metadata.dev(), metadata.ino()),
+            owner: metadata.uid(),
+        }
+    }
+}
+
+/// A regular file that is open but has not been read.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub(super) file: File,
+    pub(super) origin: FileOrigin,
+    pub(super) metadata: Metadata,
+}
+
+impl OpenFile {
+    /// Opens a file. Rejects anything but regular files, if possible without opening it, since that has side
+    /// effects on some devices. Never blocks, as opening a FIFO could.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        refuse_irregular(&fs::metadata(path)?)?;
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits() as i32)
+            .open(path)?;
+        Self::from_file(file, path)
+    }
+
+    /// Wraps an open file. `path` is its name in messages. Rejects anything but regular files.
+    pub fn from_file(file: File, path: &Path) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        refuse_irregular(&metadata)?;
+        Ok(Self {
+            file,
+            origin: FileOrigin::new(path, &metadata),
+            metadata,
+        })
+    }
+
+    /// Reads the first 4 KiB of the file, or all of it if it is smaller, to decide whether to read it. Later
+    /// reads may return other bytes.
+    pub fn read_start(&self) -> io::Result<Vec<u8>> {
+        self.read_part(0, START_SIZE)
+    }
+
+    /// Returns what identifies the file.
+    pub fn origin(&self) -> &FileOrigin {
+        &self.origin
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.origin.path
+    }
+
+    /// Returns the size in bytes when the file was opened.
+    pub fn size(&self) -> u64 {
+        self.metadata.len()
+    }
+
+    /// Returns the device and inode.
+    pub fn file_id(&self) -> (u64, u64) {
+        self.origin.file_id
+    }
+
+    /// Returns the size in bytes now. Fails if the file has more holes than any program leaves.
+    pub fn current_size(&self) -> io::Result<u64> {
+        let metadata = self.file.metadata()?;
+        refuse_sparse(&self.file, &metadata)?;
+        Ok(metadata.len())
+    }
+
+    /// Fills `into` from offset `offset`, as far as the file goes, and returns the number of bytes read.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        read_at(&self.file, into, offset)
+    }
+
+    /// Rejects a file with more holes than any program leaves.
+    #[cfg(feature = "inject")]
+    pub(super) fn refuse_sparse(&self) -> io::Result<()> {
+        refuse_sparse(&self.file, &self.metadata)
+    }
+
+    /// Returns the file, for callers that read and seek and keep what they have read.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Reads `size` bytes from offset `offset`, or fewer at the end of the file.
+    pub fn read_part(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
+        let size = size.min(self.size().saturating_sub(offset));
+        let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
+        let read = read_at(&self.file, &mut bytes, offset)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+}
+
+/// Opens a regular file by its path relative to `folder`.
+///
+/// The kernel follows no symbolic link and no `..` out of the directory, even if others change the path
+/// meanwhile. Fails with kind `Unsupported` before Linux 5.6.
+pub fn open_within(folder: &Path, inside: &Path) -> io::Result<OpenFile> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = rustix::fs::open(folder, flags, Mode::empty())?;
+    // Opening a FIFO would otherwise wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let file =
+        rustix::fs::openat2(&parent, inside, flags, Mode::empty(), resolve).map_err(|error| match error {
+            Errno::LOOP => io::Error::other("a symbolic link, or in a directory that is one"),
+            Errno::XDEV => io::Error::other("it is outside of the folder"),
+            Errno::NXIO => io::Error::other("not a regular file"),
+            error => error.into(),
+        })?;
+    OpenFile::from_file(File::from(file), &folder.join(inside))
+}
+
+/// Fills `bytes` from offset `offset` of a file. Returns the number of bytes read, less than `bytes.len()` at
+/// the end of the file.
+pub(super) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(read as u64)) {
+            Ok(0) => break,
+            Ok(count) => read = read.saturating_add(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// Whether a user is the current user or root.
+pub fn is_trusted(owner: u32) -> bool {
+    owner == 0 || owner == geteuid().as_raw()
+}
+
+fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    Ok(())
+}
+
+/// Rejects a file with more holes than any program leaves.
+fn refuse_sparse(file: &File, metadata: &Metadata) -> io::Result<()> {
+    /// The unit of `st_blocks`, in bytes.
+    const BLOCK: u64 = 512;
+    let len = metadata.len();
+    // Files compressed by the file system also have fewer blocks.
+    let may_be_sparse = metadata.blocks().saturating_mul(BLOCK).saturating_add(MAX_HOLES) < len;
+    if may_be_sparse && holes(file, len)? > MAX_HOLES {
+        return Err(io::Error::other(format!(
+            "is sparse: more than {} GiB of its {len} bytes are holes",
+            MAX_HOLES >> 30
+        )));
+    }
+    Ok(())
+}
+
+/// Returns the bytes of a file that are in holes. Stops counting above [`MAX_HOLES`].
+fn holes(file: &File, len: u64) -> io::Result<u64> {
+    let (mut holes, mut at): (u64, u64) = (0, 0);
+    while at < len && holes <= MAX_HOLES {
+        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            // The rest is a hole.
+            Err(Errno::NXIO) => len,
+            other => other?.min(len),
+        };
+        holes = holes.saturating_add(data.saturating_sub(at));
+        at = match data < len {
+            true => rustix::fs::seek(file, SeekFrom::Hole(data))?,
+            false => len,
+        };
+    }
+    Ok(holes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_holes_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), b"data").unwrap();
+        file.as_file().set_len(MAX_HOLES + (1 << 20)).unwrap();
+        let checked = || OpenFile::open(file.path()).unwrap().current_size();
+        assert!(checked().unwrap_err().to_string().contains("is sparse"));
+        file.as_file().set_len(1 << 20).unwrap();
+        assert_eq!(checked().unwrap(), 1 << 20);
+    }
+
+    #[test]
+    fn opens_files_in_the_folder_and_follows_no_link() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("folder");
+        fs::create_dir_all(folder.join("deep")).unwrap();
+        fs::write(folder.join("deep/file"), "inside").unwrap();
+        fs::write(scratch.path().join("secret"), "outside").unwrap();
+        symlink("deep/file", folder.join("link")).unwrap();
+        symlink("deep", folder.join("linked")).unwrap();
+        symlink("/proc/self/root", folder.join("root")).unwrap();
+        let open = |inside: &str| open_within(&folder, Path::new(inside));
+        for inside in ["deep/file", "deep/../deep/file", "./deep/file"] {
+            assert_eq!(open(inside).unwrap().read_start().unwrap(), b"inside", "{inside}");
+        }
+        let file = open("deep/file").unwrap().read().unwrap();
+        assert_eq!(file.path(), folder.join("deep/file"));
+        let secret = scratch.path().join("secret");
+        let outside = ["../secret", "deep/../../secret", secret.to_str().unwrap()];
+        let linked = ["link", "linked/file", "root/etc/passwd"];
+        for inside in outside.iter().chain(&linked) {
+            let error = open(inside).unwrap_err();
+            assert_ne!(error.kind(), io::ErrorKind::NotFound, "{inside}: {error}");
+        }
+        assert_eq!(open("missing").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(open("deep").is_err());
+    }
+}

@@ -1,0 +1,177 @@
+//! Builds the index of a jitdump, record by record.
+
+use crate::diagnostics::Issue;
+use crate::machine::Machine;
+use crate::runtime::jitdump::debug_info::DebugInfoQuirks;
+use crate::runtime::jitdump::debug_info2;
+use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
+use crate::runtime::jitdump::dump::function_table::{FunctionRecords, FunctionTable};
+use crate::runtime::jitdump::dump::index::{EmbeddedSources, EmbeddedText, Index};
+use crate::runtime::jitdump::header::Header;
+use crate::runtime::jitdump::load::Load;
+use crate::runtime::jitdump::moves::{LoadEvent, Move};
+use crate::runtime::jitdump::record::{self, Record, Step};
+use crate::runtime::jitdump::record_association::PendingRecords;
+use crate::runtime::jitdump::source_file::EmbeddedSource;
+use crate::runtime::jitdump::tier;
+use crate::runtime::{Change, CodeEvent, RuntimeTime};
+use crate::tally::Tally;
+use crate::units::AddressRange;
+
+/// An index while the records are read.
+#[derive(Clone, Debug)]
+pub struct IndexBuilder {
+    pub index: Index,
+    /// Loads of functions with code.
+    pub loads: Vec<LoadEvent>,
+    pub moves: Vec<Move>,
+    pub pending: PendingRecords,
+}
+
+impl IndexBuilder {
+    /// Starts with no functions. `faults` are those of the header.
+    pub fn new(header: Header, faults: Tally<Issue>) -> Self {
+        let index = Index {
+            header,
+            machine: Machine::new(header.elf_machine, header.endian),
+            functions: FunctionTable::default(),
+            faults,
+            quirks: DebugInfoQuirks::default(),
+            sources: EmbeddedSources::default(),
+        };
+        Self {
+            index,
+            loads: Vec::new(),
+            moves: Vec::new(),
+            pending: PendingRecords::default(),
+        }
+    }
+
+    /// Ends the file. Returns the index, the loads and the moves.
+    pub fn finish(mut self) -> (Index, Vec<LoadEvent>, Vec<Move>) {
+        self.pending.drop_all(&mut self.index.faults);
+        self.index
+            .functions
+            .add_debug_info(self.pending.take_reassigned());
+        self.index.functions.shrink();
+        (self.index, self.loads, self.moves)
+    }
+
+    /// Adds a record.
+    pub fn add(&mut self, step: Step<'_>) {
+        let record = match step {
+            Step::Record(record) => record,
+            Step::Repaired(record) => {
+                self.index.faults.add(Issue::JitdumpRepairedSize, record.offset);
+                record
+            }
+            Step::Damage { offset, size } => {
+                // The LOADs of pending records may be lost.
+                self.pending.drop_all(&mut self.index.faults);
+                return self
+                    .index
+                    .faults
+                    .add_many(Issue::JitdumpSkippedBytes, size, offset);
+            }
+            Step::CutTail { offset } => return self.index.faults.add(Issue::JitdumpCutTail, offset),
+        };
+        match record.kind {
+            record::LOAD => self.load(&record),
+            record::MOVE => match Move::parse(&record, self.index.header.endian) {
+                Some(moved) => self.moves.push(moved),
+                None => self.index.faults.add(Issue::JitdumpBadMove, record.offset),
+            },
+            record::DEBUG_INFO => {
+                let endian = self.index.header.endian;
+                self.pending
+                    .add_debug_info(&record, endian, &mut self.index.faults);
+            }
+            record::UNWINDING_INFO => {
+                let endian = self.index.header.endian;
+                self.pending
+                    .add_unwinding(&record, endian, &mut self.index.faults);
+            }
+            record::CLOSE => {}
+            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
+            record::SOURCE_TRACK => {
+                let faults = &mut self.index.faults;
+                match SourceTrack::parse(record.content, self.index.header.endian) {
+                    Some(track) => self.pending.add_track(track.start, record.location(), faults),
+                    None => faults.add(Issue::JitdumpBadExtension, record.offset),
+                }
+            }
+            _ => self.index.faults.add(Issue::JitdumpUnknownRecord, record.offset),
+        }
+    }
+
+    /// Adds a record of one of samply's extensions. Its structure decides before its type, as the type
+    /// numbers changed.
+    fn extension(&mut self, record: &Record<'_>) {
+        let endian = self.index.header.endian;
+        if let Some(layout) = debug_info2::layout(record.content, endian) {
+            return self
+                .pending
+                .add_debug_info2(layout, record.location(), &mut self.index.faults);
+        }
+        match record.kind {
+            record::JIT_TIER if tier::parse(record.content).is_some() => {
+                self.pending.add_tier(record, &mut self.index.faults);
+            }
+            record::EMBEDDED_SOURCE_FILE => match EmbeddedSource::parse(record.content, endian) {
+                Some(source) => {
+                    let text = EmbeddedText {
+                        record: record.location(),
+                        size: source.text.len() as u64,
+                    };
+                    self.index
+                        .sources
+                        .entry(source.path.to_vec())
+                        .or_default()
+                        .push(text);
+                }
+                None => self.index.faults.add(Issue::JitdumpBadExtension, record.offset),
+            },
+            _ => self.index.faults.add(Issue::JitdumpBadExtension, record.offset),
+        }
+    }
+
+    fn load(&mut self, record: &Record<'_>) {
+        let load = Load::parse(record.content, self.index.header.endian);
+        let next = u32::try_from(self.index.functions.len());
+        let (Some(load), Ok(function)) = (load, next) else {
+            // Pending records without an address belong to this function.
+            self.pending.drop_without_address(&mut self.index.faults);
+            return self.index.faults.add(Issue::JitdumpBadLoad, record.offset);
+        };
+        if load.name.len() > record::MAX_NAME {
+            self.index.faults.add(Issue::JitdumpLongName, record.offset);
+        }
+        let range = AddressRange::new(load.start, load.size.into());
+        let records = FunctionRecords {
+            load: record.location(),
+            start: load.start,
+            size: load.size,
+            debug_info: self.pending.take_debug_info(function, load.start, load.size),
+            debug_info2: self.pending.take_debug_info2(load.start),
+            unwinding: self.pending.take_unwinding(),
+            tier: self.pending.take_tier(),
+        };
+        self.index.functions.push(function, &records);
+        self.index
+            .functions
+            .push_tracks(function, self.pending.take_tracks(load.start));
+        // The format allows functions without code, but they can't have samples.
+        if range.is_some() {
+            self.loads.push(LoadEvent {
+                event: CodeEvent {
+                    time: RuntimeTime(record.time),
+                    pid: load.pid,
+                    function,
+                    change: Change::Load,
+                },
+                code_index: load.code_index,
+                offset: record.offset,
+            });
+        }
+    }
+}

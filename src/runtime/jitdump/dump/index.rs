@@ -1,0 +1,258 @@
+//! The index of a jitdump: where the records of its functions are.
+
+use crate::debug_info::DebugInfo;
+use crate::diagnostics::Issue;
+use crate::hash::HashMap;
+use crate::machine::Machine;
+use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, LineEntry, ParsedDebugInfo};
+use crate::runtime::jitdump::debug_info2;
+use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
+use crate::runtime::jitdump::dump::function_table::FunctionTable;
+use crate::runtime::jitdump::header::Header;
+use crate::runtime::jitdump::load::Load;
+use crate::runtime::jitdump::record::{self, Contents, RecordLocation};
+use crate::runtime::jitdump::source_file::EmbeddedSource;
+use crate::runtime::jitdump::tier;
+use crate::runtime::jitdump::unwinding::Unwinding;
+use crate::runtime::{FunctionView, names};
+use crate::tally::Tally;
+use crate::units::AddressRange;
+
+/// Embedded source files by path, in file order.
+pub type EmbeddedSources = HashMap<Vec<u8>, Vec<EmbeddedText>>;
+
+/// The text of an embedded source file.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedText {
+    pub record: RecordLocation,
+    /// Size of the text, in bytes.
+    pub size: u64,
+}
+
+/// Number of functions with lines that are examined for quirks. All functions of a file come from the same runtime.
+pub(super) const EXAMINED_FUNCTIONS: usize = 1000;
+
+/// What a jitdump has, and where. Names, code and tables are read from its contents, which callers pass.
+#[derive(Clone, Debug)]
+pub struct Index {
+    pub(super) header: Header,
+    pub(super) machine: Machine,
+    pub(super) functions: FunctionTable,
+    pub(super) faults: Tally<Issue>,
+    pub(super) quirks: DebugInfoQuirks,
+    pub(super) sources: EmbeddedSources,
+}
+
+/// The debug information of a function, and the faults found in it.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionSources<'a> {
+    /// Lines and inlined calls; `None` if the file has none.
+    pub info: Option<DebugInfo<'a>>,
+    /// Faults found in the debug information.
+    pub faults: Tally<Issue>,
+}
+
+impl Index {
+    /// Returns the header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Returns the machine that the code was compiled for.
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// Returns the faults found in the records that were read.
+    pub fn faults(&self) -> &Tally<Issue> {
+        &self.faults
+    }
+
+    /// Returns the number of functions.
+    pub fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Returns the addresses at which a function was first loaded; `None` if it has no code.
+    pub fn range(&self, function: u32) -> Option<AddressRange> {
+        self.functions.range(function)
+    }
+
+    /// Returns the description of the function with index `number`.
+    pub fn function<'a>(&self, contents: Contents<'a>, number: u32) -> Option<FunctionView<'a>> {
+        let function = self.functions.get(number)?;
+        let endian = self.header.endian;
+        let content = |location| contents.of(location);
+        let load = Load::parse(content(function.load)?, endian)?;
+        if (load.start, load.size) != (function.start, function.size) {
+            // The file has changed since the index was made.
+            return None;
+        }
+        Some(FunctionView {
+            number,
+            name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
+            code: Some(load.code),
+            range: self.range(number)?,
+            code_index: load.code_index,
+            unwinding: self.unwinding(contents, number),
+            recorded_tier: function.tier.and_then(content).and_then(tier::parse),
+        })
+    }
+
+    /// Returns the unwinding table of a function.
+    pub fn unwinding<'a>(&self, contents: Contents<'a>, function: u32) -> Option<Unwinding<'a>> {
+        let location = self.functions.unwinding(function)?;
+        Unwinding::parse(contents.of(location)?, self.header.endian).ok()?
+    }
+
+    /// Returns the lines and inlined calls of a function, with the embedded texts of its files.
+    pub fn sources<'a>(&self, contents: Contents<'a>, view: &FunctionView<'a>) -> FunctionSources<'a> {
+        let mut found = self.lines(contents, view);
+        if let (Some(info), Some(function)) = (&mut found.info, self.functions.get(view.number)) {
+            self.add_texts(contents, info, function.load.offset);
+        }
+        found
+    }
+
+    /// Returns the lines and inlined calls of a function, from its DEBUG_INFO2 record, else from its
+    /// DEBUG_INFO record, else from its name.
+    pub fn lines<'a>(&self, contents: Contents<'a>, view: &FunctionView<'a>) -> FunctionSources<'a> {
+        let mut found = FunctionSources::default();
+        let Some(function) = self.functions.get(view.number) else {
+            return found;
+        };
+        let endian = self.header.endian;
+        let mut read = |location: Option<RecordLocation>,
+                        parse: &dyn Fn(&'a [u8]) -> Option<ParsedDebugInfo<'a>>| {
+            let location = location?;
+            let lines = parse(contents.of(location)?);
+            normalised(lines, function.size, location, &mut found.faults)
+        };
+        let by_lists = |content| debug_info2::parse(content, function.size, endian);
+        let by_entries = |content| debug_info::parse(content, function_ref(view), self.quirks, endian);
+        let info = read(function.debug_info2, &by_lists)
+            .or_else(|| read(function.debug_info, &by_entries))
+            .or_else(|| names::declaration(view.name));
+        found.info = info;
+        found
+    }
+
+    /// Returns the lines and inlined calls of a function in a track; `None` if it has no such track. Of several with
+    /// the same name, the last one counts.
+    pub(super) fn track<'a>(
+        &self,
+        contents: Contents<'a>,
+        view: &FunctionView<'a>,
+        name: &[u8],
+    ) -> Option<FunctionSources<'a>> {
+        let function = self.functions.get(view.number)?;
+        let endian = self.header.endian;
+        let tracks = self.functions.tracks(view.number).filter_map(|location| {
+            let track = SourceTrack::parse(contents.of(location)?, endian)?;
+            (track.name == name).then_some((location, track))
+        });
+        let (location, track) = tracks.last()?;
+        let mut found = FunctionSources::default();
+        found.info = normalised(Some(track.read()), function.size, location, &mut found.faults);
+        if let Some(info) = &mut found.info {
+            self.add_texts(contents, info, function.load.offset);
+        }
+        Some(found)
+    }
+
+    /// Returns the names of a function's tracks, in file order.
+    pub(super) fn track_names<'a>(
+        &self,
+        contents: Contents<'a>,
+        function: u32,
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let contents = self
+            .functions
+            .tracks(function)
+            .filter_map(move |at| contents.of(at));
+        contents.filter_map(|content| Some(SourceTrack::parse(content, self.header.endian)?.name))
+    }
+
+    /// Returns the entries of a function's DEBUG_INFO record as they are in the file.
+    pub(super) fn line_entries<'a>(
+        &self,
+        contents: Contents<'a>,
+        view: &FunctionView<'a>,
+    ) -> Option<Vec<LineEntry<'a>>> {
+        let location = self.functions.get(view.number)?.debug_info?;
+        let content = contents.of(location)?;
+        debug_info::entries(content, function_ref(view), self.header.endian)
+    }
+
+    /// Adds the embedded texts to files, for a function whose LOAD record is at `offset`.
+    fn add_texts<'a>(&self, contents: Contents<'a>, info: &mut DebugInfo<'a>, offset: u64) {
+        for file in &mut info.files {
+            let Some(versions) = self.sources.get(&file.path[..]) else {
+                continue;
+            };
+            let before = versions.partition_point(|version| version.record.offset < offset);
+            let version = versions.get(before.saturating_sub(1));
+            file.text = version.and_then(|version| {
+                let content = contents.of(version.record)?;
+                Some(EmbeddedSource::parse(content, self.header.endian)?.text)
+            });
+        }
+    }
+
+    /// Detects how to interpret the entries of DEBUG_INFO records.
+    pub(super) fn detect_quirks(&mut self, contents: Contents<'_>) {
+        let with_lines = self.functions.with_debug_info();
+        let with_lines = with_lines.filter_map(|(number, debug_info)| {
+            let content = contents.of(debug_info)?;
+            Some((function_ref(&self.function(contents, number)?), content))
+        });
+        let examined = with_lines.take(EXAMINED_FUNCTIONS);
+        self.quirks = DebugInfoQuirks::detect(examined, self.header.endian, self.machine.is_64);
+    }
+}
+
+/// The function that a DEBUG_INFO record is checked against.
+fn function_ref<'a>(view: &FunctionView<'a>) -> FunctionRef<'a> {
+    FunctionRef {
+        name: view.name,
+        range: view.range,
+    }
+}
+
+/// Normalises the debug information of a function of `size` bytes, and counts its faults.
+///
+/// Returns `None` if it has neither lines nor inlined calls. samply, which reads both formats, ignores such
+/// records too.
+fn normalised<'a>(
+    lines: Option<ParsedDebugInfo<'a>>,
+    size: u32,
+    location: RecordLocation,
+    faults: &mut Tally<Issue>,
+) -> Option<DebugInfo<'a>> {
+    let Some(mut lines) = lines else {
+        faults.add(Issue::JitdumpBadDebugInfo, location.offset);
+        return None;
+    };
+    let dropped = lines.info.normalise(size);
+    for (fault, count) in [
+        (Issue::JitdumpRepairedFileName, lines.repaired),
+        (
+            Issue::JitdumpLineOutside,
+            lines.outside.saturating_add(dropped.rows),
+        ),
+        (
+            Issue::JitdumpLineInvalid,
+            lines.invalid.saturating_add(dropped.files),
+        ),
+        (
+            Issue::JitdumpCallInvalid,
+            lines.calls_lost.saturating_add(dropped.calls),
+        ),
+    ] {
+        if count > 0 {
+            faults.add_many(fault, count, location.offset);
+        }
+    }
+    let has_content = !lines.info.rows.is_empty() || !lines.info.calls.is_empty();
+    has_content.then_some(lines.info)
+}

@@ -1,0 +1,211 @@
+//! `jitinject::symbolize`: jitdumps that are read while they grow have the functions of the finished file.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use jitinject::machine::Machine;
+use jitinject::runtime::jitdump::Dump;
+use jitinject::runtime::{Change, RuntimeTime};
+use jitinject::symbolize::{Function, Jitdump};
+use jitinject::units::{Address, AddressRange, Time};
+
+use crate::support::{capture, scratch};
+
+/// Returns jitdumps of several runtimes.
+fn recorded() -> Vec<PathBuf> {
+    let folders = [
+        "node20",
+        "java17",
+        "llvm19-jitlink",
+        "cpython313-fork",
+        "erlang25",
+    ];
+    let folders = folders.map(capture::folder);
+    let mut dumps: Vec<PathBuf> = folders.iter().flat_map(|folder| dumps_below(folder)).collect();
+    dumps.sort();
+    assert!(dumps.len() > 4, "{dumps:?}");
+    dumps
+}
+
+fn dumps_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => dumps_below(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "dump"))
+        .collect()
+}
+
+/// Writes `bytes` piece by piece to a file that is read meanwhile, and counts the functions.
+fn grow(bytes: &[u8], pieces: impl Fn(usize) -> usize) -> (Jitdump, usize, tempfile::TempDir) {
+    let folder = scratch();
+    let path = folder.path().join("jit-1.dump");
+    let mut file = File::create(&path).unwrap();
+    let mut dump = Jitdump::open(&path).unwrap();
+    let (mut at, mut count) = (0, 0);
+    while at < bytes.len() {
+        let end = bytes.len().min(at + pieces(at).max(1));
+        file.write_all(&bytes[at..end]).unwrap();
+        at = end;
+        count += dump.update().unwrap();
+        assert!(dump.position() <= at as u64);
+    }
+    count += dump.finish().unwrap();
+    (dump, count, folder)
+}
+
+/// A load or move, as the finished file has it.
+struct Placed {
+    time: u64,
+    range: AddressRange,
+    left: Option<AddressRange>,
+    number: u32,
+}
+
+fn placed(dump: &Dump<'_>) -> Vec<Placed> {
+    let events = dump.events().iter();
+    let placed = events.map(|event| {
+        let loaded = dump.range(event.function).unwrap();
+        let (start, left) = match event.change {
+            Change::Load => (loaded.start, None),
+            Change::Move { from, to } => (to, AddressRange::new(from, loaded.size())),
+        };
+        let RuntimeTime(time) = event.time;
+        Placed {
+            time,
+            range: AddressRange::new(start, loaded.size()).unwrap(),
+            left,
+            number: event.function,
+        }
+    });
+    placed.collect()
+}
+
+/// Returns the function at an address at a time, by looking at all events.
+fn expected(events: &[Placed], address: Address, time: u64) -> Option<u32> {
+    let before = events.iter().take_while(|event| event.time <= time);
+    before.fold(None, |found, event| {
+        if event.range.contains(address) {
+            Some(event.number)
+        } else if event.left.is_some_and(|left| left.contains(address)) && found == Some(event.number) {
+            None
+        } else {
+            found
+        }
+    })
+}
+
+#[test]
+fn a_growing_file_has_the_functions_of_the_finished_one() {
+    for path in recorded() {
+        let bytes = std::fs::read(&path).unwrap();
+        let bytes = &bytes[..bytes.len().min(1 << 20)];
+        let whole = Dump::parse(bytes, Machine::host()).unwrap();
+        let events = placed(&whole);
+        for step in [701, 4096, 1 << 19] {
+            let (grown, _, _folder) = grow(bytes, |at| step + at % 97);
+            let index = grown.index().unwrap();
+            assert_eq!(index.function_count(), whole.function_count(), "{path:?}, {step}");
+            assert_eq!(index.machine(), whole.machine());
+            assert_eq!(grown.position(), bytes.len() as u64, "{path:?}, {step}");
+            for event in events.iter().step_by(events.len() / 40 + 1) {
+                let address = Address(event.range.start.0 + event.range.size() / 2);
+                for time in [event.time.saturating_sub(1), event.time, u64::MAX - 1] {
+                    let name = |number| whole.function(number).unwrap().name;
+                    let expected = expected(&events, address, time).map(name);
+                    let found = grown.function_at(address, Time(time));
+                    let found = found.map(|function| grown.symbol(function).unwrap().name);
+                    assert_eq!(
+                        found.as_deref(),
+                        expected,
+                        "{path:?}, {step}, {address} at {time}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_are_those_of_the_finished_file() {
+    let mut with_lines = 0;
+    for path in recorded() {
+        let bytes = std::fs::read(&path).unwrap();
+        let whole = Dump::parse(&bytes, Machine::host()).unwrap();
+        let mut grown = Jitdump::open(&path).unwrap();
+        grown.finish().unwrap();
+        let functions: Vec<(AddressRange, Function)> = grown.functions().collect();
+        for &(_, function) in functions.iter().step_by(functions.len() / 60 + 1) {
+            let view = whole.function(function.number).unwrap();
+            let info = whole.sources(&view).info.unwrap_or_default();
+            let size = function.range.size();
+            for offset in [0, size / 3, size - 1] {
+                let expected = info.frames_at(offset as u32);
+                let frames = grown.frames(function, Address(function.range.start.0 + offset));
+                assert_eq!(frames.len(), expected.len());
+                with_lines += usize::from(expected[0].line > 0);
+                for (found, expected) in frames.zip(&expected) {
+                    assert_eq!(found.line.unwrap_or(0), expected.line);
+                    let file = expected.file.map(|file| info.files[file as usize].path.to_vec());
+                    assert_eq!(found.file, file);
+                }
+            }
+            let outside = grown.frames(function, function.range.end);
+            assert_eq!(outside.len(), 0);
+        }
+    }
+    assert!(with_lines > 50, "{with_lines}");
+}
+
+/// Damage costs what it costs in a finished file, or some records around it, and never an endless wait.
+#[test]
+fn damage_in_a_growing_file_is_passed_over() {
+    let folder = capture::folder("node20");
+    let bytes = std::fs::read(folder.join("jit-11682.dump")).unwrap();
+    for (at, size, byte) in [
+        (300_000, 900, 0xab),
+        (300_000, 40_000, 0),
+        (300_000, 40_000, 0xff),
+        (40, 100_000, 7),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[at..at + size].fill(byte);
+        let whole = Dump::parse(&damaged, Machine::host()).unwrap();
+        for step in [3000, 1 << 20] {
+            let (grown, count, _folder) = grow(&damaged, |_| step);
+            let found = grown.index().unwrap().function_count();
+            assert!(
+                found.abs_diff(whole.function_count()) < 4,
+                "{found}, {}",
+                whole.function_count()
+            );
+            assert!(count >= found);
+            assert!(!grown.index().unwrap().faults().is_empty());
+        }
+    }
+}
+
+#[test]
+fn other_files_are_refused_and_early_ones_are_waited_for() {
+    let folder = scratch();
+    let path = folder.path().join("jit-1.dump");
+    let mut file = File::create(&path).unwrap();
+    let mut dump = Jitdump::open(&path).unwrap();
+    assert_eq!(dump.update().unwrap(), 0);
+    assert!(dump.index().is_none() && dump.functions().next().is_none());
+    file.write_all(b"not a jitdump").unwrap();
+    assert!(dump.update().is_err());
+    let bytes = std::fs::read(capture::folder("node20").join("jit-11682.dump")).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(dump.update().unwrap() > 2000);
+    file.set_len(100).unwrap();
+    assert!(dump.update().is_err(), "it has become shorter");
+    let function = dump.functions().next().unwrap().1;
+    assert_eq!(dump.symbol(function), None);
+    assert_eq!(dump.frames(function, function.range.start).len(), 0);
+    assert!(Jitdump::open(folder.path()).is_err());
+}
