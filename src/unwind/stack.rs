@@ -160,7 +160,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         self.add(&frame, known.place);
         while self.frames.len() < MAX_FRAMES {
             let (address, was_interrupted) = (frame.address, frame.is_interrupted);
-            let caller = self.to_caller(&mut frame, &known);
+            let caller = self.next_caller(&mut frame, &known);
             let is_interrupted = known.rules.is_some_and(|rules| rules.is_signal);
             if let (true, false, Some(last)) = (is_interrupted, was_interrupted, self.frames.last_mut()) {
                 // No call is before the return address of a signal handler: it is the start of the code that calls
@@ -205,12 +205,12 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     }
 
     /// Goes from a frame to its caller, and returns its address.
-    fn to_caller(&mut self, frame: &mut Frame<'_>, known: &KnownPlace<'_>) -> Result<u64, End> {
+    fn next_caller(&mut self, frame: &mut Frame<'_>, known: &KnownPlace<'_>) -> Result<u64, End> {
         if let (true, Place::Module(mapped)) = (known.lacks_file, known.place) {
             *self.counts.without_file.entry(mapped.module).or_default() += 1;
         }
         if let Some(rules) = known.rules {
-            return frame.to_caller_by(rules);
+            return frame.unwind_by(rules);
         }
         let pushed = match known.place {
             Place::Function(mapping) if frame.is_interrupted => {
@@ -220,8 +220,8 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             _ => None,
         };
         match pushed {
-            Some(words) => frame.to_caller_before_frame(words),
-            None => frame.to_caller_by_frame_pointer(),
+            Some(words) => frame.unwind_before_frame(words),
+            None => frame.unwind_by_frame_pointer(),
         }
     }
 

@@ -60,7 +60,7 @@ pub struct Frame<'a> {
 /// interrupted the caller.
 impl Frame<'_> {
     /// Finds the caller by the rules for this address.
-    pub fn to_caller_by(&mut self, rules: Rules<'_>) -> Result<u64, End> {
+    pub fn unwind_by(&mut self, rules: Rules<'_>) -> Result<u64, End> {
         let callee = *self;
         let cfa = match rules.cfa {
             CfaRule::Register(register, offset) => {
@@ -153,7 +153,7 @@ impl Frame<'_> {
     }
 
     /// Finds the caller by the frame pointer.
-    pub fn to_caller_by_frame_pointer(&mut self) -> Result<u64, End> {
+    pub fn unwind_by_frame_pointer(&mut self) -> Result<u64, End> {
         let pointer = self.registers.get(self.target.frame_pointer());
         let pointer = pointer.ok_or(End::Lost)?;
         if pointer == 0 {
@@ -172,7 +172,7 @@ impl Frame<'_> {
     }
 
     /// Finds the caller of a function that has pushed `words` words since it was called: none, or the frame pointer.
-    pub fn to_caller_before_frame(&mut self, words: u64) -> Result<u64, End> {
+    pub fn unwind_before_frame(&mut self, words: u64) -> Result<u64, End> {
         let top = self.registers.get(self.target.stack_pointer()).ok_or(End::Lost)?;
         let (cfa, address) = match self.target.link_register() {
             None => {
