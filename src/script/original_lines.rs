@@ -352,6 +352,17 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_script_of_several_files_is_as_a_whole_in_none_of_them() {
+        for (sources, is_mapped) in [(&["a.ts"][..], true), (&["a.ts", "b.ts"], false)] {
+            let json = serde_json::json!({"version": 3, "sources": sources, "mappings": "AAAA"});
+            let map = MappedScript::new(SourceMap::parse(json.to_string()).unwrap(), b"/app");
+            let at = |column| map.function(None, Position { line: 1, column });
+            assert_eq!(at(1).is_some(), is_mapped);
+            assert!(at(5).is_some());
+        }
+    }
+
     /// Appends a number in base64 VLQ.
     fn encode(out: &mut String, value: i64) {
         const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -107,8 +107,6 @@ fn assert_mapped(run: &Run) {
         "{:?}",
         code_sites::symbols(&run.objects())
     );
-    // The bundle itself is in none of its sources.
-    assert!(run.has_symbol("JS:", "/bundle/app.js:1:1"));
 }
 
 #[test]
