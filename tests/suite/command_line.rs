@@ -102,7 +102,7 @@ fn usage_errors_have_a_status_of_their_own() {
     assert!(
         String::from_utf8(version.stdout)
             .unwrap()
-            .starts_with("jitinject 0.")
+            .starts_with("jitinject 1.")
     );
 }
 
