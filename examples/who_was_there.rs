@@ -30,14 +30,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pid = Pid(dump.header().pid);
     let processes = Processes::new(vec![ProcessEvent::Exec(pid, Time(0))]);
     let space = processes.space_at(pid, time).ok_or("no such time")?;
-    let events = dump.events().iter().filter_map(|event| {
+    let events = dump.events().filter_map(|event| {
         let function = FunctionId {
             file: FileIndex(0),
             function: event.function,
         };
         // The dump's own times are used as the profile's.
         PlacedEvent::new(
-            event,
+            &event,
             function,
             dump.range(event.function)?,
             space,

@@ -5,6 +5,8 @@
 //! dumps ─► code events ─► [clock]: aligned to the profile's clock ──┼─► [timeline] ─► [selection]: code hit by samples
 //! perf maps ─► [perf_map_symbols]: names without times ─────────────┘       └─► [mmap_trim]: maps that would hide code
 //! ```
+//!
+//! Of many functions, only those at [recorded addresses](recorded_addresses) are on the timeline.
 
 pub mod clock;
 pub mod history;
@@ -14,6 +16,7 @@ pub mod perf_map_symbols;
 pub mod process;
 pub mod profile_index;
 pub mod recent;
+pub mod recorded_addresses;
 pub mod samples;
 pub mod selection;
 pub mod timeline;

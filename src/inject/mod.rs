@@ -25,7 +25,7 @@ use crate::inject::script_files::ScriptFiles;
 use crate::inject::source_maps::SourceMapFiles;
 use crate::inject::sources::KeptSources;
 use crate::inject::summary_file::SummaryOutput;
-use crate::load::{Buffers, Progress, Recording, load};
+use crate::load::{Buffers, NeededFunctions, Progress, Recording, load};
 use crate::perf::output::Rewrite;
 use crate::summary::Summary;
 use crate::unwind::{Unwound, UnwoundBuffers, unwind};
@@ -40,7 +40,12 @@ pub use source_maps::SourceMapOptions;
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
     let buffers = Buffers::default();
     let unwound_buffers = UnwoundBuffers::default();
-    let result = load(&options.load, &buffers, progress).and_then(|recording| {
+    // Unwinding looks up addresses that no sample has.
+    let needed = match options.all || options.unwind.is_some() {
+        true => NeededFunctions::All,
+        false => NeededFunctions::OfSamples,
+    };
+    let result = load(&options.load, needed, &buffers, progress).and_then(|recording| {
         let (recording, unwound) = match options.unwind {
             Some(how) => unwind(&options.load, how, recording, &unwound_buffers, progress)?,
             None => (recording, Unwound::default()),

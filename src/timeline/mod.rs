@@ -20,7 +20,7 @@ mod values;
 use std::path::PathBuf;
 
 use crate::diagnostics::Diagnostic;
-use crate::load::{Buffers, LoadOptions, Progress, load, refuse_input_as_output};
+use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, load, refuse_input_as_output};
 
 pub use page::html;
 pub use values::{Boxes, FORMAT, Functions, Process, Region, Share, Values};
@@ -47,7 +47,7 @@ pub fn timeline(
     progress: &mut dyn Progress,
 ) -> Result<Timeline, Diagnostic> {
     let buffers = Buffers::default();
-    let result = load(options, &buffers, progress).and_then(|recording| {
+    let result = load(options, NeededFunctions::All, &buffers, progress).and_then(|recording| {
         refuse_input_as_output(options, &recording, [output])?;
         Ok(build::timeline(&recording, progress))
     });

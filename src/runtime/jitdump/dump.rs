@@ -4,29 +4,31 @@
 //! DEBUG_INFO2 records, because those distinguish them from other records. Names, code, lines and unwinding
 //! tables stay in the file until [`Dump::function`] and [`Dump::sources`] read those of one function.
 
+mod events;
 mod function_table;
 
 use std::ops::ControlFlow;
 
-use crate::bytes::RandomAccess;
+use crate::bytes::{ByteOrder, RandomAccess};
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, LineEntry, ParsedDebugInfo};
 use crate::runtime::jitdump::debug_info2;
+use crate::runtime::jitdump::dump::events::Events;
 pub use crate::runtime::jitdump::dump::function_table::FunctionRecords;
 pub(super) use crate::runtime::jitdump::dump::function_table::FunctionTable;
 use crate::runtime::jitdump::duplicates;
 use crate::runtime::jitdump::header::{self, Header};
 use crate::runtime::jitdump::load::Load;
-use crate::runtime::jitdump::moves::{self, LoadEvent, Move};
+use crate::runtime::jitdump::moves::Move;
 use crate::runtime::jitdump::record::{self, Contents, Record, RecordLocation, Records, Step};
 use crate::runtime::jitdump::record_association::PendingRecords;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
-use crate::runtime::{Change, CodeEvent, FunctionView, RuntimeTime, names};
+use crate::runtime::{CodeEvent, FunctionView, RuntimeTime, names};
 use crate::tally::Tally;
 use crate::units::AddressRange;
 
@@ -37,7 +39,7 @@ pub struct Dump<'a> {
     header: Header,
     machine: Machine,
     functions: FunctionTable,
-    events: Vec<CodeEvent>,
+    events: Events,
     faults: Tally<Issue>,
     first_time: Option<RuntimeTime>,
     quirks: DebugInfoQuirks,
@@ -108,7 +110,6 @@ impl<'a> Dump<'a> {
             header,
             functions: FunctionTable::default(),
             faults,
-            loads: Vec::new(),
             moves: Vec::new(),
             pending: PendingRecords::default(),
             sources: HashMap::default(),
@@ -122,20 +123,33 @@ impl<'a> Dump<'a> {
         index.pending.drop_all(&mut index.faults);
         index.functions.add_debug_info(index.pending.take_reassigned());
         index.functions.shrink();
-        let range = |function| index.functions.range(function);
+        let mut loads: Vec<u32> = index.functions.with_code().collect();
         duplicates::drop_duplicates(
             contents,
             &index.functions,
-            &mut index.loads,
+            &mut loads,
             &mut index.moves,
             &mut index.faults,
         );
+        let events = match index.moves.is_empty() {
+            true => Events::of_loads(loads, &index.functions),
+            false => {
+                let code_indices = code_indices(contents, start, header.endian, index.functions.len());
+                Events::with_moves(
+                    loads,
+                    index.moves,
+                    &index.functions,
+                    &code_indices,
+                    &mut index.faults,
+                )
+            }
+        };
         let code_end = index.functions.code_end();
         let mut dump = Self {
             contents,
             header,
             machine: Machine::of_file(header.elf_machine, header.endian, recorded, code_end),
-            events: moves::merge_events(index.loads, index.moves, range, &mut index.faults),
+            events,
             functions: index.functions,
             faults: index.faults,
             first_time,
@@ -157,13 +171,13 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the loads and moves, sorted by time.
-    pub fn events(&self) -> &[CodeEvent] {
-        &self.events
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = CodeEvent> {
+        self.events.iter(&self.functions)
     }
 
-    /// Takes the loads and moves, sorted by time, and leaves none, so that their memory is freed once they were used.
-    pub fn take_events(&mut self) -> Vec<CodeEvent> {
-        std::mem::take(&mut self.events)
+    /// Whether any code was moved.
+    pub fn has_moves(&self) -> bool {
+        self.events.have_moves()
     }
 
     /// Returns the faults found in the file.
@@ -403,12 +417,25 @@ fn first_record_offset(file_size: u64, header: &Header) -> usize {
         .unwrap_or(header::SIZE as usize)
 }
 
+/// Returns the `code_index` of the first `count` functions. Only moves need it, so it is not in the index.
+fn code_indices(contents: Contents<'_>, start: usize, endian: ByteOrder, count: usize) -> Vec<u64> {
+    let mut indices = Vec::new();
+    let _ = contents.walk(start, endian, |step| {
+        let loads = step.record().filter(|record| record.kind == record::LOAD);
+        indices.extend(loads.and_then(|record| Some(Load::parse(record.content, endian)?.code_index)));
+        match indices.len() < count {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    indices
+}
+
 /// The state of [`Dump::parse`] while it reads the records.
 struct IndexBuilder {
     header: Header,
     functions: FunctionTable,
     faults: Tally<Issue>,
-    loads: Vec<LoadEvent>,
     moves: Vec<Move>,
     pending: PendingRecords,
     sources: EmbeddedSources,
@@ -487,9 +514,10 @@ impl IndexBuilder {
         if load.name.len() > record::MAX_NAME {
             self.faults.add(Issue::JitdumpLongName, record.offset);
         }
-        let range = AddressRange::new(load.start, load.size.into());
         let records = FunctionRecords {
             load: record.location(),
+            time: RuntimeTime(record.time),
+            pid: load.pid,
             start: load.start,
             size: load.size,
             debug_info: self.pending.take_debug_info(function, load.start, load.size),
@@ -498,18 +526,5 @@ impl IndexBuilder {
             tier: self.pending.take_tier(),
         };
         self.functions.push(function, &records);
-        // The format allows functions without code, but they can't have samples.
-        if range.is_some() {
-            self.loads.push(LoadEvent {
-                event: CodeEvent {
-                    time: RuntimeTime(record.time),
-                    pid: load.pid,
-                    function,
-                    change: Change::Load,
-                },
-                code_index: load.code_index,
-                offset: record.offset,
-            });
-        }
     }
 }
