@@ -258,7 +258,7 @@ fn timeline_of_dump(bencher: Bencher<'_, '_>) {
 }
 
 fn timeline(profile_index: &ProfileIndex, dump: &Dump<'_>) -> Timeline {
-    let placed = dump.events().iter().map(|event| {
+    let placed = dump.events().map(|event| {
         let time = Time(event.time.0);
         PlacedEvent {
             time,

@@ -1,4 +1,4 @@
-//! A map from address ranges to values, in which later values replace earlier ones.
+//! Maps and sets of address ranges.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::units::{Address, AddressRange};
 
-/// A map from address ranges that do not overlap to values.
+/// A map from address ranges that do not overlap to values. Later values replace earlier ones.
 #[derive(Clone, Debug)]
 pub struct RangeMap<V> {
     /// End and value of each range, keyed by its start.
@@ -121,6 +121,64 @@ impl<V> IntoIterator for RangeMap<V> {
     }
 }
 
+/// A set of address ranges. Those with at most `gap` bytes between them are merged, with these bytes.
+#[derive(Clone, Debug, Default)]
+pub struct RangeSet {
+    /// End of each range, keyed by its start.
+    ranges: BTreeMap<Address, Address>,
+    gap: u64,
+}
+
+impl RangeSet {
+    /// Creates an empty set.
+    pub fn with_gap(gap: u64) -> Self {
+        Self {
+            ranges: BTreeMap::new(),
+            gap,
+        }
+    }
+
+    /// Adds a range.
+    pub fn insert(&mut self, mut range: AddressRange) {
+        while let Some((&start, &end)) = self.last_near(range.end, self.gap)
+            && end.0.saturating_add(self.gap) >= range.start.0
+        {
+            if start <= range.start && range.end <= end {
+                return;
+            }
+            self.ranges.remove(&start);
+            range.start = range.start.min(start);
+            range.end = range.end.max(end);
+        }
+        self.ranges.insert(range.start, range.end);
+    }
+
+    /// Returns the range from the lowest to the highest address.
+    pub fn hull(&self) -> Option<AddressRange> {
+        let (&start, _) = self.ranges.first_key_value()?;
+        let (_, &end) = self.ranges.last_key_value()?;
+        Some(AddressRange { start, end })
+    }
+
+    /// Whether any address of a range is in the set.
+    pub fn overlaps(&self, range: AddressRange) -> bool {
+        let last = self.ranges.range(..range.end).next_back();
+        last.is_some_and(|(_, &end)| end > range.start)
+    }
+
+    /// Whether a range of the set starts or ends at most `distance` bytes from an address, or contains it.
+    pub fn is_near(&self, address: Address, distance: u64) -> bool {
+        let last = self.last_near(address, distance);
+        last.is_some_and(|(_, &end)| end.0.saturating_add(distance) >= address.0)
+    }
+
+    /// Returns the last range that starts at most `distance` bytes above an address.
+    fn last_near(&self, address: Address, distance: u64) -> Option<(&Address, &Address)> {
+        let highest = Address(address.0.saturating_add(distance));
+        self.ranges.range(..=highest).next_back()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,5 +211,23 @@ mod tests {
             [range(45, 70), range(30, 40)]
         );
         assert_eq!(map.overlapping(range(44, 61)).count(), 2);
+    }
+
+    #[test]
+    fn ranges_of_a_set_are_merged_across_small_gaps() {
+        let mut set = RangeSet::with_gap(5);
+        for (start, end) in [(100, 110), (130, 140), (116, 120), (102, 104)] {
+            set.insert(range(start, end));
+        }
+        let ranges = |set: &RangeSet| set.ranges.iter().map(|(a, b)| (a.0, b.0)).collect::<Vec<_>>();
+        assert_eq!(ranges(&set), [(100, 110), (116, 120), (130, 140)]);
+        assert!(set.overlaps(range(90, 101)) && set.overlaps(range(139, 150)));
+        assert!(!set.overlaps(range(90, 100)) && !set.overlaps(range(110, 116)));
+        let near = [94, 95, 113, 125, 127, 145, 146].map(|at| set.is_near(Address(at), 5));
+        assert_eq!(near, [false, true, true, true, true, true, false]);
+        set.insert(range(115, 125));
+        assert_eq!(ranges(&set), [(100, 140)]);
+        assert_eq!(set.hull(), Some(range(100, 140)));
+        assert_eq!(RangeSet::default().hull(), None);
     }
 }

@@ -1,17 +1,32 @@
-//! Encoding lines and inlined calls allocates nothing once the buffers have grown. A program of its own,
-//! since whatever else runs in it would be counted too.
+//! Encoding lines and inlined calls allocates nothing once the buffers have grown, and functions without samples take
+//! little memory. A program of its own, since whatever else runs in it would be counted too.
 
 // An allocator can't be written without it.
 #![allow(unsafe_code)]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)]
+#[path = "support/dump.rs"]
+mod dump;
+#[allow(dead_code)]
+#[path = "support/profile.rs"]
+mod profile;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jitinject::bytes::ByteOrder;
 use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
 use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::inject::{InjectOptions, inject};
+use jitinject::load::LoadOptions;
 use jitinject::machine::Machine;
+
+use crate::dump::DumpWriter;
+use crate::profile::ProfileWriter;
 
 struct Counting;
 
@@ -23,21 +38,37 @@ fn count() {
     ALLOCATIONS.with(|count| count.set(count.get() + 1));
 }
 
+/// Bytes that are allocated by all threads, and the most that were.
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static MOST_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Held by each test, since bytes are those of all threads.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn add_bytes(size: usize) {
+    let bytes = BYTES.fetch_add(size, Ordering::Relaxed) + size;
+    MOST_BYTES.fetch_max(bytes, Ordering::Relaxed);
+}
+
 // SAFETY: everything is left to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        add_bytes(layout.size());
         // SAFETY: the caller's promises are those that are asked for.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
+        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        add_bytes(size);
         // SAFETY: as above.
         unsafe { System.realloc(memory, layout, size) }
     }
@@ -147,6 +178,7 @@ fn allocations(version: Version, rows: u32, calls: u32, units: usize) -> u64 {
 
 #[test]
 fn nothing_is_allocated_once_buffers_have_grown() {
+    let _alone = ONE_AT_A_TIME.lock();
     assert!(ALLOCATIONS.get() > 0, "they are counted");
     for version in [Version::Four, Version::Five] {
         for (rows, calls) in [(0, 0), (10, 0), (40, 8), (400, 60)] {
@@ -160,6 +192,7 @@ fn nothing_is_allocated_once_buffers_have_grown() {
 
 #[test]
 fn making_lines_consistent_allocates_for_calls_only() {
+    let _alone = ONE_AT_A_TIME.lock();
     let names = names(7);
     let allocations = |rows, calls| {
         let mut info = raw_info(&names, rows, calls);
@@ -172,4 +205,56 @@ fn making_lines_consistent_allocates_for_calls_only() {
     }
     // What is open, what is free of the function, and places where rows are to start.
     assert!(allocations(10, 1) <= 8);
+}
+
+/// Returns the most memory that injection takes, in bytes, with so many functions of which one has samples.
+fn most_bytes(functions: u64) -> usize {
+    const PID: u32 = 4000;
+    const SAMPLED: u64 = 0x7000_0000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut dump = DumpWriter::new(ByteOrder::Little, dump::X86_64, PID);
+    for index in 0..functions {
+        dump.load(
+            1000 + index,
+            SAMPLED + index * 256,
+            index,
+            b"function",
+            &[0x90; 200],
+        );
+    }
+    let dump_path = path(&format!("jit-{PID}.dump"));
+    fs::write(&dump_path, &dump.bytes).unwrap();
+    drop(dump);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(PID, 0x6000_0000, 4096, 0, dump_path.to_str().unwrap(), 500);
+    for sample in 0..100 {
+        profile.sample(PID, 2000 + functions + sample, &[SAMPLED + sample], None);
+    }
+    fs::write(path("perf.data"), profile.finish()).unwrap();
+    let options = InjectOptions {
+        load: LoadOptions {
+            input: path("perf.data"),
+            ..LoadOptions::default()
+        },
+        output: path("out.data"),
+        ..InjectOptions::default()
+    };
+    let before = BYTES.load(Ordering::Relaxed);
+    MOST_BYTES.store(before, Ordering::Relaxed);
+    let summary = inject(&options, &mut ()).unwrap();
+    assert_eq!(summary.functions.loaded, functions);
+    assert_eq!((summary.functions.touched, summary.functions.written), (1, 1));
+    MOST_BYTES.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn a_function_without_samples_takes_few_bytes() {
+    // Lists grow by doubling, so those of powers of two have no room for more.
+    const FEW: u64 = 1 << 15;
+    const MANY: u64 = 1 << 16;
+    let _alone = ONE_AT_A_TIME.lock();
+    let (few, many) = (most_bytes(FEW), most_bytes(MANY));
+    let each = (many - few) as u64 / (MANY - FEW);
+    assert!(each < 48, "{each} bytes");
 }

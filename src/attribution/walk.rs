@@ -58,7 +58,7 @@ impl Symbols<'_> {
             recent: Recent::default(),
             stack: Vec::new(),
         };
-        let merge = |walk: Walk<'_>| counts.merge(walk.counts);
+        let merge = |found| counts.merge(found);
         self.selector.samples().visit(marks, end, start, merge, |_| ());
         counts
     }
@@ -105,6 +105,12 @@ impl Mode {
 }
 
 impl SampleVisitor for Walk<'_> {
+    type Found = Counts;
+
+    fn finish(self) -> Counts {
+        self.counts
+    }
+
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let profile = self.symbols.selector.profile;

@@ -230,14 +230,6 @@ impl<T: Copy> History<T> {
         })
     }
 
-    /// Whether an interval starts or ends within `distance` bytes of `address`.
-    pub fn is_near(&self, address: Address, distance: u64) -> bool {
-        let after = self.bounds.partition_point(|bound| bound.address <= address);
-        let neighbours = [after.checked_sub(1), Some(after)].into_iter().flatten();
-        let mut bounds = neighbours.filter_map(|slot| self.bounds.get(slot));
-        bounds.any(|bound| bound.address.0.abs_diff(address.0) <= distance)
-    }
-
     /// All intervals, by start time.
     pub fn intervals(&self) -> &[Interval<T>] {
         self.intervals.rows()
@@ -373,10 +365,6 @@ mod tests {
         assert_eq!(at(89, 50), None);
         assert!(history.has_later(Address(299), Time(39)));
         assert!(!history.has_later(Address(299), Time(40)));
-        assert!(history.is_near(Address(80), 10));
-        assert!(!history.is_near(Address(79), 10));
-        assert!(history.is_near(Address(310), 10));
-        assert!(!history.is_near(Address(311), 10));
         assert_eq!(history.code_bounds(), Some(range(90, 300)));
         assert!(
             Builder::<char>::default()

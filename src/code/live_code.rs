@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::code::history::{Builder, History};
 use crate::code::process::SpaceId;
 use crate::code::samples::Samples;
-use crate::code::timeline::{FileIndex, Lookup, Timeline};
+use crate::code::timeline::{FileIndex, Lookup, PlacedCode, Timeline};
 use crate::indexed_table::{IndexedTable, table_index};
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, AddressRange, Pid, Time};
@@ -107,7 +107,7 @@ impl LiveCode {
     /// Returns the offsets that each address in the samples allows.
     pub fn windows(&self, samples: Samples<'_>) -> Windows {
         let processes = samples.processes;
-        let maps = Timeline::new(processes, Vec::new());
+        let maps = Timeline::new(processes, PlacedCode::default());
         let mut windows = Windows::default();
         let mut looks = MAX_SCANNED;
         for located in samples.all() {

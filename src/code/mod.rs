@@ -5,6 +5,8 @@
 //! dumps ─► code events ─► [clock]: aligned to the profile's clock ──┼─► [timeline] ─► [selection]: code hit by samples
 //! perf maps ─► [perf_map_symbols]: names without times ─────────────┘       └─► [mmap_trim]: maps that would hide code
 //! ```
+//!
+//! Of many functions, only those at [recorded addresses](recorded_addresses) are on the timeline.
 
 #[cfg(feature = "inject")]
 pub mod clock;
@@ -21,6 +23,8 @@ pub mod process;
 pub mod profile_index;
 #[cfg(feature = "inject")]
 pub mod recent;
+#[cfg(feature = "inject")]
+pub mod recorded_addresses;
 #[cfg(feature = "inject")]
 pub mod samples;
 #[cfg(feature = "inject")]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::{IndexedProfile, TimeMarks};
 use crate::perf::Profile;
-use crate::perf::record::{self, Record};
+use crate::perf::record::{self, Record, Records};
 use crate::perf::sample::Sample;
 use crate::threads;
 use crate::units::{Address, Pid, Time};
@@ -58,11 +58,17 @@ impl SampleFields<'_> {
 
 /// Collects what it needs of samples.
 pub trait SampleVisitor {
+    /// What it has found in the end.
+    type Found: Send;
+
     /// Adds a sample.
     fn sample(&mut self, sample: &Located<SampleFields<'_>>);
 
     /// Adds the user callers of an earlier sample, recorded later (`perf record --call-graph fp,defer`).
     fn deferred_chain(&mut self, _chain: &Located<Record<'_>>) {}
+
+    /// Ends the visit, and frees everything else.
+    fn finish(self) -> Self::Found;
 }
 
 impl<T> Located<T> {
@@ -89,19 +95,19 @@ impl<'a> Samples<'a> {
     }
 
     /// Reads the first `end` bytes of the records in chunks, in several threads. `start` makes a visitor for each
-    /// chunk. `merge` gets the visitors in file order, and `progress` the number of bytes just read. `marks` must be
+    /// chunk. `merge` gets what they found in file order, and `progress` the number of bytes just read. `marks` must be
     /// those of the same profile.
-    pub fn visit<V: SampleVisitor + Send>(
+    pub fn visit<V: SampleVisitor>(
         self,
         marks: &TimeMarks,
         end: u64,
         start: impl Fn() -> V + Sync,
-        mut merge: impl FnMut(V),
-        mut progress: impl FnMut(u64),
+        merge: impl FnMut(V::Found),
+        progress: impl FnMut(u64),
     ) {
-        let visit = |chunk: &Range<u64>| {
+        let visit = |records: Records<'a>| {
             let mut visitor = start();
-            for record in self.profile.records_between(chunk.start, chunk.end) {
+            for record in records {
                 match record.kind {
                     record::SAMPLE => {
                         if let Some(sample) = self.sample(record) {
@@ -116,8 +122,21 @@ impl<'a> Samples<'a> {
                     _ => {}
                 }
             }
-            visitor
+            visitor.finish()
         };
+        self.visit_records(marks, end, visit, merge, progress);
+    }
+
+    /// Like [`Self::visit`], but calls `visit` with all records of each chunk.
+    pub fn visit_records<F: Send>(
+        self,
+        marks: &TimeMarks,
+        end: u64,
+        visit: impl Fn(Records<'a>) -> F + Sync,
+        mut merge: impl FnMut(F),
+        mut progress: impl FnMut(u64),
+    ) {
+        let visit = |chunk: &Range<u64>| visit(self.profile.records_between(chunk.start, chunk.end));
         for batch in chunks(marks, end).chunks(threads::count().saturating_mul(CHUNKS_OF_THREAD)) {
             threads::map(batch, visit).into_iter().for_each(&mut merge);
             let lengths = batch.iter().map(|chunk| chunk.end.saturating_sub(chunk.start));

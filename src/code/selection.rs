@@ -203,8 +203,8 @@ impl<'a> Selector<'a> {
             selection: Selection::nothing(self.processes, self.timeline, &self.doubts),
             recent: Recent::default(),
         };
-        let merge = |walk: Walk<'_>| selection.merge(walk.selection);
-        self.samples().visit(marks, end, walk, merge, &mut progress);
+        self.samples()
+            .visit(marks, end, walk, |found| selection.merge(found), &mut progress);
         selection
     }
 
@@ -301,6 +301,12 @@ struct Walk<'a> {
 }
 
 impl SampleVisitor for Walk<'_> {
+    type Found = Selection;
+
+    fn finish(self) -> Selection {
+        self.selection
+    }
+
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         self.selection.samples.total += 1;

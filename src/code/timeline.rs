@@ -5,6 +5,7 @@
 //! Anonymous maps overwrite nothing, because JIT compilers repeatedly map and protect the memory around their code.
 //! Anonymous memory without a known function is looked up in the perf maps.
 
+mod placed_code;
 mod placing;
 
 use std::ops::Range;
@@ -17,10 +18,13 @@ pub use crate::code::mappings::{
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTable, SymbolTableIndex, Symbols};
 use crate::code::process::{AddressSpace, MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
+use crate::code::timeline::placed_code::NEAR;
+pub use crate::code::timeline::placed_code::PlacedCode;
 use crate::code::timeline::placing::Placing;
 use crate::diagnostics::Issue;
 use crate::indexed_table::IndexedTable;
 use crate::perf::event::Backing;
+use crate::range_map::RangeSet;
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange, Time};
 
@@ -144,6 +148,8 @@ pub struct Timeline {
 struct SpaceTimeline {
     /// Its own code and memory; `None` if it has neither.
     layers: Option<Layers>,
+    /// All addresses of its own code, with those of functions that were left out.
+    code: RangeSet,
     /// Nearest ancestor with code or memory of its own, and the time up to which it was inherited.
     parent: Option<(SpaceId, Time)>,
     /// Range from the lowest to the highest address that ever held code, including the ancestors.
@@ -154,14 +160,10 @@ struct SpaceTimeline {
     has_files: bool,
 }
 
-/// Distance from known code, in bytes, within which unmapped memory is taken for JIT memory: the size of a page of
-/// V8's code space (256 KiB).
-const NEAR: u64 = 256 << 10;
-
 impl Timeline {
-    /// Builds the timeline from `events`, in any order, and the maps of `processes`. Of events with the same time,
-    /// the later one wins.
-    pub fn new(processes: &Processes, mut events: Vec<PlacedEvent>) -> Self {
+    /// Builds the timeline from code and the maps of `processes`. Of events with the same time, the later one wins.
+    pub fn new(processes: &Processes, code: PlacedCode) -> Self {
+        let PlacedCode { mut events, mut code } = code;
         events.sort_by_key(|event| (event.space, event.time));
         let mut timeline = Self::default();
         let mut pieces = placing::MAX_PIECES;
@@ -176,13 +178,15 @@ impl Timeline {
                     (None, None) => None,
                 }
             });
-            let is_idle = own.is_empty() && space.maps.is_empty();
+            let code = code.remove(&id).unwrap_or_default();
+            let is_idle = own.is_empty() && code.hull().is_none() && space.maps.is_empty();
             let layers = (!is_idle).then(|| {
                 let placing = Placing::new(&mut timeline, id, parent, &mut pieces);
                 placing.layers(&space.maps, own)
             });
             let inherited = parent.and_then(|(parent, _)| timeline.code_bounds(parent));
-            let code_bounds = layers.as_ref().and_then(|layers| layers.code.code_bounds());
+            let own_bounds = layers.as_ref().and_then(|layers| layers.code.code_bounds());
+            let code_bounds = [own_bounds, code.hull(), inherited];
             let inherited_jit = parent.and_then(|(parent, _)| timeline.jit_bounds(parent));
             let jit = layers.iter().flat_map(|layers| layers.maps.intervals());
             let jit = jit
@@ -191,8 +195,9 @@ impl Timeline {
             let jit_bounds = jit.chain(inherited_jit).reduce(hull);
             timeline.spaces.push(SpaceTimeline {
                 layers,
+                code,
                 parent,
-                code_bounds: [code_bounds, inherited].into_iter().flatten().reduce(hull),
+                code_bounds: code_bounds.into_iter().flatten().reduce(hull),
                 jit_bounds,
                 has_files: has_files(&timeline, space),
             });
@@ -339,7 +344,7 @@ impl Timeline {
         self.spaces[space].has_files
             || self
                 .lookups(space, Time::MAX)
-                .any(|(_, layers, _)| layers.code.is_near(address, NEAR))
+                .any(|(space, ..)| self.spaces[space].code.is_near(address, NEAR))
     }
 
     /// Whether a function was loaded at an address after `time`.
@@ -454,7 +459,7 @@ mod tests {
     }
 
     /// Loads function 1 at 0x1000, and function 2 over its end at time 30.
-    fn two_loads(processes: &Processes) -> Vec<PlacedEvent> {
+    fn two_loads(processes: &Processes) -> [PlacedEvent; 2] {
         let event = |time, function, start| PlacedEvent {
             time: Time(time),
             space: processes.space_at(Pid(1), Time(time)).unwrap(),
@@ -465,7 +470,7 @@ mod tests {
             range: Some(range(start, 0x100)),
             left: None,
         };
-        vec![event(10, 1, 0x1000), event(30, 2, 0x1080)]
+        [event(10, 1, 0x1000), event(30, 2, 0x1080)]
     }
 
     fn function_at(
@@ -488,7 +493,7 @@ mod tests {
             map(1, 5, 0x1000, Backing::Anonymous),
             map(1, 40, 0x1000, Backing::Anonymous),
         ]);
-        let timeline = Timeline::new(&processes, two_loads(&processes));
+        let timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());
         let at = |address, time| function_at(&timeline, &processes, 1, address, time);
         assert_eq!(at(0x1090, 9), None);
         assert_eq!(at(0x1090, 10), Some(1));
@@ -504,7 +509,7 @@ mod tests {
     #[test]
     fn a_file_mapped_over_code_ends_it() {
         let processes = Processes::new(vec![map(1, 20, 0x1000, Backing::File)]);
-        let timeline = Timeline::new(&processes, two_loads(&processes));
+        let timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());
         let at = |address, time| function_at(&timeline, &processes, 1, address, time);
         assert_eq!(at(0x1010, 19), Some(1));
         assert_eq!(at(0x1010, 20), None);
@@ -526,7 +531,7 @@ mod tests {
             fork(4, 1, 35),
             ProcessEvent::Exec(Pid(4), Time(60)),
         ]);
-        let timeline = Timeline::new(&processes, two_loads(&processes));
+        let timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());
         let at = |pid, address, time| function_at(&timeline, &processes, pid, address, time);
         assert_eq!(at(2, 0x1090, 50), Some(1));
         assert_eq!(at(3, 0x1090, 50), Some(1));
@@ -537,14 +542,14 @@ mod tests {
     #[test]
     fn a_move_takes_the_code_away() {
         let processes = Processes::new(vec![map(1, 5, 0x1000, Backing::Anonymous)]);
-        let mut events = two_loads(&processes);
-        events.push(PlacedEvent {
+        let loads = two_loads(&processes);
+        let moved = PlacedEvent {
             time: Time(40),
             range: Some(range(0x5000, 0x100)),
             left: AddressRange::new(Address(0x1000), 0x100),
-            ..events[0]
-        });
-        let timeline = Timeline::new(&processes, events);
+            ..loads[0]
+        };
+        let timeline = Timeline::new(&processes, loads.into_iter().chain([moved]).collect());
         let at = |address, time| function_at(&timeline, &processes, 1, address, time);
         assert_eq!(at(0x1000, 39), Some(1));
         assert_eq!(at(0x1000, 40), None);

@@ -45,8 +45,8 @@ enum Bytes {
 struct Pages {
     file: OpenFile,
     pages: Box<[OnceLock<Box<[u8]>>]>,
-    /// Bytes that begin in this page and end in another one.
-    crossing: Box<[OnceLock<Crossing>]>,
+    /// Bytes that begin in this page and end in another one. Boxed, because most pages are never read.
+    crossing: Box<[OnceLock<Box<Crossing>>]>,
     has_shrunk: AtomicBool,
     _slot: OpenSlot,
 }
@@ -200,9 +200,11 @@ impl Pages {
         }
         let crossing = self.crossing.get(page)?;
         // Of disjoint ranges, only one crosses the end of a page.
-        let crossing = crossing.get_or_init(|| Crossing {
-            offset,
-            bytes: self.read_new(offset, size),
+        let crossing = crossing.get_or_init(|| {
+            Box::new(Crossing {
+                offset,
+                bytes: self.read_new(offset, size),
+            })
         });
         (crossing.offset == offset).then(|| crossing.bytes.get(..size))?
     }

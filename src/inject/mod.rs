@@ -20,7 +20,7 @@ use crate::attribution;
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::Diagnostic;
 use crate::inject::summary_file::SummaryOutput;
-use crate::load::{Buffers, Progress, Recording, load_after};
+use crate::load::{Buffers, NeededFunctions, Progress, Recording, load_after};
 use crate::perf::output::Rewrite;
 use crate::source_files::v8_functions::V8Scripts;
 use crate::summary::Summary;
@@ -49,7 +49,12 @@ pub fn inject_after(
 ) -> Result<Summary, Diagnostic> {
     let buffers = Buffers::default();
     let unwound_buffers = UnwoundBuffers::default();
-    let loaded = load_after(prepare, &options.load, &buffers, progress);
+    // Unwinding looks up addresses that no sample has.
+    let needed = match options.all || options.unwind.is_some() {
+        true => NeededFunctions::All,
+        false => NeededFunctions::OfSamples,
+    };
+    let loaded = load_after(prepare, &options.load, needed, &buffers, progress);
     let result = loaded.and_then(|recording| {
         let (recording, unwound) = match options.unwind {
             Some(how) => unwind(&options.load, how, recording, &unwound_buffers, progress)?,

@@ -65,8 +65,8 @@ impl Run<'_> {
             build_id_cache: self.build_id_cache(),
             dumps: self.used().iter().map(dump_summary).collect(),
             functions: FunctionSummary {
-                loaded: self.used().iter().map(|used| used.loads).sum(),
-                moved: self.used().iter().map(|used| used.moves).sum(),
+                loaded: self.used().iter().map(|used| used.counts.loads).sum(),
+                moved: self.used().iter().map(|used| used.counts.moves).sum(),
                 touched: self.touched.0,
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
@@ -276,7 +276,7 @@ fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
         },
         path: printable_path(used.found.file.path()),
         pids: used.found.pids.iter().map(|pid| pid.0).collect(),
-        functions: used.loads,
+        functions: used.counts.loads,
         same_clock: used.alignment == Alignment::Same,
         clock: used.alignment.to_string(),
     }

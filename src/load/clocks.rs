@@ -50,9 +50,9 @@ impl<'p> Clocks<'p> {
             distance_by_maps: needs_maps.then(|| self.by_maps(found, code)).flatten(),
             ..own_clock
         };
-        match code.events() {
-            [] => Ok(Alignment::Same),
-            _ => Alignment::find(&self.profile, &own_clock, found.marked),
+        match code.events().next() {
+            None => Ok(Alignment::Same),
+            Some(_) => Alignment::find(&self.profile, &own_clock, found.marked),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'p> Clocks<'p> {
         let spaces = self.processes.spaces_of(*pid).take(MAX_PROGRAMS);
         let distances = spaces.filter_map(|(_, space)| {
             self.scan_budget = self.scan_budget.checked_sub(space.maps.len())?;
-            let loads = code.events().iter().filter(|event| event.change == Change::Load);
+            let loads = code.events().filter(|event| event.change == Change::Load);
             let placed = loads.filter_map(|event| Some((code.range(event.function)?.start, event.time)));
             distance_by_maps(&space.maps, placed)
         });

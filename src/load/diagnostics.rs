@@ -166,8 +166,8 @@ fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Diagnostic> {
     let is_shrunk = file.has_shrunk() && !is_trace;
     let losses = [
         is_shrunk.then(|| shrunk_at(file.path())),
-        lost(Issue::JitdumpNotInherited, used.uncopied),
-        lost(Issue::JitdumpChildAmbiguous, used.ownerless),
+        lost(Issue::JitdumpNotInherited, used.counts.uncopied),
+        lost(Issue::JitdumpChildAmbiguous, used.counts.ownerless),
     ];
     losses.into_iter().flatten()
 }

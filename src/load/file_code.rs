@@ -10,38 +10,41 @@ use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::timeline::PlacedEvent;
 use crate::hash::HashMap;
 use crate::perf::event::Backing;
-use crate::units::{Address, Time};
-
-/// Removes code in file mappings from `events` and returns the number of removed loads and moves. Memory that
-/// runtimes share with themselves through a file ([`Backing::Shared`]) does not count as a file.
-pub fn remove(processes: &Processes, events: &mut Vec<PlacedEvent>) -> u64 {
-    let mut files = Files {
-        processes,
-        histories: HashMap::default(),
-    };
-    let mut removed = 0;
-    events.retain_mut(|event| {
-        let Some(range) = event.range else {
-            return true;
-        };
-        if !files.hold(event.space, range.start, event.time) {
-            return true;
-        }
-        removed += 1;
-        event.range = None;
-        // A move into a file still frees the old range.
-        event.left.is_some()
-    });
-    removed
-}
+use crate::units::{Address, AddressRange, Time};
 
 /// File mappings of each address space over time, built on first use.
-struct Files<'a> {
+pub struct Files<'a> {
     processes: &'a Processes,
     histories: HashMap<SpaceId, History<bool>>,
+    /// Number of loads and moves whose code was removed.
+    pub removed: u64,
 }
 
-impl Files<'_> {
+impl<'a> Files<'a> {
+    /// Creates the file mappings of processes.
+    pub fn new(processes: &'a Processes) -> Self {
+        Self {
+            processes,
+            histories: HashMap::default(),
+            removed: 0,
+        }
+    }
+
+    /// Removes the code of an event if it is in a file mapping. Returns the event if anything is left of it. Memory that
+    /// runtimes share with themselves through a file ([`Backing::Shared`]) does not count as a file.
+    pub fn remove(&mut self, event: PlacedEvent) -> Option<PlacedEvent> {
+        let is_in_file = |range: AddressRange| self.hold(event.space, range.start, event.time);
+        if !event.range.is_some_and(is_in_file) {
+            return Some(event);
+        }
+        self.removed += 1;
+        // A move into a file still frees the old range.
+        event
+            .left
+            .is_some()
+            .then_some(PlacedEvent { range: None, ..event })
+    }
+
     /// Whether an address is in a file mapping just before `time`; code precedes maps of the same time.
     fn hold(&mut self, space: SpaceId, address: Address, time: Time) -> bool {
         let processes = self.processes;
@@ -79,7 +82,7 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
     use crate::code::timeline::{FileIndex, FunctionId};
-    use crate::units::{AddressRange, Pid};
+    use crate::units::Pid;
 
     const FUNCTION: FunctionId = FunctionId {
         file: FileIndex(0),
@@ -114,16 +117,16 @@ mod tests {
         ]);
         let space = |pid| processes.space_at(Pid(pid), Time(100)).unwrap();
         let is_kept = |pid, time, start| {
-            let mut events = vec![PlacedEvent {
+            let mut files = Files::new(&processes);
+            let left = files.remove(PlacedEvent {
                 time: Time(time),
                 space: space(pid),
                 function: FUNCTION,
                 range: Some(range(start)),
                 left: None,
-            }];
-            let removed = remove(&processes, &mut events);
-            assert_eq!(removed as usize, 1 - events.len());
-            !events.is_empty()
+            });
+            assert_eq!(files.removed == 0, left.is_some());
+            left.is_some()
         };
         assert!(is_kept(1, 5, 0x1100), "the file comes later");
         assert!(is_kept(1, 10, 0x1100), "code precedes a map of the same time");
@@ -137,14 +140,16 @@ mod tests {
     #[test]
     fn code_that_moves_into_a_file_leaves_its_place() {
         let processes = Processes::new(vec![map(1, 10, 0x1000, Backing::File)]);
-        let mut events = vec![PlacedEvent {
+        let mut files = Files::new(&processes);
+        let moved = files.remove(PlacedEvent {
             time: Time(20),
             space: processes.space_at(Pid(1), Time(20)).unwrap(),
             function: FUNCTION,
             range: Some(range(0x1000)),
             left: Some(range(0x5000)),
-        }];
-        assert_eq!(remove(&processes, &mut events), 1);
-        assert_eq!((events[0].range, events[0].left), (None, Some(range(0x5000))));
+        });
+        assert_eq!(files.removed, 1);
+        let moved = moved.map(|event| (event.range, event.left));
+        assert_eq!(moved, Some((None, Some(range(0x5000)))));
     }
 }

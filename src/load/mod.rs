@@ -28,6 +28,7 @@ pub(crate) use buffers::Buffers;
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 pub(crate) use find::perf_maps::{UsedMap, symbol_of};
 pub(crate) use find::reach::Reach;
+pub(crate) use options::NeededFunctions;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
 pub(crate) use recording::{Recording, load, load_after};

@@ -29,6 +29,15 @@ pub struct LoadOptions {
     pub confine: bool,
 }
 
+/// Functions that a command looks up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NeededFunctions {
+    /// All.
+    All,
+    /// Those at addresses recorded with samples.
+    OfSamples,
+}
+
 /// Type of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InputKind {

@@ -2,22 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::code::perf_map_symbols::SymbolTable;
 use crate::code::perf_map_symbols::SymbolTableIndex;
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::code::recorded_addresses::RecordedAddresses;
 use crate::code::selection::Selector;
-use crate::code::timeline::Timeline;
+use crate::code::timeline::{PlacedCode, Timeline};
 use crate::diagnostics::Diagnostic;
 use crate::files::{FileOrigin, InputFile};
 use crate::indexed_table::IndexedTable;
 use crate::load::buffers::{Buffers, keep};
-use crate::load::file_code;
+use crate::load::file_code::Files;
 use crate::load::find::access::Access;
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::logs::{open_logs, open_traces};
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::find::{jitdumps, perf_maps};
 use crate::load::input::{self, Input};
-use crate::load::options::{InputKind, LoadOptions};
+use crate::load::options::{InputKind, LoadOptions, NeededFunctions};
 use crate::load::profile;
 use crate::load::progress::Progress;
 use crate::load::sources::{Sources, machine_of};
@@ -26,6 +28,7 @@ use crate::runtime::jitdump::marker;
 use crate::tally::Tally;
 use crate::trace::aux_logs::AuxLogs;
 use crate::trace::{mono, xray};
+use crate::units::AddressRange;
 
 /// A profile with the code of its processes over time.
 #[derive(Debug)]
@@ -53,23 +56,26 @@ pub struct Recording<'a> {
     pub loads_in_files: u64,
 }
 
-/// Reads a profile, or makes one from logs and traces, and reads its runtime files. `buffers` must be empty.
+/// Reads a profile, or makes one from logs and traces, and reads its runtime files. `buffers` must be empty. Functions
+/// that are not `needed` may be missing from the timeline.
 ///
 /// The records are walked once for the index, and again after each step that rewrites them: decompression, merging
 /// and repair of damaged ones; call chains and events from logs and traces. Clocks without a fixed relation take one
-/// more walk, over the samples.
+/// more walk, over the samples, and so do many functions that are not all needed.
 pub fn load<'a>(
     options: &LoadOptions,
+    needed: NeededFunctions,
     buffers: &'a Buffers,
     progress: &mut dyn Progress,
 ) -> Result<Recording<'a>, Diagnostic> {
-    load_after(|_| Ok(()), options, buffers, progress)
+    load_after(|_| Ok(()), options, needed, buffers, progress)
 }
 
 /// As [`load`]. `prepare` gets the index of a recorded profile before its runtime files are searched.
 pub fn load_after<'a>(
     prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
     options: &LoadOptions,
+    needed: NeededFunctions,
     buffers: &'a Buffers,
     progress: &mut dyn Progress,
 ) -> Result<Recording<'a>, Diagnostic> {
@@ -106,16 +112,19 @@ pub fn load_after<'a>(
         None => make_profile(options, &access, &mut aux_logs, buffers)?,
     };
     sources.add_traces(&profile, &aux_logs.traces);
-    let mut events = sources.take_events(&profile.index);
-    let loads_in_files = match profile.profile.attrs.copies_stacks() {
-        true => file_code::remove(&profile.index.processes, &mut events),
-        false => 0,
-    };
-    let mut timeline = Timeline::new(&profile.index.processes, events);
     let found_maps = perf_maps::find(&profile, &found_dumps.dumps, options, &access)?;
     let found_maps = keep(&buffers.maps, found_maps);
     let maps = perf_maps::read(found_maps);
     let tables = maps.map(UsedMap::table);
+    let recorded = match needed {
+        NeededFunctions::OfSamples if !profile.index.has_aux => {
+            recorded_addresses(&profile, &sources, &tables)
+        }
+        // AUX data have addresses that only a decoder can extract.
+        _ => None,
+    };
+    let (code, loads_in_files) = place_code(&profile, &mut sources, recorded.as_ref());
+    let mut timeline = Timeline::new(&profile.index.processes, code);
     timeline.add_symbols(&profile.index.processes, &profile.index.injected, &tables);
     Ok(Recording {
         input,
@@ -181,6 +190,53 @@ fn make_profile<'a>(
     let logs = &aux_logs.logs;
     let sources = Sources::read(&profile, dumps, logs, logs.core, options.clock_offset);
     Ok((profile, dumps, sources))
+}
+
+/// Returns the addresses where functions are needed; `None` if all functions are needed.
+fn recorded_addresses(
+    profile: &IndexedProfile<'_>,
+    sources: &Sources<'_>,
+    tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
+) -> Option<RecordedAddresses> {
+    let symbols = || tables.iter().flat_map(|table| &table.ranges).copied();
+    let mut recorded = sources.recorded_addresses(profile, symbols())?;
+    // Symbols end where functions begin, so all functions in the symbols of samples are needed.
+    let of_samples: Vec<AddressRange> = symbols().filter(|&range| recorded.may_be_in(range)).collect();
+    of_samples.into_iter().for_each(|range| recorded.insert(range));
+    Some(recorded)
+}
+
+/// Returns the code of all files on the profile's clock, as far as it is at `recorded` addresses, and the number of
+/// loads left to the symbols of the mapped files that contain them.
+fn place_code(
+    profile: &IndexedProfile<'_>,
+    sources: &mut Sources<'_>,
+    recorded: Option<&RecordedAddresses>,
+) -> (PlacedCode, u64) {
+    let IndexedProfile { profile, index } = profile;
+    let mut files = profile
+        .attrs
+        .copies_stacks()
+        .then(|| Files::new(&index.processes));
+    let mut code = PlacedCode::default();
+    if recorded.is_none() {
+        // Nearly all are placed once.
+        code.reserve_exact(sources.loads().count());
+    }
+    sources.place_events(index, |event| {
+        let left = match &mut files {
+            Some(files) => files.remove(event),
+            None => Some(event),
+        };
+        let Some(event) = left else { return };
+        let is_needed =
+            |recorded: &RecordedAddresses| event.range.is_some_and(|range| recorded.may_be_in(range));
+        match recorded.is_none_or(is_needed) {
+            true => code.add(event),
+            false => code.add_addresses(&event),
+        }
+    });
+    (code, files.map_or(0, |files| files.removed))
 }
 
 impl Recording<'_> {

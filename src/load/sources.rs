@@ -6,6 +6,7 @@ use crate::code::clock::{Alignment, RuntimeClock};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
 use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::code::recorded_addresses::RecordedAddresses;
 use crate::code::samples::Samples;
 use crate::code::selection::{Doubts, DumpState};
 use crate::code::timeline::{FileIndex, FunctionId, PlacedEvent, ranges};
@@ -18,27 +19,35 @@ use crate::load::find::found_file::FoundFile;
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::pid_resolver::PidResolver;
 use crate::machine::Machine;
+use crate::range_map::RangeSet;
 use crate::runtime::jitdump::Dump;
 use crate::runtime::symbol_only_code::SymbolOnlyCode;
 use crate::runtime::{Change, CodeEvent, CodeFile, FunctionView};
 use crate::trace::mono::memory::Memory;
 use crate::trace::mono::{Logs, ReadLog};
 use crate::trace::xray::Traces;
-use crate::units::{Pid, Time};
+use crate::units::{AddressRange, Pid, Time};
 
 /// A runtime file in use.
 #[derive(Debug)]
 pub struct UsedFile<'a> {
     /// The file and its processes.
     pub found: FoundFile,
-    /// Functions of the file, and its code events until [`Sources::take_events`].
+    /// Functions of the file, and its code events.
     pub code: CodeFile<'a>,
+    /// Conversion of its times to profile times.
+    pub alignment: Alignment,
+    /// Numbers of its code events, once they were placed.
+    pub counts: EventCounts,
+}
+
+/// Numbers of code events of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventCounts {
     /// Number of loads.
     pub loads: u64,
     /// Number of moves.
     pub moves: u64,
-    /// Conversion of its times to profile times.
-    pub alignment: Alignment,
     /// Number of events whose process is ambiguous.
     pub ownerless: u64,
     /// Number of events not copied to processes that shared the file before the profile began: there are too
@@ -186,17 +195,18 @@ fn read_dump<'a>(
         counts_cycles: dump.header().counts_cycles(),
         made: dump.header().time,
         first: dump.first_time().unwrap_or_default(),
-        last: dump.events().last().map(|event| event.time).unwrap_or_default(),
+        last: dump
+            .events()
+            .next_back()
+            .map(|event| event.time)
+            .unwrap_or_default(),
     };
     let code = CodeFile::Jitdump(Box::new(dump));
     Ok(UsedFile {
         alignment: clocks.align(found, &code, own_clock)?,
         found: found.clone(),
         code,
-        loads: 0,
-        moves: 0,
-        ownerless: 0,
-        uncopied: 0,
+        counts: EventCounts::default(),
     })
 }
 
@@ -240,10 +250,13 @@ impl<'a> Sources<'a> {
         }
         let processes = &profile.index.processes;
         let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
+        let code = self.code_of_samples(profile);
+        let is_needed = |range| code.as_ref().is_none_or(|code| code.overlaps(range));
         let mut events = Vec::new();
         for (file, used) in self.used.enumerate() {
             if used.alignment.is_estimate() {
-                used.add_runtime_events(file, &owners, processes, &mut events);
+                let of_file = used.runtime_events(file, &owners, processes);
+                events.extend(of_file.filter(|event| is_needed(event.range)));
             }
         }
         let windows = LiveCode::new(events).windows(Samples::of(profile));
@@ -263,14 +276,54 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Takes the code events of all files, with the address spaces and times of the profile, and counts them.
-    pub fn take_events(&mut self, index: &ProfileIndex) -> Vec<PlacedEvent> {
+    /// Returns the addresses recorded with the samples of a profile that are in or near code or `others`; `None` if
+    /// functions at other addresses are needed too, or if there are so few functions that leaving out some does not pay.
+    pub fn recorded_addresses(
+        &self,
+        profile: &IndexedProfile<'_>,
+        others: impl Iterator<Item = AddressRange>,
+    ) -> Option<RecordedAddresses> {
+        /// They take a few MB of memory.
+        const FEW_FUNCTIONS: usize = 1 << 14;
+        /// Bytes of records that take as long to walk over as it takes to place a function.
+        const RECORDS_OF_FUNCTION: usize = 256;
+        /// Gaps between functions, in bytes, that are not worth remembering.
+        const GAP: u64 = 64 << 10;
+        // A move frees what nothing else was loaded to since.
+        let has_moves = self.used.iter().any(|used| used.code.has_moves());
+        let few = FEW_FUNCTIONS.max(profile.profile.data.len() / RECORDS_OF_FUNCTION);
+        if has_moves || self.loads().nth(few).is_none() {
+            return None;
+        }
+        let mut code = RangeSet::with_gap(GAP);
+        self.loads().chain(others).for_each(|range| code.insert(range));
+        RecordedAddresses::of(profile, &code)
+    }
+
+    /// Returns the addresses of the functions that samples can be in. Only these, and what was loaded over them, show
+    /// anything of a clock. Returns `None` if that may be all functions.
+    fn code_of_samples(&self, profile: &IndexedProfile<'_>) -> Option<RangeSet> {
+        let recorded = self.recorded_addresses(profile, std::iter::empty())?;
+        let mut code = RangeSet::with_gap(0);
+        let of_samples = self.loads().filter(|&range| recorded.may_be_in(range));
+        of_samples.for_each(|range| code.insert(range));
+        Some(code)
+    }
+
+    /// Returns the addresses of each load of all files, and of each function that was moved.
+    pub fn loads(&self) -> impl Iterator<Item = AddressRange> {
+        self.used.iter().flat_map(|used| {
+            let events = used.code.events();
+            events.filter_map(|event| used.code.range(event.function))
+        })
+    }
+
+    /// Calls `place` with the code events of all files, with the address spaces and times of the profile, and counts
+    /// them.
+    pub fn place_events(&mut self, index: &ProfileIndex, mut place: impl FnMut(PlacedEvent)) {
         let processes = &index.processes;
         let (start, _) = index.times.unwrap_or_default();
         let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
-        // Nearly all are placed once.
-        let count = self.used.iter().map(|used| used.code.events().len()).sum();
-        let mut events = Vec::with_capacity(count);
         let mut copies_left = MAX_COPIES;
         let earlier_copies = processes.earlier_copies();
         for (file, used) in self.used.enumerate_mut() {
@@ -281,36 +334,37 @@ impl<'a> Sources<'a> {
             let others = creator.and_then(|pid| earlier_copies.get(&pid));
             let others = others.map_or(&[][..], Vec::as_slice);
             let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
-            (used.ownerless, used.uncopied) = (0, 0);
-            for event in &used.code.take_events() {
+            let mut counts = EventCounts::default();
+            for event in &mut used.code.events() {
                 match event.change {
-                    Change::Load => used.loads += 1,
-                    Change::Move { .. } => used.moves += 1,
+                    Change::Load => counts.loads += 1,
+                    Change::Move { .. } => counts.moves += 1,
                 }
                 let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
                 let Some(pid) = owner else {
-                    used.ownerless += 1;
+                    counts.ownerless += 1;
                     continue;
                 };
-                events.extend(used.place(file, event, pid, processes));
+                used.place(file, &event, pid, processes).map(&mut place);
                 // Processes that were forked before the profile began have the code that existed then. These
                 // are the processes that have the dump mapped, and those whose maps show that they are
                 // copies.
                 if owner == creator && used.alignment.time(event.time) <= start {
                     let count = with_dump.len().saturating_add(others.len());
                     let Some(left) = copies_left.checked_sub(count) else {
-                        used.uncopied += 1;
+                        counts.uncopied += 1;
                         continue;
                     };
                     copies_left = left;
                     let others = others.iter().filter(|other| !with_dump.contains(other));
                     let copies = used.found.pids_before.iter().chain(others);
                     let copies = copies.filter(|&&other| other != pid);
-                    events.extend(copies.filter_map(|&other| used.place(file, event, other, processes)));
+                    let copies = copies.filter_map(|&other| used.place(file, &event, other, processes));
+                    copies.for_each(&mut place);
                 }
             }
+            used.counts = counts;
         }
-        events
     }
 }
 
@@ -328,41 +382,32 @@ impl<'a> UsedFile<'a> {
         Self {
             found: FoundFile::of_process(Arc::new(PagedFile::from(file.clone())), pid),
             code: CodeFile::SymbolOnly(code),
-            loads: 0,
-            moves: 0,
             alignment,
-            ownerless: 0,
-            uncopied: 0,
+            counts: EventCounts::default(),
         }
     }
 
-    /// Adds the code events of a file, on the clock of its runtime.
-    fn add_runtime_events(
+    /// Returns the code events of a file, on the clock of its runtime.
+    fn runtime_events(
         &self,
         file: FileIndex,
         owners: &PidResolver,
         processes: &Processes,
-        events: &mut Vec<RuntimeEvent>,
-    ) {
+    ) -> impl Iterator<Item = RuntimeEvent> {
         let header_pid = self.code.pid();
         let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
-        for event in self.code.events() {
+        self.code.events().filter_map(move |event| {
             let owner_of = |pid| owners.of(&self.found, header_pid, pid, processes);
             let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
-            let placed = self
-                .code
-                .range(event.function)
-                .and_then(|loaded_at| ranges(event, loaded_at));
-            if let (Some(pid), Some((range, left))) = (owner, placed) {
-                events.push(RuntimeEvent {
-                    file,
-                    pid,
-                    time: event.time,
-                    range,
-                    left,
-                });
-            }
-        }
+            let (range, left) = ranges(&event, self.code.range(event.function)?)?;
+            Some(RuntimeEvent {
+                file,
+                pid: owner?,
+                time: event.time,
+                range,
+                left,
+            })
+        })
     }
 
     fn place(

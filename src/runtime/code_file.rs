@@ -34,18 +34,19 @@ impl<'a> CodeFile<'a> {
     }
 
     /// Returns the loads and moves, sorted by time.
-    pub fn events(&self) -> &[CodeEvent] {
-        match self {
-            Self::Jitdump(dump) => dump.events(),
-            Self::SymbolOnly(named) => named.events(),
-        }
+    pub fn events(&self) -> impl Iterator<Item = CodeEvent> {
+        let (of_dump, of_log) = match self {
+            Self::Jitdump(dump) => (Some(dump.events()), &[][..]),
+            Self::SymbolOnly(named) => (None, named.events()),
+        };
+        of_dump.into_iter().flatten().chain(of_log.iter().copied())
     }
 
-    /// Takes the loads and moves, sorted by time, and leaves none, so that their memory is freed once they were used.
-    pub fn take_events(&mut self) -> Vec<CodeEvent> {
+    /// Whether any code was moved.
+    pub fn has_moves(&self) -> bool {
         match self {
-            Self::Jitdump(dump) => dump.take_events(),
-            Self::SymbolOnly(named) => named.take_events(),
+            Self::Jitdump(dump) => dump.has_moves(),
+            Self::SymbolOnly(_) => false,
         }
     }
 

@@ -60,11 +60,6 @@ impl<'a> SymbolOnlyCode<'a> {
         self.events.sort_by_key(|event| event.time);
     }
 
-    /// Takes the loads, and leaves none.
-    pub fn take_events(&mut self) -> Vec<CodeEvent> {
-        std::mem::take(&mut self.events)
-    }
-
     /// Returns the loads, sorted by time once [`Self::sort`] has been called.
     pub fn events(&self) -> &[CodeEvent] {
         &self.events

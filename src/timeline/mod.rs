@@ -24,7 +24,7 @@ mod values;
 use std::path::PathBuf;
 
 use crate::diagnostics::Diagnostic;
-use crate::load::{Buffers, LoadOptions, Progress, load, refuse_input_as_output};
+use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, load, refuse_input_as_output};
 use crate::source_files::SourceOptions;
 use crate::source_files::v8_functions::V8Scripts;
 
@@ -61,7 +61,7 @@ pub struct TimelineOptions {
 /// Reads a profile and the files of its runtimes.
 pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Result<Timeline, Diagnostic> {
     let buffers = Buffers::default();
-    let result = load(&options.load, &buffers, progress).and_then(|recording| {
+    let result = load(&options.load, NeededFunctions::All, &buffers, progress).and_then(|recording| {
         refuse_input_as_output(&options.load, &recording, [&options.output])?;
         let functions = recording
             .timeline

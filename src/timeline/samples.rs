@@ -134,7 +134,7 @@ impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
                 counter: self,
                 counts: Counts::default(),
             },
-            |walk| counts.merge(walk.counts),
+            |found| counts.merge(found),
             |bytes| progress.advance(bytes),
         );
         counts
@@ -148,6 +148,12 @@ struct Walk<'a, T> {
 }
 
 impl<T: Fn(SampledCode) -> Option<TierIndex>> SampleVisitor for Walk<'_, T> {
+    type Found = Counts;
+
+    fn finish(self) -> Counts {
+        self.counts
+    }
+
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let Self { counter, counts } = self;
         let (Some(pid), time) = (located.pid, located.lookup_time()) else {

@@ -119,6 +119,12 @@ struct NewSample {
 }
 
 impl SampleVisitor for Chunk<'_, '_> {
+    type Found = Self;
+
+    fn finish(self) -> Self {
+        self
+    }
+
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let endian = self.profile.endian;

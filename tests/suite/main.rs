@@ -49,6 +49,7 @@ mod formats;
 mod hostile_files;
 mod house;
 mod kept_sources;
+mod many_functions;
 mod matching;
 mod mono;
 mod mono_damage;

@@ -67,7 +67,7 @@ struct Placed {
 }
 
 fn placed(dump: &Dump<'_>) -> Vec<Placed> {
-    let events = dump.events().iter();
+    let events = dump.events();
     let placed = events.map(|event| {
         let loaded = dump.range(event.function).unwrap();
         let (start, left) = match event.change {

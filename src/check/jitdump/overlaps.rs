@@ -30,7 +30,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     let mut tail_overlaps = Vec::new();
     for event in dump.events() {
         let live = processes.entry(event.pid).or_default();
-        let Some(range) = range_of(dump, event, live) else {
+        let Some(range) = range_of(dump, &event, live) else {
             continue;
         };
         let function = event.function;

@@ -35,7 +35,7 @@ impl<'f> Selection<'f> {
     fn add(&mut self, dump: &Dump<'_>) {
         let filter = self.filter;
         let moves = || {
-            dump.events().iter().filter_map(|event| match event.change {
+            dump.events().filter_map(|event| match event.change {
                 Change::Move { from, to } => Some((event, from, to)),
                 Change::Load => None,
             })

@@ -5,25 +5,27 @@
 //! tables stay in the file until [`Dump::function`] and [`Dump::sources`] read those of one function.
 
 mod builder;
+mod events;
 mod function_table;
 mod growing;
 mod index;
 
 use std::ops::ControlFlow;
 
-use crate::bytes::RandomAccess;
+use crate::bytes::{ByteOrder, RandomAccess};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{DebugInfoQuirks, LineEntry};
 use crate::runtime::jitdump::dump::builder::IndexBuilder;
+use crate::runtime::jitdump::dump::events::Events;
 pub use crate::runtime::jitdump::dump::function_table::FunctionRecords;
 pub(super) use crate::runtime::jitdump::dump::function_table::FunctionTable;
 pub use crate::runtime::jitdump::dump::growing::{GrowingIndex, NewEvents};
 pub use crate::runtime::jitdump::dump::index::{FunctionSources, Index};
 use crate::runtime::jitdump::duplicates;
 use crate::runtime::jitdump::header::{self, Header};
-use crate::runtime::jitdump::moves;
-use crate::runtime::jitdump::record::{Contents, Records, Step};
+use crate::runtime::jitdump::load::Load;
+use crate::runtime::jitdump::record::{self, Contents, Records, Step};
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::{CodeEvent, FunctionView, RuntimeTime};
 use crate::tally::Tally;
@@ -34,7 +36,7 @@ use crate::units::AddressRange;
 pub struct Dump<'a> {
     contents: Contents<'a>,
     index: Index,
-    events: Vec<CodeEvent>,
+    events: Events,
     first_time: Option<RuntimeTime>,
 }
 
@@ -75,7 +77,8 @@ impl<'a> Dump<'a> {
             builder.add(step);
             ControlFlow::Continue(())
         });
-        let (mut index, mut loads, mut moves) = builder.finish();
+        let (mut index, mut moves) = builder.finish();
+        let mut loads: Vec<u32> = index.functions.with_code().collect();
         duplicates::drop_duplicates(
             contents,
             &index.functions,
@@ -90,10 +93,16 @@ impl<'a> Dump<'a> {
             index.functions.code_end(),
         );
         index.detect_quirks(contents);
-        let range = |function| index.functions.range(function);
+        let events = match moves.is_empty() {
+            true => Events::of_loads(loads, &index.functions),
+            false => {
+                let code_indices = code_indices(contents, start, header.endian, index.functions.len());
+                Events::with_moves(loads, moves, &index.functions, &code_indices, &mut index.faults)
+            }
+        };
         Self {
             contents,
-            events: moves::merge_events(loads, moves, range, &mut index.faults),
+            events,
             index,
             first_time,
         }
@@ -110,13 +119,13 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the loads and moves, sorted by time.
-    pub fn events(&self) -> &[CodeEvent] {
-        &self.events
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = CodeEvent> {
+        self.events.iter(&self.index.functions)
     }
 
-    /// Takes the loads and moves, sorted by time, and leaves none, so that their memory is freed once they were used.
-    pub fn take_events(&mut self) -> Vec<CodeEvent> {
-        std::mem::take(&mut self.events)
+    /// Whether any code was moved.
+    pub fn has_moves(&self) -> bool {
+        self.events.have_moves()
     }
 
     /// Returns the faults found in the file.
@@ -272,4 +281,18 @@ fn first_record_offset(file_size: u64, header: &Header) -> usize {
     header
         .first_record_offset(file_size)
         .unwrap_or(header::SIZE as usize)
+}
+
+/// Returns the `code_index` of the first `count` functions. Only moves need it, so it is not in the index.
+fn code_indices(contents: Contents<'_>, start: usize, endian: ByteOrder, count: usize) -> Vec<u64> {
+    let mut indices = Vec::new();
+    let _ = contents.walk(start, endian, |step| {
+        let loads = step.record().filter(|record| record.kind == record::LOAD);
+        indices.extend(loads.and_then(|record| Some(Load::parse(record.content, endian)?.code_index)));
+        match indices.len() < count {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    indices
 }

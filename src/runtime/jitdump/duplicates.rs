@@ -7,33 +7,34 @@ use std::cmp::Ordering;
 
 use crate::diagnostics::Issue;
 use crate::runtime::jitdump::dump::FunctionTable;
-use crate::runtime::jitdump::moves::{LoadEvent, Move};
+use crate::runtime::jitdump::moves::Move;
 use crate::runtime::jitdump::record::Contents;
 use crate::tally::Tally;
 
-/// Drops all loads and moves that are exact copies of earlier ones.
+/// Drops all loads and moves that are exact copies of earlier ones. `loads` are the functions with code.
 ///
 /// This must happen before moves are matched with functions, because a move belongs to the load that is kept.
 pub(super) fn drop_duplicates(
     contents: Contents<'_>,
     functions: &FunctionTable,
-    loads: &mut Vec<LoadEvent>,
+    loads: &mut Vec<u32>,
     moves: &mut Vec<Move>,
     faults: &mut Tally<Issue>,
 ) {
-    let range = |load: &LoadEvent| functions.range(load.event.function);
-    let content = |load: &LoadEvent| contents.of(functions.load(load.event.function)?);
+    let content = |load: u32| contents.of(functions.load(load)?);
     // Contents are read only where all else is equal.
-    let compare_loads = |one: &LoadEvent, other: &LoadEvent| {
-        let times = one.event.time.cmp(&other.event.time);
-        let ranges = times.then_with(|| range(one).cmp(&range(other)));
+    let compare_loads = |&one: &u32, &other: &u32| {
+        let times = functions.time(one).cmp(&functions.time(other));
+        let ranges = times.then_with(|| functions.range(one).cmp(&functions.range(other)));
         ranges.then_with(|| content(one).cmp(&content(other)))
     };
     let compare_moves = |one: &Move, other: &Move| {
         let times = one.time.cmp(&other.time);
         times.then_with(|| one.content().cmp(&other.content()))
     };
-    let dropped = keep_first(loads, compare_loads, |load| load.offset);
+    let dropped = keep_first(loads, compare_loads, |&load| {
+        functions.load(load).map_or(0, |load| load.offset)
+    });
     let moved = keep_first(moves, compare_moves, |moved| moved.offset);
     for offset in dropped.into_iter().chain(moved) {
         faults.add(Issue::JitdumpDuplicate, offset);
@@ -47,7 +48,7 @@ fn keep_first<T>(
     offset: impl Fn(&T) -> u64,
 ) -> Vec<u64> {
     let mut dropped = Vec::new();
-    all.sort_by(|one, other| compare(one, other).then_with(|| offset(one).cmp(&offset(other))));
+    all.sort_unstable_by(|one, other| compare(one, other).then_with(|| offset(one).cmp(&offset(other))));
     all.dedup_by(|later, first| {
         let is_repeated = compare(first, later).is_eq();
         if is_repeated {

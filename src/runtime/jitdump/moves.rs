@@ -65,23 +65,18 @@ impl Move {
     }
 }
 
-/// Merges loads and moves, sorted by time. `range` returns the addresses at which a function was loaded.
-///
-/// Quirk: JavaScriptCore's compiler threads write records out of order by a microsecond (capture multi).
+/// Merges loads, which must be sorted by time and offset, with moves. `range` returns the addresses at which a function
+/// was loaded.
 pub(super) fn merge_events(
-    mut loads: Vec<LoadEvent>,
+    loads: impl Iterator<Item = LoadEvent>,
     mut moves: Vec<Move>,
     range: impl Fn(u32) -> Option<AddressRange>,
     faults: &mut Tally<Issue>,
 ) -> Vec<CodeEvent> {
-    loads.sort_by_key(|load| (load.event.time, load.offset));
     moves.sort_by_key(|moved| (moved.time, moved.offset));
-    if moves.is_empty() {
-        return loads.into_iter().map(|load| load.event).collect();
-    }
-    let mut events = Vec::with_capacity(loads.len());
+    let mut events = Vec::new();
     let mut addresses = CodeAddresses::default();
-    let mut loads = loads.into_iter().peekable();
+    let mut loads = loads.peekable();
     for moved in &moves {
         let is_before = |load: &LoadEvent| (load.event.time, load.offset) < (moved.time, moved.offset);
         while let Some(load) = loads.next_if(is_before) {

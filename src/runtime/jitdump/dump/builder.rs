@@ -2,6 +2,7 @@
 
 use crate::diagnostics::Issue;
 use crate::machine::Machine;
+use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::debug_info::DebugInfoQuirks;
 use crate::runtime::jitdump::debug_info2;
 use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
@@ -14,16 +15,12 @@ use crate::runtime::jitdump::record::{self, Record, Step};
 use crate::runtime::jitdump::record_association::PendingRecords;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
-use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::tally::Tally;
-use crate::units::AddressRange;
 
 /// An index while the records are read.
 #[derive(Clone, Debug)]
 pub struct IndexBuilder {
     pub index: Index,
-    /// Loads of functions with code.
-    pub loads: Vec<LoadEvent>,
     pub moves: Vec<Move>,
     pub pending: PendingRecords,
 }
@@ -41,67 +38,58 @@ impl IndexBuilder {
         };
         Self {
             index,
-            loads: Vec::new(),
             moves: Vec::new(),
             pending: PendingRecords::default(),
         }
     }
 
-    /// Ends the file. Returns the index, the loads and the moves.
-    pub fn finish(mut self) -> (Index, Vec<LoadEvent>, Vec<Move>) {
+    /// Ends the file. Returns the index and the moves.
+    pub fn finish(mut self) -> (Index, Vec<Move>) {
         self.pending.drop_all(&mut self.index.faults);
         self.index
             .functions
             .add_debug_info(self.pending.take_reassigned());
         self.index.functions.shrink();
-        (self.index, self.loads, self.moves)
+        (self.index, self.moves)
     }
 
-    /// Adds a record.
-    pub fn add(&mut self, step: Step<'_>) {
+    /// Adds a record. Returns the load of a function with code.
+    pub fn add(&mut self, step: Step<'_>) -> Option<LoadEvent> {
+        let (endian, faults) = (self.index.header.endian, &mut self.index.faults);
         let record = match step {
             Step::Record(record) => record,
             Step::Repaired(record) => {
-                self.index.faults.add(Issue::JitdumpRepairedSize, record.offset);
+                faults.add(Issue::JitdumpRepairedSize, record.offset);
                 record
             }
             Step::Damage { offset, size } => {
                 // The LOADs of pending records may be lost.
-                self.pending.drop_all(&mut self.index.faults);
-                return self
-                    .index
-                    .faults
-                    .add_many(Issue::JitdumpSkippedBytes, size, offset);
+                self.pending.drop_all(faults);
+                faults.add_many(Issue::JitdumpSkippedBytes, size, offset);
+                return None;
             }
-            Step::CutTail { offset } => return self.index.faults.add(Issue::JitdumpCutTail, offset),
+            Step::CutTail { offset } => {
+                faults.add(Issue::JitdumpCutTail, offset);
+                return None;
+            }
         };
         match record.kind {
-            record::LOAD => self.load(&record),
-            record::MOVE => match Move::parse(&record, self.index.header.endian) {
+            record::LOAD => return self.load(&record),
+            record::MOVE => match Move::parse(&record, endian) {
                 Some(moved) => self.moves.push(moved),
-                None => self.index.faults.add(Issue::JitdumpBadMove, record.offset),
+                None => faults.add(Issue::JitdumpBadMove, record.offset),
             },
-            record::DEBUG_INFO => {
-                let endian = self.index.header.endian;
-                self.pending
-                    .add_debug_info(&record, endian, &mut self.index.faults);
-            }
-            record::UNWINDING_INFO => {
-                let endian = self.index.header.endian;
-                self.pending
-                    .add_unwinding(&record, endian, &mut self.index.faults);
-            }
+            record::DEBUG_INFO => self.pending.add_debug_info(&record, endian, faults),
+            record::UNWINDING_INFO => self.pending.add_unwinding(&record, endian, faults),
             record::CLOSE => {}
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
-            record::SOURCE_TRACK => {
-                let faults = &mut self.index.faults;
-                match SourceTrack::parse(record.content, self.index.header.endian) {
-                    Some(track) => self.pending.add_track(track.start, record.location(), faults),
-                    None => faults.add(Issue::JitdumpBadExtension, record.offset),
-                }
-            }
-            _ => self.index.faults.add(Issue::JitdumpUnknownRecord, record.offset),
+            record::SOURCE_TRACK => match SourceTrack::parse(record.content, endian) {
+                Some(track) => self.pending.add_track(track.start, record.location(), faults),
+                None => faults.add(Issue::JitdumpBadExtension, record.offset),
+            },
+            _ => faults.add(Issue::JitdumpUnknownRecord, record.offset),
         }
+        None
     }
 
     /// Adds a record of one of samply's extensions. Its structure decides before its type, as the type
@@ -135,20 +123,22 @@ impl IndexBuilder {
         }
     }
 
-    fn load(&mut self, record: &Record<'_>) {
+    fn load(&mut self, record: &Record<'_>) -> Option<LoadEvent> {
         let load = Load::parse(record.content, self.index.header.endian);
         let next = u32::try_from(self.index.functions.len());
         let (Some(load), Ok(function)) = (load, next) else {
             // Pending records without an address belong to this function.
             self.pending.drop_without_address(&mut self.index.faults);
-            return self.index.faults.add(Issue::JitdumpBadLoad, record.offset);
+            self.index.faults.add(Issue::JitdumpBadLoad, record.offset);
+            return None;
         };
         if load.name.len() > record::MAX_NAME {
             self.index.faults.add(Issue::JitdumpLongName, record.offset);
         }
-        let range = AddressRange::new(load.start, load.size.into());
         let records = FunctionRecords {
             load: record.location(),
+            time: RuntimeTime(record.time),
+            pid: load.pid,
             start: load.start,
             size: load.size,
             debug_info: self.pending.take_debug_info(function, load.start, load.size),
@@ -156,22 +146,14 @@ impl IndexBuilder {
             unwinding: self.pending.take_unwinding(),
             tier: self.pending.take_tier(),
         };
-        self.index.functions.push(function, &records);
-        self.index
-            .functions
-            .push_tracks(function, self.pending.take_tracks(load.start));
-        // The format allows functions without code, but they can't have samples.
-        if range.is_some() {
-            self.loads.push(LoadEvent {
-                event: CodeEvent {
-                    time: RuntimeTime(record.time),
-                    pid: load.pid,
-                    function,
-                    change: Change::Load,
-                },
-                code_index: load.code_index,
-                offset: record.offset,
-            });
-        }
+        let tracks = self.pending.take_tracks(load.start);
+        let functions = &mut self.index.functions;
+        functions.push(function, &records);
+        functions.push_tracks(function, tracks);
+        Some(LoadEvent {
+            event: functions.load_event(function)?,
+            code_index: load.code_index,
+            offset: record.offset,
+        })
     }
 }

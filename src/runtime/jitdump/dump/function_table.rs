@@ -1,13 +1,18 @@
 //! Functions of a jitdump, in little memory: few of a million functions have samples.
 
 use crate::runtime::jitdump::record::RecordLocation;
+use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::units::{Address, AddressRange};
 
-/// Locations of a function's records, with its addresses.
+/// Locations of a function's records, with what its LOAD record says of time and place.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionRecords {
     /// Its LOAD record.
     pub load: RecordLocation,
+    /// Time of that record.
+    pub time: RuntimeTime,
+    /// PID in that record.
+    pub pid: u32,
     /// Address at which it was first loaded.
     pub start: Address,
     /// Size of its code, in bytes.
@@ -26,12 +31,14 @@ pub struct FunctionRecords {
 #[derive(Clone, Debug, Default)]
 pub struct FunctionTable {
     functions: Vec<LoadedFunction>,
+    /// PIDs, each with the first function that has it. Mostly, all functions have the same.
+    pids: Vec<(u32, u32)>,
     debug_info: OptionalRecords,
     debug_info2: OptionalRecords,
     unwinding: OptionalRecords,
     tier: OptionalRecords,
     /// SOURCE_TRACK records, sorted by function; a function may have several.
-    tracks: Vec<Entry>,
+    tracks: Vec<(u32, RecordLocation)>,
 }
 
 /// What all functions have. The location of the record is not in a field of its own, because that would be padded.
@@ -41,7 +48,11 @@ struct LoadedFunction {
     load_size: u32,
     size: u32,
     start: Address,
+    time: RuntimeTime,
 }
+
+/// A million functions without debug information take 32 MB, which the limits in docs/performance.md are based on.
+const _: () = assert!(size_of::<LoadedFunction>() == 32);
 
 impl LoadedFunction {
     fn load(&self) -> RecordLocation {
@@ -65,7 +76,11 @@ impl FunctionTable {
             load_size: records.load.size,
             size: records.size,
             start: records.start,
+            time: records.time,
         });
+        if self.pids.last().is_none_or(|&(_, pid)| pid != records.pid) {
+            self.pids.push((function, records.pid));
+        }
         self.debug_info.push(function, records.debug_info);
         self.debug_info2.push(function, records.debug_info2);
         self.unwinding.push(function, records.unwinding);
@@ -74,16 +89,16 @@ impl FunctionTable {
 
     /// Adds the SOURCE_TRACK records of the last function.
     pub fn push_tracks(&mut self, function: u32, records: Vec<RecordLocation>) {
-        let entries = records.into_iter().map(|record| Entry::new(function, record));
-        self.tracks.extend(entries);
+        self.tracks
+            .extend(records.into_iter().map(|record| (function, record)));
     }
 
     /// Returns the locations of a function's SOURCE_TRACK records.
     pub fn tracks(&self, function: u32) -> impl Iterator<Item = RecordLocation> {
-        let start = self.tracks.partition_point(|entry| entry.function < function);
-        let entries = self.tracks.get(start..).unwrap_or_default();
-        let own = entries.iter().take_while(move |entry| entry.function == function);
-        own.map(Entry::location)
+        let start = self.tracks.partition_point(|&(of, _)| of < function);
+        let tracks = self.tracks.get(start..).unwrap_or_default().iter();
+        let own = tracks.take_while(move |&&(of, _)| of == function);
+        own.map(|&(_, location)| location)
     }
 
     /// Gives DEBUG_INFO records to functions, by index, unless they have one.
@@ -95,13 +110,14 @@ impl FunctionTable {
     pub fn shrink(&mut self) {
         self.functions.shrink_to_fit();
         self.tracks.shrink_to_fit();
+        self.pids.shrink_to_fit();
         for records in [
             &mut self.debug_info,
             &mut self.debug_info2,
             &mut self.unwinding,
             &mut self.tier,
         ] {
-            records.entries.shrink_to_fit();
+            records.shrink();
         }
     }
 
@@ -114,6 +130,8 @@ impl FunctionTable {
         let loaded = self.loaded(function)?;
         Some(FunctionRecords {
             load: loaded.load(),
+            time: loaded.time,
+            pid: self.pid(function)?,
             start: loaded.start,
             size: loaded.size,
             debug_info: self.debug_info.get(function),
@@ -128,15 +146,48 @@ impl FunctionTable {
         self.loaded(function).map(LoadedFunction::load)
     }
 
+    /// Returns the time of a function's LOAD record.
+    pub fn time(&self, function: u32) -> Option<RuntimeTime> {
+        self.loaded(function).map(|function| function.time)
+    }
+
+    fn pid(&self, function: u32) -> Option<u32> {
+        let after = self.pids.partition_point(|&(first, _)| first <= function);
+        let &(_, pid) = self.pids.get(after.checked_sub(1)?)?;
+        Some(pid)
+    }
+
+    /// Returns the load of a function; `None` if it has no code. The format allows that, but such a function can't
+    /// have samples.
+    pub fn load_event(&self, function: u32) -> Option<CodeEvent> {
+        self.range(function)?;
+        Some(CodeEvent {
+            time: self.time(function)?,
+            pid: self.pid(function)?,
+            function,
+            change: Change::Load,
+        })
+    }
+
+    /// Returns the functions with code, in file order.
+    pub fn with_code(&self) -> impl Iterator<Item = u32> {
+        let functions = (0u32..).zip(&self.functions);
+        functions.filter_map(|(function, loaded)| (loaded.size > 0).then_some(function))
+    }
+
     /// Returns the location of a function's UNWINDING_INFO record.
     pub fn unwinding(&self, function: u32) -> Option<RecordLocation> {
         self.unwinding.get(function)
     }
 
+    /// Returns the number of functions with a DEBUG_INFO record.
+    pub fn debug_info_count(&self) -> usize {
+        self.debug_info.locations.len()
+    }
+
     /// Returns the functions with a DEBUG_INFO record.
-    pub fn with_debug_info(&self) -> impl ExactSizeIterator<Item = (u32, RecordLocation)> {
-        let entries = self.debug_info.entries.iter();
-        entries.map(|entry| (entry.function, entry.location()))
+    pub fn with_debug_info(&self) -> impl Iterator<Item = (u32, RecordLocation)> {
+        self.debug_info.iter()
     }
 
     /// Returns the addresses at which a function was first loaded; `None` if it has no code.
@@ -157,62 +208,78 @@ impl FunctionTable {
 #[derive(Clone, Debug, Default)]
 struct OptionalRecords {
     /// Sorted by function, at most one for each.
-    entries: Vec<Entry>,
+    locations: Vec<PackedLocation>,
+    /// The function of each record; empty if they are the first functions, without gaps. Often, all functions have such a
+    /// record.
+    functions: Vec<u32>,
 }
 
+/// A location without padding.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+#[repr(packed(4))]
+struct PackedLocation {
     offset: u64,
     size: u32,
-    function: u32,
-}
-
-impl Entry {
-    fn new(function: u32, RecordLocation { offset, size }: RecordLocation) -> Self {
-        Self {
-            offset,
-            size,
-            function,
-        }
-    }
-
-    fn location(&self) -> RecordLocation {
-        RecordLocation {
-            offset: self.offset,
-            size: self.size,
-        }
-    }
 }
 
 impl OptionalRecords {
     /// Adds the record of the last function.
     fn push(&mut self, function: u32, record: Option<RecordLocation>) {
-        self.entries
-            .extend(record.map(|record| Entry::new(function, record)));
+        let Some(RecordLocation { offset, size }) = record else {
+            return;
+        };
+        if self.functions.is_empty() && function as usize != self.locations.len() {
+            self.functions = (0..).take(self.locations.len()).collect();
+            self.functions.push(function);
+        } else if !self.functions.is_empty() {
+            self.functions.push(function);
+        }
+        self.locations.push(PackedLocation { offset, size });
     }
 
     fn add_missing(&mut self, records: Vec<(u32, RecordLocation)>) {
         if records.is_empty() {
             return;
         }
-        let entries = records
-            .into_iter()
-            .map(|(function, record)| Entry::new(function, record));
-        self.entries.extend(entries);
+        let mut all: Vec<(u32, RecordLocation)> = self.iter().chain(records).collect();
         // Stable, so the first record of a function stays.
-        self.entries.sort_by_key(|entry| entry.function);
-        self.entries.dedup_by_key(|entry| entry.function);
+        all.sort_by_key(|&(function, _)| function);
+        all.dedup_by_key(|&mut (function, _)| function);
+        *self = Self::default();
+        for (function, record) in all {
+            self.push(function, Some(record));
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.locations.shrink_to_fit();
+        self.functions.shrink_to_fit();
     }
 
     fn get(&self, function: u32) -> Option<RecordLocation> {
-        let is_it = |entry: &&Entry| entry.function == function;
-        // Often, all functions have such a record.
-        let expected = usize::try_from(function).ok().and_then(|at| self.entries.get(at));
-        let entry = expected.filter(is_it).or_else(|| {
-            let at = self.entries.partition_point(|entry| entry.function < function);
-            self.entries.get(at).filter(is_it)
-        });
-        entry.map(Entry::location)
+        let at = match self.functions.is_empty() {
+            true => usize::try_from(function).ok()?,
+            false => self.functions.binary_search(&function).ok()?,
+        };
+        self.locations.get(at).map(PackedLocation::unpacked)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, RecordLocation)> {
+        let first = match self.functions.is_empty() {
+            true => self.locations.len(),
+            false => 0,
+        };
+        let functions = (0u32..).take(first).chain(self.functions.iter().copied());
+        functions.zip(self.locations.iter().map(PackedLocation::unpacked))
+    }
+}
+
+impl PackedLocation {
+    fn unpacked(&self) -> RecordLocation {
+        RecordLocation {
+            offset: self.offset,
+            size: self.size,
+        }
     }
 }
 
@@ -230,6 +297,8 @@ mod tests {
                 function,
                 &FunctionRecords {
                     load: location(1000),
+                    time: RuntimeTime(function.into()),
+                    pid: function / 2,
                     start: Address(0x100),
                     size: function,
                     debug_info,
@@ -246,7 +315,17 @@ mod tests {
             assert_eq!(records.debug_info, expected.map(location));
             assert_eq!(records.unwinding, Some(location(20)));
             assert_eq!((records.debug_info2, records.tier), (None, None));
+            assert_eq!(
+                (records.time, records.pid),
+                (RuntimeTime(function.into()), function / 2)
+            );
         }
+        assert_eq!(table.with_code().collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert!(table.load_event(0).is_none(), "no code");
+        assert_eq!(
+            table.load_event(3).map(|load| (load.function, load.pid)),
+            Some((3, 1))
+        );
         assert_eq!(table.with_debug_info().count(), 3);
         assert_eq!((table.range(0), table.code_end()), (None, 0x104));
         assert!(table.get(5).is_none() && table.range(5).is_none());

@@ -63,13 +63,14 @@ impl GrowingIndex {
     pub fn read(&mut self, file: &dyn RandomAccess, is_complete: bool) -> NewEvents {
         let endian = self.index().header.endian;
         let builder = &mut self.builder;
-        let has_more = self
-            .growth
-            .advance(file, endian, is_complete, &mut |step| builder.add(step));
+        let mut loads = Vec::new();
+        let has_more = self.growth.advance(file, endian, is_complete, &mut |step| {
+            loads.extend(builder.add(step));
+        });
         let reassigned = builder.pending.take_reassigned();
         builder.index.functions.add_debug_info(reassigned);
         let events = NewEvents {
-            loads: std::mem::take(&mut builder.loads),
+            loads,
             moves: std::mem::take(&mut builder.moves),
             has_more,
         };
@@ -81,7 +82,7 @@ impl GrowingIndex {
         self.code_end = ranges.map(|range| range.end.0).fold(self.code_end, u64::max);
         let header = &index.header;
         index.machine = Machine::of_file(header.elf_machine, header.endian, self.recorded, self.code_end);
-        let with_lines = index.functions.with_debug_info().len();
+        let with_lines = index.functions.debug_info_count();
         // Often enough that the first functions count, and seldom enough to take linear time.
         let is_due = with_lines >= self.examined.saturating_mul(2) || with_lines >= EXAMINED_FUNCTIONS;
         if self.examined < EXAMINED_FUNCTIONS && with_lines > self.examined && is_due {
