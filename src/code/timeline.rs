@@ -368,8 +368,8 @@ impl Timeline {
         self.spaces[space].layers.as_ref()
     }
 
-    /// Returns times around `time` at which an address is in a mapped file, as [`Self::lookup`] has found at `time`. There may
-    /// be more.
+    /// Returns times around `time` at which an address is in a mapped file, as [`Self::lookup_with_extent`] has found at
+    /// `time`. There may be more.
     pub fn times_of_file(&self, space: SpaceId, address: Address, time: Time) -> Range<Time> {
         for (_, layers, seen) in self.lookups(space, time) {
             if layers.code.is_ever_at(address) {
