@@ -92,6 +92,12 @@
 //! From 1.0 on, [`symbolize`] changes only in major versions. Enums of errors and faults may grow in any version. The
 //! minimum supported Rust version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
 
+// Parts of `load` are for `timeline` alone.
+#![cfg_attr(
+    all(feature = "inject", not(feature = "timeline")),
+    allow(dead_code, unused_imports)
+)]
+
 #[cfg(feature = "inject")]
 mod attribution;
 pub mod bytes;
