@@ -309,7 +309,6 @@ impl Seeds {
         }
         let views = dump
             .events()
-            .iter()
             .filter_map(|event| dump.function(event.function));
         let with_tables = views.filter_map(|view| Some((view.range.size() as usize, view.unwinding?)));
         for (number, (size, unwinding)) in with_tables.take(FUNCTIONS).enumerate() {

@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     writer.record(kind, 1, &with_address(content, machine.endian));
     writer.load(1, ADDRESS, 0, name, &code);
     let dump = Dump::parse(&writer.bytes, machine).unwrap();
-    let Some(event) = dump.events().first() else {
+    let Some(event) = dump.events().next() else {
         return;
     };
     let view = dump.function(event.function).unwrap();

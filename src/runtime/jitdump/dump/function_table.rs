@@ -216,7 +216,7 @@ struct OptionalRecords {
 
 /// A location without padding.
 #[derive(Clone, Copy, Debug)]
-#[repr(packed(4))]
+#[repr(C, packed(4))]
 struct PackedLocation {
     offset: u64,
     size: u32,
