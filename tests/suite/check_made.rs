@@ -400,7 +400,7 @@ fn lines() -> Vec<TestFile> {
         of(&["JD069"], &[(0, 1, KNOWN_FILE), (8, 4, KNOWN_FILE), END]),
         of(&[], &[(0, 1, KNOWN_FILE), (8, 2, KNOWN_FILE), END]),
         with(&["JD069"], |clean| clean.script_function(&[(1, 1), (2, 9)])),
-        with(&[], |clean| clean.script_function(&[(1, 1), (2, 4)])),
+        with(&[], |clean| clean.script_function(&[(1, 1), (2, 3)])),
         with(&["JD070"], |clean| {
             clean.lines_counted(0x3000, 0x3000, &LINES, 1);
             clean.load(0x3000, b"fn_0001", SIZE);

@@ -21,13 +21,8 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
             Some((rule_of(fault).filter(|_| is_own(fault))?, ""))
         });
     }
-    for track in dump.track_names(number) {
-        let faults = dump
-            .track(&view, track)
-            .map(|track| track.faults)
-            .unwrap_or_default();
-        findings.add_faults(&faults, |fault| Some((rule_of(fault)?, "SOURCE_TRACK")));
-    }
+    let faults = dump.track_faults(&view);
+    findings.add_faults(&faults, |fault| Some((rule_of(fault)?, "SOURCE_TRACK")));
     let Some(place) = function.debug_info else {
         return;
     };

@@ -210,9 +210,9 @@ impl<'a> Dump<'a> {
         self.index.track(self.contents, view, name)
     }
 
-    /// Returns the names of a function's tracks, in file order.
-    pub fn track_names(&self, function: u32) -> impl Iterator<Item = &'a [u8]> {
-        self.index.track_names(self.contents, function)
+    /// Returns the faults in all tracks of a function.
+    pub fn track_faults(&self, view: &FunctionView<'a>) -> Tally<Issue> {
+        self.index.track_faults(self.contents, view)
     }
 
     /// Returns the entries of a function's DEBUG_INFO record as they are in the file.

@@ -160,17 +160,19 @@ impl Index {
         Some(found)
     }
 
-    /// Returns the names of a function's tracks, in file order.
-    pub(super) fn track_names<'a>(
-        &self,
-        contents: Contents<'a>,
-        function: u32,
-    ) -> impl Iterator<Item = &'a [u8]> {
-        let contents = self
-            .functions
-            .tracks(function)
-            .filter_map(move |at| contents.of(at));
-        contents.filter_map(|content| Some(SourceTrack::parse(content, self.header.endian)?.name))
+    /// Returns the faults in all tracks of a function.
+    pub(super) fn track_faults<'a>(&self, contents: Contents<'a>, view: &FunctionView<'a>) -> Tally<Issue> {
+        let mut faults = Tally::default();
+        let Some(function) = self.functions.get(view.number) else {
+            return faults;
+        };
+        for location in self.functions.tracks(view.number) {
+            let content = contents.of(location);
+            let track = content.and_then(|content| SourceTrack::parse(content, self.header.endian));
+            let _ =
+                track.and_then(|track| normalised(Some(track.read()), function.size, location, &mut faults));
+        }
+        faults
     }
 
     /// Returns the entries of a function's DEBUG_INFO record as they are in the file.
