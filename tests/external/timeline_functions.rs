@@ -194,7 +194,8 @@ fn text_has_contrast_and_fits_the_width() {
         browser.set_width(width);
         settle(&browser);
         let page = browser.run("return document.documentElement.scrollWidth");
-        assert_eq!(page, json!(width));
+        // A scroll bar takes some of it.
+        assert!(page.as_u64().is_some_and(|page| page <= u64::from(width)), "{page}");
     }
     assert_quiet(&browser);
 }
