@@ -38,6 +38,7 @@ use jitinject::bytes::ByteOrder;
 use jitinject::code::profile_index::ProfileIndex;
 use jitinject::code::selection::{Doubts, DumpState, Selector};
 use jitinject::code::timeline::{FileIndex, FunctionId, PlacedEvent, Timeline};
+use jitinject::collections::sparse::SparseBytes;
 use jitinject::debug_info::DebugInfo;
 use jitinject::elf::dwarf::{self, Buffers, Encoder, FunctionUnit, Sections, Settings};
 use jitinject::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
@@ -50,7 +51,6 @@ use jitinject::runtime::FunctionView;
 use jitinject::runtime::jitdump::{Dump, marker};
 use jitinject::runtime::mono;
 use jitinject::runtime::xray::{Mode, RecordKind, Trace};
-use jitinject::sparse::SparseBytes;
 use jitinject::units::{Address, Pid, Time};
 
 use crate::generator::{Lines, Plan};

@@ -3,13 +3,13 @@
 //!
 //!     cargo run --example make_elf -- function.so && objdump -d -l function.so
 
+use jitinject::collections::sparse::SparseBytes;
 use jitinject::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
 use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
 use jitinject::elf::eh_frame::{TableLayout, Tables};
 use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
 use jitinject::files::staged::write_atomically;
 use jitinject::machine::Machine;
-use jitinject::sparse::SparseBytes;
 
 /// x86-64: lea eax, [rdi + rsi]; ret
 const CODE: [u8; 4] = [0x8d, 0x04, 0x37, 0xc3];

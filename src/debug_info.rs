@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::range_map::RangeMap;
+use crate::collections::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
 /// Maximum nesting depth of inlined calls; readers walk them recursively.

@@ -104,6 +104,7 @@ pub mod bytes;
 #[cfg(feature = "inject")]
 pub mod check;
 pub mod code;
+pub mod collections;
 #[cfg(feature = "inject")]
 pub mod compare;
 pub mod debug_info;
@@ -113,8 +114,6 @@ pub mod dump;
 #[cfg(feature = "inject")]
 pub mod elf;
 pub mod files;
-pub mod hash;
-pub mod indexed_table;
 #[cfg(feature = "inject")]
 pub mod inject;
 #[cfg(feature = "inject")]
@@ -128,7 +127,6 @@ pub mod name_style;
 mod native;
 #[cfg(feature = "inject")]
 pub mod perf;
-pub mod range_map;
 #[cfg(feature = "inject")]
 pub mod record;
 pub mod runtime;
@@ -139,11 +137,8 @@ pub mod script;
 #[cfg(feature = "inject")]
 pub mod source_files;
 #[cfg(feature = "inject")]
-pub mod sparse;
-#[cfg(feature = "inject")]
 pub mod summary;
 pub mod symbolize;
-pub mod tally;
 #[cfg(feature = "inject")]
 pub mod threads;
 #[cfg(feature = "timeline")]

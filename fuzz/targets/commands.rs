@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use jitinject::check::check;
 use jitinject::dump::{Entry, Filter, Options, dump};
 use jitinject::runtime::FileKind;
-use jitinject::tally::Tally;
+use jitinject::collections::tally::Tally;
 use jitinject::units::Address;
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;

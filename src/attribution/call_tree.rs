@@ -3,8 +3,8 @@
 use std::collections::hash_map::Entry;
 
 use crate::attribution::frame::Frame;
-use crate::hash::HashMap;
-use crate::indexed_table::{IndexedTable, table_index};
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::{IndexedTable, table_index};
 
 table_index! {
     /// Index of a node of a call tree.

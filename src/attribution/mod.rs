@@ -27,7 +27,7 @@ use crate::attribution::recorded::Recorded;
 use crate::attribution::walk::{Counts, Symbols};
 use crate::bytes::printable;
 use crate::code::selection::Selection;
-use crate::indexed_table::IndexedTable;
+use crate::collections::indexed_table::IndexedTable;
 use crate::load::{LoadOptions, Recording};
 use crate::name_style::NameStyle;
 use crate::native::files::NativeFiles;

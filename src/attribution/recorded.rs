@@ -1,6 +1,6 @@
 //! What the records other than samples say about threads and the kernel.
 
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::perf::Profile;
 use crate::perf::event::{KernelMap, ThreadChange, thread_change};
 use crate::perf::record;

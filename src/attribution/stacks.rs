@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use crate::attribution::call_tree::{Node, NodeIndex};
 use crate::attribution::functions::{FunctionIndex, Functions};
-use crate::hash::HashMap;
-use crate::indexed_table::{IndexedTable, table_index};
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::{IndexedTable, table_index};
 
 /// Maximum number of nodes. A flame graph of that many is already finer than a screen.
 const MAX: usize = 30_000;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::collections::tally::{MAX_OFFSETS, Tally};
 use crate::diagnostics::rules::Rule;
-use crate::tally::{MAX_OFFSETS, Tally};
 
 /// Maximum number of characters of a name in findings.
 pub const MAX_NAME_LENGTH: usize = 200;

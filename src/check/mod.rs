@@ -16,9 +16,9 @@ mod jitdump;
 mod mono;
 mod xray;
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::FileKind;
-use crate::tally::Tally;
 
 pub use crate::diagnostics::rules;
 pub use crate::diagnostics::{CatalogueEntry as Rule, Severity};

@@ -1,13 +1,13 @@
 //! Checks of logs of Mono's profiler.
 
 use crate::check::findings::{Findings, Place};
+use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, mono as rules};
 use crate::dump::mono::event::describe;
-use crate::hash::{HashMap, HashSet};
 use crate::runtime::mono::event::{CodeBufferKind, Kind, Metadata, Method, Stage, ThreadId, TypeReference};
 use crate::runtime::mono::{Event, Index, Log};
-use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
 /// Record types in findings.

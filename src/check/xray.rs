@@ -2,9 +2,9 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::check::findings::{Findings, Place};
+use crate::collections::hash::HashMap;
 use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, xray as rules};
-use crate::hash::HashMap;
 use crate::runtime::xray::header::SIZE;
 use crate::runtime::xray::{Header, Mode, RecordKind, Thread, Trace};
 
@@ -185,7 +185,7 @@ impl CallStack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::Tally;
+    use crate::collections::tally::Tally;
 
     /// A file in which this happens is too large for a test.
     #[test]

@@ -11,8 +11,8 @@ mod overlaps;
 use std::ops::Range;
 
 use crate::code::history::overlaps::{NodeIndex, Overlaps};
-use crate::indexed_table::{IndexedTable, table_index};
-use crate::range_map::RangeMap;
+use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::collections::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Time};
 
 /// A value at a range of addresses during an interval of time.

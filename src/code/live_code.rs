@@ -12,7 +12,7 @@ use crate::code::history::{Builder, History};
 use crate::code::process::SpaceId;
 use crate::code::samples::Samples;
 use crate::code::timeline::{FileIndex, Lookup, PlacedCode, Timeline};
-use crate::indexed_table::{IndexedTable, table_index};
+use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, AddressRange, Pid, Time};
 

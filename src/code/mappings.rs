@@ -1,7 +1,7 @@
 //! Code in address spaces: functions, their events and mappings, and the memory around them.
 
 use crate::code::process::SpaceId;
-use crate::indexed_table::table_index;
+use crate::collections::indexed_table::table_index;
 use crate::runtime::{Change, CodeEvent};
 use crate::units::{AddressRange, Time};
 

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use crate::code::mappings::{CodeMapping, JitRegion, MappingIndex};
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
-use crate::hash::HashMap;
-use crate::indexed_table::{IndexedTable, table_index};
-use crate::range_map::RangeMap;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::collections::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Pid, Time};
 
 /// Symbol addresses of one perf map.

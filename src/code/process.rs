@@ -8,8 +8,8 @@
 //! the same addresses and memory without a file that starts at the same address: the kernel randomizes both each time
 //! a program is executed.
 
-use crate::hash::HashMap;
-use crate::indexed_table::{IndexedTable, table_index};
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::perf::event::Backing;
 use crate::units::{AddressRange, Pid, Time};
 

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 
 use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes};
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
 use crate::perf::record::resync::needs_repair;

@@ -3,11 +3,11 @@
 
 use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::Samples;
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
+use crate::collections::range_map::RangeSet;
 use crate::perf::Profile;
 use crate::perf::record::{self, Record, Records};
 use crate::perf::sample::{Sample, deferred_callers};
-use crate::range_map::RangeSet;
 use crate::units::{Address, AddressRange};
 
 /// Maximum number of pages with recorded addresses. With more of them, so many functions have samples that their

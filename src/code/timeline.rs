@@ -21,11 +21,11 @@ use crate::code::profile_index::EarlierMap;
 use crate::code::timeline::placed_code::NEAR;
 pub use crate::code::timeline::placed_code::PlacedCode;
 use crate::code::timeline::placing::Placing;
+use crate::collections::indexed_table::IndexedTable;
+use crate::collections::range_map::RangeSet;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
-use crate::indexed_table::IndexedTable;
 use crate::perf::event::Backing;
-use crate::range_map::RangeSet;
-use crate::tally::Tally;
 use crate::units::{Address, AddressRange, Time};
 
 /// Content of an address at a time.

@@ -1,7 +1,7 @@
 //! Addresses in call chains, among code, that match no known code.
 
 use crate::code::process::SpaceId;
-use crate::hash::HashSet;
+use crate::collections::hash::HashSet;
 use crate::units::Address;
 
 /// Maximum number of addresses. Real profiles have a few thousand.

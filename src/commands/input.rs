@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use jitinject::collections::tally::Tally;
 use jitinject::diagnostics::Issue;
 use jitinject::files::stdio::is_standard;
 use jitinject::files::temp_file::copy_if;
 use jitinject::files::{InputFile, TempFile};
 use jitinject::runtime::FileKind;
 use jitinject::runtime::mono::packed;
-use jitinject::tally::Tally;
 
 /// An open runtime file.
 pub struct RuntimeFile {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::collections::hash::HashMap;
 use crate::compare::explanation::{self, Explanation};
 use crate::compare::matching::{AFTER, BEFORE, Counts, MatchedFunction, Table};
 use crate::compare::measure::{Measure, Scale};
@@ -12,7 +13,6 @@ use crate::compare::rules::RuleResult;
 use crate::compare::statistics::{Difference, Quantiles, Series, cost_difference, differences, holm};
 use crate::compare::summary_file::Kind;
 use crate::compare::summary_file::ParsedSummary;
-use crate::hash::HashMap;
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 2;

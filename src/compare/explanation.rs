@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::collections::hash::{HashMap, HashSet};
 use crate::compare::comparison::{Estimate, FunctionChange};
 use crate::compare::matching::{AFTER, BEFORE, Callers, Table};
-use crate::hash::{HashMap, HashSet};
 
 /// Least part of the lost time that the other functions must have gained.
 const MIN_BALANCE: f64 = 0.6;

@@ -17,8 +17,8 @@ use std::io;
 use std::path::Path;
 
 use crate::bytes::printable;
+use crate::collections::tally::Tally;
 use crate::files::search::printable_path;
-use crate::tally::Tally;
 
 pub use issues::Issue;
 

@@ -2,11 +2,11 @@
 
 pub(crate) mod event;
 
+use crate::collections::hash::HashSet;
 use crate::diagnostics::Issue;
 use crate::dump::EntrySink;
 use crate::dump::entry::{CUT, Entry, Fields};
 use crate::dump::filter::Filter;
-use crate::hash::HashSet;
 use crate::runtime::mono::log::BUFFER_HEADER_SIZE;
 use crate::runtime::mono::{Buffer, Header, Kind, Log, Method};
 use crate::units::{Address, AddressRange};

@@ -14,8 +14,8 @@ use gimli::{
 };
 
 use crate::bytes::ByteOrder;
+use crate::collections::hash::HashMap;
 use crate::elf::eh_frame::{Fde, TableLayout, Tables};
-use crate::hash::HashMap;
 use crate::units::{Address, AddressRange};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;

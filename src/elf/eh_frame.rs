@@ -10,7 +10,7 @@
 use gimli::constants as dw;
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::units::{Address, AddressRange};
 
 /// An `.eh_frame` section and the address that it had in memory.

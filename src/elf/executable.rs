@@ -4,7 +4,7 @@ use object::elf;
 use object::endian::Endianness;
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 
-use crate::range_map::RangeMap;
+use crate::collections::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
 /// An executable segment of a file (`PT_LOAD` with `PF_X`).

@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 
 use crate::bytes::printable;
+use crate::collections::hash::HashSet;
+use crate::collections::sparse::SparseBytes;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
 use crate::files::search::folder_of;
 use crate::files::staged::is_at;
 use crate::files::{FolderContents, InputFile, StagedFolder};
-use crate::hash::HashSet;
-use crate::sparse::SparseBytes;
 use crate::units::BuildId;
 
 /// Whether the directory of objects is shared with other profiles.

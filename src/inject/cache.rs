@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::build_id_cache::{Added, BuildIdCache};
 use crate::inject::objects::PlacedObject;
 use crate::inject::options::InjectOptions;
 use crate::load::Progress;
-use crate::tally::Tally;
 
 /// What was added to the cache.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use crate::bytes::printable;
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::timeline::FreedRange;
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::mmap_trim;
 use crate::inject::mmap_trim::{InjectedMap, Reduced};
@@ -12,7 +13,6 @@ use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
 use crate::perf::synthesis::{self, Event, Mapping};
-use crate::tally::Tally;
 use crate::units::Time;
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).

@@ -6,11 +6,11 @@
 //! lacks. So it is trimmed to the parts that have no function and that the reader does not have yet.
 
 use crate::code::process::{Map, Processes, SpaceId};
+use crate::collections::indexed_table::IndexedTable;
+use crate::collections::range_map::RangeMap;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
-use crate::indexed_table::IndexedTable;
 use crate::perf::event::Backing;
-use crate::range_map::RangeMap;
-use crate::tally::Tally;
 use crate::units::{AddressRange, Time};
 
 /// An injected map, of a function or of a range freed by one.

@@ -14,8 +14,9 @@ use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTableIndex};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FileIndex, FreedRange, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
+use crate::collections::indexed_table::IndexedTable;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
-use crate::indexed_table::IndexedTable;
 use crate::inject::objects::grouping::{Groups, Mapped, Source};
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
@@ -25,7 +26,6 @@ use crate::machine::Machine;
 use crate::name_style::NameStyle;
 use crate::perf::{Profile, feature, synthesis};
 use crate::source_files::v8_functions::V8Functions;
-use crate::tally::Tally;
 use crate::units::{AddressRange, BuildId, Pid, Time};
 
 /// An object that was written, and its mapping.

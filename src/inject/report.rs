@@ -4,10 +4,11 @@ use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
 use crate::code::selection::{Selection, SpaceCounts};
 use crate::code::timeline::FileIndex;
+use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::indexed_table::IndexedTable;
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
-use crate::hash::{HashMap, HashSet};
-use crate::indexed_table::IndexedTable;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
@@ -19,7 +20,6 @@ use crate::summary::{
     CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary, Summary,
     SymbolSummary, Unnamed,
 };
-use crate::tally::Tally;
 use crate::units::Pid;
 use crate::unwind::Unwound;
 

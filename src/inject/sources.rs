@@ -11,14 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::collections::hash::HashMap;
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::store::Store;
 use crate::elf::stored_source::StoredSource;
 use crate::files::OpenFile;
 use crate::files::links::resolve;
 use crate::files::open_file::is_trusted;
-use crate::hash::HashMap;
-use crate::tally::Tally;
 
 /// Maximum size of a source file, in bytes. Bundles of JavaScript have up to some 10 MB.
 const MAX_FILE: u64 = 32 << 20;

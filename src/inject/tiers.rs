@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::bytes::printable;
 use crate::code::selection::Selection;
-use crate::hash::HashSet;
+use crate::collections::hash::HashSet;
 use crate::load::{Recording, function_of, symbol_of};
 use crate::summary::TierSummary;
 

@@ -8,7 +8,7 @@
 use crate::code::history::{Builder, History};
 use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::timeline::PlacedEvent;
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::issues::RECORD_FIRST;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::{files_below, printable_path};
@@ -20,7 +21,6 @@ use crate::perf::record::resync::{self, Damage, IntactRecords};
 use crate::perf::{Profile, compression, header, merge};
 use crate::runtime::mono::packed;
 use crate::runtime::xray;
-use crate::tally::Tally;
 use crate::threads;
 
 /// The files of the input.

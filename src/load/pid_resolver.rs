@@ -1,7 +1,7 @@
 //! Resolution of process IDs in runtime files to processes of the profile.
 
 use crate::code::process::Processes;
-use crate::hash::{HashMap, HashSet};
+use crate::collections::hash::{HashMap, HashSet};
 use crate::load::find::found_file::FoundFile;
 use crate::units::Pid;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::bytes::base_name;
 use crate::code::process::{Processes, SpaceId};
+use crate::collections::hash::HashSet;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::hash::HashSet;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::record;

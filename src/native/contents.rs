@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::read::ReadCache;
 
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
 use crate::elf::limited_reads::LimitedReads;
 use crate::files::OpenFile;
-use crate::hash::HashMap;
-use crate::indexed_table::IndexedTable;
 use crate::native::files::{NativeFiles, is_same_build};
 use crate::native::modules::{Module, ModuleIndex, Modules};
 

@@ -10,7 +10,7 @@ use linux_perf_event_reader::constants::{
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::bytes::{ByteOrder, Reader, write_padded};
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::perf::callchain::unwound::Kept;
 use crate::perf::event;
 use crate::perf::profile::AttrEntry;

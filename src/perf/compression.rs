@@ -10,9 +10,9 @@ use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records, USER_TYPE_START};
-use crate::tally::Tally;
 
 /// Bytes of records that are compressed together.
 const CHUNK_SIZE: usize = 512 << 10;

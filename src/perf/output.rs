@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
 use crate::bytes::{ByteOrder, slice};
-use crate::hash::HashSet;
+use crate::collections::hash::HashSet;
 use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};

@@ -6,12 +6,12 @@
 //! [`record::HEADER_TRACING_DATA`] record.
 
 use crate::bytes::{ByteOrder, write_padded};
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::perf::attr;
 use crate::perf::feature::{self, Feature};
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
-use crate::tally::Tally;
 
 /// One more than the highest feature ID of Linux 6.1 (`HEADER_LAST_FEATURE`). perf rejects a pipe with
 /// feature IDs that it does not support.

@@ -1,6 +1,7 @@
 //! An opened profile.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
@@ -8,7 +9,6 @@ use crate::perf::header::{AnyHeader, FEATURE_WORDS, FileHeader, PIPE_HEADER_SIZE
 use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
 use crate::perf::record::resync::IntactRecords;
-use crate::tally::Tally;
 
 /// How a profile is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

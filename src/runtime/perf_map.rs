@@ -5,9 +5,9 @@
 //! Runtimes append them as they compile, so a later line overrides an earlier one for the same address.
 
 use crate::bytes::until_nul;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::names;
-use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
 /// A function or another piece of code, with its name.

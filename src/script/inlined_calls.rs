@@ -1,7 +1,7 @@
 //! Inlined calls from the functions of each row: which function is inlined into which, and where.
 
+use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, InlinedCall, MAX_DEPTH, SourceFile, SourceFunction};
-use crate::hash::HashMap;
 use crate::script::text::Position;
 use crate::script::v8_inlining::{CallSites, Candidate, Evidence, Owners, simple_name};
 

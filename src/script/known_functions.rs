@@ -3,7 +3,7 @@
 //! V8 compiles a function from its bytecode, and positions of machine code are positions of bytecode. Baseline code
 //! (Sparkplug) has no inlined calls, so its records have all positions of the function and no others.
 
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::script::text::Position;
 
 /// A function of a script.

@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use crate::bytes::rsplit_once;
+use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, SourceFile};
-use crate::hash::HashMap;
 use crate::script::functions::Script;
 use crate::script::source_map::{Original, SourceMap};
 use crate::script::text::{Position, Text};

@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
+use crate::collections::hash::HashMap;
 use crate::debug_info::DebugInfo;
-use crate::hash::HashMap;
 use crate::script::functions::Script;
 use crate::script::inlined_calls::Calls;
 use crate::script::known_functions::KnownFunctions;

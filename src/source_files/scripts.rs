@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::collections::hash::{HashMap, HashSet};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::OpenFile;
-use crate::hash::{HashMap, HashSet};
 use crate::script::known_functions::KnownFunctions;
 use crate::script::v8_inlining::Scripts;
 use crate::script::{Position, Script};

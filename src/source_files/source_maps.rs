@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use base64ct::{Base64, Encoding};
 
 use crate::bytes::printable;
+use crate::collections::hash::HashMap;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::OpenFile;
-use crate::hash::HashMap;
 use crate::script::original_lines::{self, MappedScript, SourceMaps};
 use crate::script::source_map::{MapError, SourceMap, mapping_url};
 use crate::source_files::paths::{SourceFiles, percent_decoded};

@@ -1,9 +1,10 @@
 //! What the jitdumps of V8 and the scripts on this machine have of its functions.
 
 use crate::code::timeline::{FileIndex, FunctionId};
+use crate::collections::indexed_table::IndexedTable;
+use crate::collections::tally::Tally;
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::indexed_table::IndexedTable;
 use crate::load::{LoadOptions, UsedFile, function_of};
 use crate::runtime::jitdump::{Dump, FunctionSources};
 use crate::runtime::names::SourceLocation;
@@ -15,7 +16,6 @@ use crate::script::v8_inlining::{self, Evidence, Inlined, Scripts};
 use crate::source_files::paths::{SourceFiles, SourceOptions};
 use crate::source_files::scripts::ScriptFiles;
 use crate::source_files::source_maps::SourceMapFiles;
-use crate::tally::Tally;
 use crate::threads;
 
 /// The scripts of V8's functions, with their source maps, and the functions of each jitdump.

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{ffi::OsStr, io};
 
+use crate::collections::hash::HashSet;
 use crate::diagnostics::Diagnostic;
 use crate::files::OpenFile;
 use crate::files::open_file::open_within;
-use crate::hash::HashSet;
 use crate::runtime::jitdump::marker;
 use crate::symbolize::{Function, Jitdump};
 use crate::units::{Address, Time};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::bytes::printable;
 use crate::code::selection::StackCounts;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::index_of;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::hash::HashMap;
-use crate::indexed_table::index_of;
 use crate::load::Progress;
 use crate::load::Recording;
 use crate::load::function_of;

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::bytes::{hex_digits, printable};
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::elf::stored_source::{LIST_PREFIX, SOURCES, read_list};
 use crate::files::OpenFile;
 use crate::inject::{DEFAULT_OUTPUT, KeptSources};
-use crate::tally::Tally;
 use crate::timeline::TimelineOptions;
 use crate::timeline::values::Excerpt;
 

@@ -6,7 +6,7 @@ use crate::code::history::Builder;
 use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::selection::SampledCode;
 use crate::code::timeline::{Code, Lookup, MappingIndex, Timeline};
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::load::Recording;
 use crate::perf::event::Backing;
 use crate::timeline::code_box::{CodeBox, item_of};

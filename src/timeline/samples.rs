@@ -8,7 +8,7 @@ use crate::code::profile_index::ProfileIndex;
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector, StackCounts};
 use crate::code::timeline::FunctionId;
-use crate::hash::{HashMap, HashSet};
+use crate::collections::hash::{HashMap, HashSet};
 use crate::load::Progress;
 use crate::timeline::tiers::TierIndex;
 use crate::units::{Pid, Time};

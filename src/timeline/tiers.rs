@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use crate::bytes::printable;
 use crate::code::perf_map_symbols::SymbolId;
-use crate::hash::HashMap;
-use crate::indexed_table::{IndexedTable, index_of, table_index};
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
 use crate::load::Recording;
 use crate::load::function_of;
 use crate::timeline::code_box::Item;

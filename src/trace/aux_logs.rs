@@ -3,11 +3,11 @@
 use crate::bytes::ByteOrder;
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC};
 use crate::code::profile_index::IndexedProfile;
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::perf::Profile;
 use crate::perf::synthesis::Origin;
-use crate::tally::Tally;
 use crate::trace::call_stack_replay::CallStackReplay;
 use crate::trace::event_selection::{EventSet, ProfileEvent, wanted_of_mono, wanted_of_xray};
 use crate::trace::mono::Logs;

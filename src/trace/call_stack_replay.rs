@@ -1,6 +1,6 @@
 //! Replay of recorded calls to find the call stack of a thread at each sample.
 
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::runtime::RuntimeTime;
 use crate::trace::call_tree::{CallTree, Stack};

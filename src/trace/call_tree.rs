@@ -5,9 +5,9 @@
 
 use std::hash::Hash;
 
+use crate::collections::hash::HashMap;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
-use crate::hash::HashMap;
-use crate::tally::Tally;
 
 /// A stack, identified by its innermost call, or an empty stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

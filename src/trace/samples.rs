@@ -6,7 +6,7 @@
 use std::io;
 
 use crate::code::clock::Alignment;
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::perf::synthesis::{Comm, Sample, Thread, ThreadStart};
 use crate::runtime::RuntimeTime;
 use crate::trace::call_tree::{CallTree, Stack, Step};

@@ -5,10 +5,10 @@ use std::hash::Hash;
 use std::io;
 
 use crate::code::clock::Alignment;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::perf::synthesis::Thread;
 use crate::runtime::RuntimeTime;
-use crate::tally::Tally;
 use crate::trace::call_tree::Step;
 use crate::trace::chain::Chain;
 use crate::trace::event_selection::ProfileEvent;

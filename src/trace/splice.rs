@@ -7,10 +7,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::collections::hash::HashMap;
 use crate::diagnostics::Diagnostic;
 use crate::files::temp_file::temp_file_error;
 use crate::files::{InputFile, TempFile};
-use crate::hash::HashMap;
 use crate::perf::attr::Attr;
 use crate::perf::record::Record;
 use crate::perf::sample::Sample;

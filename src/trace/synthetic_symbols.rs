@@ -4,8 +4,8 @@
 use std::hash::Hash;
 
 use crate::code::process::Processes;
-use crate::hash::HashMap;
-use crate::range_map::RangeMap;
+use crate::collections::hash::HashMap;
+use crate::collections::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
 use crate::units::{Address, AddressRange, Pid};

@@ -1,8 +1,8 @@
 //! The frames of interpreters between those of the functions they run.
 
 use crate::code::timeline::{FileIndex, FunctionId};
-use crate::hash::HashMap;
-use crate::indexed_table::IndexedTable;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
 use crate::load::{UsedFile, function_of};
 use crate::native::modules::{MappedModule, ModuleIndex};
 use crate::native::symbols::NativeSymbols;

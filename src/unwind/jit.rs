@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::code::timeline::{FileIndex, MappingIndex, Timeline};
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
 use crate::elf::call_frames::{EntryRows, RuleRoom, Rules};
 use crate::elf::eh_frame::{EhFrame, FdeIndex};
-use crate::hash::HashMap;
-use crate::indexed_table::IndexedTable;
 use crate::load::{UsedFile, function_of};
 use crate::units::Address;
 use crate::unwind::prologue::pushed_words;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
 use crate::code::timeline::{Lookup, Timeline};
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::native::modules::{ModuleIndex, Modules};
 use crate::units::{Address, Time};
 use crate::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};

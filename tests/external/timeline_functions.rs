@@ -195,7 +195,10 @@ fn text_has_contrast_and_fits_the_width() {
         settle(&browser);
         let page = browser.run("return document.documentElement.scrollWidth");
         // A scroll bar takes some of it.
-        assert!(page.as_u64().is_some_and(|page| page <= u64::from(width)), "{page}");
+        assert!(
+            page.as_u64().is_some_and(|page| page <= u64::from(width)),
+            "{page}"
+        );
     }
     assert_quiet(&browser);
 }

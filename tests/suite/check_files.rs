@@ -6,9 +6,9 @@ use std::path::Path;
 
 use jitinject::bytes::ByteOrder;
 use jitinject::check::check;
+use jitinject::collections::tally::Tally;
 use jitinject::files::InputFile;
 use jitinject::runtime::FileKind;
-use jitinject::tally::Tally;
 use serde_json::Value;
 
 use crate::check::{TESTDATA, json, printed, run};

@@ -1,8 +1,8 @@
 //! Dumps with one fault each, and the rules that they break.
 
 use jitinject::bytes::ByteOrder;
+use jitinject::collections::tally::Tally;
 use jitinject::diagnostics::Issue;
-use jitinject::tally::Tally;
 
 use crate::support::dump::{DumpWriter, X86_64, tables};
 

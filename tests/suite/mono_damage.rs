@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use jitinject::collections::tally::FaultCount;
 use jitinject::diagnostics::Issue;
 use jitinject::runtime::mono::{Log, packed};
-use jitinject::tally::FaultCount;
 
 use crate::mono::{events, real, report};
 use crate::support::capture;

@@ -1,9 +1,9 @@
 //! Damaged XRay traces: intact records are read, and damage is reported.
 
 use jitinject::bytes::ByteOrder;
+use jitinject::collections::tally::Tally;
 use jitinject::diagnostics::Issue;
 use jitinject::runtime::xray::{Mode, RecordKind, Trace};
-use jitinject::tally::Tally;
 
 use crate::support::xray_lines::real;
 use crate::support::xray_trace::{Buffer, Record, Writer};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use jitinject::collections::tally::Tally;
 use jitinject::diagnostics::Issue;
 use jitinject::runtime::xray::{Index, RecordKind, Trace};
-use jitinject::tally::Tally;
 
 use super::capture::{self, gunzipped};
 use super::{tools, xray_trace};

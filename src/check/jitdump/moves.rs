@@ -1,7 +1,7 @@
 //! Checks of MOVE records: whether the `code_index` in each is that of the function at the old address.
 
 use crate::check::findings::truncated_name;
-use crate::hash::{HashMap, HashSet};
+use crate::collections::hash::{HashMap, HashSet};
 use crate::runtime::jitdump::{Dump, Load, Move};
 use crate::units::Address;
 

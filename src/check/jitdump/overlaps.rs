@@ -2,9 +2,9 @@
 
 use crate::check::findings::{Findings, Place, truncated_name};
 use crate::check::jitdump::unwinding::mapped_size;
+use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::range_map::RangeMap;
 use crate::diagnostics::rules::{Rule, jitdump as rules, unwinding};
-use crate::hash::{HashMap, HashSet};
-use crate::range_map::RangeMap;
 use crate::runtime::jitdump::record::{self, Step};
 use crate::runtime::jitdump::{self as format, Dump, Move, Records};
 use crate::runtime::{Change, CodeEvent, RuntimeTime};

@@ -2,8 +2,8 @@
 
 use crate::check::ReadSource;
 use crate::check::findings::{Findings, Place};
+use crate::collections::hash::HashMap;
 use crate::diagnostics::rules::debug_info as rules;
-use crate::hash::HashMap;
 use crate::runtime::jitdump::Dump;
 use crate::runtime::names;
 use crate::script::{Position, Text};

@@ -2,9 +2,9 @@
 
 use crate::code::clock::recorded_clocks::{MARGIN, ProfileClock, RuntimeClock, SECOND, distance};
 use crate::code::process::Map;
+use crate::collections::range_map::RangeMap;
 use crate::perf::event::Backing;
 use crate::perf::feature::ClockData;
-use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, Time};
 

@@ -4,7 +4,7 @@
 //! nodes that it covers. The intervals of one list all contain the addresses of its node, at different times.
 
 use crate::code::history::IntervalIndex;
-use crate::indexed_table::{IndexedTable, index_of, table_index};
+use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
 use crate::units::{Address, AddressRange};
 
 table_index! {

@@ -2,8 +2,8 @@
 
 use crate::code::mappings::PlacedEvent;
 use crate::code::process::SpaceId;
-use crate::hash::HashMap;
-use crate::range_map::RangeSet;
+use crate::collections::hash::HashMap;
+use crate::collections::range_map::RangeSet;
 
 /// Distance from known code, in bytes, within which unmapped memory is taken for JIT memory: the size of a page of
 /// V8's code space (256 KiB).

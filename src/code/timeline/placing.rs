@@ -5,8 +5,8 @@ use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
     Code, CodeMapping, FreedRange, FunctionId, Layers, MappingIndex, Memory, PlacedEvent, Timeline,
 };
+use crate::collections::hash::HashMap;
 use crate::diagnostics::Issue;
-use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 

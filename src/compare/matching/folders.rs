@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::hash::{HashMap, HashSet};
+use crate::collections::hash::{HashMap, HashSet};
 
 /// Files of one name that a file is compared with. Names such as `index.js` occur in many folders.
 const MAX_CANDIDATES: usize = 16;

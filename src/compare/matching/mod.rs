@@ -8,10 +8,10 @@ mod rows;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use crate::collections::hash::{HashMap, HashSet};
 use crate::compare::matching::folders::Folders;
 use crate::compare::matching::identity::Identity;
 use crate::compare::summary_file::{Kind, ParsedSummary};
-use crate::hash::{HashMap, HashSet};
 use crate::threads;
 
 pub use self::rows::{Callers, Counts, MatchedFunction, Table};

@@ -2,10 +2,10 @@
 //!
 //! Conservative: a function that was renamed and rewritten in one commit counts as two.
 
+use crate::collections::hash::{HashMap, HashSet};
 use crate::compare::matching::rows::{Callers, MatchedFunction, Table};
 use crate::compare::matching::{AFTER, BEFORE};
 use crate::compare::summary_file::Kind;
-use crate::hash::{HashMap, HashSet};
 
 /// Least share of the samples of its side. Smaller functions change no verdict, and chance makes them alike.
 const MIN_SHARE: f64 = 0.001;

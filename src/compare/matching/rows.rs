@@ -1,9 +1,9 @@
 //! The table of matched functions, with their samples in each run.
 
+use crate::collections::hash::HashMap;
 use crate::compare::matching::identity::Identity;
 use crate::compare::matching::{AFTER, BEFORE};
 use crate::compare::summary_file::{Kind, ParsedSummary, RecordedFunction};
-use crate::hash::HashMap;
 
 /// Callers of a function that are examined, those with the most samples. jitinject writes three for each run.
 const MAX_CALLERS: usize = 8;

@@ -7,9 +7,9 @@
 use std::fmt::Write as _;
 
 use crate::bytes::printable;
+use crate::collections::hash::HashMap;
 use crate::compare::matching::{AFTER, BEFORE, Table};
 use crate::compare::measure::Scale;
-use crate::hash::HashMap;
 
 /// Script for zooming and searching. Without it, the graph is complete but does not zoom.
 const SCRIPT: &str = include_str!("flame_graph.js");

@@ -1,8 +1,8 @@
 //! Selects the records of the functions that match a filter.
 
+use crate::collections::hash::HashSet;
 use crate::dump::entry::Entry;
 use crate::dump::filter::Filter;
-use crate::hash::HashSet;
 use crate::machine::Machine;
 use crate::runtime::Change;
 use crate::runtime::jitdump::Dump;

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use crate::hash::{HashMap, RandomState};
+use crate::collections::hash::{HashMap, RandomState};
 
 /// A section of NUL-terminated strings without duplicates.
 #[derive(Debug, Default)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::code::process::{Processes, SpaceId};
-use crate::hash::HashMap;
-use crate::indexed_table::IndexedTable;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
 use crate::units::{Address, AddressRange};
 
 /// Allocator of addresses near code where no process with that code maps anything.

@@ -5,6 +5,10 @@ use std::path::Path;
 
 use crate::bytes::RandomAccess;
 use crate::code::timeline::{CodeMapping, FileIndex};
+use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::indexed_table::IndexedTable;
+use crate::collections::sparse::SparseBytes;
+use crate::collections::tally::Tally;
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
@@ -12,8 +16,6 @@ use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
 use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTables};
 use crate::elf::store::{FUNCTION_PREFIX, IMAGE_PREFIX, Store};
 use crate::elf::stored_source::StoredSource;
-use crate::hash::{HashMap, HashSet};
-use crate::indexed_table::IndexedTable;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::grouping::{Groups, Members, first_of};
 use crate::inject::objects::job::{Job, batches};
@@ -25,8 +27,6 @@ use crate::load::function_of;
 use crate::machine::Machine;
 use crate::runtime::FunctionView;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
-use crate::sparse::SparseBytes;
-use crate::tally::Tally;
 use crate::threads;
 use crate::units::{Address, AddressRange, Pid};
 

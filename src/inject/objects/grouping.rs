@@ -17,9 +17,9 @@ use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
 use crate::elf::object::LEAD_IN;
-use crate::hash::HashMap;
-use crate::indexed_table::IndexedTable;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 

@@ -5,11 +5,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Mutex;
 
+use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, SourceFile, SourceFunction};
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
 use crate::elf::stored_source::{StoredSource, folder_name};
-use crate::hash::HashMap;
 use crate::inject::sources::{KeptSources, SourceName};
 use crate::machine::Machine;
 use crate::name_style::NameStyle;

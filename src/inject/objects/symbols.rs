@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use crate::code::perf_map_symbols::PlacedSymbol;
+use crate::collections::sparse::SparseBytes;
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
@@ -15,8 +17,6 @@ use crate::inject::sources::KeptSources;
 use crate::machine::Machine;
 use crate::runtime::names;
 use crate::runtime::perf_map::Symbol;
-use crate::sparse::SparseBytes;
-use crate::tally::Tally;
 use crate::units::{BuildId, Pid, Time};
 
 /// Writer of objects for symbols.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::bytes::printable;
 use crate::code::profile_index::Marker;
+use crate::collections::hash::HashMap;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::PagedFile;
-use crate::hash::HashMap;
 use crate::load::find::dedup::{ContentId, Contents};
 use crate::perf::event::FileId;
 use crate::units::Pid;

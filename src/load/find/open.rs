@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::collections::hash::HashSet;
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::{files_below, printable_path};
 use crate::files::{CompressionFormat, InputFile, OpenFile};
-use crate::hash::HashSet;
 use crate::load::find::access::Access;
 
 /// Maximum number of files in use when another runtime file is opened: more than the processes on any

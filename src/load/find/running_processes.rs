@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::units::Pid;
 
 /// Paths of the open files of a process, by inode.

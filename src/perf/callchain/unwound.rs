@@ -3,13 +3,13 @@
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::bytes::ByteOrder;
+use crate::collections::tally::Tally;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::profile::{AttrEntry, Container, Profile};
 use crate::perf::record::{self, HEADER_SIZE, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
-use crate::tally::Tally;
 
 /// Size of a word in bytes.
 const WORD: usize = 8;

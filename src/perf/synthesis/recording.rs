@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::iter::Peekable;
 use std::slice;
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::perf::profile::Profile;
 use crate::perf::record::{Record, Records};
 use crate::perf::synthesis::identifier::{IdInserter, Outcome};
-use crate::tally::Tally;
 use crate::units::Time;
 
 /// Output for records, with counts of lost data.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::bytes::ByteOrder;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
@@ -15,7 +16,6 @@ use crate::perf::synthesis::sample::{Sample, write_sample};
 use crate::perf::synthesis::stand_alone::{self, Origin};
 use crate::perf::synthesis::synthesized::{OwnedAttrEntry, Synthesized, copy_feature, with_identifiers};
 use crate::perf::synthesis::{Event, Mapping, event_desc, write_mmap2};
-use crate::tally::Tally;
 use crate::units::Time;
 
 /// Writes a profile of synthetic records and, if there is a recording, of its records.

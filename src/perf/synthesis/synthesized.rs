@@ -1,11 +1,11 @@
 //! The parts of a profile other than its records: attributes, IDs and features.
 
 use crate::bytes::ByteOrder;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::Feature;
 use crate::perf::profile::{AttrEntry, Container, Profile};
-use crate::tally::Tally;
 
 /// An attribute and its IDs.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@
 //! ```
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
-use crate::hash::HashMap;
 use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::runtime::names;
 use crate::units::AddressRange;

@@ -8,8 +8,8 @@ pub mod positions;
 pub mod source_track;
 
 use crate::bytes::ByteOrder;
+use crate::collections::hash::HashMap;
 use crate::debug_info::SourceFile;
-use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::ParsedDebugInfo;
 use crate::units::Address;
 

@@ -13,6 +13,7 @@ mod index;
 use std::ops::ControlFlow;
 
 use crate::bytes::{ByteOrder, RandomAccess};
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{DebugInfoQuirks, LineEntry};
@@ -28,7 +29,6 @@ use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::record::{self, Contents, Records, Step};
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::{CodeEvent, FunctionView, RuntimeTime};
-use crate::tally::Tally;
 use crate::units::AddressRange;
 
 /// A jitdump with its index.

@@ -5,11 +5,11 @@
 
 use std::cmp::Ordering;
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::jitdump::dump::FunctionTable;
 use crate::runtime::jitdump::moves::Move;
 use crate::runtime::jitdump::record::Contents;
-use crate::tally::Tally;
 
 /// Drops all loads and moves that are exact copies of earlier ones. `loads` are the functions with code.
 ///

@@ -1,11 +1,11 @@
 //! Ordering of LOAD and MOVE records by time, and matching of moves with their functions.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::hash::HashMap;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
-use crate::hash::HashMap;
 use crate::runtime::jitdump::record::Record;
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
-use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
 /// A LOAD record with code.

@@ -1,13 +1,13 @@
 //! Association of debug information, unwinding tables and tiers with the LOAD records that they belong to.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::hash::HashMap;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
-use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::MAX_BIAS;
 use crate::runtime::jitdump::debug_info2::Layout;
 use crate::runtime::jitdump::record::{Record, RecordLocation};
 use crate::runtime::jitdump::unwinding::{Placement, UnknownLayout, Unwinding};
-use crate::tally::Tally;
 use crate::units::Address;
 
 /// Records that wait for their LOAD record.

@@ -16,7 +16,7 @@
 //! domain. So they are not used, and code stays until other code is loaded at its addresses, as in the files
 //! of all runtimes. Anything else at the addresses of unloaded code gets the old name before that.
 
-use crate::hash::{HashMap, HashSet};
+use crate::collections::hash::{HashMap, HashSet};
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::Names;
 use crate::runtime::mono::decode::Call;

@@ -1,11 +1,11 @@
 //! Index of a log: the code and names that are needed to interpret its events.
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::code::{Code, Collector};
 use crate::runtime::mono::log::Log;
 use crate::runtime::mono::names::Names;
-use crate::tally::Tally;
 
 /// Result of a first pass over a log. Its size depends on code and names, not on the number of events.
 #[derive(Clone, Debug, Default)]

@@ -4,13 +4,13 @@
 //! unreadable, but not the next buffer.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::cursor::Encoding;
 use crate::runtime::mono::decode::{Call, Decoder};
 use crate::runtime::mono::event::{Event, ThreadId};
 use crate::runtime::mono::header::Header;
-use crate::tally::Tally;
 
 /// First four bytes of a buffer (`BUF_ID`, little-endian).
 pub(super) const BUFFER_ID: [u8; 4] = *b"\x01LPM";

@@ -3,7 +3,7 @@
 //! A log uses pointers before it defines them, and defines some again when their memory is reused. So names
 //! are looked up with a time, after the whole log has been read.
 
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Method, Pointer, Stage, TypeReference};
 

@@ -7,10 +7,10 @@ use std::io::{self, Read as _, Write};
 
 use flate2::bufread::GzDecoder;
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::mono::header::{self, Header};
 use crate::runtime::mono::log::{BUFFER_HEADER_SIZE, BUFFER_ID};
-use crate::tally::Tally;
 
 /// The two magic bytes of gzip, and the compression method (deflate).
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];

@@ -4,11 +4,11 @@
 //! the order in which the thread made them.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::xray::header::{self, Header};
 use crate::runtime::xray::index::Buffer;
 use crate::runtime::xray::record::{Record, RecordKind};
-use crate::tally::Tally;
 
 /// Size of a record, in bytes.
 pub const RECORD_SIZE: usize = 32;

@@ -9,12 +9,12 @@
 //! possible values.
 
 use crate::bytes::Reader;
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::fdr::{self, Decoder, METADATA_SIZE};
 use crate::runtime::xray::header::{self, Header};
 use crate::runtime::xray::index::Buffer;
-use crate::tally::Tally;
 
 /// A part of a trace after its header: a buffer, or the bytes between two buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

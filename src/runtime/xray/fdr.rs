@@ -9,11 +9,11 @@
 //! change the base.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::xray::header::Header;
 use crate::runtime::xray::index::Buffer;
 use crate::runtime::xray::record::{Record, RecordKind};
-use crate::tally::Tally;
 
 /// Sizes of function and metadata records, in bytes.
 pub(super) const FUNCTION_SIZE: usize = 8;

@@ -1,11 +1,11 @@
 //! Index of an XRay trace: the buffers of each thread, which are needed before the trace can be replayed.
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::header::Mode;
 use crate::runtime::xray::trace::Trace;
 use crate::runtime::xray::{Segment, fdr};
-use crate::tally::Tally;
 
 /// Maximum number of buffers in the index, which limits its memory to about a gigabyte. With the default
 /// buffer size of 16 KiB, that is a trace of 256 GiB.

@@ -12,8 +12,8 @@ use object::endian::Endianness;
 use object::read::elf::{FileHeader, Rela as _, SectionHeader, SectionTable};
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::hash::HashMap;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::hash::HashMap;
 use crate::units::Address;
 
 /// Newest version of entries.

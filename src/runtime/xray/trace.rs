@@ -1,11 +1,11 @@
 //! Reads an XRay trace: its buffers, their records, and the faults of a damaged file.
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::runtime::xray::header::{Header, Mode};
 use crate::runtime::xray::index::{Buffer, Index};
 use crate::runtime::xray::record::Record;
 use crate::runtime::xray::{Segment, basic, buffers, fdr};
-use crate::tally::Tally;
 
 /// An XRay trace.
 #[derive(Clone, Copy, Debug)]

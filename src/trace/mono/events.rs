@@ -3,15 +3,15 @@
 use std::io;
 
 use crate::code::clock::Alignment;
+use crate::collections::hash::HashMap;
+use crate::collections::range_map::RangeMap;
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::hash::HashMap;
 use crate::perf::synthesis::{Comm, Thread};
-use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{CollectionPhase, Kind, MonitorEvent, TypeReference};
 use crate::runtime::mono::list::Frames;
 use crate::runtime::mono::{Index, Log, Method};
-use crate::tally::Tally;
 use crate::trace::chain::Chain;
 use crate::trace::event_selection::ProfileEvent;
 use crate::trace::mono::frame_addresses::FrameAddresses;

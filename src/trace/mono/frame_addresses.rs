@@ -4,7 +4,7 @@
 //! symbols.
 
 use crate::code::process::Processes;
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::{Index, Method};
 use crate::trace::synthetic_symbols::SyntheticSymbols;

@@ -4,16 +4,16 @@ use std::io;
 use std::sync::Arc;
 
 use crate::code::process::Processes;
+use crate::collections::range_map::RangeMap;
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
 use crate::files::{InputFile, TempFile};
 use crate::machine::Machine;
 use crate::perf::event::Backing;
-use crate::range_map::RangeMap;
 use crate::runtime::FileKind;
 use crate::runtime::mono::{Index, Log, packed};
 use crate::runtime::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
-use crate::tally::Tally;
 use crate::trace::mono::memory::Memory;
 use crate::trace::mono::prepare::Prepared;
 use crate::trace::options::TraceOptions;

@@ -5,7 +5,7 @@
 //! to each other that either could match, neither is used.
 
 use crate::code::clock::Alignment;
-use crate::hash::{HashMap, HashSet};
+use crate::collections::hash::{HashMap, HashSet};
 use crate::perf::Profile;
 use crate::perf::event::{self, ThreadChange};
 use crate::runtime::RuntimeTime;

@@ -2,7 +2,7 @@
 
 use std::vec;
 
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::Kind;
 use crate::runtime::mono::log::{Buffer, Events};

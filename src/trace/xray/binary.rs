@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::bytes::base_name;
+use crate::collections::hash::HashMap;
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::executable::Executable;
 use crate::files::InputFile;
-use crate::hash::HashMap;
 use crate::perf::event::Mmap;
 use crate::perf::synthesis::Mapping;
 use crate::perf::{Profile, feature, record};

@@ -5,12 +5,12 @@ use std::io;
 
 use crate::bytes::base_name;
 use crate::code::clock::Alignment;
+use crate::collections::hash::HashSet;
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::hash::HashSet;
 use crate::perf::synthesis::{Comm, Thread};
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::RecordKind;
-use crate::tally::Tally;
 use crate::trace::chain::Chain;
 use crate::trace::event_selection::ProfileEvent;
 use crate::trace::source::{EventContext, NewSample, Source, TracedThread};

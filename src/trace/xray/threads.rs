@@ -1,7 +1,7 @@
 //! Matching of a trace's threads with those of the profile.
 
 use crate::code::process::Processes;
-use crate::hash::HashMap;
+use crate::collections::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::perf::{Profile, event};
 use crate::runtime::xray::{Index, Trace};

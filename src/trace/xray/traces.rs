@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::files::search::printable_path;
@@ -11,7 +12,6 @@ use crate::runtime::symbol_only_code::SymbolOnlyCode;
 use crate::runtime::xray::{Index, Trace};
 use crate::runtime::{FileKind, RuntimeTime};
 use crate::summary::TraceSummary;
-use crate::tally::Tally;
 use crate::trace::source::TracedThread;
 use crate::trace::xray::binary::{Binary, LoadBias};
 use crate::trace::xray::clock::FoundClock;

@@ -2,10 +2,10 @@
 
 use std::slice;
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::{Buffer, RecordKind, Records, Trace};
-use crate::tally::Tally;
 use crate::trace::call_tree::Step;
 use crate::trace::source::{EventContext, EventKind, TraceEvent};
 use crate::trace::xray::clock::TraceClock;

@@ -12,8 +12,8 @@
 //! Lines and columns count from 1; 0 means none. Names and files are indexes of strings.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::collections::hash::HashMap;
 use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, Row, SourceFunction};
-use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::ParsedDebugInfo;
 use crate::runtime::jitdump::debug_info2::{Files, Strings};
 use crate::runtime::jitdump::record::MAX_PADDING;

@@ -1,5 +1,6 @@
 //! Builds the index of a jitdump, record by record.
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::machine::Machine;
 use crate::runtime::RuntimeTime;
@@ -15,7 +16,6 @@ use crate::runtime::jitdump::record::{self, Record, Step};
 use crate::runtime::jitdump::record_association::PendingRecords;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
-use crate::tally::Tally;
 
 /// An index while the records are read.
 #[derive(Clone, Debug)]

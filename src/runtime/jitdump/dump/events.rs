@@ -1,10 +1,10 @@
 //! Loads and moves of a jitdump, in the order of time.
 
+use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::CodeEvent;
 use crate::runtime::jitdump::dump::function_table::FunctionTable;
 use crate::runtime::jitdump::moves::{LoadEvent, Move, merge_events};
-use crate::tally::Tally;
 
 /// The order of loads and moves. Loads are in the table of functions.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! The index of a jitdump: where the records of its functions are.
 
+use crate::collections::hash::HashMap;
+use crate::collections::tally::Tally;
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::Issue;
-use crate::hash::HashMap;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, LineEntry, ParsedDebugInfo};
 use crate::runtime::jitdump::debug_info2;
@@ -15,7 +16,6 @@ use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::Unwinding;
 use crate::runtime::{FunctionView, names};
-use crate::tally::Tally;
 use crate::units::AddressRange;
 
 /// Embedded source files by path, in file order.

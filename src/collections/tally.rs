@@ -2,8 +2,6 @@
 //!
 //! A badly damaged file thus produces a few lines of diagnostics instead of one line for each record.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::collections::BTreeMap;
 
 /// Maximum number of offsets kept for each kind.

@@ -1,7 +1,5 @@
 //! Maps and sets of address ranges.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::collections::BTreeMap;
 
 use crate::units::{Address, AddressRange};
