@@ -3,7 +3,7 @@
 //!     node --perf-prof app.js & cargo run --example live_symbolizer -- $!
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write, stdout};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -40,13 +40,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         let read: u64 = process.dumps().iter().map(|dump| dump.position()).sum();
         let named: usize = names.values().sum();
-        println!(
-            "{new} new functions in {took:?}, {read} bytes read, {named} of {taken} samples in JIT code"
-        );
+        let mut out = stdout().lock();
+        let share = format!("{named} of {taken} samples in JIT code");
+        writeln!(out, "{new} new functions in {took:?}, {read} bytes read, {share}")?;
         let mut hottest: Vec<_> = names.into_iter().collect();
         hottest.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         for (name, count) in hottest.iter().take(3) {
-            println!("{count:>7}  {}", printable(name));
+            writeln!(out, "{count:>7}  {}", printable(name))?;
         }
     }
     perf.wait()?;

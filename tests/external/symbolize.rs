@@ -34,7 +34,7 @@ fn the_live_symbolizer_keeps_up_with_node() {
         .stdout(Stdio::piped())
         .process_group(0)
         .spawn()
-        .unwrap();
+        .unwrap_or_else(|error| panic!("{error}; cargo build --examples builds the program"));
     let dump = folder.path().join(format!("jit-{pid}.dump"));
     let (mut new, mut behind, mut samples, mut named) = (0, 0, 0, 0);
     let lines = BufReader::new(symbolizer.stdout.take().unwrap()).lines();
