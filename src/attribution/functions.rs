@@ -237,13 +237,12 @@ impl Namer<'_> {
         let view = function_of(files, id)?;
         let used = &files[id.file];
         // The same name as in the objects.
-        let original = self.v8_functions.original_name(view.name);
-        let name = original.as_deref().unwrap_or(view.name);
-        let styled = self.names.apply(name, view.tier());
+        let name = self.v8_functions.name(view.name);
+        let styled = self.names.apply(&name, view.tier());
         let mut identity = Identity::of(FunctionKind::Jit, printable(&styled));
         identity.tier = view.tier().map(printable);
         identity.runtime = self.runtimes[id.file];
-        identity.set_location(name);
+        identity.set_location(&name);
         if identity.file.is_none()
             && let Some(info) = used.code.sources(&view).info
             && let Some(function) = info.functions.first()

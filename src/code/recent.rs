@@ -82,7 +82,7 @@ impl Recent {
     }
 
     /// Adds the code at an address.
-    pub fn put(&mut self, address: Address, found: CachedCode) {
+    fn put(&mut self, address: Address, found: CachedCode) {
         if let Some(places) = self.places(found.space, address) {
             places.rotate_right(1);
             if let Some(first) = places.first_mut() {

@@ -356,7 +356,7 @@ impl Timeline {
     /// Whether an address ever holds code in an address space or its ancestors.
     pub fn ever_has_code(&self, space: SpaceId, address: Address) -> bool {
         self.lookups(space, Time::MAX)
-            .any(|(_, layers, _)| layers.code.all_at(address).next().is_some())
+            .any(|(_, layers, _)| layers.code.is_ever_at(address))
     }
 
     /// Limits that were hit while the timeline was built.

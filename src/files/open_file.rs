@@ -118,6 +118,14 @@ impl OpenFile {
         &self.file
     }
 
+    /// Reads the whole file, up to its size when it was opened. Fails if that is more than `max_size` bytes.
+    pub fn read_whole(&self, max_size: u64) -> io::Result<Vec<u8>> {
+        match self.size() {
+            size if size <= max_size => self.read_part(0, size),
+            _ => Err(io::ErrorKind::FileTooLarge.into()),
+        }
+    }
+
     /// Reads `size` bytes from offset `offset`, or fewer at the end of the file.
     pub fn read_part(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
         let size = size.min(self.size().saturating_sub(offset));

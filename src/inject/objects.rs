@@ -7,6 +7,7 @@ mod job;
 pub mod source_paths;
 pub mod symbols;
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -90,6 +91,18 @@ pub struct Input<'a> {
 }
 
 impl Input<'_> {
+    /// Returns the name of a symbol for code: in the requested style, followed by its compiler if requested.
+    fn symbol_name<'n>(&self, name: Cow<'n, [u8]>, tier: Option<&[u8]>) -> Cow<'n, [u8]> {
+        let name = match name {
+            Cow::Borrowed(name) => self.names.apply(name, tier),
+            Cow::Owned(name) => self.names.apply(&name, tier).into_owned().into(),
+        };
+        match tier.filter(|_| self.has_tiers) {
+            Some(tier) => [&name, &b" ["[..], tier, b"]"].concat().into(),
+            None => name,
+        }
+    }
+
     /// Returns the size of a function's records in bytes.
     pub fn record_bytes(&self, function: FunctionId) -> u64 {
         self.files[function.file].code.record_bytes(function.function)

@@ -335,7 +335,7 @@ impl<'a> Sources<'a> {
             let others = others.map_or(&[][..], Vec::as_slice);
             let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
             let mut counts = EventCounts::default();
-            for event in &mut used.code.events() {
+            for event in used.code.events() {
                 match event.change {
                     Change::Load => counts.loads += 1,
                     Change::Move { .. } => counts.moves += 1,

@@ -40,11 +40,7 @@ pub fn is_v8_optimized(name: &[u8]) -> bool {
 
 /// The function's own name in V8's name of it, which ends with `location`: without prefix, tier and location.
 pub fn v8_function_name<'a>(name: &'a [u8], location: &SourceLocation<'a>) -> Option<&'a [u8]> {
-    let marked = without_v8_prefix(name)?;
-    let (mark, _) = v8_mark(marked)?;
-    let rest = marked.get(mark.len()..)?;
-    // Variants of the compilers: `+'`, `*'`.
-    let rest = rest.strip_prefix(b"'").unwrap_or(rest);
+    let rest = without_v8_prefix(name).and_then(without_v8_mark)?;
     let head = rest.get(..memchr::memmem::rfind(rest, location.path)?)?;
     Some(head.strip_suffix(b" ").unwrap_or(head))
 }
@@ -165,6 +161,14 @@ fn v8_mark(marked: &[u8]) -> Option<&'static (&'static str, &'static str)> {
         .find(|(mark, _)| marked.starts_with(mark.as_bytes()))
 }
 
+/// What follows the mark of a tier; `None` without a mark.
+fn without_v8_mark(marked: &[u8]) -> Option<&[u8]> {
+    let (mark, _) = v8_mark(marked)?;
+    let rest = marked.get(mark.len()..)?;
+    // Variants of the compilers: `+'`, `*'`.
+    Some(rest.strip_prefix(b"'").unwrap_or(rest))
+}
+
 /// What the beginning of a name says, apart from the tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Prefix {
@@ -279,9 +283,8 @@ pub fn parts(name: &[u8]) -> NameParts<'_> {
 /// The name without marks of compilers.
 fn without_marks(name: &[u8]) -> &[u8] {
     if let Some(rest) = without_v8_prefix(name) {
-        if let Some((mark, _)) = v8_mark(rest) {
-            let rest = rest.get(mark.len()..).unwrap_or_default();
-            return rest.strip_prefix(b"'").unwrap_or(rest);
+        if let Some(rest) = without_v8_mark(rest) {
+            return rest;
         }
         // WebAssembly: `JS:name-12-turbofan`.
         return suffix(rest).map_or(name, |(text, _)| {

@@ -1,5 +1,7 @@
 //! What the jitdumps of V8 and the scripts on this machine have of its functions.
 
+use std::borrow::Cow;
+
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::tally::Tally;
@@ -156,9 +158,14 @@ impl<'a> V8Functions<'a> {
         original_lines::replace(info, &self.maps, &self.scripts);
     }
 
+    /// Returns the name for a function that the runtime calls `name`: the original one, if its script has a source map.
+    pub fn name(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        self.original_name(name).map_or(name.into(), Cow::Owned)
+    }
+
     /// Returns the name of a function with its original name and position, if its script has a source map: prefix and tier
     /// stay.
-    pub fn original_name(&self, name: &'a [u8]) -> Option<Vec<u8>> {
+    fn original_name(&self, name: &'a [u8]) -> Option<Vec<u8>> {
         if self.maps.is_empty() {
             return None;
         }

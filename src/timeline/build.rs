@@ -124,15 +124,6 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// Returns the name of code: the original one, or as the runtime wrote it.
-    fn name_of(&self, item: Item) -> String {
-        let name = recorded_name(self.recording, item);
-        match self.v8_functions.original_name(name) {
-            Some(original) => printable(&original),
-            None => printable(name),
-        }
-    }
-
     fn write_processes(&mut self, code_boxes: &[CodeBox], counts: &Counts) {
         let mut processes: BTreeMap<Pid, Process> = BTreeMap::new();
         for code_box in code_boxes {
@@ -219,10 +210,11 @@ impl Columns<'_> {
         if let Some(&known) = self.functions.get(&(item, process)) {
             return known;
         }
-        let name = self.name_of(item);
+        let recorded = recorded_name(self.recording, item);
+        let is_built_in = names::is_built_in(recorded);
+        let name = printable(&self.v8_functions.name(recorded));
         let all = &mut self.values.names;
         let next = index_of(all.len());
-        let is_built_in = names::is_built_in(recorded_name(self.recording, item));
         let name = *known_names.entry(name).or_insert_with_key(|name| {
             self.values.locations.add(next, name);
             all.push(name.clone());

@@ -200,8 +200,9 @@ impl KeptFolder {
 }
 
 fn read_file(path: &Path, max_size: u64) -> Option<Vec<u8>> {
-    let file = OpenFile::open(path).ok().filter(|file| file.size() <= max_size)?;
-    file.read_part(0, file.size()).ok()
+    OpenFile::open(path)
+        .and_then(|file| file.read_whole(max_size))
+        .ok()
 }
 
 #[cfg(test)]

@@ -93,8 +93,10 @@ fn check(input: RuntimeFile) -> Result<Report, Diagnostic> {
     let (sources, load) = (SourceOptions::default(), LoadOptions::default());
     let sources = SourceFiles::new(&sources, &load);
     let report = check::check(kind, &input.file, name, &input.packing_faults(), &|name| {
-        let file = sources.open(name).ok()?;
-        (file.size() <= MAX_SOURCE).then(|| file.read_part(0, file.size()).ok())?
+        sources
+            .open(name)
+            .and_then(|file| file.read_whole(MAX_SOURCE))
+            .ok()
     });
     match input.file.has_shrunk() {
         true => Err(Diagnostic::new(Issue::FileShrunk).in_file(input.file.path())),

@@ -341,18 +341,10 @@ impl<'a> ObjectWriter<'a> {
         self.line_faults[member.function.file].merge(&faults.lines);
     }
 
-    /// Name of a function's symbol: the name in the dump or in the original source, in the requested style, followed by the
-    /// compiler if requested.
+    /// Name of a function's symbol.
     fn symbol(&self, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
-        let names = self.input.names;
-        let name = match self.input.v8_functions.original_name(view.name) {
-            Some(original) => Cow::Owned(names.apply(&original, view.tier()).into_owned()),
-            None => names.apply(view.name, view.tier()),
-        };
-        match view.tier().filter(|_| self.input.has_tiers) {
-            Some(tier) => [&name, &b" ["[..], tier, b"]"].concat().into(),
-            None => name,
-        }
+        let name = self.input.v8_functions.name(view.name);
+        self.input.symbol_name(name, view.tier())
     }
 
     /// Returns the source files to copy for an object.

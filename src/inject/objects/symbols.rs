@@ -95,13 +95,9 @@ impl<'a> SymbolWriter<'a> {
         code.file_offset(code.text_address(false).saturating_add(into_symbol))
     }
 
-    /// Name of a symbol in the requested style, followed by its compiler if requested.
+    /// Name of a symbol.
     fn name(&self, symbol: Symbol<'a>) -> Cow<'a, [u8]> {
-        let name = self.input.names.apply(symbol.name, symbol.tier());
-        match symbol.tier().filter(|_| self.input.has_tiers) {
-            Some(tier) => [&name, &b" ["[..], tier, b"]"].concat().into(),
-            None => name,
-        }
+        self.input.symbol_name(symbol.name.into(), symbol.tier())
     }
 
     /// Encodes the object of a symbol, with the source location that its name contains.
