@@ -67,10 +67,10 @@ __attribute__((noinline)) long innermost(const struct layer *rest, long value) {
 int main(void) {
     struct sigaction action = {.sa_handler = handle_signal};
     struct itimerval often = {{0, 4000}, {0, 4000}}, never = {{0, 0}, {0, 0}};
-    sigaction(SIGVTALRM, &action, 0);
-    setitimer(ITIMER_VIRTUAL, &often, 0);
+    sigaction(SIGALRM, &action, 0);
+    setitimer(ITIMER_REAL, &often, 0);
     sink += wait_for_signals(milliseconds() + 300);
-    setitimer(ITIMER_VIRTUAL, &never, 0);
+    setitimer(ITIMER_REAL, &never, 0);
     sink += ask_clock(milliseconds() + 300);
     const struct layer layers[] = {{zlib_outer}, {gnu_outer}, {zstd_outer}, {separate_outer}, {changed_outer}, {innermost}, {0}};
     for (long end = milliseconds() + 300; milliseconds() < end;)
