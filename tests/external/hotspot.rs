@@ -1,62 +1,38 @@
 //! hotspot's parser reads the output.
 
-use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jitinject::bytes::ByteOrder;
 
 use crate::support::generator::{Plan, generate};
+use crate::support::hotspot::{Frame, parse};
 use crate::support::profile::ProfileWriter;
-use crate::support::{OBJECT_LAYOUTS, capture, inject_into, scratch, tools};
+use crate::support::{OBJECT_LAYOUTS, capture, inject_capture, inject_into, scratch};
 
-/// Returns the path of hotspot's parser, which unwinds with elfutils and reads symbols itself. It is in Debian's
-/// package hotspot.
-fn hotspot_parser() -> PathBuf {
-    let places = [
-        std::env::var_os("HOTSPOT_PERFPARSER").map(PathBuf::from),
-        Some("/usr/lib/x86_64-linux-gnu/libexec/hotspot-perfparser".into()),
-    ];
-    let found = places.into_iter().flatten().find(|path| path.exists());
-    found.expect("hotspot-perfparser is missing; scripts/test installs it")
-}
-
-/// Returns the strings in the output of hotspot's parser for a profile.
-fn strings_of_hotspot(folder: &Path, profile: &Path) -> HashSet<String> {
-    let parsed = folder.join("parsed");
-    let parser = hotspot_parser();
-    let arguments = ["--input", tools::text(profile), "--output", tools::text(&parsed)];
-    tools::run(tools::text(&parser), &arguments);
-    // Each string is preceded by its length.
-    let bytes = std::fs::read(parsed).unwrap();
-    let text = |at: usize| {
-        let length = u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize;
-        let text = bytes.get(at + 4..(at + 4).checked_add(length)?)?;
-        (1..500)
-            .contains(&length)
-            .then(|| String::from_utf8(text.to_vec()).ok())?
-    };
-    (0..bytes.len()).filter_map(text).collect()
+/// Counts how often each value occurs.
+fn counts<T: Ord>(values: impl IntoIterator<Item = T>) -> BTreeMap<T, u64> {
+    let mut counts = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    counts
 }
 
 #[test]
-fn hotspot_names_every_function_that_a_sample_hits() {
+fn hotspot_names_the_functions_of_every_stack() {
     let folder = scratch();
     let plan = Plan {
         functions: 500,
         ..Plan::default()
     };
     let generated = generate(folder.path(), &plan);
-    let hit: HashSet<&String> = generated
-        .expected
-        .iter()
-        .flat_map(|sample| &sample.frames)
-        .collect();
-    assert!(hit.len() > 450);
+    let expected = counts(generated.expected.into_iter().map(|sample| sample.frames));
+    let functions: BTreeSet<&String> = expected.keys().flatten().collect();
+    assert!(functions.len() > 450);
     for layout in OBJECT_LAYOUTS {
         let output = inject_into(folder.path(), &generated.profile, layout);
-        let strings = strings_of_hotspot(folder.path(), &output);
-        let missing: Vec<_> = hit.iter().filter(|name| !strings.contains(**name)).collect();
-        assert!(missing.is_empty(), "{layout:?}: {missing:?}");
+        let shown = counts(parse(folder.path(), &output).stacks());
+        assert!(shown == expected, "{layout:?}: {shown:?}");
     }
 }
 
@@ -68,33 +44,68 @@ fn hotspot_names_symbols_without_code_however_close_they_are() {
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     let mut map = String::new();
     profile.mmap2(10, START, 0x1_0000, START, "//anon", 1000);
+    let name = |number: u64| format!("py::function_{number}:/tmp/work.py");
     for number in 0..500 {
         let start = START + 11 * number;
-        map.push_str(&format!("{start:x} b py::function_{number}:/tmp/work.py\n"));
+        map.push_str(&format!("{start:x} b {}\n", name(number)));
         profile.sample(10, 2000 + number, &[start + 5], None);
     }
     std::fs::write(folder.path().join("perf-10.map"), map).unwrap();
     let input = folder.path().join("perf.data");
     std::fs::write(&input, profile.finish()).unwrap();
     let output = inject_into(folder.path(), &input, &[]);
-    let strings = strings_of_hotspot(folder.path(), &output);
-    let is_missing = |number: &i32| !strings.contains(&format!("py::function_{number}:/tmp/work.py"));
-    let missing: Vec<i32> = (0..500).filter(is_missing).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    let shown: Vec<_> = parse(folder.path(), &output).stacks().collect();
+    let expected: Vec<_> = (0..500).map(|number| vec![name(number)]).collect();
+    assert_eq!(shown, expected);
 }
 
+/// Functions of node20 inline each other, at calls whose lines V8 does not record.
 #[test]
-fn hotspot_names_the_functions_of_v8() {
-    let folder = scratch();
-    let output = inject_into(folder.path(), &capture::profile("node20"), &[]);
-    let strings = strings_of_hotspot(folder.path(), &output);
-    let truth = capture::truth("node20");
-    let sampled: HashMap<_, _> = truth
-        .iter()
-        .filter(|((_, name), (leaf, _))| *leaf > 0 && name.starts_with("JS:"))
-        .collect();
-    assert!(sampled.len() > 8);
-    for (_, name) in sampled.keys() {
-        assert!(strings.contains(name), "{name}");
+fn hotspot_counts_the_samples_of_functions_right() {
+    for name in ["node20", "java17"] {
+        let folder = scratch();
+        let output = inject_capture(folder.path(), name, &[]);
+        let stacks: Vec<_> = parse(folder.path(), &output).stacks().collect();
+        let leaves = counts(stacks.iter().filter_map(|stack| stack.first()));
+        let anywhere = counts(stacks.iter().flat_map(BTreeSet::from_iter));
+        let truth = capture::truth(name);
+        assert!(truth.len() > 20);
+        for ((_, function), expected) in &truth {
+            let count = |of: &BTreeMap<&String, u64>| of.get(function).copied().unwrap_or(0);
+            assert_eq!(
+                (count(&leaves), count(&anywhere)),
+                *expected,
+                "{name}: {function}"
+            );
+        }
     }
+}
+
+/// The function that was compiled, and the inlined one in which most samples are, with their lines.
+#[test]
+fn hotspot_shows_original_lines_and_inlined_functions() {
+    let folder = scratch();
+    let shown = |name: &str, compiled: &str| {
+        let output = inject_into(folder.path(), &capture::profile(name), &[]);
+        let stream = parse(folder.path(), &output);
+        let is_compiled = |frames: &Vec<Frame>| frames.last().unwrap().function.starts_with(compiled);
+        let mut found: HashMap<String, u64> = HashMap::new();
+        for frames in stream.leaves().filter(is_compiled) {
+            let of = |Frame { function, line }: &Frame| {
+                let function = function.split_once(' ').map_or(function.as_str(), |(own, _)| own);
+                format!("{function} {}:{}", line.0, line.1)
+            };
+            let frames: Vec<String> = frames.iter().map(of).collect();
+            *found.entry(frames.join(" < ")).or_default() += 1;
+        }
+        found
+    };
+    let typescript = shown("node20-typescript", "JS:*round /tmp/typescript/src/main.ts:7:10");
+    assert_eq!(typescript["slowPath work.ts:5 < JS:*round main.ts:10"], 351);
+    assert_eq!(typescript["fastPath work.ts:12 < JS:*round main.ts:10"], 98);
+    assert_eq!(typescript["perimeter shapes.ts:10 < JS:*round main.ts:10"], 41);
+    assert_eq!(typescript.values().sum::<u64>(), 492);
+    let inlined = shown("node20-inlined", "JS:*hot ");
+    assert_eq!(inlined["small lib.js:5 < JS:*hot a.js:8"], 191);
+    assert_eq!(inlined.values().sum::<u64>(), 193);
 }

@@ -301,8 +301,9 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
     }
 
     fn ranges(&mut self, entry: UnitEntryId, call: &InlinedCall) {
+        let address = |start: u32| Address::Constant(self.function.address + u64::from(start));
         if let [range] = &call.ranges[..] {
-            let start = Address::Constant(self.function.address + u64::from(range.start));
+            let start = address(range.start);
             let entry = self.unit.get_mut(entry);
             entry.set(dw::DW_AT_low_pc, AttributeValue::Address(start));
             entry.set(dw::DW_AT_high_pc, AttributeValue::Udata(range.len() as u64));
@@ -318,7 +319,10 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
             .ranges
             .add(RangeList(call.ranges.iter().map(pair).collect()));
         let list = AttributeValue::RangeListRef(list);
-        self.unit.get_mut(entry).set(dw::DW_AT_ranges, list);
+        let start = address(call.ranges.first().map_or(0, |range| range.start));
+        let entry = self.unit.get_mut(entry);
+        entry.set(dw::DW_AT_ranges, list);
+        entry.set(dw::DW_AT_entry_pc, AttributeValue::Address(start));
     }
 
     /// Returns the entry of an inlined function; adds it the first time.

@@ -87,6 +87,7 @@ const INLINED: Attributes = &[
 const CALL: Attributes = &[
     (Always, dw::DW_AT_abstract_origin, dw::DW_FORM_ref4),
     (With(RANGES), dw::DW_AT_ranges, dw::DW_FORM_sec_offset),
+    (With(RANGES), dw::DW_AT_entry_pc, dw::DW_FORM_addr),
     (Without(RANGES), dw::DW_AT_low_pc, dw::DW_FORM_addr),
     (Without(RANGES), dw::DW_AT_high_pc, dw::DW_FORM_udata),
     (With(FILE), dw::DW_AT_call_file, dw::DW_FORM_udata),

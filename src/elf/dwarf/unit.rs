@@ -213,6 +213,9 @@ impl UnitWriter<'_> {
             None => {
                 let list = ranges::write_range_list(&mut self.buffers.ranges, &call.ranges, self.settings);
                 self.u32(list);
+                // hotspot tells calls at the same position, or without one, apart by their first address, which it
+                // takes from here or from the lower bound of a single range.
+                self.address(call.ranges.first().map_or(0, |range| range.start));
             }
         }
         self.location(&location);
@@ -246,10 +249,15 @@ impl UnitWriter<'_> {
         leb128::write_unsigned(&mut self.buffers.info, value);
     }
 
-    /// Writes the address of an offset in the function, and a size.
-    fn code_range(&mut self, offset: u32, size: u32) {
+    /// Writes the address of an offset in the function.
+    fn address(&mut self, offset: u32) {
         let address = self.function.address.wrapping_add(offset.into());
         write_address(&mut self.buffers.info, address, self.settings.machine);
+    }
+
+    /// Writes the address of an offset in the function, and a size.
+    fn code_range(&mut self, offset: u32, size: u32) {
+        self.address(offset);
         self.leb128(size.into());
     }
 

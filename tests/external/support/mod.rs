@@ -5,6 +5,7 @@ mod shared;
 
 pub mod browser;
 pub mod debuginfod;
+pub mod hotspot;
 pub mod llvm_xray;
 pub mod symbolizers;
 
