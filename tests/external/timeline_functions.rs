@@ -142,10 +142,7 @@ fn lines_of_the_selected_function_are_beside_its_source() {
 
     let browser = open(&page_of(folder.path(), &input, &[]).0);
     browser.run(click);
-    assert_eq!(
-        browser.run(rows),
-        json!([["1", "2", "line 2"], ["2", "3", "line 3"]])
-    );
+    assert_eq!(browser.run(rows), json!([["1", "line 2"], ["2", "line 3"]]));
     browser.open(&page_of(folder.path(), &input, &["--sources"]).0);
     browser.wait_for("window.jitinject");
     browser.run(click);

@@ -309,6 +309,28 @@ fn light_and_dark_look_different() {
     assert_quiet(&browser);
 }
 
+/// Axes have steps of 1, 2, 2.5 and 5 times a power of ten.
+#[test]
+fn times_on_axes_are_exact() {
+    let folder = scratch();
+    let browser = open(&page_of_capture(folder.path(), "node20"));
+    for power in -6..=0 {
+        for step in [1.0, 2.0, 2.5, 5.0].map(|step: f64| step * 10_f64.powi(power)) {
+            let script =
+                format!("return [1, 2, 3, 4].map((at) => timeText(at * {step}, {step}, 4 * {step}))");
+            let labels: Vec<String> = serde_json::from_value(browser.run(&script)).unwrap();
+            for (number, label) in (1..).zip(labels) {
+                let (value, unit) = label.split_once(' ').unwrap();
+                let units = [("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)];
+                let (_, unit) = units.into_iter().find(|(name, _)| *name == unit).unwrap();
+                let shown = value.parse::<f64>().unwrap() * unit;
+                let meant = step * f64::from(number);
+                assert!((shown - meant).abs() < step * 1e-6, "{label} for {meant}");
+            }
+        }
+    }
+}
+
 #[test]
 fn processes_are_shown_together_and_alone() {
     let folder = scratch();

@@ -141,6 +141,11 @@ function tierName(values, tier) {
   return tier < values.tiers.length ? nameText(values.tiers[tier]) : "not known";
 }
 
+/// The same where nothing says that it is a tier.
+function tierTitle(values, tier) {
+  return tier < values.tiers.length ? tierName(values, tier) : "tier not known";
+}
+
 const numbers = new Intl.NumberFormat("en");
 
 /// A number with what it counts.
@@ -157,8 +162,10 @@ function unitOf(seconds) {
 /// Formats a time with enough digits to distinguish it from one a step away. `largest` is the largest time shown.
 function timeText(seconds, step, largest) {
   const [size, unit] = unitOf(largest);
-  const digits = Math.min(Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-6)), 9);
-  return `${(seconds / size).toFixed(digits)} ${unit}`;
+  const digits = Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-6));
+  // Axes also have steps of 2.5, 0.25 and so on.
+  const isQuarter = Math.abs((step / size) * 10 ** digits - 2.5) < 1e-6;
+  return `${(seconds / size).toFixed(Math.min(digits + (isQuarter ? 1 : 0), 9))} ${unit}`;
 }
 
 /// A time by itself.

@@ -82,7 +82,7 @@ function fillShown(shown, onChange) {
   for (const { tier, functions, samples } of tiers) {
     const about = `${counted(functions, "function")}, ${counted(samples, "sample")}`;
     const text = document.createElement("span");
-    text.append(nameText(tierName(values, tier), 40), " ", element("small", samples > 0 ? numbers.format(samples) : "no samples"));
+    text.append(nameText(tierTitle(values, tier), 40), " ", element("small", samples > 0 ? numbers.format(samples) : "no samples"));
     add(text, about, tierColor(values, tier), shown.tiers[tier], (isShown) => (shown.tiers[tier] = isShown));
   }
   if (shown.untouched > 0) {

@@ -63,12 +63,18 @@ function addText(body, excerpts, lines) {
 /// Adds lines without text.
 function addLines(body, lines) {
   const sorted = [...lines].filter(([, samples]) => samples > 0).sort(([one], [other]) => one - other);
-  for (const [line, samples] of sorted.slice(0, SHOWN_LINES)) addLine(body, line, samples, `line ${line}`);
+  for (const [line, samples] of sorted.slice(0, SHOWN_LINES)) addLine(body, line, samples);
   if (sorted.length > SHOWN_LINES) body.insertRow().append(element("td", `and ${numbers.format(sorted.length - SHOWN_LINES)} more lines`, { colspan: "3", class: "more" }));
 }
 
+/// Adds a line with its text, if that is known.
 function addLine(body, line, samples, code) {
   const row = body.insertRow();
+  row.append(element("td", samples > 0 ? numbers.format(samples) : ""));
+  if (code === undefined) {
+    row.append(element("th", `line ${line}`, { scope: "row", colspan: "2" }));
+    return;
+  }
   if (samples > 0) row.className = "hot";
-  row.append(element("td", samples > 0 ? numbers.format(samples) : ""), element("th", String(line), { scope: "row" }), element("td", code, { class: "code" }));
+  row.append(element("th", String(line), { scope: "row" }), element("td", code, { class: "code" }));
 }
