@@ -191,17 +191,14 @@ struct Namer<'a> {
     runtimes: IndexedTable<FileIndex, Option<&'static str>>,
 }
 
-impl Namer<'_> {
+impl<'a> Namer<'a> {
     /// Returns the identity of the function of a frame, and its size in bytes.
     fn name(&self, frame: Frame) -> (Identity, Option<u64>) {
         let modules = self.symbols.modules;
         let found = match frame {
             Frame::Function(id) => self.jit_function(id),
             Frame::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
-                let name = self.names.apply(symbol.name, symbol.tier());
-                let mut identity = Identity::of(FunctionKind::Jit, printable(&name));
-                identity.tier = symbol.tier().map(printable);
-                identity.set_location(symbol.name);
+                let identity = self.jit_identity(symbol.name, symbol.tier());
                 (identity, Some(symbol.range.size()))
             }),
             Frame::UnnamedJit => Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None)),
@@ -232,17 +229,22 @@ impl Namer<'_> {
         found.unwrap_or_else(|| (Identity::of(FunctionKind::Unknown, "[unknown]"), None))
     }
 
+    /// Returns the identity of JIT code that the runtime calls `recorded`: with the same name as in the objects.
+    fn jit_identity(&self, recorded: &'a [u8], tier: Option<&[u8]>) -> Identity {
+        let name = self.v8_functions.name(recorded);
+        let styled = self.names.apply(&name, tier);
+        let mut identity = Identity::of(FunctionKind::Jit, printable(&styled));
+        identity.tier = tier.map(printable);
+        identity.set_location(&name);
+        identity
+    }
+
     fn jit_function(&self, id: FunctionId) -> Option<(Identity, Option<u64>)> {
         let files = &self.recording.sources.used;
         let view = function_of(files, id)?;
         let used = &files[id.file];
-        // The same name as in the objects.
-        let name = self.v8_functions.name(view.name);
-        let styled = self.names.apply(&name, view.tier());
-        let mut identity = Identity::of(FunctionKind::Jit, printable(&styled));
-        identity.tier = view.tier().map(printable);
+        let mut identity = self.jit_identity(view.name, view.tier());
         identity.runtime = self.runtimes[id.file];
-        identity.set_location(&name);
         if identity.file.is_none()
             && let Some(info) = used.code.sources(&view).info
             && let Some(function) = info.functions.first()

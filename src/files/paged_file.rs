@@ -44,11 +44,18 @@ enum Bytes {
 #[derive(Debug)]
 struct Pages {
     file: OpenFile,
-    pages: Box<[OnceLock<Box<[u8]>>]>,
-    /// Bytes that begin in this page and end in another one. Boxed, because most pages are never read.
-    crossing: Box<[OnceLock<Box<Crossing>>]>,
+    /// Boxed, because most pages are never read.
+    pages: Box<[OnceLock<Box<Page>>]>,
     has_shrunk: AtomicBool,
     _slot: OpenSlot,
+}
+
+/// Bytes of a page that were read.
+#[derive(Debug, Default)]
+struct Page {
+    bytes: OnceLock<Box<[u8]>>,
+    /// Bytes that begin in this page and end in another one.
+    crossing: OnceLock<Crossing>,
 }
 
 /// Returns the number of files that may be kept open: less than [`MAX_OPEN`] if the process may not open many.
@@ -164,7 +171,6 @@ impl Pages {
         Ok(Self {
             file,
             pages: std::iter::repeat_with(OnceLock::new).take(count).collect(),
-            crossing: std::iter::repeat_with(OnceLock::new).take(count).collect(),
             has_shrunk: AtomicBool::new(false),
             _slot: slot,
         })
@@ -190,21 +196,18 @@ impl Pages {
         if size == 0 {
             return Some(&[]);
         }
-        let page = usize::try_from(offset / PAGE_SIZE as u64).ok()?;
+        let index = usize::try_from(offset / PAGE_SIZE as u64).ok()?;
+        let page = self.pages.get(index)?.get_or_init(Box::default);
         let page_start = offset - offset % PAGE_SIZE as u64;
         let start = (offset - page_start) as usize;
         if start + size <= PAGE_SIZE {
-            let page = self.pages.get(page)?;
-            let bytes = page.get_or_init(|| self.read_new(page_start, PAGE_SIZE));
+            let bytes = page.bytes.get_or_init(|| self.read_new(page_start, PAGE_SIZE));
             return bytes.get(start..start + size);
         }
-        let crossing = self.crossing.get(page)?;
         // Of disjoint ranges, only one crosses the end of a page.
-        let crossing = crossing.get_or_init(|| {
-            Box::new(Crossing {
-                offset,
-                bytes: self.read_new(offset, size),
-            })
+        let crossing = page.crossing.get_or_init(|| Crossing {
+            offset,
+            bytes: self.read_new(offset, size),
         });
         (crossing.offset == offset).then(|| crossing.bytes.get(..size))?
     }

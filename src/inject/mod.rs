@@ -92,8 +92,9 @@ fn inject_recording(
     let mut written = output::Output::create(options, kernel_copies)?;
     let summary_output = SummaryOutput::create(options)?;
     let scripts = V8Scripts::read(
-        &recording.sources.used,
+        recording,
         functions.iter().map(|mapping| mapping.function),
+        symbols.iter().map(|symbol| symbol.id),
         &options.lines.sources,
         &options.load,
     );

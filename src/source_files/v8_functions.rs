@@ -1,13 +1,14 @@
-//! What the jitdumps of V8 and the scripts on this machine have of its functions.
+//! What V8's jitdumps and perf maps, and the scripts on this machine, have of its functions.
 
 use std::borrow::Cow;
 
+use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::tally::Tally;
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::load::{LoadOptions, UsedFile, function_of};
+use crate::load::{LoadOptions, Recording, UsedFile, UsedMap, function_of, symbol_of};
 use crate::runtime::jitdump::{Dump, FunctionSources};
 use crate::runtime::names::SourceLocation;
 use crate::runtime::{CodeFile, FunctionView, names};
@@ -30,16 +31,21 @@ pub struct V8Scripts<'a> {
 }
 
 impl<'a> V8Scripts<'a> {
-    /// Reads the scripts and maps of the jitdumps with code of V8 among `functions`.
+    /// Reads the scripts of V8's code among `functions` and `symbols`, and their source maps.
+    ///
+    /// All functions of a jitdump are read if V8 wrote any of `functions`, because each may be inlined. Perf maps have no lines,
+    /// so only the scripts of `symbols` are needed.
     pub fn read(
-        files: &'a IndexedTable<FileIndex, UsedFile<'_>>,
+        recording: &'a Recording<'_>,
         functions: impl Iterator<Item = FunctionId>,
+        symbols: impl Iterator<Item = SymbolId>,
         options: &SourceOptions,
         load: &LoadOptions,
     ) -> Self {
-        let known = known_functions(files, &functions.collect::<Vec<_>>());
+        let known = known_functions(&recording.sources.used, &functions.collect::<Vec<_>>());
+        let of_maps = known_symbols(&recording.maps, symbols);
         let sources = SourceFiles::new(options, load);
-        let scripts = ScriptFiles::read(known.iter().flatten(), &sources);
+        let scripts = ScriptFiles::read(known.iter().flatten().chain([&of_maps]), &sources);
         let mut maps = SourceMapFiles::read(&scripts, &sources);
         let mut diagnostics: Vec<Diagnostic> = scripts.diagnostic().into_iter().collect();
         diagnostics.append(&mut maps.diagnostics);
@@ -82,6 +88,28 @@ fn known_functions<'a>(
         _ => None,
     });
     known.collect()
+}
+
+/// The functions of V8 among symbols.
+fn known_symbols<'a>(
+    maps: &'a IndexedTable<SymbolTableIndex, UsedMap<'_>>,
+    symbols: impl Iterator<Item = SymbolId>,
+) -> KnownFunctions<'a> {
+    let mut functions = KnownFunctions::default();
+    for symbol in symbols.filter_map(|id| symbol_of(maps, id)) {
+        if let Some(location) = names::source_locations(symbol.name).first()
+            && names::is_v8(symbol.name)
+            && location.column > 0
+        {
+            let name = names::v8_function_name(symbol.name, location).unwrap_or_default();
+            let start = Position {
+                line: location.line,
+                column: location.column,
+            };
+            functions.add(location.path, start, name, Vec::new());
+        }
+    }
+    functions.finish()
 }
 
 /// Returns the functions of a jitdump that V8 compiled from scripts.
@@ -156,6 +184,13 @@ impl<'a> V8Functions<'a> {
     /// Replaces lines and names by those of the original files.
     fn use_source_maps(&self, info: &mut DebugInfo<'a>) {
         original_lines::replace(info, &self.maps, &self.scripts);
+    }
+
+    /// Returns debug information with only the declaration of a function that the runtime calls `name`.
+    pub fn declaration(&self, name: &'a [u8]) -> Option<DebugInfo<'a>> {
+        let mut info = names::declaration(name)?;
+        self.use_source_maps(&mut info);
+        Some(info)
     }
 
     /// Returns the name for a function that the runtime calls `name`: the original one, if its script has a source map.

@@ -23,6 +23,7 @@ mod values;
 
 use std::path::PathBuf;
 
+use crate::code::perf_map_symbols::SymbolId;
 use crate::diagnostics::Diagnostic;
 use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, load, refuse_input_as_output};
 use crate::source_files::SourceOptions;
@@ -68,12 +69,11 @@ pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Resul
             .mappings()
             .iter()
             .map(|mapping| mapping.function);
-        let scripts = V8Scripts::read(
-            &recording.sources.used,
-            functions,
-            &options.sources,
-            &options.load,
-        );
+        let symbols = recording.maps.enumerate().flat_map(|(table, used)| {
+            let count = used.map.symbols.len() as u32;
+            (0..count).map(move |symbol| SymbolId { table, symbol })
+        });
+        let scripts = V8Scripts::read(&recording, functions, symbols, &options.sources, &options.load);
         Ok(build::timeline(&recording, &scripts, options, progress))
     });
     // An error may only be a consequence of an input that was truncated.

@@ -252,6 +252,54 @@ fn outputs_have_the_same_names() {
     assert!(!page(&["--source-maps=off"]).contains(&name(round)));
 }
 
+/// V8's `--perf-basic-prof` writes names only.
+#[test]
+fn symbols_of_perf_maps_have_the_original_names() {
+    const START: u64 = 0x7000_0000;
+    let folder = scratch();
+    for name in [SCRIPT, MAP] {
+        std::fs::write(folder.path().join(name), data(name)).unwrap();
+    }
+    let script = folder.path().join(SCRIPT);
+    let names = [
+        format!("JS:*a {}:1:284", script.display()),
+        "JS:~gone /gone/b.js:3:4".to_owned(),
+    ];
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, START, 0x1000, 0, "//anon", 500);
+    let mut map = String::new();
+    for (number, name) in (0..).zip(&names) {
+        let start = START + 0x100 * number;
+        map.push_str(&format!("{start:x} 40 {name}\n"));
+        profile.sample(7, 1_000_000 + number, &[start + 5], None);
+    }
+    std::fs::write(folder.path().join("perf-7.map"), map).unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = folder.path().join("out.data");
+    let run = |more: &[&str]| {
+        let (_, summary) = inject_with_summary(&input, &output, more);
+        let functions = summary["profile"]["functions"].as_array().unwrap();
+        let summarized: BTreeSet<String> = functions
+            .iter()
+            .map(|function| {
+                let name = function["name"].as_str().unwrap();
+                let place = format!("{}:{}:", function["file"].as_str().unwrap(), function["line"]);
+                assert!(name.contains(&place), "{function}");
+                name.to_owned()
+            })
+            .collect();
+        let symbols = code_sites::symbols(&objects_of(&output));
+        assert_eq!(symbols, summarized);
+        symbols
+    };
+    let folder_above = folder.path().parent().unwrap();
+    let original = format!("JS:*round {}/src/main.ts:7:10", folder_above.display());
+    let set = |names: [&str; 2]| names.map(str::to_owned).into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(run(&[]), set([&original, &names[1]]));
+    assert_eq!(run(&["--source-maps=off"]), set([&names[0], &names[1]]));
+}
+
 /// Deno compiles JavaScript that it makes of TypeScript and keeps in its cache, under the URL of the TypeScript.
 #[test]
 fn deno_has_the_lines_of_typescript() {

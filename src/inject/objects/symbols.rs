@@ -15,7 +15,6 @@ use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::machine::Machine;
-use crate::runtime::names;
 use crate::runtime::perf_map::Symbol;
 use crate::units::{BuildId, Pid, Time};
 
@@ -48,7 +47,7 @@ pub fn write(
         let name = writer.name(symbol);
         let names = input
             .lines
-            .sources_to_keep(names::declaration(symbol.name), owner);
+            .sources_to_keep(input.v8_functions.declaration(symbol.name), owner);
         kept.keep(names.into_iter().collect(), store, &mut objects.faults)?;
         let places = SourcePlaces {
             store: store.folder(),
@@ -97,7 +96,8 @@ impl<'a> SymbolWriter<'a> {
 
     /// Name of a symbol.
     fn name(&self, symbol: Symbol<'a>) -> Cow<'a, [u8]> {
-        self.input.symbol_name(symbol.name.into(), symbol.tier())
+        let name = self.input.v8_functions.name(symbol.name);
+        self.input.symbol_name(name, symbol.tier())
     }
 
     /// Encodes the object of a symbol, with the source location that its name contains.
@@ -117,9 +117,9 @@ impl<'a> SymbolWriter<'a> {
         };
         let lines = &self.input.lines;
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
-        if let Some(info) = names::declaration(symbol.name) {
-            // Names contain no source text.
-            let added = lines.add(info, &function, self.input.names, places, true, &mut encoder);
+        if let Some(info) = self.input.v8_functions.declaration(symbol.name) {
+            // Each symbol is an object of its own, so texts of source maps would be in many.
+            let added = lines.add(info, &function, self.input.names, places, false, &mut encoder);
             if added.is_err() {
                 faults.add(Issue::LinesTooLarge, 0);
             }
