@@ -21,7 +21,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
 use crate::files::search::folder_of;
 use crate::files::staged::is_at;
-use crate::files::{FolderContents, InputFile, StagedFolder};
+use crate::files::{FolderContents, StagedFolder};
 use crate::units::BuildId;
 
 /// Whether the directory of objects is shared with other profiles.
@@ -158,14 +158,7 @@ impl Store {
             // Checked before, but other programs may have added files since.
             check_contents(&committed.lock.folder)?;
         }
-        let is_same = |staged: &Path, target: &Path| match (InputFile::open(staged), InputFile::open(target))
-        {
-            (Ok(staged), Ok(target)) => staged[..] == target[..],
-            _ => false,
-        };
-        let moved = self
-            .staged
-            .move_files(&self.written, &committed.lock.folder, is_same);
+        let moved = self.staged.move_files(&self.written, &committed.lock.folder);
         match moved {
             Ok(moved) => committed.moved = moved,
             Err((path, cause)) => {

@@ -16,6 +16,9 @@ const MAX_HOLES: u64 = 1 << 30;
 /// Bytes at the start of a file that are read to recognize it.
 pub(super) const START_SIZE: u64 = 4 << 10;
 
+/// Bytes of two files that are compared at a time.
+const COMPARED_SIZE: usize = 64 << 10;
+
 /// What identifies a file that was opened.
 #[derive(Clone, Debug)]
 pub struct FileOrigin {
@@ -118,6 +121,29 @@ impl OpenFile {
         &self.file
     }
 
+    /// Whether both files have the same bytes, up to their sizes when they were opened. Holes in both cost nothing.
+    pub fn has_bytes_of(&self, other: &Self) -> io::Result<bool> {
+        let size = self.size();
+        if size != other.size() {
+            return Ok(false);
+        }
+        let mut pieces = [vec![0; COMPARED_SIZE], vec![0; COMPARED_SIZE]];
+        let mut at = 0;
+        loop {
+            at = next_data(&self.file, at, size)?.min(next_data(&other.file, at, size)?);
+            if at >= size {
+                return Ok(true);
+            }
+            let [own, others] = &mut pieces;
+            let read = read_at(&self.file, own, at)?;
+            if read != read_at(&other.file, others, at)? || own.get(..read) != others.get(..read) {
+                return Ok(false);
+            }
+            // A file may have become shorter.
+            at = at.saturating_add(COMPARED_SIZE as u64);
+        }
+    }
+
     /// Reads the whole file, up to its size when it was opened. Fails if that is more than `max_size` bytes.
     pub fn read_whole(&self, max_size: u64) -> io::Result<Vec<u8>> {
         match self.size() {
@@ -206,11 +232,7 @@ fn refuse_sparse(file: &File, metadata: &Metadata) -> io::Result<()> {
 fn holes(file: &File, len: u64) -> io::Result<u64> {
     let (mut holes, mut at): (u64, u64) = (0, 0);
     while at < len && holes <= MAX_HOLES {
-        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            // The rest is a hole.
-            Err(Errno::NXIO) => len,
-            other => other?.min(len),
-        };
+        let data = next_data(file, at, len)?;
         holes = holes.saturating_add(data.saturating_sub(at));
         at = match data < len {
             true => rustix::fs::seek(file, SeekFrom::Hole(data))?,
@@ -218,6 +240,15 @@ fn holes(file: &File, len: u64) -> io::Result<u64> {
         };
     }
     Ok(holes)
+}
+
+/// Returns the first offset from `at` that is not in a hole; `len` if there is none before.
+fn next_data(file: &File, at: u64, len: u64) -> io::Result<u64> {
+    match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        // The rest is a hole.
+        Err(Errno::NXIO) => Ok(len),
+        other => Ok(other?.min(len)),
+    }
 }
 
 #[cfg(test)]
@@ -235,6 +266,45 @@ mod tests {
         assert!(checked().unwrap_err().to_string().contains("is sparse"));
         file.as_file().set_len(1 << 20).unwrap();
         assert_eq!(checked().unwrap(), 1 << 20);
+    }
+
+    #[test]
+    fn files_with_holes_are_compared_by_their_bytes() {
+        let file = |pieces: &[(u64, &[u8])], len: u64| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            file.as_file().set_len(len).unwrap();
+            for &(offset, bytes) in pieces {
+                file.as_file().write_all_at(bytes, offset).unwrap();
+            }
+            file
+        };
+        let is_same = |one: &tempfile::NamedTempFile, other: &tempfile::NamedTempFile| {
+            let [one, other] = [one, other].map(|file| OpenFile::open(file.path()).unwrap());
+            let same = one.has_bytes_of(&other).unwrap();
+            assert_eq!(other.has_bytes_of(&one).unwrap(), same);
+            same
+        };
+        const LEN: u64 = 10 << 20;
+        let sparse = file(&[(0, b"start"), (5_000_000, b"middle")], LEN);
+        let mut bytes = vec![0; LEN as usize];
+        bytes[..5].copy_from_slice(b"start");
+        bytes[5_000_000..5_000_006].copy_from_slice(b"middle");
+        assert!(is_same(&sparse, &file(&[(0, &bytes)], LEN)));
+        assert!(is_same(&sparse, &sparse));
+        assert!(!is_same(
+            &sparse,
+            &file(&[(0, b"start"), (5_000_000, b"middle")], LEN + 1)
+        ));
+        assert!(!is_same(
+            &sparse,
+            &file(&[(0, b"start"), (5_000_000, b"muddle")], LEN)
+        ));
+        assert!(!is_same(&sparse, &file(&[(0, b"start")], LEN)));
+        for at in [0, 6, COMPARED_SIZE as u64 - 1, COMPARED_SIZE as u64, LEN - 1] {
+            let changed = file(&[(0, &bytes), (at, b"x")], LEN);
+            assert!(!is_same(&sparse, &changed), "{at}");
+        }
+        assert!(is_same(&file(&[], 0), &file(&[], 0)));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::files::cleanup::{self, CommitGuard};
 use crate::files::folder_contents::FolderContents;
-use crate::files::stream;
+use crate::files::{OpenFile, stream};
 
 /// How many names are tried for a new file. Other users may have taken some on purpose.
 const MAX_ATTEMPTS: u32 = 1000;
@@ -254,20 +254,14 @@ impl StagedFolder {
     }
 
     /// Moves files of the directory into another one on the same file system: all of them or none. A file that exists
-    /// there is kept if it is the same by `is_same`, which gets both paths, and replaced otherwise. Returns the paths
-    /// of the files that did not exist.
-    pub fn move_files(
-        self,
-        names: &[String],
-        folder: &Path,
-        is_same: impl Fn(&Path, &Path) -> bool,
-    ) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+    /// there is kept if it has the same bytes, and replaced otherwise. Returns the paths of the files that did not exist.
+    pub fn move_files(self, names: &[String], folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
         let _uninterrupted = CommitGuard::begin();
         let mut new: Vec<PathBuf> = Vec::new();
         for name in names {
             let (staged, target) = (self.staged.join(name), folder.join(name));
             let moved = create_parents(folder, name).and_then(|()| match rename_new(&staged, &target) {
-                Err(Errno::EXIST) if is_same(&staged, &target) => Ok(false),
+                Err(Errno::EXIST) if have_same_bytes(&staged, &target) => Ok(false),
                 Err(Errno::EXIST) => fs::rename(&staged, &target).map(|()| false),
                 other => Ok(other.map(|()| true)?),
             });
@@ -283,6 +277,14 @@ impl StagedFolder {
         }
         Ok(new)
     }
+}
+
+/// Whether both are files that can be read, with the same bytes.
+fn have_same_bytes(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (OpenFile::open(one), OpenFile::open(other)) else {
+        return false;
+    };
+    one.has_bytes_of(&other).unwrap_or(false)
 }
 
 /// Renames a file unless `target` exists.
