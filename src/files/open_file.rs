@@ -121,26 +121,31 @@ impl OpenFile {
         &self.file
     }
 
-    /// Whether both files have the same bytes, up to their sizes when they were opened. Holes in both cost nothing.
+    /// Whether both files have the same bytes, and none has become shorter since it was opened. Holes in both cost nothing.
     pub fn has_bytes_of(&self, other: &Self) -> io::Result<bool> {
         let size = self.size();
         if size != other.size() {
             return Ok(false);
         }
-        let mut pieces = [vec![0; COMPARED_SIZE], vec![0; COMPARED_SIZE]];
+        let mut pieces = [Vec::new(), Vec::new()];
         let mut at = 0;
         loop {
             at = next_data(&self.file, at, size)?.min(next_data(&other.file, at, size)?);
             if at >= size {
                 return Ok(true);
             }
-            let [own, others] = &mut pieces;
-            let read = read_at(&self.file, own, at)?;
-            if read != read_at(&other.file, others, at)? || own.get(..read) != others.get(..read) {
+            let wanted = size.saturating_sub(at).min(COMPARED_SIZE as u64);
+            for (file, piece) in [self, other].into_iter().zip(&mut pieces) {
+                piece.resize(wanted as usize, 0);
+                if read_at(&file.file, piece, at)? < piece.len() {
+                    return Ok(false);
+                }
+            }
+            let [own, others] = &pieces;
+            if own != others {
                 return Ok(false);
             }
-            // A file may have become shorter.
-            at = at.saturating_add(COMPARED_SIZE as u64);
+            at = at.saturating_add(wanted);
         }
     }
 
