@@ -112,6 +112,9 @@ impl<'a> Session<'a> {
         plan.check_program()?;
         let failed = |path: &Path, cause: &io::Error| match cause.kind() {
             io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(path),
+            io::ErrorKind::PermissionDenied => {
+                Diagnostic::cannot_write(path, cause).with_remedy("Choose a folder elsewhere with -o.")
+            }
             _ => Diagnostic::cannot_write(path, cause),
         };
         let create = |path: &Path| DirBuilder::new().mode(0o700).create(path);

@@ -365,6 +365,14 @@ fn a_recording_can_be_named_and_read_again() {
         let output = scene.run(&["timeline", input, "-o", "page.html"]);
         assert!(said(&output).contains("in JIT code: 198"), "{}", said(&output));
     }
+    let again = scene.run(&["moved/perf.jit.data", "-o", "third"]);
+    let page = scene.run(&["timeline", "moved/perf.jit.data", "-o", "page.html"]);
+    for output in [again, page] {
+        let said = said(&output);
+        assert!(reports(&said, "JI166", "already"), "{said}");
+        assert!(said.contains("help: Read the original profile"), "{said}");
+        assert!(!has_code(&said, "JI173"), "{said}");
+    }
 }
 
 #[test]
