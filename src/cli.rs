@@ -179,12 +179,12 @@ impl CommandLine {
     /// Returns what is wrong with arguments of which the first is neither an option, a command nor a profile.
     fn mistyped(arguments: &[OsString]) -> Option<clap::Error> {
         let (first, rest) = arguments.get(1..)?.split_first()?;
-        let is_separator = first == "--";
-        let is_word = !first.as_encoded_bytes().starts_with(b"-");
         if Self::command().find_subcommand(first).is_some() {
             return None;
         }
-        if !is_separator && !(is_word && perf_commands::is_mistyped_command(first.as_ref())) {
+        let is_option = first.as_encoded_bytes().starts_with(b"-");
+        let is_word = !is_option && perf_commands::is_mistyped_command(first.as_ref());
+        if !is_word && first != "--" {
             return None;
         }
         let found = Self::commands_only().try_get_matches_from(arguments).err();
