@@ -9,7 +9,7 @@ pub mod terminal;
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{
     Arg, ArgAction, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand,
@@ -133,16 +133,19 @@ impl CommandLine {
         if let Some(advice) = perf_commands::advice(&arguments) {
             return Err(clap::Error::raw(ErrorKind::InvalidSubcommand, advice));
         }
-        let matches = Self::command().try_get_matches_from(&arguments)?;
+        let matches = Self::command()
+            .try_get_matches_from(&arguments)
+            .map_err(|error| match error.kind() {
+                ErrorKind::UnknownArgument => Self::mistyped(&arguments).unwrap_or(error),
+                _ => error,
+            })?;
         let line = Self::from_arg_matches(&matches)?;
         if line
             .inject
             .profile()
             .is_some_and(perf_commands::is_mistyped_command)
         {
-            // Without a positional argument, clap suggests the most similar command.
-            let commands_only = Self::command().mut_arg("profile", |argument| argument.long("profile"));
-            commands_only.try_get_matches_from(&arguments)?;
+            Self::commands_only().try_get_matches_from(&arguments)?;
         }
         let conflict = match matches.subcommand_name() {
             None => line.inject.conflict().map(str::to_owned),
@@ -154,8 +157,43 @@ impl CommandLine {
                     _ => None,
                 }),
         };
-        let conflict = conflict.map(|conflict| Self::command().error(ErrorKind::ArgumentConflict, conflict));
-        conflict.map_or(Ok(line), Err)
+        conflict.map_or(Ok(line), |conflict| {
+            Err(Self::misused(matches.subcommand_name(), conflict))
+        })
+    }
+
+    /// Returns an error with the usage of a command.
+    fn misused(command: Option<&str>, conflict: String) -> clap::Error {
+        let mut all = Self::command();
+        // Before, the usage of a command lacks the name of the program.
+        all.build();
+        let used = command.and_then(|name| all.find_subcommand(name)).cloned();
+        used.unwrap_or(all).error(ErrorKind::ArgumentConflict, conflict)
+    }
+
+    /// Returns the command line without a profile to convert, for which clap suggests the most similar command.
+    fn commands_only() -> clap::Command {
+        Self::command().mut_arg("profile", |argument| argument.long("profile"))
+    }
+
+    /// Returns what is wrong with arguments of which the first is neither an option, a command nor a profile.
+    fn mistyped(arguments: &[OsString]) -> Option<clap::Error> {
+        let (first, rest) = arguments.get(1..)?.split_first()?;
+        if Self::command().find_subcommand(first).is_some() {
+            return None;
+        }
+        let is_option = first.as_encoded_bytes().starts_with(b"-");
+        let is_word = !is_option && perf_commands::is_mistyped_command(first.as_ref());
+        if !is_word && first != "--" {
+            return None;
+        }
+        let found = Self::commands_only().try_get_matches_from(arguments).err();
+        let is_similar = |error: &clap::Error| error.get(ContextKind::SuggestedSubcommand).is_some();
+        if let Some(error) = found.filter(is_similar) {
+            return Some(error);
+        }
+        let advice = "to record a program, type jitinject record -- and the program with its arguments\n";
+        (!rest.is_empty()).then(|| clap::Error::raw(ErrorKind::InvalidSubcommand, advice))
     }
 }
 
@@ -206,6 +244,36 @@ mod tests {
         assert!(read("jitinject -i perf.data ./perf.data").is_err());
         let refused = read("jitinject -i perf.data man").unwrap_err().to_string();
         assert!(refused.contains("put --input after `man`"), "{refused}");
+    }
+
+    #[test]
+    fn a_mistyped_command_is_answered_with_what_to_type() {
+        let refused = |line: &str| {
+            let read = CommandLine::from(line.split(' ').map(Into::into).collect());
+            read.unwrap_err().to_string()
+        };
+        for line in [
+            "recrod -- node a.js",
+            "recrod node a.js",
+            "recrod",
+            "recod -o x node a.js",
+        ] {
+            let said = refused(&format!("jitinject {line}"));
+            assert!(said.contains("'record'"), "{line}: {said}");
+        }
+        for line in ["node a.js", "-- node a.js", "npm test"] {
+            let said = refused(&format!("jitinject {line}"));
+            assert!(said.contains("jitinject record -- "), "{line}: {said}");
+        }
+        let said = refused("jitinject record");
+        assert!(
+            said.contains("Usage: jitinject record [OPTIONS] -- COMMAND"),
+            "{said}"
+        );
+        for line in ["record --nonsense -- node", "timeline a b"] {
+            let said = refused(&format!("jitinject {line}"));
+            assert!(said.contains("unexpected argument"), "{line}: {said}");
+        }
     }
 
     #[test]

@@ -150,7 +150,7 @@ static DESCRIPTIONS: [Description; 24] = [
         programs: &["python"],
         libraries: &["libpython3"],
         launchers: &["pytest", "py.test", "tox", "nox", "uv", "poetry", "pipenv"],
-        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf, and jitinject --unwind; python3.12 -X perf app.py for names only",
+        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf, and jitinject --unwind; python3.12 -X perf app.py for names only; earlier versions log no code",
         stacks: Some(
             "its interpreter needs copies of stacks: python3.13 -X perf_jit app.py, recorded with --call-graph dwarf, and jitinject --unwind",
         ),

@@ -12,6 +12,7 @@ const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"
 pub fn advice(arguments: &[OsString]) -> Option<String> {
     let command = arguments.get(1)?.to_str()?;
     match command {
+        "version" => Some("type jitinject --version\n".into()),
         "inject" => Some("leave the word inject out: type jitinject perf.data\n".into()),
         _ if READERS.contains(&command) => Some(format!(
             "{command} is a command of perf: type jitinject perf.data, then perf {command} -i perf.jit.data\n"

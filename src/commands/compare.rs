@@ -22,16 +22,16 @@ const RULE_BROKEN: u8 = 4;
 
 /// Text after the options.
 const AFTER_HELP: &str = "\
-Compare several runs of each side: only they show how much runs vary. Five are enough for most programs. With one run
+Compare several runs of each side: only they show how much runs vary. Five are enough for most programs. With one run \
 on each side, the variation is assumed, and only large changes are significant.
 
-If the summaries have CPU times, values are CPU time per run, in percent of that before. A function counts as changed
+If the summaries have CPU times, values are CPU time per run, in percent of that before. A function counts as changed \
 only if its share of the samples changed in the same direction. Without CPU times, values are shares.
 
 Examples:
-  jitinject -q -i old.data -o old.jit.data --summary old.json
-  jitinject -q -i new.data -o new.jit.data --summary new.json
-  jitinject compare old.json new.json
+  jitinject record -q -o old -- node app.js
+  jitinject record -q -o new -- node app.js
+  jitinject compare old/summary.json new/summary.json
 
   # several runs, as a gate
   jitinject compare --fail-on 'self > 2%' --fail-on 'cpu > 3%' main/*.json -- branch/*.json

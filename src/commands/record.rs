@@ -55,7 +55,10 @@ const NOT_STARTED: u8 = 127;
 /// perf record runs with the clock of the runtimes, and the program with the variables and options that make its runtime log
 /// its code. The profile, these logs and everything else go to one new folder.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "jitinject record [OPTIONS] -- COMMAND...\n       jitinject record [OPTIONS] -p PID"
+)]
 pub struct RecordArguments {
     /// Program to record, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]

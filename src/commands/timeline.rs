@@ -11,6 +11,7 @@ use jitinject::files::search::printable_path;
 use jitinject::files::staged::write_atomically;
 use jitinject::files::stdio::is_standard;
 use jitinject::load::LoadOptions;
+use jitinject::record::Plan;
 use jitinject::timeline::{DEFAULT_OUTPUT, TimelineOptions, Values, html, timeline};
 
 use crate::cli::progress::Bar;
@@ -25,6 +26,9 @@ const EXAMPLES: &str = "\
 Examples:
   perf record -k mono -g -o perf.data node --perf-prof app.js
   jitinject timeline && xdg-open timeline.html
+
+  # of a recording made with jitinject record -o run
+  jitinject timeline run
 
   # with jitdumps from another machine
   jitinject timeline -q -i perf.data --jitdump dumps/ -o - | gzip > timeline.html.gz
@@ -101,7 +105,7 @@ impl TimelineArguments {
     fn options(&self) -> TimelineOptions {
         TimelineOptions {
             load: LoadOptions {
-                input: self.profile.as_ref().unwrap_or(&self.input).clone(),
+                input: Plan::profile_at(self.profile.as_ref().unwrap_or(&self.input).clone()),
                 ..self.files.options(&self.logs)
             },
             output: self.output.clone(),

@@ -72,6 +72,7 @@ impl Recording<'_> {
     /// How the runtimes of the processes `pids` describe their code, if none has.
     pub fn hints(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
         match self.has_no_code() {
+            true if !self.profile.index.injected.is_empty() => vec![Diagnostic::new(Issue::AlreadyInjected)],
             true => self.no_code(pids),
             false => Vec::new(),
         }

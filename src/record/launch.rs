@@ -18,6 +18,10 @@ use crate::files::search::printable_path;
 /// Beginning of the file if the program could not be started.
 const FAILED: &str = "failed: ";
 
+/// Variable with the user's `PATH`. perf puts its own folders in front of `PATH` for the program that it starts: started as
+/// `/usr/bin/perf`, that is `/usr/bin`, which hides the programs of version managers (`setup_path` in perf's `exec-cmd.c`).
+pub(super) const USER_PATH: &str = "JITINJECT_USER_PATH";
+
 /// Joins a process group, writes the process ID to a file, and replaces this program by the one to record. Only returns
 /// if that fails.
 pub fn launch(pid_file: &Path, group: Option<i32>, command: &[OsString]) -> Diagnostic {
@@ -33,7 +37,13 @@ pub fn launch(pid_file: &Path, group: Option<i32>, command: &[OsString]) -> Diag
     if let Err(cause) = write(pid_file, &pid) {
         return Diagnostic::cannot_write(pid_file, &cause);
     }
-    let cause = Command::new(program).args(arguments).exec();
+    let mut recorded = Command::new(program);
+    recorded.args(arguments).env_remove(USER_PATH);
+    if let Some(path) = std::env::var_os(USER_PATH) {
+        // The program is looked for there, too.
+        recorded.env("PATH", path);
+    }
+    let cause = recorded.exec();
     let _ = write(pid_file, &format!("{FAILED}{cause}"));
     not_started(program.as_ref(), &cause)
 }

@@ -184,6 +184,16 @@ impl Plan {
         self.folder.join("perf.data")
     }
 
+    /// Returns the profile that a path stands for: that in it if it is the folder of a recording, else itself.
+    pub fn profile_at(path: PathBuf) -> PathBuf {
+        let inside = path.join("perf.data");
+        // Folders that perf writes have a file `data`.
+        match inside.is_file() && !path.join("data").exists() {
+            true => inside,
+            false => path,
+        }
+    }
+
     /// Returns PHP's file of settings, if the program may be PHP.
     pub(super) fn php_settings(&self) -> Option<PathBuf> {
         let has_folder = |(name, _): &(&str, OsString)| *name == "PHP_INI_SCAN_DIR";
@@ -201,10 +211,17 @@ impl Plan {
         let Some(program) = self.command.first() else {
             return Ok(());
         };
-        match find(program, &search_path()) {
-            Some(_) => Ok(()),
-            None => Err(super::launch::not_started(Path::new(program), &"no such program")),
+        if find(program, &search_path()).is_some() {
+            return Ok(());
         }
+        let path = Path::new(program);
+        let cause = match path.metadata() {
+            Ok(found) if found.is_dir() => "it is a folder",
+            Ok(_) if program.as_bytes().contains(&b'/') => "it is not executable",
+            Ok(_) => "no program in PATH, but a file here",
+            Err(_) => "no such program",
+        };
+        Err(super::launch::not_started(path, &cause))
     }
 
     /// Returns the commands that do the same, for a shell.

@@ -16,7 +16,7 @@ use rustix::process::getpgrp;
 use super::attach;
 use super::dumps::{CollectedFile, Collection};
 use super::environment::PHP_SETTINGS;
-use super::launch::{Start, not_started};
+use super::launch::{Start, USER_PATH, not_started};
 use super::perf::{Permissions, Refusal, reason};
 use super::plan::Plan;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
@@ -112,6 +112,9 @@ impl<'a> Session<'a> {
         plan.check_program()?;
         let failed = |path: &Path, cause: &io::Error| match cause.kind() {
             io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(path),
+            io::ErrorKind::PermissionDenied => {
+                Diagnostic::cannot_write(path, cause).with_remedy("Choose a folder elsewhere with -o.")
+            }
             _ => Diagnostic::cannot_write(path, cause),
         };
         let create = |path: &Path| DirBuilder::new().mode(0o700).create(path);
@@ -225,6 +228,9 @@ impl<'a> Session<'a> {
             perf.arg("--").args(&self.launcher);
             perf.arg(self.pid_file()).arg(group.to_string());
             perf.args(&self.plan.command).envs(self.variables());
+            if let Some(path) = std::env::var_os("PATH") {
+                perf.env(USER_PATH, path);
+            }
         } else if let Some(duration) = self.plan.duration {
             // perf starts it when it records, which may take a while.
             perf.args(["--", "sleep", &duration.as_secs_f64().to_string()]);

@@ -336,6 +336,46 @@ fn a_recording_ends_after_its_duration() {
 }
 
 #[test]
+fn the_program_is_the_first_one_in_the_path_of_the_user() {
+    // perf puts the folder of its own program in front.
+    let scene = Scene::new(&format!("PATH=OTHER:$PATH{PERF}"));
+    let other = scene.path("other");
+    std::fs::create_dir(&other).unwrap();
+    let perf = std::fs::read_to_string(scene.path("bin/perf")).unwrap();
+    scene.add_file("perf", &perf.replace("OTHER", tools::text(&other)));
+    scene.add("php", "echo mine; env | grep PATH");
+    let wrong = other.join("php");
+    std::fs::copy(scene.path("bin/perf"), &wrong).unwrap();
+    std::fs::write(&wrong, "#!/bin/sh\necho wrong\n").unwrap();
+    let output = scene.run(&["record", "-q", "-o", "r", "--", "php"]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let path = format!("mine\nPATH={}:/usr/bin:/bin\n", scene.path("bin").display());
+    assert_eq!(printed, path);
+}
+
+#[test]
+fn a_recording_can_be_named_and_read_again() {
+    let scene = Scene::new(PERF);
+    let output = scene.run(&["record", "-q", "-o", "r", "--", "true"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    std::fs::rename(scene.path("work/r"), scene.path("work/moved")).unwrap();
+    for input in ["moved", "moved/perf.data"] {
+        let output = scene.run(&[input, "-o", "again"]);
+        assert!(said(&output).contains("198 of them named"), "{}", said(&output));
+        let output = scene.run(&["timeline", input, "-o", "page.html"]);
+        assert!(said(&output).contains("in JIT code: 198"), "{}", said(&output));
+    }
+    let again = scene.run(&["moved/perf.jit.data", "-o", "third"]);
+    let page = scene.run(&["timeline", "moved/perf.jit.data", "-o", "page.html"]);
+    for output in [again, page] {
+        let said = said(&output);
+        assert!(reports(&said, "JI166", "already"), "{said}");
+        assert!(said.contains("help: Read the original profile"), "{said}");
+        assert!(!has_code(&said, "JI173"), "{said}");
+    }
+}
+
+#[test]
 fn failures_leave_nothing_and_say_what_to_do() {
     let refused = "echo 'Error:' >&2; echo 'Access to performance monitoring is limited.' >&2; exit 255";
     for (perf, command, status, code) in [
@@ -370,6 +410,26 @@ fn failures_leave_nothing_and_say_what_to_do() {
     assert_eq!(without.status.code(), Some(1));
     assert_eq!(codes(&said(&without)), ["JI440"], "{}", said(&without));
     assert!(!scene.path("work/r").exists());
+}
+
+#[test]
+fn what_cannot_be_started_is_explained() {
+    let scene = Scene::new(PERF);
+    std::fs::write(scene.path("work/app.js"), "").unwrap();
+    for (command, cause) in [
+        ("./app.js", "it is not executable"),
+        ("app.js", "no program in PATH, but a file here"),
+        ("..", "it is a folder"),
+        ("absent", "no such program"),
+    ] {
+        let output = scene.run(&["record", "-o", "r", command]);
+        assert_eq!(output.status.code(), Some(127), "{command}");
+        let said = said(&output);
+        assert!(
+            said.contains(&format!("{command} cannot be started: {cause}")),
+            "{said}"
+        );
+    }
 }
 
 #[test]

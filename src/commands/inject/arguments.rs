@@ -10,6 +10,7 @@ use jitinject::files::stdio::is_standard;
 use jitinject::inject::{DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, Tiers, UnwindOptions};
 use jitinject::load::{InputKind, LoadOptions, MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 use jitinject::name_style::NameStyle;
+use jitinject::record::Plan;
 
 use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
@@ -24,9 +25,9 @@ pub struct InjectArguments {
 
     /// Profile to read; - is standard input [default: perf.data]
     ///
-    /// A file, a directory written by perf record --threads or --kcore, or the output of perf record -o -. A Mono log
-    /// or an XRay trace is converted to a profile of its events; so is the first one of --mono-log or --xray-log if
-    /// there is no --input.
+    /// A file, a directory written by jitinject record, or by perf record --threads or --kcore, or the output of perf record
+    /// -o -. A Mono log or an XRay trace is converted to a profile of its events; so is the first one of --mono-log or
+    /// --xray-log if there is no --input.
     #[arg(short, long, value_name = "FILE", help_heading = INPUT)]
     input: Option<PathBuf>,
 
@@ -326,7 +327,7 @@ impl InjectArguments {
             &*self.logs.mono_log,
             &*self.xray_log,
         ) {
-            (Some(input), ..) => (input.clone(), None),
+            (Some(input), ..) => (Plan::profile_at(input.clone()), None),
             (None, [log, ..], _) => (log.clone(), Some(InputKind::MonoLog)),
             (None, [], [trace, ..]) => (trace.clone(), Some(InputKind::XrayTrace)),
             (None, [], []) => (PathBuf::from("perf.data"), None),

@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::collections::hash::{HashMap, HashSet};
+use crate::files::search::folder_of;
 
 /// Number of lookups after which a folder is listed. It may contain many more files than a profile has
 /// processes.
@@ -17,6 +18,15 @@ const MAX_LISTED: usize = 64;
 
 /// Maximum number of entries to read from a folder.
 const MAX_ENTRIES: usize = 1 << 20;
+
+/// Folder, next to the profile, in which `jitinject record` keeps the files of runtimes.
+pub const RECORDED: &str = "dumps";
+
+/// Returns the folders in which the files of a profile are looked for by their names: its own, and that of a recording.
+pub fn beside(profile: &Path) -> [PathBuf; 2] {
+    let folder = folder_of(profile);
+    [folder.to_owned(), folder.join(RECORDED)]
+}
 
 /// Contents of folders.
 #[derive(Debug, Default)]

@@ -19,12 +19,12 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::PagedFile;
-use crate::files::search::{folder_of, printable_path};
+use crate::files::search::printable_path;
 use crate::load::find::access::Access;
 use crate::load::find::candidates::{Candidate, Filter, UserFile, UserFiles};
 use crate::load::find::claims::{Claims, Group, Identity, MatchCandidate};
 use crate::load::find::dedup::{ContentId, Contents};
-use crate::load::find::folders::Folders;
+use crate::load::find::folders::{Folders, beside};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::load::options::LoadOptions;
@@ -72,8 +72,8 @@ struct Search<'a> {
     profile_index: &'a ProfileIndex,
     /// Nanoseconds to add to the dumps' times to get profile times, if known.
     clock_offset: Option<i64>,
-    /// Folder of the profile.
-    beside: PathBuf,
+    /// Folders of the profile.
+    beside: [PathBuf; 2],
     /// Inode of jitinject's mount namespace.
     mount_namespace: Option<u64>,
     given: UserFiles,
@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
             clock_offset,
             access,
             named: named.map(|file| file.path.clone()).collect(),
-            beside: folder_of(input).to_owned(),
+            beside: beside(input),
             mount_namespace: fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino()),
             given,
             by_name,
@@ -390,7 +390,7 @@ impl<'a> Search<'a> {
         if !is_elsewhere {
             all.push(open(recorded.to_owned()));
         }
-        all.push(open(self.beside.join(name)));
+        all.extend(self.beside.iter().map(|folder| open(folder.join(name))));
         let given = |places: Option<&Vec<usize>>| {
             let places = self.within_tries(places.map_or(&[], Vec::as_slice)).iter();
             let mut given: Vec<&UserFile> = places.filter_map(|&at| self.given.all.get(at)).collect();

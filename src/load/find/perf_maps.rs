@@ -20,9 +20,9 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
-use crate::files::search::{files_below, folder_of, printable_path};
+use crate::files::search::{files_below, printable_path};
 use crate::load::find::access::Access;
-use crate::load::find::folders::Folders;
+use crate::load::find::folders::{Folders, beside};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::open::read_if;
 use crate::load::find::running_processes::process_folder;
@@ -120,7 +120,7 @@ pub fn find(
         given,
         given_by_number,
         given_by_place,
-        beside: folder_of(&options.input).to_owned(),
+        beside: beside(&options.input),
         dump_folders: dump_folders(dumps),
         folders: RefCell::default(),
         clock: clock.and_then(|content| ClockData::parse(content, profile.endian)),
@@ -260,8 +260,8 @@ struct Search<'a> {
     given_by_number: BTreeMap<u32, Vec<usize>>,
     /// Indices of the given maps, by process ID and folder.
     given_by_place: HashMap<(u32, PathBuf), Vec<usize>>,
-    /// Folder of the profile.
-    beside: PathBuf,
+    /// Folders of the profile.
+    beside: [PathBuf; 2],
     dump_folders: BTreeMap<Pid, PathBuf>,
     /// Contents of the folders in which the maps of many processes are looked for.
     folders: RefCell<Folders>,
@@ -325,9 +325,10 @@ impl Search<'_> {
         }
         let mut folders = self.folders.borrow_mut();
         for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
-            let beside = self.beside.join(name(number));
-            if folders.may_have(&beside) {
-                add(PlaceKind::UserFiles, beside);
+            for beside in self.beside.iter().map(|folder| folder.join(name(number))) {
+                if folders.may_have(&beside) {
+                    add(PlaceKind::UserFiles, beside);
+                }
             }
         }
         if self.access.reach.is_confined() {
