@@ -56,7 +56,8 @@ pub struct FilePart {
 pub struct TrimmedMaps {
     /// Maps to trim, in the order of time.
     pub reduced: Vec<Reduced>,
-    /// What an injected map, by its index, leaves of the file's map around it.
+    /// What an injected map, by its index, leaves of the file's map around it. Children without maps of their own are left
+    /// out.
     pub file_parts: BTreeMap<usize, Vec<FilePart>>,
     /// Limits that were hit.
     pub faults: Tally<Issue>,
@@ -324,6 +325,7 @@ mod tests {
                 parent: Pid(1),
                 time: Time(30),
             },
+            map(2, 45, range(400, 500), Backing::Anonymous),
             map(1, 60, range(0, 100), Backing::Anonymous),
         ]);
         let places = [
