@@ -34,8 +34,13 @@ impl<V: Copy> RangeMap<V> {
 
     /// Returns the value at an address.
     pub fn get(&self, address: Address) -> Option<V> {
-        let (_, &(end, value)) = self.pieces.range(..=address).next_back()?;
-        (address < end).then_some(value)
+        self.piece_at(address).map(|(_, value)| value)
+    }
+
+    /// Returns the piece that has an address, and its value.
+    pub fn piece_at(&self, address: Address) -> Option<(AddressRange, V)> {
+        let (&start, &(end, value)) = self.pieces.range(..=address).next_back()?;
+        (address < end).then_some((AddressRange { start, end }, value))
     }
 
     /// Removes the values in a range and passes them to `on_removed`, each with the range that it lost.

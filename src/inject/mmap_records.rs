@@ -1,18 +1,21 @@
 //! Changes to the mmap records of a profile.
 
+use std::collections::BTreeMap;
+
 use crate::bytes::printable;
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::timeline::FreedRange;
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::mmap_trim;
-use crate::inject::mmap_trim::{InjectedMap, Reduced};
+use crate::inject::mmap_trim::{FilePart, InjectedMap, Reduced};
 use crate::inject::objects::PlacedObject;
 use crate::load::Sources;
 use crate::perf::Profile;
+use crate::perf::attr::Attr;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
-use crate::perf::synthesis::{self, Event, Mapping};
+use crate::perf::synthesis::{self, Event, Mapping, Remapping};
 use crate::units::Time;
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
@@ -37,8 +40,14 @@ pub fn changes(
 ) -> Result<Changes, Diagnostic> {
     let (profile, profile_index) = (&recorded.profile, &recorded.index);
     let mut edits = Edits::default();
+    let covering = mmap_trim::trimmed_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
     if let Some(event) = map_event(profile, profile_index) {
-        insert_maps(&mut edits, profile, profile_index, event, objects, freed_ranges)?;
+        let inserted = Inserted {
+            objects,
+            freed_ranges,
+            file_parts: &covering.file_parts,
+        };
+        insert_maps(&mut edits, profile, profile_index, event, &inserted)?;
     }
     let markers = sources.used.iter().flat_map(|used| &used.found.markers);
     for marker in markers.filter_map(|&marker| profile_index.markers.get(marker)) {
@@ -46,7 +55,6 @@ pub fn changes(
             edits.replace(&record, |_| {});
         }
     }
-    let covering = mmap_trim::trimmed_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
     for reduced in &covering.reduced {
         reduce(&mut edits, profile, reduced);
     }
@@ -68,6 +76,7 @@ fn map_event<'a>(profile: &'a Profile<'_>, profile_index: &ProfileIndex) -> Opti
     Some(Event { attr, id })
 }
 
+/// The injected maps: first those of objects.
 fn own_maps(objects: &[PlacedObject], freed_ranges: &[FreedRange]) -> Vec<InjectedMap> {
     let functions = objects.iter().map(|object| InjectedMap {
         space: object.space,
@@ -86,18 +95,26 @@ fn own_maps(objects: &[PlacedObject], freed_ranges: &[FreedRange]) -> Vec<Inject
     functions.chain(freed_ranges).collect()
 }
 
+/// What mappings are inserted for.
+struct Inserted<'a> {
+    objects: &'a [PlacedObject],
+    freed_ranges: &'a [FreedRange],
+    /// Parts of a file's map around an object, by the object's index.
+    file_parts: &'a BTreeMap<usize, Vec<FilePart>>,
+}
+
 fn insert_maps(
     edits: &mut Edits,
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
     event: Event<'_>,
-    objects: &[PlacedObject],
-    freed_ranges: &[FreedRange],
+    inserted: &Inserted<'_>,
 ) -> Result<(), Diagnostic> {
-    let objects = objects
-        .iter()
-        .map(|object| (object.time, object.sequence, Made::Object(object)));
-    let freed_ranges = freed_ranges.iter().map(|freed_range| {
+    let objects = inserted.objects.iter().enumerate().map(|(index, object)| {
+        let file_parts = inserted.file_parts.get(&index).map_or(&[][..], Vec::as_slice);
+        (object.time, object.sequence, Made::Object(object, file_parts))
+    });
+    let freed_ranges = inserted.freed_ranges.iter().map(|freed_range| {
         (
             freed_range.since,
             freed_range.sequence,
@@ -110,12 +127,17 @@ fn insert_maps(
     let mut insertion_points = profile_index.marks.insertion_points(profile);
     for (time, _, made) in made {
         let (first, second) = match made {
-            Made::Object(object) => object_mappings(object)?,
+            Made::Object(object, _) => object_mappings(object)?,
             Made::FreedRange(freed_range) => (freed_mapping(profile_index, freed_range), None),
         };
         edits.insert(insertion_points.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
                 synthesis::write_mmap2(out, profile.endian, &mapping, event);
+            }
+            if let Made::Object(object, file_parts) = made {
+                for part in file_parts {
+                    map_again(out, profile, object, part, event);
+                }
             }
         });
     }
@@ -125,7 +147,7 @@ fn insert_maps(
 /// What a mapping is inserted for. There may be many, so the mappings are made one after the other.
 #[derive(Clone, Copy)]
 enum Made<'a> {
-    Object(&'a PlacedObject),
+    Object(&'a PlacedObject, &'a [FilePart]),
     FreedRange(&'a FreedRange),
 }
 
@@ -150,6 +172,32 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
         ..code
     });
     Ok((code, tables))
+}
+
+/// Appends a mapping of a part of a file beside an object.
+fn map_again(
+    out: &mut Vec<u8>,
+    profile: &Profile<'_>,
+    object: &PlacedObject,
+    part: &FilePart,
+    event: Event<'_>,
+) {
+    let Some(record) = profile.records_from(part.record).next() else {
+        return;
+    };
+    let Some(map) = Mmap::parse(&record, profile.endian) else {
+        return;
+    };
+    let into_map = part.range.start.0.saturating_sub(map.range.start.0);
+    let remapping = Remapping {
+        pid: object.pid,
+        time: object.time,
+        range: part.range,
+        file_offset: map.file_offset.wrapping_add(into_map),
+    };
+    let recorded = profile.attrs.event_of(&record, profile.endian);
+    let trailer_size = recorded.map_or(0, Attr::trailer_size);
+    synthesis::write_remapping(out, profile.endian, &record, trailer_size, &remapping, event);
 }
 
 /// Mapping of addresses that code was moved away from.

@@ -4,6 +4,11 @@
 //! around their code after they have logged it, and each time the profile gets a map that would hide the functions.
 //! Such a map must not be dropped completely: a perf map (`/tmp/perf-PID.map`) needs it to name code that the dump
 //! lacks. So it is trimmed to the parts that have no function and that the reader does not have yet.
+//!
+//! V8 logs functions that are in the text of a file. Some readers (samply) drop the whole map of a file when a part of it
+//! is mapped again, so the parts around injected maps must be mapped again, too.
+
+use std::collections::BTreeMap;
 
 use crate::code::process::{Map, Processes, SpaceId};
 use crate::collections::indexed_table::IndexedTable;
@@ -11,7 +16,7 @@ use crate::collections::range_map::RangeMap;
 use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::perf::event::Backing;
-use crate::units::{AddressRange, Time};
+use crate::units::{Address, AddressRange, Time};
 
 /// An injected map, of a function or of a range freed by one.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +42,23 @@ pub struct Reduced {
     pub parts: Vec<AddressRange>,
 }
 
+/// A part of a file's map beside an injected map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilePart {
+    /// Offset of the record of the file's map from the first record, in bytes.
+    pub record: u64,
+    /// Addresses of the part.
+    pub range: AddressRange,
+}
+
 /// Result of trimming.
 #[derive(Clone, Debug, Default)]
 pub struct TrimmedMaps {
     /// Maps to trim, in the order of time.
     pub reduced: Vec<Reduced>,
+    /// What an injected map, by its index, leaves of the file's map around it. Children without maps of their own are left
+    /// out.
+    pub file_parts: BTreeMap<usize, Vec<FilePart>>,
     /// Limits that were hit.
     pub faults: Tally<Issue>,
 }
@@ -69,14 +86,15 @@ pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
 enum Event<'a> {
     Fork(SpaceId, SpaceId, Time),
     Map(SpaceId, &'a Map),
-    Own(&'a InjectedMap),
+    /// An injected map and its index.
+    Own(usize, &'a InjectedMap),
 }
 
 impl Event<'_> {
     /// Sort key: by time, injected maps first, as in the output.
     fn order(&self) -> (Time, bool, u32) {
         match self {
-            Self::Own(own) => (own.since, false, own.sequence),
+            Self::Own(_, own) => (own.since, false, own.sequence),
             Self::Fork(_, _, time) => (*time, true, 0),
             Self::Map(_, map) => (map.time, true, 0),
         }
@@ -100,6 +118,8 @@ struct SpaceCover {
     functions: RangeMap<()>,
     /// Memory without a file that the reader has maps of, by kind.
     memory: RangeMap<Backing>,
+    /// Offsets of the records of files' maps.
+    files: RangeMap<u64>,
 }
 
 impl Cover {
@@ -142,20 +162,25 @@ impl Cover {
             events.extend(space.parent.map(|(parent, time)| Event::Fork(id, parent, time)));
             events.extend(space.maps.iter().map(|map| Event::Map(id, map)));
         }
-        let own = own.iter().filter(|own| self.is_watched(own.space));
-        events.extend(own.map(Event::Own));
+        let own = own.iter().enumerate();
+        let own = own.filter(|(_, own)| self.is_watched(own.space));
+        events.extend(own.map(|(index, own)| Event::Own(index, own)));
         events
     }
 
     fn apply(&mut self, event: Event<'_>) {
         match event {
             Event::Fork(child, parent, _) => self.fork(child, parent),
-            Event::Own(own) => {
+            Event::Own(index, own) => {
                 let space = &mut self.spaces[own.space];
                 if own.is_function {
                     space.functions.insert(own.range, (), |_, ()| {});
                 } else {
                     space.functions.remove(own.range, |_, ()| {});
+                }
+                let file_parts = space.remove_from_files(own.range);
+                if own.is_function && !file_parts.is_empty() {
+                    self.covering.file_parts.insert(index, file_parts);
                 }
             }
             Event::Map(space, map) => self.map(space, map),
@@ -167,7 +192,8 @@ impl Cover {
         let copies = parent
             .functions
             .piece_count()
-            .saturating_add(parent.memory.piece_count());
+            .saturating_add(parent.memory.piece_count())
+            .saturating_add(parent.files.piece_count());
         if copies > self.copies {
             self.covering.faults.add(Issue::InheritedCodeHidden, 0);
             return;
@@ -181,8 +207,10 @@ impl Cover {
         if map.backing == Backing::File {
             space.functions.remove(map.range, |_, ()| {});
             space.memory.remove(map.range, |_, _| {});
+            space.files.insert(map.range, map.record, |_, _| {});
             return;
         }
+        space.files.remove(map.range, |_, _| {});
         if space.functions.overlapping(map.range).next().is_some() {
             let parts = space.unknown_parts(map, &mut self.parts);
             if parts.is_none() {
@@ -198,6 +226,23 @@ impl Cover {
 }
 
 impl SpaceCover {
+    /// Removes a range from the maps of files; returns what is left of those before and after it.
+    fn remove_from_files(&mut self, range: AddressRange) -> Vec<FilePart> {
+        let before = self.files.piece_at(range.start);
+        let before = before.map(|(piece, record)| (piece.start, range.start, record));
+        let after = self.files.piece_at(Address(range.end.0.saturating_sub(1)));
+        let after = after.map(|(piece, record)| (range.end, piece.end, record));
+        self.files.remove(range, |_, _| {});
+        let parts = before.into_iter().chain(after);
+        let parts = parts.filter(|(start, end, _)| start < end);
+        parts
+            .map(|(start, end, record)| FilePart {
+                record,
+                range: AddressRange { start, end },
+            })
+            .collect()
+    }
+
     /// Returns the parts of a map that have no function and that the reader does not have as the same kind of memory.
     /// Subtracts the number of checked parts from `limit`; returns `None` if that is not enough.
     fn unknown_parts(&self, map: &Map, limit: &mut usize) -> Option<Vec<AddressRange>> {
@@ -218,7 +263,7 @@ impl SpaceCover {
 mod tests {
     use super::*;
     use crate::code::process::ProcessEvent;
-    use crate::units::{Address, Pid};
+    use crate::units::Pid;
 
     fn range(start: u64, end: u64) -> AddressRange {
         AddressRange::new(Address(start), end - start).unwrap()
@@ -268,6 +313,39 @@ mod tests {
                 (60, vec![range(0, 100)]),
             ]
         );
+    }
+
+    #[test]
+    fn files_are_mapped_again_around_functions_in_them() {
+        let processes = Processes::new(vec![
+            map(1, 10, range(0, 100), Backing::File),
+            map(1, 20, range(100, 200), Backing::File),
+            ProcessEvent::Fork {
+                child: Pid(2),
+                parent: Pid(1),
+                time: Time(30),
+            },
+            map(2, 45, range(400, 500), Backing::Anonymous),
+            map(1, 60, range(0, 100), Backing::Anonymous),
+        ]);
+        let places = [
+            (1, 40, range(20, 30)),
+            (1, 50, range(50, 60)),
+            (2, 50, range(100, 110)),
+            (2, 50, range(90, 100)),
+            (1, 70, range(70, 80)),
+            (1, 70, range(300, 310)),
+        ];
+        let own = places.map(|(pid, time, place)| function(&processes, pid, time, place));
+        let found = trimmed_maps(&processes, &own).file_parts;
+        let part = |record, range| FilePart { record, range };
+        let expected = [
+            (0, vec![part(10, range(0, 20)), part(10, range(30, 100))]),
+            (1, vec![part(10, range(30, 50)), part(10, range(60, 100))]),
+            (2, vec![part(20, range(110, 200))]),
+            (3, vec![part(10, range(0, 90))]),
+        ];
+        assert_eq!(found, BTreeMap::from(expected));
     }
 
     #[test]

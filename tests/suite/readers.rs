@@ -1,5 +1,6 @@
 //! Other readers of perf.data understand the output.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 
@@ -45,15 +46,18 @@ fn read(path: &Path) -> Vec<Seen> {
     seen
 }
 
-/// Returns the records without the mappings that jitinject adds (objects), drops (markers) or trims (memory).
+/// Returns the records without the mappings that jitinject adds (objects, and again what is around them of a file), drops
+/// (markers) or trims (memory).
 fn unchanged(seen: Vec<Seen>, objects: &str) -> Vec<Seen> {
     let is_ours = |name: &str| {
         let is_marker = name.rsplit('/').next().unwrap().starts_with("jit-");
         is_marker || name.starts_with(objects) || name.starts_with("//anon") || name == "[heap]"
     };
-    let unchanged = seen
-        .into_iter()
-        .filter(|seen| !matches!(seen, Seen::Map(name) if is_ours(name)));
+    let mut mapped = HashSet::new();
+    let unchanged = seen.into_iter().filter(|seen| match seen {
+        Seen::Map(name) => !is_ours(name) && mapped.insert(name.clone()),
+        _ => true,
+    });
     unchanged.collect()
 }
 
