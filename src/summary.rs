@@ -348,12 +348,19 @@ impl Summary {
         }
         let objects = functions.objects.saturating_add(symbols.written);
         if self.traces.is_empty() || !self.dumps.is_empty() || objects > 0 {
+            // Perf maps have their own line.
+            if self.perf_maps.is_empty() || !self.dumps.is_empty() {
+                let _ = write!(
+                    text,
+                    "{}, {} loaded, {} touched by samples, ",
+                    self.files(),
+                    count(functions.loaded, "function"),
+                    functions.touched,
+                );
+            }
             let _ = writeln!(
                 text,
-                "{}, {} loaded, {} touched by samples, {} written{}",
-                self.files(),
-                count(functions.loaded, "function"),
-                functions.touched,
+                "{} written{}",
                 count(objects, "object"),
                 self.elf_dir
                     .as_ref()
@@ -385,10 +392,10 @@ impl Summary {
             0 => writeln!(text, "{}", count(samples.total, "sample")),
             jit => writeln!(
                 text,
-                "{}, {jit} in JIT code, {} of them named ({:.1} %){}",
+                "{}, {jit} in JIT code, {} of them named ({} %){}",
                 count(samples.total, "sample"),
                 samples.named,
-                samples.named_percent,
+                percent(samples.named_percent),
                 match samples.named_by_map {
                     0 => String::new(),
                     number => format!(", {number} by a perf map"),
@@ -399,11 +406,11 @@ impl Summary {
         if stacks.frames > samples.jit {
             let _ = writeln!(
                 text,
-                "{} with JIT code in the stack, {} in it, {} of them named ({:.1} %)",
+                "{} with JIT code in the stack, {} in it, {} of them named ({} %)",
                 count(stacks.samples, "sample"),
                 count(stacks.frames, "frame"),
                 stacks.named,
-                stacks.named_percent,
+                percent(stacks.named_percent),
             );
         }
         for (count, reason) in samples.unnamed.reasons() {
@@ -471,6 +478,14 @@ pub fn count_of(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
+/// Formats a share in percent with one decimal. Only all is 100.0.
+pub fn percent(share: f64) -> String {
+    match share < 100.0 {
+        true => format!("{:.1}", share.min(99.9)),
+        false => format!("{share:.1}"),
+    }
+}
+
 /// Quotes a word for the shell.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
@@ -483,6 +498,15 @@ pub fn shell_word(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_all_is_100_percent() {
+        let shares = [0.0, 0.04, 99.94, 99.96, 99.999, 100.0];
+        assert_eq!(
+            shares.map(percent),
+            ["0.0", "0.0", "99.9", "99.9", "99.9", "100.0"]
+        );
+    }
 
     #[test]
     fn names_with_spaces_are_quoted_for_the_shell() {

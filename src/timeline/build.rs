@@ -13,7 +13,7 @@ use crate::load::function_of;
 use crate::load::symbol_of;
 use crate::runtime::names;
 use crate::source_files::v8_functions::{V8Functions, V8Scripts};
-use crate::summary::count;
+use crate::summary::{count, percent};
 use crate::timeline::code_box::{CodeBox, Item, item_of};
 use crate::timeline::colors::color;
 use crate::timeline::intervals::CodeBoxes;
@@ -93,9 +93,9 @@ pub fn timeline(
 fn notes(diagnostics: &[Diagnostic], clocks: &[String], stacks: &StackCounts) -> Vec<String> {
     let notes = diagnostics.iter().map(Diagnostic::to_string);
     let stacks = (stacks.frames > stacks.samples).then(|| {
-        let percent = stacks.named_percent();
+        let named = percent(stacks.named_percent());
         let samples = count(stacks.samples, "sample");
-        format!("{samples} with JIT code in the stack, {percent:.1} % of its frames named")
+        format!("{samples} with JIT code in the stack, {named} % of its frames named")
     });
     notes.chain(clocks.iter().cloned()).chain(stacks).collect()
 }

@@ -320,7 +320,7 @@ fn maps_are_found_where_the_user_says() {
             "{said}"
         );
         assert!(
-            said.contains("0 functions loaded, 0 touched by samples, 1 object written"),
+            said.contains("jitinject: 1 object written") && !said.contains("0 functions"),
             "{said}"
         );
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::bytes::printable;
 use crate::compare::comparison::{Comparison, Estimate, FunctionChange, Side, Verdict};
 use crate::compare::report::shortened;
-use crate::summary::count;
+use crate::summary::{count, percent};
 
 /// Rows of the tables of own times and totals. All functions are in the JSON.
 const MAX_ROWS: usize = 40;
@@ -45,7 +45,7 @@ impl Side {
             count(self.samples, "sample")
         );
         if self.jit > 0 {
-            let _ = write!(text, ", {:.1} % of them named", self.named_percent);
+            let _ = write!(text, ", {} % of them named", percent(self.named_percent));
         }
         if let Some(time) = self.cpu_time_ns {
             let _ = write!(text, ", {:.3} s of CPU time per run", time / 1e9);
