@@ -310,7 +310,12 @@ fn paths_in_messages_of_every_command_are_one_line_and_steer_nothing() {
     lines.push(vec!["-i", &profile, "-o", &profile]);
     lines.push(vec!["-i", &profile, "-o", &output, "--summary", &output]);
     for line in lines {
-        let ran = jitinject().args(&line).output().unwrap();
+        // Some write files with default names.
+        let ran = jitinject()
+            .args(&line)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
         let printed = [&ran.stdout[..], &ran.stderr].concat();
         // All of these commands write pages and profiles to files.
         let printed = String::from_utf8(printed).unwrap();
