@@ -480,10 +480,8 @@ pub fn count_of(number: u64, one: &str, many: &str) -> String {
 
 /// Formats a share in percent with one decimal. Only all is 100.0.
 pub fn percent(share: f64) -> String {
-    match share < 100.0 {
-        true => format!("{:.1}", share.min(99.9)),
-        false => format!("{share:.1}"),
-    }
+    let shown = if share < 100.0 { share.min(99.9) } else { share };
+    format!("{shown:.1}")
 }
 
 /// Quotes a word for the shell.

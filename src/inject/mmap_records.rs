@@ -15,8 +15,9 @@ use crate::perf::Profile;
 use crate::perf::attr::Attr;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
+use crate::perf::record::Record;
 use crate::perf::synthesis::{self, Event, Mapping, Remapping};
-use crate::units::Time;
+use crate::units::{Address, Time};
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
 const MAX_PATH: usize = 4096;
@@ -182,18 +183,14 @@ fn map_again(
     part: &FilePart,
     event: Event<'_>,
 ) {
-    let Some(record) = profile.records_from(part.record).next() else {
+    let Some((record, map)) = recorded_map(profile, part.record) else {
         return;
     };
-    let Some(map) = Mmap::parse(&record, profile.endian) else {
-        return;
-    };
-    let into_map = part.range.start.0.saturating_sub(map.range.start.0);
     let remapping = Remapping {
         pid: object.pid,
         time: object.time,
         range: part.range,
-        file_offset: map.file_offset.wrapping_add(into_map),
+        file_offset: file_offset_at(&map, part.range.start),
     };
     let recorded = profile.attrs.event_of(&record, profile.endian);
     let trailer_size = recorded.map_or(0, Attr::trailer_size);
@@ -215,17 +212,26 @@ fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapp
 
 /// Replaces a mapping with its remaining parts.
 fn reduce(edits: &mut Edits, profile: &Profile<'_>, reduced: &Reduced) {
-    let Some(record) = profile.records_from(reduced.record).next() else {
-        return;
-    };
-    let Some(map) = Mmap::parse(&record, profile.endian) else {
+    let Some((record, map)) = recorded_map(profile, reduced.record) else {
         return;
     };
     edits.replace(&record, |out| {
         for part in &reduced.parts {
-            let into_map = part.start.0.saturating_sub(map.range.start.0);
-            let file_offset = map.file_offset.wrapping_add(into_map);
+            let file_offset = file_offset_at(&map, part.start);
             synthesis::write_clipped_mmap(out, profile.endian, &record, *part, file_offset);
         }
     });
+}
+
+/// Returns the mmap record at an offset from the first record.
+fn recorded_map<'a>(profile: &Profile<'a>, offset: u64) -> Option<(Record<'a>, Mmap<'a>)> {
+    let record = profile.records_from(offset).next()?;
+    let map = Mmap::parse(&record, profile.endian)?;
+    Some((record, map))
+}
+
+/// Returns the offset in the mapped file of an address in a map.
+fn file_offset_at(map: &Mmap<'_>, address: Address) -> u64 {
+    let into_map = address.0.saturating_sub(map.range.start.0);
+    map.file_offset.wrapping_add(into_map)
 }

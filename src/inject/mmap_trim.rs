@@ -279,6 +279,14 @@ mod tests {
         ProcessEvent::Map(Pid(pid), map)
     }
 
+    fn fork(parent: u32, child: u32, time: u64) -> ProcessEvent {
+        ProcessEvent::Fork {
+            child: Pid(child),
+            parent: Pid(parent),
+            time: Time(time),
+        }
+    }
+
     fn function(processes: &Processes, pid: u32, time: u64, range: AddressRange) -> InjectedMap {
         let space = processes.space_at(Pid(pid), Time(time)).unwrap();
         InjectedMap {
@@ -320,11 +328,7 @@ mod tests {
         let processes = Processes::new(vec![
             map(1, 10, range(0, 100), Backing::File),
             map(1, 20, range(100, 200), Backing::File),
-            ProcessEvent::Fork {
-                child: Pid(2),
-                parent: Pid(1),
-                time: Time(30),
-            },
+            fork(1, 2, 30),
             map(2, 45, range(400, 500), Backing::Anonymous),
             map(1, 60, range(0, 100), Backing::Anonymous),
         ]);
@@ -352,11 +356,7 @@ mod tests {
     fn a_child_keeps_what_it_inherited_in_view() {
         let processes = Processes::new(vec![
             map(1, 10, range(0, 100), Backing::Anonymous),
-            ProcessEvent::Fork {
-                child: Pid(2),
-                parent: Pid(1),
-                time: Time(30),
-            },
+            fork(1, 2, 30),
             map(2, 40, range(0, 200), Backing::Anonymous),
         ]);
         let own = [function(&processes, 1, 20, range(50, 60))];

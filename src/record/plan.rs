@@ -17,9 +17,13 @@ use super::program::{find, program_of, search_path};
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
+use crate::load::RUNTIME_FILES;
 use crate::name_style::NameStyle;
 use crate::runtimes::Runtime;
 use crate::summary::shell_word;
+
+/// Name of the recorded profile in the folder of a recording.
+const PROFILE: &str = "perf.data";
 
 /// Options of a recording.
 #[derive(Clone, Debug, Default)]
@@ -176,17 +180,17 @@ impl Plan {
 
     /// Returns the absolute path of the folder for the files of runtimes.
     pub(super) fn dumps(&self) -> PathBuf {
-        self.path("dumps")
+        self.path(RUNTIME_FILES)
     }
 
     /// Returns the profile as perf records it, below the folder as the user named it.
     pub fn profile(&self) -> PathBuf {
-        self.folder.join("perf.data")
+        self.folder.join(PROFILE)
     }
 
     /// Returns the profile that a path stands for: that in it if it is the folder of a recording, else itself.
     pub fn profile_at(path: PathBuf) -> PathBuf {
-        let inside = path.join("perf.data");
+        let inside = path.join(PROFILE);
         // Folders that perf writes have a file `data`.
         match inside.is_file() && !path.join("data").exists() {
             true => inside,
@@ -276,11 +280,11 @@ impl Plan {
             text,
             "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {} \
              --source-dir .{sources}{names}",
-            file("perf.data"),
+            file(PROFILE),
             file("perf.jit.data"),
             file("debug"),
             file("summary.json"),
-            dumps = file("dumps"),
+            dumps = file(RUNTIME_FILES),
         );
         text
     }

@@ -24,6 +24,7 @@ use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
+use crate::load::RUNTIME_FILES;
 
 /// Time between two looks at perf and at signals.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -290,8 +291,8 @@ impl<'a> Session<'a> {
     pub fn inject_options(&self) -> InjectOptions {
         let folder = &self.plan.folder;
         let mut options = InjectOptions::new(self.plan.profile(), folder.join("perf.jit.data"));
-        options.load.jitdumps = vec![folder.join("dumps")];
-        options.load.perf_maps = vec![folder.join("dumps")];
+        options.load.jitdumps = vec![folder.join(RUNTIME_FILES)];
+        options.load.perf_maps = vec![folder.join(RUNTIME_FILES)];
         options.build_id_cache = Some(folder.join("debug"));
         options.summary = Some(folder.join("summary.json"));
         options.lines.sources.source_dir = std::env::current_dir().ok();

@@ -102,10 +102,7 @@ fn known_symbols<'a>(
             && location.column > 0
         {
             let name = names::v8_function_name(symbol.name, location).unwrap_or_default();
-            let start = Position {
-                line: location.line,
-                column: location.column,
-            };
+            let start = start_of(location);
             functions.add(location.path, start, name, Vec::new());
         }
     }
@@ -131,10 +128,7 @@ fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
         let Some(location) = known.or(locations.first()).filter(|location| location.column > 0) else {
             continue;
         };
-        let start = Position {
-            line: location.line,
-            column: location.column,
-        };
+        let start = start_of(location);
         let name = names::v8_function_name(view.name, location).unwrap_or_default();
         let positions = entries
             .iter()
@@ -146,6 +140,14 @@ fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
         functions.add(location.path, start, name, positions.collect());
     }
     functions.finish()
+}
+
+/// Returns where a function starts whose name has this location.
+fn start_of(location: &SourceLocation<'_>) -> Position {
+    Position {
+        line: location.line,
+        column: location.column,
+    }
 }
 
 /// What is known of the functions of each jitdump.
@@ -208,10 +210,7 @@ impl<'a> V8Functions<'a> {
         let mapped = |location: &&SourceLocation<'a>| self.maps.contains_key(location.path);
         let location = locations.iter().find(mapped)?;
         let own_name = names::v8_function_name(name, location)?;
-        let start = Position {
-            line: location.line,
-            column: location.column,
-        };
+        let start = start_of(location);
         let script = self.scripts.get(location.path).copied();
         let original = self.maps.get(location.path)?.function(script, start)?;
         // V8 names a function `name path:line:column`; prefix and tier are before the name.

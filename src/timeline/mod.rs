@@ -23,9 +23,10 @@ mod values;
 
 use std::path::PathBuf;
 
-use crate::code::perf_map_symbols::SymbolId;
 use crate::diagnostics::Diagnostic;
-use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, load, refuse_input_as_output};
+use crate::load::{
+    Buffers, LoadOptions, NeededFunctions, Progress, all_symbols, load, refuse_input_as_output,
+};
 use crate::source_files::SourceOptions;
 use crate::source_files::v8_functions::V8Scripts;
 
@@ -69,10 +70,7 @@ pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Resul
             .mappings()
             .iter()
             .map(|mapping| mapping.function);
-        let symbols = recording.maps.enumerate().flat_map(|(table, used)| {
-            let count = used.map.symbols.len() as u32;
-            (0..count).map(move |symbol| SymbolId { table, symbol })
-        });
+        let symbols = all_symbols(&recording.maps).map(|(id, _)| id);
         let scripts = V8Scripts::read(&recording, functions, symbols, &options.sources, &options.load);
         Ok(build::timeline(&recording, &scripts, options, progress))
     });

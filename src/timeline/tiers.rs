@@ -3,11 +3,10 @@
 use std::cmp::Reverse;
 
 use crate::bytes::printable;
-use crate::code::perf_map_symbols::SymbolId;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
 use crate::load::Recording;
-use crate::load::function_of;
+use crate::load::{all_symbols, function_of};
 use crate::timeline::code_box::Item;
 use crate::timeline::samples::{Counts, Series};
 
@@ -51,11 +50,9 @@ impl Tiers {
                 tiers.note(Item::Function(mapping.function), tier);
             }
         }
-        for (table, used) in recording.maps.enumerate() {
-            for (symbol, of_map) in (0u32..).zip(&used.map.symbols) {
-                if let Some(tier) = of_map.tier() {
-                    tiers.note(Item::Symbol(SymbolId { table, symbol }), tier);
-                }
+        for (id, symbol) in all_symbols(&recording.maps) {
+            if let Some(tier) = symbol.tier() {
+                tiers.note(Item::Symbol(id), tier);
             }
         }
         tiers
@@ -113,7 +110,7 @@ impl Ranks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::perf_map_symbols::SymbolTableIndex;
+    use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
     use crate::units::Pid;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Other readers of perf.data understand the output.
 
-use std::collections::HashSet;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
 use linux_perf_data::linux_perf_event_reader::{EventRecord, RecordType};
@@ -9,12 +9,35 @@ use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
 use crate::support::{capture, inject_capture, scratch};
 
-/// A record as linux-perf-data returns it; for a mapping, only the name of its file.
+/// A record as linux-perf-data returns it.
 #[derive(PartialEq, Eq, Debug)]
 enum Seen {
     Record(RecordType, u16, Vec<u8>),
-    Map(String),
+    Map(Map),
     PerfsOwn(u32, Vec<u8>),
+}
+
+/// A mapping.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Map {
+    name: String,
+    pid: i32,
+    addresses: Range<u64>,
+    file_offset: u64,
+}
+
+impl Map {
+    /// Whether it maps a part of what `whole` does: the same bytes at the same addresses.
+    fn is_part_of(&self, whole: &Self) -> bool {
+        let is_within =
+            whole.addresses.start <= self.addresses.start && self.addresses.end <= whole.addresses.end;
+        let is_same = self.name == whole.name && self.pid == whole.pid;
+        let into_whole = self.addresses.start.wrapping_sub(whole.addresses.start);
+        is_same
+            && is_within
+            && self.addresses != whole.addresses
+            && self.file_offset == whole.file_offset.wrapping_add(into_whole)
+    }
 }
 
 fn read(path: &Path) -> Vec<Seen> {
@@ -26,12 +49,18 @@ fn read(path: &Path) -> Vec<Seen> {
     while let Some(record) = record_iter.next_record(&mut perf_file).unwrap() {
         seen.push(match record {
             PerfFileRecord::EventRecord { record, .. } => match record.parse() {
-                Ok(EventRecord::Mmap2(map)) => {
-                    Seen::Map(String::from_utf8_lossy(&map.path.as_slice()).into_owned())
-                }
-                Ok(EventRecord::Mmap(map)) => {
-                    Seen::Map(String::from_utf8_lossy(&map.path.as_slice()).into_owned())
-                }
+                Ok(EventRecord::Mmap2(map)) => Seen::Map(Map {
+                    name: String::from_utf8_lossy(&map.path.as_slice()).into_owned(),
+                    pid: map.pid,
+                    addresses: map.address..map.address.wrapping_add(map.length),
+                    file_offset: map.page_offset,
+                }),
+                Ok(EventRecord::Mmap(map)) => Seen::Map(Map {
+                    name: String::from_utf8_lossy(&map.path.as_slice()).into_owned(),
+                    pid: map.pid,
+                    addresses: map.address..map.address.wrapping_add(map.length),
+                    file_offset: map.page_offset,
+                }),
                 _ => Seen::Record(
                     record.record_type,
                     record.misc,
@@ -53,9 +82,13 @@ fn unchanged(seen: Vec<Seen>, objects: &str) -> Vec<Seen> {
         let is_marker = name.rsplit('/').next().unwrap().starts_with("jit-");
         is_marker || name.starts_with(objects) || name.starts_with("//anon") || name == "[heap]"
     };
-    let mut mapped = HashSet::new();
+    let mut mapped: Vec<Map> = Vec::new();
     let unchanged = seen.into_iter().filter(|seen| match seen {
-        Seen::Map(name) => !is_ours(name) && mapped.insert(name.clone()),
+        Seen::Map(map) if is_ours(&map.name) || mapped.iter().any(|whole| map.is_part_of(whole)) => false,
+        Seen::Map(map) => {
+            mapped.push(map.clone());
+            true
+        }
         _ => true,
     });
     unchanged.collect()
@@ -70,7 +103,7 @@ fn linux_perf_data_sees_the_same_records_but_for_the_changes() {
         let after = read(&output);
         let added = after
             .iter()
-            .filter(|seen| matches!(seen, Seen::Map(name) if name.starts_with(&objects)));
+            .filter(|seen| matches!(seen, Seen::Map(map) if map.name.starts_with(&objects)));
         assert!(added.count() > 0, "{name}");
         let (before, after) = (
             unchanged(read(&capture::profile(name)), &objects),

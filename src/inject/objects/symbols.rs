@@ -45,10 +45,14 @@ pub fn write(
         };
         let store = output.store()?;
         let name = writer.name(symbol);
-        let names = input
-            .lines
-            .sources_to_keep(input.v8_functions.declaration(symbol.name), owner);
-        kept.keep(names.into_iter().collect(), store, &mut objects.faults)?;
+        if input.lines.keep_sources {
+            let info = input.v8_functions.declaration(symbol.name);
+            kept.keep(
+                input.lines.sources_to_keep(info, owner).into_iter().collect(),
+                store,
+                &mut objects.faults,
+            )?;
+        }
         let places = SourcePlaces {
             store: store.folder(),
             folders: &SourceFolders::default(),

@@ -20,12 +20,12 @@ const MAX_LISTED: usize = 64;
 const MAX_ENTRIES: usize = 1 << 20;
 
 /// Folder, next to the profile, in which `jitinject record` keeps the files of runtimes.
-pub const RECORDED: &str = "dumps";
+pub const RUNTIME_FILES: &str = "dumps";
 
 /// Returns the folders in which the files of a profile are looked for by their names: its own, and that of a recording.
 pub fn beside(profile: &Path) -> [PathBuf; 2] {
     let folder = folder_of(profile);
-    [folder.to_owned(), folder.join(RECORDED)]
+    [folder.to_owned(), folder.join(RUNTIME_FILES)]
 }
 
 /// Contents of folders.

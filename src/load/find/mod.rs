@@ -7,7 +7,7 @@ pub mod access;
 mod candidates;
 mod claims;
 mod dedup;
-mod folders;
+pub(crate) mod folders;
 pub mod found_file;
 pub mod jitdumps;
 pub mod logs;

@@ -84,6 +84,16 @@ pub fn symbol_of<'m>(
     maps[id.table].map.symbols.get(id.symbol as usize).copied()
 }
 
+/// Returns all symbols of `maps`.
+pub fn all_symbols<'m>(
+    maps: &'m IndexedTable<SymbolTableIndex, UsedMap<'_>>,
+) -> impl Iterator<Item = (SymbolId, Symbol<'m>)> {
+    maps.enumerate().flat_map(|(table, used)| {
+        let symbols = (0u32..).zip(&used.map.symbols);
+        symbols.map(move |(symbol, of_map)| (SymbolId { table, symbol }, *of_map))
+    })
+}
+
 /// Parses the maps that were found.
 pub fn read(found: &FoundMaps) -> IndexedTable<SymbolTableIndex, UsedMap<'_>> {
     let used = found.maps.iter().map(|found| UsedMap {
