@@ -146,6 +146,13 @@ pub struct RecordArguments {
     #[arg(long, value_name = "FILE", help_heading = RUNTIMES, conflicts_with = "no_env")]
     java_agent: Option<PathBuf>,
 
+    /// Make a running CPython 3.14 or later log its functions until it exits, by running code in it
+    ///
+    /// With -p only. The process runs a script that switches on its perf map (sys.remote_exec). It is not switched off in
+    /// the end, because CPython crashes when it is switched on again.
+    #[arg(long, help_heading = RUNTIMES, requires = "pid", conflicts_with = "no_env")]
+    remote_exec: bool,
+
     /// Store a label in the summary, such as commit=3f2a90c; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = CI)]
     label: Vec<(String, String)>,
@@ -215,6 +222,7 @@ impl RecordArguments {
             runtimes: self.runtime.iter().copied().flatten().collect(),
             without_environment: self.no_env,
             java_agent: self.java_agent.clone(),
+            has_remote_exec: self.remote_exec,
             perf: PerfOptions {
                 events: self.event.clone(),
                 frequency: self.freq.clone(),
@@ -252,7 +260,7 @@ impl RecordArguments {
         if self.pack {
             refuse_existing(&archive)?;
         }
-        let session = Session::create(plan, launcher()?)?;
+        let mut session = Session::create(plan, launcher()?)?;
         if !self.quiet {
             plan.notes.iter().for_each(|note| print_message(note));
             report_all(&plan.diagnostics, self.verbose);
@@ -262,15 +270,14 @@ impl RecordArguments {
             line: StatusLine::new(self.quiet),
             is_quiet: self.quiet,
         };
+        session.attach().iter().for_each(report);
         let recorded = match session.run(&mut terminal)? {
             Outcome::Recorded(recorded) => recorded,
             Outcome::Interrupted(signal) => return Ok(ProgramStatus::Killed(signal).exit_code().into()),
         };
         let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
         drop(terminal);
-        if !self.no_env {
-            session.request_maps().iter().for_each(report);
-        }
+        recorded.diagnostics.iter().for_each(report);
         let mut options = session.inject_options();
         options.labels = self.label.iter().cloned().collect();
         let collect = |index: &ProfileIndex| {

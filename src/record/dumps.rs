@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use super::process_files::{append_perf_map, open_perf_map};
 use crate::bytes::base_name;
 use crate::code::profile_index::{Marker, ProfileIndex};
 use crate::files::search::{folder_of, printable_path};
@@ -70,13 +71,19 @@ impl Collection<'_> {
             collected.extend(logs.filter_map(|log| self.collect(&log, self.is_own)));
         }
         let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
-        for pid in pids {
-            let map = PathBuf::from(format!("/tmp/perf-{pid}.map"));
-            if self.is_of_recording(&map).is_some() {
-                collected.extend(self.collect(&map, false));
-            }
-        }
+        collected.extend(pids.into_iter().filter_map(|pid| self.collect_perf_map(pid)));
         collected
+    }
+
+    /// Copies the perf map of a process.
+    fn collect_perf_map(&self, pid: Pid) -> Option<CollectedFile> {
+        let map = open_perf_map(pid.0)?;
+        let metadata = map.file().metadata().ok()?;
+        if !self.is_new(&metadata) || !is_of_user(&metadata, pid) {
+            return None;
+        }
+        let target = append_perf_map(&map, pid.0, self.dumps).ok()?;
+        Some(self.collected(map.path(), &target))
     }
 
     /// Returns the jitdumps outside of the folder that markers lead to, each once, with a process.
@@ -106,11 +113,14 @@ impl Collection<'_> {
     /// Returns the metadata of a file if it is the user's own and was written during the recording.
     fn is_of_recording(&self, path: &Path) -> Option<Metadata> {
         let found = fs::symlink_metadata(path).ok()?;
-        let is_new = found
-            .modified()
-            .is_ok_and(|modified| modified + SLACK >= self.started);
         let is_own = found.uid() == rustix::process::geteuid().as_raw();
-        (found.is_file() && is_own && (is_new || !self.is_own)).then_some(found)
+        (found.is_file() && is_own && self.is_new(&found)).then_some(found)
+    }
+
+    /// Whether a file was written during the recording, or may be older because its process is.
+    fn is_new(&self, file: &Metadata) -> bool {
+        let is_new = |modified| modified + SLACK >= self.started;
+        !self.is_own || file.modified().is_ok_and(is_new)
     }
 
     /// Moves or copies a file, under another folder if there is one of its name.
@@ -128,10 +138,14 @@ impl Collection<'_> {
                 let _ = fs::remove_file(path);
             }
         }
-        Some(CollectedFile {
-            path: printable_path(target.strip_prefix(self.folder).unwrap_or(&target)),
+        Some(self.collected(path, &target))
+    }
+
+    fn collected(&self, path: &Path, target: &Path) -> CollectedFile {
+        CollectedFile {
+            path: printable_path(target.strip_prefix(self.folder).unwrap_or(target)),
             written_to: printable_path(path),
-        })
+        }
     }
 
     fn free_path(&self, name: &OsStr) -> io::Result<PathBuf> {
@@ -156,6 +170,12 @@ fn v8_logs(folder: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
         name.as_bytes().starts_with(b"isolate") && name.as_bytes().ends_with(end.as_bytes())
     });
     logs.map(|entry| entry.path())
+}
+
+/// Whether a file is the user's own, or that of the owner of a running process.
+fn is_of_user(file: &Metadata, pid: Pid) -> bool {
+    let owner = || fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
+    file.uid() == rustix::process::geteuid().as_raw() || owner().is_ok_and(|owner| file.uid() == owner)
 }
 
 /// Returns whether a process has not exited. One that has, and that nobody waits for, has no program.

@@ -13,6 +13,7 @@ mod manifest;
 mod pack;
 mod perf;
 mod plan;
+mod process_files;
 mod process_stat;
 mod program;
 mod session;

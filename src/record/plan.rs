@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use humantime::format_rfc3339_seconds;
 use rustix::fs::{Access, access};
 
-use super::attach;
+use super::attach::AttachOptions;
 use super::environment::{self, PHP_SETTINGS, Request};
 use super::perf::PerfOptions;
 use super::program::{find, program_of, search_path};
@@ -38,6 +38,8 @@ pub struct RecordOptions {
     pub without_environment: bool,
     /// perf's agent for Java, if it is not at a usual place.
     pub java_agent: Option<PathBuf>,
+    /// Whether to make a running CPython log its code, by running code in it.
+    pub has_remote_exec: bool,
     /// Options for perf.
     pub perf: PerfOptions,
     /// When to end the recording, if the program still runs.
@@ -63,6 +65,8 @@ pub struct Plan {
     pub environment: Vec<(&'static str, OsString)>,
     /// Options for perf.
     pub perf: PerfOptions,
+    /// What to ask of running processes.
+    pub attach: AttachOptions,
     /// When to end the recording, if the program still runs.
     pub duration: Option<Duration>,
     /// Whether to copy the source files that lines name.
@@ -96,6 +100,10 @@ impl Plan {
             runtimes: options.runtimes.clone(),
             environment: Vec::new(),
             perf: options.perf.clone(),
+            attach: AttachOptions {
+                has_requests: !options.without_environment,
+                has_remote_exec: options.has_remote_exec,
+            },
             duration: options.duration,
             keep_sources: !options.without_sources,
             names: options.names.clone(),
@@ -110,7 +118,8 @@ impl Plan {
             None => program.runtime,
         };
         let pids = options.perf.pids.iter().copied();
-        plan.diagnostics.extend(pids.filter_map(attach::without_log));
+        plan.diagnostics
+            .extend(pids.filter_map(|pid| plan.attach.without_log(pid)));
         if plan.runtimes.is_empty() {
             plan.runtimes.extend(runtime);
         }
@@ -252,6 +261,12 @@ impl Plan {
                 path(&file)
             );
         }
+        text.extend(
+            self.perf
+                .pids
+                .iter()
+                .filter_map(|&pid| self.attach.shell_text(pid)),
+        );
         let mut line = vec![OsString::from("perf")];
         line.extend(self.perf.command_line(&self.profile(), false));
         match (self.command.is_empty(), self.duration) {

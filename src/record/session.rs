@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::getpgrp;
 
-use super::attach;
+use super::attach::Attachment;
 use super::dumps::{CollectedFile, Collection};
 use super::environment::PHP_SETTINGS;
 use super::launch::{Start, USER_PATH, not_started};
@@ -73,6 +73,8 @@ pub struct Recorded {
     pub started: SystemTime,
     /// How long it took.
     pub duration: Duration,
+    /// What went wrong with running processes at the end.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// What came of a recording.
@@ -103,6 +105,7 @@ pub struct Session<'a> {
     perf: PathBuf,
     /// Command that starts the program: the arguments of [`launch`](super::launch()) follow.
     launcher: Vec<OsString>,
+    attachment: Attachment,
 }
 
 impl<'a> Session<'a> {
@@ -120,7 +123,12 @@ impl<'a> Session<'a> {
         };
         let create = |path: &Path| DirBuilder::new().mode(0o700).create(path);
         create(&plan.folder).map_err(|cause| failed(&plan.folder, &cause))?;
-        let session = Self { plan, perf, launcher };
+        let session = Self {
+            plan,
+            perf,
+            launcher,
+            attachment: Attachment::default(),
+        };
         let fill = || {
             create(&plan.dumps())?;
             let Some(file) = plan.php_settings() else {
@@ -145,10 +153,22 @@ impl<'a> Session<'a> {
         self.plan.path("program.pid")
     }
 
+    /// Makes processes that run already log their code, as far as they can. Returns what failed.
+    pub fn attach(&mut self) -> Vec<Diagnostic> {
+        let (attachment, failures) =
+            Attachment::start(&self.plan.perf.pids, self.plan.attach, &self.plan.dumps());
+        self.attachment = attachment;
+        failures
+    }
+
     /// Records until the program has ended, or until a signal if there is no program. Without a profile, the folder is
     /// removed.
-    pub fn run(&self, control: &mut dyn Control) -> Result<Outcome, Diagnostic> {
-        let recorded = self.record(control);
+    pub fn run(&mut self, control: &mut dyn Control) -> Result<Outcome, Diagnostic> {
+        let mut recorded = self.record(control);
+        let failures = self.attachment.finish();
+        if let Ok(Outcome::Recorded(recorded)) = &mut recorded {
+            recorded.diagnostics = failures;
+        }
         let _ = fs::remove_file(self.pid_file());
         if let Some(folder) = self.plan.php_settings().as_deref().and_then(Path::parent) {
             let _ = fs::remove_dir_all(folder);
@@ -204,6 +224,7 @@ impl<'a> Session<'a> {
             status,
             started,
             duration: clock.elapsed(),
+            diagnostics: Vec::new(),
         }))
     }
 
@@ -268,12 +289,6 @@ impl<'a> Session<'a> {
             Refusal::Other => Diagnostic::new(Issue::PerfFailed),
         };
         failed.with("cause", reason(&messages))
-    }
-
-    /// Makes recorded processes that still run write what they can name their code with. Returns what failed.
-    pub fn request_maps(&self) -> Vec<Diagnostic> {
-        let pids = self.plan.perf.pids.iter().copied();
-        pids.filter_map(|pid| attach::request_map(pid).err()).collect()
     }
 
     /// Moves the files of runtimes into the folder. `index` is that of the profile.

@@ -1,19 +1,16 @@
 //! What recorded processes do meanwhile: their CPU time, and the files of their runtimes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
 
+use super::process_files::{files_of, maps_of, runtime_in};
 use super::process_stat::ProcessStat;
-use crate::bytes::base_name;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::runtime::jitdump::marker::pid_in_name;
-use crate::runtimes::{Description, Runtime};
+use crate::runtimes::Runtime;
 
 /// CPU time in seconds after which a JIT compiler has compiled something.
 const PATIENCE: u64 = 2;
@@ -152,29 +149,6 @@ impl Watch {
     }
 }
 
-/// Returns the runtime of a process, by its program and its libraries.
-pub fn runtime_of(pid: u32) -> Option<&'static Description> {
-    runtime_in(pid, &maps_of(pid))
-}
-
-/// Whether a process has mapped a jitdump or written a perf map.
-pub fn has_files(pid: u32) -> bool {
-    !files_of(pid, &maps_of(pid)).is_empty()
-}
-
-fn maps_of(pid: u32) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/maps")).unwrap_or_default()
-}
-
-fn runtime_in(pid: u32, maps: &[u8]) -> Option<&'static Description> {
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let program = base_name(program.as_os_str().as_bytes());
-    let of_libraries = || mapped_files(maps).find_map(|file| Description::of_file(base_name(file)));
-    let found = Description::of_file(program).or_else(of_libraries)?;
-    // Many programs use LLVM, but not its JIT compilers.
-    (found.runtime != Runtime::Lli).then_some(found)
-}
-
 /// Returns the processes that the threads of a process have started.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
@@ -198,33 +172,6 @@ fn times(pid: u32) -> Option<(u64, u64)> {
     Some((ticks(ProcessStat::START)?, cpu_time / clock_ticks_per_second()))
 }
 
-/// Returns the paths in a list of mappings.
-fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
-    maps.split(|&byte| byte == b'\n').filter_map(|line| {
-        let path = memchr::memchr(b'/', line)?;
-        line.get(path..)
-    })
-}
-
-/// Returns the jitdumps that a process has mapped, and its perf map.
-fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
-    let dumps = mapped_files(maps).filter(|path| pid_in_name(base_name(path)).is_some());
-    let mut files: BTreeSet<PathBuf> = dumps.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    // In a container, the process has another ID and another /tmp.
-    for id in ids.unwrap_or_default().split_whitespace() {
-        let map = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{id}.map"));
-        if map.is_file() {
-            files.insert(
-                map.strip_prefix(format!("/proc/{pid}/root"))
-                    .map_or(map.clone(), |path| Path::new("/").join(path)),
-            );
-        }
-    }
-    files
-}
-
 /// Whether a process is Java with a perf map at its end.
 fn writes_at_exit(pid: u32) -> bool {
     let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
@@ -235,20 +182,6 @@ fn writes_at_exit(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dumps_are_found_among_mappings() {
-        let maps = b"7f00-7f01 r-xp 00000000 08:01 7  /a b/jit-17.dump\n\
-            7f01-7f02 r-xp 00000000 08:01 7  /usr/lib/libc.so.6\n\
-            7f02-7f03 rw-p 00000000 00:00 0 \n7f03-7f04 rw-p 00000000 00:00 0  [heap]\n";
-        let found: Vec<&[u8]> = mapped_files(maps).collect();
-        assert_eq!(found, [&b"/a b/jit-17.dump"[..], b"/usr/lib/libc.so.6"]);
-        let absent = u32::MAX;
-        assert_eq!(
-            files_of(absent, maps),
-            BTreeSet::from(["/a b/jit-17.dump".into()])
-        );
-    }
 
     #[test]
     fn processes_have_a_start_and_children() {

@@ -477,6 +477,58 @@ fn what_a_running_process_cannot_do_is_said() {
     }
 }
 
+/// Code that Java has discarded at the end is in the first map only.
+#[test]
+fn java_is_asked_for_a_map_before_and_after() {
+    let scene = Scene::new(&format!("echo recorded >> calls\n{PERF}"));
+    scene.add(
+        "jcmd",
+        "echo $2 >> calls; printf '7f00 10 %s\\n' \"$(wc -l < calls)\" > /tmp/perf-$1.map",
+    );
+    let mut child = running(&scene, "java");
+    let pid = child.id();
+    let output = scene.run(&["record", "-o", "r", "-p", &pid.to_string()]);
+    let map = format!("/tmp/perf-{pid}.map");
+    let removed = std::fs::remove_file(map);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    removed.unwrap();
+    let read = |name: &str| std::fs::read_to_string(scene.path("work").join(name)).unwrap();
+    let calls = read("calls");
+    // The last one is that for the version of perf.
+    assert_eq!(
+        calls,
+        "Compiler.perfmap\nrecorded\nCompiler.perfmap\nrecorded\n",
+        "{}",
+        said(&output)
+    );
+    // The later one is added to it if the process is in the profile.
+    assert_eq!(read(&format!("r/dumps/perf-{pid}.map")), "7f00 10 1\n");
+}
+
+#[test]
+fn code_is_run_in_cpython_on_request_only() {
+    let scene = Scene::new(PERF);
+    let mut child = running(&scene, "python3.14");
+    let pid = child.id().to_string();
+    let unasked = scene.run(&["record", "-o", "unasked", "-p", &pid]);
+    // This program is no CPython.
+    let asked = scene.run(&["record", "-o", "asked", "-p", &pid, "--remote-exec"]);
+    let printed = scene.run(&["record", "--print", "-p", &pid, "--remote-exec"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let unasked = said(&unasked);
+    assert!(
+        has_code(&unasked, "JI447") && unasked.contains("--remote-exec"),
+        "{unasked}"
+    );
+    assert!(reports(&said(&asked), "JI448", "CPython"), "{}", said(&asked));
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains("sys.remote_exec"), "{printed}");
+    let misused = scene.run(&["record", "--remote-exec", "--", "true"]);
+    assert_eq!(misused.status.code(), Some(2));
+}
+
 /// perf has not started the program yet.
 #[test]
 fn an_early_signal_leaves_nothing() {

@@ -1,0 +1,93 @@
+//! CPython 3.14 and later run a script that another process names (PEP 768), with which they switch on their perf map.
+//!
+//! Quirk (CPython 3.14.8): switching it off and on again crashes the process, so it stays on; and the jitdump of a running
+//! process is empty, because it is buffered, so it writes a perf map.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::last_line;
+use crate::record::process_files;
+
+/// Code that asks the process in the first argument to run the script in the second one.
+const ASK: &str = "\
+import sys
+if not hasattr(sys, 'remote_exec'):
+    sys.exit('it is older than CPython 3.14')
+try:
+    sys.remote_exec(int(sys.argv[1]), sys.argv[2])
+except Exception as error:
+    sys.exit(f'sys.remote_exec: {error}')
+";
+
+/// Script that the process runs.
+const SCRIPT: &str = "\
+import sys
+if not sys.is_stack_trampoline_active():
+    sys.activate_stack_trampoline('perf')
+";
+
+/// Time that the process has for the script. It runs it between two instructions of Python code.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A request to a CPython process. The process reads the script when it gets to it.
+#[derive(Debug)]
+pub struct Request {
+    pid: u32,
+    folder: TempDir,
+}
+
+impl Request {
+    /// Asks a process to write a perf map from now on. Fails with a reason.
+    pub fn send(pid: u32) -> Result<Self, String> {
+        let failed = |cause: io::Error| cause.to_string();
+        // It must be the same version, so it is the same program.
+        let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
+        if !process_files::has_same_root(pid) {
+            return Err("it runs in a container".to_owned());
+        }
+        let folder = tempfile::tempdir().map_err(failed)?;
+        let script = folder.path().join("perf-map.py");
+        fs::write(&script, SCRIPT).map_err(failed)?;
+        // The process may run as another user.
+        fs::set_permissions(&script, Permissions::from_mode(0o644)).map_err(failed)?;
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).map_err(failed)?;
+        let output = Command::new(program)
+            .args(["-I", "-S", "-c", ASK])
+            .arg(pid.to_string())
+            .arg(&script)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(failed)?;
+        match output.status.success() {
+            true => Ok(Self { pid, folder }),
+            false => Err(last_line(&output)),
+        }
+    }
+
+    /// Waits until the process logs its code. Fails with a reason.
+    pub fn wait(&self) -> Result<(), String> {
+        let asked = Instant::now();
+        while !process_files::has_files(self.pid) {
+            if asked.elapsed() > PATIENCE {
+                let seconds = PATIENCE.as_secs();
+                return Err(format!(
+                    "it waits for something, and has run no Python code within {seconds} s"
+                ));
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Removes the script, unless the process will still read it: CPython prints an error if it cannot.
+    pub fn finish(&mut self) {
+        self.folder.disable_cleanup(!process_files::has_files(self.pid));
+    }
+}

@@ -1,0 +1,117 @@
+//! Processes that ran before the recording: what they can be asked to log from now on.
+
+mod cpython;
+mod java;
+
+use std::path::Path;
+
+use super::process_files;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::runtimes::Runtime;
+
+/// What may be asked of running processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AttachOptions {
+    /// Whether to send the requests that runtimes have for tools.
+    pub has_requests: bool,
+    /// Whether to make CPython run code.
+    pub has_remote_exec: bool,
+}
+
+impl AttachOptions {
+    /// Whether processes of a runtime are asked.
+    fn has(self, runtime: Runtime) -> bool {
+        match runtime {
+            Runtime::Java => self.has_requests,
+            Runtime::Python => self.has_remote_exec,
+            _ => false,
+        }
+    }
+
+    /// Returns why the code of a running process will have no names, if that is clear from the start.
+    pub fn without_log(self, pid: u32) -> Option<Diagnostic> {
+        let runtime = process_files::runtime_of(pid)?;
+        if self.has(runtime.runtime) || process_files::has_files(pid) {
+            return None;
+        }
+        let without = Diagnostic::new(Issue::StartedWithoutLog).with("pid", pid);
+        let without = without.with("runtime", runtime.name).with("how", runtime.how);
+        Some(match runtime.runtime {
+            Runtime::Python => without.with_remedy(
+                "Start it again with jitinject record -- COMMAND, or with that option. CPython 3.14 and later can log from \
+                 now on: add --remote-exec.",
+            ),
+            _ => without,
+        })
+    }
+
+    /// Returns a line for each process that is asked, as comments for a shell.
+    pub fn shell_text(self, pid: u32) -> Option<String> {
+        let runtime = Runtime::of_process(pid).filter(|&runtime| self.has(runtime))?;
+        let how = match runtime {
+            Runtime::Java => "jcmd, before and after the recording",
+            _ => "sys.remote_exec",
+        };
+        Some(format!("# asks process {pid} to write a perf map, with {how}\n"))
+    }
+}
+
+/// Running processes that were asked to log their code.
+#[derive(Debug, Default)]
+pub struct Attachment {
+    java: Vec<u32>,
+    cpython: Vec<cpython::Request>,
+}
+
+impl Attachment {
+    /// Asks processes to log their code. Returns what failed. `dumps` is the folder for the files of runtimes.
+    pub fn start(pids: &[u32], options: AttachOptions, dumps: &Path) -> (Self, Vec<Diagnostic>) {
+        let mut attachment = Self::default();
+        let mut failures = Vec::new();
+        for &pid in pids {
+            let Some(runtime) = Runtime::of_process(pid).filter(|&runtime| options.has(runtime)) else {
+                continue;
+            };
+            let asked = match runtime {
+                Runtime::Java => java::write_map(pid).inspect(|()| {
+                    // Code that Java discards meanwhile is in this map only.
+                    if let Some(map) = process_files::open_perf_map(pid) {
+                        let _ = process_files::append_perf_map(&map, pid, dumps);
+                    }
+                    attachment.java.push(pid);
+                }),
+                _ if process_files::has_files(pid) => Ok(()),
+                _ => cpython::Request::send(pid).and_then(|request| {
+                    let waited = request.wait();
+                    attachment.cpython.push(request);
+                    waited
+                }),
+            };
+            failures.extend(asked.err().map(|cause| failed(pid, runtime, cause)));
+        }
+        (attachment, failures)
+    }
+
+    /// Asks again for what is complete at the end. Returns what failed.
+    pub fn finish(&mut self) -> Vec<Diagnostic> {
+        self.cpython.iter_mut().for_each(cpython::Request::finish);
+        let asked = self.java.iter().map(|&pid| (pid, java::write_map(pid)));
+        let failures = asked.filter_map(|(pid, asked)| Some((pid, asked.err()?)));
+        failures
+            .map(|(pid, cause)| failed(pid, Runtime::Java, cause))
+            .collect()
+    }
+}
+
+fn failed(pid: u32, runtime: Runtime, cause: String) -> Diagnostic {
+    let failed = Diagnostic::new(Issue::AttachFailed).with("pid", pid);
+    failed.with("runtime", runtime.name()).with("cause", cause)
+}
+
+/// Returns the last line that a program has printed, as the reason of its failure.
+fn last_line(output: &std::process::Output) -> String {
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let last = printed.lines().rfind(|line| !line.trim().is_empty());
+    last.map_or(output.status.to_string(), |line| line.trim().to_owned())
+}

@@ -1,0 +1,148 @@
+//! The files in which running processes log their code.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::bytes::base_name;
+use crate::files::OpenFile;
+use crate::files::open_file::open_within;
+use crate::runtime::jitdump::marker::pid_in_name;
+use crate::runtimes::{Description, Runtime};
+
+/// Returns the runtime of a process, by its program and its libraries.
+pub fn runtime_of(pid: u32) -> Option<&'static Description> {
+    runtime_in(pid, &maps_of(pid))
+}
+
+/// Whether a process has mapped a jitdump or written a perf map.
+pub fn has_files(pid: u32) -> bool {
+    !files_of(pid, &maps_of(pid)).is_empty()
+}
+
+/// Returns the mappings of a process, as in proc_pid_maps(5).
+pub fn maps_of(pid: u32) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/maps")).unwrap_or_default()
+}
+
+/// Returns the runtime of a process with these mappings.
+pub fn runtime_in(pid: u32, maps: &[u8]) -> Option<&'static Description> {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = base_name(program.as_os_str().as_bytes());
+    let of_libraries = || mapped_files(maps).find_map(|file| Description::of_file(base_name(file)));
+    let found = Description::of_file(program).or_else(of_libraries)?;
+    // Many programs use LLVM, but not its JIT compilers.
+    (found.runtime != Runtime::Lli).then_some(found)
+}
+
+/// Returns the jitdumps that a process with these mappings has mapped, and its perf map, with their paths in its file system.
+pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
+    let dumps = mapped_files(maps).filter(|path| pid_in_name(base_name(path)).is_some());
+    let dumps = dumps.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    let folder = root_of(pid).join("tmp");
+    let map = perf_maps(pid).find(|map| folder.join(map).is_file());
+    dumps.chain(map.map(|map| Path::new("/tmp").join(map))).collect()
+}
+
+/// Returns the paths in a list of mappings.
+fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
+    maps.split(|&byte| byte == b'\n').filter_map(|line| {
+        let path = memchr::memchr(b'/', line)?;
+        line.get(path..)
+    })
+}
+
+/// Whether a process has exited, or has the same root directory as this process.
+pub fn has_same_root(pid: u32) -> bool {
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let Some(there) = namespace(&pid.to_string()) else {
+        return true;
+    };
+    let root = fs::read_link(format!("/proc/{pid}/root"));
+    namespace("self") == Some(there) && root.is_ok_and(|root| root == Path::new("/"))
+}
+
+/// Returns the root directory of a process, as this process sees it.
+fn root_of(pid: u32) -> PathBuf {
+    match has_same_root(pid) {
+        true => PathBuf::from("/"),
+        false => PathBuf::from(format!("/proc/{pid}/root")),
+    }
+}
+
+/// Returns the possible names of a process's perf map in its `/tmp`. In a container, it has another ID.
+fn perf_maps(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let ids = ids.unwrap_or_default().split_whitespace();
+    // The last one is that in the innermost namespace.
+    let ids: Vec<u32> = ids.rev().filter_map(|id| id.parse().ok()).collect();
+    let ids = if ids.is_empty() { vec![pid] } else { ids };
+    ids.into_iter().map(|id| PathBuf::from(format!("perf-{id}.map")))
+}
+
+/// Opens the perf map of a process that runs or has exited.
+pub fn open_perf_map(pid: u32) -> Option<OpenFile> {
+    let folder = root_of(pid).join("tmp");
+    perf_maps(pid).find_map(|map| open_within(&folder, &map).ok())
+}
+
+/// Appends a perf map to that of a process in the folder for the files of runtimes, and returns the path there. Later lines
+/// override earlier ones.
+pub fn append_perf_map(map: &OpenFile, pid: u32, dumps: &Path) -> io::Result<PathBuf> {
+    let path = dumps.join(format!("perf-{pid}.map"));
+    let mut options = OpenOptions::new();
+    let mut file = options.append(true).create(true).mode(0o600).open(&path)?;
+    let size = file.metadata()?.len();
+    if let Err(cause) = io::copy(&mut map.file(), &mut file) {
+        file.set_len(size)?;
+        return Err(cause);
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumps_are_found_among_mappings() {
+        let maps = b"7f00-7f01 r-xp 00000000 08:01 7  /a b/jit-17.dump\n\
+            7f01-7f02 r-xp 00000000 08:01 7  /usr/lib/libc.so.6\n\
+            7f02-7f03 rw-p 00000000 00:00 0 \n7f03-7f04 rw-p 00000000 00:00 0  [heap]\n";
+        let found: Vec<&[u8]> = mapped_files(maps).collect();
+        assert_eq!(found, [&b"/a b/jit-17.dump"[..], b"/usr/lib/libc.so.6"]);
+        let absent = u32::MAX;
+        assert_eq!(
+            files_of(absent, maps),
+            BTreeSet::from(["/a b/jit-17.dump".into()])
+        );
+    }
+
+    #[test]
+    fn perf_maps_are_joined() {
+        let folder = tempfile::tempdir().unwrap();
+        for line in ["7f00 10 old\n", "7f00 8 new\n"] {
+            fs::write(folder.path().join("map"), line).unwrap();
+            let map = open_within(folder.path(), Path::new("map")).unwrap();
+            let target = append_perf_map(&map, 17, folder.path()).unwrap();
+            assert_eq!(target, folder.path().join("perf-17.map"));
+        }
+        let joined = fs::read_to_string(folder.path().join("perf-17.map")).unwrap();
+        assert_eq!(joined, "7f00 10 old\n7f00 8 new\n");
+    }
+
+    #[test]
+    fn a_process_has_its_own_perf_map() {
+        let me = std::process::id();
+        assert_eq!(root_of(me), Path::new("/"));
+        assert_eq!(root_of(u32::MAX), Path::new("/"));
+        let names: Vec<PathBuf> = perf_maps(me).collect();
+        assert!(names.contains(&format!("perf-{me}.map").into()), "{names:?}");
+        assert_eq!(perf_maps(7_000_000).next(), Some("perf-7000000.map".into()));
+    }
+}
