@@ -191,12 +191,8 @@ impl Control for Terminal {
         self.signals.take()
     }
 
-    fn is_watching(&self) -> bool {
-        !self.is_quiet
-    }
-
     fn show(&mut self, status: &Status, warnings: &[Diagnostic]) {
-        if !warnings.is_empty() {
+        if !warnings.is_empty() && !self.is_quiet {
             self.line.print(|| report_all(warnings, false));
         }
         self.line.show(status);

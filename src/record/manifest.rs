@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::dumps::CollectedFile;
 use super::plan::Plan;
+use super::recorded_process::{RecordedProcess, add_versions};
 use super::session::{ProgramStatus, Recorded};
 use crate::bytes::printable;
 use crate::diagnostics::Diagnostic;
@@ -45,6 +46,8 @@ pub struct Manifest {
     pub environment: BTreeMap<&'static str, String>,
     /// Runtimes that the program was known to start.
     pub runtimes: Vec<&'static str>,
+    /// Processes of known runtimes that ran for some time, in the order of their starts.
+    pub processes: Vec<RecordedProcess>,
     /// Version of perf, as it prints it.
     pub perf_version: Option<String>,
     /// Arguments of perf, without the command.
@@ -93,6 +96,8 @@ impl Manifest {
             ProgramStatus::Stopped => (None, None),
         };
         let environment = plan.environment.iter();
+        let mut processes = recorded.processes.clone();
+        add_versions(&mut processes);
         Self {
             format: FORMAT,
             jitinject_version: env!("CARGO_PKG_VERSION"),
@@ -105,6 +110,7 @@ impl Manifest {
                 .map(|(name, value)| (*name, printable(value.as_bytes())))
                 .collect(),
             runtimes: plan.runtimes.iter().map(|runtime| runtime.name()).collect(),
+            processes,
             perf_version: perf_version(),
             perf_arguments: texts(&plan.perf.command_line(&plan.profile(), false)),
             host: printable(system.nodename().to_bytes()),

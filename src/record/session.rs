@@ -19,6 +19,7 @@ use super::environment::PHP_SETTINGS;
 use super::launch::{Start, USER_PATH, not_started};
 use super::perf::{Permissions, Refusal, reason};
 use super::plan::Plan;
+use super::recorded_process::RecordedProcess;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
@@ -31,6 +32,9 @@ const PERIOD: Duration = Duration::from_millis(10);
 
 /// Time between two looks at the recorded processes.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Time until the first look at a program: many are short.
+const FIRST_LOOK: Duration = Duration::from_millis(200);
 
 /// How the program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +77,8 @@ pub struct Recorded {
     pub started: SystemTime,
     /// How long it took.
     pub duration: Duration,
+    /// Processes of known runtimes, except for short ones.
+    pub processes: Vec<RecordedProcess>,
     /// What went wrong with running processes at the end.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -90,9 +96,6 @@ pub enum Outcome {
 pub trait Control {
     /// Returns the signals that this program got since the last call.
     fn signals(&mut self) -> Vec<ReceivedSignal>;
-
-    /// Whether to call [`Control::show`].
-    fn is_watching(&self) -> bool;
 
     /// Is called every second.
     fn show(&mut self, status: &Status, warnings: &[Diagnostic]);
@@ -189,7 +192,7 @@ impl<'a> Session<'a> {
             Some(_) => Watch::of_descendants(child.id(), &self.plan.profile()),
             None => Watch::of_processes(&self.plan.perf.pids, &self.plan.profile()),
         };
-        let mut next_look = LOOK;
+        let mut next_look = program.as_ref().map_or(Duration::ZERO, |_| FIRST_LOOK);
         let status = loop {
             if let Some(status) = child.try_wait().map_err(|cause| self.perf_error(&cause))? {
                 break status;
@@ -201,7 +204,7 @@ impl<'a> Session<'a> {
                 signals.stop();
             }
             signals.deliver();
-            if control.is_watching() && elapsed >= next_look {
+            if elapsed >= next_look {
                 let (status, warnings) = watch.look(elapsed);
                 control.show(&status, &warnings);
                 next_look = elapsed + LOOK;
@@ -224,6 +227,7 @@ impl<'a> Session<'a> {
             status,
             started,
             duration: clock.elapsed(),
+            processes: watch.into_processes(),
             diagnostics: Vec::new(),
         }))
     }

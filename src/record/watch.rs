@@ -9,6 +9,7 @@ use rustix::param::clock_ticks_per_second;
 
 use super::process_files::{files_of, maps_of, runtime_in};
 use super::process_stat::ProcessStat;
+use super::recorded_process::RecordedProcess;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
 
@@ -39,6 +40,8 @@ pub struct Watch {
     files: BTreeSet<PathBuf>,
     /// Runtimes with a warning.
     warned: BTreeSet<Runtime>,
+    /// Processes of known runtimes, by start and process ID.
+    recorded: BTreeMap<(u64, u32), RecordedProcess>,
 }
 
 /// A recorded process.
@@ -73,6 +76,7 @@ impl Watch {
             processes: BTreeMap::new(),
             files: BTreeSet::new(),
             warned: BTreeSet::new(),
+            recorded: BTreeMap::new(),
         }
     }
 
@@ -102,6 +106,10 @@ impl Watch {
             }
             process.is_checked |= is_check;
             let maps = maps_of(pid);
+            // A process may replace its program.
+            if let Some(found) = RecordedProcess::of(pid, &maps) {
+                self.recorded.insert((started, pid), found);
+            }
             let files = files_of(pid, &maps);
             process.has_files |= !files.is_empty();
             let has_files = process.has_files;
@@ -111,6 +119,11 @@ impl Watch {
             }
         }
         (self.status(elapsed), warnings)
+    }
+
+    /// Returns the processes of known runtimes that ran at one of the looks, in the order of their starts.
+    pub fn into_processes(self) -> Vec<RecordedProcess> {
+        self.recorded.into_values().collect()
     }
 
     fn find_descendants(&mut self) {

@@ -265,6 +265,7 @@ fn a_recording_is_one_folder() {
     let manifest = json(&folder.join("manifest.json"));
     assert_eq!(manifest["command"], serde_json::json!(["php", "app.php"]));
     assert_eq!(manifest["runtimes"], serde_json::json!(["PHP"]));
+    assert!(manifest["processes"].is_array());
     assert_eq!(manifest["exit_status"], 0);
     assert_eq!(manifest["perf_version"], "perf version 6.1.0");
     let dumps = folder.join("dumps");
@@ -523,6 +524,17 @@ fn code_is_run_in_cpython_on_request_only() {
         "{unasked}"
     );
     assert!(reports(&said(&asked), "JI448", "CPython"), "{}", said(&asked));
+    let manifest = json(&scene.path("work/asked/manifest.json"));
+    let process = &manifest["processes"][0];
+    assert_eq!(process["pid"].to_string(), pid);
+    assert_eq!(process["runtime"], "CPython");
+    assert!(process["program"].as_str().unwrap().ends_with("bin/python3.14"));
+    // The program is a copy of sleep.
+    assert!(
+        process["version"].as_str().unwrap().starts_with("sleep "),
+        "{process}"
+    );
+    assert_eq!(process["namespaces"].as_array().unwrap().len(), 2);
     let printed = String::from_utf8(printed.stdout).unwrap();
     assert!(printed.contains("sys.remote_exec"), "{printed}");
     let misused = scene.run(&["record", "--remote-exec", "--", "true"]);

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::last_line;
 use crate::record::process_files;
+use crate::record::recorded_process::may_run;
 
 /// Code that asks the process in the first argument to run the script in the second one.
 const ASK: &str = "\
@@ -51,6 +52,9 @@ impl Request {
         let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
         if !process_files::has_same_root(pid) {
             return Err("it runs in a container".to_owned());
+        }
+        if !may_run(pid, &program) {
+            return Err("its program, which has to ask it, belongs to another user".to_owned());
         }
         let folder = tempfile::tempdir().map_err(failed)?;
         let script = folder.path().join("perf-map.py");
