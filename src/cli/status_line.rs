@@ -31,11 +31,12 @@ impl StatusLine {
             self.line.set_draw_target(ProgressDrawTarget::hidden());
             return;
         }
-        let mut text = format!(
-            "jitinject: recording, {} s, {} recorded",
-            status.elapsed.as_secs(),
-            HumanBytes(status.profile_size)
-        );
+        let (seconds, size) = (status.elapsed.as_secs(), HumanBytes(status.profile_size));
+        let recorded = match status.samples {
+            Some(samples) => format!("{} ({size})", count(samples, "sample")),
+            None => size.to_string(),
+        };
+        let mut text = format!("jitinject: recording, {seconds} s, {recorded}");
         if status.dumps > 0 {
             let (dumps, size) = (count(status.dumps as u64, "dump"), HumanBytes(status.dump_size));
             text.push_str(&format!(", {dumps} of the JIT code ({size})"));

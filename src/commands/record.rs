@@ -1,6 +1,7 @@
 //! `jitinject record`: from a program to a named profile.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -10,12 +11,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
 use jitinject::code::profile_index::ProfileIndex;
 use jitinject::diagnostics::{Diagnostic, Issue};
+use jitinject::files::StagedFile;
 use jitinject::files::search::printable_path;
+use jitinject::files::stdio::is_standard;
 use jitinject::inject::inject_after;
 use jitinject::name_style::NameStyle;
 use jitinject::record::{
-    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
-    Status, archive_path, default_folder, launch, pack, refuse_existing,
+    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, SUMMARY,
+    Session, Status, archive_path, default_folder, launch, pack, refuse_existing,
 };
 use jitinject::runtimes::Runtime;
 use jitinject::summary::{Summary, shell_word};
@@ -153,6 +156,10 @@ pub struct RecordArguments {
     #[arg(long, help_heading = RUNTIMES, requires = "pid", conflicts_with = "no_env")]
     remote_exec: bool,
 
+    /// Also write summary.json to FILE, or to standard output if FILE is -
+    #[arg(long, value_name = "FILE", help_heading = CI)]
+    summary: Option<PathBuf>,
+
     /// Store a label in the summary, such as commit=3f2a90c; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = CI)]
     label: Vec<(String, String)>,
@@ -238,7 +245,7 @@ impl RecordArguments {
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let plan = Plan::new(&self.options())?;
         if self.print {
-            print(|output| std::io::Write::write_all(output, plan.shell_text().as_bytes()))?;
+            print(|output| output.write_all(plan.shell_text().as_bytes()))?;
             return Ok(ExitCode::SUCCESS);
         }
         match self.record(&plan) {
@@ -256,6 +263,8 @@ impl RecordArguments {
         if self.pack {
             refuse_existing(&archive)?;
         }
+        // Whether it can be written is known before a long recording.
+        let copy = self.summary.as_deref().map(SummaryCopy::create).transpose()?;
         let mut session = Session::create(plan, launcher()?)?;
         if !self.quiet {
             plan.notes.iter().for_each(|note| print_message(note));
@@ -295,6 +304,9 @@ impl RecordArguments {
         if !self.quiet {
             print_message(&self.text(plan, &summary, recorded.status));
         }
+        if let Some(copy) = copy {
+            copy.write(&plan.path(SUMMARY))?;
+        }
         let checked = exit_code(self.fail_under, &summary);
         if self.report {
             show(&options.output)?;
@@ -323,6 +335,38 @@ impl RecordArguments {
             lines.push(format!("next: {command}"));
         }
         lines.join("\n")
+    }
+}
+
+/// A copy of the summary in a place that the user has named.
+enum SummaryCopy {
+    Standard,
+    File(PathBuf, StagedFile),
+}
+
+impl SummaryCopy {
+    fn create(path: &Path) -> Result<Self, Diagnostic> {
+        if is_standard(path) {
+            return Ok(Self::Standard);
+        }
+        let file = StagedFile::create(path).map_err(|cause| Diagnostic::cannot_write(path, &cause))?;
+        Ok(Self::File(path.to_owned(), file))
+    }
+
+    /// Writes the content of another file.
+    fn write(self, summary: &Path) -> Result<(), Diagnostic> {
+        let read = || std::fs::read(summary).map_err(|cause| Diagnostic::cannot_read(summary, &cause));
+        match self {
+            Self::Standard => {
+                let content = read()?;
+                print(|output| output.write_all(&content))
+            }
+            Self::File(path, mut file) => {
+                let failed = |cause| Diagnostic::cannot_write(&path, &cause);
+                file.file().write_all(&read()?).map_err(failed)?;
+                file.commit().map(drop).map_err(failed)
+            }
+        }
     }
 }
 

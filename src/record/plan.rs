@@ -25,6 +25,9 @@ use crate::summary::shell_word;
 /// Name of the recorded profile in the folder of a recording.
 const PROFILE: &str = "perf.data";
 
+/// Name of the summary in the folder of a recording.
+pub const SUMMARY: &str = "summary.json";
+
 /// Options of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct RecordOptions {
@@ -298,7 +301,7 @@ impl Plan {
             file(PROFILE),
             file("perf.jit.data"),
             file("debug"),
-            file("summary.json"),
+            file(SUMMARY),
             dumps = file(RUNTIME_FILES),
         );
         text

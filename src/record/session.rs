@@ -18,7 +18,7 @@ use super::dumps::{CollectedFile, Collection};
 use super::environment::PHP_SETTINGS;
 use super::launch::{Start, USER_PATH, not_started};
 use super::perf::{Permissions, Refusal, reason};
-use super::plan::Plan;
+use super::plan::{Plan, SUMMARY};
 use super::recorded_process::RecordedProcess;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
@@ -313,7 +313,7 @@ impl<'a> Session<'a> {
         options.load.jitdumps = vec![folder.join(RUNTIME_FILES)];
         options.load.perf_maps = vec![folder.join(RUNTIME_FILES)];
         options.build_id_cache = Some(folder.join("debug"));
-        options.summary = Some(folder.join("summary.json"));
+        options.summary = Some(folder.join(SUMMARY));
         options.lines.sources.source_dir = std::env::current_dir().ok();
         options.lines.keep_sources = self.plan.keep_sources;
         options.names = self.plan.names.clone();

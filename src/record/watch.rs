@@ -1,5 +1,7 @@
 //! What recorded processes do meanwhile: their CPU time, and the files of their runtimes.
 
+mod sample_count;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use super::process_stat::ProcessStat;
 use super::recorded_process::RecordedProcess;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
+use sample_count::SampleCount;
 
 /// CPU time in seconds after which a JIT compiler has compiled something.
 const PATIENCE: u64 = 2;
@@ -23,6 +26,8 @@ pub struct Status {
     pub elapsed: Duration,
     /// Size of the profile in bytes.
     pub profile_size: u64,
+    /// Number of samples in it, if they can be counted.
+    pub samples: Option<u64>,
     /// Number of jitdumps and perf maps seen.
     pub dumps: usize,
     /// Their size in bytes.
@@ -33,6 +38,7 @@ pub struct Status {
 #[derive(Debug)]
 pub struct Watch {
     profile: PathBuf,
+    samples: SampleCount,
     /// perf, whose descendants are recorded.
     perf: Option<u32>,
     processes: BTreeMap<u32, Process>,
@@ -72,6 +78,7 @@ impl Watch {
     fn new(perf: Option<u32>, profile: &Path) -> Self {
         Self {
             profile: profile.to_owned(),
+            samples: SampleCount::default(),
             perf,
             processes: BTreeMap::new(),
             files: BTreeSet::new(),
@@ -140,11 +147,13 @@ impl Watch {
         }
     }
 
-    fn status(&self, elapsed: Duration) -> Status {
+    fn status(&mut self, elapsed: Duration) -> Status {
         let size = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+        let profile_size = size(&self.profile);
         Status {
             elapsed,
-            profile_size: size(&self.profile),
+            profile_size,
+            samples: self.samples.update(&self.profile, profile_size),
             dumps: self.files.len(),
             dump_size: self.files.iter().map(size).sum(),
         }

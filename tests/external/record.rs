@@ -415,6 +415,15 @@ fn a_terminal_shows_the_state_of_the_recording() {
         let shown = String::from_utf8_lossy(&output.stdout);
         let has_state =
             shown.contains("jitinject: recording, 2 s") && shown.contains(", 1 dump of the JIT code");
+        // perf writes them within a second.
+        let counts = shown
+            .split(" samples (")
+            .filter_map(|text| text.rsplit(' ').next()?.parse().ok());
+        assert_eq!(
+            counts.max().is_some_and(|samples: u64| samples >= 1000),
+            is_shown,
+            "{shown}"
+        );
         assert_eq!(has_state, is_shown, "{shown}");
         std::fs::remove_dir_all(scene.path("r")).unwrap();
     }

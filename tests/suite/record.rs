@@ -561,6 +561,24 @@ fn an_early_signal_leaves_nothing() {
 }
 
 #[test]
+fn the_summary_can_also_be_written_elsewhere() {
+    let scene = Scene::new(PERF);
+    scene.add("php", "exit 0");
+    let file = scene.path("work/ci.json");
+    let output = scene.run(&["record", "-o", "r", "--summary", "ci.json", "--", "php"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let summary = std::fs::read(scene.path("work/r/summary.json")).unwrap();
+    assert_eq!(std::fs::read(file).unwrap(), summary);
+    let output = scene.run(&["record", "-q", "-o", "r2", "--summary", "-", "--", "php"]);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["samples"]["total"], 366, "{printed}");
+    // Nothing is recorded if it cannot be written.
+    let output = scene.run(&["record", "-o", "r3", "--summary", "absent/ci.json", "--", "php"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(!scene.path("work/r3").exists());
+}
+
+#[test]
 fn a_packed_recording_is_one_file() {
     let scene = Scene::new(PERF);
     scene.add("php", "exit 0");
