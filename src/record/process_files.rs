@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
+use rustix::param::clock_ticks_per_second;
+
+use super::process_stat::ProcessStat;
 use crate::bytes::base_name;
 use crate::files::OpenFile;
 use crate::files::open_file::open_within;
@@ -44,8 +48,25 @@ pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
     let dumps = mapped_files(maps).filter(|path| pid_in_name(base_name(path)).is_some());
     let dumps = dumps.map(|path| PathBuf::from(OsStr::from_bytes(path)));
     let folder = root_of(pid).join("tmp");
-    let map = perf_maps(pid).find(|map| folder.join(map).is_file());
+    let start = start_of(pid);
+    // A file of an earlier process with the same ID is older.
+    let is_own = |file: &Metadata| {
+        file.is_file() && start.is_none_or(|start| file.modified().is_ok_and(|it| it >= start))
+    };
+    let map = perf_maps(pid).find(|map| fs::metadata(folder.join(map)).is_ok_and(|file| is_own(&file)));
     dumps.chain(map.map(|map| Path::new("/tmp").join(map))).collect()
+}
+
+/// Returns when a process started, or a moment before.
+fn start_of(pid: u32) -> Option<SystemTime> {
+    /// How coarse the times of the kernel and of files are.
+    const SLACK: Duration = Duration::from_secs(1);
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    let ticks: u64 = ProcessStat::of(pid)?.field(ProcessStat::START)?;
+    let age = uptime - ticks as f64 / clock_ticks_per_second() as f64;
+    let age = Duration::try_from_secs_f64(age.max(0.0)).ok()?;
+    SystemTime::now().checked_sub(age)?.checked_sub(SLACK)
 }
 
 /// Returns the paths in a list of mappings.
@@ -144,5 +165,16 @@ mod tests {
         let names: Vec<PathBuf> = perf_maps(me).collect();
         assert!(names.contains(&format!("perf-{me}.map").into()), "{names:?}");
         assert_eq!(perf_maps(7_000_000).next(), Some("perf-7000000.map".into()));
+    }
+
+    #[test]
+    fn a_process_starts_before_its_files_are_written() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let start = start_of(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let age = SystemTime::now().duration_since(start).unwrap();
+        assert!(age < Duration::from_secs(30), "{age:?}");
+        assert_eq!(start_of(u32::MAX), None);
     }
 }

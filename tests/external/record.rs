@@ -481,3 +481,44 @@ fn java_with_jcmd() {
     assert!(samples["named_percent"].as_f64().unwrap() >= 95.0, "{samples}");
     scene.remove_maps();
 }
+
+/// The process goes on, and can be recorded again.
+#[test]
+#[ignore = "scripts/test --all runs it where there is a CPython 3.14"]
+fn cpython_with_remote_exec() {
+    let scene = Scene::new(&[]);
+    let program =
+        "def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\nwhile True:\n    fib(15)\n";
+    std::fs::write(scene.path("loop.py"), program).unwrap();
+    let mut python = Command::new("python3.14")
+        .arg("loop.py")
+        .current_dir(scene.folder.path())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = python.id().to_string();
+    let mut outputs = Vec::new();
+    for folder in ["r", "again"] {
+        let arguments = ["-o", folder, "-p", &pid, "--duration", "1", "--remote-exec"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jitinject"));
+        command
+            .arg("record")
+            .args(arguments)
+            .current_dir(scene.folder.path());
+        outputs.push(command.output().unwrap());
+    }
+    let is_running = python.try_wait().unwrap().is_none();
+    python.kill().unwrap();
+    python.wait().unwrap();
+    assert!(is_running);
+    for (folder, output) in ["r", "again"].iter().zip(&outputs) {
+        assert!(output.status.success(), "{}", said(output));
+        let stacks = perf::stacks(&scene.path(folder).join("perf.jit.data"), &[]);
+        let has_function =
+            |sample: &&perf::Sample| sample.frames.iter().any(|frame| frame.contains("py::fib:"));
+        let found = stacks.iter().filter(has_function).count();
+        assert!(stacks.len() as u64 >= MIN_SAMPLES, "{}", stacks.len());
+        assert!(found * 100 >= stacks.len() * 95, "{found} of {}", stacks.len());
+    }
+    scene.remove_maps();
+}
