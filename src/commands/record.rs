@@ -275,14 +275,19 @@ impl RecordArguments {
             line: StatusLine::new(self.quiet),
             is_quiet: self.quiet,
         };
-        session.attach().iter().for_each(report);
+        let warn = |diagnostics: &[Diagnostic]| {
+            if !self.quiet {
+                report_all(diagnostics, self.verbose);
+            }
+        };
+        warn(&session.attach());
         let recorded = match session.run(&mut terminal)? {
             Outcome::Recorded(recorded) => recorded,
             Outcome::Interrupted(signal) => return Ok(ProgramStatus::Killed(signal).exit_code().into()),
         };
         let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
         drop(terminal);
-        recorded.diagnostics.iter().for_each(report);
+        warn(&recorded.diagnostics);
         let mut options = session.inject_options();
         options.labels = self.label.iter().cloned().collect();
         let collect = |index: &ProfileIndex| {
