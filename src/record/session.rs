@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -22,6 +22,7 @@ use super::plan::Plan;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
+use crate::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
 use crate::load::RUNTIME_FILES;
@@ -258,16 +259,22 @@ impl<'a> Session<'a> {
             Ok(_) => format!("{status}"),
             Err(cause) => cause.to_string(),
         };
-        let permissions = Permissions::current();
-        let failed = match permissions.refusal(&messages) {
-            Refusal::Paranoid => {
-                let level = permissions.paranoid.unwrap_or_default();
-                Diagnostic::new(Issue::PerfParanoid).with("level", level)
-            }
-            Refusal::Container => Diagnostic::new(Issue::PerfNotPermitted),
+        let owner = |pid: u32| fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
+        let refusal = Permissions::current().refusal(&messages, &self.plan.perf, owner);
+        let paranoid = |level| Diagnostic::new(Issue::PerfParanoid).with("level", level);
+        let forbidden = || Diagnostic::new(Issue::PerfNotPermitted);
+        let cause = match refusal {
+            Refusal::OtherUser(pid) => format!("process {pid} belongs to another user"),
+            _ => reason(&messages),
+        };
+        let failed = match refusal {
+            Refusal::OtherUser(_) => forbidden().with_remedy(RECORD_AS_ROOT),
+            Refusal::Cpus(level) => paranoid(level).with_remedy(PERMIT_CPUS),
+            Refusal::Paranoid(level) => paranoid(level),
+            Refusal::Container => forbidden(),
             Refusal::Other => Diagnostic::new(Issue::PerfFailed),
         };
-        failed.with("cause", reason(&messages))
+        failed.with("cause", cause)
     }
 
     /// Makes recorded processes that still run write what they can name their code with. Returns what failed.
