@@ -33,6 +33,14 @@ impl PerfOptions {
         self.all_cpus || self.cpus.is_some()
     }
 
+    /// Returns the same options, but for stacks.
+    pub fn without_stacks(&self) -> Self {
+        Self {
+            call_graph: Some("none".to_owned()),
+            ..self.clone()
+        }
+    }
+
     /// Returns whether stacks are copied and unwound with tables.
     pub fn has_stack_copies(&self) -> bool {
         self.call_graph
@@ -135,12 +143,14 @@ impl Permissions {
         }
     }
 
-    /// Returns why perf failed with a message. `owner` returns the user of a process.
+    /// Returns why perf failed with a message. `owner` returns the user of a process, and `is_free_without_stacks` whether perf
+    /// records if it does not record stacks.
     pub fn refusal(
         self,
         message: &str,
         options: &PerfOptions,
         owner: impl Fn(u32) -> Option<u32>,
+        is_free_without_stacks: impl FnOnce() -> bool,
     ) -> Refusal {
         const REFUSED: [&str; 5] = [
             "perf_event_paranoid",
@@ -161,6 +171,8 @@ impl Permissions {
             (Some(level), _) if level > 0 && options.has_cpus() && is_user => Refusal::Cpus(level),
             // Debian and Ubuntu have this level, at which CAP_PERFMON is not enough.
             (Some(level), _) if level > 2 && !self.is_admin => Refusal::Paranoid(level),
+            // Debian's kernel 6.12 forbids stacks at level 2.
+            (Some(level), _) if level > 1 && is_user && is_free_without_stacks() => Refusal::Paranoid(level),
             // With level 2, processes may record themselves, unless a container forbids the system call.
             _ => Refusal::Container,
         }
@@ -224,7 +236,7 @@ mod tests {
                 is_admin: false,
                 is_capable,
             };
-            permissions.refusal(limited, options, |pid| (pid < 100).then_some(1000))
+            permissions.refusal(limited, options, |pid| (pid < 100).then_some(1000), || false)
         };
         let program = PerfOptions::default();
         assert_eq!(refusal(4, 1000, false, &program), Refusal::Paranoid(4));
@@ -246,14 +258,26 @@ mod tests {
         assert_eq!(refusal(4, 1000, false, &cpus), Refusal::Cpus(4));
         assert_eq!(refusal(1, 1000, false, &cpus), Refusal::Cpus(1));
         assert_eq!(refusal(0, 1000, false, &cpus), Refusal::Container);
+        let user = |paranoid| Permissions {
+            paranoid: Some(paranoid),
+            user: 1000,
+            is_admin: false,
+            is_capable: false,
+        };
+        let without_stacks = |level| user(level).refusal(limited, &program, |_| None, || true);
+        assert_eq!(without_stacks(2), Refusal::Paranoid(2));
+        assert_eq!(without_stacks(1), Refusal::Container);
         let admin = Permissions {
             paranoid: Some(4),
             user: 0,
             is_admin: true,
             is_capable: true,
         };
-        assert_eq!(admin.refusal(limited, &program, |_| None), Refusal::Container);
-        let other = admin.refusal("event syntax error: 'x'", &program, |_| None);
+        assert_eq!(
+            admin.refusal(limited, &program, |_| None, || true),
+            Refusal::Container
+        );
+        let other = admin.refusal("event syntax error: 'x'", &program, |_| None, || true);
         assert_eq!(other, Refusal::Other);
         assert_eq!(
             reason(limited),

@@ -17,7 +17,7 @@ use super::attach;
 use super::dumps::{CollectedFile, Collection};
 use super::environment::PHP_SETTINGS;
 use super::launch::{Start, USER_PATH, not_started};
-use super::perf::{Permissions, Refusal, reason};
+use super::perf::{PerfOptions, Permissions, Refusal, reason};
 use super::plan::Plan;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
@@ -245,22 +245,31 @@ impl<'a> Session<'a> {
         variables.map(|(name, value)| (*name, value)).collect()
     }
 
-    /// Returns why perf recorded nothing. perf prints the reason only without `-q`, so it records another program.
-    fn explain(&self, status: ExitStatus) -> Diagnostic {
+    /// Records another program. Returns what perf prints if it fails, which it does only without `-q`.
+    fn attempt(&self, options: &PerfOptions) -> Result<(), String> {
         let output = self.plan.folder.join("attempt.data");
         let attempt = Command::new(&self.perf)
-            .args(self.plan.perf.command_line(&output, true))
+            .args(options.command_line(&output, true))
             .args(["--", "true"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .output();
-        let messages = match attempt {
-            Ok(attempt) if !attempt.status.success() => String::from_utf8_lossy(&attempt.stderr).into_owned(),
-            Ok(_) => format!("{status}"),
-            Err(cause) => cause.to_string(),
-        };
+        match attempt {
+            Ok(attempt) if attempt.status.success() => Ok(()),
+            Ok(attempt) => Err(String::from_utf8_lossy(&attempt.stderr).into_owned()),
+            Err(cause) => Err(cause.to_string()),
+        }
+    }
+
+    /// Returns why perf recorded nothing.
+    fn explain(&self, status: ExitStatus) -> Diagnostic {
+        let options = &self.plan.perf;
+        let attempt = self.attempt(options);
+        let messages = attempt.err().unwrap_or_else(|| status.to_string());
         let owner = |pid: u32| fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
-        let refusal = Permissions::current().refusal(&messages, &self.plan.perf, owner);
+        let is_free_without_stacks = || self.attempt(&options.without_stacks()).is_ok();
+        let permissions = Permissions::current();
+        let refusal = permissions.refusal(&messages, options, owner, is_free_without_stacks);
         let paranoid = |level| Diagnostic::new(Issue::PerfParanoid).with("level", level);
         let forbidden = || Diagnostic::new(Issue::PerfNotPermitted);
         let cause = match refusal {

@@ -118,3 +118,22 @@ fn what_perf_may_not_record_depends_on_what_is_recorded() {
         assert!(!scene.path("work/r").exists());
     }
 }
+
+/// Some kernels forbid stacks at level 2.
+#[test]
+fn a_refusal_of_stacks_is_not_one_of_the_container() {
+    let refused = "[ \"$1\" != record ] || case \" $* \" in *' -g '*) echo 'Access to performance monitoring is limited.' >&2; exit 255;; esac";
+    let scene = Scene::new(&format!("{refused}\n{PERF}"));
+    let output = scene.run(&["record", "-o", "r", "--", "true"]);
+    let said = said(&output);
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+    let is_high = level.trim().parse::<i32>().unwrap() > 1;
+    let is_level = reports(
+        &said,
+        "JI444",
+        &format!("perf_event_paranoid is {}", level.trim()),
+    );
+    assert_eq!(is_level, is_high && !is_root(), "{said}");
+    assert_eq!(has_code(&said, "JI445"), !is_level, "{said}");
+    assert!(!scene.path("work/r").exists());
+}
