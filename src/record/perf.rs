@@ -169,7 +169,7 @@ impl Permissions {
         match (self.paranoid, other) {
             (_, Some(pid)) if is_user => Refusal::OtherUser(pid),
             (Some(level), _) if level > 0 && options.has_cpus() && is_user => Refusal::Cpus(level),
-            // Debian and Ubuntu have this level, at which CAP_PERFMON is not enough.
+            // Debian and Ubuntu have such levels. For Debian, CAP_PERFMON is not enough.
             (Some(level), _) if level > 2 && !self.is_admin => Refusal::Paranoid(level),
             // Debian's kernel 6.12 forbids stacks at level 2.
             (Some(level), _) if level > 1 && is_user && is_free_without_stacks() => Refusal::Paranoid(level),
