@@ -240,7 +240,7 @@ static DESCRIPTIONS: [Description; 24] = [
         programs: &["ruby"],
         libraries: &["libruby"],
         launchers: &["bundle", "rake", "rails", "rspec"],
-        how: "ruby --yjit --yjit-perf app.rb (3.3 and later), for names only",
+        how: "ruby --yjit --yjit-perf app.rb (3.3 and later, if built with YJIT, which Debian's is not), for names only",
         stacks: None,
     },
     Description {
@@ -308,9 +308,10 @@ static DESCRIPTIONS: [Description; 24] = [
         id: Some("wasmtime"),
         name: "Wasmtime",
         programs: &["wasmtime"],
-        libraries: &[],
+        // That of the Python package has an underscore.
+        libraries: &["libwasmtime", "_libwasmtime"],
         launchers: &[],
-        how: "wasmtime run --profile=jitdump app.wasm",
+        how: "wasmtime run --profile=jitdump app.wasm; a program of your own sets Config::profiler(ProfilingStrategy::JitDump)",
         stacks: None,
     },
     Description {
@@ -430,6 +431,7 @@ mod tests {
             ("qemu-x86_64", Some("QEMU")),
             ("luajit-2.1.0-beta3", Some("LuaJIT")),
             ("libdnnl.so.3", Some("oneDNN")),
+            ("_libwasmtime.so", Some("Wasmtime")),
             ("libj9jit29.so", Some("OpenJ9")),
             ("libc.so.6", None),
         ] {

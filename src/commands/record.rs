@@ -336,6 +336,11 @@ impl RecordArguments {
             let input = Path::new(&summary.output);
             format!("perf report -i {}", input.to_str().unwrap_or_default())
         });
+        let archive = archive_path(&plan.folder);
+        if let Some(chown) = plan.chown_command(self.pack.then_some(&*archive)) {
+            let folder = printable_path(&plan.folder);
+            lines.push(format!("{folder} belongs to root; to make it yours: {chown}"));
+        }
         if !self.report {
             lines.push(format!("next: {command}"));
         }

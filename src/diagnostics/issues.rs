@@ -1,6 +1,6 @@
 //! The catalogue of what a run of jitinject reports: code, severity, message, meaning and remedy.
 
-pub use super::remedies::{CHECK_PATH, RECORD_FIRST, remedy_of};
+pub use super::remedies::*;
 use super::{CatalogueEntry, Severity};
 
 issues! {
@@ -575,12 +575,11 @@ issues! {
         "perf record failed before it started the program."
         "jitinject record --print prints the whole command, to try it without jitinject."
     PerfParanoid "JI444" Error "perf may not record: kernel.perf_event_paranoid is {level}"
-        "Some distributions forbid all performance events to users. perf prints: {cause}"
-        "Run sysctl kernel.perf_event_paranoid=1 as root, on the host if this is a container, or record as root."
+        "Debian and Ubuntu forbid all performance events to users if it is above 2, Debian's kernel 6.12 forbids stacks if it is 2, and all kernels forbid whole CPUs if it is above 0. perf prints: {cause}"
+        "Type sudo sysctl kernel.perf_event_paranoid=1 (on the host if this is a container), or put sudo before jitinject."
     PerfNotPermitted "JI445" Error "perf may not record here: {cause}"
-        "Container engines forbid the system call perf_event_open, and other users' processes need privileges."
-        "In a container, start it with --cap-add PERFMON (Docker: also --security-opt seccomp=unconfined); for processes of other \
-         users, or with -a, record as root."
+        "Container engines forbid the system call perf_event_open, and processes of other users need privileges."
+        "In a container, start it with --cap-add PERFMON (Docker: also --security-opt seccomp=unconfined)."
     NoFolderForJitdump "JI446" Warning "the working directory is not writable, so Node.js writes no jitdump"
         "V8 writes its jitdump to the working directory. If it cannot, it logs to standard output, so its option is not used."
         "Record in a directory that is writable."
@@ -593,4 +592,9 @@ issues! {
     NoDumpYet "JI449" Warning "process {pid} runs {runtime} and has used {seconds} s of CPU time without writing a jitdump or perf map: {how}"
         "record sets variables that make runtimes log their code. A program that clears its environment does not get them, and some versions of a runtime cannot log it."
         "Start the runtime with that option in the program itself, or use a version that has it."
+    ProgramOfOtherRights "JI450" Error "{program} cannot be recorded: {cause}"
+        "When a user's process executes such a program, the kernel ends the recording, and perf ends the program."
+        "Record as root: put sudo before jitinject."
+    EnvironmentReset "JI451" Warning "{program} resets the environment, so runtimes that it starts do not log their code; put it before jitinject"
+        "record sets variables that make runtimes log their code. The program removes them."
 }

@@ -27,3 +27,14 @@ pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as j
      runtimes for perf record.";
 /// What to do if a file that an option names does not exist.
 pub const CHECK_PATH: &str = "Check the path: each file and folder that an option names must exist.";
+/// What to do about JIT code of a program that is no known runtime.
+pub const EMBEDDED_COMPILER: &str = "A program with a JIT compiler in it must request the jitdump: with Wasmtime, by \
+     Config::profiler(ProfilingStrategy::JitDump); with LLVM, by createPerfJITEventListener() or ORC's PerfSupportPlugin.";
+/// What to do if perf may not record whole CPUs.
+pub const PERMIT_CPUS: &str = "All CPUs need 0: type sudo sysctl kernel.perf_event_paranoid=0 (on the host if this is a container), or put sudo \
+     before jitinject.";
+/// What to do if perf may not record a process.
+pub const RECORD_AS_ROOT: &str = "Record it as root: put sudo before jitinject.";
+/// What to do about a program that is not found with sudo.
+pub const KEEP_PATH: &str =
+    "sudo has a PATH of its own; keep yours: sudo env \"PATH=$PATH\" jitinject record -- COMMAND";

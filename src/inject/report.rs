@@ -7,6 +7,7 @@ use crate::code::timeline::FileIndex;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::tally::Tally;
+use crate::diagnostics::issues::EMBEDDED_COMPILER;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
 use crate::inject::cache::Filled;
@@ -245,6 +246,15 @@ impl Run<'_> {
             let pids = self.silent_processes();
             hints.extend(self.recording.undescribed(&pids));
         }
+        let is_of_unknown = |hint: &Diagnostic| {
+            let issues = [Issue::NoCodeFilesNorRuntime, Issue::UndescribedCodeOfUnknown];
+            issues.contains(&hint.issue) && self.selection.samples.unnamed() > 0
+        };
+        let hints = hints.into_iter().map(|hint| match is_of_unknown(&hint) {
+            true => hint.with_remedy(EMBEDDED_COMPILER),
+            false => hint,
+        });
+        let mut hints: Vec<Diagnostic> = hints.collect();
         hints.extend(self.missing_in_stacks());
         let left_out = self.left_out.iter();
         hints.extend(left_out.map(|id| Diagnostic::new(Issue::FeatureNotForPipes).with("id", id)));

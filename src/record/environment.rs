@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::bytes::base_name;
 use crate::runtimes::Runtime;
 
 /// How a value is combined with one that the variable already has.
@@ -246,11 +247,17 @@ pub struct AddedOption {
 
 /// Returns the option to insert into the command of a runtime, which starts at `index`.
 pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Option<AddedOption> {
-    let (text, known) = match runtime {
-        Runtime::Lli => ("-jit-kind=mcjit", "jit-kind"),
-        Runtime::Wasmtime => ("--profile=jitdump", "profile"),
+    let (program, text, known) = match runtime {
+        Runtime::Lli => ("lli", "-jit-kind=mcjit", "jit-kind"),
+        Runtime::Wasmtime => ("wasmtime", "--profile=jitdump", "profile"),
         _ => return None,
     };
+    // Such as lli-14, but not a program of another author.
+    let is_word = |end: &[u8]| matches!(end, [b'-' | b'_', next, ..] if next.is_ascii_alphabetic());
+    let end = base_name(command.get(index)?.as_bytes()).strip_prefix(program.as_bytes());
+    if end.is_some_and(is_word) {
+        return None;
+    }
     let has_option = |word: &OsString| {
         let name = word.as_bytes();
         let name = name
@@ -373,6 +380,11 @@ mod tests {
             added(Runtime::Wasmtime, "wasmtime --profile=perfmap a.wasm", 0),
             None
         );
+        assert_eq!(
+            added(Runtime::Lli, "lli-14 app.ll", 0),
+            Some((1, "-jit-kind=mcjit"))
+        );
+        assert_eq!(added(Runtime::Wasmtime, "wasmtime-server app", 0), None);
         assert_eq!(added(Runtime::Node, "node app.js", 0), None);
     }
 }

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use rustix::process::geteuid;
+
 /// Samples per second. Unlike 1000, it does not stay in step with timers.
 const FREQUENCY: &str = "999";
 
@@ -26,6 +28,19 @@ pub struct PerfOptions {
 }
 
 impl PerfOptions {
+    /// Returns whether whole CPUs are recorded, and not processes only.
+    pub fn has_cpus(&self) -> bool {
+        self.all_cpus || self.cpus.is_some()
+    }
+
+    /// Returns the same options, but for stacks.
+    pub fn without_stacks(&self) -> Self {
+        Self {
+            call_graph: Some("none".to_owned()),
+            ..self.clone()
+        }
+    }
+
     /// Returns whether stacks are copied and unwound with tables.
     pub fn has_stack_copies(&self) -> bool {
         self.call_graph
@@ -85,8 +100,12 @@ impl PerfOptions {
 /// Why perf recorded nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// `perf_event_paranoid` is too high.
-    Paranoid,
+    /// This process belongs to another user.
+    OtherUser(u32),
+    /// `perf_event_paranoid` has this level, which is too high for whole CPUs.
+    Cpus(i32),
+    /// `perf_event_paranoid` has this level, which is too high.
+    Paranoid(i32),
     /// The container does not permit it.
     Container,
     /// Something else.
@@ -98,6 +117,10 @@ pub enum Refusal {
 pub struct Permissions {
     /// Value of `kernel.perf_event_paranoid`, if the kernel has performance events.
     pub paranoid: Option<i32>,
+    /// User ID.
+    pub user: u32,
+    /// Whether the process has CAP_SYS_ADMIN.
+    pub is_admin: bool,
     /// Whether the process has CAP_PERFMON or CAP_SYS_ADMIN.
     pub is_capable: bool,
 }
@@ -111,14 +134,24 @@ impl Permissions {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        let effective = effective.unwrap_or(0);
         Self {
             paranoid: paranoid.ok().and_then(|text| text.trim().parse().ok()),
-            is_capable: effective.unwrap_or(0) & (CAP_SYS_ADMIN | CAP_PERFMON) != 0,
+            user: geteuid().as_raw(),
+            is_admin: effective & CAP_SYS_ADMIN != 0,
+            is_capable: effective & (CAP_SYS_ADMIN | CAP_PERFMON) != 0,
         }
     }
 
-    /// Returns why perf failed with a message.
-    pub fn refusal(self, message: &str) -> Refusal {
+    /// Returns why perf failed with a message. `owner` returns the user of a process, and `is_free_without_stacks` whether perf
+    /// records if it does not record stacks.
+    pub fn refusal(
+        self,
+        message: &str,
+        options: &PerfOptions,
+        owner: impl Fn(u32) -> Option<u32>,
+        is_free_without_stacks: impl FnOnce() -> bool,
+    ) -> Refusal {
         const REFUSED: [&str; 5] = [
             "perf_event_paranoid",
             "Access to performance",
@@ -129,9 +162,18 @@ impl Permissions {
         if !REFUSED.iter().any(|text| message.contains(text)) {
             return Refusal::Other;
         }
-        // With level 2, processes may record themselves, unless a container forbids the system call.
-        match self.paranoid {
-            Some(level) if level > 2 && !self.is_capable => Refusal::Paranoid,
+        // Root is only refused in a container.
+        let is_user = !self.is_capable && self.user != 0;
+        let is_other = |pid: &u32| owner(*pid).is_some_and(|owner| owner != self.user);
+        let other = options.pids.iter().copied().find(is_other);
+        match (self.paranoid, other) {
+            (_, Some(pid)) if is_user => Refusal::OtherUser(pid),
+            (Some(level), _) if level > 0 && options.has_cpus() && is_user => Refusal::Cpus(level),
+            // Debian and Ubuntu have such levels. For Debian, CAP_PERFMON is not enough.
+            (Some(level), _) if level > 2 && !self.is_admin => Refusal::Paranoid(level),
+            // Debian's kernel 6.12 forbids stacks at level 2.
+            (Some(level), _) if level > 1 && is_user && is_free_without_stacks() => Refusal::Paranoid(level),
+            // With level 2, processes may record themselves, unless a container forbids the system call.
             _ => Refusal::Container,
         }
     }
@@ -186,15 +228,57 @@ mod tests {
 
     #[test]
     fn refusals_have_reasons() {
-        let may = |paranoid, is_capable| Permissions {
-            paranoid: Some(paranoid),
-            is_capable,
-        };
         let limited = "Error:\nAccess to performance monitoring and observability operations is limited.\n";
-        assert_eq!(may(4, false).refusal(limited), Refusal::Paranoid);
-        assert_eq!(may(2, false).refusal(limited), Refusal::Container);
-        assert_eq!(may(4, true).refusal(limited), Refusal::Container);
-        assert_eq!(may(4, false).refusal("event syntax error: 'x'"), Refusal::Other);
+        let refusal = |paranoid, user, is_capable, options: &PerfOptions| {
+            let permissions = Permissions {
+                paranoid: Some(paranoid),
+                user,
+                is_admin: false,
+                is_capable,
+            };
+            permissions.refusal(limited, options, |pid| (pid < 100).then_some(1000), || false)
+        };
+        let program = PerfOptions::default();
+        assert_eq!(refusal(4, 1000, false, &program), Refusal::Paranoid(4));
+        assert_eq!(refusal(3, 1000, true, &program), Refusal::Paranoid(3));
+        assert_eq!(refusal(2, 1000, false, &program), Refusal::Container);
+        assert_eq!(refusal(2, 0, false, &program), Refusal::Container);
+        let process = PerfOptions {
+            pids: vec![100, 7],
+            ..PerfOptions::default()
+        };
+        assert_eq!(refusal(4, 1000, false, &process), Refusal::Paranoid(4));
+        assert_eq!(refusal(4, 1001, false, &process), Refusal::OtherUser(7));
+        assert_eq!(refusal(1, 1001, false, &process), Refusal::OtherUser(7));
+        assert_eq!(refusal(1, 0, false, &process), Refusal::Container);
+        let cpus = PerfOptions {
+            cpus: Some("0".into()),
+            ..PerfOptions::default()
+        };
+        assert_eq!(refusal(4, 1000, false, &cpus), Refusal::Cpus(4));
+        assert_eq!(refusal(1, 1000, false, &cpus), Refusal::Cpus(1));
+        assert_eq!(refusal(0, 1000, false, &cpus), Refusal::Container);
+        let user = |paranoid| Permissions {
+            paranoid: Some(paranoid),
+            user: 1000,
+            is_admin: false,
+            is_capable: false,
+        };
+        let without_stacks = |level| user(level).refusal(limited, &program, |_| None, || true);
+        assert_eq!(without_stacks(2), Refusal::Paranoid(2));
+        assert_eq!(without_stacks(1), Refusal::Container);
+        let admin = Permissions {
+            paranoid: Some(4),
+            user: 0,
+            is_admin: true,
+            is_capable: true,
+        };
+        assert_eq!(
+            admin.refusal(limited, &program, |_| None, || true),
+            Refusal::Container
+        );
+        let other = admin.refusal("event syntax error: 'x'", &program, |_| None, || true);
+        assert_eq!(other, Refusal::Other);
         assert_eq!(
             reason(limited),
             "Access to performance monitoring and observability operations is limited"

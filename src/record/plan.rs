@@ -13,8 +13,9 @@ use rustix::fs::{Access, access};
 use super::attach::AttachOptions;
 use super::environment::{self, PHP_SETTINGS, Request};
 use super::perf::PerfOptions;
-use super::program::{find, program_of, search_path};
-use crate::bytes::printable;
+use super::program::{ends_recording, find, program_of, search_path, user_of_sudo};
+use crate::bytes::{base_name, printable};
+use crate::diagnostics::issues::KEEP_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
 use crate::load::RUNTIME_FILES;
@@ -160,6 +161,7 @@ impl Plan {
                     .to_owned(),
             });
         }
+        self.diagnostics.extend(self.environment_reset());
         let has_folder = access(".", Access::WRITE_OK).is_ok();
         let without = self.runtimes_without_folder(has_folder);
         let request = Request {
@@ -171,6 +173,16 @@ impl Plan {
             java_agent: agent.as_deref(),
         };
         self.environment = environment::variables(&request, |name| env::var_os(name));
+    }
+
+    /// Returns a warning if the program removes the variables of runtimes.
+    fn environment_reset(&self) -> Option<Diagnostic> {
+        let index = program_of(&self.command, &search_path()).index;
+        let program = base_name(self.command.get(index)?.as_bytes());
+        let is_kept = |word: &OsString| word == "-E" || word.as_bytes().starts_with(b"--preserve-env");
+        let resets = [&b"sudo"[..], b"doas", b"pkexec"].contains(&program);
+        let is_reset = resets && !self.command.iter().any(is_kept);
+        is_reset.then(|| Diagnostic::new(Issue::EnvironmentReset).with("program", printable(program)))
     }
 
     /// Returns the runtimes that must not log their code. `has_folder` is whether the working directory is writable.
@@ -222,13 +234,14 @@ impl Plan {
         find(OsStr::new("perf"), &search_path()).ok_or_else(|| Diagnostic::new(Issue::PerfNotFound))
     }
 
-    /// Fails if the program does not exist.
+    /// Fails if the program does not exist, or cannot be recorded.
     pub(super) fn check_program(&self) -> Result<(), Diagnostic> {
         let Some(program) = self.command.first() else {
             return Ok(());
         };
-        if find(program, &search_path()).is_some() {
-            return Ok(());
+        let search_path = search_path();
+        if find(program, &search_path).is_some() {
+            return self.check_rights(&search_path);
         }
         let path = Path::new(program);
         let cause = match path.metadata() {
@@ -237,7 +250,38 @@ impl Plan {
             Ok(_) => "no program in PATH, but a file here",
             Err(_) => "no such program",
         };
-        Err(super::launch::not_started(path, &cause))
+        let failed = super::launch::not_started(path, &cause);
+        let is_sudo = user_of_sudo().is_some() && !program.as_bytes().contains(&b'/');
+        Err(if is_sudo {
+            failed.with_remedy(KEEP_PATH)
+        } else {
+            failed
+        })
+    }
+
+    /// Fails if the kernel would end the recording when the program starts. Recordings of whole CPUs go on.
+    fn check_rights(&self, search_path: &OsStr) -> Result<(), Diagnostic> {
+        let program = self.command.get(program_of(&self.command, search_path).index);
+        let path = program.and_then(|program| find(program, search_path));
+        let cause = path.and_then(|path| ends_recording(&path, search_path));
+        match (program, cause) {
+            (Some(program), Some(cause)) if !self.perf.has_cpus() => {
+                let failed = Diagnostic::new(Issue::ProgramOfOtherRights);
+                let failed = failed.with("program", printable_path(Path::new(program)));
+                Err(failed.with("cause", cause))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the command with which the user of `sudo` gets files that belong to root.
+    pub fn chown_command(&self, archive: Option<&Path>) -> Option<String> {
+        let word = |word: &OsStr| shell_word(&printable(word.as_bytes()));
+        let paths = [Some(self.folder.as_path()), archive];
+        let words = paths.into_iter().flatten().map(|path| word(path.as_os_str()));
+        let words: Vec<String> = words.collect();
+        let user = user_of_sudo()?;
+        Some(format!("sudo chown -R {} {}", word(&user), words.join(" ")))
     }
 
     /// Returns the commands that do the same, for a shell.

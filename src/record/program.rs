@@ -4,8 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, StatVfsMountFlags, access, getxattr, statvfs};
+use rustix::process::{getegid, geteuid};
 
 use crate::bytes::base_name;
 use crate::runtimes::Runtime;
@@ -67,6 +70,52 @@ pub fn find(name: &OsStr, search_path: &OsStr) -> Option<PathBuf> {
         .find(is_program)
 }
 
+/// Returns why the kernel ends a user's recording when a program is executed, if it does: the program must not get more
+/// rights than the user, and must be readable (`begin_new_exec` in the kernel's `fs/exec.c`). `search_path` is the value of
+/// `PATH`.
+pub fn ends_recording(path: &Path, search_path: &OsStr) -> Option<&'static str> {
+    if let Some(name) = interpreter(path) {
+        let program = find(OsStr::from_bytes(&name), search_path)?;
+        return ends_recording_of_user(&program, geteuid().as_raw());
+    }
+    ends_recording_of_user(path, geteuid().as_raw())
+}
+
+fn ends_recording_of_user(program: &Path, user: u32) -> Option<&'static str> {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2010;
+    let found = program.metadata().ok()?;
+    let is_set = |bits: u32| found.mode() & bits == bits;
+    let changes_user = is_set(SET_USER) && found.uid() != user;
+    let changes_group = is_set(SET_GROUP) && found.gid() != getegid().as_raw();
+    // Root has all capabilities anyway.
+    let has_capabilities =
+        || user != 0 && getxattr(program, "security.capability", &mut [0u8; 64][..]).is_ok();
+    let gives_rights = !is_without_new_rights(program);
+    if gives_rights && (changes_user || changes_group) {
+        Some("it runs with the rights of another user or group")
+    } else if gives_rights && has_capabilities() {
+        Some("it has capabilities of its own")
+    } else {
+        access(program, Access::READ_OK)
+            .is_err()
+            .then_some("it is not readable")
+    }
+}
+
+/// Whether programs get no more rights than the user, by a mount option or a property of this process.
+fn is_without_new_rights(program: &Path) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line == "NoNewPrivs:\t1")
+        || statvfs(program).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::NOSUID))
+}
+
+/// Returns the name of the user who runs this program with `sudo` as root.
+pub fn user_of_sudo() -> Option<OsString> {
+    let is_other = std::env::var_os("SUDO_UID").is_some_and(|user| user != "0");
+    std::env::var_os("SUDO_USER").filter(|_| geteuid().is_root() && is_other)
+}
+
 /// Returns the base name of the interpreter in the first line of a script.
 fn interpreter(path: &Path) -> Option<Vec<u8>> {
     /// The kernel reads no more of the line.
@@ -119,5 +168,31 @@ mod tests {
         assert_eq!(found("run"), (0, None));
         assert_eq!(found("env A=1 B=2 node app.js"), (3, Some(Runtime::Node)));
         assert_eq!(find(OsStr::new("absent"), path.as_os_str()), None);
+    }
+
+    #[test]
+    fn programs_with_more_rights_than_the_user_end_a_recording() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, script) = (folder.path().join("tool"), folder.path().join("script"));
+        fs::write(&script, "#!/usr/bin/env tool\n").unwrap();
+        let ends = |mode, user| {
+            fs::write(&program, "\x7fELF").unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+            ends_recording_of_user(&program, user)
+        };
+        let user = geteuid().as_raw();
+        if !is_without_new_rights(&program) {
+            let changed = Some("it runs with the rights of another user or group");
+            assert_eq!(ends(0o4755, user + 1), changed);
+        }
+        assert_eq!(ends(0o4755, user), None);
+        assert_eq!(ends(0o755, user + 1), None);
+        assert_eq!(ends_recording(&script, folder.path().as_os_str()), None);
+        // Root can read everything.
+        if !geteuid().is_root() {
+            assert_eq!(ends(0o311, user), Some("it is not readable"));
+            let of_script = ends_recording(&script, folder.path().as_os_str());
+            assert_eq!(of_script, Some("it is not readable"));
+        }
     }
 }

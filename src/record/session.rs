@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,12 +17,13 @@ use super::attach::Attachment;
 use super::dumps::{CollectedFile, Collection};
 use super::environment::PHP_SETTINGS;
 use super::launch::{Start, USER_PATH, not_started};
-use super::perf::{Permissions, Refusal, reason};
+use super::perf::{PerfOptions, Permissions, Refusal, reason};
 use super::plan::{Plan, SUMMARY};
 use super::recorded_process::RecordedProcess;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
+use crate::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
 use crate::load::RUNTIME_FILES;
@@ -269,30 +270,45 @@ impl<'a> Session<'a> {
         variables.map(|(name, value)| (*name, value)).collect()
     }
 
-    /// Returns why perf recorded nothing. perf prints the reason only without `-q`, so it records another program.
-    fn explain(&self, status: ExitStatus) -> Diagnostic {
+    /// Records another program. Returns what perf prints if it fails, which it does only without `-q`.
+    fn attempt(&self, options: &PerfOptions) -> Result<(), String> {
         let output = self.plan.folder.join("attempt.data");
         let attempt = Command::new(&self.perf)
-            .args(self.plan.perf.command_line(&output, true))
+            .args(options.command_line(&output, true))
             .args(["--", "true"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .output();
-        let messages = match attempt {
-            Ok(attempt) if !attempt.status.success() => String::from_utf8_lossy(&attempt.stderr).into_owned(),
-            Ok(_) => format!("{status}"),
-            Err(cause) => cause.to_string(),
-        };
+        match attempt {
+            Ok(attempt) if attempt.status.success() => Ok(()),
+            Ok(attempt) => Err(String::from_utf8_lossy(&attempt.stderr).into_owned()),
+            Err(cause) => Err(cause.to_string()),
+        }
+    }
+
+    /// Returns why perf recorded nothing.
+    fn explain(&self, status: ExitStatus) -> Diagnostic {
+        let options = &self.plan.perf;
+        let attempt = self.attempt(options);
+        let messages = attempt.err().unwrap_or_else(|| status.to_string());
+        let owner = |pid: u32| fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
+        let is_free_without_stacks = || self.attempt(&options.without_stacks()).is_ok();
         let permissions = Permissions::current();
-        let failed = match permissions.refusal(&messages) {
-            Refusal::Paranoid => {
-                let level = permissions.paranoid.unwrap_or_default();
-                Diagnostic::new(Issue::PerfParanoid).with("level", level)
-            }
-            Refusal::Container => Diagnostic::new(Issue::PerfNotPermitted),
+        let refusal = permissions.refusal(&messages, options, owner, is_free_without_stacks);
+        let paranoid = |level| Diagnostic::new(Issue::PerfParanoid).with("level", level);
+        let forbidden = || Diagnostic::new(Issue::PerfNotPermitted);
+        let cause = match refusal {
+            Refusal::OtherUser(pid) => format!("process {pid} belongs to another user"),
+            _ => reason(&messages),
+        };
+        let failed = match refusal {
+            Refusal::OtherUser(_) => forbidden().with_remedy(RECORD_AS_ROOT),
+            Refusal::Cpus(level) => paranoid(level).with_remedy(PERMIT_CPUS),
+            Refusal::Paranoid(level) => paranoid(level),
+            Refusal::Container => forbidden(),
             Refusal::Other => Diagnostic::new(Issue::PerfFailed),
         };
-        failed.with("cause", reason(&messages))
+        failed.with("cause", cause)
     }
 
     /// Moves the files of runtimes into the folder. `index` is that of the profile.

@@ -155,6 +155,53 @@ fn llvm() {
     Scene::new(&[("fib.ll", "app.ll")]).check(&["lli", "app.ll"], "fib");
 }
 
+/// A program of one's own, which must request the jitdump.
+#[test]
+#[ignore = "scripts/test --all installs LLVM's headers"]
+fn llvm_in_a_program() {
+    let scene = Scene::new(&[("mcjit.cpp", "app.cpp"), ("fib.ll", "app.ll")]);
+    let flags = "llvm-config --cxxflags --ldflags --libs";
+    scene.prepare(
+        "sh",
+        &["-c", &format!("clang++ app.cpp -o app -fno-rtti $({flags})")],
+    );
+    scene.check(&["./app", "app.ll"], "fib");
+    std::fs::remove_dir_all(scene.path("r")).unwrap();
+    let output = scene.record(&["--", "./app", "app.ll", "without"]);
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("a program of your own registers createPerfJITEventListener()"),
+        "{said}"
+    );
+}
+
+/// A program of one's own, with the Python package of Wasmtime.
+#[test]
+#[ignore = "scripts/test --all installs Wasmtime"]
+fn wasmtime_in_a_program() {
+    const PROGRAM: &str = "import sys, wasmtime
+config = wasmtime.Config()
+if len(sys.argv) == 1:
+    config.profiler = 'jitdump'
+store = wasmtime.Store(wasmtime.Engine(config))
+module = wasmtime.Module(store.engine, open('app.wasm').read())
+run = wasmtime.Instance(store, module, []).exports(store)['_start']
+run(store)
+";
+    let scene = Scene::new(&[("fib.wat", "app.wasm")]);
+    std::fs::write(scene.path("app.py"), PROGRAM).unwrap();
+    scene.check(&["wasmtime-python", "app.py"], "fib");
+    std::fs::remove_dir_all(scene.path("r")).unwrap();
+    let output = scene.record(&["--", "wasmtime-python", "app.py", "without"]);
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("Config::profiler(ProfilingStrategy::JitDump)"),
+        "{said}"
+    );
+}
+
 #[test]
 #[ignore = "scripts/test --all installs Deno"]
 fn deno() {

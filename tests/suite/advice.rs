@@ -183,6 +183,10 @@ fn only_runtimes_of_processes_with_unnamed_samples_are_listed() {
     assert!(listed(&said).is_empty(), "{said}");
     assert!(has_code(&said, "JI177"), "{said}");
     assert!(warnings(&summary).contains(&("JI177", 1)), "{summary}");
+    assert!(
+        said.contains("Config::profiler(ProfilingStrategy::JitDump)"),
+        "{said}"
+    );
     profile.process(40, "/usr/bin/luajit");
     let time = profile.tick();
     profile.profile.fork(41, 40, time);
@@ -204,6 +208,7 @@ fn where_no_file_is_found_only_runtimes_that_were_sampled_are_listed() {
     let (said, _) = profile.summarize();
     assert!(listed(&said).is_empty(), "{said}");
     assert!(has_code(&said, "JI174"), "{said}");
+    assert!(!said.contains("ProfilingStrategy"), "{said}");
     profile.sample(20, REGION + 8);
     let (said, _) = profile.summarize();
     assert!(has_code(&said, "JI173"), "{said}");

@@ -63,6 +63,7 @@ mod perf_maps;
 mod processes;
 mod readers;
 mod record;
+mod record_rights;
 mod records;
 mod same_bytes;
 mod source_maps;

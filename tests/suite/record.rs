@@ -12,12 +12,12 @@ use crate::support::reports::reports;
 use crate::support::{capture, codes, has_code, said, scratch, shown, tools};
 
 /// A folder with programs, which is all of `PATH` except for the shell's.
-struct Scene {
+pub struct Scene {
     folder: tempfile::TempDir,
 }
 
 /// Runs the program after `--` and exits with its status.
-const PERF: &str = r#"
+pub const PERF: &str = r#"
 [ "$1" != --version ] || { echo "perf version 6.1.0"; exit; }
 output=
 while [ $# -gt 0 ] && [ "$1" != -- ]; do [ "$1" != -o ] || output=$2; shift; done
@@ -28,7 +28,7 @@ cp CAPTURE/perf.data "$output"
 "#;
 
 impl Scene {
-    fn new(perf: &str) -> Self {
+    pub fn new(perf: &str) -> Self {
         let scene = Self { folder: scratch() };
         std::fs::create_dir(scene.path("bin")).unwrap();
         std::fs::create_dir(scene.path("work")).unwrap();
@@ -37,23 +37,23 @@ impl Scene {
         scene
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Adds a script for the shell.
-    fn add(&self, name: &str, script: &str) {
+    pub fn add(&self, name: &str, script: &str) {
         self.add_file(name, &format!("#!/bin/sh\n{script}\n"));
     }
 
-    fn add_file(&self, name: &str, content: &str) {
+    pub fn add_file(&self, name: &str, content: &str) {
         let path = self.path("bin").join(name);
         std::fs::write(&path, content).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// Returns jitinject in the folder `work`, without variables of runtimes.
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         // Programs in the background of a script inherit that SIGINT is ignored, and a shell cannot undo that.
         let mut command = Command::new("/usr/bin/env");
         command
@@ -66,7 +66,7 @@ impl Scene {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
