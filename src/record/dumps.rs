@@ -63,6 +63,12 @@ impl Collection<'_> {
         for (path, pid) in self.jitdumps(index) {
             let is_finished = self.is_own && !is_running(pid);
             collected.extend(self.collect(&path, is_finished));
+            // .NET 8 writes its perf map beside its jitdump.
+            if folder_of(&path) != Path::new("/tmp") {
+                let maps = beside(&path, pid).into_iter();
+                let maps = maps.filter(|map| self.is_of_recording(map).is_some());
+                collected.extend(maps.filter_map(|map| self.collect(&map, is_finished)));
+            }
         }
         for (folder, pid) in folders.into_iter().filter(|_| self.is_own) {
             let logs = v8_logs(&folder, pid);
@@ -71,7 +77,14 @@ impl Collection<'_> {
             collected.extend(logs.filter_map(|log| self.collect(&log, self.is_own)));
         }
         let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
-        collected.extend(pids.into_iter().filter_map(|pid| self.collect_perf_map(pid)));
+        for pid in pids {
+            collected.extend(self.collect_perf_map(pid));
+            // .NET's list of its libraries, which nothing reads.
+            let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
+            if self.is_own && !is_running(pid) && self.is_of_recording(&list).is_some() {
+                collected.extend(self.collect(&list, true));
+            }
+        }
         collected
     }
 
@@ -159,6 +172,14 @@ impl Collection<'_> {
         }
         Ok(path)
     }
+}
+
+/// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
+fn beside(jitdump: &Path, pid: Pid) -> [PathBuf; 2] {
+    // In a container, the process has another ID.
+    let name = jitdump.file_name().map_or(&b""[..], OsStr::as_bytes);
+    let pid = pid_in_name(name).unwrap_or(pid.0);
+    [format!("perf-{pid}.map"), format!("perfinfo-{pid}.map")].map(|name| jitdump.with_file_name(name))
 }
 
 /// Returns the logs that V8 writes beside its jitdump, which nothing reads.

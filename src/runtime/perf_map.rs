@@ -150,7 +150,7 @@ mod tests {
             ("FFFF 1 x", 0xffff, 1, "x"),
             ("1000 0 label", 0x1000, 1, "label"),
             ("1000 10 cut\0off", 0x1000, 0x10, "cut"),
-            ("1000 10 cut\0off\0002000 20 next\0", 0x2000, 0x20, "next"),
+            ("1000 10 cut\0off\0 2000 20 next\0", 0x2000, 0x20, "next"),
         ] {
             assert_eq!(one(line), Some((start, size, name.to_owned())), "{line:?}");
         }

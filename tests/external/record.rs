@@ -182,6 +182,36 @@ fn java_with_a_perf_map() {
 }
 
 /// The interpreter calls the code of each function, so it is in the stacks rather than on top of them.
+/// Compiles `app.cs` for .NET.
+fn compile_for_dotnet(scene: &Scene, properties: &str) {
+    scene.prepare("mcs", &["-optimize+", "-out:app.dll", "app.cs"]);
+    let configuration = format!(
+        r#"{{"runtimeOptions": {{
+            "framework": {{"name": "Microsoft.NETCore.App", "version": "8.0.0"}},
+            "configProperties": {{{properties}}}
+        }}}}"#
+    );
+    std::fs::write(scene.path("app.runtimeconfig.json"), configuration).unwrap();
+}
+
+#[test]
+#[ignore = "scripts/test --all installs .NET"]
+fn dotnet() {
+    let scene = Scene::new(&[("shapes.cs", "app.cs")]);
+    // Otherwise, the compiler replaces most calls through stubs.
+    compile_for_dotnet(&scene, r#""System.Runtime.TieredPGO": false"#);
+    scene.check(&["dotnet", "app.dll"], "");
+    let stubs = scene.count("GenerateResolveStub", "r/perf.jit.data", None);
+    assert!(stubs >= MIN_SAMPLES, "{stubs}");
+    let dumps = std::fs::read_dir(scene.path("r/dumps")).unwrap();
+    let names: Vec<String> = dumps
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for start in ["jit-", "perf-"] {
+        assert!(names.iter().any(|name| name.starts_with(start)), "{names:?}");
+    }
+}
+
 fn check_python(program: &str) {
     let scene = Scene::new(&[("fib.py", "app.py")]);
     let output = scene.record(&["--", program, "app.py"]);
@@ -521,4 +551,57 @@ fn cpython_with_remote_exec() {
         assert!(found * 100 >= stacks.len() * 95, "{found} of {}", stacks.len());
     }
     scene.remove_maps();
+}
+
+/// A process that is killed when the test ends.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The process goes on as before, and can be recorded again.
+#[test]
+#[ignore = "scripts/test --all installs .NET"]
+fn dotnet_with_its_diagnostic_socket() {
+    let scene = Scene::new(&[]);
+    let source = "public static class App {
+        static int Fib(int n) { return n < 2 ? n : Fib(n - 1) + Fib(n - 2); }
+        public static void Main() { while (Fib(25) > 0); }
+    }";
+    std::fs::write(scene.path("app.cs"), source).unwrap();
+    compile_for_dotnet(&scene, "");
+    let folder = scene.path("tmp");
+    std::fs::create_dir(&folder).unwrap();
+    let mut dotnet = Command::new("dotnet")
+        .arg("app.dll")
+        .envs([("TMPDIR", &folder), ("DOTNET_PerfMapJitDumpPath", &folder)])
+        .current_dir(scene.folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map(Running)
+        .unwrap();
+    let pid = dotnet.0.id();
+    let map = format!("perf-{pid}.map");
+    std::thread::sleep(Duration::from_secs(2));
+    for _ in 0..2 {
+        let output = scene.record(&["-p", &pid.to_string(), "--duration", "1"]);
+        let is_running = dotnet.0.try_wait().unwrap().is_none();
+        assert!(output.status.success() && is_running, "{}", said(&output));
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let mut files = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+        assert!(!files.any(|file| file.ends_with(&map)), "it still logs its code");
+        let samples = &scene.json("summary.json")["samples"];
+        assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+        assert!(samples["named_percent"].as_f64().unwrap() >= 95.0, "{samples}");
+        assert!(scene.count("App::Fib(int32)", "r/perf.jit.data", None) >= MIN_SAMPLES);
+        for name in [&map, &format!("jit-{pid}.dump")] {
+            assert!(scene.path("r/dumps").join(name).exists(), "{name}");
+        }
+        std::fs::remove_dir_all(scene.path("r")).unwrap();
+    }
 }
