@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::process_files::{append_perf_map, open_perf_map};
 use crate::bytes::base_name;
 use crate::code::profile_index::{Marker, ProfileIndex};
+use crate::files::open_file::open_within;
 use crate::files::search::{folder_of, printable_path};
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::Pid;
@@ -63,15 +64,28 @@ impl Collection<'_> {
         for (path, pid) in self.jitdumps(index) {
             let is_finished = self.is_own && !is_running(pid);
             collected.extend(self.collect(&path, is_finished));
+            // .NET 8 writes its perf map beside its jitdump.
+            if folder_of(&path) != Path::new("/tmp") {
+                let maps = beside(&path, pid).into_iter();
+                let maps = maps.filter(|map| self.is_of_recording(map, pid).is_some());
+                collected.extend(maps.filter_map(|map| self.collect(&map, is_finished)));
+            }
         }
         for (folder, pid) in folders.into_iter().filter(|_| self.is_own) {
             let logs = v8_logs(&folder, pid);
-            let logs = logs.filter(|log| self.is_of_recording(log).is_some());
+            let logs = logs.filter(|log| self.is_of_recording(log, Pid(pid)).is_some());
             let logs = logs.filter(|log| !log.starts_with(self.dumps));
             collected.extend(logs.filter_map(|log| self.collect(&log, self.is_own)));
         }
         let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
-        collected.extend(pids.into_iter().filter_map(|pid| self.collect_perf_map(pid)));
+        for pid in pids {
+            collected.extend(self.collect_perf_map(pid));
+            // .NET's list of its libraries, which nothing reads.
+            let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
+            if self.is_own && !is_running(pid) && self.is_of_recording(&list, pid).is_some() {
+                collected.extend(self.collect(&list, true));
+            }
+        }
         collected
     }
 
@@ -101,7 +115,7 @@ impl Collection<'_> {
             let is_same = |found: Metadata| inode == 0 || found.ino() == inode;
             if path.is_absolute()
                 && !path.starts_with(self.dumps)
-                && self.is_of_recording(&path).is_some_and(is_same)
+                && self.is_of_recording(&path, marker.pid).is_some_and(is_same)
                 && known.insert(path.clone())
             {
                 jitdumps.push((path, marker.pid));
@@ -110,11 +124,10 @@ impl Collection<'_> {
         jitdumps
     }
 
-    /// Returns the metadata of a file if it is the user's own and was written during the recording.
-    fn is_of_recording(&self, path: &Path) -> Option<Metadata> {
+    /// Returns the metadata of a file if it is that of a process and was written during the recording.
+    fn is_of_recording(&self, path: &Path, pid: Pid) -> Option<Metadata> {
         let found = fs::symlink_metadata(path).ok()?;
-        let is_own = found.uid() == rustix::process::geteuid().as_raw();
-        (found.is_file() && is_own && self.is_new(&found)).then_some(found)
+        (found.is_file() && is_of_user(&found, pid) && self.is_new(&found)).then_some(found)
     }
 
     /// Whether a file was written during the recording, or may be older because its process is.
@@ -129,7 +142,7 @@ impl Collection<'_> {
         let target = self.free_path(name).ok()?;
         let is_renamed = is_moved && fs::rename(path, &target).is_ok();
         if !is_renamed {
-            if fs::copy(path, &target).is_err() {
+            if copy(path, name, &target).is_err() {
                 let _ = fs::remove_file(&target);
                 return None;
             }
@@ -159,6 +172,22 @@ impl Collection<'_> {
         }
         Ok(path)
     }
+}
+
+/// Copies a file of a runtime, which may be in a folder of another user.
+fn copy(path: &Path, name: &OsStr, target: &Path) -> io::Result<()> {
+    let file = open_within(folder_of(path), Path::new(name))?;
+    let mut options = OpenOptions::new();
+    let mut copy = options.write(true).create_new(true).mode(0o600).open(target)?;
+    io::copy(&mut file.file(), &mut copy).map(drop)
+}
+
+/// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
+fn beside(jitdump: &Path, pid: Pid) -> [PathBuf; 2] {
+    // In a container, the process has another ID.
+    let name = jitdump.file_name().map_or(&b""[..], OsStr::as_bytes);
+    let pid = pid_in_name(name).unwrap_or(pid.0);
+    [format!("perf-{pid}.map"), format!("perfinfo-{pid}.map")].map(|name| jitdump.with_file_name(name))
 }
 
 /// Returns the logs that V8 writes beside its jitdump, which nothing reads.

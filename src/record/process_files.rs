@@ -95,15 +95,22 @@ fn root_of(pid: u32) -> PathBuf {
     }
 }
 
-/// Returns the possible names of a process's perf map in its `/tmp`. In a container, it has another ID.
-fn perf_maps(pid: u32) -> impl Iterator<Item = PathBuf> {
+/// Returns the IDs of a process in its namespaces, from that of this process to its own; nothing if it has exited.
+pub fn ids_of(pid: u32) -> Vec<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let ids = ids.unwrap_or_default().split_whitespace();
-    // The last one is that in the innermost namespace.
-    let ids: Vec<u32> = ids.rev().filter_map(|id| id.parse().ok()).collect();
+    ids.filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Returns the possible names of a process's perf map in its `/tmp`. In a container, it has another ID.
+fn perf_maps(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let ids = ids_of(pid);
     let ids = if ids.is_empty() { vec![pid] } else { ids };
-    ids.into_iter().map(|id| PathBuf::from(format!("perf-{id}.map")))
+    // The last one is that in the innermost namespace.
+    ids.into_iter()
+        .rev()
+        .map(|id| PathBuf::from(format!("perf-{id}.map")))
 }
 
 /// Opens the perf map of a process that runs or has exited.

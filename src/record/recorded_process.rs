@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::process_files::{has_same_root, runtime_in};
+use super::process_files::{has_same_root, ids_of, runtime_in};
 use crate::bytes::printable;
 use crate::files::open_file::is_trusted;
 use crate::files::search::printable_path;
@@ -56,9 +56,6 @@ impl RecordedProcess {
         let runtime = runtime_in(pid, maps)?;
         let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
         let path = link("exe")?;
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        let ids = ids.unwrap_or_default().split_whitespace().skip(1);
         let namespaces = ["ns/pid", "ns/mnt"].into_iter().filter_map(link);
         let root = || printable_path(&link("root").unwrap_or_default());
         Some(Self {
@@ -66,7 +63,7 @@ impl RecordedProcess {
             program: printable_path(&path),
             runtime: runtime.name,
             version: None,
-            inner_pids: ids.filter_map(|id| id.parse().ok()).collect(),
+            inner_pids: ids_of(pid).into_iter().skip(1).collect(),
             namespaces: namespaces.map(|link| printable_path(&link)).collect(),
             root: (!has_same_root(pid)).then(root),
             program_file: may_run(pid, &path).then_some((path, runtime.runtime)),

@@ -13,6 +13,7 @@ use super::process_files::{files_of, maps_of, runtime_in};
 use super::process_stat::ProcessStat;
 use super::recorded_process::RecordedProcess;
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::load::RUNTIME_FILES;
 use crate::runtimes::Runtime;
 use sample_count::SampleCount;
 
@@ -117,7 +118,13 @@ impl Watch {
             if let Some(found) = RecordedProcess::of(pid, &maps) {
                 self.recorded.insert((started, pid), found);
             }
-            let files = files_of(pid, &maps);
+            let mut files = files_of(pid, &maps);
+            // .NET 8 writes its perf map there.
+            let map = self
+                .profile
+                .with_file_name(RUNTIME_FILES)
+                .join(format!("perf-{pid}.map"));
+            files.extend(Some(map).filter(|map| map.is_file()));
             process.has_files |= !files.is_empty();
             let has_files = process.has_files;
             self.files.extend(files);

@@ -4,7 +4,6 @@
 //! two hexadecimal numbers, and a name that extends to the end of the line. Lines have no timestamps.
 //! Runtimes append them as they compile, so a later line overrides an earlier one for the same address.
 
-use crate::bytes::until_nul;
 use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::names;
@@ -47,11 +46,15 @@ pub fn parse(file: &[u8]) -> PerfMap<'_> {
     for line in file.split_inclusive(|&byte| byte == b'\n') {
         let content = line.strip_suffix(b"\n").unwrap_or(line);
         let content = content.strip_suffix(b"\r").unwrap_or(content);
-        match parse_line(content) {
-            Some((symbol, true)) => map.symbols.push(symbol),
-            Some((symbol, false)) => points.push(symbol),
-            None if content.is_empty() => {}
-            None => map.faults.add(Issue::PerfMapBadLine, offset),
+        // Quirk: .NET ends some lines with a NUL instead of a newline (.NET 8.0.4, one line in 1000). As in perf, other
+        // text after a NUL is ignored.
+        for (at, part) in content.split(|&byte| byte == 0).enumerate() {
+            match parse_line(part) {
+                Some((symbol, true)) => map.symbols.push(symbol),
+                Some((symbol, false)) => points.push(symbol),
+                None if at > 0 || content.is_empty() => {}
+                None => map.faults.add(Issue::PerfMapBadLine, offset),
+            }
         }
         offset = offset.saturating_add(line.len() as u64);
     }
@@ -65,12 +68,26 @@ pub fn parse(file: &[u8]) -> PerfMap<'_> {
 fn parse_line(line: &[u8]) -> Option<(Symbol<'_>, bool)> {
     let (start, rest) = split_number(line)?;
     let (size, name) = split_number(rest)?;
-    let name = until_nul(name);
     if name.is_empty() || size >= MAX_SIZE {
         return None;
     }
-    let range = AddressRange::new(Address(start), size.max(1))?;
+    let range = AddressRange::new(Address(start), actual_size(size, name).max(1))?;
     Some((Symbol { range, name }, size > 0))
+}
+
+/// Returns the size of a function, given the one in its line.
+///
+/// Quirk: on x86-64, .NET logs its resolve stubs with the size of its lookup stubs, here and in its jitdump (.NET Core 3.1 and
+/// .NET 8; `ResolveStub::size` in src/coreclr/vm/amd64/virtualcallstubcpu.hpp). They run in each call of an interface
+/// method with several implementations, and few samples are in their first 24 bytes. The jitdump lacks the rest of
+/// their code, so the symbol in the map names it.
+fn actual_size(size: u64, name: &[u8]) -> u64 {
+    const LOOKUP_STUB: u64 = 24;
+    const RESOLVE_STUB: u64 = 112;
+    match size {
+        LOOKUP_STUB if name.ends_with(b" GenerateResolveStub<GenerateResolveStub>") => RESOLVE_STUB,
+        _ => size,
+    }
 }
 
 /// Splits off a hexadecimal number and the white space character after it. As in perf, the number may have
@@ -133,6 +150,7 @@ mod tests {
             ("FFFF 1 x", 0xffff, 1, "x"),
             ("1000 0 label", 0x1000, 1, "label"),
             ("1000 10 cut\0off", 0x1000, 0x10, "cut"),
+            ("1000 10 cut\0off\0 2000 20 next\0", 0x2000, 0x20, "next"),
         ] {
             assert_eq!(one(line), Some((start, size, name.to_owned())), "{line:?}");
         }
@@ -164,6 +182,17 @@ mod tests {
         }
         assert!(parse(b"").faults.is_empty());
         assert!(parse(b"\n\r\n\n").faults.is_empty());
+    }
+
+    #[test]
+    fn resolve_stubs_of_dotnet_have_their_actual_size() {
+        let stub = "stub<678> GenerateResolveStub<GenerateResolveStub>";
+        for (size, actual) in [(0x18, 0x70), (0x10, 0x10), (0x70, 0x70)] {
+            let line = format!("0x7f4fcba10960 {size:x} {stub}");
+            assert_eq!(one(&line), Some((0x7f4f_cba1_0960, actual, stub.to_owned())));
+        }
+        let other = "stub<678> GenerateLookupStub<GenerateLookupStub>";
+        assert_eq!(one(&format!("1000 18 {other}")).unwrap().1, 0x18);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 // Tests use only paths of their own.
 #![allow(clippy::disallowed_methods)]
 
+mod attach;
 mod attribution;
 mod build_id_cache;
 mod captures;

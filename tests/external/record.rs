@@ -9,16 +9,16 @@ use serde_json::Value;
 use crate::support::{perf, said, scratch, tools};
 
 /// Minimum number of samples in JIT code; each program computes for about a second.
-const MIN_SAMPLES: u64 = 50;
+pub const MIN_SAMPLES: u64 = 50;
 
 /// A folder with the program to record.
-struct Scene {
-    folder: tempfile::TempDir,
+pub struct Scene {
+    pub folder: tempfile::TempDir,
 }
 
 impl Scene {
     /// Copies programs, each to another name.
-    fn new(programs: &[(&str, &str)]) -> Self {
+    pub fn new(programs: &[(&str, &str)]) -> Self {
         let folder = scratch();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/external/programs");
         for (program, name) in programs {
@@ -27,12 +27,12 @@ impl Scene {
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Runs a program that builds the one to record.
-    fn prepare(&self, program: &str, arguments: &[&str]) {
+    pub fn prepare(&self, program: &str, arguments: &[&str]) {
         let built = Command::new(program)
             .args(arguments)
             .current_dir(self.folder.path())
@@ -41,7 +41,7 @@ impl Scene {
         assert!(built.success());
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         // Programs in the background of a script inherit that SIGINT is ignored.
         let mut command = Command::new("/usr/bin/env");
         command
@@ -53,16 +53,16 @@ impl Scene {
         command
     }
 
-    fn record(&self, arguments: &[&str]) -> Output {
+    pub fn record(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    fn json(&self, name: &str) -> Value {
+    pub fn json(&self, name: &str) -> Value {
         serde_json::from_slice(&std::fs::read(self.path("r").join(name)).unwrap()).unwrap()
     }
 
     /// Returns the names of all files beside the recording.
-    fn files(&self) -> Vec<String> {
+    pub fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<String> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -74,7 +74,7 @@ impl Scene {
 
     /// Records a command, and checks that its samples in JIT code have names, most of which contain `function`. Nothing else
     /// is left in the working directory.
-    fn check(&self, command: &[&str], function: &str) {
+    pub fn check(&self, command: &[&str], function: &str) {
         let before = self.files();
         let output = self.record(&[&["--"], command].concat());
         let said = said(&output);
@@ -97,7 +97,7 @@ impl Scene {
     }
 
     /// Returns the number of samples in functions whose name contains a text, as perf prints them.
-    fn count(&self, function: &str, profile: &str, cache: Option<&str>) -> u64 {
+    pub fn count(&self, function: &str, profile: &str, cache: Option<&str>) -> u64 {
         let profile = self.path(profile);
         let empty = scratch();
         let cache = cache.map_or(empty.path().to_owned(), |cache| self.path(cache));
@@ -107,7 +107,7 @@ impl Scene {
     }
 
     /// Removes the perf maps that the runtimes left in /tmp.
-    fn remove_maps(&self) {
+    pub fn remove_maps(&self) {
         for file in self.json("manifest.json")["files"].as_array().unwrap() {
             let path = file["written_to"].as_str().unwrap();
             if path.starts_with("/tmp/perf-") {
@@ -228,6 +228,29 @@ fn java_with_a_perf_map() {
     scene.check(&["java", "App"], "App.fib(int)");
 }
 
+/// Compiles `app.cs` for .NET.
+pub fn compile_for_dotnet(scene: &Scene, properties: &str) {
+    scene.prepare("mcs", &["-optimize+", "-out:app.dll", "app.cs"]);
+    let framework = r#"{"name": "Microsoft.NETCore.App", "version": "8.0.0"}"#;
+    let options = format!(r#"{{"framework": {framework}, "configProperties": {{{properties}}}}}"#);
+    let configuration = format!(r#"{{"runtimeOptions": {options}}}"#);
+    std::fs::write(scene.path("app.runtimeconfig.json"), configuration).unwrap();
+}
+
+#[test]
+#[ignore = "scripts/test --all installs .NET"]
+fn dotnet() {
+    let scene = Scene::new(&[("shapes.cs", "app.cs")]);
+    // Otherwise, the compiler replaces most calls through stubs.
+    compile_for_dotnet(&scene, r#""System.Runtime.TieredPGO": false"#);
+    scene.check(&["dotnet", "app.dll"], "");
+    let stubs = scene.count("GenerateResolveStub", "r/perf.jit.data", None);
+    assert!(stubs >= MIN_SAMPLES, "{stubs}");
+    let summary = scene.json("summary.json");
+    let count = |kind: &str| summary[kind].as_array().unwrap().len();
+    assert_eq!((count("dumps"), count("perf_maps")), (1, 1));
+}
+
 /// The interpreter calls the code of each function, so it is in the stacks rather than on top of them.
 fn check_python(program: &str) {
     let scene = Scene::new(&[("fib.py", "app.py")]);
@@ -316,7 +339,7 @@ fn the_exit_status_is_that_of_the_program() {
 }
 
 /// A program that ends itself on a signal, and writes how many it got.
-const SERVER: &str = "let got = 0;
+pub const SERVER: &str = "let got = 0;
     for (const signal of ['SIGINT', 'SIGTERM'])
         process.on(signal, () => { got++; setTimeout(() => process.exit(40 + got), 300); });
     const fib = n => n < 2 ? n : fib(n - 1) + fib(n - 2);
@@ -474,98 +497,4 @@ fn a_terminal_shows_the_state_of_the_recording() {
         assert_eq!(has_state, is_shown, "{shown}");
         std::fs::remove_dir_all(scene.path("r")).unwrap();
     }
-}
-
-#[test]
-fn a_running_process_can_be_recorded() {
-    let scene = Scene::new(&[]);
-    std::fs::write(scene.path("server.js"), SERVER).unwrap();
-    let mut server = Command::new("node")
-        .args(["--perf-prof", "server.js"])
-        .current_dir(scene.folder.path())
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    while !scene.path("ready").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    std::thread::sleep(Duration::from_secs(1));
-    let pid = server.id().to_string();
-    let output = scene.record(&["-p", &pid, "--duration", "3"]);
-    let is_running = server.try_wait().unwrap().is_none();
-    server.kill().unwrap();
-    server.wait().unwrap();
-    assert!(output.status.success() && is_running, "{}", said(&output));
-    let samples = &scene.json("summary.json")["samples"];
-    assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
-    // The file of a process that still runs stays.
-    let dump = format!("jit-{pid}.dump");
-    assert!(scene.path(&dump).exists() && scene.path("r/dumps").join(dump).exists());
-}
-
-#[test]
-#[ignore = "scripts/test --all installs Java"]
-fn java_with_jcmd() {
-    let scene = Scene::new(&[]);
-    let source = "public class Loop {
-        static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
-        public static void main(String[] words) { while (fib(25) > 0); }
-    }";
-    std::fs::write(scene.path("Loop.java"), source).unwrap();
-    scene.prepare("javac", &["Loop.java"]);
-    let mut java = Command::new("java")
-        .args(["-XX:+PreserveFramePointer", "Loop"])
-        .current_dir(scene.folder.path())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let output = scene.record(&["-p", &java.id().to_string(), "--duration", "1"]);
-    java.kill().unwrap();
-    java.wait().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    let samples = &scene.json("summary.json")["samples"];
-    assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
-    assert!(samples["named_percent"].as_f64().unwrap() >= 95.0, "{samples}");
-    scene.remove_maps();
-}
-
-/// The process goes on, and can be recorded again.
-#[test]
-#[ignore = "scripts/test --all runs it where there is a CPython 3.14"]
-fn cpython_with_remote_exec() {
-    let scene = Scene::new(&[]);
-    let program =
-        "def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\nwhile True:\n    fib(15)\n";
-    std::fs::write(scene.path("loop.py"), program).unwrap();
-    let mut python = Command::new("python3.14")
-        .arg("loop.py")
-        .current_dir(scene.folder.path())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    let pid = python.id().to_string();
-    let mut outputs = Vec::new();
-    for folder in ["r", "again"] {
-        let arguments = ["-o", folder, "-p", &pid, "--duration", "1", "--remote-exec"];
-        let mut command = Command::new(env!("CARGO_BIN_EXE_jitinject"));
-        command
-            .arg("record")
-            .args(arguments)
-            .current_dir(scene.folder.path());
-        outputs.push(command.output().unwrap());
-    }
-    let is_running = python.try_wait().unwrap().is_none();
-    python.kill().unwrap();
-    python.wait().unwrap();
-    assert!(is_running);
-    for (folder, output) in ["r", "again"].iter().zip(&outputs) {
-        assert!(output.status.success(), "{}", said(output));
-        let stacks = perf::stacks(&scene.path(folder).join("perf.jit.data"), &[]);
-        let has_function =
-            |sample: &&perf::Sample| sample.frames.iter().any(|frame| frame.contains("py::fib:"));
-        let found = stacks.iter().filter(has_function).count();
-        assert!(stacks.len() as u64 >= MIN_SAMPLES, "{}", stacks.len());
-        assert!(found * 100 >= stacks.len() * 95, "{found} of {}", stacks.len());
-    }
-    scene.remove_maps();
 }

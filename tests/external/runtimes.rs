@@ -279,6 +279,17 @@ fn wasmtime() {
     Recording::of("Wasmtime", &[("fib.wat", "app.wasm")]).check("fib");
 }
 
+#[test]
+#[ignore = "scripts/test --all installs .NET"]
+fn dotnet() {
+    let recording = Recording::of(".NET", &[("fib.cs", "app.cs")]);
+    recording.prepare("mcs", &["-optimize+", "-out:app.dll", "app.cs"]);
+    let configuration =
+        r#"{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", "version": "8.0.0"}}}"#;
+    std::fs::write(recording.path("app.runtimeconfig.json"), configuration).unwrap();
+    recording.check("App::Fib(int32)");
+}
+
 /// QEMU names the blocks that it translates after the guest's addresses.
 #[test]
 #[ignore = "scripts/test --all runs it where there is a QEMU 8.1"]

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::last_line;
 use crate::record::process_files;
 use crate::record::recorded_process::may_run;
+use crate::runtimes::Runtime;
 
 /// Code that asks the process in the first argument to run the script in the second one.
 const ASK: &str = "\
@@ -50,6 +51,9 @@ impl Request {
         let failed = |cause: io::Error| cause.to_string();
         // It must be the same version, so it is the same program.
         let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
+        if Runtime::of_process(pid) != Some(Runtime::Python) {
+            return Err("it is part of another program".to_owned());
+        }
         if !process_files::has_same_root(pid) {
             return Err("it runs in a container".to_owned());
         }

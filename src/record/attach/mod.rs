@@ -1,6 +1,7 @@
 //! Processes that ran before the recording: what they can be asked to log from now on.
 
 mod cpython;
+mod dotnet;
 mod java;
 
 use std::path::Path;
@@ -22,7 +23,7 @@ impl AttachOptions {
     /// Whether processes of a runtime are asked.
     fn has(self, runtime: Runtime) -> bool {
         match runtime {
-            Runtime::Java => self.has_requests,
+            Runtime::Java | Runtime::DotNet => self.has_requests,
             Runtime::Python => self.has_remote_exec,
             _ => false,
         }
@@ -47,12 +48,13 @@ impl AttachOptions {
 
     /// Returns a line for each process that is asked, as comments for a shell.
     pub fn shell_text(self, pid: u32) -> Option<String> {
-        let runtime = Runtime::of_process(pid).filter(|&runtime| self.has(runtime))?;
-        let how = match runtime {
-            Runtime::Java => "jcmd, before and after the recording",
-            _ => "sys.remote_exec",
+        let runtime = runtime_of(pid).filter(|&runtime| self.has(runtime))?;
+        let (files, how) = match runtime {
+            Runtime::Java => ("a perf map", "jcmd, before and after the recording"),
+            Runtime::DotNet => ("a jitdump and a perf map", "its diagnostic socket"),
+            _ => ("a perf map", "sys.remote_exec"),
         };
-        Some(format!("# asks process {pid} to write a perf map, with {how}\n"))
+        Some(format!("# asks process {pid} to write {files}, with {how}\n"))
     }
 }
 
@@ -60,6 +62,7 @@ impl AttachOptions {
 #[derive(Debug, Default)]
 pub struct Attachment {
     java: Vec<u32>,
+    dotnet: Vec<dotnet::LoggingProcess>,
     cpython: Vec<cpython::Request>,
 }
 
@@ -69,7 +72,7 @@ impl Attachment {
         let mut attachment = Self::default();
         let mut failures = Vec::new();
         for &pid in pids {
-            let Some(runtime) = Runtime::of_process(pid).filter(|&runtime| options.has(runtime)) else {
+            let Some(runtime) = runtime_of(pid).filter(|&runtime| options.has(runtime)) else {
                 continue;
             };
             let asked = match runtime {
@@ -80,6 +83,9 @@ impl Attachment {
                     }
                     attachment.java.push(pid);
                 }),
+                Runtime::DotNet => {
+                    dotnet::LoggingProcess::start(pid).map(|process| attachment.dotnet.extend(process))
+                }
                 _ if process_files::has_files(pid) => Ok(()),
                 _ => cpython::Request::send(pid).and_then(|request| {
                     let waited = request.wait();
@@ -95,12 +101,22 @@ impl Attachment {
     /// Asks again for what is complete at the end. Returns what failed.
     pub fn finish(&mut self) -> Vec<Diagnostic> {
         self.cpython.iter_mut().for_each(cpython::Request::finish);
-        let asked = self.java.iter().map(|&pid| (pid, java::write_map(pid)));
-        let failures = asked.filter_map(|(pid, asked)| Some((pid, asked.err()?)));
-        failures
-            .map(|(pid, cause)| failed(pid, Runtime::Java, cause))
-            .collect()
+        let java = self
+            .java
+            .iter()
+            .map(|&pid| (pid, Runtime::Java, java::write_map(pid)));
+        let dotnet = self.dotnet.iter();
+        let dotnet = dotnet.map(|process| (process.pid(), Runtime::DotNet, process.finish()));
+        let failures = java
+            .chain(dotnet)
+            .filter_map(|(pid, runtime, asked)| Some(failed(pid, runtime, asked.err()?)));
+        failures.collect()
     }
+}
+
+/// The program may be one that loads the runtime, as most of .NET are.
+fn runtime_of(pid: u32) -> Option<Runtime> {
+    process_files::runtime_of(pid).map(|found| found.runtime)
 }
 
 fn failed(pid: u32, runtime: Runtime, cause: String) -> Diagnostic {
