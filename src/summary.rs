@@ -452,7 +452,7 @@ impl Unnamed {
             ),
             (
                 self.not_in_dump,
-                "the jitdump has no function at the address (a perf map may: see --perf-map)",
+                "the jitdump has no function at the address, and no perf map has a symbol there",
             ),
             (
                 self.dump_unusable,

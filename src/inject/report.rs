@@ -197,17 +197,24 @@ impl Run<'_> {
     }
 
     /// The processes with an address space whose samples match.
-    fn processes_with(&self, matches: impl Fn(&SpaceCounts) -> bool) -> HashSet<Pid> {
-        let matching = self.space_counts().filter(|(_, counts)| matches(counts));
+    fn processes_with(&self, matches: impl Fn(Pid, &SpaceCounts) -> bool) -> HashSet<Pid> {
+        let matching = self.space_counts().filter(|&(pid, counts)| matches(pid, counts));
         matching.map(|(pid, _)| pid).collect()
     }
 
     /// The processes whose runtimes should have logged their code, or more of it.
     fn silent_processes(&self) -> HashSet<Pid> {
+        /// Share of a process's samples that its perf map may lack, as the reciprocal: runtimes leave out some stubs.
+        const RARE: u32 = 10;
         let samples = &self.selection.samples;
-        self.processes_with(|counts| match samples.jit() {
+        let with_map: HashSet<Pid> = self.recording.maps.iter().map(|map| map.found.pid).collect();
+        let is_described = |pid, counts: &SpaceCounts| {
+            with_map.contains(&pid) && counts.no_dump < counts.samples / RARE && samples.named > 0
+        };
+        self.processes_with(|pid, counts| match samples.jit() {
             // An interpreter may have a JIT compiler that was not switched on.
             0 => counts.samples > 0,
+            _ if is_described(pid, counts) => false,
             _ => counts.no_dump > 0 || samples.named == 0 && counts.not_in_dump > 0,
         })
     }
@@ -258,7 +265,7 @@ impl Run<'_> {
         hints.extend(self.missing_in_stacks());
         let left_out = self.left_out.iter();
         hints.extend(left_out.map(|id| Diagnostic::new(Issue::FeatureNotForPipes).with("id", id)));
-        let unnamed = self.processes_with(SpaceCounts::has_unnamed);
+        let unnamed = self.processes_with(|_, counts| counts.has_unnamed());
         let unreadable = self.recording.found_maps.unreadable.iter();
         let unreadable = unreadable.filter(|pid| unnamed.contains(pid)).count();
         if unreadable > 0 {

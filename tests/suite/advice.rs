@@ -198,6 +198,26 @@ fn only_runtimes_of_processes_with_unnamed_samples_are_listed() {
     assert!(said.contains("LUAJIT_USE_PERFTOOLS"), "{said}");
 }
 
+/// Runtimes leave out some of their stubs.
+#[test]
+fn a_map_that_lacks_little_leads_to_no_options() {
+    for (unnamed, is_listed) in [(2, false), (20, true)] {
+        let mut profile = TestProfile::new();
+        profile.process(10, "/usr/bin/dotnet");
+        profile.map(10);
+        for _ in 0..40 {
+            profile.sample(10, REGION + 8);
+        }
+        for _ in 0..unnamed {
+            profile.sample(10, REGION + 0x800);
+        }
+        let (said, summary) = profile.summarize();
+        assert_eq!(summary["samples"]["named"], 40, "{said}");
+        assert_eq!(summary["samples"]["unnamed"]["no_dump"], unnamed, "{summary}");
+        assert_eq!(listed(&said) == [".NET"], is_listed, "{said}");
+    }
+}
+
 #[test]
 fn where_no_file_is_found_only_runtimes_that_were_sampled_are_listed() {
     let mut profile = TestProfile::new();
