@@ -80,7 +80,7 @@ pub struct Description {
 }
 
 /// Known runtimes. The options are from their manuals. All were tested, except those of SpiderMonkey, Numba,
-/// OpenJ9, .NET, Ruby, Julia, ROOT and MoarVM.
+/// OpenJ9, Ruby, Julia and ROOT.
 static DESCRIPTIONS: [Description; 24] = [
     Description {
         runtime: Runtime::Node,
