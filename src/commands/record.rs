@@ -11,14 +11,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
 use jitinject::code::profile_index::ProfileIndex;
 use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::files::StagedFile;
 use jitinject::files::search::printable_path;
-use jitinject::files::stdio::is_standard;
-use jitinject::inject::inject_after;
+use jitinject::inject::{SummaryOutput, inject_after};
 use jitinject::name_style::NameStyle;
 use jitinject::record::{
-    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, SUMMARY,
-    Session, Status, archive_path, default_folder, launch, pack, refuse_existing,
+    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
+    Status, archive_path, default_folder, launch, pack, refuse_existing,
 };
 use jitinject::runtimes::Runtime;
 use jitinject::summary::{Summary, shell_word};
@@ -264,21 +262,21 @@ impl RecordArguments {
             refuse_existing(&archive)?;
         }
         // Whether it can be written is known before a long recording.
-        let copy = self.summary.as_deref().map(SummaryCopy::create).transpose()?;
+        let other_summary = SummaryOutput::create(self.summary.as_deref())?;
         let mut session = Session::create(plan, launcher()?)?;
-        if !self.quiet {
-            plan.notes.iter().for_each(|note| print_message(note));
-            report_all(&plan.diagnostics, self.verbose);
-        }
-        let mut terminal = Terminal {
-            signals: PassedSignals::new().map_err(failed)?,
-            line: StatusLine::new(self.quiet),
-            is_quiet: self.quiet,
-        };
         let warn = |diagnostics: &[Diagnostic]| {
             if !self.quiet {
                 report_all(diagnostics, self.verbose);
             }
+        };
+        if !self.quiet {
+            plan.notes.iter().for_each(|note| print_message(note));
+        }
+        warn(&plan.diagnostics);
+        let mut terminal = Terminal {
+            signals: PassedSignals::new().map_err(failed)?,
+            line: StatusLine::new(self.quiet),
+            is_quiet: self.quiet,
         };
         warn(&session.attach());
         let recorded = match session.run(&mut terminal)? {
@@ -297,9 +295,7 @@ impl RecordArguments {
         let summary = inject_after(collect, &options, &mut bar);
         drop(bar);
         let summary = summary?;
-        if !self.quiet {
-            report_all(&summary.diagnostics, self.verbose);
-        }
+        warn(&summary.diagnostics);
         if self.pack {
             let size = pack(&plan.folder, &archive)?;
             if !self.quiet {
@@ -309,9 +305,7 @@ impl RecordArguments {
         if !self.quiet {
             print_message(&self.text(plan, &summary, recorded.status));
         }
-        if let Some(copy) = copy {
-            copy.write(&plan.path(SUMMARY))?;
-        }
+        other_summary.write(&summary)?;
         let checked = exit_code(self.fail_under, &summary);
         if self.report {
             show(&options.output)?;
@@ -345,38 +339,6 @@ impl RecordArguments {
             lines.push(format!("next: {command}"));
         }
         lines.join("\n")
-    }
-}
-
-/// A copy of the summary in a place that the user has named.
-enum SummaryCopy {
-    Standard,
-    File(PathBuf, StagedFile),
-}
-
-impl SummaryCopy {
-    fn create(path: &Path) -> Result<Self, Diagnostic> {
-        if is_standard(path) {
-            return Ok(Self::Standard);
-        }
-        let file = StagedFile::create(path).map_err(|cause| Diagnostic::cannot_write(path, &cause))?;
-        Ok(Self::File(path.to_owned(), file))
-    }
-
-    /// Writes the content of another file.
-    fn write(self, summary: &Path) -> Result<(), Diagnostic> {
-        let read = || std::fs::read(summary).map_err(|cause| Diagnostic::cannot_read(summary, &cause));
-        match self {
-            Self::Standard => {
-                let content = read()?;
-                print(|output| output.write_all(&content))
-            }
-            Self::File(path, mut file) => {
-                let failed = |cause| Diagnostic::cannot_write(&path, &cause);
-                file.file().write_all(&read()?).map_err(failed)?;
-                file.commit().map(drop).map_err(failed)
-            }
-        }
     }
 }
 

@@ -19,7 +19,6 @@ mod tiers;
 use crate::attribution;
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::Diagnostic;
-use crate::inject::summary_file::SummaryOutput;
 use crate::load::{Buffers, NeededFunctions, Progress, Recording, load_after};
 use crate::perf::output::Rewrite;
 use crate::source_files::v8_functions::V8Scripts;
@@ -31,6 +30,7 @@ pub use crate::unwind::{Kept, UnwindOptions};
 pub use objects::source_paths::LineOptions;
 pub use options::{InjectOptions, Layout, Tiers};
 pub use output::DEFAULT_OUTPUT;
+pub use summary_file::SummaryOutput;
 
 // For the lines on the page of `timeline`.
 pub(crate) use sources::KeptSources;
@@ -90,7 +90,7 @@ fn inject_recording(
 
     progress.start("writing objects", (functions.len() + symbols.len()) as u64);
     let mut written = output::Output::create(options, kernel_copies)?;
-    let summary_output = SummaryOutput::create(options)?;
+    let summary_output = SummaryOutput::create(options.summary.as_deref())?;
     let scripts = V8Scripts::read(
         recording,
         functions.iter().map(|mapping| mapping.function),

@@ -12,7 +12,6 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
 use crate::files::{StagedFile, stdio, stream};
-use crate::inject::options::InjectOptions;
 use crate::json::Rows;
 use crate::summary::Summary;
 
@@ -44,9 +43,9 @@ impl StagedSummary {
 }
 
 impl SummaryOutput {
-    /// Opens the destination of the summary, if the options name one.
-    pub fn create(options: &InjectOptions) -> Result<Self, Diagnostic> {
-        let Some(path) = &options.summary else {
+    /// Opens the destination of the summary, if there is one: a file, or standard output if it is `-`.
+    pub fn create(path: Option<&Path>) -> Result<Self, Diagnostic> {
+        let Some(path) = path else {
             return Ok(Self(None));
         };
         if is_standard(path) && stdio::stdout_was_closed() {
@@ -60,7 +59,15 @@ impl SummaryOutput {
             false if stream::is_stream(path) => stream::open(path).map(Target::Stream),
             false => StagedFile::create(path).map(|file| Target::File(Some(file))),
         };
-        Ok(Self(Some((path.clone(), target.map_err(error(path))?))))
+        Ok(Self(Some((path.to_owned(), target.map_err(error(path))?))))
+    }
+
+    /// Writes the summary.
+    pub fn write(mut self, summary: &Summary) -> Result<(), Diagnostic> {
+        if let Some(staged) = self.stage(summary)? {
+            staged.commit()?;
+        }
+        self.finish(summary, false)
     }
 
     /// Writes the summary if it goes to a file, without committing it. Data in a stream cannot be taken back,

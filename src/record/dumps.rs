@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::process_files::{append_perf_map, open_perf_map};
+use super::process_files::{append_perf_map, open_perf_map, owner_of};
 use crate::bytes::base_name;
 use crate::code::profile_index::{Marker, ProfileIndex};
 use crate::files::open_file::open_within;
@@ -203,8 +203,7 @@ fn v8_logs(folder: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// Whether a file is the user's own, or that of the owner of a running process.
 fn is_of_user(file: &Metadata, pid: Pid) -> bool {
-    let owner = || fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
-    file.uid() == rustix::process::geteuid().as_raw() || owner().is_ok_and(|owner| file.uid() == owner)
+    file.uid() == rustix::process::geteuid().as_raw() || owner_of(pid.0) == Some(file.uid())
 }
 
 /// Returns whether a process has not exited. One that has, and that nobody waits for, has no program.

@@ -26,7 +26,7 @@ pub use launch::launch;
 pub use manifest::Manifest;
 pub use pack::{archive_path, pack, refuse_existing};
 pub use perf::PerfOptions;
-pub use plan::{Plan, RecordOptions, SUMMARY, default_folder};
+pub use plan::{Plan, RecordOptions, default_folder};
 pub use recorded_process::RecordedProcess;
 pub use session::{Control, Outcome, ProgramStatus, Recorded, Session};
 pub use signals::ReceivedSignal;

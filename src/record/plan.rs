@@ -27,7 +27,7 @@ use crate::summary::shell_word;
 const PROFILE: &str = "perf.data";
 
 /// Name of the summary in the folder of a recording.
-pub const SUMMARY: &str = "summary.json";
+pub(super) const SUMMARY: &str = "summary.json";
 
 /// Options of a recording.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,8 @@ pub struct Plan {
     pub diagnostics: Vec<Diagnostic>,
     /// Absolute path of the folder.
     absolute: PathBuf,
+    /// Index of the program in the command.
+    program: usize,
 }
 
 /// Returns the folder of a recording that starts now and has no name, with the time in UTC.
@@ -97,6 +99,7 @@ impl Plan {
     pub fn new(options: &RecordOptions) -> Result<Self, Diagnostic> {
         let folder = absolute(&options.output);
         let folder = folder.map_err(|cause| Diagnostic::cannot_write(&options.output, &cause))?;
+        let program = program_of(&options.command, &search_path());
         let mut plan = Self {
             folder: options.output.clone(),
             command: options.command.clone(),
@@ -114,8 +117,8 @@ impl Plan {
             notes: Vec::new(),
             diagnostics: Vec::new(),
             absolute: folder,
+            program: program.index,
         };
-        let program = program_of(&options.command, &search_path());
         let attached = options.perf.pids.first();
         let runtime = match attached {
             Some(&pid) => Runtime::of_process(pid),
@@ -177,8 +180,7 @@ impl Plan {
 
     /// Returns a warning if the program removes the variables of runtimes.
     fn environment_reset(&self) -> Option<Diagnostic> {
-        let index = program_of(&self.command, &search_path()).index;
-        let program = base_name(self.command.get(index)?.as_bytes());
+        let program = base_name(self.command.get(self.program)?.as_bytes());
         let is_kept = |word: &OsString| word == "-E" || word.as_bytes().starts_with(b"--preserve-env");
         let resets = [&b"sudo"[..], b"doas", b"pkexec"].contains(&program);
         let is_reset = resets && !self.command.iter().any(is_kept);
@@ -261,7 +263,7 @@ impl Plan {
 
     /// Fails if the kernel would end the recording when the program starts. Recordings of whole CPUs go on.
     fn check_rights(&self, search_path: &OsStr) -> Result<(), Diagnostic> {
-        let program = self.command.get(program_of(&self.command, search_path).index);
+        let program = self.command.get(self.program);
         let path = program.and_then(|program| find(program, search_path));
         let cause = path.and_then(|path| ends_recording(&path, search_path));
         match (program, cause) {

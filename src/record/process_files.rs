@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -63,7 +63,7 @@ fn start_of(pid: u32) -> Option<SystemTime> {
     const SLACK: Duration = Duration::from_secs(1);
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-    let ticks: u64 = ProcessStat::of(pid)?.field(ProcessStat::START)?;
+    let ticks = ProcessStat::of(pid)?.start()?;
     let age = uptime - ticks as f64 / clock_ticks_per_second() as f64;
     let age = Duration::try_from_secs_f64(age.max(0.0)).ok()?;
     SystemTime::now().checked_sub(age)?.checked_sub(SLACK)
@@ -75,6 +75,12 @@ fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
         let path = memchr::memchr(b'/', line)?;
         line.get(path..)
     })
+}
+
+/// Returns the user ID of a process that runs.
+pub fn owner_of(pid: u32) -> Option<u32> {
+    let process = fs::metadata(format!("/proc/{pid}")).ok()?;
+    Some(process.uid())
 }
 
 /// Whether a process has exited, or has the same root directory as this process.

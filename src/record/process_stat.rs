@@ -14,11 +14,16 @@ impl ProcessStat {
     /// Number of the field with the system time in clock ticks.
     pub const SYSTEM_TIME: usize = 15;
     /// Number of the field with the start time in clock ticks since the boot.
-    pub const START: usize = 22;
+    const START: usize = 22;
 
     /// Reads the fields; `None` if there is no such process.
     pub fn of(pid: u32) -> Option<Self> {
         fs::read_to_string(format!("/proc/{pid}/stat")).ok().map(Self)
+    }
+
+    /// Returns the start in clock ticks since the boot.
+    pub fn start(&self) -> Option<u64> {
+        self.field(Self::START)
     }
 
     /// Returns a field after the second one, the name.

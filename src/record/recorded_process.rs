@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::process_files::{has_same_root, ids_of, runtime_in};
-use crate::bytes::printable;
+use super::process_files::{has_same_root, ids_of, owner_of, runtime_in};
+use crate::bytes::{base_name, printable};
 use crate::files::open_file::is_trusted;
 use crate::files::search::printable_path;
 use crate::runtimes::Runtime;
@@ -58,6 +58,8 @@ impl RecordedProcess {
         let path = link("exe")?;
         let namespaces = ["ns/pid", "ns/mnt"].into_iter().filter_map(link);
         let root = || printable_path(&link("root").unwrap_or_default());
+        // Another program that loads the runtime may start its work whatever its options are.
+        let is_runtime = runtime.has_file(base_name(path.as_os_str().as_bytes()));
         Some(Self {
             pid,
             program: printable_path(&path),
@@ -66,7 +68,7 @@ impl RecordedProcess {
             inner_pids: ids_of(pid).into_iter().skip(1).collect(),
             namespaces: namespaces.map(|link| printable_path(&link)).collect(),
             root: (!has_same_root(pid)).then(root),
-            program_file: may_run(pid, &path).then_some((path, runtime.runtime)),
+            program_file: (is_runtime && may_run(pid, &path)).then_some((path, runtime.runtime)),
         })
     }
 }
@@ -141,8 +143,7 @@ fn version_of(program: &Path, runtime: Runtime) -> Option<String> {
 /// Whether the user may run the program of a process: one that the user runs already, or that only the user and root can
 /// change. The path of a program in another root directory is another program here, if there is any.
 pub fn may_run(pid: u32, program: &Path) -> bool {
-    let owner = fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
-    let is_own = owner.is_ok_and(|owner| owner == geteuid().as_raw());
+    let is_own = owner_of(pid) == Some(geteuid().as_raw());
     has_same_root(pid) && (is_own || is_safe_program(program))
 }
 
@@ -194,6 +195,16 @@ mod tests {
         assert!(!is_safe_program(&link));
         assert!(!is_safe_program(&folder.path().join("absent")));
         assert!(!is_safe_program(Path::new("node")));
+    }
+
+    #[test]
+    fn programs_that_load_a_runtime_are_not_run() {
+        let maps = b"7f00-7f01 r-xp 00000000 08:01 7  /usr/lib/libpython3.13.so.1.0\n";
+        let mut processes = vec![RecordedProcess::of(std::process::id(), maps).unwrap()];
+        assert_eq!(processes[0].runtime, "CPython");
+        assert_eq!(processes[0].program_file, None);
+        add_versions(&mut processes);
+        assert_eq!(processes[0].version, None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,6 +19,7 @@ use super::environment::PHP_SETTINGS;
 use super::launch::{Start, USER_PATH, not_started};
 use super::perf::{PerfOptions, Permissions, Refusal, reason};
 use super::plan::{Plan, SUMMARY};
+use super::process_files::owner_of;
 use super::recorded_process::RecordedProcess;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
@@ -291,10 +292,9 @@ impl<'a> Session<'a> {
         let options = &self.plan.perf;
         let attempt = self.attempt(options);
         let messages = attempt.err().unwrap_or_else(|| status.to_string());
-        let owner = |pid: u32| fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
         let is_free_without_stacks = || self.attempt(&options.without_stacks()).is_ok();
         let permissions = Permissions::current();
-        let refusal = permissions.refusal(&messages, options, owner, is_free_without_stacks);
+        let refusal = permissions.refusal(&messages, options, owner_of, is_free_without_stacks);
         let paranoid = |level| Diagnostic::new(Issue::PerfParanoid).with("level", level);
         let forbidden = || Diagnostic::new(Issue::PerfNotPermitted);
         let cause = match refusal {

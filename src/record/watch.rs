@@ -198,7 +198,7 @@ fn times(pid: u32) -> Option<(u64, u64)> {
     let stat = ProcessStat::of(pid)?;
     let ticks = |number: usize| stat.field::<u64>(number);
     let cpu_time = ticks(ProcessStat::USER_TIME)? + ticks(ProcessStat::SYSTEM_TIME)?;
-    Some((ticks(ProcessStat::START)?, cpu_time / clock_ticks_per_second()))
+    Some((stat.start()?, cpu_time / clock_ticks_per_second()))
 }
 
 /// Whether a process is Java with a perf map at its end.

@@ -162,7 +162,7 @@ impl LoggingProcess {
 }
 
 fn start_of(pid: u32) -> Option<u64> {
-    ProcessStat::of(pid)?.field(ProcessStat::START)
+    ProcessStat::of(pid)?.start()
 }
 
 /// Whether a process logs its code, and would no longer do so after [`Command::DisablePerfMap`].
