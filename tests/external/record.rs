@@ -96,6 +96,15 @@ impl Scene {
         self.remove_maps();
     }
 
+    /// Records a command again, which does not request a jitdump, and checks what is said about it.
+    pub fn check_advice(&self, command: &[&str], advice: &str) {
+        std::fs::remove_dir_all(self.path("r")).unwrap();
+        let output = self.record(&[&["--"], command].concat());
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(advice), "{said}");
+    }
+
     /// Returns the number of samples in functions whose name contains a text, as perf prints them.
     pub fn count(&self, function: &str, profile: &str, cache: Option<&str>) -> u64 {
         let profile = self.path(profile);
@@ -166,14 +175,8 @@ fn llvm_in_a_program() {
         &["-c", &format!("clang++ app.cpp -o app -fno-rtti $({flags})")],
     );
     scene.check(&["./app", "app.ll"], "fib");
-    std::fs::remove_dir_all(scene.path("r")).unwrap();
-    let output = scene.record(&["--", "./app", "app.ll", "without"]);
-    let said = said(&output);
-    assert!(output.status.success(), "{said}");
-    assert!(
-        said.contains("a program of your own registers createPerfJITEventListener()"),
-        "{said}"
-    );
+    let advice = "a program of your own registers createPerfJITEventListener()";
+    scene.check_advice(&["./app", "app.ll", "without"], advice);
 }
 
 /// A program of one's own, with the Python package of Wasmtime.
@@ -192,14 +195,8 @@ run(store)
     let scene = Scene::new(&[("fib.wat", "app.wasm")]);
     std::fs::write(scene.path("app.py"), PROGRAM).unwrap();
     scene.check(&["wasmtime-python", "app.py"], "fib");
-    std::fs::remove_dir_all(scene.path("r")).unwrap();
-    let output = scene.record(&["--", "wasmtime-python", "app.py", "without"]);
-    let said = said(&output);
-    assert!(output.status.success(), "{said}");
-    assert!(
-        said.contains("Config::profiler(ProfilingStrategy::JitDump)"),
-        "{said}"
-    );
+    let advice = "Config::profiler(ProfilingStrategy::JitDump)";
+    scene.check_advice(&["wasmtime-python", "app.py", "without"], advice);
 }
 
 #[test]
