@@ -1,5 +1,7 @@
 //! Code that perf names on its own keeps its name.
 
+use std::io::Write;
+
 use crate::support::{capture, inject_into, perf, scratch};
 
 /// If code has no dump, and no perf map existed during injection, a perf map can still name it through the
@@ -13,9 +15,10 @@ fn what_a_perf_map_names_stays_named() {
     let dump = capture::folder(name).join("jit-14184.dump");
     std::fs::copy(dump, folder.path().join("jit-14184.dump")).unwrap();
     let output = inject_into(folder.path(), &alone, &[]);
-    // perf looks for the map in /tmp only.
-    let map = capture::folder(name).join("perf-14184.map");
-    std::fs::copy(map, "/tmp/perf-14184.map").unwrap();
+    // perf looks for the map in /tmp only. There may be another one; see scripts/isolated.
+    let map = std::fs::read(capture::folder(name).join("perf-14184.map")).unwrap();
+    let mut file = std::fs::File::create_new("/tmp/perf-14184.map").unwrap();
+    file.write_all(&map).unwrap();
     let shown = perf::events("perf", &output);
     std::fs::remove_file("/tmp/perf-14184.map").unwrap();
     // Kernel symbols are not in the profile; on another kernel, perf does not find them.

@@ -85,8 +85,9 @@ fn hotspot_counts_the_samples_of_functions_right() {
 #[test]
 fn hotspot_shows_original_lines_and_inlined_functions() {
     let folder = scratch();
-    let shown = |name: &str, compiled: &str| {
-        let output = inject_into(folder.path(), &capture::profile(name), &[]);
+    let shown = |name: &str, recorded: &str, compiled: &str| {
+        let scripts = format!("{recorded}={}", capture::folder(name).display());
+        let output = inject_into(folder.path(), &capture::profile(name), &["--path-map", &scripts]);
         let stream = parse(folder.path(), &output);
         let is_compiled = |frames: &Vec<Frame>| frames.last().unwrap().function.starts_with(compiled);
         let mut found: HashMap<String, u64> = HashMap::new();
@@ -100,12 +101,12 @@ fn hotspot_shows_original_lines_and_inlined_functions() {
         }
         found
     };
-    let typescript = shown("node20-typescript", "JS:*round /tmp/typescript/src/main.ts:7:10");
+    let typescript = shown("node20-typescript", "/tmp/typescript/bundle", "JS:*round ");
     assert_eq!(typescript["slowPath work.ts:5 < JS:*round main.ts:10"], 351);
     assert_eq!(typescript["fastPath work.ts:12 < JS:*round main.ts:10"], 98);
     assert_eq!(typescript["perimeter shapes.ts:10 < JS:*round main.ts:10"], 41);
     assert_eq!(typescript.values().sum::<u64>(), 492);
-    let inlined = shown("node20-inlined", "JS:*hot ");
+    let inlined = shown("node20-inlined", "/tmp/inlined", "JS:*hot ");
     assert_eq!(inlined["small lib.js:5 < JS:*hot a.js:8"], 191);
     assert_eq!(inlined.values().sum::<u64>(), 193);
 }

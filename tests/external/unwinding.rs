@@ -1,7 +1,7 @@
 //! Unwinding through JIT code with perf and libunwind (Debian's), perf and elfutils' libdw, and libdwfl itself.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use jitinject::bytes::ByteOrder;
@@ -83,12 +83,18 @@ fn reaches_start(frames: &[String]) -> bool {
     })
 }
 
+/// Returns the folder of pyenv. scripts/isolated, which has another home directory, sets the variable.
+fn pyenv() -> PathBuf {
+    let folder = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    folder.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".pyenv"))
+}
+
 /// The recorded interpreter must be on this machine, at pyenv's path.
 #[test]
 #[ignore = "needs the very build of CPython 3.13.0 that was recorded"]
 fn every_stack_of_cpython_shows_its_python_functions() {
-    let home = std::env::var("HOME").unwrap();
-    let python = Path::new(&home).join(".pyenv/versions/3.13.0");
+    let pyenv = pyenv();
+    let python = pyenv.join("versions/3.13.0");
     let files = [
         python.join("lib/libpython3.13.so.1.0"),
         python.join("bin/python3.13"),
@@ -170,16 +176,15 @@ fn stacks_of_v8_reach_the_start() {
 #[test]
 #[ignore = "needs the very builds of CPython 3.13.0 and Node.js 20.20.2 that were recorded"]
 fn unwound_call_chains_are_those_of_libunwind_or_longer() {
-    let home = std::env::var("HOME").unwrap();
-    let python = Path::new(&home).join(".pyenv/versions/3.13.0");
+    let pyenv = pyenv();
+    let python = pyenv.join("versions/3.13.0");
     let folder = scratch();
     let (cache, root) = (folder.path().join("cache"), folder.path().join("root"));
     for file in ["lib/libpython3.13.so.1.0", "bin/python3.13"] {
         let file = python.join(file);
         perf::perf_with_cache("perf", &cache, &["buildid-cache", "-a", tools::text(&file)]);
         // The recorded home was a link.
-        let inside =
-            Path::new("home/.pyenv").join(file.strip_prefix(Path::new(&home).join(".pyenv")).unwrap());
+        let inside = Path::new("home/.pyenv").join(file.strip_prefix(&pyenv).unwrap());
         let copy = root.join(inside);
         std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
         std::fs::copy(file, copy).unwrap();

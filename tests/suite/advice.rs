@@ -7,6 +7,7 @@ use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::issues::{CHECK_PATH, RECORD_FIRST};
 use serde_json::Value;
 
+use crate::support::processes;
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::PID;
 use crate::support::{
@@ -248,7 +249,7 @@ fn file_systems_of_processes_whose_samples_are_named_are_not_missed() {
             let _ = std::fs::remove_dir(format!("/tmp/perf-{}.map", self.0.id()));
         }
     }
-    let running = Running(std::process::Command::new("sleep").arg("1000").spawn().unwrap());
+    let running = Running(processes::start_without_perf_map());
     let pid = running.0.id();
     std::fs::create_dir(format!("/tmp/perf-{pid}.map")).unwrap();
     let mut profile = TestProfile::new();

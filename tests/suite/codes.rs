@@ -151,16 +151,16 @@ impl Drop for Removed {
 #[test]
 fn a_perf_map_made_after_the_recording_is_used_only_if_it_is_named() {
     const CLOCK_DATA: u32 = 29;
-    /// A PID that no process has.
-    const EXITED: u32 = 4_190_056;
-    let map = Removed(PathBuf::from(format!("/tmp/perf-{EXITED}.map")));
+    // A PID that no process can have.
+    let exited = 5_000_000 + std::process::id();
+    let map = Removed(PathBuf::from(format!("/tmp/perf-{exited}.map")));
     fs::write(&map.0, lines(&[(0x100, 0x40, "code")])).unwrap();
     if fs::metadata(&map.0).unwrap().created().is_err() {
         // The file system does not store it.
         return;
     }
-    let mut case = Case::with_process(EXITED);
-    case.sample(EXITED, 0x104, "code");
+    let mut case = Case::with_process(exited);
+    case.sample(exited, 0x104, "code");
     let end_recording = |case: &mut Case, time: SystemTime| {
         let wall_clock = time.duration_since(UNIX_EPOCH).unwrap();
         let mut clocks = Vec::new();

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::perf_map_case::{CAPTURES, Case, REGION, SECOND, UNKNOWN, lines};
+use crate::support::processes;
 use crate::support::shown::assert_named;
 use crate::support::{
     attempt, capture, codes, diagnostics, inject, model, objects_of, scratch, shown, stems_of, tools,
@@ -437,7 +438,7 @@ fn maps_that_are_older_than_their_process_are_not_its_own() {
 #[test]
 fn a_living_process_is_asked_for_its_own_temporary_folder() {
     let mut case = Case::new();
-    let mut process = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut process = processes::start_without_perf_map();
     let pid = process.id();
     let map = PathBuf::from(format!("/tmp/perf-{pid}.map"));
     std::fs::write(&map, lines(&[(0x100, 0x40, "alive")])).unwrap();

@@ -21,6 +21,19 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Starts a process that sleeps, and has no perf map in /tmp. Files of earlier processes may be there.
+pub fn start_without_perf_map() -> Child {
+    loop {
+        let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
+        let map = format!("/tmp/perf-{}.map", process.id());
+        if fs::symlink_metadata(map).is_err() {
+            return process;
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
 /// Sends a signal.
 pub fn send(process: &Child, signal: Signal) {
     kill_process(Pid::from_child(process), signal).unwrap();
