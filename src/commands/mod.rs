@@ -13,6 +13,36 @@ mod runtime_files;
 mod source_files;
 pub mod timeline;
 
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::cli::terminal::report;
+use crate::cli::{Command, CommandLine};
+
+/// Parses the command line and runs a command; returns the exit status.
+pub fn run() -> ExitCode {
+    if let Some(status) = record::launch_recorded() {
+        return status;
+    }
+    let line = CommandLine::read();
+    let done = match &line.command {
+        None => inject::run(&line.inject),
+        Some(Command::Record(arguments)) => arguments.run(),
+        Some(Command::Compare(arguments)) => arguments.run(),
+        Some(Command::Dump(arguments)) => arguments.run(),
+        Some(Command::Check(arguments)) => arguments.run(),
+        Some(Command::Explain(arguments)) => arguments.run(),
+        Some(Command::Man(arguments)) => arguments.run(CommandLine::command()),
+        Some(Command::Completions(arguments)) => arguments.run(CommandLine::command()),
+        Some(Command::Timeline(arguments)) => arguments.run(),
+    };
+    done.unwrap_or_else(|error| {
+        report(&error.as_error());
+        ExitCode::FAILURE
+    })
+}
+
 /// Headings of options in `--help`.
 pub mod headings {
     /// Input of a command.

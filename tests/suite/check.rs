@@ -1,7 +1,6 @@
 //! `jitinject check`: its findings in recordings, how they are printed, and the exit status.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::Output;
 
 use jitinject::bytes::{ByteOrder, is_terminal_control};
@@ -10,7 +9,6 @@ use jitinject::diagnostics;
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};
-use crate::support::effort;
 use crate::support::reports::reports;
 use crate::support::{codes, jitinject, said, scratch};
 
@@ -467,39 +465,4 @@ fn names_cannot_steer_the_terminal_and_colors_can_be_asked_for() {
         colored.contains("\u{1b}[1m\u{1b}[33mwarning[JD050]\u{1b}[0m"),
         "{colored:?}"
     );
-}
-
-/// Writes a dump of at least `size` bytes in which every record breaks rules.
-fn write_large(path: &Path, size: usize) {
-    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
-    let code = [0x90; 60];
-    let mut at = 0;
-    while dump.bytes.len() < size {
-        at += 1;
-        let (time, start) = (1_000_000_000_000 + at, 0x1000 + at % 50_000 * 48);
-        let lines = [(start + 8, 2), (start, 1), (start + 4096, 9), (start - 4, 3)];
-        dump.lines(time, start, b"a.c", &lines);
-        dump.unwinding(time, &[9; 24], &[1; 8]);
-        dump.load(time - 2, start, at % 1000, b"name\xff", &code);
-        dump.moved(time, start, start + 16, 3, at);
-        dump.record(3, time, &[]);
-    }
-    std::fs::write(path, &dump.bytes).unwrap();
-}
-
-#[test]
-fn time_grows_with_the_file_and_output_does_not() {
-    let folder = scratch();
-    let path = folder.path().join("jit-7.dump");
-    let mut times = Vec::new();
-    for size in [2 << 20, 16 << 20] {
-        write_large(&path, size);
-        let arguments = ["check", "--json", path.to_str().unwrap()];
-        let (output, seconds) = effort::of_jitinject("true", arguments);
-        assert_eq!(output.status.code(), Some(1));
-        assert!(output.stdout.len() < 50_000, "{}", output.stdout.len());
-        times.push(seconds);
-    }
-    // The file is eight times as large. Quadratic effort would take 64 times as long.
-    assert!(times[1] < times[0].max(0.01) * 24.0, "{times:?}");
 }

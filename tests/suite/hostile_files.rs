@@ -6,14 +6,12 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use jitinject::bytes::{ByteOrder, is_terminal_control};
 use jitinject::diagnostics::{Diagnostic, Issue};
 use serde_json::Value;
 
 use crate::support::dump::DumpWriter;
-use crate::support::processes::PATIENCE;
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::{NAMED, PID, Recording};
 use crate::support::reports::reports;
@@ -38,7 +36,6 @@ fn only_regular_files_are_opened() {
         let map = recording.folder.path().join(format!("perf-{PID}.map"));
         create(&map);
         let folder = tools::text(recording.folder.path());
-        let began = Instant::now();
         for more in [&[][..], &["--jitdump", folder, "--perf-map", folder]] {
             let said = recording.inject(more);
             assert!(
@@ -47,7 +44,6 @@ fn only_regular_files_are_opened() {
             );
             assert!(reports(&said, "JI400", tools::text(&map)), "{kind}: {said}");
         }
-        assert!(began.elapsed() < PATIENCE, "{kind}");
         fs::remove_dir(&map).or_else(|_| fs::remove_file(&map)).unwrap();
     }
 }

@@ -72,13 +72,14 @@ fn the_readme_names_every_command() {
     }
 }
 
-/// Returns the file of a test that a document calls `suite::MODULE::NAME`, `external::MODULE::NAME`, or, for a unit
-/// test, `MODULE::NAME`.
+/// Returns the file of a test that a document calls `suite::MODULE::NAME`, `external::MODULE::NAME`,
+/// `growth::MODULE::NAME`, or, for a unit test, `MODULE::NAME`.
 fn file_of_test(modules: &[&str]) -> PathBuf {
     let path = match modules.split_first() {
         Some((&folder @ ("suite" | "external"), modules)) => {
             root().join("tests").join(folder).join(modules.join("/"))
         }
+        Some((&"growth", modules)) => root().join("growth/tests").join(modules.join("/")),
         _ => root().join("src").join(modules.join("/")),
     };
     match path.join("mod.rs") {

@@ -5,9 +5,9 @@ use jitinject::collections::tally::Tally;
 use jitinject::diagnostics::Issue;
 use jitinject::runtime::xray::{Mode, RecordKind, Trace};
 
+use crate::support::capture;
 use crate::support::xray_lines::real;
 use crate::support::xray_trace::{Buffer, Record, Writer};
-use crate::support::{capture, effort};
 
 /// Returns all records with their offsets and ticks, in the order of the file, and all faults.
 fn read<'a>(file: &'a [u8]) -> (Vec<(u64, u64, RecordKind<'a>)>, Tally<Issue>) {
@@ -381,47 +381,5 @@ fn basic_mode_loses_only_what_is_damaged() {
         let (records, faults) = read(&file);
         assert_eq!(records, expected[..3]);
         assert_eq!(fault_list(&faults), [(Issue::XrayCutTail, 1, offsets[3])]);
-    }
-}
-
-#[test]
-fn files_that_are_made_to_be_slow_are_not() {
-    const SIZE: usize = 16 << 20;
-    let (made, _) = made(5, ByteOrder::Little);
-    let header = &made[..32];
-    let pair = {
-        let mut pair = made[32..64].to_vec();
-        pair[1..9].copy_from_slice(&(1_u64 << 60).to_le_bytes());
-        pair
-    };
-    let start = {
-        let mut start = made[32..80].to_vec();
-        start[1..9].copy_from_slice(&(1_u64 << 60).to_le_bytes());
-        start
-    };
-    let mut v1_header = header.to_vec();
-    v1_header[0] = 1;
-    v1_header[16..24].fill(0);
-    let mut small = header.to_vec();
-    small[16..24].fill(0);
-    let too_large = {
-        let mut pair = made[32..64].to_vec();
-        pair[1..9].copy_from_slice(&16_u64.to_le_bytes());
-        pair
-    };
-    let kinds: [(&str, &[u8], Vec<u8>); 7] = [
-        ("buffers larger than they can be", &small, too_large),
-        ("marks of sizes", header, vec![0x0f]),
-        ("buffers without an end", header, pair),
-        ("starts without an end", header, start),
-        ("marks of buffers", &v1_header, vec![0x01]),
-        ("empty buffers", header, [&[0x0f][..], &[0; 15]].concat()),
-        ("small functions", header, [&made[32..112], &[0; 8]].concat()),
-    ];
-    for (name, header, piece) in kinds {
-        let file = [header, &piece.repeat(SIZE / piece.len())].concat();
-        let time = effort::of(|| drop(read(&file)));
-        // Linear work takes half a second, quadratic work takes hours.
-        assert!(time.as_secs() < 30, "{name}: {time:?}");
     }
 }

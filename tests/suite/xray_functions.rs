@@ -5,9 +5,9 @@ use jitinject::diagnostics::Issue;
 use jitinject::runtime::xray::instrumentation_map::InstrumentationMap;
 use jitinject::units::Address;
 
+use crate::support::capture;
 use crate::support::xray_functions::{binary, extracted, map, ours};
 use crate::support::xray_map::{Map, Relocations};
-use crate::support::{capture, effort};
 
 #[test]
 fn numbers_mean_what_llvm_xray_says() {
@@ -98,25 +98,4 @@ fn files_without_a_map_say_why() {
     let mut cut = file;
     cut[sections + 64 + 39] = 1;
     assert_eq!(error(&cut), Issue::XrayCutMap);
-}
-
-/// Reading overlapping sections must not cost more than the size of the file.
-#[test]
-fn a_file_of_sections_over_each_other_is_read_in_no_time() {
-    let mut made = map();
-    (made.version, made.relocations) = (1, Relocations::Beside);
-    made.functions = (0..20_000).map(|at| (0x1000 + 64 * at, vec![0, 1])).collect();
-    let mut file = made.write();
-    let sections = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
-    // Many copies of the header of section 2, the relocations.
-    let headers: Vec<_> = file[sections..].chunks(64).map(<[u8]>::to_vec).collect();
-    for _ in 0..60_000 {
-        file.extend(&headers[2]);
-    }
-    let count = (headers.len() + 60_000) as u16;
-    file[60..62].copy_from_slice(&count.to_le_bytes());
-    let time = effort::of(|| {
-        assert_eq!(InstrumentationMap::read(&file).unwrap().addresses().len(), 20_000);
-    });
-    assert!(time.as_secs() < 5, "{time:?}");
 }

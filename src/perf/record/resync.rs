@@ -365,25 +365,6 @@ mod tests {
         assert_eq!(end, Some(19 * SIZE as u64));
     }
 
-    #[test]
-    fn resynchronization_takes_linear_time() {
-        let round = [68, 0, 0, 0, 0, 0, 8, 0];
-        let chain: Vec<u8> = round.repeat(3).into_iter().chain([0; 8]).collect();
-        let jump = [81, 0, 0, 0, 0, 0, 0xf8, 0xff];
-        // Records of the maximum size, each followed by damage.
-        let torn = [&jump[..], &[0; 0xfff8]].concat();
-        for data in [
-            vec![0; 1 << 21],
-            chain.repeat(1 << 16),
-            jump.repeat(1 << 18),
-            torn.repeat(1 << 5),
-        ] {
-            let start = std::time::Instant::now();
-            let _ = read_all(&data);
-            assert!(start.elapsed().as_secs() < 5);
-        }
-    }
-
     fn read_all(data: &[u8]) -> usize {
         let attrs = attrs();
         IntactRecords::new(data, &attrs, ORDER).count()

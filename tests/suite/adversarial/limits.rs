@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
 
-use super::cases::{CASES, CODE, LAST, PID};
-use super::{CaseFiles, counts};
+use super::counts;
 use crate::support::dump::DumpWriter;
+use crate::support::hostile::CaseFiles;
+use crate::support::hostile::cases::{CASES, CODE, LAST, PID};
 use crate::support::profile::ProfileWriter;
 use crate::support::reports::{inject_with_summary, reports};
 use crate::support::{capture, has_code, inject, jitinject, objects_of, said, scratch, tools};

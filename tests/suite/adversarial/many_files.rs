@@ -5,9 +5,9 @@ use std::path::Path;
 
 use jitinject::bytes::ByteOrder;
 
-use super::cases::{CASES, CODE, LAST};
-use super::{CaseFiles, counts, cpu_seconds, read_json};
-use crate::support::dump::DumpWriter;
+use super::counts;
+use crate::support::hostile::cases::CODE;
+use crate::support::hostile::many_files;
 use crate::support::profile::ProfileWriter;
 use crate::support::reports::inject_with_summary;
 use crate::support::{diagnostics, has_code, inject, scratch, tools};
@@ -17,15 +17,6 @@ const FIRST: u32 = 5_000_000;
 
 /// More files than the limit.
 const MANY: u32 = 50_100;
-
-/// Longest acceptable CPU time, in seconds.
-const TOO_LONG: f64 = 60.0;
-
-fn write_dump(path: &Path, pid: u32) {
-    let mut dump = DumpWriter::new(ByteOrder::Little, 62, pid);
-    dump.load(1000, CODE, 0, b"named", &[0x90; 64]);
-    fs::write(path, dump.bytes).unwrap();
-}
 
 /// Returns a profile in which each process has executable memory, and the first 100 have a sample there.
 fn profile(pids: impl Iterator<Item = u32>) -> ProfileWriter {
@@ -46,7 +37,7 @@ fn a_few_dumps_are_found_among_any_number_of_others() {
     let dumps = folder.path().join("dumps");
     fs::create_dir(&dumps).unwrap();
     for pid in FIRST..FIRST + MANY {
-        write_dump(&dumps.join(format!("jit-{pid}.dump")), pid);
+        many_files::write_dump(&dumps.join(format!("jit-{pid}.dump")), pid);
     }
     let input = folder.path().join("perf.data");
     let wanted = [FIRST + 5, FIRST + MANY / 2, FIRST + MANY - 1];
@@ -66,7 +57,7 @@ fn of_more_files_than_can_be_mapped_as_many_as_can_be_are_used() {
     fs::write(&input, profile(pids.clone()).finish()).unwrap();
     let output = folder.path().join("out.data");
     for pid in pids.clone() {
-        write_dump(&files.join(format!("jit-{pid}.dump")), pid);
+        many_files::write_dump(&files.join(format!("jit-{pid}.dump")), pid);
     }
     let (said, summary) = inject_with_summary(&input, &output, &["--jitdump", tools::text(&files)]);
     assert!(has_code(&said, "JI205"), "{said}");
@@ -96,35 +87,16 @@ fn of_more_files_than_can_be_mapped_as_many_as_can_be_are_used() {
     assert!(said.lines().count() < 300, "{}", said.lines().count());
 }
 
-/// Each is looked for in several folders. These are listed once instead of searched for each file.
 #[test]
-fn dumps_that_are_not_there_take_little_longer_than_an_ordinary_file_and_are_counted() {
+fn dumps_that_are_not_there_are_counted() {
     const COUNT: u32 = 100_000;
-    /// Each jitdump has a mapping and a diagnostic.
-    const OF_ONE_PROCESS: f64 = 10.0;
-    /// Each process has tables in memory as well.
-    const OF_MANY: f64 = 20.0;
-    let ordinary = CaseFiles::new(&CASES[0], COUNT.into());
     let folder = scratch();
     let input = folder.path().join("perf.data");
     let output = folder.path().join("out.data");
-    let summary = folder.path().join("summary.json");
-    let options = ["--summary", tools::text(&summary)];
-    for (is_one_process, at_most) in [(true, OF_ONE_PROCESS), (false, OF_MANY)] {
-        let mut profile = ProfileWriter::new(ByteOrder::Little);
-        for number in FIRST..FIRST + COUNT {
-            let pid = if is_one_process { FIRST } else { number };
-            let path = format!("/nowhere/jit-{number}.dump");
-            profile.mmap2(pid, 0x6000_0000, 4096, 0, &path, number.into());
-        }
-        let profile = profile.finish();
-        fs::write(&input, &profile).unwrap();
-        let seconds = cpu_seconds(&input, &output, &options, "warning[JI216]: ") / profile.len() as f64;
-        let usual = ordinary.cost() / ordinary.bytes as f64;
-        let times = seconds / usual;
-        println!("{times:.1} times ordinary");
-        assert!(times < at_most, "{times:.1} times ordinary");
-        let summary = read_json(&summary);
+    for is_one_process in [true, false] {
+        fs::write(&input, many_files::absent_dumps(FIRST, COUNT, is_one_process)).unwrap();
+        let (said, summary) = inject_with_summary(&input, &output, &[]);
+        assert!(has_code(&said, "JI216"), "{said}");
         assert_eq!(counts(&summary, "JI213"), [1; 10]);
         assert_eq!(counts(&summary, "JI216"), [99_990]);
     }
@@ -133,21 +105,9 @@ fn dumps_that_are_not_there_take_little_longer_than_an_ordinary_file_and_are_cou
 /// By their names, each process may have any of the dumps.
 #[test]
 fn dumps_of_one_name_are_not_compared_for_ever() {
-    const COUNT: u32 = 3000;
     let folder = scratch();
-    let dumps = folder.path().join("dumps");
-    let mut profile = ProfileWriter::new(ByteOrder::Little);
-    for pid in FIRST..FIRST + COUNT {
-        let container = dumps.join(pid.to_string());
-        fs::create_dir_all(&container).unwrap();
-        write_dump(&container.join("jit-1.dump"), 1);
-        profile.mmap2(pid, 0x6000_0000, 4096, 0, "/tmp/jit-1.dump", 500);
-    }
-    profile.sample(FIRST, LAST, &[CODE], None);
-    let input = folder.path().join("perf.data");
-    fs::write(&input, profile.finish()).unwrap();
-    let output = folder.path().join("out.data");
+    let (input, dumps) = many_files::dumps_of_one_name(folder.path(), FIRST, 3000);
     let options = ["--jitdump", tools::text(&dumps)];
-    let seconds = cpu_seconds(&input, &output, &options, "warning[JI219]: ");
-    assert!(seconds < TOO_LONG, "{seconds}");
+    let said = inject(&input, &folder.path().join("out.data"), &options);
+    assert!(has_code(&said, "JI219"), "{said}");
 }

@@ -1,6 +1,6 @@
 //! Pairs of a jitdump and a profile that are designed to be slow, and ordinary ones to compare with.
 
-use super::flooding::{self, COLLIDING};
+use super::keys::{self, COLLIDING};
 use crate::support::dump::DumpWriter;
 use crate::support::profile::{ProfileWriter, field};
 
@@ -15,43 +15,30 @@ type Make = fn(count: u64, &mut DumpWriter, &mut ProfileWriter, path: &str);
 /// A case: a jitdump and a profile.
 pub struct Case {
     pub name: &'static str,
-    /// Name of the case that it is compared with.
-    pub like: &'static str,
-    /// Maximum ratio of the CPU time per byte to that of the other case: 3, and 0.5 for errors of measurement.
-    pub at_most: f64,
     /// Additional options.
     pub options: &'static [&'static str],
+    /// Whether small files make more work for each byte, up to a limit.
+    pub has_limit: bool,
     pub make: Make,
 }
-
-/// Ordinary files: adjacent functions, and samples in 16 of them.
-pub const ORDINARY: &str = "ordinary";
-/// The same with distant functions: each function with a sample gets its own object.
-pub const FAR_APART: &str = "ordinary, far apart";
 
 const fn case(name: &'static str, make: Make) -> Case {
     Case {
         name,
-        like: ORDINARY,
-        at_most: 3.5,
         options: &[],
+        has_limit: false,
         make,
     }
 }
 
 impl Case {
-    const fn like(mut self, name: &'static str) -> Self {
-        self.like = name;
-        self
-    }
-
-    const fn at_most(mut self, times: f64) -> Self {
-        self.at_most = times;
-        self
-    }
-
     const fn with(mut self, options: &'static [&'static str]) -> Self {
         self.options = options;
+        self
+    }
+
+    const fn with_limit(mut self) -> Self {
+        self.has_limit = true;
         self
     }
 }
@@ -74,7 +61,7 @@ pub const CASES: &[Case] = &[
             profile.sample(PID, 1000 + at, &[CODE + at % 16 * 64 + 4], None);
         }
     }),
-    case(FAR_APART, |count, dump, profile, _| {
+    case("ordinary, far apart", |count, dump, profile, _| {
         for at in 0..count {
             dump.load(1000 + at, CODE + at * 0x4000, at, b"f", &[0x90; 48]);
             if at % 64 == 0 {
@@ -89,8 +76,7 @@ pub const CASES: &[Case] = &[
                 profile.sample(PID, 1000 + at, &[CODE + 4], None);
             }
         }
-    })
-    .like(FAR_APART),
+    }),
     case(
         "functions that overlap the next ones",
         |count, dump, profile, _| {
@@ -170,9 +156,7 @@ pub const CASES: &[Case] = &[
             profile.fork(PID + at + 1, PID + at, 1000 + u64::from(at));
         }
         profile.sample(PID + count as u32, 1000 + count, &[CODE + 4], None);
-    })
-    // Each process has its tables in memory, and the whole profile is copied.
-    .at_most(5.0),
+    }),
     case("forks, all of one", |count, dump, profile, _| {
         dump.load(900, CODE, 1, b"f", &[0x90; 64]);
         for at in 0..count as u32 {
@@ -180,8 +164,7 @@ pub const CASES: &[Case] = &[
             profile.mmap2(PID + at + 1, CODE, 4096, 0, "//anon", 1000 + u64::from(at));
         }
         profile.sample(PID + count as u32, 1000 + count, &[CODE + 4], None);
-    })
-    .at_most(5.0),
+    }),
     case("maps over code", |count, dump, profile, _| {
         for at in 0..64 {
             dump.load(900 + at, CODE + at * 128, at, b"f", &[0x90; 64]);
@@ -251,9 +234,7 @@ pub const CASES: &[Case] = &[
         dump.record(DEBUG_INFO, 900, &content);
         dump.load(1000, CODE, 1, b"f", &vec![0x90; 3 * count as usize]);
         profile.sample(PID, 2000, &[CODE + 4], None);
-    })
-    // The object has the name and the folder of each file.
-    .at_most(5.0),
+    }),
     case("calls as deep as they can be", |count, dump, profile, _| {
         inlined(dump, (count * 5) as u32, |at| at % 70, |at| (at / 70 * 4, 4));
         profile.sample(PID, 2000, &[CODE + 4], None);
@@ -282,7 +263,6 @@ pub const CASES: &[Case] = &[
             sources(count, count as usize * 50, dump, profile);
         },
     )
-    .like(FAR_APART)
     .with(&["--dwarf", "5", "--layout", "function"]),
     case("one huge entry for unwinding", |count, dump, profile, _| {
         let mut table = common(12);
@@ -311,8 +291,7 @@ pub const CASES: &[Case] = &[
                 from = to;
             }
         },
-    )
-    .like(FAR_APART),
+    ),
     case(
         "common parts for unwinding read again and again",
         |count, dump, profile, _| {
@@ -343,8 +322,7 @@ pub const CASES: &[Case] = &[
                 profile.sample(PID, 1000 + at, &[CODE + at % 16 * 64], None);
             }
         }
-    })
-    .like(FAR_APART),
+    }),
     case(
         "maps of one place, files and memory",
         |count, dump, profile, _| {
@@ -374,8 +352,7 @@ pub const CASES: &[Case] = &[
                 profile.mmap2(PID, CODE, functions * 0x4000, 0, name, 1000 + count + at);
             }
         },
-    )
-    .like(FAR_APART),
+    ),
     case("programs started again and again", |count, dump, profile, _| {
         dump.load(900, CODE, 1, b"f", &[0x90; 64]);
         for at in 0..2 * count {
@@ -392,9 +369,7 @@ pub const CASES: &[Case] = &[
                 profile.mmap2(PID, CODE, 1 << 30, 0, "//anon", 1000 + at);
             }
         },
-    )
-    // The code is laid out twice, before and after the alignment of the clocks.
-    .at_most(5.0),
+    ),
     case(
         "processes that share a dump from the start",
         |count, dump, profile, path| {
@@ -405,8 +380,8 @@ pub const CASES: &[Case] = &[
             }
         },
     )
-    // The maximum number of loads is copied to the processes, which takes two seconds for any size.
-    .at_most(15.0),
+    // The maximum number of loads is copied to the processes.
+    .with_limit(),
     case(
         "processes that write to one dump",
         |count, dump, profile, path| {
@@ -416,8 +391,7 @@ pub const CASES: &[Case] = &[
                 dump.load(1000 + at, CODE + at * 64, at, b"f", &[0x90; 48]);
             }
         },
-    )
-    .at_most(5.0),
+    ),
     case("ids of events that collide", |count, _, profile, path| {
         profile.records.clear();
         profile.sample_type |= field::IDENTIFIER;
@@ -426,12 +400,12 @@ pub const CASES: &[Case] = &[
         profile.mmap2(PID, 0x6000_0000, 4096, 0, path, 500);
     }),
     case("addresses of lines that collide", |count, dump, _, _| {
-        flooding::lines_that_wait(dump, 3 * count, &COLLIDING);
+        keys::lines_that_wait(dump, 3 * count, &COLLIDING);
     }),
     case(
         "addresses of functions that collide, and a move",
         |count, dump, _, _| {
-            flooding::functions_and_a_move(dump, 2 * count, &COLLIDING);
+            keys::functions_and_a_move(dump, 2 * count, &COLLIDING);
         },
     ),
 ];

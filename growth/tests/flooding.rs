@@ -10,51 +10,15 @@ use jitinject::bytes::ByteOrder;
 use jitinject::runtime::mono::event::{Kind, Method};
 use jitinject::units::Address;
 
-use super::cases::{CODE, LAST, PID};
 use crate::support::dump::DumpWriter;
+use crate::support::hostile::cases::{CODE, LAST, PID};
+use crate::support::hostile::keys::{COLLIDING, Keys, SCATTERED, functions_and_a_move, lines_that_wait};
 use crate::support::mono_log::{self, Bases};
 use crate::support::profile::{ProfileWriter, field};
-use crate::support::{effort, said, scratch, tools};
+use crate::support::{run, tools};
 
-const DEBUG_INFO: u32 = 2;
-
-/// Number of keys in a file. Quadratic code would take seconds.
-const COUNT: u64 = 40_000;
-
-/// A generator of distinct keys.
-pub struct Keys {
-    /// Numbers are multiples of this factor, modulo 2^64.
-    factor: u64,
-    /// The last 8 bytes of names.
-    ending: [u8; 8],
-}
-
-/// Keys that do not collide.
-const SCATTERED: Keys = Keys {
-    factor: 0x9e37_79b9_7f4a_7c15,
-    ending: *b"ordinary",
-};
-
-/// Keys that collide in rustc-hash. It multiplies numbers by 0xf135_7aea_2e62_a9c5, the inverse of `factor`, so that
-/// the products are 1, 2, 3 and so on, and uses only their upper bits. In names, it combines the last 8 bytes with a
-/// constant by exclusive or, and multiplies the first 8 bytes by the result, which is 0 for this `ending`.
-pub const COLLIDING: Keys = Keys {
-    factor: 0x7814_94a5_5daa_ed0d,
-    ending: 0x1319_8a2e_0370_7344u64.to_le_bytes(),
-};
-
-impl Keys {
-    /// Returns numbers of 64 bits.
-    pub fn numbers(&self, count: u64) -> impl Iterator<Item = u64> {
-        (1..=count).map(|at| self.factor.wrapping_mul(at))
-    }
-
-    /// Returns names of 16 bytes.
-    pub fn names(&self, count: u64) -> impl Iterator<Item = Vec<u8>> {
-        let digits = |at: u64| (0..8).map(move |digit| b'a' + (at >> (4 * digit) & 15) as u8);
-        (0..count).map(move |at| digits(at).chain(self.ending).collect())
-    }
-}
+/// Number of keys in a file.
+const COUNT: u64 = 4000;
 
 /// A kind of file with keys.
 struct Flood {
@@ -142,23 +106,6 @@ const BASES: Bases = Bases {
     method: 0,
 };
 
-/// Writes DEBUG_INFO records without LOAD records, and one function.
-pub fn lines_that_wait(dump: &mut DumpWriter, count: u64, keys: &Keys) {
-    for address in keys.numbers(count) {
-        dump.record(DEBUG_INFO, 1000, &[address.to_le_bytes(), [0; 8]].concat());
-    }
-    dump.load(1000, CODE, 0, b"f", &[0x90; 8]);
-}
-
-/// Writes functions at the keys, and one that moves.
-pub fn functions_and_a_move(dump: &mut DumpWriter, count: u64, keys: &Keys) {
-    for address in keys.numbers(count) {
-        dump.load(1000, address, address, b"f", &[0x90; 8]);
-    }
-    dump.load(1001, CODE, 0, b"f", &[0x90; 8]);
-    dump.moved(1002, CODE, CODE + 8, 8, 0);
-}
-
 impl Flood {
     /// Writes the files into a folder; returns the commands to run on them.
     fn write(&self, folder: &Path, keys: &Keys) -> Vec<Vec<String>> {
@@ -198,42 +145,32 @@ impl Flood {
         ]
     }
 
-    /// Runs the commands; returns them with their CPU times in seconds.
-    fn costs(&self, keys: &Keys) -> Vec<(Vec<String>, f64)> {
-        const LIMITS: &str = "ulimit -t 20; ulimit -v 12000000";
-        const SIGKILL_OF_A_CHILD: i32 = 137;
-        let folder = scratch();
+    /// Runs the commands; returns them with the blocks that they passed.
+    fn work(&self, keys: &Keys) -> Vec<(Vec<String>, u64)> {
+        let folder = tempfile::tempdir().unwrap();
         let commands = self.write(folder.path(), keys).into_iter();
-        let costs = commands.map(|command| {
-            let (ran, seconds) = effort::of_jitinject(LIMITS, &command);
+        let work = commands.map(|command| {
+            let work = run(&command);
             let has_errors = command.first().is_some_and(|first| first == "check");
-            match ran.status.code() {
-                Some(0) => (command, seconds),
-                Some(1) if has_errors => (command, seconds),
-                Some(SIGKILL_OF_A_CHILD) => (command, f64::INFINITY),
-                _ => panic!("{}: {command:?}: {}", self.name, said(&ran)),
+            match work.output.status.code() {
+                Some(0) => (command, work.blocks),
+                Some(1) if has_errors => (command, work.blocks),
+                _ => panic!("{}: {command:?}: {}", self.name, work.said()),
             }
         });
-        costs.collect()
+        work.collect()
     }
 }
 
 #[test]
-fn keys_that_collide_cost_no_more_than_others() {
-    /// 3, and 0.5 for errors of measurement.
-    const AT_MOST: f64 = 3.5;
-    /// Shorter times cannot be measured.
-    const LEAST: f64 = 0.1;
+fn keys_that_collide_make_no_more_work_than_others() {
     let mut slow = Vec::new();
     for flood in FLOODS {
-        let costs = flood.costs(&COLLIDING).into_iter().zip(flood.costs(&SCATTERED));
-        for ((command, seconds), (_, usual)) in costs {
-            println!(
-                "{}: {seconds:.2} s, otherwise {usual:.2} s: {command:?}",
-                flood.name
-            );
-            if seconds > usual.max(LEAST) * AT_MOST {
-                slow.push((flood.name, command, seconds, usual));
+        let work = flood.work(&COLLIDING).into_iter().zip(flood.work(&SCATTERED));
+        for ((command, blocks), (_, usual)) in work {
+            println!("{}: {blocks} blocks, otherwise {usual}: {command:?}", flood.name);
+            if blocks > 2 * usual {
+                slow.push((flood.name, command, blocks, usual));
             }
         }
     }

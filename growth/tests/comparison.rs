@@ -1,0 +1,66 @@
+//! Runs with many functions and source files are compared.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::{assert_linear, run};
+
+/// Writes a summary with these functions; returns its path.
+fn summary(folder: &Path, name: &str, functions: Vec<Value>) -> PathBuf {
+    let event = json!({"name": "cpu-clock:u", "unit": "count", "samples": 1_000_000, "period": 1_000_000});
+    let summary = json!({
+        "format": 3, "input": "perf.data", "version": "1.2.0",
+        "samples": {"total": 1_000_000, "jit": 0, "named": 0, "named_percent": 100.0,
+            "unnamed": {"before_load": 0, "not_in_dump": 0, "dump_unusable": 0, "no_dump": 0}},
+        "profile": {"command": ["node", "app.js"], "host": "ci", "arch": "x86_64", "cpu_time_ns": null, "labels": {},
+            "events": [event], "threads": [], "functions": functions, "stacks": [], "stacks_omitted": 0},
+    });
+    let path = folder.join(name);
+    std::fs::write(&path, summary.to_string()).unwrap();
+    path
+}
+
+/// Compares two runs with `count` functions each, in files that `path` names.
+fn work(count: u64, path: fn(&str, u64) -> String) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let functions = |root: &str, line: u64| -> Vec<Value> {
+        let function = |number: u64| {
+            let name = format!("JS:*f{number} {}:{}:1", path(root, number), number + line);
+            json!({"name": name, "kind": "jit", "runtime": "V8", "tier": "TurboFan", "size": 100 + number % 999,
+                "self": [10], "total": [20], "callers": [[number / 2, 5], [number / 3, 5]]})
+        };
+        (0..count).map(function).collect()
+    };
+    let before = summary(folder.path(), "before.json", functions("/home/me", 1));
+    let after = summary(folder.path(), "after.json", functions("/ci", 3));
+    let arguments = [
+        "compare".as_ref(),
+        "--json".as_ref(),
+        before.as_os_str(),
+        "--".as_ref(),
+        after.as_os_str(),
+    ];
+    let work = run(arguments);
+    assert!(work.output.status.success(), "{}", work.said());
+    let comparison: Value = serde_json::from_slice(&work.output.stdout).unwrap();
+    assert_eq!(comparison["functions"].as_array().unwrap().len(), count as usize);
+    work.blocks
+}
+
+#[test]
+fn work_grows_with_the_functions() {
+    assert_linear("functions", 500, |count| {
+        work(count, |root, number| {
+            format!("{root}/{}/{}.js", number % 100, number % 2000)
+        })
+    });
+}
+
+/// Each may be any of the others.
+#[test]
+fn files_of_one_name_are_compared_with_a_few() {
+    assert_linear("files of one name", 500, |count| {
+        work(count, |root, number| format!("{root}/{number}/index.js"))
+    });
+}
