@@ -79,7 +79,7 @@ fn file_of_test(modules: &[&str]) -> PathBuf {
         Some((&folder @ ("suite" | "external"), modules)) => {
             root().join("tests").join(folder).join(modules.join("/"))
         }
-        Some((&"growth", modules)) => root().join("growth/tests").join(modules.join("/")),
+        Some((&"growth", modules)) => root().join("tests/growth/tests").join(modules.join("/")),
         _ => root().join("src").join(modules.join("/")),
     };
     match path.join("mod.rs") {

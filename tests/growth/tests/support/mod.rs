@@ -2,19 +2,19 @@
 
 #![allow(dead_code)]
 
-#[path = "../../../tests/support/dump.rs"]
+#[path = "../../../support/dump.rs"]
 pub mod dump;
-#[path = "../../../tests/support/hostile/mod.rs"]
+#[path = "../../../support/hostile/mod.rs"]
 pub mod hostile;
-#[path = "../../../tests/support/mono_log.rs"]
+#[path = "../../../support/mono_log.rs"]
 pub mod mono_log;
-#[path = "../../../tests/support/profile.rs"]
+#[path = "../../../support/profile.rs"]
 pub mod profile;
-#[path = "../../../tests/support/tools.rs"]
+#[path = "../../../support/tools.rs"]
 pub mod tools;
-#[path = "../../../tests/support/xray_map.rs"]
+#[path = "../../../support/xray_map.rs"]
 pub mod xray_map;
-#[path = "../../../tests/support/xray_trace.rs"]
+#[path = "../../../support/xray_trace.rs"]
 pub mod xray_trace;
 
 use std::ffi::OsStr;

@@ -1,9 +1,9 @@
 //! The program, which writes the number of blocks of the library's code that it has passed to the file in the
 //! environment variable `COUNT`.
 
-#[path = "../../src/cli/mod.rs"]
+#[path = "../../../src/cli/mod.rs"]
 mod cli;
-#[path = "../../src/commands/mod.rs"]
+#[path = "../../../src/commands/mod.rs"]
 mod commands;
 
 use std::process::ExitCode;
