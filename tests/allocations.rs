@@ -119,6 +119,7 @@ fn raw_info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
             SourceFile {
                 path: b"/lib/\xff\x1b.js".into(),
                 text: Some(b"the text\n"),
+                script: None,
             },
         ],
         functions: vec![

@@ -137,7 +137,14 @@ impl Store {
             .map_err(|cause| self.error(&path, &cause))?;
         self.names.extend([SOURCES.to_owned(), folder]);
         self.sources.add(source);
-        self.write_file(&path, &source.text.to_vec().into())
+        self.write_file(&path, &source.text.to_vec().into())?;
+        match source.is_private {
+            true => self
+                .staged
+                .make_private(&path)
+                .map_err(|cause| self.error(&path, &cause)),
+            false => Ok(()),
+        }
     }
 
     /// Moves all files into the directory: all of them or none. Files that are there already are kept.

@@ -44,6 +44,7 @@ pub struct InputFile {
     bytes: Bytes,
     is_truncated: bool,
     modified: SystemTime,
+    created: Option<SystemTime>,
 }
 
 /// A copy of a file's bytes.
@@ -116,6 +117,7 @@ impl InputFile {
             bytes,
             origin,
             modified,
+            created: metadata.created().ok(),
         })
     }
 
@@ -132,6 +134,11 @@ impl InputFile {
     /// Returns device and inode, which are equal if two paths lead to the same file.
     pub fn file_id(&self) -> (u64, u64) {
         self.origin.file_id
+    }
+
+    /// Returns when the file was created, if the file system has it.
+    pub fn created(&self) -> Option<SystemTime> {
+        self.created
     }
 
     /// Whether the file became shorter while it was read, so that its end is missing.

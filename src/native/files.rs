@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::hex_digits;
 use crate::elf::build_id_cache;
 use crate::files::OpenFile;
+use crate::files::walk::{self, Scope};
 use crate::load::{LoadOptions, Reach};
 use crate::native::modules::Module;
 
@@ -65,11 +66,11 @@ impl NativeFiles {
         below_root.into_iter().chain(others)
     }
 
-    /// Opens a file of the recorded machine.
+    /// Opens a file of the recorded machine. Its links lead to others of that machine.
     fn open_below_root(&self, path: &Path) -> Option<OpenFile> {
-        let opened = match (&self.root, path.strip_prefix("/")) {
-            (Some(root), Ok(inside)) => self.reach.open_named(root, &root.join(inside)),
-            _ => self.reach.open_recorded(path),
+        let opened = match &self.root {
+            Some(root) => walk::open(path, Scope::Root(root)),
+            None => self.reach.open_recorded(path),
         };
         opened.ok()
     }
