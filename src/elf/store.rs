@@ -19,7 +19,7 @@ use crate::collections::hash::HashSet;
 use crate::collections::sparse::SparseBytes;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
-use crate::files::search::folder_of;
+use crate::files::search::{folder_of, without_links};
 use crate::files::staged::is_at;
 use crate::files::{FolderContents, StagedFolder};
 use crate::units::BuildId;
@@ -316,13 +316,13 @@ fn folder_error(folder: &Path) -> impl Fn(io::Error) -> Diagnostic + Copy {
 fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
     let Some(name) = folder.file_name() else {
         // `.`, `..` and the like
-        return fs::canonicalize(folder);
+        return without_links(folder);
     };
     let parent = folder_of(folder);
     if ownership == Ownership::Shared {
         fs::create_dir_all(parent)?;
     }
-    Ok(fs::canonicalize(parent)?.join(name))
+    Ok(without_links(parent)?.join(name))
 }
 
 /// Creates a directory with mode 0700, unless it exists.

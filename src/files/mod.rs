@@ -10,6 +10,7 @@ pub mod folder;
 pub mod folder_contents;
 #[cfg(feature = "inject")]
 pub mod input_file;
+pub mod kernel;
 pub mod open_file;
 #[cfg(feature = "inject")]
 pub mod out_of_memory;

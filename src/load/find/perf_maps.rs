@@ -18,9 +18,9 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::InputFile;
 use crate::files::search::{files_below, printable_path};
 use crate::files::walk::{self, Scope};
+use crate::files::{InputFile, kernel};
 use crate::load::find::access::Access;
 use crate::load::find::folders::{Folders, beside};
 use crate::load::find::found_file::FoundFile;
@@ -447,7 +447,7 @@ impl Search<'_> {
 
 /// ID of a running process in its own PID namespace.
 fn namespace_pid(pid: Pid) -> Option<u32> {
-    let status = fs::read_to_string(process_folder(pid).join("status")).ok()?;
+    let status = kernel::read_text(process_folder(pid).join("status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
     numbers.split_whitespace().next_back()?.parse().ok()
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::files::OpenFile;
-use crate::files::search::folder_of;
+use crate::files::search::{folder_of, without_links};
 use crate::files::stdio::is_standard;
 use crate::files::walk::{self, Scope};
 use crate::load::options::LoadOptions;
@@ -27,7 +27,7 @@ impl Reach {
                 return Vec::new();
             }
             let given = folder_of(&options.input);
-            let mut folders: Vec<PathBuf> = given.canonicalize().into_iter().collect();
+            let mut folders: Vec<PathBuf> = without_links(given).into_iter().collect();
             folders.push(given.to_owned());
             folders
         });
