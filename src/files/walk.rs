@@ -382,4 +382,39 @@ mod tests {
             );
         }
     }
+
+    /// A folder and a link are exchanged while a path through them is looked up.
+    #[test]
+    fn what_is_believed_of_a_path_is_true_of_the_file_that_was_opened() {
+        const TRIES: usize = 20_000;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, content) in [("real", "real"), ("other", "linked")] {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("file"), content).unwrap();
+        }
+        symlink("other", at("link")).unwrap();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let exchange = || {
+            let flags = rustix::fs::RenameFlags::EXCHANGE;
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                rustix::fs::renameat_with(CWD, at("real"), CWD, at("link"), flags).unwrap();
+            }
+        };
+        let mut linked = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(exchange);
+            for _ in 0..TRIES {
+                // The link may have become a folder after it was opened.
+                let Ok(file) = open(&at("real/file"), Scope::Recorded) else {
+                    continue;
+                };
+                let is_linked = !file.origin().trail.link_owners.is_empty();
+                assert_eq!(file.read_start().unwrap() == b"linked", is_linked);
+                linked += usize::from(is_linked);
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert!((1..TRIES).contains(&linked), "{linked}");
+    }
 }

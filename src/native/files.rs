@@ -104,3 +104,37 @@ pub fn is_same_build(recorded: Option<&[u8]>, found: &[u8]) -> bool {
     const MAX_RECORDED: usize = 20;
     recorded.is_none_or(|recorded| found.get(..MAX_RECORDED).unwrap_or(found) == recorded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_below_symfs_lead_to_files_of_the_recorded_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("usr/lib")).unwrap();
+        fs::write(root.join("usr/lib/own.so"), "own").unwrap();
+        fs::write(folder.path().join("outside.so"), "outside").unwrap();
+        symlink("/usr/lib", root.join("lib")).unwrap();
+        symlink(folder.path().join("outside.so"), root.join("usr/lib/link.so")).unwrap();
+        let options = LoadOptions {
+            symfs: Some(root),
+            ..LoadOptions::default()
+        };
+        let starts = |path: &str| {
+            let module = Module {
+                path: path.into(),
+                build_id: None,
+            };
+            let files = NativeFiles::new(&options);
+            let files = files.of(&module);
+            files.map(|file| file.read_start().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(starts("/lib/own.so"), [b"own"]);
+        assert_eq!(starts("/lib/link.so"), [[0u8; 0]; 0]);
+        assert_eq!(starts("/usr/../../outside.so"), [[0u8; 0]; 0]);
+    }
+}
