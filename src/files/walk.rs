@@ -156,7 +156,12 @@ impl Walk {
 
     /// Goes into a folder, adds the steps of a link, or opens a file.
     fn step(&mut self, name: &OsStr, steps: &mut Vec<OsString>) -> io::Result<Option<File>> {
-        let found = self.open_here(name, PATH_FLAGS | OFlags::NOFOLLOW)?;
+        let flags = PATH_FLAGS | OFlags::NOFOLLOW;
+        // Most components are folders. Without this flag, the kernel would not mount those of an automounter.
+        let found = match rustix::fs::openat(self.here()?, name, flags | OFlags::DIRECTORY, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => self.open_here(name, flags)?,
+            other => other?,
+        };
         let stat = rustix::fs::fstat(&found)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return self.go_to(found, &stat, name, OFlags::NOFOLLOW);
