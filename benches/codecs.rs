@@ -4,6 +4,8 @@
 //! Benchmarks of one function have that in their name; their allocations are per function. The others process
 //! whole files of [`FUNCTIONS`] functions or [`SAMPLES`] samples.
 
+// Benchmarks read and write files of their own.
+#![allow(clippy::disallowed_methods)]
 // Benchmarks report failures by panicking.
 #![allow(
     clippy::unwrap_used,

@@ -2,6 +2,9 @@
 //!
 //!     cargo run --example read_jitdump -- testdata/node20/jit-11682.dump
 
+// An example reads files of its user.
+#![allow(clippy::disallowed_methods)]
+
 use std::path::Path;
 
 use jitinject::bytes::printable;

@@ -2,6 +2,9 @@
 //!
 //!     cargo run --example rewrite_profile -- testdata/multi/perf.data one.data 4832
 
+// An example reads files of its user.
+#![allow(clippy::disallowed_methods)]
+
 use std::path::Path;
 
 use jitinject::files::InputFile;

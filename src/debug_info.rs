@@ -39,6 +39,8 @@ pub struct SourceFile<'a> {
     pub path: Cow<'a, [u8]>,
     /// Text of the file, if it is available.
     pub text: Option<&'a [u8]>,
+    /// Path of the script whose source map names the file, if no runtime does.
+    pub script: Option<Cow<'a, [u8]>>,
 }
 
 /// A function in the source code. Lines and columns are 0 if they are unknown.
@@ -89,6 +91,7 @@ impl<'a> From<&'a [u8]> for SourceFile<'a> {
         Self {
             path: path.into(),
             text: None,
+            script: None,
         }
     }
 }

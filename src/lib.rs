@@ -92,6 +92,8 @@
 //! From 1.0 on, [`symbolize`] changes only in major versions. Enums of errors and faults may grow in any version. The
 //! minimum supported Rust version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
 
+// Tests read and write files of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
 // Parts of `load` are for `timeline` alone.
 #![cfg_attr(
     all(feature = "inject", not(feature = "timeline")),
@@ -128,6 +130,7 @@ mod native;
 #[cfg(feature = "inject")]
 pub mod perf;
 #[cfg(feature = "inject")]
+#[allow(clippy::disallowed_methods)]
 pub mod record;
 pub mod runtime;
 #[cfg(feature = "inject")]

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use crate::bytes::base_name;
+use crate::files::kernel;
 
 /// A runtime with a JIT compiler.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -376,7 +377,7 @@ impl Runtime {
 
     /// Returns the runtime of a running process.
     pub fn of_process(pid: u32) -> Option<Self> {
-        let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let program = kernel::read_link(format!("/proc/{pid}/exe")).ok()?;
         Self::of_program(base_name(program.as_os_str().as_bytes()))
     }
 }

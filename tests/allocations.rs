@@ -1,6 +1,8 @@
 //! Encoding lines and inlined calls allocates nothing once the buffers have grown, and functions without samples take
 //! little memory. A program of its own, since whatever else runs in it would be counted too.
 
+// Tests read and write files of their own.
+#![allow(clippy::disallowed_methods)]
 // An allocator can't be written without it.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -119,6 +121,7 @@ fn raw_info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
             SourceFile {
                 path: b"/lib/\xff\x1b.js".into(),
                 text: Some(b"the text\n"),
+                script: None,
             },
         ],
         functions: vec![

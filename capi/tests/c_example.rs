@@ -1,7 +1,12 @@
 //! The C example, compiled and run: on a file, and on a process that has mapped one.
 
 // Tests fail by panicking.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods
+)]
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,16 +1,19 @@
 //! Symbols of the kernel, from a copy of `/proc/kallsyms`.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::hex_digits;
 use crate::elf::build_id_cache;
-use crate::files::OpenFile;
+use crate::files::{OpenFile, kernel};
+use crate::load::{LoadOptions, Reach};
 use crate::perf::event::KernelMap;
 use crate::perf::feature::BuildIdEntry;
 use crate::units::Address;
+
+/// Maximum size of a copy in bytes. Kernels with many modules have 20 MB.
+const MAX_BYTES: u64 = 1 << 28;
 
 /// Symbols of the kernel and its modules.
 #[derive(Debug, Default)]
@@ -22,14 +25,32 @@ pub struct KernelSymbols {
 impl KernelSymbols {
     /// Reads the symbols of the kernel that a profile was recorded on: from the copy in the profile's folder
     /// (`perf record --kcore`), from the copy in perf's build-id cache, or from this kernel if it is the same build.
-    pub fn find(kernel: &KernelMap<'_>, build_id: Option<&[u8]>, copies: &[PathBuf]) -> Self {
-        let beside = copies.iter().map(|copy| copy.join("kallsyms"));
-        let cached = build_id.and_then(|id| cached_copy(kernel.name, id));
-        let running = build_id
-            .filter(|id| is_running(id))
-            .map(|_| PathBuf::from("/proc/kallsyms"));
-        let mut files = beside.chain(cached).chain(running);
-        let found = files.find_map(|path| Self::parse(&read(&path)?, kernel.reference));
+    /// A confined profile has its own copies only.
+    pub fn find(
+        map: &KernelMap<'_>,
+        build_id: Option<&[u8]>,
+        copies: &[PathBuf],
+        options: &LoadOptions,
+    ) -> Self {
+        let reach = Reach::of(options);
+        let build_id = build_id.filter(|_| !reach.is_confined());
+        let beside = copies.iter().map(|copy| {
+            let path = copy.join("kallsyms");
+            let file = reach.open_named(&options.input, &path).ok()?;
+            file.read_part(0, MAX_BYTES).ok()
+        });
+        let cached = || {
+            let path = cached_copy(map.name, build_id?)?;
+            OpenFile::open(&path).ok()?.read_part(0, MAX_BYTES).ok()
+        };
+        let running = || {
+            build_id.filter(|id| is_running(id))?;
+            kernel::read("/proc/kallsyms").ok()
+        };
+        let mut files = beside
+            .chain(std::iter::once_with(cached))
+            .chain(std::iter::once_with(running));
+        let found = files.find_map(|kallsyms| Self::parse(&kallsyms?, map.reference));
         found.unwrap_or_default()
     }
 
@@ -93,15 +114,6 @@ pub fn kernel_build_id<'a>(
     table.find(|entry| entry.name == name).map(|entry| entry.build_id)
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
-    /// Kernels with many modules have 20 MB.
-    const MAX_BYTES: u64 = 1 << 28;
-    if path == Path::new("/proc/kallsyms") {
-        return fs::read(path).ok();
-    }
-    OpenFile::open(path).ok()?.read_part(0, MAX_BYTES).ok()
-}
-
 /// Returns the path of the copy in perf's build-id cache.
 fn cached_copy(name: &[u8], build_id: &[u8]) -> Option<PathBuf> {
     let cache = build_id_cache::default_folder()?;
@@ -112,7 +124,7 @@ fn cached_copy(name: &[u8], build_id: &[u8]) -> Option<PathBuf> {
 
 /// Whether the kernel of this machine has a build ID.
 fn is_running(build_id: &[u8]) -> bool {
-    let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
+    let notes = kernel::read("/sys/kernel/notes").unwrap_or_default();
     !build_id.is_empty() && memchr::memmem::find(&notes, build_id).is_some()
 }
 

@@ -57,7 +57,7 @@ pub fn profile_summary(
     let modules = Modules::new(profile, &index.processes, &recorded.kernel_maps, is_sampled);
     let files = NativeFiles::new(options);
     let native = NativeSymbols::new(&modules, &files);
-    let kernel = kernel_symbols(recording, &recorded);
+    let kernel = kernel_symbols(recording, &recorded, options);
     let symbols = Symbols {
         selector: &selector,
         modules: &modules,
@@ -103,7 +103,11 @@ pub fn profile_summary(
 }
 
 /// Finds the symbols of the kernel that the profile was recorded on.
-fn kernel_symbols(recording: &Recording<'_>, recorded: &Recorded<'_>) -> KernelSymbols {
+fn kernel_symbols(
+    recording: &Recording<'_>,
+    recorded: &Recorded<'_>,
+    options: &LoadOptions,
+) -> KernelSymbols {
     let profile = &recording.profile.profile;
     let Some(kernel) = recorded
         .kernel_maps
@@ -114,7 +118,8 @@ fn kernel_symbols(recording: &Recording<'_>, recorded: &Recorded<'_>) -> KernelS
     };
     let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
     let listed = kernel_build_id(feature::build_ids(table, profile.endian), kernel.name);
-    KernelSymbols::find(kernel, kernel.build_id.or(listed), &recording.input.kernel_copies)
+    let build_id = kernel.build_id.or(listed);
+    KernelSymbols::find(kernel, build_id, &recording.input.kernel_copies, options)
 }
 
 /// Returns the events that have samples or a name, with their samples.

@@ -1,11 +1,10 @@
 //! Handles signals that end the program: Ctrl-C, `kill`, a closed terminal.
 
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jitinject::files::cleanup;
+use jitinject::files::{cleanup, kernel};
 use jitinject::record::ReceivedSignal;
 use jitinject::threads;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
@@ -84,7 +83,7 @@ fn without_ignored<const N: usize>(signals: [i32; N]) -> impl Iterator<Item = i3
 
 /// Returns the signals that the parent process set to be ignored, as `nohup` does: bit n - 1 for signal n.
 fn ignored_signals() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = kernel::read_text("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())

@@ -1,6 +1,5 @@
 //! `jitinject compare`: changes between two sides of runs.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +9,7 @@ use jitinject::compare::statistics::Assumptions;
 use jitinject::compare::{CompareOptions, Compared, MeasureChoice, ParsedSummary, Rule, compare};
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::staged::write_atomically;
+use jitinject::files::stream;
 use jitinject::files::temp_file::copy_if;
 use jitinject::threads;
 
@@ -206,7 +206,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
 fn read(path: &Path) -> Result<ParsedSummary, Diagnostic> {
     let mut json = Vec::new();
     let may_be_object = |start: &[u8]| start.trim_ascii_start().starts_with(b"{");
-    File::open(path)
+    stream::open_input(path)
         .and_then(|file| Ok(copy_if(file, &mut json, may_be_object)?))
         .map_err(|cause| Diagnostic::cannot_read(path, &cause))?;
     ParsedSummary::parse(&json).map_err(|error| error.in_file(path))

@@ -19,7 +19,7 @@ use crate::collections::hash::HashSet;
 use crate::collections::sparse::SparseBytes;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
-use crate::files::search::folder_of;
+use crate::files::search::{folder_of, without_links};
 use crate::files::staged::is_at;
 use crate::files::{FolderContents, StagedFolder};
 use crate::units::BuildId;
@@ -137,7 +137,14 @@ impl Store {
             .map_err(|cause| self.error(&path, &cause))?;
         self.names.extend([SOURCES.to_owned(), folder]);
         self.sources.add(source);
-        self.write_file(&path, &source.text.to_vec().into())
+        self.write_file(&path, &source.text.to_vec().into())?;
+        match source.is_private {
+            true => self
+                .staged
+                .make_private(&path)
+                .map_err(|cause| self.error(&path, &cause)),
+            false => Ok(()),
+        }
     }
 
     /// Moves all files into the directory: all of them or none. Files that are there already are kept.
@@ -309,13 +316,13 @@ fn folder_error(folder: &Path) -> impl Fn(io::Error) -> Diagnostic + Copy {
 fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
     let Some(name) = folder.file_name() else {
         // `.`, `..` and the like
-        return fs::canonicalize(folder);
+        return without_links(folder);
     };
     let parent = folder_of(folder);
     if ownership == Ownership::Shared {
         fs::create_dir_all(parent)?;
     }
-    Ok(fs::canonicalize(parent)?.join(name))
+    Ok(without_links(parent)?.join(name))
 }
 
 /// Creates a directory with mode 0700, unless it exists.

@@ -34,6 +34,8 @@ pub struct StoredSource<'a> {
     pub original: String,
     /// Content of the file.
     pub text: &'a [u8],
+    /// Whether only the user may read it.
+    pub is_private: bool,
 }
 
 impl<'a> StoredSource<'a> {
@@ -49,6 +51,7 @@ impl<'a> StoredSource<'a> {
             name: file_name(path),
             original: printable(path),
             text,
+            is_private: false,
         }
     }
 

@@ -5,7 +5,7 @@
 //! limit. Each file is therefore copied first. Only copies are mapped, and these have no name by which others
 //! could open them.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::ops::Deref;
 use std::path::Path;
@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 
 use crate::files::TempFile;
 use crate::files::open_file::{is_trusted, read_at};
-use crate::files::{FileOrigin, OpenFile};
+use crate::files::{FileOrigin, OpenFile, kernel};
 use crate::threads;
 
 /// Fraction of the memory that file contents may fill: one in this many bytes. Further files are copied to
@@ -44,6 +44,7 @@ pub struct InputFile {
     bytes: Bytes,
     is_truncated: bool,
     modified: SystemTime,
+    created: Option<SystemTime>,
 }
 
 /// A copy of a file's bytes.
@@ -116,6 +117,7 @@ impl InputFile {
             bytes,
             origin,
             modified,
+            created: metadata.created().ok(),
         })
     }
 
@@ -132,6 +134,11 @@ impl InputFile {
     /// Returns device and inode, which are equal if two paths lead to the same file.
     pub fn file_id(&self) -> (u64, u64) {
         self.origin.file_id
+    }
+
+    /// Returns when the file was created, if the file system has it.
+    pub fn created(&self) -> Option<SystemTime> {
+        self.created
     }
 
     /// Whether the file became shorter while it was read, so that its end is missing.
@@ -248,7 +255,7 @@ fn memory() -> u64 {
         let machine = rustix::system::sysinfo();
         #[allow(clippy::useless_conversion, reason = "it has 32 bits on some machines")]
         let bytes = u64::from(machine.totalram).saturating_mul(machine.mem_unit.into());
-        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let groups = kernel::read_text("/proc/self/cgroup").unwrap_or_default();
         let group = groups
             .lines()
             .find_map(|line| line.strip_prefix("0::/"))
@@ -256,7 +263,7 @@ fn memory() -> u64 {
         let limits = Path::new("/sys/fs/cgroup").join(group);
         // Limits of the parent groups also apply.
         let limits = limits.ancestors().filter_map(|group| {
-            let limit = fs::read_to_string(group.join("memory.max")).ok()?;
+            let limit = kernel::read_text(group.join("memory.max")).ok()?;
             limit.trim().parse::<u64>().ok()
         });
         limits.fold(bytes, u64::min)

@@ -10,8 +10,7 @@ pub mod folder;
 pub mod folder_contents;
 #[cfg(feature = "inject")]
 pub mod input_file;
-#[cfg(feature = "inject")]
-pub mod links;
+pub mod kernel;
 pub mod open_file;
 #[cfg(feature = "inject")]
 pub mod out_of_memory;
@@ -26,6 +25,7 @@ pub mod stdio;
 pub mod stream;
 #[cfg(feature = "inject")]
 pub mod temp_file;
+pub mod walk;
 
 #[cfg(feature = "inject")]
 pub use cleanup::CommitGuard;

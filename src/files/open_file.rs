@@ -1,13 +1,15 @@
 //! Opens regular files that others may write to.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+use crate::files::walk::{self, Scope, Trail};
 
 /// Maximum bytes of holes in a file. Files written by programs have none. A hole takes no space on disk, but
 /// time to read.
@@ -28,6 +30,8 @@ pub struct FileOrigin {
     pub file_id: (u64, u64),
     /// User ID of the owner.
     pub owner: u32,
+    /// Links and folders that were passed on the way; none for files that were opened by others.
+    pub trail: Trail,
 }
 
 impl FileOrigin {
@@ -36,6 +40,7 @@ impl FileOrigin {
             path: path.to_owned(),
             file_id: (metadata.dev(), metadata.ino()),
             owner: metadata.uid(),
+            trail: Trail::default(),
         }
     }
 }
@@ -49,16 +54,10 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Opens a file. Rejects anything but regular files, if possible without opening it, since that has side
-    /// effects on some devices. Never blocks, as opening a FIFO could.
+    /// Opens a file by a path that the user or this program has chosen, which may be a link of `/proc`. Rejects anything
+    /// but regular files. Never blocks, as opening a FIFO could.
     pub fn open(path: &Path) -> io::Result<Self> {
-        refuse_irregular(&fs::metadata(path)?)?;
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits() as i32)
-            .open(path)?;
-        Self::from_file(file, path)
+        walk::open(path, Scope::Named)
     }
 
     /// Wraps an open file. `path` is its name in messages. Rejects anything but regular files.
@@ -86,6 +85,11 @@ impl OpenFile {
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.origin.path
+    }
+
+    /// Whether everybody may read the file, by its mode.
+    pub fn is_public(&self) -> bool {
+        self.metadata.mode() & 0o004 != 0
     }
 
     /// Returns the size in bytes when the file was opened.
@@ -167,24 +171,10 @@ impl OpenFile {
     }
 }
 
-/// Opens a regular file by its path relative to `folder`.
-///
-/// The kernel follows no symbolic link and no `..` out of the directory, even if others change the path
-/// meanwhile. Fails with kind `Unsupported` before Linux 5.6.
+/// Opens a regular file by its path relative to `folder`. No link is followed, and no `..` out of the folder, even if others
+/// change the path meanwhile.
 pub fn open_within(folder: &Path, inside: &Path) -> io::Result<OpenFile> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = rustix::fs::open(folder, flags, Mode::empty())?;
-    // Opening a FIFO would otherwise wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let file =
-        rustix::fs::openat2(&parent, inside, flags, Mode::empty(), resolve).map_err(|error| match error {
-            Errno::LOOP => io::Error::other("a symbolic link, or in a directory that is one"),
-            Errno::XDEV => io::Error::other("it is outside of the folder"),
-            Errno::NXIO => io::Error::other("not a regular file"),
-            error => error.into(),
-        })?;
-    OpenFile::from_file(File::from(file), &folder.join(inside))
+    walk::open(inside, Scope::Beneath(folder))
 }
 
 /// Fills `bytes` from offset `offset` of a file. Returns the number of bytes read, less than `bytes.len()` at
@@ -258,6 +248,7 @@ fn next_data(file: &File, at: u64, len: u64) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

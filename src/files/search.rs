@@ -14,6 +14,14 @@ pub fn folder_of(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
+/// Returns the absolute path without links of a path that the user named, for paths that are written or compared. Only what
+/// [`walk`](crate::files::walk) opens may be believed.
+#[cfg(feature = "inject")]
+#[expect(clippy::disallowed_methods, reason = "nothing is opened")]
+pub fn without_links(path: &Path) -> io::Result<PathBuf> {
+    fs::canonicalize(path)
+}
+
 /// Maximum depth of the search, in directories.
 const MAX_DEPTH: usize = 64;
 

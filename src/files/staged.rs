@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::files::cleanup::{self, CommitGuard};
@@ -194,6 +194,12 @@ impl StagedFolder {
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         let open = || rustix::fs::openat(&self.handle, name, NEW_FILE_FLAGS, FILE_MODE);
         Ok(cleanup::modify(open)?.into())
+    }
+
+    /// Lets only the user read a file in the directory.
+    pub fn make_private(&self, name: &str) -> io::Result<()> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(rustix::fs::chmodat(&self.handle, name, mode, AtFlags::empty())?)
     }
 
     /// Renames the directory to its target. If the target exists, it is moved to a private name first, and

@@ -76,6 +76,12 @@ pub fn open(path: &Path) -> io::Result<File> {
     set_blocking(file)
 }
 
+/// Opens an input of any kind that the user named. Waits for a writer of a FIFO.
+#[expect(clippy::disallowed_methods, reason = "the user named it")]
+pub fn open_input(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 /// Opens a stream without following a link. Waits some time for the reader of a FIFO.
 fn open_waiting(path: &Path) -> io::Result<File> {
     let start = Instant::now();

@@ -33,7 +33,7 @@ pub use output::DEFAULT_OUTPUT;
 pub use summary_file::SummaryOutput;
 
 // For the lines on the page of `timeline`.
-pub(crate) use sources::KeptSources;
+pub(crate) use sources::{KeptSources, SourceName};
 
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
@@ -117,7 +117,7 @@ fn inject_recording(
         &selection.unknown,
     );
     let mut advance = |done| progress.advance(done);
-    let mut kept = KeptSources::new(options.lines.sources.source_dir.as_deref());
+    let mut kept = KeptSources::new(&options.lines.sources, &options.load);
     let mut objects =
         objects::functions::write(&objects_input, &groups, &mut written, &mut kept, &mut advance)?;
     objects::symbols::write(

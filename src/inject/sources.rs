@@ -1,24 +1,21 @@
 //! Copies of the source files that lines name, in the folder of the objects.
 //!
 //! Paths come from files that anybody may have written, and the folder may be sent to others. So only regular files of
-//! text are copied, which the owner of the runtime's file can read as well, and no link of another user is followed.
+//! text are copied, only for files of runtimes that belong to the current user or root, and no link of another user is followed.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
+use crate::debug_info::SourceFile;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::store::Store;
 use crate::elf::stored_source::StoredSource;
-use crate::files::OpenFile;
-use crate::files::links::resolve;
 use crate::files::open_file::is_trusted;
+use crate::load::LoadOptions;
+use crate::source_files::{SourceFiles, SourceOptions};
 
 /// Maximum size of a source file, in bytes. Bundles of JavaScript have up to some 10 MB.
 const MAX_FILE: u64 = 32 << 20;
@@ -26,26 +23,54 @@ const MAX_FILE: u64 = 32 << 20;
 /// Maximum size of all source files, in bytes.
 const MAX_FILES: u64 = 512 << 20;
 
-/// A source file: the owner of the runtime's file, and the path in it.
-pub type SourceName = (u32, Vec<u8>);
+/// A source file that lines name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SourceName {
+    /// Owner of the runtime's file.
+    pub owner: u32,
+    /// Path in the runtime's file or in a source map.
+    pub path: Vec<u8>,
+    /// Path of the script whose source map names the file, if no runtime does.
+    pub script: Option<Vec<u8>>,
+}
+
+impl SourceName {
+    /// Returns the name of a file in lines of a runtime's file that belongs to `owner`.
+    pub fn new(owner: u32, file: &SourceFile<'_>) -> Self {
+        Self {
+            owner,
+            path: file.path.to_vec(),
+            script: file.script.as_deref().map(<[u8]>::to_vec),
+        }
+    }
+}
+
+/// Text of a source file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceText {
+    /// The text.
+    pub text: Vec<u8>,
+    /// Whether not everybody may read the file.
+    pub is_private: bool,
+}
 
 /// Source files in the folder of the objects.
-#[derive(Debug, Default)]
-pub struct KeptSources {
-    /// Folder for relative paths.
-    directory: Option<PathBuf>,
+#[derive(Debug)]
+pub struct KeptSources<'o> {
+    files: SourceFiles<'o>,
     /// Path of the copy in the folder of the objects; `None` if there is none.
     copies: HashMap<SourceName, Option<PathBuf>>,
     /// Number of bytes copied.
     size: u64,
 }
 
-impl KeptSources {
-    /// Returns an empty set. Relative paths start from `directory`; without one, they name no file.
-    pub fn new(directory: Option<&Path>) -> Self {
+impl<'o> KeptSources<'o> {
+    /// Returns an empty set for the source files of a recording.
+    pub fn new(options: &'o SourceOptions, load: &LoadOptions) -> Self {
         Self {
-            directory: directory.map(Path::to_owned),
-            ..Self::default()
+            files: SourceFiles::new(options, load),
+            copies: HashMap::default(),
+            size: 0,
         }
     }
 
@@ -61,9 +86,10 @@ impl KeptSources {
                 continue;
             }
             let copy = match self.read(&name) {
-                Ok(text) => {
+                Ok(SourceText { text, is_private }) => {
                     self.size = self.size.saturating_add(text.len() as u64);
-                    let source = StoredSource::new(&name.1, &text);
+                    let mut source = StoredSource::new(&self.files.options.mapped_path(&name.path), &text);
+                    source.is_private = is_private;
                     store.write_source(&source)?;
                     Some(source.path())
                 }
@@ -78,34 +104,35 @@ impl KeptSources {
     }
 
     /// Returns the path of a copy in the folder of the objects.
-    pub fn copy_of(&self, owner: u32, path: &[u8]) -> Option<&Path> {
+    pub fn copy_of(&self, owner: u32, file: &SourceFile<'_>) -> Option<&Path> {
         if self.copies.is_empty() {
             return None;
         }
-        self.copies.get(&(owner, path.to_vec()))?.as_deref()
+        self.copies.get(&SourceName::new(owner, file))?.as_deref()
     }
 
     /// Returns the text of a file, or why it must not be copied.
-    pub fn read(&self, (owner, path): &SourceName) -> Result<Vec<u8>, Issue> {
-        let path = Path::new(OsStr::from_bytes(path));
-        let path = match &self.directory {
-            Some(directory) => directory.join(path),
-            None if path.is_absolute() => path.to_owned(),
-            None => return Err(Issue::SourceNotFound),
-        };
+    pub fn read(&self, name: &SourceName) -> Result<SourceText, Issue> {
+        // Others could name files that they may not read themselves.
+        if !is_trusted(name.owner) {
+            return Err(Issue::SourceOfOtherUser);
+        }
         let issue = |cause: io::Error| match cause.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
                 Issue::SourceNotFound
             }
+            io::ErrorKind::PermissionDenied if name.script.is_some() => Issue::SourceOutsideScript,
             _ => Issue::SourceRefused,
         };
-        let resolved = resolve(&path).map_err(issue)?;
-        let is_own = |&user: &u32| is_trusted(user) || user == *owner;
-        let file = OpenFile::open(&path).map_err(issue)?;
-        let is_allowed = resolved.link_owners.iter().all(is_own)
-            && resolved.file_id == file.file_id()
-            && (is_trusted(*owner) || may_read(*owner, &path).map_err(issue)?);
-        if !is_allowed {
+        let file = match &name.script {
+            None => self.files.open(&name.path),
+            Some(script) => self.files.open_original(&name.path, script),
+        };
+        let file = file.map_err(issue)?;
+        let trail = &file.origin().trail;
+        // Somebody else could have put a hard link to a private file into the folder.
+        let may_be_planted = trail.is_shared && !file.is_public();
+        if may_be_planted || !trail.link_owners.iter().all(|&owner| is_trusted(owner)) {
             return Err(Issue::SourceRefused);
         }
         if file.size() > MAX_FILE.min(MAX_FILES.saturating_sub(self.size)) {
@@ -114,37 +141,47 @@ impl KeptSources {
         let text = file.read_part(0, file.size()).map_err(issue)?;
         match memchr::memchr(0, &text) {
             Some(_) => Err(Issue::SourceRefused),
-            None => Ok(text),
+            None => Ok(SourceText {
+                text,
+                is_private: !file.is_public(),
+            }),
         }
     }
-}
-
-/// Returns whether a user may read a file, by the modes of it and of its folders. Groups are left out.
-fn may_read(user: u32, path: &Path) -> io::Result<bool> {
-    let path = path.canonicalize()?;
-    let has = |path: &Path, bit: u32| -> io::Result<bool> {
-        let found = fs::metadata(path)?;
-        let shift = if found.uid() == user { 6 } else { 0 };
-        Ok(found.mode() & (bit << shift) != 0)
-    };
-    let mut folders = path.ancestors().skip(1);
-    Ok(has(&path, 4)? && folders.try_fold(true, |may, folder| Ok::<_, io::Error>(may && has(folder, 1)?))?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn read(path: &Path, owner: u32) -> Result<Vec<u8>, Issue> {
-        KeptSources::new(None).read(&(owner, path.as_os_str().as_bytes().to_vec()))
+    fn me() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    fn name(path: &Path, owner: u32) -> SourceName {
+        SourceName {
+            owner,
+            path: path.as_os_str().as_bytes().to_vec(),
+            script: None,
+        }
+    }
+
+    fn read_as(name: &SourceName) -> Result<Vec<u8>, Issue> {
+        let (options, load) = (SourceOptions::default(), LoadOptions::default());
+        let text = KeptSources::new(&options, &load).read(name)?;
+        Ok(text.text)
+    }
+
+    fn read(path: &Path) -> Result<Vec<u8>, Issue> {
+        read_as(&name(path, me()))
     }
 
     #[test]
     fn only_text_in_regular_files_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let me = rustix::process::geteuid().as_raw();
         fs::write(at("a.js"), "let a;\n").unwrap();
         fs::write(at("key"), b"\0\x01").unwrap();
         fs::File::create(at("large"))
@@ -155,31 +192,63 @@ mod tests {
         let fifo = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
         fs::remove_file(fifo.path()).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, fifo.path(), rustix::fs::Mode::RUSR).unwrap();
-        assert_eq!(read(&at("a.js"), me), Ok(b"let a;\n".to_vec()));
-        assert_eq!(read(&at("link"), me), Ok(b"let a;\n".to_vec()));
-        assert_eq!(read(&at("absent"), me), Err(Issue::SourceNotFound));
-        assert_eq!(read(&at("a.js/b"), me), Err(Issue::SourceNotFound));
-        assert_eq!(read(Path::new("relative.js"), me), Err(Issue::SourceNotFound));
-        assert_eq!(read(&at("key"), me), Err(Issue::SourceRefused));
-        assert_eq!(read(&at("large"), me), Err(Issue::SourceTooLarge));
-        assert_eq!(read(fifo.path(), me), Err(Issue::SourceRefused));
-        assert_eq!(read(folder.path(), me), Err(Issue::SourceRefused));
+        assert_eq!(read(&at("a.js")), Ok(b"let a;\n".to_vec()));
+        assert_eq!(read(&at("link")), Ok(b"let a;\n".to_vec()));
+        assert_eq!(read(&at("absent")), Err(Issue::SourceNotFound));
+        assert_eq!(read(&at("a.js/b")), Err(Issue::SourceNotFound));
+        assert_eq!(read(Path::new("relative.js")), Err(Issue::SourceNotFound));
+        assert_eq!(read(&at("key")), Err(Issue::SourceRefused));
+        assert_eq!(read(&at("large")), Err(Issue::SourceTooLarge));
+        assert_eq!(read(fifo.path()), Err(Issue::SourceRefused));
+        assert_eq!(read(folder.path()), Err(Issue::SourceRefused));
+        // A link of /proc may lead into the mounts of another process.
+        let root = Path::new("/proc/self/root").join(at("a.js").strip_prefix("/").unwrap());
+        assert_eq!(read(&root), Err(Issue::SourceRefused));
     }
 
     #[test]
-    fn files_that_the_owner_of_the_dump_cannot_read_are_not_kept() {
+    fn files_that_the_file_of_another_user_names_are_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.js");
         fs::write(&path, "let a;\n").unwrap();
-        // Nobody's.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let other = 0xffff_fff0;
-        for (folder_mode, mode, is_kept) in
-            [(0o711, 0o644, true), (0o700, 0o644, false), (0o711, 0o640, false)]
-        {
-            fs::set_permissions(folder.path(), fs::Permissions::from_mode(folder_mode)).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(read(&path, other).is_ok(), is_kept, "{folder_mode:o} {mode:o}");
+        assert_eq!(read_as(&name(&path, other)), Err(Issue::SourceOfOtherUser));
+        assert!(read(&path).is_ok());
+    }
+
+    #[test]
+    fn files_that_only_a_source_map_names_are_near_their_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("package/src")).unwrap();
+        fs::create_dir_all(at("project")).unwrap();
+        for file in ["package/src/a.ts", "project/b.ts", "project/key", "c.ts"] {
+            fs::write(at(file), "let a;\n").unwrap();
         }
+        fs::set_permissions(at("package/src/a.ts"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(at("project/key"), fs::Permissions::from_mode(0o600)).unwrap();
+        symlink("../project/b.ts", at("package/link.ts")).unwrap();
+        let options = SourceOptions {
+            source_dir: Some(at("project")),
+            ..SourceOptions::default()
+        };
+        let load = LoadOptions::default();
+        let read = |file: &str| {
+            let name = SourceName {
+                script: Some(at("package/a.js").as_os_str().as_bytes().to_vec()),
+                ..name(&at(file), me())
+            };
+            KeptSources::new(&options, &load)
+                .read(&name)
+                .map(|kept| kept.is_private)
+        };
+        assert_eq!(read("package/src/a.ts"), Ok(true));
+        assert_eq!(read("project/b.ts"), Ok(false));
+        assert_eq!(read("project/key"), Err(Issue::SourceOutsideScript));
+        assert_eq!(read("c.ts"), Err(Issue::SourceOutsideScript));
+        assert_eq!(read("package/link.ts"), Err(Issue::SourceRefused));
+        assert_eq!(read("package/absent.ts"), Err(Issue::SourceNotFound));
     }
 
     #[test]
@@ -187,11 +256,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.js");
         fs::write(&path, "let a;\n").unwrap();
-        let name = (0, path.as_os_str().as_bytes().to_vec());
+        let (options, load) = (SourceOptions::default(), LoadOptions::default());
         let with_size = |size| KeptSources {
             size,
-            ..KeptSources::default()
+            ..KeptSources::new(&options, &load)
         };
+        let name = name(&path, 0);
         assert!(with_size(MAX_FILES - 7).read(&name).is_ok());
         assert_eq!(with_size(MAX_FILES - 6).read(&name), Err(Issue::SourceTooLarge));
     }

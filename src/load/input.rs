@@ -13,7 +13,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::{files_below, printable_path};
 use crate::files::stdio::is_standard;
 use crate::files::temp_file::{CopyError, copy_if, temp_file_error};
-use crate::files::{InputFile, OpenFile, TempFile};
+use crate::files::{InputFile, OpenFile, TempFile, stream};
 use crate::load::find::reach::Reach;
 use crate::load::options::{InputKind, LoadOptions};
 use crate::perf::record::Records;
@@ -73,7 +73,7 @@ pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
         open_file(path, options)?
     } else {
         // Opening a FIFO may block, which is right for a file that the user named.
-        open_stream(File::open(path).map_err(error)?, path)?
+        open_stream(stream::open_input(path).map_err(error)?, path)?
     };
     Ok(Input::of_file(file, options))
 }

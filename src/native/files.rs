@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::hex_digits;
 use crate::elf::build_id_cache;
 use crate::files::OpenFile;
+use crate::files::walk::{self, Scope};
 use crate::load::{LoadOptions, Reach};
 use crate::native::modules::Module;
 
@@ -65,11 +66,11 @@ impl NativeFiles {
         below_root.into_iter().chain(others)
     }
 
-    /// Opens a file of the recorded machine.
+    /// Opens a file of the recorded machine. Its links lead to others of that machine.
     fn open_below_root(&self, path: &Path) -> Option<OpenFile> {
-        let opened = match (&self.root, path.strip_prefix("/")) {
-            (Some(root), Ok(inside)) => self.reach.open_named(root, &root.join(inside)),
-            _ => self.reach.open_recorded(path),
+        let opened = match &self.root {
+            Some(root) => walk::open(path, Scope::Root(root)),
+            None => self.reach.open_recorded(path),
         };
         opened.ok()
     }
@@ -102,4 +103,38 @@ pub fn is_same_build(recorded: Option<&[u8]>, found: &[u8]) -> bool {
     /// The kernel records at most that many bytes.
     const MAX_RECORDED: usize = 20;
     recorded.is_none_or(|recorded| found.get(..MAX_RECORDED).unwrap_or(found) == recorded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_below_symfs_lead_to_files_of_the_recorded_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("usr/lib")).unwrap();
+        fs::write(root.join("usr/lib/own.so"), "own").unwrap();
+        fs::write(folder.path().join("outside.so"), "outside").unwrap();
+        symlink("/usr/lib", root.join("lib")).unwrap();
+        symlink(folder.path().join("outside.so"), root.join("usr/lib/link.so")).unwrap();
+        let options = LoadOptions {
+            symfs: Some(root),
+            ..LoadOptions::default()
+        };
+        let starts = |path: &str| {
+            let module = Module {
+                path: path.into(),
+                build_id: None,
+            };
+            let files = NativeFiles::new(&options);
+            let files = files.of(&module);
+            files.map(|file| file.read_start().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(starts("/lib/own.so"), [b"own"]);
+        assert_eq!(starts("/lib/link.so"), [[0u8; 0]; 0]);
+        assert_eq!(starts("/usr/../../outside.so"), [[0u8; 0]; 0]);
+    }
 }

@@ -14,10 +14,17 @@ use crate::script::v8_inlining::Scripts;
 #[derive(Clone, Debug)]
 pub struct MappedScript {
     map: SourceMap,
-    /// Paths of the sources, by index.
-    paths: Vec<Vec<u8>>,
-    /// Lines of the sources that were needed, by index.
-    texts: Vec<OnceLock<Option<Text<'static>>>>,
+    /// Folder of relative paths.
+    base: Vec<u8>,
+    /// The sources, by index.
+    sources: Vec<NeededSource>,
+}
+
+/// What was needed of a source. Maps have many, and few are needed.
+#[derive(Clone, Debug, Default)]
+struct NeededSource {
+    path: OnceLock<Vec<u8>>,
+    text: OnceLock<Option<Text<'static>>>,
 }
 
 /// The maps of scripts, by the path of the script.
@@ -35,28 +42,30 @@ pub struct OriginalFunction<'s> {
 }
 
 impl MappedScript {
-    /// Resolves the sources of a map, whose relative paths start at the folder `base`.
+    /// Wraps a map, whose relative paths start at the folder `base`.
     pub fn new(map: SourceMap, base: &[u8]) -> Self {
-        let sources = map.sources().iter();
-        let paths = sources
-            .map(|source| resolve(base, source.path.as_bytes()))
-            .collect();
         Self {
-            texts: map.sources().iter().map(|_| OnceLock::new()).collect(),
-            paths,
+            sources: map.sources().iter().map(|_| NeededSource::default()).collect(),
+            base: base.to_owned(),
             map,
         }
     }
 
+    fn path(&self, source: u32) -> Option<&[u8]> {
+        let needed = self.sources.get(source as usize)?;
+        let path = &self.map.sources().get(source as usize)?.path;
+        Some(needed.path.get_or_init(|| resolve(&self.base, path.as_bytes())))
+    }
+
     fn file(&self, source: u32) -> Option<SourceFile<'_>> {
-        let mut file = SourceFile::from(&self.paths.get(source as usize)?[..]);
+        let mut file = SourceFile::from(self.path(source)?);
         file.text = self.text(source).map(Text::bytes);
         Some(file)
     }
 
     fn text(&self, source: u32) -> Option<&Text<'static>> {
         let text = || Text::new(self.map.text(source)?.into_bytes());
-        self.texts.get(source as usize)?.get_or_init(text).as_ref()
+        self.sources.get(source as usize)?.text.get_or_init(text).as_ref()
     }
 
     /// Returns the original name of the identifier at a position: as the map has it, or as it is written there.
@@ -83,7 +92,7 @@ impl MappedScript {
         start: Position,
     ) -> Option<OriginalFunction<'s>> {
         let is_whole = start == Position { line: 1, column: 1 };
-        if is_whole && self.paths.len() > 1 {
+        if is_whole && self.sources.len() > 1 {
             return None;
         }
         let original = self.map.original(start)?;
@@ -98,7 +107,7 @@ impl MappedScript {
         };
         Some(OriginalFunction {
             name: name().unwrap_or_default(),
-            path: self.paths.get(original.source as usize)?,
+            path: self.path(original.source)?,
             start: original.position,
         })
     }
@@ -239,7 +248,10 @@ impl OriginalFiles {
         let next = files.len() as u32;
         let index = *self.known.entry((generated, source)).or_insert(next);
         if index == next {
-            files.push(map.file(source)?);
+            let script = files.get(generated? as usize)?.path.clone();
+            let mut file = map.file(source)?;
+            file.script = Some(script);
+            files.push(file);
         }
         Some(index)
     }

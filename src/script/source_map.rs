@@ -18,6 +18,12 @@ const MAX_MAPPINGS: usize = 1 << 24;
 /// Maximum nesting depth of sections. The standard allows no sections in sections.
 const MAX_DEPTH: u32 = 4;
 
+/// Maximum number of sources, and size in bytes of a path with its root, and of all of them. Many short paths may share a
+/// long root.
+const MAX_SOURCES: usize = 1 << 20;
+const MAX_PATH: usize = 64 << 10;
+const MAX_PATHS: usize = 64 << 20;
+
 /// Why a map cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
@@ -29,7 +35,7 @@ pub enum MapError {
     Mapping,
     /// A section is invalid: unsorted, or nested too deeply.
     Section,
-    /// It has too many mappings.
+    /// It has too many mappings or sources, or too long paths.
     TooLarge,
     /// It maps lines or columns that the script does not have.
     OtherScript,
@@ -43,7 +49,7 @@ impl MapError {
             Self::Version => "not version 3",
             Self::Mapping => "invalid mappings",
             Self::Section => "invalid sections",
-            Self::TooLarge => "too many mappings",
+            Self::TooLarge => "too many mappings or sources, or too long paths",
             Self::OtherScript => "it maps lines or columns that the script does not have",
         }
     }
@@ -65,6 +71,8 @@ pub struct SourceMap {
     json: Vec<u8>,
     mappings: Vec<Mapping>,
     sources: Vec<Source>,
+    /// Size of the paths of the sources, in bytes.
+    size_of_paths: usize,
     names: Vec<String>,
 }
 
@@ -251,6 +259,7 @@ impl SourceMap {
         let first_source = self.sources.len() as u32;
         let first_name = self.names.len() as u32;
         let root = json.source_root.unwrap_or_default();
+        self.check_sources(&root, &json.sources)?;
         let mut texts = json.sources_content.unwrap_or_default().into_iter();
         self.sources.extend(json.sources.into_iter().map(|path| Source {
             path: with_root(&root, path.unwrap_or_default()),
@@ -267,6 +276,23 @@ impl SourceMap {
             state: [0; 4],
         };
         decoder.decode(mappings.as_bytes(), &mut self.mappings)
+    }
+
+    /// Checks that there is room for sources with their root.
+    fn check_sources(&mut self, root: &str, sources: &[Option<String>]) -> Result<(), MapError> {
+        let count = self.sources.len().saturating_add(sources.len());
+        let mut sizes = sources.iter().map(|path| {
+            let path = path.as_deref().unwrap_or_default();
+            root.len().saturating_add(path.len())
+        });
+        let mut is_too_long = |size: usize| {
+            self.size_of_paths = self.size_of_paths.saturating_add(size);
+            size > MAX_PATH || self.size_of_paths > MAX_PATHS
+        };
+        match count > MAX_SOURCES || sizes.any(&mut is_too_long) {
+            true => Err(MapError::TooLarge),
+            false => Ok(()),
+        }
     }
 
     /// Ends the last mapping of a section where the next one starts in the same line.
@@ -475,6 +501,20 @@ mod tests {
             format!(r#"{{"sections": [{{"offset": {{"line": 0, "column": 0}}, "map": {map}}}]}}"#)
         });
         let very_deep = "[".repeat(100_000);
+        let with_root = |root: &str, sources: &[&str]| {
+            serde_json::json!({"version": 3, "sourceRoot": root, "sources": sources, "mappings": ""})
+                .to_string()
+        };
+        let long_root = with_root(&"r".repeat(MAX_PATH), &["a"]);
+        let long_path = with_root("", &[&"/".repeat(MAX_PATH + 1)]);
+        let long_paths = with_root(&"r".repeat(MAX_PATH / 2), &["a"; 2 * MAX_PATHS / MAX_PATH]);
+        assert!(
+            parse(&with_root(
+                &"r".repeat(MAX_PATH / 2),
+                &["a"; MAX_PATHS / MAX_PATH]
+            ))
+            .is_ok()
+        );
         for (json, error) in [
             ("", MapError::Syntax),
             (r#"{"version": 3, "mappings": "AAA"#, MapError::Syntax),
@@ -495,6 +535,9 @@ mod tests {
                 MapError::Mapping,
             ),
             (&deep, MapError::Section),
+            (&long_root, MapError::TooLarge),
+            (&long_path, MapError::TooLarge),
+            (&long_paths, MapError::TooLarge),
             (
                 r#"{"sections": [{"offset": {"line": 2, "column": 0}}, {"offset": {"line": 1, "column": 0}}]}"#,
                 MapError::Section,

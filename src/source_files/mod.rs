@@ -10,5 +10,6 @@ mod scripts;
 mod source_maps;
 pub mod v8_functions;
 
+pub(crate) use paths::SourceFiles;
 pub use paths::SourceOptions;
 pub use source_maps::SourceMapOptions;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::percent_decode;
 
 use crate::files::OpenFile;
+use crate::files::walk::{self, Scope};
 use crate::load::{LoadOptions, Reach};
 use crate::source_files::source_maps::SourceMapOptions;
 
@@ -91,6 +92,39 @@ impl<'o> SourceFiles<'o> {
         let (path, folder) = self.options.local(path).ok_or(io::ErrorKind::NotFound)?;
         let beside = path.parent().ok_or(io::ErrorKind::NotFound)?.join(inside);
         self.open_in(folder, &beside)
+    }
+
+    /// Opens a file that the source map of a script names. Maps come with packages of others, and could name any file of the
+    /// user: only files below the folder of the script count, and those below [`SourceOptions::source_dir`] that everybody
+    /// may read. Links are not followed.
+    pub fn open_original(&self, path: &[u8], script: &[u8]) -> io::Result<OpenFile> {
+        let (path, named) = self.options.local(path).ok_or(io::ErrorKind::NotFound)?;
+        let open = |folder: &Path, scope| {
+            let inside = path.strip_prefix(folder).ok()?;
+            Some(match self.reach.is_confined() {
+                true => self.open_in(named, &path),
+                false => walk::open(inside, scope),
+            })
+        };
+        let script = self.options.local_path(script);
+        let script_folder = script.as_deref().and_then(Path::parent);
+        let source_dir = self.options.source_dir.as_deref();
+        let beside = script_folder.and_then(|folder| open(folder, Scope::BeneathRecorded(folder)));
+        let below = || source_dir.and_then(|folder| open(folder, Scope::Beneath(folder)));
+        match beside {
+            Some(file) => file,
+            None => {
+                let file = below().ok_or(io::ErrorKind::PermissionDenied)??;
+                file.is_public()
+                    .then_some(file)
+                    .ok_or(io::ErrorKind::PermissionDenied.into())
+            }
+        }
+    }
+
+    /// Opens a file that the user named, or one in a folder that the user named; `root` is the named path.
+    pub fn open_named(&self, root: &Path, path: &Path) -> io::Result<OpenFile> {
+        self.reach.open_named(root, path)
     }
 
     /// Opens a file of a cache on this machine.

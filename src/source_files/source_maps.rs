@@ -12,7 +12,6 @@ use base64ct::{Base64, Encoding};
 use crate::bytes::printable;
 use crate::collections::hash::HashMap;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::OpenFile;
 use crate::script::original_lines::{self, MappedScript, SourceMaps};
 use crate::script::source_map::{MapError, SourceMap, mapping_url};
 use crate::source_files::paths::{SourceFiles, percent_decoded};
@@ -44,8 +43,8 @@ pub struct SourceMapFiles {
 enum Location {
     /// In the script.
     Inline(Vec<u8>),
-    /// In a file that the user named.
-    Named(PathBuf),
+    /// In a file that the user named, or in a folder that the user named, which is first.
+    Named(PathBuf, PathBuf),
     /// In a file at a path from the folder of the script.
     Beside(PathBuf),
     /// Nowhere that is read.
@@ -66,7 +65,7 @@ impl SourceMapFiles {
         let mut jobs = Vec::new();
         for (path, script) in by_path {
             let location = match named_map(&options.source_maps.paths, path) {
-                Some(file) => Location::Named(file),
+                Some((named, file)) => Location::Named(named, file),
                 None => match mapping_url(script.text().bytes()) {
                     Some(url) => locate(url),
                     None => continue,
@@ -74,7 +73,7 @@ impl SourceMapFiles {
             };
             // Sources are relative to the map as it was on the machine of the recording.
             let folder = match &location {
-                Location::Named(file) => {
+                Location::Named(_, file) => {
                     let folder = file.parent().unwrap_or(Path::new("."));
                     folder.as_os_str().as_bytes().to_vec()
                 }
@@ -119,16 +118,16 @@ impl SourceMapFiles {
 }
 
 /// Returns the map of a script among those that the user named: the file called like the script with `.map`.
-fn named_map(paths: &[PathBuf], script: &[u8]) -> Option<PathBuf> {
+fn named_map(paths: &[PathBuf], script: &[u8]) -> Option<(PathBuf, PathBuf)> {
     let name = script.rsplit(|&byte| byte == b'/').next()?;
     let name = std::ffi::OsString::from_vec([name, b".map"].concat());
     // `..` is not a name.
     let name = Path::new(&name);
     let mut candidates = paths.iter().filter_map(|path| match path.is_dir() {
-        true => Some(path.join(name.file_name()?)),
-        false => (path.file_name() == name.file_name()).then(|| path.clone()),
+        true => Some((path.clone(), path.join(name.file_name()?))),
+        false => (path.file_name() == name.file_name()).then(|| (path.clone(), path.clone())),
     });
-    candidates.find(|path| path.is_file())
+    candidates.find(|(_, path)| path.is_file())
 }
 
 /// Finds the map that a script names by `url`.
@@ -180,7 +179,7 @@ fn read(
             take(text.len() as u64)?;
             return Ok(text);
         }
-        Location::Named(path) => OpenFile::open(&path),
+        Location::Named(named, path) => files.open_named(&named, &path),
         Location::Beside(path) => files.open_beside(script, &path),
         Location::Elsewhere => return Err(Issue::SourceMapMissing),
     };
@@ -198,7 +197,7 @@ mod tests {
         match locate(url.as_bytes()) {
             Location::Beside(path) => Some(path.into_os_string().into_string().unwrap()),
             Location::Inline(text) => Some(format!("inline {}", String::from_utf8(text).unwrap())),
-            Location::Named(_) | Location::Elsewhere => None,
+            Location::Named(..) | Location::Elsewhere => None,
         }
     }
 

@@ -1,6 +1,5 @@
 //! The jitdumps of a running process.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{ffi::OsStr, io};
@@ -8,6 +7,7 @@ use std::{ffi::OsStr, io};
 use crate::collections::hash::HashSet;
 use crate::diagnostics::Diagnostic;
 use crate::files::OpenFile;
+use crate::files::kernel;
 use crate::files::open_file::open_within;
 use crate::runtime::jitdump::marker;
 use crate::symbolize::{Function, Jitdump};
@@ -49,7 +49,7 @@ impl Process {
     /// file cannot be opened or read, or is not a jitdump, once for each such file.
     pub fn update(&mut self) -> Result<usize, Diagnostic> {
         let mut first_error = None;
-        let maps = fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let maps = kernel::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         for marker in markers(&maps) {
             if !self.seen.insert(marker.inode) {
                 continue;

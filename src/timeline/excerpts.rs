@@ -4,6 +4,7 @@
 //! rules of `--keep-sources`: regular files of text, which the owner of the jitdump may read.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,8 @@ use crate::bytes::{hex_digits, printable};
 use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::elf::stored_source::{LIST_PREFIX, SOURCES, read_list};
-use crate::files::OpenFile;
-use crate::inject::{DEFAULT_OUTPUT, KeptSources};
+use crate::files::open_file::open_within;
+use crate::inject::{DEFAULT_OUTPUT, KeptSources, SourceName};
 use crate::timeline::TimelineOptions;
 use crate::timeline::values::Excerpt;
 
@@ -34,19 +35,16 @@ const MAX_LIST: u64 = 16 << 20;
 /// A source file, and its text if a runtime's file or a source map has it.
 #[derive(Debug)]
 pub struct SourceText {
-    /// Path as written by the runtime.
-    pub path: Vec<u8>,
-    /// Owner of the runtime's file.
-    pub owner: u32,
+    /// The file, as the runtime or a source map names it.
+    pub name: SourceName,
     /// Text of the file.
     pub text: Option<Vec<u8>>,
 }
 
 /// Reads texts of source files.
 pub struct Texts<'a> {
-    options: &'a TimelineOptions,
     kept: KeptFolder,
-    files: KeptSources,
+    files: KeptSources<'a>,
     /// Number of bytes that may still be read.
     left: u64,
     /// Files without text, and why.
@@ -57,9 +55,8 @@ impl<'a> Texts<'a> {
     /// Prepares reading.
     pub fn new(options: &'a TimelineOptions) -> Self {
         Self {
-            options,
             kept: KeptFolder::beside(&options.load.input),
-            files: KeptSources::new(options.sources.source_dir.as_deref()),
+            files: KeptSources::new(&options.sources, &options.load),
             left: MAX_READ,
             faults: Tally::default(),
         }
@@ -105,12 +102,9 @@ impl<'a> Texts<'a> {
 
     /// Returns the text of a file: the copy that was kept, or else the file on this machine.
     fn read(&mut self, source: &SourceText) -> Result<Vec<u8>, Issue> {
-        let text = match self.kept.read(&source.path) {
+        let text = match self.kept.read(&source.name.path) {
             Some(text) => text,
-            None => {
-                let path = self.options.sources.mapped_path(&source.path).into_owned();
-                self.files.read(&(source.owner, path))?
-            }
+            None => self.files.read(&source.name)?.text,
         };
         let left = self.left.checked_sub(text.len() as u64);
         self.left = left.ok_or(Issue::SourceTooLarge)?;
@@ -172,17 +166,17 @@ impl KeptFolder {
     fn beside(profile: &Path) -> Self {
         let folder = profile.parent().unwrap_or(Path::new(""));
         let folder = folder.join(format!("{DEFAULT_OUTPUT}.elf")).join(SOURCES);
-        let mut names: Vec<PathBuf> = std::fs::read_dir(&folder)
+        let mut names: Vec<OsString> = std::fs::read_dir(&folder)
             .into_iter()
             .flatten()
             .flatten()
-            .filter(|entry| entry.file_name().as_bytes().starts_with(LIST_PREFIX.as_bytes()))
-            .map(|entry| entry.path())
+            .map(|entry| entry.file_name())
+            .filter(|name| name.as_bytes().starts_with(LIST_PREFIX.as_bytes()))
             .collect();
         names.sort_unstable();
         let mut files = BTreeMap::new();
         for list in names {
-            let text = read_file(&list, MAX_LIST).unwrap_or_default();
+            let text = read_file(&folder, Path::new(&list), MAX_LIST).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             let entries = read_list(&text)
                 .map(|(original, hash, path)| (original.to_owned(), (hash.to_owned(), path.to_owned())));
@@ -194,13 +188,14 @@ impl KeptFolder {
     /// Returns the text of a file, if it was kept and has not changed since.
     fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
         let (hash, path) = self.files.get(&printable(path))?;
-        let text = read_file(&self.folder.join(path), MAX_READ)?;
+        let text = read_file(&self.folder, Path::new(path), MAX_READ)?;
         (hex_digits(&Sha256::digest(&text)) == *hash).then_some(text)
     }
 }
 
-fn read_file(path: &Path, max_size: u64) -> Option<Vec<u8>> {
-    OpenFile::open(path)
+/// Reads a file in a folder, which may have come from elsewhere.
+fn read_file(folder: &Path, name: &Path, max_size: u64) -> Option<Vec<u8>> {
+    open_within(folder, name)
         .and_then(|file| file.read_whole(max_size))
         .ok()
 }

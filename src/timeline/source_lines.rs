@@ -10,6 +10,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::Issue;
+use crate::inject::SourceName;
 use crate::load::{Recording, function_of};
 use crate::runtime::names;
 use crate::source_files::v8_functions::V8Functions;
@@ -66,7 +67,11 @@ impl SourceLines {
             lines.excerpts = texts.excerpts(&files.texts, &lines.wanted(&by_function));
             lines.faults.merge(&texts.faults);
         }
-        lines.files = files.texts.iter().map(|file| printable(&file.path)).collect();
+        lines.files = files
+            .texts
+            .iter()
+            .map(|file| printable(&file.name.path))
+            .collect();
         lines
     }
 
@@ -178,8 +183,7 @@ impl Files {
         }
         let index = u32::try_from(self.texts.len()).ok()?;
         self.texts.push(SourceText {
-            path: key.1.clone(),
-            owner,
+            name: SourceName::new(owner, file),
             text: file.text.map(<[u8]>::to_vec),
         });
         self.indices.insert(key, index);

@@ -1,5 +1,6 @@
 //! Files of other users, wherever jitinject reads or writes one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
@@ -254,6 +255,73 @@ fn links_planted_in_a_shared_folder_lead_nowhere() {
     for name in ["output", "summary", "temporary"] {
         assert_eq!(fs::read(victim(name)).unwrap(), b"precious", "{name}");
     }
+}
+
+/// Copies go to where others may read them, so nobody else decides what is copied.
+#[test]
+fn sources_of_others_are_not_copied() {
+    if !has_users("sources_of_others_are_not_copied") {
+        return;
+    }
+    let recording = Recording::with_inode(|dump| fs::metadata(dump).unwrap().ino());
+    let at = |name: &str| recording.folder.path().join(name);
+    let private = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    let folder = at("objects");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let copies = || {
+        let folders = fs::read_dir(folder.join("sources")).into_iter().flatten();
+        let folders = folders
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir());
+        let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap());
+        let modes = files.map(|file| {
+            let file = file.unwrap();
+            (
+                file.file_name().into_string().unwrap(),
+                file.metadata().unwrap().mode() & 0o777,
+            )
+        });
+        let modes: BTreeMap<String, u32> = modes.collect();
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        modes
+    };
+    let keep = ["--keep-sources", "--elf-dir", tools::text(&folder)];
+
+    // A file that the process has mapped is believed, whoever it belongs to, but names no source.
+    fs::write(at("public.js"), "let a;\n").unwrap();
+    fs::write(at("secret.js"), "let b;\n").unwrap();
+    private(&at("secret.js"));
+    recording.name_files(&[&at("public.js"), &at("secret.js")]);
+    let said = recording.inject(&keep);
+    assert!(said.contains(NAMED), "{said}");
+    let expected = [("public.js".to_owned(), 0o644), ("secret.js".to_owned(), 0o600)];
+    assert_eq!(copies(), BTreeMap::from(expected));
+    give_away(&recording.dump);
+    let said = recording.inject(&keep);
+    assert!(said.contains(NAMED) && has_code(&said, "JI273"), "{said}");
+    assert_eq!(copies(), BTreeMap::new());
+    chown(&recording.dump, Some(0), None).unwrap();
+
+    // Links of others, and private files in their folders, where they could be hard links.
+    let theirs = at("theirs");
+    fs::create_dir(&theirs).unwrap();
+    symlink(at("public.js"), theirs.join("link.js")).unwrap();
+    std::os::unix::fs::lchown(theirs.join("link.js"), Some(STRANGER), None).unwrap();
+    for name in ["public.js", "secret.js"] {
+        fs::hard_link(at(name), theirs.join(name)).unwrap();
+    }
+    give_away(&theirs);
+    recording.name_files(
+        &["link.js", "public.js", "secret.js"]
+            .map(|name| theirs.join(name))
+            .each_ref()
+            .map(|path| &**path),
+    );
+    let said = recording.inject(&keep);
+    assert!(line_of(&said, "JI269").contains("2 source files "), "{said}");
+    assert_eq!(copies(), BTreeMap::from([("public.js".to_owned(), 0o644)]));
 }
 
 /// Another user's files in a sticky directory are not replaced, and the message is about that.

@@ -293,6 +293,32 @@ fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
     );
 }
 
+/// The kernel of the recording has its symbols in perf's build-id cache, which is not in the folder of the profile.
+#[test]
+fn the_kernel_of_a_confined_profile_has_no_names_from_elsewhere() {
+    let folder = scratch();
+    let kernel = folder
+        .path()
+        .join(".debug/[kernel.kallsyms]/e4f18d9dc1d0e6fc2b17e93e885a647b3c0a6fc1");
+    fs::create_dir_all(&kernel).unwrap();
+    fs::write(
+        kernel.join("kallsyms"),
+        "ffffffff81000000 T _text\nffffffff81000001 t everything\n",
+    )
+    .unwrap();
+    let has_names = |more: &[&str]| {
+        let (summary, output) = (folder.path().join("summary.json"), folder.path().join("out.data"));
+        let mut command = crate::support::jitinject();
+        command.env("HOME", folder.path()).args(more);
+        command.args(["-i", tools::text(&capture::profile("node20"))]);
+        command.args(["-o", tools::text(&output), "--summary", tools::text(&summary)]);
+        assert!(command.output().unwrap().status.success());
+        fs::read_to_string(&summary).unwrap().contains("everything")
+    };
+    assert!(has_names(&[]));
+    assert!(!has_names(&["--confine"]));
+}
+
 #[test]
 fn the_profile_is_the_same_for_any_number_of_threads() {
     let folder = scratch();

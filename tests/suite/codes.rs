@@ -18,7 +18,7 @@ use crate::support::profile::{ProfileWriter, field};
 use crate::support::recording::{NAMED, PID, Recording};
 use crate::support::reports::{inject_with_summary, only, reports};
 use crate::support::scene::left_over;
-use crate::support::{attempt, bare_records, codes, has_code, jitinject, model, said, scratch, tools};
+use crate::support::{attempt, codes, has_code, jitinject, model, said, scratch, tools};
 
 const CODE: u64 = 0x4000_0000;
 const NOPS: [u8; 64] = [0x90; 64];
@@ -469,38 +469,5 @@ fn a_jitdump_that_becomes_shorter_while_it_is_read_is_reported() {
         assert!(said.contains(&format!("{severity}[JI226]: {path}: ")), "{said}");
         assert_eq!(codes(&said), ["JI226"], "{said}");
         assert!(arguments[0] != "-i" || said.contains(NAMED), "{said}");
-    }
-}
-
-#[test]
-fn a_log_that_is_replaced_or_removed_while_it_is_read_is_not_used() {
-    let recording = Recording::new();
-    let folder = recording.folder.path();
-    let logs = folder.join("logs");
-    fs::create_dir(&logs).unwrap();
-    let (log, other) = (logs.join("a.mlpd"), folder.join("other.mlpd"));
-    let content = bare_records::log();
-    let arguments = [
-        "-i",
-        tools::text(&recording.profile),
-        "-o",
-        tools::text(&recording.output),
-        "--mono-log",
-        tools::text(&logs),
-    ];
-    let replace = || {
-        fs::write(&other, &content).unwrap();
-        fs::rename(&other, &log).unwrap();
-    };
-    let remove = || fs::remove_file(&log).unwrap();
-    let changes: [(&str, &dyn Fn()); 2] = [("JI210", &replace), ("JI206", &remove)];
-    for (code, change) in changes {
-        let ran = run_and_change(&log, &content, &arguments, change, code);
-        let said = said(&ran);
-        assert!(ran.status.success(), "{said}");
-        let unused = format!("jitinject: warning[{code}]: {}: ", log.display());
-        assert!(said.starts_with(&unused), "{said}");
-        assert_eq!(codes(&said), [code], "{said}");
-        assert!(said.contains(NAMED) && !said.contains("Mono log"), "{said}");
     }
 }

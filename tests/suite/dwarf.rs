@@ -83,6 +83,7 @@ fn any_info() -> impl Strategy<Value = DebugInfo<'static>> {
         let file = |file| SourceFile {
             path: Cow::Owned(file_name(file).into_bytes()),
             text: None,
+            script: None,
         };
         let function = |function: u32| SourceFunction {
             name: if function == 0 {

@@ -5,32 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use jitinject::bytes::ByteOrder;
-
-use crate::support::dump::{DumpWriter, X86_64};
-use crate::support::recording::{PID, Recording};
+use crate::support::recording::Recording;
 use crate::support::reports::{inject_with_summary, only, reports};
-use crate::support::{codes, objects_of, symbolizer, tools};
-
-const CODE: u64 = 0x4000_0000;
-
-/// Replaces the dump of a recording by one whose function has a line of each file.
-fn name_files(recording: &Recording, files: &[&Path]) {
-    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
-    let mut content = Vec::new();
-    dump.endian.write_u64(&mut content, CODE);
-    dump.endian.write_u64(&mut content, files.len() as u64);
-    for (at, file) in files.iter().enumerate() {
-        dump.endian.write_u64(&mut content, CODE + at as u64);
-        dump.endian.write_u32(&mut content, 1 + at as u32);
-        dump.endian.write_u32(&mut content, 0);
-        content.extend_from_slice(tools::text(file).as_bytes());
-        content.push(0);
-    }
-    dump.record(2, 999, &content);
-    dump.load(1000, CODE, 0, b"named", &[0x90; 64]);
-    fs::write(&recording.dump, dump.bytes).unwrap();
-}
+use crate::support::{codes, objects_of, scratch, symbolizer, tools};
 
 /// Returns the folder of sources of a recording, and the stored files by name. Checks the list with sha256sum.
 fn stored(recording: &Recording) -> (PathBuf, Vec<(String, PathBuf)>) {
@@ -68,10 +45,7 @@ fn files_that_lines_name_are_copied_and_referred_to() {
     fs::write(at("lib/app.js"), "lib();\n").unwrap();
     fs::write(at("relative.js"), "relative();\n").unwrap();
     let (app, lib) = (at("app.js"), at("lib/app.js"));
-    name_files(
-        &recording,
-        &[&app, &lib, Path::new("relative.js"), &at("absent.js")],
-    );
+    recording.name_files(&[&app, &lib, Path::new("relative.js"), &at("absent.js")]);
     let folder = recording.folder.path();
     let options = ["--keep-sources", "--source-dir", tools::text(folder)];
     let (said, summary) = inject_with_summary(&recording.profile, &recording.output, &options);
@@ -115,11 +89,42 @@ fn what_is_no_text_or_too_large_stays_where_it_is() {
     let hostile = at("../".repeat(20).as_str()).join("dev/zero");
     let files = ["app.js", "key", "large.js", "link.js", "fifo"].map(at);
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).chain([&*hostile]).collect();
-    name_files(&recording, &files);
+    recording.name_files(&files);
     let said = recording.inject(&["--keep-sources"]);
     assert!(reports(&said, "JI268", "1 source file "), "{said}");
     assert!(reports(&said, "JI269", "3 source files "), "{said}");
     let (_, files) = stored(&recording);
     let names: Vec<&str> = files.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["app.js", "link.js"]);
+}
+
+#[test]
+fn links_of_proc_and_paths_out_of_reach_are_not_followed() {
+    let recording = Recording::new();
+    let elsewhere = scratch();
+    let (app, secret) = (
+        recording.folder.path().join("app.js"),
+        elsewhere.path().join("secret"),
+    );
+    fs::write(&app, "app();\n").unwrap();
+    fs::write(&secret, "secret\n").unwrap();
+    let names = |files: &[(String, PathBuf)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+
+    // Such a link may lead into the mounts of a process, whatever the path looks like from here.
+    let by_proc = Path::new("/proc/self/root").join(secret.strip_prefix("/").unwrap());
+    recording.name_files(&[&app, &by_proc]);
+    let said = recording.inject(&["--keep-sources"]);
+    assert!(reports(&said, "JI269", "1 source file "), "{said}");
+    assert_eq!(names(&stored(&recording).1), ["app.js"]);
+
+    recording.name_files(&[&app, &secret]);
+    recording.inject(&["--keep-sources"]);
+    assert_eq!(names(&stored(&recording).1), ["app.js", "secret"]);
+    recording.inject(&["--keep-sources", "--confine"]);
+    assert_eq!(names(&stored(&recording).1), ["app.js"]);
+    // Folders that the user names are in reach.
+    let map = format!("/elsewhere={}", elsewhere.path().display());
+    recording.name_files(&[&app, Path::new("/elsewhere/secret")]);
+    recording.inject(&["--keep-sources", "--confine", "--path-map", &map]);
+    assert_eq!(names(&stored(&recording).1), ["app.js", "secret"]);
 }

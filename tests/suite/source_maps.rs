@@ -1,6 +1,7 @@
 //! Source maps: files, lines and names of the original program (recording node20-typescript).
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use base64ct::{Base64, Encoding};
@@ -209,6 +210,64 @@ fn a_map_of_500_megabytes_is_not_read() {
         &["--source-map", large.to_str().unwrap()],
     );
     assert!(run.is_unmapped() && has_code(&run.said, "JI272"), "{}", run.said);
+}
+
+/// A short map could otherwise take gigabytes: all sources have the root of the map.
+#[test]
+fn a_long_root_of_many_sources_is_not_used() {
+    let mut map: Value = serde_json::from_slice(&data(MAP)).unwrap();
+    let mut sources = map["sources"].as_array().unwrap().clone();
+    sources.extend((0..3_000).map(|_| json!("x")));
+    map["sources"] = json!(sources);
+    map["sourceRoot"] = json!("r".repeat(32 << 10));
+    let run = run(&[(SCRIPT, &data(SCRIPT)), (MAP, map.to_string().as_bytes())], &[]);
+    assert!(run.is_unmapped() && has_code(&run.said, "JI271"), "{}", run.said);
+}
+
+/// Maps come with packages, whose authors could name any file of the user.
+#[test]
+fn files_that_only_a_map_names_are_kept_near_the_script() {
+    let elsewhere = scratch();
+    let key = elsewhere.path().join("id_key");
+    std::fs::write(&key, "secret\n").unwrap();
+    let mut map: Value = serde_json::from_slice(&data(MAP)).unwrap();
+    map.as_object_mut().unwrap().remove("sourcesContent");
+    let sources = map["sources"].as_array().unwrap().iter();
+    let is_work = |source: &&Value| source.as_str().unwrap().ends_with("work.ts");
+    let sources = sources.map(|source| match is_work(&source) {
+        true => json!("work.ts"),
+        false => json!(key.to_str().unwrap()),
+    });
+    map["sources"] = sources.collect();
+    let files = [
+        (SCRIPT, data(SCRIPT)),
+        (MAP, map.to_string().into()),
+        ("work.ts", b"work\n".to_vec()),
+    ];
+    let files = files.each_ref().map(|(name, content)| (*name, &content[..]));
+    let kept = |more: &[&str]| {
+        let run = run(&files, &[&["--keep-sources"], more].concat());
+        let folders = std::fs::read_dir(run.folder.path().join("out.data.elf/sources")).unwrap();
+        let folders = folders
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir());
+        let names = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        let names: BTreeSet<String> = names
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        (names, run.said)
+    };
+    let (names, said) = kept(&[]);
+    assert!(
+        names.contains("work.ts") && !names.contains("id_key"),
+        "{names:?}: {said}"
+    );
+    assert!(has_code(&said, "JI274"), "{said}");
+    let (names, said) = kept(&["--source-dir", elsewhere.path().to_str().unwrap()]);
+    assert!(names.contains("id_key"), "{names:?}: {said}");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (names, said) = kept(&["--source-dir", elsewhere.path().to_str().unwrap()]);
+    assert!(!names.contains("id_key"), "{names:?}: {said}");
 }
 
 /// The name of `round` in all outputs of a run.

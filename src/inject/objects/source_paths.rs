@@ -37,7 +37,7 @@ pub struct SourcePlaces<'a> {
     /// Folders of texts of dumps.
     pub folders: &'a SourceFolders,
     /// Copied files.
-    pub kept: &'a KeptSources,
+    pub kept: &'a KeptSources<'a>,
     /// Owner of the runtime's file.
     pub owner: u32,
 }
@@ -99,10 +99,9 @@ impl LineOptions {
                 to_write.push(source);
                 continue;
             }
-            self.map_path(file);
-            let copy = places.kept.copy_of(places.owner, &file.path);
-            if let Some(path) = copy.map(|copy| path_in(places.store, copy)) {
-                file.path = path;
+            match places.kept.copy_of(places.owner, file) {
+                Some(copy) => file.path = path_in(places.store, copy),
+                None => self.map_path(file),
             }
         }
         to_write
@@ -115,11 +114,7 @@ impl LineOptions {
             return Vec::new();
         };
         let files = used_files(&mut info).filter(|file| file.text.is_none());
-        let names = files.map(|file| {
-            self.map_path(file);
-            (owner, file.path.to_vec())
-        });
-        names.collect()
+        files.map(|file| SourceName::new(owner, file)).collect()
     }
 
     fn map_path(&self, file: &mut SourceFile<'_>) {

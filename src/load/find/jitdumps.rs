@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,9 @@ use crate::code::profile_index::{IndexedProfile, Marker, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::PagedFile;
 use crate::files::search::printable_path;
+use crate::files::walk::{self, Scope};
+use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;
 use crate::load::find::candidates::{Candidate, Filter, UserFile, UserFiles};
 use crate::load::find::claims::{Claims, Group, Identity, MatchCandidate};
@@ -222,11 +224,10 @@ impl<'a> Search<'a> {
     fn certain(&self, group: &Group<'_>) -> Option<Candidate> {
         let recorded = Path::new(OsStr::from_bytes(&group.first.path));
         let is_here = !self.is_elsewhere(group, recorded);
-        let at_path = is_here.then(|| recorded.to_owned());
-        let paths = at_path
-            .into_iter()
-            .chain(self.open_in_process(group.first.pid, &group.identity));
-        let mut opened = paths.filter_map(|path| self.open(&path).ok());
+        let at_path = is_here.then(|| self.open(recorded)).into_iter();
+        let in_process = self.open_in_process(group.first.pid, &group.identity).into_iter();
+        let in_process = in_process.map(|path| self.open_once(&path, || OpenFile::open(&path)));
+        let mut opened = at_path.chain(in_process).filter_map(Result::ok);
         opened.find(|candidate| self.check(candidate, group).is_ok())
     }
 
@@ -264,14 +265,23 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Opens a file at a path in the profile.
     fn open(&self, path: &Path) -> Result<Candidate, Diagnostic> {
+        self.open_once(path, || self.access.reach.open_recorded(path))
+    }
+
+    fn open_once(
+        &self,
+        path: &Path,
+        open: impl FnOnce() -> io::Result<OpenFile>,
+    ) -> Result<Candidate, Diagnostic> {
         if !self.access.reach.has(path) || !self.folders.borrow_mut().may_have(path) {
             return Err(Diagnostic::new(Issue::FileMissing));
         }
         if let Some(opened) = self.opened.borrow().get(path) {
             return opened.clone();
         }
-        let opened = Candidate::of(self.access.reach.open_recorded(path));
+        let opened = Candidate::of(open());
         self.opened.borrow_mut().insert(path.to_owned(), opened.clone());
         opened
     }
@@ -390,7 +400,12 @@ impl<'a> Search<'a> {
         if !is_elsewhere {
             all.push(open(recorded.to_owned()));
         }
-        all.extend(self.beside.iter().map(|folder| open(folder.join(name))));
+        let [profile_folder, _] = &self.beside;
+        all.extend(self.beside.iter().map(|folder| {
+            let path = folder.join(name);
+            let opened = self.open_once(&path, || self.access.reach.open_named(profile_folder, &path));
+            (path, opened)
+        }));
         let given = |places: Option<&Vec<usize>>| {
             let places = self.within_tries(places.map_or(&[], Vec::as_slice)).iter();
             let mut given: Vec<&UserFile> = places.filter_map(|&at| self.given.all.get(at)).collect();
@@ -406,7 +421,9 @@ impl<'a> Search<'a> {
         let process = process_folder(marker.pid);
         if self.folders.borrow_mut().may_have(&process) {
             let root = process.join("root");
-            all.push(open(root.join(recorded.strip_prefix("/").unwrap_or(recorded))));
+            let path = root.join(recorded.strip_prefix("/").unwrap_or(recorded));
+            let opened = self.open_once(&path, || walk::open(recorded, Scope::Root(&root)));
+            all.push((path, opened));
         }
         if is_elsewhere {
             // On this machine, the recorded path is probably another file, so it comes after the others.

@@ -113,3 +113,15 @@ impl Unread {
         Some(unread.with("first", printable_path(&path)).caused_by(&cause))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_since_its_folder_was_listed_is_missing() {
+        let removed = OpenFile::open(Path::new("/nowhere/at/all"));
+        let error = accept_if(removed, |_| Ok(())).unwrap_err();
+        assert_eq!(error.issue, Issue::FileMissing);
+    }
+}

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::FileOrigin;
 use crate::files::open_file::is_trusted;
-use crate::files::{FileOrigin, links};
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
 use crate::units::Pid;
@@ -37,12 +37,9 @@ impl Ownership {
         if !self.has(file.owner, pid) {
             return Err(Diagnostic::new(Issue::OtherOwner).with("user", file.owner));
         }
-        let resolved = links::resolve(&file.path).map_err(|cause| Diagnostic::unusable(&cause))?;
-        if let Some(&owner) = resolved.link_owners.iter().find(|&&owner| !self.has(owner, pid)) {
+        let mut link_owners = file.trail.link_owners.iter();
+        if let Some(&owner) = link_owners.find(|&&owner| !self.has(owner, pid)) {
             return Err(Diagnostic::new(Issue::LinkOwner).with("user", owner));
-        }
-        if resolved.file_id != file.file_id {
-            return Err(Diagnostic::new(Issue::FileReplaced));
         }
         Ok(())
     }

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,8 +18,9 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::InputFile;
 use crate::files::search::{files_below, printable_path};
+use crate::files::walk::{self, Scope};
+use crate::files::{InputFile, kernel};
 use crate::load::find::access::Access;
 use crate::load::find::folders::{Folders, beside};
 use crate::load::find::found_file::FoundFile;
@@ -143,6 +143,8 @@ pub fn find(
 #[derive(Debug)]
 struct GivenMap {
     path: PathBuf,
+    /// The path that the user named.
+    root: PathBuf,
     is_named: bool,
     /// Process ID in its name.
     number: Option<u32>,
@@ -157,15 +159,17 @@ fn given(paths: &[PathBuf], diagnostics: &mut Vec<Diagnostic>) -> Result<Vec<Giv
         if !metadata.is_dir() {
             given.push(GivenMap {
                 path: path.clone(),
+                root: path.clone(),
                 is_named: true,
                 number: number(path),
             });
             continue;
         }
-        let below = files_below(path, diagnostics).into_iter().map(|path| GivenMap {
+        let below = files_below(path, diagnostics).into_iter().map(|below| GivenMap {
             is_named: false,
-            number: number(&path),
-            path,
+            root: path.clone(),
+            number: number(&below),
+            path: below,
         });
         given.extend(below.filter(|file| file.number.is_some()));
     }
@@ -236,6 +240,8 @@ impl Names {
 /// A file that may be the perf map of a process.
 struct Place {
     kind: PlaceKind,
+    /// The file itself, or a folder above it, which the user named or which no file has chosen.
+    root: PathBuf,
     path: PathBuf,
 }
 
@@ -250,11 +256,6 @@ enum PlaceKind {
     Process,
     /// `/tmp`.
     Temporary,
-}
-
-/// Whether a time is known and later than another by more than [`SLACK`].
-fn is_later(time: io::Result<SystemTime>, than: SystemTime) -> bool {
-    time.is_ok_and(|time| time > than + SLACK)
 }
 
 /// Folder with the perf maps of processes that have exited.
@@ -311,7 +312,7 @@ impl Search<'_> {
     fn candidates(&self, pid: Pid) -> Vec<Place> {
         let name = |number: u32| format!("perf-{number}.map");
         let mut places = Vec::new();
-        let mut add = |kind, path| places.push(Place { kind, path });
+        let mut add = |kind, root, path| places.push(Place { kind, root, path });
         let dump_folder = self.dump_folders.get(&pid).map(PathBuf::as_path);
         let is_with_dump = |file: &GivenMap| dump_folder.is_some() && file.path.parent() == dump_folder;
         let mut given: Vec<&GivenMap> = Vec::new();
@@ -331,13 +332,14 @@ impl Search<'_> {
             } else {
                 PlaceKind::UserFiles
             };
-            add(kind, file.path.clone());
+            add(kind, file.root.clone(), file.path.clone());
         }
         let mut folders = self.folders.borrow_mut();
         for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
             for beside in self.beside.iter().map(|folder| folder.join(name(number))) {
                 if folders.may_have(&beside) {
-                    add(PlaceKind::UserFiles, beside);
+                    let [profile_folder, _] = &self.beside;
+                    add(PlaceKind::UserFiles, profile_folder.clone(), beside);
                 }
             }
         }
@@ -347,19 +349,25 @@ impl Search<'_> {
         // A running process may have its own `/tmp`, and another ID there.
         let is_running = folders.may_have(&process_folder(pid));
         if let Some(number) = is_running.then(|| namespace_pid(pid)).flatten() {
-            let folder = process_folder(pid).join("root/tmp");
-            add(PlaceKind::Process, folder.join(name(number)));
+            let root = process_folder(pid).join("root");
+            let path = root.join("tmp").join(name(number));
+            add(PlaceKind::Process, root, path);
         }
         // Here, process IDs from containers would mean other processes.
         let temporary = Path::new(TEMPORARY).join(name(pid.0));
         if folders.may_have(&temporary) {
-            add(PlaceKind::Temporary, temporary);
+            add(PlaceKind::Temporary, PathBuf::from(TEMPORARY), temporary);
         }
         places
     }
 
     fn open(&self, place: &Place, pid: Pid) -> Result<InputFile, Diagnostic> {
-        let file = read_if(self.access.reach.open_named(&place.path, &place.path), |_| Ok(()))?;
+        let inside = place.path.strip_prefix(&place.root).unwrap_or(&place.path);
+        let opened = match place.kind {
+            PlaceKind::Process => walk::open(inside, Scope::Root(&place.root)),
+            _ => self.access.reach.open_named(&place.root, &place.path),
+        };
+        let file = read_if(opened, |_| Ok(()))?;
         if file.is_empty() {
             return Err(Diagnostic::new(Issue::FileMissing));
         }
@@ -368,9 +376,8 @@ impl Search<'_> {
         }
         let is_found = matches!(place.kind, PlaceKind::Process | PlaceKind::Temporary);
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
-        let is_after =
-            |end: SystemTime| fs::metadata(&place.path).is_ok_and(|it| is_later(it.created(), end));
-        if is_found && end.is_some_and(is_after) {
+        let is_later = |created: SystemTime| end.is_some_and(|end| created > end + SLACK);
+        if is_found && file.created().is_some_and(is_later) {
             return Err(Diagnostic::new(Issue::PerfMapMadeLater).with("pid", pid));
         }
         let born = self.born(pid).filter(|_| place.kind != PlaceKind::Named);
@@ -440,7 +447,7 @@ impl Search<'_> {
 
 /// ID of a running process in its own PID namespace.
 fn namespace_pid(pid: Pid) -> Option<u32> {
-    let status = fs::read_to_string(process_folder(pid).join("status")).ok()?;
+    let status = kernel::read_text(process_folder(pid).join("status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
     numbers.split_whitespace().next_back()?.parse().ok()
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::files::OpenFile;
-use crate::files::open_file::open_within;
-use crate::files::search::folder_of;
+use crate::files::search::{folder_of, without_links};
 use crate::files::stdio::is_standard;
+use crate::files::walk::{self, Scope};
 use crate::load::options::LoadOptions;
 
 /// Opens files for a profile.
@@ -27,7 +27,7 @@ impl Reach {
                 return Vec::new();
             }
             let given = folder_of(&options.input);
-            let mut folders: Vec<PathBuf> = given.canonicalize().into_iter().collect();
+            let mut folders: Vec<PathBuf> = without_links(given).into_iter().collect();
             folders.push(given.to_owned());
             folders
         });
@@ -47,8 +47,8 @@ impl Reach {
     /// Opens a path that is recorded in the profile, or made from such a path. Fails for files out of reach.
     pub fn open_recorded(&self, path: &Path) -> io::Result<OpenFile> {
         match self.split(path) {
-            _ if !self.is_confined() => OpenFile::open(path),
-            Some((folder, inside)) => open_within(folder, inside),
+            _ if !self.is_confined() => walk::open(path, Scope::Recorded),
+            Some((folder, inside)) => walk::open(inside, Scope::Beneath(folder)),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -61,12 +61,15 @@ impl Reach {
 
     /// Opens a file that the user named, or one in a folder that the user named; `root` is the named path.
     pub fn open_named(&self, root: &Path, path: &Path) -> io::Result<OpenFile> {
-        if !self.is_confined() {
-            return OpenFile::open(path);
-        }
-        match path.strip_prefix(root) {
-            Ok(inside) if !inside.as_os_str().is_empty() => open_within(root, inside),
-            _ => open_within(folder_of(path), Path::new(path.file_name().unwrap_or_default())),
+        let inside = path.strip_prefix(root).ok();
+        match inside.filter(|inside| !inside.as_os_str().is_empty()) {
+            Some(inside) if self.is_confined() => walk::open(inside, Scope::Beneath(root)),
+            Some(inside) => walk::open(inside, Scope::From(root)),
+            None if self.is_confined() => {
+                let name = path.file_name().unwrap_or_default();
+                walk::open(Path::new(name), Scope::Beneath(folder_of(path)))
+            }
+            None => OpenFile::open(path),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::executable::Executable;
 use crate::files::InputFile;
+use crate::files::search::without_links;
 use crate::perf::event::Mmap;
 use crate::perf::synthesis::Mapping;
 use crate::perf::{Profile, feature, record};
@@ -58,7 +59,7 @@ impl Binary {
         let file =
             InputFile::open(path).map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
         let functions = InstrumentationMap::read(&file).map_err(|error| error.in_file(path))?;
-        let full = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let full = without_links(path).unwrap_or_else(|_| path.to_owned());
         let mut starts = functions.addresses().to_vec();
         starts.sort_unstable();
         Ok(Self {

@@ -1,0 +1,425 @@
+//! Looks a path up once, and opens the file that was found.
+//!
+//! Whoever can change a folder or a link on a path can exchange them between two lookups: one to check the path, one to
+//! open it. So a path is followed here, component by component, each in the open folder before it. What is then
+//! believed of the file comes from the links and folders that were passed, and from the descriptor that is read.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
+use rustix::io::Errno;
+
+use crate::files::OpenFile;
+use crate::files::open_file::is_trusted;
+
+/// Maximum number of links that are followed, as in the kernel (`MAXSYMLINKS`).
+const MAX_LINKS: u32 = 40;
+
+/// Maximum size of a path in bytes, as in the kernel (`PATH_MAX`).
+pub const MAX_PATH: usize = 4096;
+
+/// Flags for opening what a component names, without access to its content.
+const PATH_FLAGS: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// Flags for opening a file for reading. A FIFO is not waited for, and a terminal does not become the controlling one.
+const READ_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// Bits of modes.
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+
+/// Where a path may lead. Folders in it are the user's choice, or this program's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope<'a> {
+    /// Anywhere, for a path that the user or this program has chosen.
+    Named,
+    /// Anywhere, except by links of `/proc`, which may lead into the mounts of other processes: for a path from a file.
+    Recorded,
+    /// The same, for a path relative to a folder.
+    From(&'a Path),
+    /// Into a folder that is the root of the path: absolute links and `..` stay in it.
+    Root(&'a Path),
+    /// Into a folder, without following links or leaving it by `..`.
+    Beneath(&'a Path),
+    /// The same, for a folder that a file names.
+    BeneathRecorded(&'a Path),
+}
+
+/// What was passed on the way to a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trail {
+    /// User IDs of the owners of the links, each once. The owner of a link chooses its target. Links of `/proc` have no
+    /// owner.
+    pub link_owners: Vec<u32>,
+    /// Whether a user other than root and the current one could have put the file, or a folder with it, there. Members of
+    /// the group of a folder are left out: in most cases, it is the group of one user. In a folder like `/tmp`, others can
+    /// create files and links to files, but not replace folders of somebody else.
+    pub is_shared: bool,
+}
+
+/// Opens a regular file. Rejects all others, if possible without opening them, since that has side effects on some
+/// devices.
+pub fn open(path: &Path, scope: Scope<'_>) -> io::Result<OpenFile> {
+    let mut walk = Walk::default();
+    let (shown, found) = match scope {
+        Scope::Named | Scope::Recorded => {
+            walk.may_use_proc = scope == Scope::Named;
+            (path.to_owned(), walk.follow(path)?)
+        }
+        Scope::From(folder)
+        | Scope::Root(folder)
+        | Scope::Beneath(folder)
+        | Scope::BeneathRecorded(folder) => {
+            walk.may_use_proc = !matches!(scope, Scope::BeneathRecorded(_));
+            walk.enter(folder)?;
+            walk.may_use_proc = false;
+            walk.bounds = match scope {
+                Scope::Root(_) => Bounds::Root,
+                Scope::Beneath(_) | Scope::BeneathRecorded(_) => Bounds::Beneath,
+                _ => Bounds::None,
+            };
+            let inside = match scope {
+                Scope::Root(_) => path.strip_prefix("/").unwrap_or(path),
+                _ => path,
+            };
+            (folder.join(inside), walk.follow(path)?)
+        }
+    };
+    let file = found.ok_or(io::ErrorKind::IsADirectory)?;
+    let mut file = OpenFile::from_file(file, &shown)?;
+    file.origin.trail = walk.trail;
+    Ok(file)
+}
+
+/// What a path may not leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Bounds {
+    #[default]
+    None,
+    Root,
+    Beneath,
+}
+
+#[derive(Debug, Default)]
+struct Walk {
+    /// The folders from the outermost one that may be returned to; only the last one without bounds.
+    folders: Vec<OwnedFd>,
+    bounds: Bounds,
+    may_use_proc: bool,
+    links: u32,
+    trail: Trail,
+}
+
+impl Walk {
+    /// Goes to a folder, which is the outermost one from then on.
+    fn enter(&mut self, folder: &Path) -> io::Result<()> {
+        match self.follow(folder)? {
+            Some(_) => Err(io::ErrorKind::NotADirectory.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Follows a path. Returns the file at its end, open for reading; `None` if it ends in a folder.
+    fn follow(&mut self, path: &Path) -> io::Result<Option<File>> {
+        if path.as_os_str().is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if self.folders.is_empty() && !path.has_root() {
+            self.push(rustix::fs::openat(CWD, ".", PATH_FLAGS, Mode::empty())?);
+        }
+        let mut steps = steps(path)?;
+        while let Some(step) = steps.pop() {
+            match step.as_bytes() {
+                b"/" => self.go_to_root()?,
+                b".." => self.go_up()?,
+                b"." => {}
+                _ => {
+                    let file = self.step(&step, &mut steps)?;
+                    match (file, steps.is_empty()) {
+                        (None, _) => {}
+                        (Some(file), true) => return Ok(Some(file)),
+                        (Some(_), false) => return Err(io::ErrorKind::NotADirectory.into()),
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes into a folder, adds the steps of a link, or opens a file.
+    fn step(&mut self, name: &OsStr, steps: &mut Vec<OsString>) -> io::Result<Option<File>> {
+        let flags = PATH_FLAGS | OFlags::NOFOLLOW;
+        // Most components are folders. Without this flag, the kernel would not mount those of an automounter.
+        let found = match rustix::fs::openat(self.here()?, name, flags | OFlags::DIRECTORY, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => self.open_here(name, flags)?,
+            other => other?,
+        };
+        let stat = rustix::fs::fstat(&found)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return self.go_to(found, &stat, name, OFlags::NOFOLLOW);
+        }
+        self.links = self.links.saturating_add(1);
+        if self.bounds == Bounds::Beneath {
+            return Err(io::Error::other("a symbolic link, or in a directory that is one"));
+        }
+        if self.links > MAX_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        if rustix::fs::fstatfs(self.here()?)?.f_type == PROC_SUPER_MAGIC {
+            if !self.may_use_proc {
+                return Err(io::Error::other("a link of /proc"));
+            }
+            // The text of these links is no path.
+            let target = self.open_here(name, PATH_FLAGS)?;
+            let stat = rustix::fs::fstat(&target)?;
+            return self.go_to(target, &stat, name, OFlags::empty());
+        }
+        if !self.trail.link_owners.contains(&stat.st_uid) {
+            self.trail.link_owners.push(stat.st_uid);
+        }
+        let target = rustix::fs::readlinkat(&found, "", Vec::new())?.into_bytes();
+        steps.extend(self::steps(Path::new(&OsString::from_vec(target)))?);
+        Ok(None)
+    }
+
+    /// Goes into `found` if it is a folder. Opens a regular file again, for reading: what counts is what this descriptor is.
+    fn go_to(
+        &mut self,
+        found: OwnedFd,
+        stat: &Stat,
+        name: &OsStr,
+        flags: OFlags,
+    ) -> io::Result<Option<File>> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let is_sticky = stat.st_mode & STICKY != 0;
+                let is_open = stat.st_mode & OTHERS_WRITE != 0;
+                self.trail.is_shared |= !is_trusted(stat.st_uid) || is_open && !is_sticky;
+                self.push(found);
+                Ok(None)
+            }
+            FileType::RegularFile => {
+                self.trail.is_shared |= rustix::fs::fstat(self.here()?)?.st_mode & OTHERS_WRITE != 0;
+                Ok(Some(self.open_here(name, READ_FLAGS | flags)?.into()))
+            }
+            _ => Err(io::Error::other("not a regular file")),
+        }
+    }
+
+    fn go_to_root(&mut self) -> io::Result<()> {
+        match self.bounds {
+            Bounds::None => self.push(rustix::fs::open("/", PATH_FLAGS, Mode::empty())?),
+            Bounds::Root => self.folders.truncate(1),
+            Bounds::Beneath => return Err(outside()),
+        }
+        Ok(())
+    }
+
+    /// Goes to the folder that was passed before, even if the present one was moved elsewhere meanwhile.
+    fn go_up(&mut self) -> io::Result<()> {
+        match self.bounds {
+            Bounds::None => self.push(self.open_here(OsStr::new(".."), PATH_FLAGS)?),
+            _ if self.folders.len() > 1 => drop(self.folders.pop()),
+            Bounds::Root => {}
+            Bounds::Beneath => return Err(outside()),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, folder: OwnedFd) {
+        if self.bounds == Bounds::None {
+            self.folders.clear();
+        }
+        self.folders.push(folder);
+    }
+
+    fn here(&self) -> io::Result<&OwnedFd> {
+        self.folders.last().ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn open_here(&self, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+        Ok(rustix::fs::openat(self.here()?, name, flags, Mode::empty())?)
+    }
+}
+
+fn outside() -> io::Error {
+    io::Error::other("it is outside of the folder")
+}
+
+/// Returns the components of a path, the first one last.
+fn steps(path: &Path) -> io::Result<Vec<OsString>> {
+    if path.as_os_str().len() >= MAX_PATH {
+        return Err(Errno::NAMETOOLONG.into());
+    }
+    let steps = path.components().map(Component::as_os_str);
+    Ok(steps.rev().map(OsStr::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn file_id(path: &Path) -> (u64, u64) {
+        let found = fs::metadata(path).unwrap();
+        (found.dev(), found.ino())
+    }
+
+    #[test]
+    fn paths_are_followed_as_by_the_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let me = fs::metadata(&root).unwrap().uid();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/file"), "").unwrap();
+        symlink("b", root.join("a/relative")).unwrap();
+        symlink(root.join("a/relative/../b"), root.join("absolute")).unwrap();
+        symlink("absolute/file", root.join("file")).unwrap();
+        symlink("circle", root.join("circle")).unwrap();
+        for (path, is_linked) in [
+            ("a/b/file", false),
+            ("a/./b/../b/file", false),
+            ("a/relative/file", true),
+            ("absolute/file", true),
+            ("file", true),
+        ] {
+            let path = root.join(path);
+            for scope in [Scope::Named, Scope::Recorded, Scope::From(Path::new("/"))] {
+                let found = open(&path, scope).unwrap();
+                assert_eq!(found.file_id(), file_id(&path), "{path:?}");
+                let owners = &found.origin().trail.link_owners;
+                assert_eq!(*owners, vec![me; usize::from(is_linked)], "{path:?}");
+            }
+        }
+        for path in ["circle", "missing", "a/missing/../b", "a/b/file/c", "a/b", ""] {
+            let path = match path {
+                "" => Path::new("").to_owned(),
+                _ => root.join(path),
+            };
+            let error = open(&path, Scope::Recorded).unwrap_err();
+            let expected = fs::read(&path).unwrap_err();
+            assert_eq!(error.kind(), expected.kind(), "{path:?}");
+        }
+        let long = root.join("./".repeat(MAX_PATH)).join("a/b/file");
+        assert!(open(&long, Scope::Recorded).is_err());
+    }
+
+    #[test]
+    fn links_of_the_kernel_are_for_paths_of_users_only() {
+        for path in [
+            "/proc/self/exe",
+            "/proc/self/root/proc/version",
+            "/proc/thread-self/status",
+        ] {
+            let path = Path::new(path);
+            let found = open(path, Scope::Named).unwrap();
+            assert_eq!(found.origin().trail.link_owners, [0u32; 0], "{path:?}");
+            assert_eq!(found.file_id().1, fs::metadata(path).unwrap().ino(), "{path:?}");
+            assert!(open(path, Scope::Recorded).is_err(), "{path:?}");
+            let inside = path.strip_prefix("/proc").unwrap();
+            for scope in [Scope::From(Path::new("/proc")), Scope::Root(Path::new("/proc"))] {
+                assert!(open(inside, scope).is_err(), "{path:?}");
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        symlink("/proc/self/root/etc/passwd", folder.path().join("link")).unwrap();
+        assert!(open(&folder.path().join("link"), Scope::Recorded).is_err());
+    }
+
+    #[test]
+    fn a_root_is_not_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("usr/lib")).unwrap();
+        fs::write(root.join("usr/lib/file"), "inside").unwrap();
+        fs::write(folder.path().join("file"), "outside").unwrap();
+        symlink("usr/lib", root.join("lib")).unwrap();
+        symlink("/usr", root.join("absolute")).unwrap();
+        symlink("../../../../../../../usr/lib/file", root.join("up")).unwrap();
+        symlink(folder.path().join("file"), root.join("out")).unwrap();
+        let read = |path: &str| open(Path::new(path), Scope::Root(&root)).and_then(|file| file.read_start());
+        for path in [
+            "/usr/lib/file",
+            "usr/lib/file",
+            "/lib/file",
+            "/absolute/lib/file",
+            "/up",
+            "/../usr/../lib/file",
+        ] {
+            assert_eq!(read(path).unwrap(), b"inside", "{path}");
+        }
+        for path in ["/out", "/../file", "/usr/../../file"] {
+            assert_eq!(read(path).unwrap_err().kind(), io::ErrorKind::NotFound, "{path}");
+        }
+    }
+
+    #[test]
+    fn folders_of_others_are_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("inside");
+        fs::create_dir_all(inside.join("deep")).unwrap();
+        fs::write(inside.join("file"), "").unwrap();
+        fs::write(inside.join("deep/file"), "").unwrap();
+        let is_shared = |mode, file: &str| {
+            fs::set_permissions(&inside, fs::Permissions::from_mode(mode)).unwrap();
+            let file = open(Path::new(file), Scope::From(&inside));
+            file.unwrap().origin().trail.is_shared
+        };
+        for (mode, expected) in [
+            (0o755, (false, false)),
+            (0o775, (false, false)),
+            (0o1777, (true, false)),
+            (0o777, (true, true)),
+        ] {
+            assert_eq!(
+                (is_shared(mode, "file"), is_shared(mode, "deep/file")),
+                expected,
+                "{mode:o}"
+            );
+        }
+    }
+
+    /// A folder and a link are exchanged while a path through them is looked up.
+    #[test]
+    fn what_is_believed_of_a_path_is_true_of_the_file_that_was_opened() {
+        const TRIES: usize = 20_000;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, content) in [("real", "real"), ("other", "linked")] {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("file"), content).unwrap();
+        }
+        symlink("other", at("link")).unwrap();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let exchange = || {
+            let flags = rustix::fs::RenameFlags::EXCHANGE;
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                rustix::fs::renameat_with(CWD, at("real"), CWD, at("link"), flags).unwrap();
+            }
+        };
+        let mut linked = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(exchange);
+            for _ in 0..TRIES {
+                // The link may have become a folder after it was opened.
+                let Ok(file) = open(&at("real/file"), Scope::Recorded) else {
+                    continue;
+                };
+                let is_linked = !file.origin().trail.link_owners.is_empty();
+                assert_eq!(file.read_start().unwrap() == b"linked", is_linked);
+                linked += usize::from(is_linked);
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert!((1..TRIES).contains(&linked), "{linked}");
+    }
+}
