@@ -16,7 +16,7 @@ use jitinject::inject::{SummaryOutput, inject_after};
 use jitinject::name_style::NameStyle;
 use jitinject::record::{
     Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
-    Status, archive_path, default_folder, launch, pack, refuse_existing,
+    Status, archive_path, default_folder, launch, refuse_existing,
 };
 use jitinject::runtimes::Runtime;
 use jitinject::summary::{Summary, shell_word};
@@ -278,7 +278,7 @@ impl RecordArguments {
             line: StatusLine::new(self.quiet),
             is_quiet: self.quiet,
         };
-        warn(&session.attach());
+        warn(&session.attach(&mut terminal));
         let recorded = match session.run(&mut terminal)? {
             Outcome::Recorded(recorded) => recorded,
             Outcome::Interrupted(signal) => return Ok(ProgramStatus::Killed(signal).exit_code().into()),
@@ -290,14 +290,14 @@ impl RecordArguments {
         options.labels = self.label.iter().cloned().collect();
         let collect = |index: &ProfileIndex| {
             let files = session.collect(&recorded, index);
-            Manifest::new(plan, &recorded, files).write(plan)
+            session.write_manifest(&Manifest::new(plan, &recorded, files))
         };
         let summary = inject_after(collect, &options, &mut bar);
         drop(bar);
         let summary = summary?;
         warn(&summary.diagnostics);
         if self.pack {
-            let size = pack(&plan.folder, &archive)?;
+            let size = session.pack(&archive)?;
             if !self.quiet {
                 print_message(&packed_text(plan, &archive, size));
             }

@@ -9,6 +9,8 @@ pub mod folder;
 #[cfg(feature = "inject")]
 pub mod folder_contents;
 #[cfg(feature = "inject")]
+pub mod held_folder;
+#[cfg(feature = "inject")]
 pub mod input_file;
 pub mod kernel;
 pub mod open_file;
@@ -35,6 +37,8 @@ pub use compression_format::CompressionFormat;
 pub use folder::SharedFolder;
 #[cfg(feature = "inject")]
 pub use folder_contents::FolderContents;
+#[cfg(feature = "inject")]
+pub use held_folder::HeldFolder;
 #[cfg(feature = "inject")]
 pub use input_file::InputFile;
 pub use open_file::{FileOrigin, OpenFile};

@@ -2,25 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata, OpenOptions};
-use std::io;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::process_files::{append_perf_map, open_perf_map, owner_of};
+use super::process_files::{SLACK, append_perf_map, copy_file, ids_of, open_perf_map, owner_of};
+use super::recorded_process::RecordedProcess;
 use crate::bytes::base_name;
 use crate::code::profile_index::{Marker, ProfileIndex};
-use crate::files::open_file::open_within;
 use crate::files::search::{folder_of, printable_path};
+use crate::files::{HeldFolder, OpenFile};
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::Pid;
-
-/// How much older than the recording its files may seem, since file systems store rounded times.
-const SLACK: Duration = Duration::from_secs(2);
 
 /// A file of a runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -36,13 +34,22 @@ pub struct CollectedFile {
 #[derive(Debug)]
 pub struct Collection<'a> {
     /// Folder of the recording.
-    pub folder: &'a Path,
+    pub folder: &'a HeldFolder,
     /// Folder for the files, in that folder.
-    pub dumps: &'a Path,
+    pub dumps: &'a HeldFolder,
+    /// Processes that were looked at while they ran.
+    pub processes: &'a [RecordedProcess],
     /// When the recording started.
     pub started: SystemTime,
     /// Whether the recording started the processes, so their files are part of it.
     pub is_own: bool,
+}
+
+/// A file of a process that was written during the recording.
+struct Found {
+    folder: HeldFolder,
+    name: OsString,
+    file: OpenFile,
 }
 
 impl Collection<'_> {
@@ -56,34 +63,32 @@ impl Collection<'_> {
         let mut folders = BTreeSet::new();
         for marker in &index.markers {
             let path = Path::new(OsStr::from_bytes(&marker.path));
-            if let Some(pid) = pid_in_name(base_name(&marker.path)) {
-                folders.insert((PathBuf::from("."), pid));
-                folders.insert((folder_of(path).to_owned(), pid));
+            let pid = pid_in_name(base_name(&marker.path));
+            if let Some(number) = pid.filter(|&number| self.has_id(marker.pid, number)) {
+                folders.insert((PathBuf::from("."), number, marker.pid));
+                folders.insert((folder_of(path).to_owned(), number, marker.pid));
             }
         }
         for (path, pid) in self.jitdumps(index) {
-            let is_finished = self.is_own && !is_running(pid);
-            collected.extend(self.collect(&path, is_finished));
+            collected.extend(self.collect(&path, pid));
             // .NET 8 writes its perf map beside its jitdump.
             if folder_of(&path) != Path::new("/tmp") {
                 let maps = beside(&path, pid).into_iter();
-                let maps = maps.filter(|map| self.is_of_recording(map, pid).is_some());
-                collected.extend(maps.filter_map(|map| self.collect(&map, is_finished)));
+                collected.extend(maps.filter_map(|map| self.collect(&map, pid)));
             }
         }
-        for (folder, pid) in folders.into_iter().filter(|_| self.is_own) {
-            let logs = v8_logs(&folder, pid);
-            let logs = logs.filter(|log| self.is_of_recording(log, Pid(pid)).is_some());
-            let logs = logs.filter(|log| !log.starts_with(self.dumps));
-            collected.extend(logs.filter_map(|log| self.collect(&log, self.is_own)));
+        for (folder, number, pid) in folders.into_iter().filter(|_| self.is_own) {
+            let logs = v8_logs(&folder, number);
+            let logs = logs.filter(|log| !log.starts_with(self.dumps.path()));
+            collected.extend(logs.filter_map(|log| self.collect(&log, pid)));
         }
         let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
         for pid in pids {
             collected.extend(self.collect_perf_map(pid));
             // .NET's list of its libraries, which nothing reads.
-            let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
-            if self.is_own && !is_running(pid) && self.is_of_recording(&list, pid).is_some() {
-                collected.extend(self.collect(&list, true));
+            if self.is_own && !is_running(pid) {
+                let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
+                collected.extend(self.collect(&list, pid));
             }
         }
         collected
@@ -91,12 +96,8 @@ impl Collection<'_> {
 
     /// Copies the perf map of a process.
     fn collect_perf_map(&self, pid: Pid) -> Option<CollectedFile> {
-        let map = open_perf_map(pid.0)?;
-        let metadata = map.file().metadata().ok()?;
-        if !self.is_new(&metadata) || !is_of_user(&metadata, pid) {
-            return None;
-        }
-        let target = append_perf_map(&map, pid.0, self.dumps).ok()?;
+        let map = open_perf_map(pid.0).filter(|map| self.is_new(map))?;
+        let target = append_perf_map(&map, pid.0, self.owner(pid), self.dumps, &mut || false).ok()?;
         Some(self.collected(map.path(), &target))
     }
 
@@ -109,13 +110,20 @@ impl Collection<'_> {
         };
         let mut known = BTreeSet::new();
         let mut jitdumps = Vec::new();
-        for marker in index.markers.iter().filter(is_here) {
+        let mut markers: Vec<&Marker> = index.markers.iter().filter(is_here).collect();
+        // Of the processes that share a file, the one that wrote it.
+        let is_foreign = |marker: &&Marker| {
+            let number = pid_in_name(base_name(&marker.path));
+            !number.is_some_and(|number| self.has_id(marker.pid, number))
+        };
+        markers.sort_by_cached_key(is_foreign);
+        for marker in markers {
             let path = PathBuf::from(OsStr::from_bytes(&marker.path));
             let inode = marker.file.map_or(0, |file| file.inode);
-            let is_same = |found: Metadata| inode == 0 || found.ino() == inode;
+            let is_same = |found: Found| inode == 0 || found.file.file_id().1 == inode;
             if path.is_absolute()
-                && !path.starts_with(self.dumps)
-                && self.is_of_recording(&path, marker.pid).is_some_and(is_same)
+                && !path.starts_with(self.dumps.path())
+                && self.find(&path, marker.pid).is_some_and(is_same)
                 && known.insert(path.clone())
             {
                 jitdumps.push((path, marker.pid));
@@ -124,62 +132,68 @@ impl Collection<'_> {
         jitdumps
     }
 
-    /// Returns the metadata of a file if it is that of a process and was written during the recording.
-    fn is_of_recording(&self, path: &Path, pid: Pid) -> Option<Metadata> {
-        let found = fs::symlink_metadata(path).ok()?;
-        (found.is_file() && is_of_user(&found, pid) && self.is_new(&found)).then_some(found)
+    /// Opens a file if it is that of a process and was written during the recording.
+    fn find(&self, path: &Path, pid: Pid) -> Option<Found> {
+        let name = path.file_name()?.to_owned();
+        let folder = HeldFolder::open(folder_of(path)).ok()?;
+        let file = folder.open_file(&name).ok()?;
+        let is_found = file.origin().owner == self.owner(pid) && self.is_new(&file);
+        is_found.then_some(Found { folder, name, file })
+    }
+
+    /// Returns the user whose files are those of a process: its owner.
+    fn owner(&self, pid: Pid) -> u32 {
+        let known = || self.known(pid).find_map(|process| process.owner);
+        let own = || geteuid().as_raw();
+        owner_of(pid.0).or_else(known).unwrap_or_else(own)
+    }
+
+    /// Whether a number is the ID of a process in one of its namespaces.
+    fn has_id(&self, pid: Pid, number: u32) -> bool {
+        let mut known = self.known(pid).flat_map(|process| &process.inner_pids);
+        pid.0 == number || known.any(|&id| id == number) || ids_of(pid.0).contains(&number)
+    }
+
+    fn known(&self, pid: Pid) -> impl Iterator<Item = &RecordedProcess> {
+        self.processes.iter().filter(move |process| process.pid == pid.0)
     }
 
     /// Whether a file was written during the recording, or may be older because its process is.
-    fn is_new(&self, file: &Metadata) -> bool {
-        let is_new = |modified| modified + SLACK >= self.started;
-        !self.is_own || file.modified().is_ok_and(is_new)
+    fn is_new(&self, file: &OpenFile) -> bool {
+        let modified = || file.file().metadata()?.modified();
+        !self.is_own || modified().is_ok_and(|modified| modified + SLACK >= self.started)
     }
 
-    /// Moves or copies a file, under another folder if there is one of its name.
-    fn collect(&self, path: &Path, is_moved: bool) -> Option<CollectedFile> {
-        let name = path.file_name()?;
-        let target = self.free_path(name).ok()?;
-        let is_renamed = is_moved && fs::rename(path, &target).is_ok();
-        if !is_renamed {
-            if copy(path, name, &target).is_err() {
-                let _ = fs::remove_file(&target);
+    /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
+    /// runs or ran before the recording, or if the ID in the file's name is not its own.
+    fn collect(&self, path: &Path, pid: Pid) -> Option<CollectedFile> {
+        let Found { folder, name, file } = self.find(path, pid)?;
+        let mut parts = name.as_bytes().split(|byte| b"-.".contains(byte));
+        let number = |part| std::str::from_utf8(part).ok()?.parse().ok();
+        let is_of_process = parts.any(|part| number(part).is_some_and(|number| self.has_id(pid, number)));
+        let is_moved = self.is_own && is_of_process && !is_running(pid);
+        let target = self.dumps.folder_without(&name).ok()?;
+        if !(is_moved && folder.move_file(&name, &file, &target)) {
+            let copy = target.create_file(&name).ok()?;
+            if copy_file(&file, &copy, &mut || false).is_err() {
+                let _ = fs::remove_file(target.descriptor_path().join(&name));
                 return None;
             }
-            if is_moved {
+            // Another user's is only believed because it is the one that the process mapped.
+            if is_moved && file.origin().owner == geteuid().as_raw() {
                 // A copy of a file that cannot be removed is enough.
-                let _ = fs::remove_file(path);
+                let _ = folder.remove_file(&name, &file);
             }
         }
-        Some(self.collected(path, &target))
+        Some(self.collected(path, &target.path().join(&name)))
     }
 
     fn collected(&self, path: &Path, target: &Path) -> CollectedFile {
         CollectedFile {
-            path: printable_path(target.strip_prefix(self.folder).unwrap_or(target)),
+            path: printable_path(target.strip_prefix(self.folder.path()).unwrap_or(target)),
             written_to: printable_path(path),
         }
     }
-
-    fn free_path(&self, name: &OsStr) -> io::Result<PathBuf> {
-        let mut path = self.dumps.join(name);
-        let mut number = 1;
-        while path.symlink_metadata().is_ok() {
-            number += 1;
-            let folder = self.dumps.join(number.to_string());
-            fs::create_dir_all(&folder)?;
-            path = folder.join(name);
-        }
-        Ok(path)
-    }
-}
-
-/// Copies a file of a runtime, which may be in a folder of another user.
-fn copy(path: &Path, name: &OsStr, target: &Path) -> io::Result<()> {
-    let file = open_within(folder_of(path), Path::new(name))?;
-    let mut options = OpenOptions::new();
-    let mut copy = options.write(true).create_new(true).mode(0o600).open(target)?;
-    io::copy(&mut file.file(), &mut copy).map(drop)
 }
 
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
@@ -199,11 +213,6 @@ fn v8_logs(folder: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
         name.as_bytes().starts_with(b"isolate") && name.as_bytes().ends_with(end.as_bytes())
     });
     logs.map(|entry| entry.path())
-}
-
-/// Whether a file is the user's own, or that of the owner of a running process.
-fn is_of_user(file: &Metadata, pid: Pid) -> bool {
-    file.uid() == rustix::process::geteuid().as_raw() || owner_of(pid.0) == Some(file.uid())
 }
 
 /// Returns whether a process has not exited. One that has, and that nobody waits for, has no program.

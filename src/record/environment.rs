@@ -87,6 +87,12 @@ const SETTINGS: [Setting; 25] = [
     value(Runtime::OneDnn, "ONEDNN_JIT_PROFILE", "6"),
 ];
 
+/// Folder for PHP's settings, in that of the dumps.
+pub const PHP_FOLDER: &str = "php";
+
+/// Name of the file with these settings.
+pub const PHP_FILE: &str = "jitinject.ini";
+
 /// Settings of PHP, as options would be.
 pub const PHP_SETTINGS: &str = "\
 opcache.enable_cli=1

@@ -4,8 +4,8 @@
 //! group of its own, which the program leaves for that of the terminal.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -56,10 +56,10 @@ pub fn not_started(program: &Path, cause: &dyn std::fmt::Display) -> Diagnostic 
         .with("cause", cause)
 }
 
-/// Writes a file that never has only a part of its content.
+/// Writes a file that never has only a part of its content. Its folder is private.
 fn write(path: &Path, content: &str) -> io::Result<()> {
     let unfinished = path.with_extension("new");
-    fs::write(&unfinished, content)?;
+    File::create_new(&unfinished)?.write_all(content.as_bytes())?;
     fs::rename(unfinished, path)
 }
 

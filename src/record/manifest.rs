@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
@@ -14,9 +15,10 @@ use super::plan::Plan;
 use super::recorded_process::{RecordedProcess, add_versions};
 use super::session::{ProgramStatus, Recorded};
 use crate::bytes::printable;
-use crate::diagnostics::Diagnostic;
 use crate::files::search::printable_path;
-use crate::files::staged::write_atomically;
+
+/// Name of the file in the folder of a recording.
+pub(super) const MANIFEST: &str = "manifest.json";
 
 /// Version of the format. It changes when a field is removed or changes its meaning.
 const FORMAT: u32 = 1;
@@ -124,12 +126,10 @@ impl Manifest {
         }
     }
 
-    /// Writes the manifest into the folder of the recording.
-    pub fn write(&self, plan: &Plan) -> Result<(), Diagnostic> {
-        let path = plan.folder.join("manifest.json");
-        let failed = |cause| Diagnostic::cannot_write(&path, &cause);
-        let mut json = serde_json::to_vec_pretty(self).map_err(|cause| failed(cause.into()))?;
+    /// Returns the content of the file.
+    pub(super) fn to_json(&self) -> io::Result<Vec<u8>> {
+        let mut json = serde_json::to_vec_pretty(self)?;
         json.push(b'\n');
-        write_atomically(&path, &json).map_err(failed)
+        Ok(json)
     }
 }

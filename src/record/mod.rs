@@ -18,6 +18,7 @@ mod process_stat;
 mod program;
 mod recorded_process;
 mod session;
+mod short_command;
 mod signals;
 mod watch;
 

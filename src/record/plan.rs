@@ -11,7 +11,7 @@ use humantime::format_rfc3339_seconds;
 use rustix::fs::{Access, access};
 
 use super::attach::AttachOptions;
-use super::environment::{self, PHP_SETTINGS, Request};
+use super::environment::{self, PHP_FILE, PHP_FOLDER, PHP_SETTINGS, Request};
 use super::perf::PerfOptions;
 use super::program::{ends_recording, find, program_of, search_path, user_of_sudo};
 use crate::bytes::{base_name, printable};
@@ -24,7 +24,7 @@ use crate::runtimes::Runtime;
 use crate::summary::shell_word;
 
 /// Name of the recorded profile in the folder of a recording.
-const PROFILE: &str = "perf.data";
+pub(super) const PROFILE: &str = "perf.data";
 
 /// Name of the summary in the folder of a recording.
 pub(super) const SUMMARY: &str = "summary.json";
@@ -228,7 +228,7 @@ impl Plan {
     pub(super) fn php_settings(&self) -> Option<PathBuf> {
         let has_folder = |(name, _): &(&str, OsString)| *name == "PHP_INI_SCAN_DIR";
         let is_used = self.environment.iter().any(has_folder);
-        is_used.then(|| self.dumps().join("php/jitinject.ini"))
+        is_used.then(|| self.dumps().join(PHP_FOLDER).join(PHP_FILE))
     }
 
     /// Returns the path of perf.

@@ -2,21 +2,28 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, Metadata, OpenOptions};
-use std::io;
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::param::clock_ticks_per_second;
 
 use super::process_stat::ProcessStat;
+use super::short_command::IsStopped;
 use crate::bytes::base_name;
-use crate::files::OpenFile;
-use crate::files::open_file::open_within;
+use crate::files::{HeldFolder, OpenFile};
 use crate::runtime::jitdump::marker::pid_in_name;
+use crate::runtime::perf_map;
 use crate::runtimes::{Description, Runtime};
+
+/// How much older than an event the files that were written after it may seem, since file systems store rounded times.
+pub const SLACK: Duration = Duration::from_secs(2);
+
+/// Bytes of a file that are copied between two looks at signals.
+const PIECE: u64 = 16 << 20;
 
 /// Returns the runtime of a process, by its program and its libraries.
 pub fn runtime_of(pid: u32) -> Option<&'static Description> {
@@ -59,8 +66,6 @@ pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
 
 /// Returns when a process started, or a moment before.
 fn start_of(pid: u32) -> Option<SystemTime> {
-    /// How coarse the times of the kernel and of files are.
-    const SLACK: Duration = Duration::from_secs(1);
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
     let ticks = ProcessStat::of(pid)?.start()?;
@@ -119,24 +124,73 @@ fn perf_maps(pid: u32) -> impl Iterator<Item = PathBuf> {
         .map(|id| PathBuf::from(format!("perf-{id}.map")))
 }
 
-/// Opens the perf map of a process that runs or has exited.
+/// Opens the perf map of a process that runs or has exited. In a container, others choose what is below its root directory, so
+/// no link leads out of it, and a file that is mounted there is not the process's.
 pub fn open_perf_map(pid: u32) -> Option<OpenFile> {
-    let folder = root_of(pid).join("tmp");
-    perf_maps(pid).find_map(|map| open_within(&folder, &map).ok())
+    let folder = HeldFolder::open_in_root(&root_of(pid), Path::new("tmp")).ok()?;
+    perf_maps(pid).find_map(|map| folder.open_file(map.as_os_str()).ok())
 }
 
-/// Appends a perf map to that of a process in the folder for the files of runtimes, and returns the path there. Later lines
-/// override earlier ones.
-pub fn append_perf_map(map: &OpenFile, pid: u32, dumps: &Path) -> io::Result<PathBuf> {
-    let path = dumps.join(format!("perf-{pid}.map"));
-    let mut options = OpenOptions::new();
-    let mut file = options.append(true).create(true).mode(0o600).open(&path)?;
-    let size = file.metadata()?.len();
-    if let Err(cause) = io::copy(&mut map.file(), &mut file) {
-        file.set_len(size)?;
-        return Err(cause);
+/// Appends the perf map of a process, whose owner is `user`, to the copy in the folder for the files of runtimes, and returns
+/// the path there. Later lines override earlier ones.
+///
+/// Fails if the file belongs to another user, or does not start as perf maps do: the process could have chosen any file.
+pub fn append_perf_map(
+    map: &OpenFile,
+    pid: u32,
+    user: u32,
+    dumps: &HeldFolder,
+    is_stopped: IsStopped<'_>,
+) -> io::Result<PathBuf> {
+    let start = map.read_start()?;
+    let line = start.split_inclusive(|&byte| byte == b'\n').next();
+    let is_map = line.is_none_or(|line| !perf_map::parse(line).symbols.is_empty());
+    if map.origin().owner != user || !is_map {
+        return Err(ErrorKind::PermissionDenied.into());
     }
-    Ok(path)
+    let name = PathBuf::from(format!("perf-{pid}.map"));
+    let name = name.as_os_str();
+    let copy = match dumps.append_to(name) {
+        // .NET 8 writes it there itself.
+        Ok(file) if file.metadata()?.uid() == user => file,
+        Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
+        Err(_) => dumps.create_file(name)?,
+    };
+    copy_file(map, &copy, is_stopped)?;
+    Ok(dumps.path().join(name))
+}
+
+/// Appends a file, up to its size when it was opened, to a copy, which gets the same owner: whose file it is decides whether it
+/// is believed. On failure, the copy stays as it was.
+///
+/// Fails for a file of holes, and for one that takes more than half of the space that is left.
+pub fn copy_file(file: &OpenFile, copy: &File, is_stopped: IsStopped<'_>) -> io::Result<()> {
+    let (old, owner) = (copy.metadata()?, file.origin().owner);
+    let system = rustix::fs::fstatvfs(copy)?;
+    file.current_size()?;
+    if file.size() > system.f_bavail.saturating_mul(system.f_frsize) / 2 {
+        return Err(ErrorKind::StorageFull.into());
+    }
+    let mut copy_pieces = || {
+        let mut left = file.size();
+        while left > 0 {
+            if is_stopped() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            let copied = io::copy(&mut file.file().take(left.min(PIECE)), &mut &*copy)?;
+            // It has become shorter.
+            left = if copied == 0 {
+                0
+            } else {
+                left.saturating_sub(copied)
+            };
+        }
+        match owner == old.uid() {
+            true => Ok(()),
+            false => fchown(copy, Some(owner), None),
+        }
+    };
+    copy_pieces().or_else(|cause| copy.set_len(old.len()).and(Err(cause)))
 }
 
 #[cfg(test)]
@@ -157,17 +211,82 @@ mod tests {
         );
     }
 
+    /// A folder for copies, and one with a map.
+    struct Scene {
+        scratch: tempfile::TempDir,
+        dumps: HeldFolder,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let scratch = tempfile::tempdir().unwrap();
+            let dumps = HeldFolder::create(&scratch.path().join("dumps")).unwrap();
+            Self { scratch, dumps }
+        }
+
+        fn write(&self, text: &str) -> OpenFile {
+            fs::write(self.scratch.path().join("map"), text).unwrap();
+            self.open()
+        }
+
+        fn open(&self) -> OpenFile {
+            let folder = HeldFolder::open(self.scratch.path()).unwrap();
+            folder.open_file(OsStr::new("map")).unwrap()
+        }
+
+        fn append(&self, map: &OpenFile) -> io::Result<PathBuf> {
+            let user = rustix::process::geteuid().as_raw();
+            append_perf_map(map, 17, user, &self.dumps, &mut || false)
+        }
+
+        fn copied(&self) -> String {
+            fs::read_to_string(self.dumps.path().join("perf-17.map")).unwrap_or_default()
+        }
+    }
+
     #[test]
     fn perf_maps_are_joined() {
-        let folder = tempfile::tempdir().unwrap();
+        let scene = Scene::new();
         for line in ["7f00 10 old\n", "7f00 8 new\n"] {
-            fs::write(folder.path().join("map"), line).unwrap();
-            let map = open_within(folder.path(), Path::new("map")).unwrap();
-            let target = append_perf_map(&map, 17, folder.path()).unwrap();
-            assert_eq!(target, folder.path().join("perf-17.map"));
+            let target = scene.append(&scene.write(line)).unwrap();
+            assert_eq!(target, scene.dumps.path().join("perf-17.map"));
         }
-        let joined = fs::read_to_string(folder.path().join("perf-17.map")).unwrap();
-        assert_eq!(joined, "7f00 10 old\n7f00 8 new\n");
+        assert_eq!(scene.copied(), "7f00 10 old\n7f00 8 new\n");
+    }
+
+    #[test]
+    fn a_perf_map_that_grows_or_has_holes_does_not_fill_the_disk() {
+        let scene = Scene::new();
+        let map = scene.write("7f00 10 name\n");
+        scene.write("7f00 10 name\nmore\n");
+        scene.append(&map).unwrap();
+        assert_eq!(scene.copied(), "7f00 10 name\n");
+        let map = scene.write("7f00 10 name\n");
+        let file = File::options().write(true).open(map.path()).unwrap();
+        file.set_len(2 << 30).unwrap();
+        let failed = scene.append(&scene.open()).unwrap_err().to_string();
+        assert!(failed.contains("is sparse"), "{failed}");
+        let system = rustix::fs::statvfs(map.path()).unwrap();
+        file.set_len(system.f_bavail * system.f_frsize / 2 + (1 << 20))
+            .unwrap();
+        assert!(scene.append(&scene.open()).is_err());
+        file.set_len(1 << 20).unwrap();
+        let stopped = append_perf_map(&scene.open(), 17, map.origin().owner, &scene.dumps, &mut || true);
+        assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
+        assert_eq!(scene.copied(), "7f00 10 name\n");
+    }
+
+    #[test]
+    fn what_is_no_perf_map_of_its_user_is_not_copied() {
+        let scene = Scene::new();
+        let secret = scene.write("root:$y$j9T$salt$hash:20000:0:99999:7:::\n7f00 10 name\n");
+        assert!(scene.append(&secret).is_err());
+        let map = scene.write("7f00 10 name\n");
+        let copy = |user| append_perf_map(&map, 17, user, &scene.dumps, &mut || false);
+        assert!(copy(map.origin().owner + 1).is_err());
+        assert_eq!(scene.copied(), "");
+        assert!(copy(map.origin().owner).is_ok());
+        assert!(scene.append(&scene.write("")).is_ok());
     }
 
     #[test]

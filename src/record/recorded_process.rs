@@ -1,20 +1,21 @@
 //! What a recorded process was: its program, its namespaces, and the version of its runtime.
 
-use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use serde::Serialize;
 
 use super::process_files::{has_same_root, ids_of, owner_of, runtime_in};
+use super::short_command;
 use crate::bytes::{base_name, printable};
-use crate::files::open_file::is_trusted;
+use crate::files::held_folder::{descriptor_path, open_unchangeable};
 use crate::files::search::printable_path;
 use crate::runtimes::Runtime;
 
@@ -45,6 +46,9 @@ pub struct RecordedProcess {
     /// Root directory, if it is not that of the recorder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
+    /// User ID of its owner.
+    #[serde(skip)]
+    pub(super) owner: Option<u32>,
     /// File of its program, and its runtime, if the version can be asked for.
     #[serde(skip)]
     program_file: Option<(PathBuf, Runtime)>,
@@ -68,7 +72,9 @@ impl RecordedProcess {
             inner_pids: ids_of(pid).into_iter().skip(1).collect(),
             namespaces: namespaces.map(|link| printable_path(&link)).collect(),
             root: (!has_same_root(pid)).then(root),
-            program_file: (is_runtime && may_run(pid, &path)).then_some((path, runtime.runtime)),
+            owner: owner_of(pid),
+            program_file: (is_runtime && SafeProgram::open(pid, &path).is_some())
+                .then_some((path, runtime.runtime)),
         })
     }
 }
@@ -84,7 +90,8 @@ pub fn add_versions(processes: &mut [RecordedProcess]) {
         let version = match found {
             Some((_, version)) => version.clone(),
             None => {
-                let version = version_of(path, *runtime);
+                // The process may have ended, but its program was checked then.
+                let version = SafeProgram::of(path, true).and_then(|it| version_of(&it, *runtime));
                 known.push((path.clone(), version.clone()));
                 version
             }
@@ -94,15 +101,15 @@ pub fn add_versions(processes: &mut [RecordedProcess]) {
 }
 
 /// Returns the first line that a runtime prints about its version.
-fn version_of(program: &Path, runtime: Runtime) -> Option<String> {
-    let arguments: &[&str] = match runtime {
+fn version_of(program: &SafeProgram, runtime: Runtime) -> Option<String> {
+    let argument = match runtime {
         Runtime::Erlang => {
             // beam.smp is started by erl only, and its version is in the name of a directory: erts-13.1.5/bin.
-            let mut folders = program.ancestors().filter_map(Path::file_name);
+            let mut folders = program.path.ancestors().filter_map(Path::file_name);
             let folder = folders.find(|name| name.as_bytes().starts_with(b"erts-"));
             return folder.map(|name| printable(name.as_bytes()));
         }
-        Runtime::DotNet => &["--list-runtimes"],
+        Runtime::DotNet => "--list-runtimes",
         Runtime::Node
         | Runtime::Deno
         | Runtime::Bun
@@ -114,56 +121,55 @@ fn version_of(program: &Path, runtime: Runtime) -> Option<String> {
         | Runtime::Julia
         | Runtime::Lli
         | Runtime::Wasmtime
-        | Runtime::Qemu => &["--version"],
+        | Runtime::Qemu => "--version",
         _ => return None,
     };
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let started = Instant::now();
-    while child.try_wait().ok()?.is_none() {
-        if started.elapsed() > PATIENCE {
-            let _ = child.kill();
-            let _ = child.wait();
-            return None;
-        }
-        sleep(Duration::from_millis(5));
-    }
-    let output = child.wait_with_output().ok()?;
-    let lines = output.stdout.split(|&byte| byte == b'\n');
+    let mut command = program.command();
+    command.arg(argument);
+    let printed = short_command::run(command, false, PATIENCE, &mut || false).ok()?;
+    let lines = printed.text.split(|&byte| byte == b'\n');
     let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty())?;
     let line = line.get(..MAX_VERSION).unwrap_or(line);
-    output.status.success().then(|| printable(line))
+    printed.status.success().then(|| printable(line))
 }
 
-/// Whether the user may run the program of a process: one that the user runs already, or that only the user and root can
-/// change. The path of a program in another root directory is another program here, if there is any.
-pub fn may_run(pid: u32, program: &Path) -> bool {
-    let is_own = owner_of(pid) == Some(geteuid().as_raw());
-    has_same_root(pid) && (is_own || is_safe_program(program))
+/// A program of another process that the user may run.
+#[derive(Debug)]
+pub struct SafeProgram {
+    path: PathBuf,
+    file: OwnedFd,
 }
 
-/// Whether only the user and root can change a program.
-fn is_safe_program(program: &Path) -> bool {
-    /// Bits of a mode that let others write, and that let them only add files of their own.
-    const WRITABLE: u32 = 0o022;
-    const STICKY: u32 = 0o1000;
-    let is_safe = |path: &Path| {
-        let found = fs::symlink_metadata(path);
-        found.is_ok_and(|found| {
-            let is_shared = found.mode() & WRITABLE != 0 && !(found.is_dir() && found.mode() & STICKY != 0);
-            is_trusted(found.uid()) && !found.is_symlink() && !is_shared
-        })
-    };
-    program.is_absolute()
-        && program
-            .ancestors()
-            .filter(|path| path.as_os_str() != OsStr::new(""))
-            .all(is_safe)
+impl SafeProgram {
+    /// Opens the program of a process, by its path; `None` if the user must not run it. The path of a program in another root
+    /// directory is another program here, if there is any.
+    pub fn open(pid: u32, path: &Path) -> Option<Self> {
+        let is_own = owner_of(pid) == Some(geteuid().as_raw());
+        has_same_root(pid).then(|| Self::of(path, is_own)).flatten()
+    }
+
+    /// Opens a program that only the user and root can change, or that the user runs already.
+    ///
+    /// For root, it proves nothing that a process is root's: a user's may have become that by executing another program after
+    /// its path was read. Root therefore runs only what no other user can change, and no process that others start and exchange
+    /// makes a difference.
+    fn of(path: &Path, is_own: bool) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = match is_own && !geteuid().is_root() {
+            true => rustix::fs::open(path, flags, Mode::empty()).ok()?,
+            false => open_unchangeable(path)?,
+        };
+        let path = path.to_owned();
+        Some(Self { path, file })
+    }
+
+    /// Returns the command that runs the file that was checked, whatever is at its path by now. Its name is its path: many
+    /// runtimes look for their files beside it.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(descriptor_path(&self.file));
+        command.arg0(&self.path);
+        command
+    }
 }
 
 #[cfg(test)]
@@ -172,29 +178,29 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn programs_that_others_can_change_are_not_run() {
+    fn the_version_is_that_of_the_checked_file() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("node");
-        fs::write(&program, "#!/bin/sh\necho 'v20.1.0\u{1b}'\necho second\n").unwrap();
-        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        set(&program, 0o755);
-        assert!(is_safe_program(&program));
-        assert!(
-            version_of(&program, Runtime::Node)
-                .unwrap()
-                .starts_with("v20.1.0")
-        );
-        set(&program, 0o757);
-        assert!(!is_safe_program(&program));
-        set(&program, 0o755);
-        set(folder.path(), 0o777);
-        assert!(!is_safe_program(&program));
-        set(folder.path(), 0o755);
-        let link = folder.path().join("link");
-        std::os::unix::fs::symlink(&program, &link).unwrap();
-        assert!(!is_safe_program(&link));
-        assert!(!is_safe_program(&folder.path().join("absent")));
-        assert!(!is_safe_program(Path::new("node")));
+        let write = |text: &str| {
+            fs::write(&program, text).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        write("#!/bin/sh\necho 'v20.1.0\u{1b}'\necho second\n");
+        let opened = SafeProgram::open(std::process::id(), &program).unwrap();
+        fs::rename(&program, folder.path().join("old")).unwrap();
+        write("#!/bin/sh\necho other\n");
+        let version = version_of(&opened, Runtime::Node).unwrap();
+        assert!(version.starts_with("v20.1.0"), "{version}");
+    }
+
+    #[test]
+    fn root_runs_no_program_that_others_can_change_even_its_own_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("node");
+        fs::write(&program, "").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o757)).unwrap();
+        let opened = SafeProgram::open(std::process::id(), &program);
+        assert_eq!(opened.is_some(), !geteuid().is_root());
     }
 
     #[test]
@@ -209,9 +215,16 @@ mod tests {
 
     #[test]
     fn versions_are_those_of_programs_and_folders() {
-        let erlang = Path::new("/usr/lib/erlang/erts-13.1.5/bin/beam.smp");
-        assert_eq!(version_of(erlang, Runtime::Erlang).unwrap(), "erts-13.1.5");
-        assert_eq!(version_of(Path::new("/bin/false"), Runtime::Node), None);
-        assert_eq!(version_of(Path::new("/bin/true"), Runtime::SpiderMonkey), None);
+        let program = |path: &str, file: &str| SafeProgram {
+            path: path.into(),
+            file: rustix::fs::open(file, OFlags::PATH, Mode::empty()).unwrap(),
+        };
+        let erlang = program("/usr/lib/erlang/erts-13.1.5/bin/beam.smp", "/");
+        assert_eq!(version_of(&erlang, Runtime::Erlang).unwrap(), "erts-13.1.5");
+        assert_eq!(version_of(&program("false", "/bin/false"), Runtime::Node), None);
+        assert_eq!(
+            version_of(&program("true", "/bin/true"), Runtime::SpiderMonkey),
+            None
+        );
     }
 }

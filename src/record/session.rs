@@ -1,10 +1,10 @@
 //! A running recording: perf, the program, and signals for both.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,10 +15,12 @@ use rustix::process::getpgrp;
 
 use super::attach::Attachment;
 use super::dumps::{CollectedFile, Collection};
-use super::environment::PHP_SETTINGS;
+use super::environment::{PHP_FILE, PHP_FOLDER, PHP_SETTINGS};
 use super::launch::{Start, USER_PATH, not_started};
+use super::manifest::{MANIFEST, Manifest};
+use super::pack::pack;
 use super::perf::{PerfOptions, Permissions, Refusal, reason};
-use super::plan::{Plan, SUMMARY};
+use super::plan::{PROFILE, Plan, SUMMARY};
 use super::process_files::owner_of;
 use super::recorded_process::RecordedProcess;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
@@ -26,6 +28,9 @@ use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::HeldFolder;
+use crate::files::held_folder::open_unchangeable;
+use crate::files::staged::write_atomically;
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
 use crate::load::RUNTIME_FILES;
 
@@ -37,6 +42,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Time until the first look at a program: many are short.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
+
+/// File with the process ID of the program.
+const PID_FILE: &str = "program.pid";
 
 /// How the program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +118,15 @@ pub struct Session<'a> {
     perf: PathBuf,
     /// Command that starts the program: the arguments of [`launch`](super::launch()) follow.
     launcher: Vec<OsString>,
+    folder: HeldFolder,
+    /// Folder for the files of runtimes, in that folder.
+    dumps: HeldFolder,
+    /// Path by which perf and the program reach the folder. Where others could put another folder in its place, as in that of
+    /// another user, it leads through the descriptor.
+    reached: PathBuf,
     attachment: Attachment,
+    /// The signal that ended the recording before it began.
+    interrupt: Option<i32>,
 }
 
 impl<'a> Session<'a> {
@@ -119,49 +135,59 @@ impl<'a> Session<'a> {
     pub fn create(plan: &'a Plan, launcher: Vec<OsString>) -> Result<Self, Diagnostic> {
         let perf = Plan::find_perf()?;
         plan.check_program()?;
-        let failed = |path: &Path, cause: &io::Error| match cause.kind() {
-            io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(path),
-            io::ErrorKind::PermissionDenied => {
-                Diagnostic::cannot_write(path, cause).with_remedy("Choose a folder elsewhere with -o.")
-            }
-            _ => Diagnostic::cannot_write(path, cause),
+        let failed = |cause: io::Error| match cause.kind() {
+            io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(&plan.folder),
+            io::ErrorKind::PermissionDenied => Diagnostic::cannot_write(&plan.folder, &cause)
+                .with_remedy("Choose a folder elsewhere with -o."),
+            _ => Diagnostic::cannot_write(&plan.folder, &cause),
         };
-        let create = |path: &Path| DirBuilder::new().mode(0o700).create(path);
-        create(&plan.folder).map_err(|cause| failed(&plan.folder, &cause))?;
-        let session = Self {
+        let path = plan.path("");
+        let folder = HeldFolder::create(path.components().as_path()).map_err(failed)?;
+        let fill = || {
+            let dumps = folder.create_folder(RUNTIME_FILES)?;
+            if plan.php_settings().is_some() {
+                let settings = dumps.create_folder(PHP_FOLDER)?;
+                let mut file = settings.create_file(PHP_FILE.as_ref())?;
+                file.write_all(PHP_SETTINGS.as_bytes())?;
+            }
+            Ok(dumps)
+        };
+        let dumps = fill().map_err(|cause| {
+            let _ = folder.remove();
+            failed(cause)
+        })?;
+        let reached = match open_unchangeable(folder.path()) {
+            Some(_) => plan.folder.clone(),
+            None => folder.descriptor_path(),
+        };
+        Ok(Self {
             plan,
             perf,
             launcher,
+            folder,
+            dumps,
+            reached,
             attachment: Attachment::default(),
-        };
-        let fill = || {
-            create(&plan.dumps())?;
-            let Some(file) = plan.php_settings() else {
-                return Ok(());
-            };
-            file.parent().map_or(Ok(()), create)?;
-            fs::write(file, PHP_SETTINGS)
-        };
-        fill().map_err(|cause: io::Error| {
-            session.remove();
-            failed(&plan.folder, &cause)
-        })?;
-        Ok(session)
+            interrupt: None,
+        })
     }
 
-    /// Removes the folder, after a recording without a profile.
-    fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.plan.folder);
+    /// Returns the profile as perf writes it.
+    fn profile(&self) -> PathBuf {
+        self.reached.join(PROFILE)
     }
 
     fn pid_file(&self) -> PathBuf {
-        self.plan.path("program.pid")
+        self.reached.join(PID_FILE)
     }
 
-    /// Makes processes that run already log their code, as far as they can. Returns what failed.
-    pub fn attach(&mut self) -> Vec<Diagnostic> {
+    /// Makes processes that run already log their code, as far as they can, until a signal comes. Returns what failed.
+    pub fn attach(&mut self, control: &mut dyn Control) -> Vec<Diagnostic> {
+        let interrupt = &mut self.interrupt;
+        let mut is_stopped = || is_stopped(control, interrupt);
+        let options = self.plan.attach;
         let (attachment, failures) =
-            Attachment::start(&self.plan.perf.pids, self.plan.attach, &self.plan.dumps());
+            Attachment::start(&self.plan.perf.pids, options, &self.dumps, &mut is_stopped);
         self.attachment = attachment;
         failures
     }
@@ -169,18 +195,25 @@ impl<'a> Session<'a> {
     /// Records until the program has ended, or until a signal if there is no program. Without a profile, the folder is
     /// removed.
     pub fn run(&mut self, control: &mut dyn Control) -> Result<Outcome, Diagnostic> {
-        let mut recorded = self.record(control);
-        let failures = self.attachment.finish();
-        if let Ok(Outcome::Recorded(recorded)) = &mut recorded {
+        let recorded = match self.interrupt {
+            Some(signal) => Ok(Outcome::Interrupted(signal)),
+            None => self.record(control),
+        };
+        let mut is_stopped = || is_stopped(control, &mut self.interrupt);
+        let failures = self.attachment.finish(&mut is_stopped);
+        if let Ok(Outcome::Recorded(mut recorded)) = recorded {
             recorded.diagnostics = failures;
+            // Only perf and the program needed them.
+            let _ = fs::remove_file(self.folder.descriptor_path().join(PID_FILE));
+            let _ = fs::remove_dir_all(self.dumps.descriptor_path().join(PHP_FOLDER));
+            // Injection uses its path.
+            if self.folder.is_in_place() {
+                return Ok(Outcome::Recorded(recorded));
+            }
+            let cause = io::Error::other("it was moved, or another folder was put in its place");
+            return Err(Diagnostic::cannot_write(&self.plan.folder, &cause));
         }
-        let _ = fs::remove_file(self.pid_file());
-        if let Some(folder) = self.plan.php_settings().as_deref().and_then(Path::parent) {
-            let _ = fs::remove_dir_all(folder);
-        }
-        if !matches!(recorded, Ok(Outcome::Recorded(_))) {
-            self.remove();
-        }
+        let _ = self.folder.remove();
         recorded
     }
 
@@ -191,8 +224,8 @@ impl<'a> Session<'a> {
         let program = (!self.plan.command.is_empty()).then(|| self.pid_file());
         let mut signals = Signals::new(child.id(), program.clone(), is_foreground);
         let mut watch = match &program {
-            Some(_) => Watch::of_descendants(child.id(), &self.plan.profile()),
-            None => Watch::of_processes(&self.plan.perf.pids, &self.plan.profile()),
+            Some(_) => Watch::of_descendants(child.id(), &self.profile()),
+            None => Watch::of_processes(&self.plan.perf.pids, &self.profile()),
         };
         let mut next_look = program.as_ref().map_or(Duration::ZERO, |_| FIRST_LOOK);
         let status = loop {
@@ -246,7 +279,7 @@ impl<'a> Session<'a> {
     /// Starts perf in a process group of its own.
     fn spawn(&self, is_foreground: bool) -> Result<Child, Diagnostic> {
         let mut perf = Command::new(&self.perf);
-        perf.args(self.plan.perf.command_line(&self.plan.profile(), false));
+        perf.args(self.plan.perf.command_line(&self.profile(), false));
         perf.process_group(0);
         if !self.plan.command.is_empty() {
             let group = match is_foreground {
@@ -266,14 +299,19 @@ impl<'a> Session<'a> {
         perf.spawn().map_err(|cause| self.perf_error(&cause))
     }
 
-    fn variables(&self) -> BTreeMap<&'static str, &OsString> {
+    /// Returns the variables of the program, with the path by which it reaches the folder.
+    fn variables(&self) -> BTreeMap<&'static str, OsString> {
+        let reached = self.reached.join(RUNTIME_FILES);
+        let reached = std::path::absolute(&reached).unwrap_or(reached);
         let variables = self.plan.environment.iter();
-        variables.map(|(name, value)| (*name, value)).collect()
+        variables
+            .map(|(name, value)| (*name, replaced(value, self.dumps.path(), &reached)))
+            .collect()
     }
 
     /// Records another program. Returns what perf prints if it fails, which it does only without `-q`.
     fn attempt(&self, options: &PerfOptions) -> Result<(), String> {
-        let output = self.plan.folder.join("attempt.data");
+        let output = self.reached.join("attempt.data");
         let attempt = Command::new(&self.perf)
             .args(options.command_line(&output, true))
             .args(["--", "true"])
@@ -314,12 +352,26 @@ impl<'a> Session<'a> {
     /// Moves the files of runtimes into the folder. `index` is that of the profile.
     pub fn collect(&self, recorded: &Recorded, index: &ProfileIndex) -> Vec<CollectedFile> {
         let collection = Collection {
-            folder: &self.plan.path(""),
-            dumps: &self.plan.dumps(),
+            folder: &self.folder,
+            dumps: &self.dumps,
+            processes: &recorded.processes,
             started: recorded.started,
             is_own: !self.plan.command.is_empty(),
         };
         collection.run(index)
+    }
+
+    /// Writes the manifest into the folder.
+    pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), Diagnostic> {
+        let written = manifest
+            .to_json()
+            .and_then(|json| write_atomically(&self.folder.descriptor_path().join(MANIFEST), &json));
+        written.map_err(|cause| Diagnostic::cannot_write(&self.plan.folder.join(MANIFEST), &cause))
+    }
+
+    /// Packs the folder, and returns the size of the archive in bytes.
+    pub fn pack(&self, archive: &Path) -> Result<u64, Diagnostic> {
+        pack(&self.folder.descriptor_path(), archive)
     }
 
     /// Returns the options for the injection of the recording.
@@ -339,6 +391,28 @@ impl<'a> Session<'a> {
         });
         options
     }
+}
+
+/// Whether a signal has come, which is remembered.
+fn is_stopped(control: &mut dyn Control, interrupt: &mut Option<i32>) -> bool {
+    let received = control.signals().last().map(|signal| signal.number);
+    *interrupt = interrupt.or(received);
+    interrupt.is_some()
+}
+
+/// Returns a text with one path in place of another.
+fn replaced(text: &OsStr, path: &Path, new: &Path) -> OsString {
+    let (mut rest, path) = (text.as_bytes(), path.as_os_str().as_bytes());
+    let mut replaced = OsString::new();
+    while let Some((before, after)) = memchr::memmem::find(rest, path)
+        .and_then(|at| Some((rest.get(..at)?, rest.get(at..)?.strip_prefix(path)?)))
+    {
+        replaced.push(OsStr::from_bytes(before));
+        replaced.push(new);
+        rest = after;
+    }
+    replaced.push(OsStr::from_bytes(rest));
+    replaced
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! `jitinject record -p` with running runtimes.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::record::{MIN_SAMPLES, SERVER, Scene, compile_for_dotnet};
-use crate::support::{perf, said};
+use crate::support::{perf, said, tools};
 
 #[test]
 fn a_running_process_can_be_recorded() {
@@ -31,6 +32,37 @@ fn a_running_process_can_be_recorded() {
     // The file of a process that still runs stays.
     let dump = format!("jit-{pid}.dump");
     assert!(scene.path(&dump).exists() && scene.path("r/dumps").join(dump).exists());
+}
+
+/// jcmd waits for a process that never replies.
+#[test]
+fn a_signal_ends_the_requests_and_leaves_no_folder() {
+    let scene = Scene::new(&[]);
+    let add = |name: &str, content: &[u8]| {
+        std::fs::write(scene.path(name), content).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(scene.path(name), mode).unwrap();
+    };
+    add("java", &std::fs::read("/bin/sleep").unwrap());
+    add("jcmd", b"#!/bin/sh\ntrap '' TERM\n: > asked\nexec sleep 100\n");
+    let java = Command::new(scene.path("java"))
+        .arg("100")
+        .spawn()
+        .map(Running)
+        .unwrap();
+    let path = format!("{}:/usr/bin:/bin", scene.folder.path().display());
+    let mut recording = scene
+        .command(&["-p", &java.0.id().to_string()])
+        .env("PATH", path)
+        .spawn()
+        .unwrap();
+    while !scene.path("asked").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    tools::run("kill", &["-TERM", &recording.id().to_string()]);
+    assert_eq!(recording.wait().unwrap().code(), Some(143));
+    assert_eq!(scene.files(), ["asked", "java", "jcmd"]);
+    assert!(!scene.path("r").exists());
 }
 
 #[test]

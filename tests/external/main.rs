@@ -37,6 +37,7 @@ mod perf_maps;
 mod perf_versions;
 mod reader;
 mod record;
+mod record_users;
 mod runtimes;
 mod script_lines;
 mod support;

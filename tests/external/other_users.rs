@@ -25,11 +25,11 @@ fn give_away(path: &Path) {
 
 /// Returns whether a test that needs several users can run. If the user is not root, the test has been run by root
 /// of a user namespace instead, with the user IDs from `/etc/subuid`.
-fn has_users(test: &str) -> bool {
+pub fn has_users(module: &str, test: &str) -> bool {
     if is_root() {
         return true;
     }
-    let test = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+    let test = format!("{}::{test}", module.split_once("::").unwrap().1);
     let ran = Command::new("unshare")
         .args(["--map-root-user", "--map-auto", "--"])
         .arg(std::env::current_exe().unwrap())
@@ -58,7 +58,10 @@ fn assert_is_strangers(said: &str, diagnostic: &str, file: &Path) {
 
 #[test]
 fn dumps_of_strangers_are_refused_unless_the_process_mapped_them() {
-    if !has_users("dumps_of_strangers_are_refused_unless_the_process_mapped_them") {
+    if !has_users(
+        module_path!(),
+        "dumps_of_strangers_are_refused_unless_the_process_mapped_them",
+    ) {
         return;
     }
     let recording = Recording::new();
@@ -89,7 +92,7 @@ fn dumps_of_strangers_are_refused_unless_the_process_mapped_them() {
 
 #[test]
 fn perf_maps_of_strangers_are_refused() {
-    if !has_users("perf_maps_of_strangers_are_refused") {
+    if !has_users(module_path!(), "perf_maps_of_strangers_are_refused") {
         return;
     }
     let recording = Recording::new();
@@ -111,7 +114,7 @@ fn perf_maps_of_strangers_are_refused() {
 /// A link counts as its owner's file, wherever in the path it is.
 #[test]
 fn links_of_strangers_are_theirs_wherever_they_lead() {
-    if !has_users("links_of_strangers_are_theirs_wherever_they_lead") {
+    if !has_users(module_path!(), "links_of_strangers_are_theirs_wherever_they_lead") {
         return;
     }
     type Plant = fn(&Path, &Path) -> PathBuf;
@@ -167,7 +170,7 @@ fn links_of_strangers_are_theirs_wherever_they_lead() {
 /// In a world-writable directory, a FIFO may have the name of the output, and another user may read from it.
 #[test]
 fn fifos_of_strangers_get_nothing() {
-    if !has_users("fifos_of_strangers_get_nothing") {
+    if !has_users(module_path!(), "fifos_of_strangers_get_nothing") {
         return;
     }
     let folder = scratch();
@@ -197,7 +200,7 @@ fn fifos_of_strangers_get_nothing() {
 /// In a world-writable directory, another user created links with all names first.
 #[test]
 fn links_planted_in_a_shared_folder_lead_nowhere() {
-    if !has_users("links_planted_in_a_shared_folder_lead_nowhere") {
+    if !has_users(module_path!(), "links_planted_in_a_shared_folder_lead_nowhere") {
         return;
     }
     let shared = scratch();
@@ -327,7 +330,7 @@ fn sources_of_others_are_not_copied() {
 /// Another user's files in a sticky directory are not replaced, and the message is about that.
 #[test]
 fn another_users_files_in_a_sticky_folder_stay() {
-    if !has_users("another_users_files_in_a_sticky_folder_stay") {
+    if !has_users(module_path!(), "another_users_files_in_a_sticky_folder_stay") {
         return;
     }
     let folder = scratch();
@@ -386,7 +389,7 @@ fn another_users_files_in_a_sticky_folder_stay() {
 /// A user with a limit of a few threads, including the program's own.
 #[test]
 fn few_threads_are_enough_or_too_few() {
-    if !has_users("few_threads_are_enough_or_too_few") {
+    if !has_users(module_path!(), "few_threads_are_enough_or_too_few") {
         return;
     }
     let folder = scratch();

@@ -6,7 +6,6 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,8 @@ use tempfile::TempDir;
 
 use super::last_line;
 use crate::record::process_files;
-use crate::record::recorded_process::may_run;
+use crate::record::recorded_process::SafeProgram;
+use crate::record::short_command::{self, IsStopped};
 use crate::runtimes::Runtime;
 
 /// Code that asks the process in the first argument to run the script in the second one.
@@ -38,6 +38,9 @@ if not sys.is_stack_trampoline_active():
 /// Time that the process has for the script. It runs it between two instructions of Python code.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Time that a second process of the program has to ask the first one.
+const MAX_START: Duration = Duration::from_secs(10);
+
 /// A request to a CPython process. The process reads the script when it gets to it.
 #[derive(Debug)]
 pub struct Request {
@@ -47,7 +50,7 @@ pub struct Request {
 
 impl Request {
     /// Asks a process to write a perf map from now on. Fails with a reason.
-    pub fn send(pid: u32) -> Result<Self, String> {
+    pub fn send(pid: u32, is_stopped: IsStopped<'_>) -> Result<Self, String> {
         let failed = |cause: io::Error| cause.to_string();
         // It must be the same version, so it is the same program.
         let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
@@ -57,32 +60,30 @@ impl Request {
         if !process_files::has_same_root(pid) {
             return Err("it runs in a container".to_owned());
         }
-        if !may_run(pid, &program) {
-            return Err("its program, which has to ask it, belongs to another user".to_owned());
-        }
+        let program = SafeProgram::open(pid, &program)
+            .ok_or("its program, which has to ask it, is one that other users can change")?;
         let folder = tempfile::tempdir().map_err(failed)?;
         let script = folder.path().join("perf-map.py");
         fs::write(&script, SCRIPT).map_err(failed)?;
         // The process may run as another user.
         fs::set_permissions(&script, Permissions::from_mode(0o644)).map_err(failed)?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).map_err(failed)?;
-        let output = Command::new(program)
+        let mut command = program.command();
+        command
             .args(["-I", "-S", "-c", ASK])
             .arg(pid.to_string())
-            .arg(&script)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(failed)?;
-        match output.status.success() {
+            .arg(&script);
+        let printed = short_command::run(command, true, MAX_START, is_stopped).map_err(failed)?;
+        match printed.status.success() {
             true => Ok(Self { pid, folder }),
-            false => Err(last_line(&output)),
+            false => Err(last_line(&printed)),
         }
     }
 
     /// Waits until the process logs its code. Fails with a reason.
-    pub fn wait(&self) -> Result<(), String> {
+    pub fn wait(&self, is_stopped: IsStopped<'_>) -> Result<(), String> {
         let asked = Instant::now();
-        while !process_files::has_files(self.pid) {
+        while !process_files::has_files(self.pid) && !is_stopped() {
             if asked.elapsed() > PATIENCE {
                 let seconds = PATIENCE.as_secs();
                 return Err(format!(

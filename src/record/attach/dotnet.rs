@@ -6,22 +6,23 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 
+use crate::files::HeldFolder;
 use crate::files::search::printable_path;
 use crate::record::process_files::ids_of;
 use crate::record::process_stat::ProcessStat;
+use crate::record::short_command::IsStopped;
 
 /// How long to wait for a reply. The runtime writes the names of all code that it has compiled before it replies.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -123,18 +124,18 @@ pub struct LoggingProcess {
 
 impl LoggingProcess {
     /// Makes a process log its code. Returns `None` if it already does, or why it cannot.
-    pub fn start(pid: u32) -> Result<Option<Self>, String> {
+    pub fn start(pid: u32, is_stopped: IsStopped<'_>) -> Result<Option<Self>, String> {
         if is_logging(pid) {
             return Ok(None);
         }
         let start = start_of(pid).ok_or("it has ended")?;
         let port = DiagnosticPort::of_process(pid, start).map_err(|cause| cause.to_string())?;
-        match port.ask(pid, Command::EnablePerfMap, PATIENCE) {
+        match port.ask(pid, Command::EnablePerfMap, PATIENCE, is_stopped) {
             Ok(()) => Ok(Some(Self { pid, start, port })),
             Err(cause) => {
                 if matches!(cause, Failure::Silence) {
                     // It may still do it, so it is told to stop afterwards.
-                    let _ = port.ask(pid, Command::DisablePerfMap, Duration::ZERO);
+                    let _ = port.ask(pid, Command::DisablePerfMap, Duration::ZERO, is_stopped);
                 }
                 Err(cause.to_string())
             }
@@ -147,12 +148,15 @@ impl LoggingProcess {
     }
 
     /// Ends the logging. Returns why it goes on.
-    pub fn finish(&self) -> Result<(), String> {
+    pub fn finish(&self, is_stopped: IsStopped<'_>) -> Result<(), String> {
         let is_running = || {
             let has_program = fs::read_link(format!("/proc/{}/exe", self.pid)).is_ok();
             has_program && start_of(self.pid) == Some(self.start)
         };
-        match self.port.ask(self.pid, Command::DisablePerfMap, PATIENCE) {
+        match self
+            .port
+            .ask(self.pid, Command::DisablePerfMap, PATIENCE, is_stopped)
+        {
             // It removes the socket when it exits.
             Ok(()) | Err(Failure::NoSocket(_)) => Ok(()),
             Err(cause) if is_running() => Err(format!("it logs it from now on: {cause}")),
@@ -193,7 +197,7 @@ fn inner_pid(pid: u32) -> u32 {
 /// The place of a diagnostic socket.
 #[derive(Debug)]
 struct DiagnosticPort {
-    folder: OwnedFd,
+    folder: HeldFolder,
     /// Path of the folder in the file system of the process.
     folder_path: PathBuf,
     name: String,
@@ -211,22 +215,26 @@ impl DiagnosticPort {
 
     /// Opens the folder of a socket. No link in its path leads out of `root`.
     fn open(root: &Path, folder: &Path, name: String) -> Result<Self, Failure> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = open(root, flags, Mode::empty())?;
         let folder_path = folder.to_owned();
-        match openat2(root, folder, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+        match HeldFolder::open_in_root(root, folder) {
             Ok(folder) => Ok(Self {
                 folder,
                 folder_path,
                 name,
             }),
-            Err(Errno::NOENT) => Err(Failure::NoSocket(folder_path)),
+            Err(cause) if cause.kind() == ErrorKind::NotFound => Err(Failure::NoSocket(folder_path)),
             Err(cause) => Err(cause.into()),
         }
     }
 
     /// Sends a command to the process `pid`, and waits for the reply.
-    fn ask(&self, pid: u32, command: Command, patience: Duration) -> Result<(), Failure> {
+    fn ask(
+        &self,
+        pid: u32,
+        command: Command,
+        patience: Duration,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<(), Failure> {
         let deadline = Instant::now() + patience;
         let socket = self.connect()?;
         // Others may create files in /tmp.
@@ -239,14 +247,14 @@ impl DiagnosticPort {
         }
         let mut socket = UnixStream::from(socket);
         socket.set_nonblocking(false)?;
-        read_reply(|buffer| read_until(&mut socket, buffer, deadline))
+        read_reply(|buffer| read_until(&mut socket, buffer, deadline, is_stopped))
     }
 
     /// Connects without waiting. A path through the folder's descriptor is short enough for any folder.
     fn connect(&self) -> Result<OwnedFd, Failure> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let path = format!("/proc/self/fd/{}/{}", self.folder.as_raw_fd(), self.name);
+        let path = self.folder.descriptor_path().join(&self.name);
         match connect(&socket, &SocketAddrUnix::new(path)?) {
             Ok(()) => Ok(socket),
             Err(Errno::NOENT) => Err(Failure::NoSocket(self.folder_path.clone())),
@@ -278,18 +286,25 @@ fn read_reply(mut read: impl FnMut(&mut [u8]) -> io::Result<()>) -> Result<(), F
     }
 }
 
-/// Fills a buffer before a deadline.
-fn read_until(socket: &mut UnixStream, mut buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
+/// Fills a buffer before a deadline, unless the user wants to end that.
+fn read_until(
+    socket: &mut UnixStream,
+    mut buffer: &mut [u8],
+    deadline: Instant,
+    is_stopped: IsStopped<'_>,
+) -> io::Result<()> {
+    /// Time between two looks at signals.
+    const PERIOD: Duration = Duration::from_millis(50);
     while !buffer.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || is_stopped() {
             return Err(ErrorKind::TimedOut.into());
         }
-        socket.set_read_timeout(Some(left))?;
+        socket.set_read_timeout(Some(left.min(PERIOD)))?;
         match socket.read(buffer) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(length) => buffer = buffer.split_at_mut_checked(length).unwrap_or_default().1,
-            Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+            Err(cause) if matches!(cause.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(cause) => return Err(cause),
         }
     }
@@ -302,7 +317,10 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
+    use rustix::fs::{Mode, OFlags, open};
+
     use super::*;
+    use crate::files::held_folder::descriptor_path;
 
     const NAME: &str = "dotnet-diagnostic-1-2-socket";
 
@@ -320,7 +338,7 @@ mod tests {
         fs::create_dir(&inside).unwrap();
         let listener = {
             let folder = open(&inside, OFlags::PATH, Mode::empty()).unwrap();
-            UnixListener::bind(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd())).unwrap()
+            UnixListener::bind(descriptor_path(&folder).join(NAME)).unwrap()
         };
         let server = thread::spawn(move || {
             let mut client = listener.accept().unwrap().0;
@@ -333,7 +351,9 @@ mod tests {
             message[..length].to_vec()
         });
         let port = DiagnosticPort::open(root.path(), &folder, NAME.to_owned()).unwrap();
-        let asked = port.ask(std::process::id(), Command::EnablePerfMap, patience);
+        let asked = port.ask(std::process::id(), Command::EnablePerfMap, patience, &mut || {
+            false
+        });
         (asked.err().map(|cause| cause.to_string()), server.join().unwrap())
     }
 
@@ -405,13 +425,23 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_socket_is_left_when_the_user_wants_it() {
+        let (mut client, _server) = UnixStream::pair().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(1000);
+        let read = read_until(&mut client, &mut [0], deadline, &mut || true);
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
     fn a_full_queue_does_not_block() {
         let root = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(root.path().join(NAME)).unwrap();
         rustix::net::listen(&listener, 0).unwrap();
         let port = DiagnosticPort::open(root.path(), Path::new("/"), NAME.to_owned()).unwrap();
         let _first = port.connect().unwrap();
-        let failed = port.ask(std::process::id(), Command::EnablePerfMap, PATIENCE);
+        let failed = port.ask(std::process::id(), Command::EnablePerfMap, PATIENCE, &mut || {
+            false
+        });
         assert!(matches!(failed, Err(Failure::Silence)), "{failed:?}");
     }
 
@@ -420,7 +450,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let port = |folder: &str| {
             DiagnosticPort::open(root.path(), Path::new(folder), NAME.to_owned())
-                .and_then(|port| port.ask(1, Command::EnablePerfMap, PATIENCE))
+                .and_then(|port| port.ask(1, Command::EnablePerfMap, PATIENCE, &mut || false))
         };
         let absent = "it has no diagnostic socket in /absent, as with DOTNET_EnableDiagnostics=0";
         assert_eq!(port("/absent").unwrap_err().to_string(), absent);

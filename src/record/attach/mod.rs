@@ -4,10 +4,10 @@ mod cpython;
 mod dotnet;
 mod java;
 
-use std::path::Path;
-
 use super::process_files;
+use super::short_command::{IsStopped, Printed};
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::HeldFolder;
 use crate::runtimes::Runtime;
 
 /// What may be asked of running processes.
@@ -67,28 +67,31 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Asks processes to log their code. Returns what failed. `dumps` is the folder for the files of runtimes.
-    pub fn start(pids: &[u32], options: AttachOptions, dumps: &Path) -> (Self, Vec<Diagnostic>) {
+    /// Asks processes to log their code, until the user wants to end that. Returns what failed. `dumps` is the folder for the
+    /// files of runtimes.
+    pub fn start(
+        pids: &[u32],
+        options: AttachOptions,
+        dumps: &HeldFolder,
+        is_stopped: IsStopped<'_>,
+    ) -> (Self, Vec<Diagnostic>) {
         let mut attachment = Self::default();
         let mut failures = Vec::new();
         for &pid in pids {
+            if is_stopped() {
+                break;
+            }
             let Some(runtime) = runtime_of(pid).filter(|&runtime| options.has(runtime)) else {
                 continue;
             };
             let asked = match runtime {
-                Runtime::Java => java::write_map(pid).inspect(|()| {
-                    // Code that Java discards meanwhile is in this map only.
-                    if let Some(map) = process_files::open_perf_map(pid) {
-                        let _ = process_files::append_perf_map(&map, pid, dumps);
-                    }
-                    attachment.java.push(pid);
-                }),
-                Runtime::DotNet => {
-                    dotnet::LoggingProcess::start(pid).map(|process| attachment.dotnet.extend(process))
-                }
+                // Code that Java discards meanwhile is in this map only.
+                Runtime::Java => java::copy_map(pid, dumps, is_stopped).map(|()| attachment.java.push(pid)),
+                Runtime::DotNet => dotnet::LoggingProcess::start(pid, is_stopped)
+                    .map(|process| attachment.dotnet.extend(process)),
                 _ if process_files::has_files(pid) => Ok(()),
-                _ => cpython::Request::send(pid).and_then(|request| {
-                    let waited = request.wait();
+                _ => cpython::Request::send(pid, is_stopped).and_then(|request| {
+                    let waited = request.wait(is_stopped);
                     attachment.cpython.push(request);
                     waited
                 }),
@@ -98,19 +101,23 @@ impl Attachment {
         (attachment, failures)
     }
 
-    /// Asks again for what is complete at the end. Returns what failed.
-    pub fn finish(&mut self) -> Vec<Diagnostic> {
+    /// Asks again for what is complete at the end, unless the user wants to end that. Returns what failed.
+    pub fn finish(&mut self, is_stopped: IsStopped<'_>) -> Vec<Diagnostic> {
         self.cpython.iter_mut().for_each(cpython::Request::finish);
-        let java = self
-            .java
-            .iter()
-            .map(|&pid| (pid, Runtime::Java, java::write_map(pid)));
-        let dotnet = self.dotnet.iter();
-        let dotnet = dotnet.map(|process| (process.pid(), Runtime::DotNet, process.finish()));
-        let failures = java
-            .chain(dotnet)
-            .filter_map(|(pid, runtime, asked)| Some(failed(pid, runtime, asked.err()?)));
-        failures.collect()
+        let mut failures = Vec::new();
+        let mut add = |pid, runtime, asked: Result<(), String>| {
+            failures.extend(asked.err().map(|cause| failed(pid, runtime, cause)));
+        };
+        // What has been switched on is switched off in any case.
+        for process in &self.dotnet {
+            add(process.pid(), Runtime::DotNet, process.finish(is_stopped));
+        }
+        for &pid in &self.java {
+            if !is_stopped() {
+                add(pid, Runtime::Java, java::write_map(pid, is_stopped));
+            }
+        }
+        failures
     }
 }
 
@@ -125,9 +132,8 @@ fn failed(pid: u32, runtime: Runtime, cause: String) -> Diagnostic {
 }
 
 /// Returns the last line that a program has printed, as the reason of its failure.
-fn last_line(output: &std::process::Output) -> String {
-    let printed = [&output.stdout[..], &output.stderr].concat();
-    let printed = String::from_utf8_lossy(&printed);
-    let last = printed.lines().rfind(|line| !line.trim().is_empty());
-    last.map_or(output.status.to_string(), |line| line.trim().to_owned())
+fn last_line(printed: &Printed) -> String {
+    let text = String::from_utf8_lossy(&printed.text);
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.map_or(printed.status.to_string(), |line| line.trim().to_owned())
 }
