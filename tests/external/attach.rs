@@ -20,7 +20,6 @@ fn a_running_process_can_be_recorded() {
     while !scene.path("ready").exists() {
         std::thread::sleep(Duration::from_millis(10));
     }
-    std::thread::sleep(Duration::from_secs(1));
     let pid = server.id().to_string();
     let output = scene.record(&["-p", &pid, "--duration", "3"]);
     let is_running = server.try_wait().unwrap().is_none();

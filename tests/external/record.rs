@@ -335,13 +335,19 @@ fn the_exit_status_is_that_of_the_program() {
     assert!(scene.files().is_empty() && !scene.path("r").exists());
 }
 
-/// A program that ends itself on a signal, and writes how many it got.
+/// A program that ends itself on a signal, with a status of how many it got. It writes a file once it has worked for a second.
 pub const SERVER: &str = "let got = 0;
     for (const signal of ['SIGINT', 'SIGTERM'])
         process.on(signal, () => { got++; setTimeout(() => process.exit(40 + got), 300); });
     const fib = n => n < 2 ? n : fib(n - 1) + fib(n - 2);
-    require('fs').writeFileSync('ready', '');
-    setInterval(() => fib(22), 1);";
+    let isReady = false;
+    setInterval(() => {
+        fib(25);
+        if (!isReady && process.cpuUsage().user > 1e6) {
+            isReady = true;
+            require('fs').writeFileSync('ready', '');
+        }
+    }, 1);";
 
 #[test]
 fn after_a_signal_the_profile_is_whole() {
@@ -352,7 +358,6 @@ fn after_a_signal_the_profile_is_whole() {
         while !scene.path("ready").exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        std::thread::sleep(Duration::from_secs(1));
         tools::run("kill", &[signal, &running.id().to_string()]);
         assert_eq!(running.wait().unwrap().code(), Some(41), "{signal}");
         let samples = &scene.json("summary.json")["samples"];
@@ -391,7 +396,6 @@ fn control_c_and_other_signals_reach_the_program_once() {
         while !scene.path("ready").exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        std::thread::sleep(Duration::from_secs(1));
         let mut keyboard = terminal.stdin.take().unwrap();
         if is_key {
             std::io::Write::write_all(&mut keyboard, b"\x03").unwrap();
@@ -473,7 +477,8 @@ fn a_dump_of_more_than_2_gb() {
 #[test]
 fn a_terminal_shows_the_state_of_the_recording() {
     let scene = Scene::new(&[]);
-    let program = "const end = Date.now() + 3500; while (Date.now() < end);";
+    // Runs for 3.5 seconds, and until it has enough samples, however busy the machine is.
+    let program = "const end = Date.now() + 3500; while (Date.now() < end || process.cpuUsage().user < 3e6);";
     std::fs::write(scene.path("app.js"), program).unwrap();
     for (options, is_shown) in [("", true), ("-q", false)] {
         let terminal = on_terminal(&scene, &format!("{options} -- node app.js"));
