@@ -11,6 +11,7 @@ pub mod dump;
 pub mod dwarf_contents;
 pub mod dwarf_units;
 pub mod effort;
+pub mod elf;
 pub mod formats;
 pub mod generator;
 pub mod gimli_writer;
