@@ -4,6 +4,8 @@ mod cpython;
 mod dotnet;
 mod java;
 
+pub use dotnet::reply_error as dotnet_reply_error;
+
 use std::path::Path;
 
 use super::process_files;
