@@ -86,7 +86,8 @@ extern "C" {
 jitinject_symbolizer *jitinject_open_file(const char *path);
 
 /*
- Creates a symbolizer for the jitdumps of a running process. Never returns NULL.
+ Creates a symbolizer for the jitdumps of a running process. Never returns NULL. At most 64 of them are open, those that were
+ found last; each takes a file descriptor.
  */
 jitinject_symbolizer *jitinject_open_process(uint32_t pid);
 

@@ -110,7 +110,8 @@ pub unsafe extern "C" fn jitinject_open_file(path: *const c_char) -> *mut Symbol
     }
 }
 
-/// Creates a symbolizer for the jitdumps of a running process. Never returns NULL.
+/// Creates a symbolizer for the jitdumps of a running process. Never returns NULL. At most 64 of them are open, those that were
+/// found last; each takes a file descriptor.
 #[unsafe(no_mangle)]
 pub extern "C" fn jitinject_open_process(pid: u32) -> *mut Symbolizer {
     Symbolizer::into_raw(Source::Process(Process::new(pid)))

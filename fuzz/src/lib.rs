@@ -10,6 +10,8 @@ pub mod read_back;
 pub mod damage;
 #[path = "../../tests/support/dump.rs"]
 pub mod dump;
+#[path = "../../tests/support/elf.rs"]
+pub mod elf;
 #[path = "../../tests/support/generator.rs"]
 pub mod generator;
 #[path = "../../tests/support/lines.rs"]

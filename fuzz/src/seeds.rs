@@ -2,6 +2,7 @@
 //! `seeds FOLDER [COPIES]` writes a directory for each target, with a number of damaged copies of each input.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
@@ -12,6 +13,7 @@ use jitinject::runtime::jitdump::Dump;
 use jitinject::runtime::mono::{Log, packed};
 use jitinject::runtime::xray::{Mode, RecordKind, Trace};
 use jitinject_fuzz::damage::damage;
+use jitinject_fuzz::elf::{self, Section};
 use jitinject_fuzz::generator::{self, Lines, Plan, Random, Runtimes, Stacks};
 use jitinject_fuzz::lines::LAYOUTS;
 use jitinject_fuzz::mono_log::{Bases, Writer};
@@ -51,6 +53,8 @@ fn main() {
         seeds.of_plan(number, plan);
     }
     seeds.of_maps();
+    seeds.of_replies();
+    seeds.of_elf_files();
     for run in 0..3 {
         let summary = Program::default().run(run).json();
         seeds.write("summary", &format!("run-{run}"), &summary);
@@ -251,6 +255,48 @@ impl Seeds {
         }
     }
 
+    /// Writes what processes show and answer, and a list of sources.
+    fn of_replies(&self) {
+        let maps = "7f00-7f01 r-xp 00000000 08:01 77   /tmp/with space/jit-5.dump\n\
+            7f02-7f03 r-xp 00000000 08:01 78  /tmp/jit-6.dump (deleted)\n7f04-7f05 rw-p 00000000 00:00 0 \n";
+        self.write("replies", "maps", maps.as_bytes());
+        let header = |size: u16, kind: u8| {
+            [&b"DOTNET_IPC_V1\0"[..], &size.to_le_bytes(), &[0xff, kind, 0, 0]].concat()
+        };
+        self.write("replies", "accepted", &[header(24, 0), vec![0; 4]].concat());
+        self.write(
+            "replies",
+            "refused",
+            &[header(24, 0xff), vec![0x85, 0x13, 0x13, 0x80]].concat(),
+        );
+        let list = "# sha256sum -c\n# /home/me/a.js\n0123abcd  0011223344556677/a.js\n\
+            # ../b.js\n0123abcd  ../b.js\n";
+        self.write("source_list", "list", list.as_bytes());
+        self.write("source_list", "sources", b"\x05\0/a.jsfunction f() {}");
+    }
+
+    /// Writes executables with unwinding tables, and core files.
+    fn of_elf_files(&self) {
+        // A common part and an entry for 0x100 bytes at 0x1000: the stack grows by 8 after 4 bytes.
+        let mut tables = vec![20, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        tables.extend([4, 0, 8, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0, 0, 0, 0]);
+        tables.extend([28, 0, 0, 0, 0, 0, 0, 0]);
+        tables.extend([0x1000u64, 0x100].iter().flat_map(|word| word.to_le_bytes()));
+        tables.extend([0x44, 0x0e, 16, 0, 0, 0, 0, 0]);
+        self.write("elf_frames", "debug", &elf_of(".debug_frame", false, &tables));
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        zlib.write_all(&tables).unwrap();
+        let zstd = zstd::bulk::compress(&tables, 1).unwrap();
+        for (format, bytes) in [(1, zlib.finish().unwrap()), (2, zstd)] {
+            let compressed = elf::compressed(format, tables.len() as u64, &bytes);
+            let file = elf_of(".debug_frame", true, &compressed);
+            self.write("elf_frames", &format!("compressed-{format}"), &file);
+        }
+        let core = elf::file(elf::CORE, &[]);
+        let wanted = [&0x1010u64.to_le_bytes()[..], &[16, 0]].concat();
+        self.write("core_file", "core", &[wanted, core].concat());
+    }
+
     fn of_plan(&self, number: usize, plan: &Plan) {
         let folder = tempfile::tempdir().unwrap();
         let path = generator::write(folder.path(), plan, |_| {});
@@ -284,6 +330,8 @@ impl Seeds {
         let machine = [machine_choice(dump.machine()), order_choice(dump.header().endian)];
         self.of_commands(0, name, cut(bytes, DUMP));
         self.write("jitdump", name, &[&machine, cut(bytes, DUMP)].concat());
+        let steps = [0, 0xbc, 2].repeat(6);
+        self.write("growing_dump", name, &[&steps, cut(bytes, DUMP)].concat());
         let mut debug_info = 0;
         for (offset, kind) in records(bytes, dump.header().endian) {
             let Some(choice) = [2, 827_346_259, 827_346_260, 827_346_261]
@@ -307,9 +355,7 @@ impl Seeds {
                 break;
             }
         }
-        let views = dump
-            .events()
-            .filter_map(|event| dump.function(event.function));
+        let views = dump.events().filter_map(|event| dump.function(event.function));
         let with_tables = views.filter_map(|view| Some((view.range.size() as usize, view.unwinding?)));
         for (number, (size, unwinding)) in with_tables.take(FUNCTIONS).enumerate() {
             let [low, high] = (size.min(0xffff) as u16).wrapping_sub(1).to_le_bytes();
@@ -320,6 +366,8 @@ impl Seeds {
                 &format!("{name}-{number}"),
                 &[&start, section].concat(),
             );
+            let file = elf_of(".eh_frame", false, section);
+            self.write("elf_frames", &format!("{name}-{number}"), &file);
             // Half of the code, the frame pointer, words of the stack, and what they are.
             let start = [0, 1, 0x80, 0x40, 0, 100, 0];
             let words: Vec<u8> = (0..64).collect();
@@ -327,6 +375,17 @@ impl Seeds {
             self.write("unwind", &format!("{name}-{number}"), &parts);
         }
     }
+}
+
+/// Returns a library with one section.
+fn elf_of(name: &str, is_compressed: bool, content: &[u8]) -> Vec<u8> {
+    let section = Section {
+        name,
+        is_compressed,
+        size: content.len() as u64,
+        content,
+    };
+    elf::file(elf::LIBRARY, &[section])
 }
 
 fn cut(bytes: &[u8], size: usize) -> &[u8] {

@@ -2,12 +2,13 @@
 
 #![no_main]
 
+use jitinject::elf::limited_reads::MemoryRoom;
 use jitinject::elf::symbols::FunctionSymbols;
 use jitinject::units::Address;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let Some(symbols) = FunctionSymbols::read_if(input, |_| true) else {
+    let Some(symbols) = FunctionSymbols::read_if(input, &MemoryRoom::default().file(), |_| true) else {
         return;
     };
     let mut last = Address(0);

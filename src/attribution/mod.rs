@@ -99,6 +99,7 @@ pub fn profile_summary(
         stacks,
         stacks_omitted,
         without_callers,
+        diagnostics: native.refused().into_iter().collect(),
     }
 }
 

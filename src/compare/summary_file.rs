@@ -268,7 +268,7 @@ impl ParsedSummary {
     }
 }
 
-/// Checks all indices. As callers precede their callees in the tree, it has no cycles.
+/// Checks all indices and numbers of samples. As callers precede their callees in the tree, it has no cycles.
 fn check(profile: &RecordedProfile) -> Result<(), Diagnostic> {
     let inconsistent = |what: &str, index: usize| {
         let cause = format!("{what} {index} refers to an entry that does not exist");
@@ -284,6 +284,27 @@ fn check(profile: &RecordedProfile) -> Result<(), Diagnostic> {
         if node.function >= functions || node.parent.is_some_and(|parent| parent >= index) {
             return inconsistent("stack", index);
         }
+    }
+    check_samples(profile)
+}
+
+/// Checks that functions and stacks have no more samples of the first event, which is compared, than the profile has.
+fn check_samples(profile: &RecordedProfile) -> Result<(), Diagnostic> {
+    let most = profile.events.first().map_or(0, |event| event.samples);
+    let too_many = |what: String| {
+        let cause = format!("{what} more samples than the {most} of the profile");
+        Err(Diagnostic::new(Issue::SummaryInconsistent).with("cause", cause))
+    };
+    let counts = || profile.functions.iter().map(RecordedFunction::counts);
+    if let Some(index) = counts().position(|(_, total)| total > most) {
+        return too_many(format!("function {index} has"));
+    }
+    let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
+    if sum(&mut counts().map(|(own, _)| own)) > most {
+        return too_many("the functions have".to_owned());
+    }
+    if sum(&mut profile.stacks.iter().map(|node| node.own)) > most {
+        return too_many("the call stacks have".to_owned());
     }
     Ok(())
 }
@@ -314,7 +335,8 @@ mod tests {
 
     #[test]
     fn indices_are_checked() {
-        let functions = r#""functions": [{"name": "f"}, {"name": "g", "callers": [[0, 1]]}]"#;
+        let functions = r#""events": [{"samples": 3}],
+            "functions": [{"name": "f"}, {"name": "g", "callers": [[0, 1]]}]"#;
         let accepted = format!(r#"{{{functions}, "stacks": [[-1, 0, 1], [0, 1, 1], [0, 1, 1]]}}"#);
         assert!(ParsedSummary::parse(with_profile(&accepted).as_bytes()).is_ok());
         for stacks in ["[0, 0, 1]", "[1, 0, 1]", "[-2, 0, 1]", "[-1, 2, 1]"] {
@@ -330,9 +352,34 @@ mod tests {
     }
 
     #[test]
+    fn samples_are_no_more_than_the_profile_has() {
+        let read = |own: [u64; 2], total: u64, stacks: [u64; 2]| {
+            let [first, second] = own;
+            let profile = format!(
+                r#"{{"events": [{{"samples": 100}}], "functions": [
+                    {{"name": "f", "self": [{first}], "total": [{total}]}}, {{"name": "g", "self": [{second}]}}],
+                    "stacks": [[-1, 0, {}], [0, 1, {}]]}}"#,
+                stacks[0], stacks[1]
+            );
+            ParsedSummary::parse(with_profile(&profile).as_bytes()).map_err(|error| error.issue)
+        };
+        assert!(read([60, 40], 100, [60, 40]).is_ok());
+        for (own, total, stacks) in [
+            ([60, 40], 101, [60, 40]),
+            ([60, 41], 100, [60, 40]),
+            ([60, 40], 100, [60, 41]),
+            ([0, 203], 0, [0, 0]),
+            ([u64::MAX, 2], 0, [0, 0]),
+        ] {
+            let refused = read(own, total, stacks).unwrap_err();
+            assert_eq!(refused, Issue::SummaryInconsistent, "{own:?} {total} {stacks:?}");
+        }
+    }
+
+    #[test]
     fn numbers_of_each_event_are_optional() {
         let profile = r#"{"functions": [{"name": "f", "kind": "new kind", "self": [], "total": [3, 4]}],
-            "events": [{"unit": "ns"}, {"unit": "bytes"}]}"#;
+            "events": [{"unit": "ns", "samples": 3}, {"unit": "bytes"}]}"#;
         let summary = ParsedSummary::parse(with_profile(profile).as_bytes()).unwrap();
         assert_eq!(summary.profile.functions[0].counts(), (0, 3));
         assert_eq!(summary.profile.functions[0].kind, Kind::Unknown);

@@ -336,6 +336,8 @@ issues! {
     StacksWithoutTimes "JI185" Warning "stacks not unwound: the profile has no times"
         "Without times, it is not known which code was at an address when a sample was taken. The samples keep their stacks."
         "Record without --no-timestamp, and with perf record -T for single threads."
+    ModulesTooLarge "JI186" Warning "{count} file{|s} of executables and libraries without {content}: sparse or too large"
+        "Files with more than 16 MiB of holes are not read. The contents of all files together may take a quarter of the memory, up to 2 GiB."
 
     // Finding files, and what they belong to.
     CannotSearch "JI200" Warning "cannot be searched: {cause}"
@@ -564,6 +566,8 @@ issues! {
     EventsDiffer "JI430" Warning "recorded event {event}, but the first summary {first}; only shares are compared"
         "Samples of different events count different things, so times per run cannot be compared."
         "Record all runs with the same -e and -F."
+    ObjectFolderLocked "JI431" Note "locked by another process; used without a lock"
+        "Runs that write to a folder of objects at the same time share a lock on it. Any user who can open the folder can lock it exclusively; jitinject waits for 5 seconds."
 
     // Recordings.
     PerfNotFound "JI440" Error "perf is not installed: no program of that name in PATH"

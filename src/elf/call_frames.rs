@@ -16,6 +16,7 @@ use gimli::{
 use crate::bytes::ByteOrder;
 use crate::collections::hash::HashMap;
 use crate::elf::eh_frame::{Fde, TableLayout, Tables};
+use crate::elf::limited_reads::{FileMemory, MemoryRoom};
 use crate::units::{Address, AddressRange};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -190,20 +191,24 @@ impl EntryRows {
             address: Address(layout.eh_frame),
             text: Address(0),
         };
-        let frames = CallFrames::read(section);
+        let memory = MemoryRoom::default();
+        let frames = CallFrames::read(section, &memory.file())?;
         let entry = frames.entries.first()?;
         frames.section.evaluate(entry, room)
     }
 }
 
 impl CallFrames {
-    /// Indexes a section. Invalid entries are left out.
-    pub fn read(section: FrameSection) -> Self {
-        let mut entries = match section.kind {
-            SectionKind::EhFrame => index(section.eh_frame(), &section.bases()),
-            SectionKind::DebugFrame => index(section.debug_frame(), &section.bases()),
+    /// Indexes a section. Invalid entries are left out; `None` if there is no memory for the index.
+    pub fn read(mut section: FrameSection, memory: &FileMemory<'_>) -> Option<Self> {
+        let index = match section.kind {
+            SectionKind::EhFrame => index(section.eh_frame(), &section.bases(), memory),
+            SectionKind::DebugFrame => index(section.debug_frame(), &section.bases(), memory),
         };
-        entries.sort_by_key(|entry| (entry.range, entry.offset));
+        let Index { mut entries, end } = index?;
+        section.bytes.truncate(end);
+        section.bytes.shrink_to_fit();
+        entries.sort_unstable_by_key(|entry| (entry.range, entry.offset));
         // Only damaged sections have overlapping entries; the one with the lowest address is kept.
         let mut end = Address(0);
         entries.retain(|entry| {
@@ -213,7 +218,14 @@ impl CallFrames {
             }
             is_disjoint
         });
-        Self { section, entries }
+        entries.shrink_to_fit();
+        Some(Self { section, entries })
+    }
+
+    /// Returns the size in memory in bytes, without rows.
+    pub fn size(&self) -> u64 {
+        let entries = self.entries.len().saturating_mul(size_of::<Entry>());
+        self.section.bytes.len().saturating_add(entries) as u64
     }
 
     /// Returns the rules for a linked address.
@@ -227,37 +239,73 @@ impl CallFrames {
         entry.rows.get_or_init(evaluate).as_ref()?.at(address)
     }
 
+    /// Returns the addresses of all entries, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = AddressRange> + '_ {
+        self.entries.iter().map(|entry| entry.range)
+    }
+
     /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
+/// Entries of a section.
+struct Index {
+    entries: Vec<Entry>,
+    /// Offset after the last byte that one of them needs.
+    end: usize,
+}
+
 /// Finds the entries of a section. Each common part is parsed once.
-fn index<'a, S: UnwindSection<Slice<'a>>>(section: S, bases: &BaseAddresses) -> Vec<Entry> {
-    let mut cies: HashMap<usize, Option<CommonInformationEntry<Slice<'a>>>> = HashMap::default();
-    let mut entries = Vec::new();
+fn index<'a, S: UnwindSection<Slice<'a>>>(
+    section: S,
+    bases: &BaseAddresses,
+    memory: &FileMemory<'_>,
+) -> Option<Index> {
+    /// Maximum size of the field before an entry, which its length does not include.
+    const LENGTH_SIZE: usize = 12;
+    type Cie<'a> = CommonInformationEntry<Slice<'a>>;
+    let mut cies: HashMap<usize, Option<Cie<'a>>> = HashMap::default();
+    let mut index = Index {
+        entries: Vec::new(),
+        end: 0,
+    };
     let mut found = section.entries(bases);
     while let Ok(Some(next)) = found.next() {
         let CieOrFde::Fde(partial) = next else {
             continue;
         };
+        let mut is_known = true;
         let fde = partial.parse(|section, bases, offset| {
             let at: usize = UnwindOffset::into(offset);
-            let parse = || section.cie_from_offset(bases, offset).ok();
+            let parse = || {
+                is_known = false;
+                section.cie_from_offset(bases, offset).ok()
+            };
             let cie = cies.entry(at).or_insert_with(parse);
             cie.clone().ok_or(gimli::Error::NotCieId(at as u64))
         });
-        let entry = fde.ok().and_then(|fde| {
-            Some(Entry {
-                range: AddressRange::new(Address(fde.initial_address()), fde.len())?,
+        if !is_known {
+            memory.take_one::<(usize, Option<Cie<'a>>)>()?;
+        }
+        let Ok(fde) = fde else { continue };
+        if let Some(range) = AddressRange::new(Address(fde.initial_address()), fde.len()) {
+            memory.take_one::<Entry>()?;
+            let parts = [
+                (fde.offset(), fde.entry_len()),
+                (fde.cie().offset(), fde.cie().entry_len()),
+            ];
+            let ends = parts.map(|(offset, size)| offset.saturating_add(size).saturating_add(LENGTH_SIZE));
+            index.end = ends.into_iter().fold(index.end, usize::max);
+            index.entries.push(Entry {
+                range,
                 offset: fde.offset(),
                 rows: OnceLock::new(),
-            })
-        });
-        entries.extend(entry);
+            });
+        }
     }
-    entries
+    Some(index)
 }
 
 impl FrameSection {
@@ -417,12 +465,13 @@ mod tests {
         endian.write_u64(&mut bytes, START);
         endian.write_u64(&mut bytes, 0x100);
         bytes.extend_from_slice(instructions);
-        CallFrames::read(FrameSection {
+        let section = FrameSection {
             kind: SectionKind::EhFrame,
             bytes,
             address: Address(0x5000),
             text: Address(0),
-        })
+        };
+        CallFrames::read(section, &MemoryRoom::default().file()).unwrap()
     }
 
     #[test]

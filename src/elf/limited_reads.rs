@@ -1,27 +1,112 @@
-//! Reading of files that may claim sections of any size.
+//! Reading of files that may claim contents of any size.
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use object::read::{ReadCache, ReadCacheOps, ReadRef};
 
-/// Reads parts of a file, up to a number of bytes in all.
+/// Maximum memory in bytes for one file, while it is read. The largest browsers with symbols take 0.6 GB.
+const MAX_FILE: u64 = 1 << 30;
+
+/// Memory that the contents of all files may take together.
+#[derive(Debug)]
+pub struct MemoryRoom {
+    left: AtomicU64,
+}
+
+impl Default for MemoryRoom {
+    fn default() -> Self {
+        Self::new(MAX_FILE)
+    }
+}
+
+impl MemoryRoom {
+    /// Limits the memory to a number of bytes.
+    pub fn new(bytes: u64) -> Self {
+        let left = AtomicU64::new(bytes);
+        Self { left }
+    }
+
+    /// Starts counting the memory of a file.
+    pub fn file(&self) -> FileMemory<'_> {
+        FileMemory {
+            room: self,
+            taken: Cell::new(0),
+            is_exceeded: Cell::new(false),
+        }
+    }
+}
+
+/// Memory that is taken for one file; given back when this is dropped.
+#[derive(Debug)]
+pub struct FileMemory<'r> {
+    room: &'r MemoryRoom,
+    taken: Cell<u64>,
+    is_exceeded: Cell<bool>,
+}
+
+impl FileMemory<'_> {
+    /// Takes a number of bytes; `None` if that exceeds the limit of the file or of all files.
+    pub fn take(&self, bytes: u64) -> Option<()> {
+        let taken = self.taken.get().checked_add(bytes);
+        let taken = taken.filter(|&taken| taken <= MAX_FILE && !self.is_exceeded.get());
+        let subtract = |left: u64| left.checked_sub(bytes);
+        let is_free = |&_: &u64| {
+            let left = &self.room.left;
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract)
+                .is_ok()
+        };
+        match taken.filter(is_free) {
+            Some(taken) => {
+                self.taken.set(taken);
+                Some(())
+            }
+            None => {
+                self.is_exceeded.set(true);
+                None
+            }
+        }
+    }
+
+    /// Takes the memory of one value of a type.
+    pub fn take_one<T>(&self) -> Option<()> {
+        self.take(size_of::<T>() as u64)
+    }
+
+    /// Refuses the file, as if it needed too much memory.
+    pub fn refuse(&self) {
+        self.is_exceeded.set(true);
+    }
+
+    /// Whether the file needs more memory than there is. What was read of it is then incomplete.
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded.get()
+    }
+
+    /// Gives all back, except for `bytes` that are needed as long as the room.
+    pub fn keep(self, bytes: u64) {
+        self.taken.set(self.taken.get().saturating_sub(bytes));
+    }
+}
+
+impl Drop for FileMemory<'_> {
+    fn drop(&mut self) {
+        self.room.left.fetch_add(self.taken.get(), Ordering::Relaxed);
+    }
+}
+
+/// Reads parts of a file, as far as there is memory.
 #[derive(Debug)]
 pub struct LimitedReads<'c, R: ReadCacheOps> {
     cache: &'c ReadCache<R>,
-    left: Cell<u64>,
+    memory: &'c FileMemory<'c>,
 }
 
 impl<'c, R: ReadCacheOps> LimitedReads<'c, R> {
-    /// Limits the number of bytes read.
-    pub fn new(cache: &'c ReadCache<R>, limit: u64) -> Self {
-        let left = Cell::new(limit);
-        Self { cache, left }
-    }
-
-    fn take(&self, size: u64) -> Result<(), ()> {
-        self.left.set(self.left.get().checked_sub(size).ok_or(())?);
-        Ok(())
+    /// Counts all reads as memory, because the cache keeps them.
+    pub fn new(cache: &'c ReadCache<R>, memory: &'c FileMemory<'c>) -> Self {
+        Self { cache, memory }
     }
 }
 
@@ -31,13 +116,19 @@ impl<'c, R: ReadCacheOps> ReadRef<'c> for &LimitedReads<'c, R> {
     }
 
     fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'c [u8], ()> {
-        self.take(size)?;
+        // A claim that the file cannot fulfil needs no memory.
+        let len = self.len()?;
+        if offset.checked_add(size).is_none_or(|end| end > len) {
+            return Err(());
+        }
+        self.memory.take(size).ok_or(())?;
         self.cache.read_bytes_at(offset, size)
     }
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'c [u8], ()> {
-        // Names are read one by one, from a table that was counted, or through a buffer.
-        self.cache.read_bytes_at_until(range, delimiter)
+        let found = self.cache.read_bytes_at_until(range, delimiter)?;
+        self.memory.take(found.len() as u64).ok_or(())?;
+        Ok(found)
     }
 }
 
@@ -50,9 +141,28 @@ mod tests {
     #[test]
     fn reads_end_at_the_limit() {
         let cache = ReadCache::new(Cursor::new(vec![7; 100]));
-        let reads = LimitedReads::new(&cache, 50);
+        let room = MemoryRoom::new(50);
+        let memory = room.file();
+        let reads = LimitedReads::new(&cache, &memory);
         assert_eq!((&reads).read_bytes_at(60, 40), Ok(&[7; 40][..]));
-        assert_eq!((&reads).read_bytes_at(0, 11), Err(()));
+        assert_eq!((&reads).read_bytes_at(60, 41), Err(()));
+        assert!(!memory.is_exceeded(), "the file has no such part");
         assert_eq!((&reads).read_bytes_at(0, 10), Ok(&[7; 10][..]));
+        assert_eq!((&reads).read_bytes_at(0, 11), Err(()));
+        assert!(memory.is_exceeded());
+    }
+
+    #[test]
+    fn all_files_share_the_room_and_give_back_what_they_do_not_keep() {
+        let room = MemoryRoom::new(100);
+        let (first, second) = (room.file(), room.file());
+        assert!(first.take(60).is_some() && second.take(40).is_some());
+        assert!(second.take(1).is_none() && second.take(0).is_none());
+        first.keep(20);
+        drop(second);
+        assert!(room.file().take(80).is_some());
+        let third = room.file();
+        assert!(third.take(81).is_none() && third.is_exceeded());
+        assert!(MemoryRoom::new(u64::MAX).file().take(MAX_FILE + 1).is_none());
     }
 }

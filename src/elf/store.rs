@@ -11,8 +11,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::bytes::printable;
 use crate::collections::hash::HashSet;
@@ -39,6 +42,8 @@ pub struct Store {
     folder: PathBuf,
     ownership: Ownership,
     staged: StagedFolder,
+    /// Lock on a shared directory.
+    lock: Option<Lock>,
     /// Number of bytes written so far, without holes.
     bytes_written: u64,
     /// Paths of the files written so far, in the directory.
@@ -64,20 +69,21 @@ impl Store {
     pub fn create(folder: &Path, ownership: Ownership) -> Result<Self, Diagnostic> {
         let error = folder_error(folder);
         let folder = absolute(folder, ownership).map_err(error)?;
-        let hidden = match ownership {
+        let (hidden, lock) = match ownership {
             // Its parent may belong to somebody else.
             Ownership::Shared => {
-                create_folder(&folder).map_err(error)?;
-                folder.join("objects")
+                let lock = Lock::create(&folder, SHARED_PATIENCE).map_err(error)?;
+                (folder.join("objects"), Some(lock))
             }
             Ownership::Exclusive => {
                 if is_folder(&folder).map_err(error)? {
                     check_contents(&folder)?;
                 }
-                folder.clone()
+                (folder.clone(), None)
             }
         };
         Ok(Self {
+            lock,
             staged: StagedFolder::create(&hidden).map_err(error)?,
             folder,
             ownership,
@@ -86,6 +92,12 @@ impl Store {
             names: HashSet::default(),
             sources: SourceList::default(),
         })
+    }
+
+    /// Returns what to report if another process does not let go of its lock on the directory.
+    pub fn lock_fault(&self) -> Option<Diagnostic> {
+        let lock = self.lock.as_ref().filter(|lock| !lock.is_held)?;
+        Some(Diagnostic::new(Issue::ObjectFolderLocked).in_file(&lock.folder))
     }
 
     /// Returns the path of the directory.
@@ -153,11 +165,17 @@ impl Store {
             self.write_file(&format!("{SOURCES}/{name}"), &list.into_bytes().into())?;
         }
         let error = folder_error(&self.folder);
-        let is_new = !is_folder(&self.folder).map_err(error)?;
+        let lock = match self.lock {
+            Some(lock) => lock,
+            None => Lock::create(&self.folder, EXCLUSIVE_PATIENCE).map_err(error)?,
+        };
+        if !lock.is_held && self.ownership == Ownership::Exclusive {
+            // It may be a run that removes objects.
+            return Err(error(io::Error::other("another process has locked it")));
+        }
         let mut committed = CommittedObjects {
-            lock: Lock::create(&self.folder).map_err(error)?,
+            lock,
             ownership: self.ownership,
-            is_new,
             names: self.names,
             moved: Vec::new(),
         };
@@ -186,8 +204,6 @@ impl Store {
 #[derive(Debug)]
 pub struct CommittedObjects {
     ownership: Ownership,
-    /// Whether the directory did not exist before.
-    is_new: bool,
     /// Paths of all files and directories of this run.
     names: HashSet<String>,
     /// Paths of the files that did not exist before.
@@ -217,7 +233,7 @@ impl CommittedObjects {
         for folder in folders.into_iter().rev() {
             let _ = fs::remove_dir(self.lock.folder.join(folder));
         }
-        if self.is_new {
+        if self.lock.is_new {
             let _ = fs::remove_dir(&self.lock.folder);
         }
         removed
@@ -240,7 +256,7 @@ pub fn remove_stale(folder: &Path, is_current: impl FnOnce() -> bool) -> Result<
     if !is_folder(folder).unwrap_or(false) {
         return Ok(());
     }
-    match Lock::of(folder) {
+    match Lock::of(folder, Duration::ZERO) {
         Ok(lock) if lock.is_alone() && is_current() => remove_unless(folder, |_| false),
         _ => Ok(()),
     }
@@ -260,6 +276,12 @@ fn remove_unless(folder: &Path, is_used: impl Fn(&str) -> bool) -> Result<(), Di
     }
 }
 
+/// How long to wait for a lock on a shared directory. Any user who can open the directory can lock it.
+const SHARED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait for a lock on the directory of an output. A run that removes a million objects may take that long.
+const EXCLUSIVE_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Shared lock on a directory: any number of runs use it, and none removes objects meanwhile.
 ///
 /// A run that has to know that it is alone makes the lock exclusive. If that fails, it has no lock any more.
@@ -267,27 +289,42 @@ fn remove_unless(folder: &Path, is_used: impl Fn(&str) -> bool) -> Result<(), Di
 struct Lock {
     folder: PathBuf,
     handle: OwnedFd,
+    /// Whether the directory was created for the lock.
+    is_new: bool,
+    /// Whether it was locked, unless the file system has no locks.
+    is_held: bool,
 }
 
 impl Lock {
-    /// Locks a directory.
-    fn of(folder: &Path) -> io::Result<Self> {
+    /// Locks a directory. If another process has an exclusive lock on it, waits for `patience`.
+    fn of(folder: &Path, patience: Duration) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(CWD, folder, flags, Mode::empty())?;
-        // Some file systems have no locks. Nothing is removed from directories on them.
-        let _ = rustix::fs::flock(&handle, FlockOperation::LockShared);
+        let start = Instant::now();
+        let is_held = loop {
+            match rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::WOULDBLOCK) if start.elapsed() < patience => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Err(Errno::WOULDBLOCK) => break false,
+                // Some file systems have no locks. Nothing is removed from directories on them.
+                _ => break true,
+            }
+        };
         Ok(Self {
             folder: folder.to_owned(),
             handle,
+            is_new: false,
+            is_held,
         })
     }
 
     /// Creates a directory, unless it exists, and locks it.
-    fn create(folder: &Path) -> io::Result<Self> {
+    fn create(folder: &Path, patience: Duration) -> io::Result<Self> {
         loop {
-            create_folder(folder)?;
-            match Self::of(folder) {
-                Ok(lock) if is_at(&lock.handle, folder) => return Ok(lock),
+            let is_new = create_folder(folder)?;
+            match Self::of(folder, patience) {
+                Ok(lock) if is_at(&lock.handle, folder) => return Ok(Self { is_new, ..lock }),
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 // Another run has removed it before it was locked.
                 _ => {}
@@ -297,7 +334,8 @@ impl Lock {
 
     /// Whether no other run uses the directory, and none can start to until the lock is dropped.
     fn is_alone(&self) -> bool {
-        rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok()
+        self.is_held
+            && rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok()
             && is_at(&self.handle, &self.folder)
     }
 }
@@ -325,11 +363,11 @@ fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
     Ok(without_links(parent)?.join(name))
 }
 
-/// Creates a directory with mode 0700, unless it exists.
-fn create_folder(path: &Path) -> io::Result<()> {
+/// Creates a directory with mode 0700, unless it exists. Returns whether it did not.
+fn create_folder(path: &Path) -> io::Result<bool> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_folder(path).map(drop),
-        other => other,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_folder(path).map(|_| false),
+        created => created.map(|()| true),
     }
 }
 

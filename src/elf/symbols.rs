@@ -11,6 +11,7 @@ use object::read::{Object, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{SegmentFlags, SymbolKind, elf};
 
 use crate::elf::executable::{self, Segment};
+use crate::elf::limited_reads::FileMemory;
 use crate::units::{Address, AddressRange};
 
 /// Function symbols of an ELF file, by address.
@@ -46,9 +47,10 @@ struct Preference<'n> {
 }
 
 impl FunctionSymbols {
-    /// Reads an ELF file; `None` if it is not one, or if `is_wanted` is false for its build ID.
+    /// Reads an ELF file; `None` if it is not one, if `is_wanted` is false for its build ID, or if there is no memory for it.
     pub fn read_if<'a>(
         file: impl ReadRef<'a>,
+        memory: &FileMemory<'_>,
         is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
     ) -> Option<Self> {
         let file = object::File::parse(file).ok()?;
@@ -72,14 +74,16 @@ impl FunctionSymbols {
                 length: name.len(),
                 name: Reverse(name),
             };
-            found.push((symbol.address(), Reverse(preference), symbol.size()));
+            let symbol = (symbol.address(), Reverse(preference), symbol.size());
+            memory.take(size_of_val(&symbol) as u64)?;
+            found.push(symbol);
         }
         found.sort_unstable();
         found.dedup_by_key(|&mut (address, ..)| address);
         let next = found.iter().skip(1).map(|&(address, ..)| Some(address));
         let ends: Vec<Option<u64>> = next.chain([None]).collect();
         let mut names = Vec::new();
-        let mut symbols = Vec::with_capacity(found.len());
+        let mut symbols = Vec::new();
         for ((address, Reverse(preference), size), next) in found.into_iter().zip(ends) {
             // Symbols of assembly code often have no size. perf extends them to the next one, too.
             let size = match size {
@@ -87,6 +91,7 @@ impl FunctionSymbols {
                 size => size,
             };
             let start = names.len();
+            memory.take((preference.name.0.len()).saturating_add(size_of::<FunctionSymbol>()) as u64)?;
             names.extend_from_slice(preference.name.0);
             symbols.extend(
                 AddressRange::new(Address(address), size).map(|range| FunctionSymbol {
@@ -107,6 +112,12 @@ impl FunctionSymbols {
     /// Returns the linked address of a file offset; `None` if no code segment contains it.
     pub fn address(&self, file_offset: u64) -> Option<Address> {
         executable::linked_address(&self.segments, file_offset)
+    }
+
+    /// Returns the size in memory in bytes.
+    pub fn memory_size(&self) -> u64 {
+        let symbols = self.symbols.len().saturating_mul(size_of::<FunctionSymbol>());
+        self.names.len().saturating_add(symbols) as u64
     }
 
     /// Returns the index of the symbol at a linked address.
@@ -193,6 +204,7 @@ impl fmt::Write for Limited {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::limited_reads::MemoryRoom;
 
     #[test]
     fn names_of_compilers_are_decoded() {
@@ -210,7 +222,7 @@ mod tests {
     #[test]
     fn this_program_has_symbols() {
         let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let symbols = FunctionSymbols::read_if(&file[..], |_| true).unwrap();
+        let symbols = FunctionSymbols::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap();
         assert!(symbols.is_complete && !symbols.segments.is_empty());
         let index = (0..symbols.symbols.len() as u32).find(|&index| symbols.name(index).unwrap() == "main");
         let main = symbols.symbols[index.unwrap() as usize].range;
@@ -223,7 +235,8 @@ mod tests {
 
     #[test]
     fn anything_else_has_none() {
-        let read = |file: &'static [u8]| FunctionSymbols::read_if(file, |_| true);
+        let read =
+            |file: &'static [u8]| FunctionSymbols::read_if(file, &MemoryRoom::default().file(), |_| true);
         assert!(read(b"\x7fELF").is_none() && read(b"").is_none());
     }
 }

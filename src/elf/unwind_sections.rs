@@ -8,6 +8,7 @@ use object::{Endianness, elf};
 
 use crate::elf::call_frames::{CallFrames, FrameSection, SectionKind};
 use crate::elf::executable::{self, Segment};
+use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::code_segments;
 use crate::units::Address;
 
@@ -24,11 +25,15 @@ pub struct UnwindSections {
 /// Maximum size of a section in bytes, after decompression.
 const MAX_SECTION: u64 = 1 << 28;
 
+/// Maximum number of bytes that one compressed byte stands for. Real tables have 2 to 5.
+const MAX_RATIO: u64 = 64;
+
 impl UnwindSections {
     /// Reads a little-endian, 64-bit ELF file for one of `machines`; `None` if it is not one, or if `is_wanted` is false for
-    /// its build ID.
+    /// its build ID, or if there is no memory for it.
     pub fn read_if<'a>(
         file: impl ReadRef<'a>,
+        memory: &FileMemory<'_>,
         machine: elf::Machine,
         is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
     ) -> Option<Self> {
@@ -60,17 +65,18 @@ impl UnwindSections {
             };
             Some(FrameSection {
                 kind,
-                bytes: content(&section)?,
+                bytes: content(&section, memory)?,
                 address: Address(address),
                 text: Address(text),
             })
         });
+        let tables = sections.map(|section| CallFrames::read(section, memory));
+        let tables: Option<Vec<CallFrames>> = tables
+            .filter(|table| table.as_ref().is_none_or(|table| !table.is_empty()))
+            .collect();
         Some(Self {
             build_id,
-            tables: sections
-                .map(CallFrames::read)
-                .filter(|table| !table.is_empty())
-                .collect(),
+            tables: tables?,
             segments: code_segments(&file),
         })
     }
@@ -79,25 +85,62 @@ impl UnwindSections {
     pub fn address(&self, file_offset: u64) -> Option<Address> {
         executable::linked_address(&self.segments, file_offset)
     }
+
+    /// Returns the size in memory in bytes.
+    pub fn size(&self) -> u64 {
+        self.tables
+            .iter()
+            .fold(0, |sum: u64, table| sum.saturating_add(table.size()))
+    }
 }
 
 /// Returns the content of a section, decompressed. In a separate debug file, `.eh_frame` has none.
-fn content<'a>(section: &impl ObjectSection<'a>) -> Option<Vec<u8>> {
+fn content<'a>(section: &impl ObjectSection<'a>, memory: &FileMemory<'_>) -> Option<Vec<u8>> {
     let data = section.compressed_data().ok()?;
+    if data.format == CompressionFormat::None {
+        memory.take(data.data.len() as u64)?;
+        return Some(data.data.to_vec());
+    }
+    let size = data.uncompressed_size;
+    let most = (data.data.len() as u64).saturating_mul(MAX_RATIO);
+    if size > most.min(MAX_SECTION) {
+        memory.refuse();
+        return None;
+    }
+    memory.take(size)?;
     match data.format {
-        CompressionFormat::None => Some(data.data.to_vec()),
-        CompressionFormat::Zlib => decompressed(ZlibDecoder::new(data.data), data.uncompressed_size),
-        CompressionFormat::Zstandard => {
-            let decoder = zstd::Decoder::with_buffer(data.data).ok()?;
-            decompressed(decoder, data.uncompressed_size)
-        }
+        CompressionFormat::Zlib => decompressed(ZlibDecoder::new(data.data), size),
+        CompressionFormat::Zstandard => decompressed(zstd::Decoder::with_buffer(data.data).ok()?, size),
         _ => None,
     }
 }
 
-/// Reads up to `size` decompressed bytes, but no more than [`MAX_SECTION`].
+/// Reads up to `size` decompressed bytes.
 fn decompressed(decoder: impl Read, size: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    decoder.take(size.min(MAX_SECTION)).read_to_end(&mut bytes).ok()?;
+    decoder.take(size).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::limited_reads::MemoryRoom;
+
+    #[test]
+    fn tables_without_memory_are_not_read() {
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let machine = match cfg!(target_arch = "aarch64") {
+            true => elf::EM_AARCH64,
+            false => elf::EM_X86_64,
+        };
+        let room = MemoryRoom::default();
+        let memory = room.file();
+        let read = |memory| UnwindSections::read_if(&program[..], memory, machine, |_| true);
+        let size = read(&memory).unwrap().size();
+        assert!(size > 0 && !memory.is_exceeded());
+        let room = MemoryRoom::new(size - 1);
+        let memory = room.file();
+        assert!(read(&memory).is_none() && memory.is_exceeded());
+    }
 }

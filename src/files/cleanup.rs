@@ -3,14 +3,25 @@
 //! A thread that waits for signals calls [`remove_all`] on a signal to end. From then on, other threads can
 //! neither create output nor rename it to its target: they block until the program exits, which is soon.
 //! Several renames that belong together are protected by a [`CommitGuard`].
+//!
+//! What a killed run has left is removed by a later run of the same user in the same directory ([`remove_leftovers`]).
 
+use std::ffi::CStr;
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, geteuid, test_kill_process};
+
+use crate::files::open_file::is_trusted;
 use crate::files::out_of_memory;
+use crate::files::search::folder_of;
+use crate::files::staged::is_at;
 
 #[derive(Debug)]
 struct Unfinished {
@@ -112,5 +123,167 @@ fn remove_paths(paths: &[PathBuf]) {
     }
     for path in paths {
         let _ = fs::remove_dir_all(path);
+    }
+}
+
+/// Returns the name of unfinished output of this process.
+pub(super) fn hidden_name(attempt: u32) -> String {
+    format!(".jitinject-{}-{attempt}.tmp", std::process::id())
+}
+
+/// Returns the ID of the process whose unfinished output has this name.
+fn process_of(name: &CStr) -> Option<Pid> {
+    let name = name.to_str().ok()?.strip_prefix(".jitinject-")?;
+    let (pid, attempt) = name.strip_suffix(".tmp")?.split_once('-')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(pid) || !is_number(attempt) || attempt.is_empty() {
+        return None;
+    }
+    Pid::from_raw(pid.parse().ok()?)
+}
+
+/// Locks unfinished output as long as it is open, because its process may be hidden from others, in another PID namespace or
+/// on another machine. Returns whether it is still at its path: another run may have taken it for a leftover before.
+pub(super) fn lock_unfinished(handle: impl AsFd, path: &Path) -> bool {
+    let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
+    locked != Err(Errno::WOULDBLOCK) && is_at(handle, path)
+}
+
+/// Removes what killed runs of this user have left next to `target`. Does nothing in directories where other users could
+/// give the name of unfinished output to other files of this user.
+pub(super) fn remove_leftovers(target: &Path) {
+    /// Maximum number of entries that are looked at.
+    const MAX_ENTRIES: usize = 10_000;
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = rustix::fs::openat(CWD, folder_of(target), flags, Mode::empty()) else {
+        return;
+    };
+    if !is_private(folder.as_fd()) {
+        return;
+    }
+    let entries = Dir::read_from(&folder).into_iter().flatten();
+    for entry in entries.take(MAX_ENTRIES).flatten() {
+        if let Some(process) = process_of(entry.file_name()) {
+            // What cannot be removed does not matter for this run.
+            let _ = remove_leftover(folder.as_fd(), entry.file_name(), process);
+        }
+    }
+}
+
+/// Whether only this user and root can rename this user's files in a directory.
+fn is_private(folder: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(folder).is_ok_and(|found| {
+        let mode = Mode::from_raw_mode(found.st_mode);
+        let is_shared = mode.intersects(Mode::WGRP | Mode::WOTH);
+        is_trusted(found.st_uid) && (!is_shared || mode.contains(Mode::SVTX))
+    })
+}
+
+/// Removes an entry of a directory if it is the unfinished output of a process that has ended.
+fn remove_leftover(folder: BorrowedFd<'_>, name: &CStr, process: Pid) -> rustix::io::Result<()> {
+    if test_kill_process(process) != Err(Errno::SRCH) {
+        return Ok(());
+    }
+    let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) || found.st_uid != geteuid().as_raw() {
+        return Ok(());
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let leftover = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    if !has_local_locks(leftover.as_fd()) {
+        return Ok(());
+    }
+    rustix::fs::flock(&leftover, FlockOperation::NonBlockingLockExclusive)?;
+    match kind {
+        FileType::Directory => {
+            let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+            // It follows no links.
+            let _ = fs::remove_dir_all(Path::new(&path).join(name.to_str().unwrap_or_default()));
+            Ok(())
+        }
+        _ => rustix::fs::unlinkat(folder, name, AtFlags::empty()),
+    }
+}
+
+/// Whether a file system is known to show its locks to all processes that use it, and to exchange names atomically. Others
+/// may show those of one machine only.
+fn has_local_locks(file: BorrowedFd<'_>) -> bool {
+    // ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS (linux/magic.h)
+    const LOCAL: [i64; 6] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0x0102_1994,
+        0x794c_7630,
+        0xf2f5_2010,
+    ];
+    #[allow(clippy::useless_conversion, reason = "it has 32 bits on some machines")]
+    rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&i64::from(found.f_type)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn leftovers_of_ended_processes_are_removed_and_nothing_else_is() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let ended = child.id();
+        let leftover = |attempt: u32| format!(".jitinject-{ended}-{attempt}.tmp");
+        let kept = [
+            format!(".jitinject-{}-0.tmp", std::process::id()),
+            format!(".jitinject-{ended}.tmp"),
+            format!(".jitinject-{ended}-.tmp"),
+            format!(".jitinject-{ended}-1x.tmp"),
+            format!("jitinject-{ended}-1.tmp"),
+            ".jitinject-1-0.tmp".to_owned(),
+        ];
+        for name in kept.iter().chain([&leftover(0), &leftover(4)]) {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        fs::create_dir_all(folder.join(leftover(1)).join("sources")).unwrap();
+        fs::write(folder.join(leftover(1)).join("sources/text"), "").unwrap();
+        let precious = scratch.path().join("precious");
+        fs::create_dir(&precious).unwrap();
+        fs::write(precious.join("file"), "").unwrap();
+        symlink(&precious, folder.join(leftover(1)).join("link")).unwrap();
+        symlink(&precious, folder.join(leftover(2))).unwrap();
+        fs::create_dir(folder.join(leftover(3))).unwrap();
+        // As if another PID namespace had the process.
+        let locked = File::open(folder.join(leftover(3))).unwrap();
+        assert!(lock_unfinished(&locked, &folder.join(leftover(3))));
+        let names = || {
+            let entries = fs::read_dir(&folder).unwrap();
+            let mut names: Vec<String> = entries
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+
+        // Here, others could rename any file.
+        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        let all = names();
+        remove_leftovers(&folder.join("out.data"));
+        assert_eq!(names(), all);
+
+        fs::set_permissions(&folder, Permissions::from_mode(0o1777)).unwrap();
+        remove_leftovers(&folder.join("out.data"));
+        let mut expected: Vec<String> = kept.to_vec();
+        expected.extend([leftover(2), leftover(3)]);
+        expected.sort();
+        assert_eq!(names(), expected);
+        assert!(precious.join("file").exists());
+        drop(locked);
+        remove_leftovers(&folder.join("out.data"));
+        assert!(!names().contains(&leftover(3)));
     }
 }

@@ -76,7 +76,7 @@ impl OpenFile {
         }
         let in_memory = || read_to_memory(&self.file, len);
         let is_small =
-            BYTES_IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= memory() / MEMORY_FRACTION;
+            BYTES_IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= memory_size() / MEMORY_FRACTION;
         let bytes = match is_small {
             true => in_memory().or_else(|_| copy_to_disk(&self.file, len)),
             // The disk may be full.
@@ -249,7 +249,7 @@ fn copy_to_disk(file: &File, len: u64) -> io::Result<Bytes> {
 
 /// Returns the bytes of memory of the machine, or of this process' control group if that has fewer
 /// (cgroups(7), version 2).
-fn memory() -> u64 {
+pub fn memory_size() -> u64 {
     static MEMORY: OnceLock<u64> = OnceLock::new();
     *MEMORY.get_or_init(|| {
         let machine = rustix::system::sysinfo();

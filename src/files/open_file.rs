@@ -120,6 +120,20 @@ impl OpenFile {
         refuse_sparse(&self.file, &self.metadata)
     }
 
+    /// Whether only this user and root can change the file.
+    #[cfg(feature = "inject")]
+    pub(super) fn is_unchanged_by_others(&self) -> bool {
+        /// Write permission of the group and of others.
+        const OTHERS: u32 = 0o022;
+        is_trusted(self.origin.owner) && self.metadata.mode() & OTHERS == 0
+    }
+
+    /// Rejects a file if more than `max_holes` of its bytes are in holes.
+    #[cfg(feature = "inject")]
+    pub fn refuse_holes(&self, max_holes: u64) -> io::Result<()> {
+        refuse_holes(&self.file, &self.metadata, max_holes)
+    }
+
     /// Returns the file, for callers that read and seek and keep what they have read.
     pub fn file(&self) -> &File {
         &self.file
@@ -209,24 +223,28 @@ fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
 
 /// Rejects a file with more holes than any program leaves.
 fn refuse_sparse(file: &File, metadata: &Metadata) -> io::Result<()> {
+    refuse_holes(file, metadata, MAX_HOLES)
+}
+
+fn refuse_holes(file: &File, metadata: &Metadata, max_holes: u64) -> io::Result<()> {
     /// The unit of `st_blocks`, in bytes.
     const BLOCK: u64 = 512;
     let len = metadata.len();
     // Files compressed by the file system also have fewer blocks.
-    let may_be_sparse = metadata.blocks().saturating_mul(BLOCK).saturating_add(MAX_HOLES) < len;
-    if may_be_sparse && holes(file, len)? > MAX_HOLES {
+    let may_be_sparse = metadata.blocks().saturating_mul(BLOCK).saturating_add(max_holes) < len;
+    if may_be_sparse && holes(file, len, max_holes)? > max_holes {
         return Err(io::Error::other(format!(
-            "is sparse: more than {} GiB of its {len} bytes are holes",
-            MAX_HOLES >> 30
+            "is sparse: more than {} MiB of its {len} bytes are holes",
+            max_holes >> 20
         )));
     }
     Ok(())
 }
 
-/// Returns the bytes of a file that are in holes. Stops counting above [`MAX_HOLES`].
-fn holes(file: &File, len: u64) -> io::Result<u64> {
+/// Returns the bytes of a file that are in holes. Stops counting above `max_holes`.
+fn holes(file: &File, len: u64, max_holes: u64) -> io::Result<u64> {
     let (mut holes, mut at): (u64, u64) = (0, 0);
-    while at < len && holes <= MAX_HOLES {
+    while at < len && holes <= max_holes {
         let data = next_data(file, at, len)?;
         holes = holes.saturating_add(data.saturating_sub(at));
         at = match data < len {

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Stat};
@@ -13,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::files::cleanup::{self, CommitGuard};
 use crate::files::folder_contents::FolderContents;
+use crate::files::open_file::is_trusted;
 use crate::files::{OpenFile, stream};
 
 /// How many names are tried for a new file. Other users may have taken some on purpose.
@@ -55,8 +57,7 @@ pub(super) fn create_beside<T>(
 ) -> io::Result<(PathBuf, T)> {
     for attempt in 0..MAX_ATTEMPTS {
         // Does not contain the target's name, which may have the maximum length.
-        let hidden = format!(".jitinject-{}-{attempt}.tmp", std::process::id());
-        let path = target.with_file_name(hidden);
+        let path = target.with_file_name(cleanup::hidden_name(attempt));
         match cleanup::create(&path, &make) {
             Ok(created) => return Ok((path, created)),
             Err(Errno::EXIST) => {}
@@ -64,6 +65,27 @@ pub(super) fn create_beside<T>(
         }
     }
     Err(Errno::EXIST.into())
+}
+
+/// As [`create_beside`], and opens and locks what was created, so that no other run takes it for a leftover.
+fn create_locked<T>(
+    target: &Path,
+    make: impl Fn(&Path) -> rustix::io::Result<T>,
+    open: impl Fn(&Path, T) -> rustix::io::Result<OwnedFd>,
+) -> io::Result<(PathBuf, OwnedFd)> {
+    loop {
+        let (path, made) = create_beside(target, &make)?;
+        match open(&path, made) {
+            Ok(handle) if cleanup::lock_unfinished(&handle, &path) => return Ok((path, handle)),
+            // Another run has removed it before it was locked.
+            Ok(_) | Err(Errno::NOENT) => cleanup::unregister(&path),
+            Err(error) => {
+                let _ = fs::remove_dir(&path);
+                cleanup::unregister(&path);
+                return Err(error.into());
+            }
+        }
+    }
 }
 
 /// Writes a file atomically, or writes to a stream.
@@ -90,9 +112,10 @@ impl StagedFile {
         if fs::symlink_metadata(target).is_ok_and(|found| found.is_dir()) {
             return Err(io::Error::other("there is a folder of that name"));
         }
+        cleanup::remove_leftovers(target);
         let mode = Mode::RUSR | Mode::WUSR;
         let make = |path: &Path| rustix::fs::openat(CWD, path, NEW_FILE_FLAGS, mode);
-        let (staged, file) = create_beside(target, make)?;
+        let (staged, file) = create_locked(target, make, |_, file| Ok(file))?;
         Ok(Self {
             target: target.to_owned(),
             staged,
@@ -169,13 +192,11 @@ pub struct StagedFolder {
 impl StagedFolder {
     /// Creates the directory for `target`. Other users cannot enter it.
     pub fn create(target: &Path) -> io::Result<Self> {
-        let (staged, ()) = create_beside(target, |path| rustix::fs::mkdirat(CWD, path, Mode::RWXU))?;
+        cleanup::remove_leftovers(target);
+        let make = |path: &Path| rustix::fs::mkdirat(CWD, path, Mode::RWXU);
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(CWD, &staged, flags, Mode::empty());
-        let handle = handle.inspect_err(|_| {
-            let _ = fs::remove_dir(&staged);
-            cleanup::unregister(&staged);
-        })?;
+        let open = |path: &Path, ()| rustix::fs::openat(CWD, path, flags, Mode::empty());
+        let (staged, handle) = create_locked(target, make, open)?;
         Ok(Self {
             target: target.to_owned(),
             staged,
@@ -260,15 +281,16 @@ impl StagedFolder {
     }
 
     /// Moves files of the directory into another one on the same file system: all of them or none. A file that exists
-    /// there is kept if it has the same bytes, and replaced otherwise. Returns the paths of the files that did not exist.
+    /// there is kept if it has the same bytes and other users cannot change it, and replaced otherwise. Returns the paths
+    /// of the files that did not exist.
     pub fn move_files(self, names: &[String], folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
         let _uninterrupted = CommitGuard::begin();
         let mut new: Vec<PathBuf> = Vec::new();
         for name in names {
             let (staged, target) = (self.staged.join(name), folder.join(name));
             let moved = create_parents(folder, name).and_then(|()| match rename_new(&staged, &target) {
-                Err(Errno::EXIST) if have_same_bytes(&staged, &target) => Ok(false),
-                Err(Errno::EXIST) => fs::rename(&staged, &target).map(|()| false),
+                Err(Errno::EXIST) if is_there(&staged, &target) => Ok(false),
+                Err(Errno::EXIST) => replace(&staged, &target).map(|()| false),
                 other => Ok(other.map(|()| true)?),
             });
             match moved {
@@ -285,12 +307,25 @@ impl StagedFolder {
     }
 }
 
-/// Whether both are files that can be read, with the same bytes.
-fn have_same_bytes(one: &Path, other: &Path) -> bool {
-    let (Ok(one), Ok(other)) = (OpenFile::open(one), OpenFile::open(other)) else {
+/// Whether `target` is a file with the same bytes as `staged`, which other users cannot change.
+fn is_there(staged: &Path, target: &Path) -> bool {
+    let (Ok(new), Ok(old)) = (OpenFile::open(staged), OpenFile::open(target)) else {
         return false;
     };
-    one.has_bytes_of(&other).unwrap_or(false)
+    old.is_unchanged_by_others() && is_at(old.file(), target) && new.has_bytes_of(&old).unwrap_or(false)
+}
+
+/// Replaces a file.
+fn replace(staged: &Path, target: &Path) -> io::Result<()> {
+    fs::rename(staged, target).map_err(|cause| match fs::symlink_metadata(target) {
+        Ok(found) if cause.kind() == io::ErrorKind::PermissionDenied && !is_trusted(found.uid()) => {
+            let uid = found.uid();
+            io::Error::other(format!(
+                "it belongs to user {uid}, who could change it later, and cannot be replaced in this folder"
+            ))
+        }
+        _ => cause,
+    })
 }
 
 /// Renames a file unless `target` exists.
@@ -313,11 +348,26 @@ fn create_parents(folder: &Path, name: &str) -> io::Result<()> {
         path.push(component);
         match rustix::fs::mkdirat(CWD, &path, FOLDER_MODE) {
             Ok(()) => {}
-            Err(Errno::EXIST) if fs::symlink_metadata(&path)?.is_dir() => {}
+            Err(Errno::EXIST) => check_subfolder(&path, folder)?,
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// Checks that an existing directory is not a link, and belongs to nobody who could not change the files of `folder` anyway.
+fn check_subfolder(path: &Path, folder: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
+    if !found.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let owner = found.uid();
+    if is_trusted(owner) || owner == fs::metadata(folder)?.uid() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "its folder belongs to user {owner}, who could change it later"
+    )))
 }
 
 impl Drop for StagedFolder {

@@ -154,6 +154,7 @@ fn inject_recording(
             &options.names,
         )
     });
+    let output_diagnostic = written.diagnostic();
     let run = report::Run {
         options,
         recording,
@@ -163,6 +164,7 @@ fn inject_recording(
         objects: &objects,
         trim_faults: &changes.faults,
         source_maps: scripts.diagnostics(),
+        output: output_diagnostic.as_ref(),
         has_lost_kernel_copy: !kernel_copies.is_empty() && output::is_stream(&options.output),
         left_out: &[],
         profile: profile_summary.as_ref(),

@@ -244,6 +244,11 @@ impl Output {
         }
     }
 
+    /// Returns what to report of the folder for objects.
+    pub fn diagnostic(&self) -> Option<Diagnostic> {
+        self.store.as_ref()?.lock_fault()
+    }
+
     /// Writes the profile, calls `report`, and commits the objects, the profile and the report if the input is
     /// unchanged. On an error, none of them is committed. Returns the features that the pipe format cannot hold.
     ///

@@ -43,6 +43,8 @@ pub struct Run<'a> {
     pub trim_faults: &'a Tally<Issue>,
     /// Source maps that are not used.
     pub source_maps: &'a [Diagnostic],
+    /// What to report of the folder for objects.
+    pub output: Option<&'a Diagnostic>,
     /// Whether a copy of the kernel's code was left out of the output.
     pub has_lost_kernel_copy: bool,
     /// Feature sections that were left out of the output.
@@ -129,6 +131,12 @@ impl Run<'_> {
         }
         all.extend(Diagnostic::of_tally(&self.objects.faults, None, false));
         all.extend(self.source_maps.iter().cloned());
+        all.extend(self.output.cloned());
+        all.extend(
+            self.profile
+                .iter()
+                .flat_map(|profile| profile.diagnostics.iter().cloned()),
+        );
         if !self.selection.has_all_symbols {
             all.push(Diagnostic::new(Issue::SymbolsNotWritten));
         }

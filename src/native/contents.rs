@@ -2,13 +2,15 @@
 
 use std::fmt::Debug;
 use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::read::ReadCache;
 
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
-use crate::elf::limited_reads::LimitedReads;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::elf::limited_reads::{FileMemory, LimitedReads};
 use crate::files::OpenFile;
 use crate::native::files::{NativeFiles, is_same_build};
 use crate::native::modules::{Module, ModuleIndex, Modules};
@@ -16,10 +18,10 @@ use crate::native::modules::{Module, ModuleIndex, Modules};
 /// Maximum number of modules whose files are read. Profiles of a whole machine have some 1,000.
 const MAX_MODULES: u32 = 4096;
 
-/// Number of bytes that are read of one file. What the largest browsers have is smaller; damaged files may claim more.
-const MAX_BYTES: u64 = 1 << 29;
+/// Maximum bytes of holes in a file. Linkers leave at most some between segments, and reading a hole takes time and memory.
+const MAX_HOLES: u64 = 16 << 20;
 
-/// An ELF file, of which a limited number of bytes is read.
+/// An ELF file that is read as far as there is memory.
 pub type ElfReads<'c, 'f> = LimitedReads<'c, &'f File>;
 
 /// Reads one kind of content.
@@ -27,15 +29,20 @@ pub trait ContentReader: Debug {
     /// The content.
     type Content: Debug;
 
-    /// Reads the content of a file; `None` if it has none, or if `is_wanted` is false for its build ID.
+    /// Reads the content of a file; `None` if it has none, if `is_wanted` is false for its build ID, or if there is no memory
+    /// for it.
     fn read(
         &self,
         file: &ElfReads<'_, '_>,
+        memory: &FileMemory<'_>,
         is_wanted: &dyn Fn(Option<&[u8]>) -> bool,
     ) -> Option<Self::Content>;
 
     /// Returns the build ID of the file with a content; empty if it has none.
     fn build_id<'c>(&self, content: &'c Self::Content) -> &'c [u8];
+
+    /// Returns the size of a content in memory in bytes.
+    fn memory_size(&self, content: &Self::Content) -> u64;
 
     /// Whether a separate debug file may have more.
     fn is_incomplete(&self, content: &Self::Content) -> bool;
@@ -53,6 +60,8 @@ pub struct Contents<'a, R: ContentReader> {
     files: &'a NativeFiles,
     /// Contents by the device and inode of their file, which several modules may share.
     read: Mutex<FileContents<R::Content>>,
+    /// Number of files that are sparse, or need too much memory.
+    refused: AtomicU64,
 }
 
 type FileContents<C> = HashMap<(u64, u64), Arc<C>>;
@@ -75,6 +84,7 @@ impl<'a, R: ContentReader> Contents<'a, R> {
             found: modules.all.map(|_| OnceLock::new()),
             files,
             read: Mutex::default(),
+            refused: AtomicU64::new(0),
         }
     }
 
@@ -85,6 +95,13 @@ impl<'a, R: ContentReader> Contents<'a, R> {
         }
         let find = || self.find(&self.modules.all[module]);
         self.found[module].get_or_init(find).as_ref()
+    }
+
+    /// Returns what to report of files that were not used; `content` says what of them.
+    pub fn refused(&self, content: &str) -> Option<Diagnostic> {
+        let refused = self.refused.load(Ordering::Relaxed);
+        let diagnostic = || Diagnostic::new(Issue::ModulesTooLarge).times(refused);
+        (refused > 0).then(|| diagnostic().with("content", content))
     }
 
     fn find(&self, module: &Module) -> Option<ModuleContent<R::Content>> {
@@ -108,9 +125,18 @@ impl<'a, R: ContentReader> Contents<'a, R> {
             return is_same_build(build_id, self.reader.build_id(&known)).then_some(known);
         }
         let cache = ReadCache::new(file.file());
-        let reads = LimitedReads::new(&cache, MAX_BYTES);
+        let memory = self.files.memory().file();
         let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
-        let content = Arc::new(self.reader.read(&reads, &is_wanted)?);
+        let reads = LimitedReads::new(&cache, &memory);
+        let is_sparse = file.refuse_holes(MAX_HOLES).is_err();
+        let read = || self.reader.read(&reads, &memory, &is_wanted);
+        let content = (!is_sparse).then(read).flatten();
+        if is_sparse || memory.is_exceeded() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let content = Arc::new(content?);
+        memory.keep(self.reader.memory_size(&content));
         lock().insert(file.file_id(), content.clone());
         Some(content)
     }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::hex_digits;
 use crate::elf::build_id_cache;
+use crate::elf::limited_reads::MemoryRoom;
 use crate::files::OpenFile;
+use crate::files::input_file::memory_size;
 use crate::files::walk::{self, Scope};
 use crate::load::{LoadOptions, Reach};
 use crate::native::modules::Module;
@@ -18,6 +20,7 @@ pub struct NativeFiles {
     reach: Reach,
     /// Folder that has the files of the recorded machine, below their paths.
     root: Option<PathBuf>,
+    memory: MemoryRoom,
 }
 
 /// Name of the code that the kernel maps into each process.
@@ -29,7 +32,13 @@ impl NativeFiles {
         Self {
             reach: Reach::of(options),
             root: options.symfs.clone(),
+            memory: MemoryRoom::new(max_memory()),
         }
+    }
+
+    /// Memory for the contents of all files.
+    pub fn memory(&self) -> &MemoryRoom {
+        &self.memory
     }
 
     /// Whether no file outside of the profile's folder may be opened, and no process may be examined.
@@ -96,6 +105,12 @@ fn debug_paths(build_id: &[u8]) -> [Option<PathBuf>; 2] {
         Some(installed),
         cache.map(|cache| cache.join(&digits).join("debuginfo")),
     ]
+}
+
+/// Returns the memory for the contents of all files in bytes: a quarter of that of this machine, within limits. The files of
+/// a whole machine's profile take some 100 MB.
+fn max_memory() -> u64 {
+    (memory_size() / 4).clamp(256 << 20, 2 << 30)
 }
 
 /// Whether a file with the build ID `found` can be the one that was profiled.

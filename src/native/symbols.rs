@@ -1,5 +1,7 @@
 //! Symbols of executables and libraries, from files that this machine has.
 
+use crate::diagnostics::Diagnostic;
+use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::FunctionSymbols;
 use crate::native::contents::{ContentReader, Contents, ElfReads, ModuleContent};
 use crate::native::files::NativeFiles;
@@ -21,13 +23,18 @@ impl ContentReader for SymbolReader {
     fn read(
         &self,
         file: &ElfReads<'_, '_>,
+        memory: &FileMemory<'_>,
         is_wanted: &dyn Fn(Option<&[u8]>) -> bool,
     ) -> Option<FunctionSymbols> {
-        FunctionSymbols::read_if(file, is_wanted)
+        FunctionSymbols::read_if(file, memory, is_wanted)
     }
 
     fn build_id<'c>(&self, symbols: &'c FunctionSymbols) -> &'c [u8] {
         &symbols.build_id
+    }
+
+    fn memory_size(&self, symbols: &FunctionSymbols) -> u64 {
+        symbols.memory_size()
     }
 
     fn is_incomplete(&self, symbols: &FunctionSymbols) -> bool {
@@ -46,6 +53,11 @@ impl<'a> NativeSymbols<'a> {
             modules,
             symbols: Contents::new(modules, files, SymbolReader),
         }
+    }
+
+    /// Returns what to report of files whose symbols were not read.
+    pub fn refused(&self) -> Option<Diagnostic> {
+        self.symbols.refused("symbols")
     }
 
     /// Returns the index of the symbol at an offset in a module's file.

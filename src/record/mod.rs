@@ -32,3 +32,10 @@ pub use recorded_process::RecordedProcess;
 pub use session::{Control, Outcome, ProgramStatus, Recorded, Session};
 pub use signals::ReceivedSignal;
 pub use watch::Status;
+
+/// Readers of what recorded processes show and answer, for fuzzing.
+#[doc(hidden)]
+pub mod readers {
+    pub use super::attach::dotnet_reply_error;
+    pub use super::process_files::mapped_files;
+}

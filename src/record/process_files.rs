@@ -75,7 +75,7 @@ fn start_of(pid: u32) -> Option<SystemTime> {
 }
 
 /// Returns the paths in a list of mappings.
-fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
     maps.split(|&byte| byte == b'\n').filter_map(|line| {
         let path = memchr::memchr(b'/', line)?;
         line.get(path..)

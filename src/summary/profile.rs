@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::diagnostics::Diagnostic;
+
 /// All samples of a profile by function, and how it was recorded.
 ///
 /// Lists of numbers have one element for each event, in the order of [`ProfileSummary::events`].
@@ -42,6 +44,9 @@ pub struct ProfileSummary {
     /// Number of samples without callers because the stacks of the profile are too many.
     #[serde(skip_serializing_if = "is_zero")]
     pub without_callers: u64,
+    /// What is incomplete; part of the diagnostics of the summary.
+    #[serde(skip)]
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// An event.

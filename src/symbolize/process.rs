@@ -13,6 +13,9 @@ use crate::runtime::jitdump::marker;
 use crate::symbolize::{Function, Jitdump};
 use crate::units::{Address, Time};
 
+/// Maximum number of open jitdumps of a process. Each takes a file descriptor of this program; a process could map any number.
+const MAX_DUMPS: usize = 64;
+
 /// A process, with the jitdumps that it has mapped. A runtime maps its jitdump because that is how perf finds it.
 #[derive(Debug)]
 pub struct Process {
@@ -45,6 +48,9 @@ impl Process {
     /// Opens the jitdumps that the process has mapped since the last call, and reads the new records of all. Returns
     /// the number of functions that were loaded or moved.
     ///
+    /// At most 64 jitdumps of a process are open, those that were found last. Others are closed, and their functions are no longer
+    /// found. Fails once for each.
+    ///
     /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read. Fails if a mapped
     /// file cannot be opened or read, or is not a jitdump, once for each such file.
     pub fn update(&mut self) -> Result<usize, Diagnostic> {
@@ -55,7 +61,16 @@ impl Process {
                 continue;
             }
             match open(self.pid, &marker) {
-                Ok(file) => self.dumps.push(Jitdump::new(file)),
+                Ok(file) => {
+                    self.dumps.push(Jitdump::new(file));
+                    if self.dumps.len() > MAX_DUMPS {
+                        let closed = self.dumps.remove(0);
+                        let cause =
+                            format!("closed, because the process has mapped more than {MAX_DUMPS} jitdumps");
+                        let closed = Diagnostic::cannot_read(closed.path(), &io::Error::other(cause));
+                        first_error = first_error.or(Some(closed));
+                    }
+                }
                 Err(cause) => {
                     let path = Path::new(OsStr::from_bytes(marker.path));
                     first_error = first_error.or(Some(Diagnostic::cannot_read(path, &cause)));

@@ -120,7 +120,7 @@ pub fn unwind<'a>(
             to_start: counts.to_start,
             cut: counts.cut,
         }),
-        diagnostics: diagnostics(&counts, &modules),
+        diagnostics: diagnostics(&counts, &unwinder),
     };
     drop(unwinder);
     let header = buffers.header.get_or_init(|| UnwoundHeader::of(profile, kept));
@@ -139,14 +139,16 @@ impl Unwound {
 }
 
 /// Reports what is missing.
-fn diagnostics(counts: &StackCounts, modules: &Modules) -> Vec<Diagnostic> {
+fn diagnostics(counts: &StackCounts, unwinder: &Unwinder<'_>) -> Vec<Diagnostic> {
     /// Number of modules that are listed.
     const LISTED: usize = 5;
-    let mut all = Vec::new();
+    let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
+    let interpreters = unwinder.interpreters.as_ref();
+    all.extend(interpreters.and_then(|interpreters| interpreters.symbols.refused()));
     let mut missing: Vec<(String, u64)> = counts
         .without_file
         .iter()
-        .map(|(&module, &frames)| (modules.path(module), frames))
+        .map(|(&module, &frames)| (unwinder.modules.path(module), frames))
         .collect();
     missing.sort_by(|one, other| (Reverse(one.1), &one.0).cmp(&(Reverse(other.1), &other.0)));
     if !missing.is_empty() {

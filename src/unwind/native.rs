@@ -1,6 +1,8 @@
 //! Unwinding tables of executables and libraries.
 
+use crate::diagnostics::Diagnostic;
 use crate::elf::call_frames::{RuleRoom, Rules};
+use crate::elf::limited_reads::{FileMemory, MemoryRoom};
 use crate::elf::unwind_sections::UnwindSections;
 use crate::native::contents::{ContentReader, Contents, ElfReads};
 use crate::native::files::{NativeFiles, VDSO, is_same_build};
@@ -39,13 +41,18 @@ impl ContentReader for TableReader {
     fn read(
         &self,
         file: &ElfReads<'_, '_>,
+        memory: &FileMemory<'_>,
         is_wanted: &dyn Fn(Option<&[u8]>) -> bool,
     ) -> Option<UnwindSections> {
-        UnwindSections::read_if(file, self.target.machine(), is_wanted)
+        UnwindSections::read_if(file, memory, self.target.machine(), is_wanted)
     }
 
     fn build_id<'c>(&self, tables: &'c UnwindSections) -> &'c [u8] {
         &tables.build_id
+    }
+
+    fn memory_size(&self, tables: &UnwindSections) -> u64 {
+        tables.size()
     }
 
     fn is_incomplete(&self, _: &UnwindSections) -> bool {
@@ -60,7 +67,8 @@ impl ContentReader for TableReader {
         }
         let bytes = vdso::read()?;
         let is_wanted = |found: Option<&[u8]>| is_same_build(Some(build_id), found.unwrap_or_default());
-        UnwindSections::read_if(&bytes[..], self.target.machine(), is_wanted)
+        let memory = MemoryRoom::default();
+        UnwindSections::read_if(&bytes[..], &memory.file(), self.target.machine(), is_wanted)
     }
 }
 
@@ -75,6 +83,11 @@ impl<'a> NativeTables<'a> {
             tables: Contents::new(modules, files, reader),
             room,
         }
+    }
+
+    /// Returns what to report of files whose tables were not read.
+    pub fn refused(&self) -> Option<Diagnostic> {
+        self.tables.refused("unwinding tables")
     }
 
     /// Returns the rules for an offset in a module's file.

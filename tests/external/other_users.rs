@@ -10,7 +10,9 @@ use std::process::Command;
 use crate::support::FUNCTION_LAYOUT;
 use crate::support::recording::{NAMED, PID, Recording};
 use crate::support::reports::line_of;
-use crate::support::{attempt, capture, codes, has_code, inject_into, objects_of, said, scratch, tools};
+use crate::support::{
+    attempt, capture, codes, has_code, inject, inject_into, objects_of, said, scratch, tools,
+};
 
 fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
@@ -384,6 +386,108 @@ fn another_users_files_in_a_sticky_folder_stay() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left.len(), 3, "{left:?}");
+}
+
+/// Whoever can open a folder can lock it.
+#[test]
+fn folders_locked_by_strangers_are_used_without_a_lock() {
+    if !has_users("folders_locked_by_strangers_are_used_without_a_lock") {
+        return;
+    }
+    let folder = scratch();
+    let objects = folder.path().join("objects");
+    fs::create_dir(&objects).unwrap();
+    for path in [folder.path(), &objects] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut stranger = Command::new("setpriv")
+        .args(["--reuid", "54321", "--regid", "54321", "--clear-groups"])
+        .args(["flock", "--exclusive", "--no-fork", tools::text(&objects)])
+        .args(["sh", "-c", "echo locked; exec sleep 600"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut locked = [0; 6];
+    stranger.stdout.as_mut().unwrap().read_exact(&mut locked).unwrap();
+    let output = folder.path().join("out.data");
+    let ran = Command::new("timeout")
+        .args(["300", env!("CARGO_BIN_EXE_jitinject"), "-v", "--elf-dir"])
+        .args([&objects, Path::new("-o"), &output, Path::new("-i")])
+        .arg(capture::profile("php82"))
+        .args(FUNCTION_LAYOUT)
+        .output()
+        .unwrap();
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    let said = said(&ran);
+    assert_eq!(ran.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains(&format!("note[JI431]: {}: ", objects.display())),
+        "{said}"
+    );
+    assert_eq!(fs::read_dir(&objects).unwrap().count(), 19);
+}
+
+/// A file of another user may have the same bytes now, and others later.
+#[test]
+fn objects_of_strangers_are_replaced_in_shared_folders() {
+    if !has_users("objects_of_strangers_are_replaced_in_shared_folders") {
+        return;
+    }
+    let folder = scratch();
+    let objects = folder.path().join("objects");
+    let (input, output) = (capture::profile("php82"), folder.path().join("out.data"));
+    let more = ["--elf-dir", tools::text(&objects)];
+    inject(&input, &output, &more);
+    let mut all: Vec<PathBuf> = fs::read_dir(&objects)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    all.sort();
+    let [theirs, writable, linked, own, ..] = &all[..] else {
+        panic!("{all:?}")
+    };
+    give_away(theirs);
+    fs::set_permissions(writable, fs::Permissions::from_mode(0o666)).unwrap();
+    let elsewhere = folder.path().join("elsewhere");
+    fs::rename(linked, &elsewhere).unwrap();
+    symlink(&elsewhere, linked).unwrap();
+    let inode = |path: &Path| fs::symlink_metadata(path).unwrap().ino();
+    let before = [theirs, writable, linked, own].map(|path| inode(path));
+    inject(&input, &output, &more);
+    let is_replaced = [theirs, writable, linked, own].map(|path| inode(path));
+    let is_replaced = [0, 1, 2, 3].map(|at| is_replaced[at] != before[at]);
+    assert_eq!(is_replaced, [true, true, true, false]);
+    for path in [theirs, writable, linked] {
+        let found = fs::symlink_metadata(path).unwrap();
+        assert!(
+            found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0,
+            "{path:?}"
+        );
+    }
+
+    // A user cannot replace them in a sticky folder.
+    fs::set_permissions(&objects, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    give_away(theirs);
+    let program = folder.path().join("jitinject");
+    fs::copy(env!("CARGO_BIN_EXE_jitinject"), &program).unwrap();
+    for file in ["perf.data", "jit-26234.dump"] {
+        let copy = folder.path().join(file);
+        fs::copy(capture::folder("php82").join(file), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let users = folder.path().join("user.data");
+    let ran = Command::new("setpriv")
+        .args(["--reuid", "54322", "--regid", "54322", "--clear-groups"])
+        .args([&program, Path::new("-i"), &folder.path().join("perf.data")])
+        .args([Path::new("-o"), &users, Path::new("--elf-dir"), &objects])
+        .args(FUNCTION_LAYOUT)
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert_is_strangers(&said(&ran), "error[JI401]", theirs);
+    assert!(!users.exists());
 }
 
 /// A user with a limit of a few threads, including the program's own.

@@ -143,6 +143,10 @@ fn summaries_that_cannot_be_compared_are_refused() {
     assert_eq!(refused("new", br#"{"format": 99}"#), "JI418");
     assert_eq!(refused("old", &old.json()), "JI419");
     assert_eq!(refused("bad", &bad.json()), "JI427");
+    let flooded = Program::default()
+        .run(0)
+        .set("/profile/functions/1/total", serde_json::json!([1_000_000]));
+    assert_eq!(refused("flooded", &flooded.json()), "JI427");
     std::fs::create_dir(folder.path().join("empty")).unwrap();
     let output = run(folder.path(), &["good", "empty"]);
     assert_eq!(codes(&said(&output)), ["JI428"], "{}", said(&output));

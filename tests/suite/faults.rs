@@ -317,6 +317,24 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
 }
 
 #[test]
+fn a_later_run_removes_what_a_killed_one_has_left() {
+    let folder = scratch();
+    let generated = generated(folder.path(), 10_000);
+    let mut running = stopped_at_work(folder.path(), || {
+        let mut command = jitinject();
+        long_run(&mut command, &generated.profile, folder.path());
+        command
+    });
+    send(&running, Signal::KILL);
+    running.wait().unwrap();
+    assert_ne!(left_over(folder.path()), Vec::<PathBuf>::new());
+    let mut command = jitinject();
+    long_run(&mut command, &generated.profile, folder.path());
+    assert!(command.status().unwrap().success());
+    assert_eq!(left_over(folder.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn killed_at_any_of_200_moments_there_is_one_output_and_it_is_whole() {
     kill_at_any_moment(200, &[Signal::KILL]);
 }

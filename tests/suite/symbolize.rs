@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jitinject::machine::Machine;
 use jitinject::runtime::jitdump::Dump;
 use jitinject::runtime::{Change, RuntimeTime};
-use jitinject::symbolize::{Function, Jitdump};
+use jitinject::symbolize::{Function, Jitdump, Process};
 use jitinject::units::{Address, AddressRange, Time};
 
 use crate::support::{capture, scratch};
@@ -208,4 +208,33 @@ fn other_files_are_refused_and_early_ones_are_waited_for() {
     assert_eq!(dump.symbol(function), None);
     assert_eq!(dump.frames(function, function.range.start).len(), 0);
     assert!(Jitdump::open(folder.path()).is_err());
+}
+
+/// A process can map any number of files, each of which takes a file descriptor of the one that reads them.
+#[test]
+#[expect(unsafe_code, reason = "maps files that nothing writes to")]
+fn a_process_has_a_limited_number_of_open_jitdumps() {
+    const COUNT: usize = 200;
+    const MOST: usize = 64;
+    let folder = scratch();
+    let header = std::fs::read(&recorded()[0]).unwrap()[..40].to_vec();
+    let mut maps = Vec::new();
+    for number in 0..COUNT {
+        let path = folder.path().join(format!("jit-{number}.dump"));
+        std::fs::write(&path, &header).unwrap();
+        // SAFETY: Nothing writes to the file any more.
+        maps.push(unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()) }.unwrap());
+    }
+    let open = || {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        targets.filter(|target| target.starts_with(folder.path())).count()
+    };
+    let mut process = Process::new(std::process::id());
+    let closed = process.update().unwrap_err().to_string();
+    assert!(closed.contains("more than 64 jitdumps"), "{closed}");
+    assert_eq!((process.dumps().len(), open()), (MOST, MOST));
+    assert_eq!(process.update().unwrap(), 0);
+    drop(process);
+    assert_eq!((open(), maps.len()), (0, COUNT));
 }

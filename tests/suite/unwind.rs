@@ -8,7 +8,7 @@ use crate::support::dump::{DumpWriter, X86_64, tables};
 use crate::support::generator::Random;
 use crate::support::profile::{ProfileWriter, UserStack, field};
 use crate::support::tools::text;
-use crate::support::{attempt, has_code, inject, model, said, scratch};
+use crate::support::{attempt, elf, has_code, inject, model, said, scratch};
 
 const ENDIAN: ByteOrder = ByteOrder::Little;
 const CODE: u64 = 0x7f00_1000_0000;
@@ -334,6 +334,41 @@ fn what_cannot_be_unwound_is_reported() {
     let (parts, said) = process.unwind(&["--unwind"]);
     assert_eq!(samples(&parts)[0].len(), CHAIN + 8);
     assert!(has_code(&said, "JI182"), "{said}");
+}
+
+#[test]
+fn libraries_of_holes_are_not_read() {
+    const SIZE: u64 = 400 << 20;
+    let mut process = Process::new();
+    let sparse = process.folder.path().join("libsparse.so");
+    let tables = |is_compressed, size, content| {
+        let section = elf::Section {
+            name: ".debug_frame",
+            is_compressed,
+            size,
+            content,
+        };
+        elf::file(elf::LIBRARY, &[section])
+    };
+    let start = tables(false, SIZE, b"");
+    std::fs::write(&sparse, &start).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&sparse).unwrap();
+    file.set_len(start.len() as u64 + SIZE).unwrap();
+    // A section that claims a thousand times its size.
+    let zeros = zstd::bulk::compress(&vec![0; 8 << 20], 1).unwrap();
+    let compressed = elf::compressed(2, 8 << 20, &zeros);
+    let packed = process.folder.path().join("libpacked.so");
+    std::fs::write(&packed, tables(true, compressed.len() as u64, &compressed)).unwrap();
+    for (library, at) in [(&sparse, 0x7f20_0000_0000), (&packed, 0x7f30_0000_0000)] {
+        process.profile.mmap2(10, at, 0x1000, 0, text(library), 400);
+        process.sample(2000, at + 0x10, &[0; 64]);
+    }
+    let (_, said) = process.unwind(&["--unwind"]);
+    assert!(
+        said.contains("warning[JI186]") && said.contains("2 files of executables"),
+        "{said}"
+    );
+    assert!(said.contains("2 stacks unwound"), "{said}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod damage;
 pub mod dump;
 pub mod dwarf_contents;
 pub mod dwarf_units;
+pub mod elf;
 pub mod formats;
 pub mod generator;
 pub mod gimli_writer;

@@ -263,6 +263,12 @@ impl DiagnosticPort {
     }
 }
 
+/// Returns why a reply with these bytes is not that of a runtime that does as it is asked.
+pub fn reply_error(mut reply: &[u8]) -> Option<String> {
+    let read = read_reply(|buffer| reply.read_exact(buffer));
+    read.err().map(|failure| failure.to_string())
+}
+
 /// Reads a reply, of which `read` fills a buffer with the next bytes.
 fn read_reply(mut read: impl FnMut(&mut [u8]) -> io::Result<()>) -> Result<(), Failure> {
     let (mut magic, mut size, mut kind) = ([0; 14], [0; 2], [0; 4]);

@@ -4,6 +4,8 @@ mod cpython;
 mod dotnet;
 mod java;
 
+pub use dotnet::reply_error as dotnet_reply_error;
+
 use super::process_files;
 use super::short_command::{IsStopped, Printed};
 use crate::diagnostics::{Diagnostic, Issue};
