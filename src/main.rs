@@ -20,7 +20,8 @@ fn main() -> ExitCode {
     }
     let line = CommandLine::read();
     let done = match &line.command {
-        None => commands::inject::run(&line.inject),
+        None => line.inject.run(),
+        Some(Command::Inject(arguments)) => arguments.run_as_perf(),
         Some(Command::Record(arguments)) => arguments.run(),
         Some(Command::Compare(arguments)) => arguments.run(),
         Some(Command::Dump(arguments)) => arguments.run(),
