@@ -38,10 +38,7 @@ pub fn default_profile(is_quiet: bool) -> Result<PathBuf, Diagnostic> {
     let stdin = io::stdin();
     let stdin = stdin.as_fd();
     // What cannot be examined cannot be read either.
-    let Ok(metadata) = stdin
-        .try_clone_to_owned()
-        .and_then(|file| File::from(file).metadata())
-    else {
+    let Ok(metadata) = metadata_of_stdin() else {
         return Ok(PERF_DATA.into());
     };
     let kind = metadata.file_type();
@@ -63,13 +60,14 @@ pub fn default_profile(is_quiet: bool) -> Result<PathBuf, Diagnostic> {
 /// Returns whether an input is read from a pipe or a device, which may take until a recording has ended.
 pub fn is_stream(input: &Path) -> bool {
     let metadata = match is_standard(input) {
-        true => io::stdin()
-            .as_fd()
-            .try_clone_to_owned()
-            .and_then(|file| File::from(file).metadata()),
+        true => metadata_of_stdin(),
         false => fs::metadata(input),
     };
     metadata.is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+fn metadata_of_stdin() -> io::Result<Metadata> {
+    File::from(io::stdin().as_fd().try_clone_to_owned()?).metadata()
 }
 
 /// Returns the next bytes of a file.
@@ -82,17 +80,13 @@ fn start_of_file(stdin: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the first bytes of a pipe, or nothing if it has none. Waits for them while a program of the pipeline may write.
+/// Such programs are looked for again and again: others have the pipe open for a moment while they start.
 fn start_of_pipe(stdin: BorrowedFd<'_>, metadata: &Metadata) -> Result<Vec<u8>, Diagnostic> {
     let failed = |cause: io::Error| Diagnostic::cannot_read(Path::new("standard input"), &cause);
-    let is_ready = |timeout: &Timespec| loop {
-        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(timeout)) {
-            Err(rustix::io::Errno::INTR) => {}
-            result => {
-                return result
-                    .map(|ready| ready > 0)
-                    .map_err(|cause| failed(cause.into()));
-            }
-        }
+    let is_ready = |timeout: &Timespec| {
+        let mut stdin = [PollFd::new(&stdin, PollFlags::IN)];
+        let ready = rustix::io::retry_on_intr(|| poll(&mut stdin, Some(timeout)));
+        ready.map(|ready| ready > 0).map_err(|cause| failed(cause.into()))
     };
     let mut has_producer = false;
     let mut timeout = Timespec::default();
