@@ -79,8 +79,12 @@ fn pipelines_with_perf_inject_name_jit_code() {
         let to_pipe = format!("perf record -k mono -g -o - {node}");
         for script in [
             format!("{to_pipe} | perf inject -j | perf report -i - --stdio --no-inline"),
-            format!("{to_pipe} | perf inject -j -o named.data; perf report -i named.data --stdio --no-inline --no-inline"),
-            format!("{to_pipe} >pipe.data; perf inject -j -i pipe.data | perf report -i - --stdio --no-inline"),
+            format!(
+                "{to_pipe} | perf inject -j -o named.data; perf report -i named.data --stdio --no-inline"
+            ),
+            format!(
+                "{to_pipe} >pipe.data; perf inject -j -i pipe.data | perf report -i - --stdio --no-inline"
+            ),
             format!(
                 "{to_pipe} >pipe.data; perf inject -j -i pipe.data -o named.data; perf report -i named.data --stdio --no-inline"
             ),
