@@ -14,6 +14,8 @@ fn root() -> &'static Path {
 /// A folder with the program that `docs/perf-inject.md` describes, as `perf` in its folder `bin`.
 struct Place {
     folder: tempfile::TempDir,
+    /// Path of the perf program that it runs.
+    perf: String,
 }
 
 impl Place {
@@ -39,7 +41,8 @@ impl Place {
         fs::create_dir(folder.path().join("bin")).unwrap();
         fs::write(&wrapper, script).unwrap();
         fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
-        Self { folder }
+        let perf = real.trim().to_owned();
+        Self { folder, perf }
     }
 
     /// Runs a script in the folder, whatever its exit status. An empty folder is HOME.
@@ -110,11 +113,9 @@ fn the_check_of_erlang_finds_the_code_of_a_function() {
         place.run("erlc app.erl; perf record -k mono -g -o perf.data erl +JPperf true -noinput -s app main");
         let printed = place.run("perf inject -j -i perf.data -o perf.data.jit.data 2>&1");
         assert_eq!(printed, "", "{program}");
-        let samples = place.run("perf script -i perf.data.jit.data -F sym");
-        let symbol = samples
-            .lines()
-            .map(str::trim)
-            .find(|symbol| symbol.contains("app:fib/1"));
+        let samples = place.run("perf script -i perf.data.jit.data -F ip,sym");
+        let mut words = samples.split_whitespace();
+        let symbol = words.find(|word| word.contains("app:fib/1"));
         let annotate = format!(
             "perf annotate --stdio -i perf.data.jit.data '{}'",
             symbol.unwrap_or_else(|| panic!("{samples}"))
@@ -150,7 +151,6 @@ fn commands_for_other_options_of_perf_inject_work() {
         place.copy("fib.js");
         place.run("perf record -k mono -g -o perf.data node --perf-prof fib.js");
         let known = tools::report(&program, &["inject", "-h"]);
-        let real = place.run(&format!("command -v '{program}'"));
         let mut tried = 0;
         for (option, value) in [
             ("-b", ""),
@@ -176,7 +176,7 @@ fn commands_for_other_options_of_perf_inject_work() {
             let commands = ["PATHS", "FILE", "DIR"]
                 .iter()
                 .fold(commands.to_owned(), |text, word| text.replace(word, value));
-            let commands = commands.replace("perf inject", &format!("'{}' inject", real.trim()));
+            let commands = commands.replace("perf inject", &format!("'{}' inject", place.perf));
             place.run(&format!("rm -f perf.jit.data; {commands}"));
             let shown = place.run("perf report -i perf.jit.data --stdio --no-inline");
             assert!(shown.contains("JS:*fib"), "{program}: {commands}\n{shown}");
