@@ -138,7 +138,8 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
                 }
             }
             takes_arguments = match record.kind {
-                RecordKind::EnterWithArguments { .. } => true,
+                // LLVM's runtimes write arguments after either entry.
+                RecordKind::Enter { .. } | RecordKind::EnterWithArguments { .. } => true,
                 RecordKind::Argument(_) => takes_arguments,
                 _ => false,
             };

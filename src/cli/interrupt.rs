@@ -13,7 +13,7 @@ use signal_hook::iterator::{Signals, SignalsInfo};
 use signal_hook::low_level::siginfo::Cause;
 use signal_hook::{flag, low_level};
 
-/// Ignores the first Ctrl-C while input is read. The terminal sends it to all programs of a pipeline, and it
+/// Ignores the first Ctrl-C while a stream is read. The terminal sends it to all programs of a pipeline, and it
 /// is the usual way to stop a `perf record` that writes to jitinject; its output should still be used.
 pub struct FirstInterrupt {
     ends_program: Arc<AtomicBool>,
@@ -45,9 +45,10 @@ impl PassedSignals {
     }
 }
 
-/// Removes unfinished output when a signal ends the program. A second signal ends it at once.
-pub fn handle_signals() -> io::Result<FirstInterrupt> {
-    let ends_program = Arc::new(AtomicBool::new(false));
+/// Removes unfinished output when a signal ends the program. A second signal ends it at once. If `reads_stream`, the
+/// first Ctrl-C is ignored.
+pub fn handle_signals(reads_stream: bool) -> io::Result<FirstInterrupt> {
+    let ends_program = Arc::new(AtomicBool::new(!reads_stream));
     // Exceeding the file size limit is an error like others and must not kill the program.
     flag::register(SIGXFSZ, Arc::default())?;
     let handled = without_ignored([SIGINT, SIGTERM, SIGHUP]);

@@ -3,13 +3,14 @@
 pub mod interrupt;
 mod perf_commands;
 pub mod progress;
+pub mod standard_input;
 pub mod startup;
 pub mod status_line;
 pub mod terminal;
 
 use std::ffi::OsString;
 
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{
     Arg, ArgAction, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand,
@@ -56,6 +57,18 @@ Examples:
 
 Exit status: 0 success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires.";
 
+/// Examples at the end of the help of `inject`.
+const PERF_INJECT_EXAMPLES: &str = "\
+Examples:
+  perf record -k mono -g -o perf.data node --perf-prof app.js
+  jitinject inject --jit --input perf.data --output perf.jit.data
+
+  perf record -k mono -g -o - node --perf-prof app.js | jitinject inject -j | perf report -i -
+
+Other options of perf inject need a command of their own: perf inject -b -i perf.data | jitinject inject -j -o perf.jit.data
+
+Exit status: 0 success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires.";
+
 /// Puts function names, source lines and unwinding of JIT-compiled code into Linux perf profiles
 ///
 /// Reads a profile and the jitdumps, perf maps, Mono logs or XRay traces of its processes. Writes a profile with the names of their
@@ -99,6 +112,14 @@ pub struct CommandLine {
 pub enum Command {
     /// Record a program with perf, and name its JIT code
     Record(RecordArguments),
+    /// Name JIT code, with the options and defaults of perf inject --jit
+    #[command(
+        after_help = PERF_INJECT_EXAMPLES,
+        args_override_self = true,
+        mut_arg("input", |input| input.help("Profile to read; - is standard input [default: -]")),
+        mut_arg("output", |output| output.default_value("-"))
+    )]
+    Inject(Box<InjectArguments>),
     /// Compare the summaries of runs before and after a change
     Compare(CompareArguments),
     /// Print the records of a jitdump, Mono log or XRay trace
@@ -118,7 +139,7 @@ pub enum Command {
 impl CommandLine {
     /// Parses the arguments of the program; exits if they are invalid.
     pub fn read() -> Self {
-        let arguments: Vec<_> = std::env::args_os().collect();
+        let arguments = perf_commands::with_command(std::env::args_os().collect());
         // Messages about invalid usage use colors, too.
         terminal::set_colors(color_argument(&arguments));
         let line = Self::from(arguments).unwrap_or_else(|mut error| {
@@ -136,7 +157,9 @@ impl CommandLine {
         let matches = Self::command()
             .try_get_matches_from(&arguments)
             .map_err(|error| match error.kind() {
-                ErrorKind::UnknownArgument => Self::mistyped(&arguments).unwrap_or(error),
+                ErrorKind::UnknownArgument => Self::option_of_perf(&arguments, &error)
+                    .or_else(|| Self::mistyped(&arguments))
+                    .unwrap_or(error),
                 _ => error,
             })?;
         let line = Self::from_arg_matches(&matches)?;
@@ -154,6 +177,7 @@ impl CommandLine {
                 .or_else(|| match &line.command {
                     Some(Command::Compare(arguments)) => arguments.conflict().map(str::to_owned),
                     Some(Command::Record(arguments)) => arguments.conflict().map(str::to_owned),
+                    Some(Command::Inject(arguments)) => arguments.conflict().map(str::to_owned),
                     _ => None,
                 }),
         };
@@ -174,6 +198,20 @@ impl CommandLine {
     /// Returns the command line without a profile to convert, for which clap suggests the most similar command.
     fn commands_only() -> clap::Command {
         Self::command().mut_arg("profile", |argument| argument.long("profile"))
+    }
+
+    /// Returns what to type instead of an option of perf inject, if that is the unknown one.
+    fn option_of_perf(arguments: &[OsString], error: &clap::Error) -> Option<clap::Error> {
+        let is_inject = match Self::command().find_subcommand(arguments.get(1)?) {
+            Some(command) => command.get_name() == "inject",
+            None => true,
+        };
+        let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg).filter(|_| is_inject)
+        else {
+            return None;
+        };
+        let advice = perf_commands::option_advice(option)?;
+        Some(clap::Error::raw(ErrorKind::UnknownArgument, advice))
     }
 
     /// Returns what is wrong with arguments of which the first is neither an option, a command nor a profile.

@@ -1,4 +1,4 @@
-//! perf commands passed to jitinject by mistake.
+//! perf commands and options of `perf inject`, passed to jitinject by mistake.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,17 +8,69 @@ use jitinject::files::stdio::is_standard;
 /// perf commands that read a profile.
 const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"];
 
+/// Options of perf inject that do not concern JIT code, each with how perf inject takes it.
+const OTHER_OPTIONS: [(&str, &str); 17] = [
+    ("-b", "-b"),
+    ("--build-ids", "--build-ids"),
+    ("--buildid-all", "--buildid-all"),
+    ("-B", "-B"),
+    ("--mmap2-buildids", "--mmap2-buildids"),
+    ("--mmap2-buildid-all", "--mmap2-buildid-all"),
+    ("--known-build-ids", "-b --known-build-ids PATHS"),
+    ("-s", "-s"),
+    ("--sched-stat", "--sched-stat"),
+    ("--itrace", "--itrace"),
+    ("--strip", "--itrace --strip"),
+    ("-k", "-b -k FILE"),
+    ("--vmlinux", "-b --vmlinux FILE"),
+    ("--ignore-vmlinux", "-b --ignore-vmlinux"),
+    ("--kallsyms", "-b --kallsyms FILE"),
+    ("--guestmount", "-b --guestmount DIR"),
+    ("--guest-data", "--guest-data=FILE,PID"),
+];
+
+/// Adds the command `inject` if the program was started by the name `perf-inject-jit`, which perf runs as
+/// `perf inject-jit`.
+pub fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let name = arguments
+        .first()
+        .and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == "perf-inject-jit") {
+        arguments.insert(1, "inject".into());
+    }
+    arguments
+}
+
 /// Returns the command to type instead of a perf command.
 pub fn advice(arguments: &[OsString]) -> Option<String> {
     let command = arguments.get(1)?.to_str()?;
     match command {
         "version" => Some("type jitinject --version\n".into()),
-        "inject" => Some("leave the word inject out: type jitinject perf.data\n".into()),
         _ if READERS.contains(&command) => Some(format!(
             "{command} is a command of perf: type jitinject perf.data, then perf {command} -i perf.jit.data\n"
         )),
         _ => None,
     }
+}
+
+/// Returns the commands to type instead of an option of perf inject.
+pub fn option_advice(option: &str) -> Option<String> {
+    let commands = match option {
+        // The addresses of jitdumps are those of the recording.
+        "--aslr" => "jitinject inject --jit -i perf.data | perf inject --aslr -o perf.jit.data".to_owned(),
+        // perf inject updates the profile itself.
+        "--vm-time-correlation" => "perf inject --force --vm-time-correlation -i perf.data, then \
+             jitinject inject --jit -i perf.data -o perf.jit.data"
+            .to_owned(),
+        "--unwind-style" => "jitinject inject --jit --unwind -i perf.data -o perf.jit.data".to_owned(),
+        _ => {
+            let (_, options) = OTHER_OPTIONS.iter().find(|(name, _)| *name == option)?;
+            format!("perf inject {options} -i perf.data | jitinject inject --jit -o perf.jit.data")
+        }
+    };
+    Some(format!(
+        "{option} is not an option for JIT code: type {commands}\n"
+    ))
 }
 
 /// Returns whether a word looks like the name of a command rather than a profile.
@@ -39,6 +91,7 @@ mod tests {
         for line in [
             "jitinject",
             "jitinject timeline",
+            "jitinject inject -j",
             "jitinject record -- node app.js",
             "jitinject -i report",
             "jitinject ./report",

@@ -53,6 +53,11 @@ pub fn print_message(text: &str) {
     }
 }
 
+/// Prints a line without the program's name on standard error, without control characters.
+pub fn print_line(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{}", printable(text.as_bytes()));
+}
+
 /// Prints a diagnostic and the recommended action on standard error.
 pub fn report(diagnostic: &Diagnostic) {
     report_line(diagnostic);

@@ -1,32 +1,67 @@
-//! `jitinject` without a command: converts a profile.
+//! `jitinject` without a command, and `jitinject inject`: convert a profile.
 
 mod arguments;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::inject::inject;
+use jitinject::runtime::FileKind;
 use jitinject::summary::Summary;
 
 pub use self::arguments::{InjectArguments, label, percent};
 use crate::cli::progress::Bar;
+use crate::cli::standard_input::{default_profile, is_stream};
 use crate::cli::startup::start_long_work;
-use crate::cli::terminal::{print_message, report, report_all};
+use crate::cli::terminal::{print_line, print_message, report, report_all};
 
 /// Exit status if fewer samples have a name than --fail-under requires.
 const TOO_FEW_NAMED: u8 = 3;
 
-/// Converts a profile and prints the summary.
-pub fn run(arguments: &InjectArguments) -> Result<ExitCode, Diagnostic> {
-    let mut bar = Bar::new(arguments.quiet, start_long_work(arguments.verbose)?);
-    let summary = inject(&arguments.options(), &mut bar);
-    drop(bar);
-    let summary = summary?;
-    if !arguments.quiet {
-        report_all(&summary.diagnostics, arguments.verbose);
-        print_message(&summary.text(arguments.verbose));
+impl InjectArguments {
+    /// Converts a profile and prints the summary.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let summary = self.inject(|| default_profile(self.quiet))?;
+        if !self.quiet {
+            report_all(&summary.diagnostics, self.verbose);
+            print_message(&summary.text(self.verbose));
+        }
+        Ok(exit_code(self.fail_under, &summary))
     }
-    Ok(exit_code(arguments.fail_under, &summary))
+
+    /// Converts a profile as perf inject does: from standard input unless the arguments name a profile, and without output
+    /// on standard error unless something is wrong or `--verbose` asks for it.
+    pub fn run_as_perf(&self) -> Result<ExitCode, Diagnostic> {
+        let summary = self.inject(|| Ok("-".into()))?;
+        if self.verbose {
+            print_markers(&summary);
+        }
+        if !self.quiet {
+            report_all(&summary.diagnostics, self.verbose);
+        }
+        if self.verbose {
+            print_message(&summary.text(true));
+        }
+        Ok(exit_code(self.fail_under, &summary))
+    }
+
+    fn inject(
+        &self,
+        default_profile: impl FnOnce() -> Result<PathBuf, Diagnostic>,
+    ) -> Result<Summary, Diagnostic> {
+        let options = self.options(default_profile)?;
+        let interrupt = start_long_work(self.verbose, is_stream(&options.load.input))?;
+        inject(&options, &mut Bar::new(self.quiet, interrupt))
+    }
+}
+
+/// Prints each jitdump in the words of perf inject, which scripts search for.
+fn print_markers(summary: &Summary) {
+    let dumps = summary.dumps.iter().filter(|dump| dump.kind == FileKind::Jitdump);
+    for dump in dumps {
+        print_line(&format!("jit marker found: {}", dump.path));
+    }
 }
 
 /// Returns the exit status for `--fail-under`, and reports a share that is too small.

@@ -27,7 +27,8 @@ pub fn run() -> ExitCode {
     }
     let line = CommandLine::read();
     let done = match &line.command {
-        None => inject::run(&line.inject),
+        None => line.inject.run(),
+        Some(Command::Inject(arguments)) => arguments.run_as_perf(),
         Some(Command::Record(arguments)) => arguments.run(),
         Some(Command::Compare(arguments)) => arguments.run(),
         Some(Command::Dump(arguments)) => arguments.run(),

@@ -283,7 +283,7 @@ impl RecordArguments {
             Outcome::Recorded(recorded) => recorded,
             Outcome::Interrupted(signal) => return Ok(ProgramStatus::Killed(signal).exit_code().into()),
         };
-        let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
+        let mut bar = Bar::new(self.quiet, start_long_work(self.verbose, true)?);
         drop(terminal);
         warn(&recorded.diagnostics);
         let mut options = session.inject_options();

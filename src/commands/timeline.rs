@@ -15,6 +15,7 @@ use jitinject::record::Plan;
 use jitinject::timeline::{DEFAULT_OUTPUT, TimelineOptions, Values, html, timeline};
 
 use crate::cli::progress::Bar;
+use crate::cli::standard_input::{default_profile, is_stream};
 use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_message, report_all};
 use crate::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
@@ -39,9 +40,9 @@ Exit status: 0 success; 1 error; 2 invalid usage.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TimelineArguments {
-    /// Profile to read; - is standard input
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data", help_heading = INPUT)]
-    input: PathBuf,
+    /// Profile to read; - is standard input [default: perf.data]
+    #[arg(short, long, value_name = "FILE", help_heading = INPUT)]
+    input: Option<PathBuf>,
 
     /// Profile to read, as with --input
     #[arg(value_name = "PROFILE", conflicts_with = "input")]
@@ -82,8 +83,10 @@ pub struct TimelineArguments {
 impl TimelineArguments {
     /// Writes the page.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
-        let found = timeline(&self.options(), &mut bar);
+        let options = self.options()?;
+        let interrupt = start_long_work(self.verbose, is_stream(&options.load.input))?;
+        let mut bar = Bar::new(self.quiet, interrupt);
+        let found = timeline(&options, &mut bar);
         drop(bar);
         let found = found?;
         let page =
@@ -102,16 +105,20 @@ impl TimelineArguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn options(&self) -> TimelineOptions {
-        TimelineOptions {
+    fn options(&self) -> Result<TimelineOptions, Diagnostic> {
+        let input = match self.input.as_ref().or(self.profile.as_ref()) {
+            Some(input) => Plan::profile_at(input.clone()),
+            None => default_profile(self.quiet)?,
+        };
+        Ok(TimelineOptions {
             load: LoadOptions {
-                input: Plan::profile_at(self.profile.as_ref().unwrap_or(&self.input).clone()),
+                input,
                 ..self.files.options(&self.logs)
             },
             output: self.output.clone(),
             has_sources: self.sources,
             sources: self.source_files.options(),
-        }
+        })
     }
 
     /// Returns the final message: the contents of the page, and how to open it.

@@ -26,7 +26,8 @@ issues! {
         "There are bytes between two records that are not a record. Functions recorded there have no names."
         "Run jitinject check on the file; if the runtime writes it this way, report it to its authors."
     JitdumpCutTail "JI013" Warning "last record truncated by the end of the file"
-        "The process was killed while it wrote, or still runs."
+        "The process was killed while it wrote, or still runs, or the file was not copied as a whole. Functions that its end had have no names."
+        "Run this again with the whole file, or record again and let the process exit normally."
     JitdumpBadLoad "JI014" Warning "{count} LOAD record{|s} with an invalid name or code size skipped"
         "The name has no end in the record, the code does not fit into it, or the code exceeds the address space."
     JitdumpLongName "JI015" Warning "{count} function name{|s} longer than 64 KiB truncated"
@@ -67,7 +68,6 @@ issues! {
         "Processes forked before the recording inherit code. Copies of it are limited to 2 million."
     TrackMissing "JI032" Note "{count} function{|s} without lines of the track: {it has its|they have their} usual ones"
         "--track names a track that the function has no SOURCE_TRACK record of. dump prints those that it has."
-
     // Perf maps.
     PerfMapBadLine "JI050" Warning "{count} invalid line{|s} skipped"
         "A line of a perf map has a start address, a size and a name, the numbers in hexadecimal."
@@ -87,7 +87,6 @@ issues! {
         "Process IDs are reused, and so are the names of perf maps."
     PerfMapOlder "JI057" Warning "not used: older than process {pid}"
         "Process IDs are reused, and so are the names of perf maps."
-
     // Logs of Mono's profiler.
     MonoEmpty "JI060" Warning "empty file"
         "The log has no bytes. The process was killed before the first buffer was written."
@@ -151,7 +150,6 @@ issues! {
         "The file named with --code-from must be an ELF core file, such as gcore writes."
     CoreWithoutCode "JI092" Warning "has no code of the functions in {log}; take the core file of that process while it runs"
         "None of the addresses in the log is in a segment of the core file."
-
     // Traces of XRay.
     XrayEmpty "JI100" Warning "empty file"
         "The trace has no bytes. XRay writes it when its buffers are flushed."
@@ -228,7 +226,6 @@ issues! {
         "Without a profile, traces and logs must share a clock."
     XrayChainsNeedBinary "JI135" Warning "no --xray-binary: no call chain was replaced by traced calls"
         "--splice-stacks needs the addresses of traced functions."
-
     // The profile.
     NotAProfile "JI140" Error "not a perf.data file: it does not start with PERFILE2"
         "The input must be a file or stream that perf record wrote, a Mono log or an XRay trace."
@@ -392,7 +389,6 @@ issues! {
         "The runtime or another program truncated the file."
     NotAFolderOfFiles "JI227" Error "no jitdump, Mono log or XRay trace in it"
         "check searches folders for files of these kinds."
-
     // Clocks.
     ClockDoubtful "JI240" Warning "{count} sample{|s} at addresses that held several functions not counted as named: the clock offset is uncertain"
         "The file uses another clock than the profile, and the distance is not known well enough to tell these functions apart."
@@ -405,7 +401,6 @@ issues! {
         "perf record writes that record only where the kernel relates the counter to perf's clock, which takes a hardware event such as -e cycles. perf's Java agent uses cycles with JITDUMP_USE_ARCH_TIMESTAMP."
     ClockNotPerfs "JI244" Warning "times are cycle counts, which convert to perf's own clock, but the profile uses clock {clock}; record without -k, or let the runtime use CLOCK_MONOTONIC"
         "A TIME_CONV record relates the processor's counter to perf's default clock."
-
     // Objects.
     NoUnwindingEntry "JI260" Warning "{count} function{|s} without a usable entry in {its|their} unwinding information written without tables"
         "The .eh_frame data of the record has no FDE for the code."
@@ -470,7 +465,6 @@ issues! {
         "Adding the ID would exceed the size of a record."
     ChainsReplaced "JI292" Note "{source}: {known} of {total} samples in its code got the recorded call chain"
         "--splice-stacks replaced call chains of samples by those of a log or trace."
-
     // The page of `timeline`.
     BoxesBefore "JI300" Note "{count} function{|s} not shown: gone before the recording began"
         "The page shows what was loaded during the recording."
@@ -486,10 +480,8 @@ issues! {
         "The size of the page is limited."
     PageWithoutTimes "JI306" Warning "the profile has no times: code is shown as if it were there all the time"
         "The profile was recorded without timestamps."
-
     LinesNotShown "JI307" Note "{count} source line{|s} not shown: too many for a page"
         "The page shows up to 65,536 lines with samples, and 2 MiB of source text. Functions with most samples come first."
-
     // Runs: input, output and options.
     CannotRead "JI400" Error "cannot be read: {cause}"
         "The operating system refused to open or read the file."
@@ -550,7 +542,7 @@ issues! {
     NothingUnpacked "JI423" Error "nothing can be decompressed: {faults}"
         "The gzip data are damaged at their start."
     EmptyFile "JI424" Error "empty file"
-        "There is nothing to print."
+        "The file has no bytes."
     NamesNeedFunctions "JI425" Warning "an XRay trace has function IDs only, so no record matches a name or address"
         "--name and --address select records by their function."
     CannotPrint "JI426" Error "cannot write to standard output: {cause}"
@@ -569,6 +561,15 @@ issues! {
     ObjectFolderLocked "JI431" Note "locked by another process; used without a lock"
         "Runs that write to a folder of objects at the same time share a lock on it. Any user who can open the folder can lock it exclusively; jitinject waits for 5 seconds."
 
+    StdinNotRead "JI434" Warning "standard input is a pipe without a profile, so {profile} is read"
+        "Without a named profile, standard input is read if it is a pipe or file with one. Scripts often run with a pipe that is empty or has other data."
+        "Name the profile: -i perf.data, or -i - for standard input."
+    StdinWithoutData "JI435" Error "no data on standard input"
+        "The program before in the pipeline has written no profile: it failed, or was interrupted before it started."
+        "See its messages. To read a file, name it: -i perf.data."
+    FolderWithoutProfile "JI436" Error "is a directory, without a profile in it"
+        "A directory of perf record has a file named data, that of jitinject record a file named perf.data."
+        "Name the profile itself with -i."
     // Recordings.
     PerfNotFound "JI440" Error "perf is not installed: no program of that name in PATH"
         "record runs perf record."

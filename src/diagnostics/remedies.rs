@@ -25,6 +25,9 @@ pub fn remedy_of(error: &io::Error) -> Option<&'static str> {
 /// What to do if the input does not exist.
 pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as jitinject record -- node app.js; the README lists the options of \
      runtimes for perf record.";
+/// What to do about a profile without bytes.
+pub const RECORD_AGAIN: &str =
+    "perf record writes the profile when it ends, and was perhaps interrupted or failed; record again.";
 /// What to do if a file that an option names does not exist.
 pub const CHECK_PATH: &str = "Check the path: each file and folder that an option names must exist.";
 /// What to do about JIT code of a program that is no known runtime.

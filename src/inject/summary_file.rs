@@ -90,7 +90,11 @@ impl SummaryOutput {
     /// staged.
     pub fn finish(self, summary: &Summary, has_changed: bool) -> Result<(), Diagnostic> {
         match self.0 {
-            Some((path, Target::Stream(mut stream))) => write(&mut stream, summary).map_err(error(&path)),
+            Some((path, Target::Stream(mut stream))) => match write(&mut stream, summary) {
+                // The reader of a pipe has what it needs, as with `head`.
+                Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                result => result.map_err(error(&path)),
+            },
             Some((path, Target::File(_))) if has_changed => {
                 let write_anew = || {
                     let mut file = StagedFile::create(&path)?;

@@ -105,13 +105,32 @@ impl Recording<'_> {
         self.with_enabling([Issue::NoCodeFiles, Issue::NoCodeFilesNorRuntime], 1, pids)
     }
 
-    /// Reports samples without a name in the processes `pids`, and how their runtimes describe their code.
+    /// Reports samples without a name in the processes `pids`, and how their runtimes describe their code. Runtimes whose
+    /// jitdump is truncated did so.
     pub fn undescribed(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
-        if pids.is_empty() {
+        let truncated = self.processes_with_truncated_dump();
+        let mut silent = pids.clone();
+        silent.retain(|pid| !truncated.contains(pid));
+        if silent.is_empty() {
             return Vec::new();
         }
         let issues = [Issue::UndescribedCode, Issue::UndescribedCodeOfUnknown];
-        self.with_enabling(issues, pids.len() as u64, pids)
+        self.with_enabling(issues, silent.len() as u64, &silent)
+    }
+
+    /// The processes whose jitdump has lost its end.
+    fn processes_with_truncated_dump(&self) -> HashSet<Pid> {
+        let is_truncated = |used: &&UsedFile<'_>| match &used.code {
+            CodeFile::Jitdump(dump) => dump
+                .faults()
+                .iter()
+                .any(|(issue, _)| issue == Issue::JitdumpCutTail),
+            CodeFile::SymbolOnly(_) => false,
+        };
+        let truncated = self.sources.used.iter().filter(is_truncated);
+        truncated
+            .flat_map(|used| used.found.pids.iter().copied())
+            .collect()
     }
 
     /// Reports runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with their

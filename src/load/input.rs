@@ -13,7 +13,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::{files_below, printable_path};
 use crate::files::stdio::is_standard;
 use crate::files::temp_file::{CopyError, copy_if, temp_file_error};
-use crate::files::{InputFile, OpenFile, TempFile, stream};
+use crate::files::{CompressionFormat, InputFile, OpenFile, TempFile, stream};
 use crate::load::find::reach::Reach;
 use crate::load::options::{InputKind, LoadOptions};
 use crate::perf::record::Records;
@@ -56,10 +56,11 @@ pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
     if is_standard(path) {
         let stdin = io::stdin();
         let file = stdin.as_fd().try_clone_to_owned().map_err(error)?.into();
-        return Ok(Input::of_file(
-            open_stream(file, Path::new("standard input"))?,
-            options,
-        ));
+        let file = open_stream(file, Path::new("standard input"))?;
+        return match file.is_empty() {
+            true => Err(Diagnostic::new(Issue::StdinWithoutData)),
+            false => Ok(Input::of_file(file, options)),
+        };
     }
     let kind = fs::metadata(path).map_err(error)?.file_type();
     if kind.is_dir() {
@@ -117,21 +118,30 @@ fn open_stream(file: File, path: &Path) -> Result<InputFile, Diagnostic> {
         return file.map_err(|cause| input_error(path, cause));
     }
     let mut temp_file = TempFile::create().map_err(temp_file_error)?;
-    copy_if(file, &mut temp_file, may_be_input).map_err(|error| match error {
+    copy_if(file, &mut temp_file, is_readable).map_err(|error| match error {
         CopyError::Read(cause) => input_error(path, cause),
         CopyError::Write(cause) => temp_file_error(cause),
     })?;
     temp_file.map(path).map_err(temp_file_error)
 }
 
+/// Returns whether a stream may be a profile, log or trace by its first bytes, compressed or not.
+pub fn may_be_input(start: &[u8]) -> bool {
+    is_readable(start) || CompressionFormat::detect(start).is_some()
+}
+
 /// Whether a stream may be a profile, log or trace, by its first bytes. These suffice to reject others.
-fn may_be_input(start: &[u8]) -> bool {
+fn is_readable(start: &[u8]) -> bool {
     header::is_profile(start) || packed::is_log(start) || xray::header::has_plausible_version(start)
 }
 
 fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
     let path = &options.input;
-    let mut input = Input::of_file(open_file(&path.join("data"), options)?, options);
+    let main = path.join("data");
+    if fs::symlink_metadata(&main).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Err(Diagnostic::new(Issue::FolderWithoutProfile).in_file(path));
+    }
+    let mut input = Input::of_file(open_file(&main, options)?, options);
     let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut parts = Vec::new();
     for entry in entries.map_err(|cause| input_error(path, cause))? {

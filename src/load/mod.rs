@@ -29,6 +29,7 @@ pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 pub(crate) use find::folders::RUNTIME_FILES;
 pub(crate) use find::perf_maps::{UsedMap, all_symbols, symbol_of};
 pub(crate) use find::reach::Reach;
+pub use input::may_be_input;
 pub(crate) use options::NeededFunctions;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;

@@ -2,6 +2,7 @@
 
 use crate::code::process::{AddressSpace, Processes};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::diagnostics::issues::RECORD_AGAIN;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::CompressionFormat;
 use crate::load::buffers::{Buffers, keep};
@@ -13,6 +14,10 @@ use crate::runtime::jitdump::marker;
 /// decompressed, merged or repaired. If so, all later steps use the new records, which `buffers` keep.
 pub fn read<'a>(input: &'a Input, buffers: &'a Buffers) -> Result<IndexedProfile<'a>, Diagnostic> {
     let path = input.main.path();
+    if input.main.is_empty() {
+        let empty = Diagnostic::new(Issue::EmptyFile).in_file(path);
+        return Err(empty.with_remedy(RECORD_AGAIN));
+    }
     if let Some(format) = CompressionFormat::detect(&input.main) {
         let packed = Diagnostic::new(Issue::ProfilePacked).in_file(path);
         return Err(packed.with("program", format.program()));

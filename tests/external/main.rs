@@ -33,6 +33,7 @@ mod mono_names;
 mod native_stacks;
 mod objects;
 mod other_users;
+mod perf_inject;
 mod perf_maps;
 mod perf_versions;
 mod reader;

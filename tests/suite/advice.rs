@@ -344,7 +344,6 @@ fn slips_are_answered_with_what_to_type() {
             &["script", "-i", "x"],
             "jitinject perf.data, then perf script -i perf.jit.data",
         ),
-        (&["inject", "-i", "x"], "jitinject perf.data"),
         (&["timelin"], "'timeline'"),
     ] {
         let output = run(arguments, folder.path());

@@ -69,7 +69,7 @@ fn files_that_are_not_profiles_are_rejected() {
     without_attributes[32..40].fill(0);
     let too_short = |size: u64| Diagnostic::new(Issue::ProfileTooShort).with("size", size);
     for (content, expected) in [
-        (&b""[..], too_short(0)),
+        (&b""[..], Diagnostic::new(Issue::EmptyFile)),
         (b"PERFILE2 and", too_short(12)),
         (b"\x7fELF 64-bit", Diagnostic::new(Issue::NotAProfile)),
         (&with_header_size(16), Diagnostic::new(Issue::ProfileNoAttrs)),
@@ -85,7 +85,8 @@ fn files_that_are_not_profiles_are_rejected() {
     }
     std::fs::remove_file(&input).unwrap();
     std::fs::create_dir(&input).unwrap();
-    fails(folder.path(), &input, &output, &is_missing(&input.join("data")));
+    let without_profile = Diagnostic::new(Issue::FolderWithoutProfile);
+    fails(folder.path(), &input, &output, &without_profile.in_file(&input));
 }
 
 #[test]

@@ -448,6 +448,20 @@ fn positions(depth: u32) -> Vec<u8> {
     content
 }
 
+/// Returns the content of a DEBUG_INFO2 record with six lists: one file, and one line.
+fn lists() -> Vec<u8> {
+    let file = b"/src/abc.c\0\0";
+    let mut content = Vec::new();
+    for number in [1, file.len() as u32, 0, 0, 0, 0, 0, 1] {
+        ORDER.write_u32(&mut content, number);
+    }
+    content.extend(file);
+    for number in [0, 0, 7, 0] {
+        ORDER.write_u32(&mut content, number);
+    }
+    content
+}
+
 fn extensions() -> Vec<TestFile> {
     let record = |rules: &[&'static str], kind: u32, content: &[u8]| {
         with(rules, |clean| {
@@ -460,6 +474,8 @@ fn extensions() -> Vec<TestFile> {
         record(&["JD086"], NUMBER_OF_POSITIONS, &positions(3)),
         record(&["JD086", "JD087"], NUMBER_OF_POSITIONS, &[0xff; 16]),
         record(&["JD086", "JD088"], NUMBER_OF_LISTS, &positions(3)),
+        record(&["JD086", "JD088"], NUMBER_OF_POSITIONS, &lists()),
+        record(&["JD086"], NUMBER_OF_LISTS, &lists()),
         with(&["JD086"], |clean| {
             clean.track(0x3000);
             clean.function(0x3000);

@@ -216,8 +216,18 @@ pub fn traces() -> Vec<TestFile> {
             trace(Mode::Fdr, 4, &[ENTER, TYPED, EXIT]).0,
         ),
         trace_of(&["XR033"], &[ENTER, RecordKind::Custom { payload: b"" }, EXIT]),
+        trace_of(&["XR035"], &[ENTER, EXIT, RecordKind::Argument(1)]),
+        trace_of(
+            &[],
+            &[ENTER, RecordKind::Argument(1), RecordKind::Argument(2), EXIT],
+        ),
         test_file(
             &["XR035"],
+            "xray-log.app",
+            trace(Mode::Basic, 3, &[ENTER, EXIT, RecordKind::Argument(1)]).0,
+        ),
+        test_file(
+            &[],
             "xray-log.app",
             trace(Mode::Basic, 3, &[ENTER, RecordKind::Argument(1), EXIT]).0,
         ),

@@ -59,6 +59,7 @@ mod mono_processes;
 mod mono_versions;
 mod names;
 mod outputs;
+mod perf_inject;
 mod perf_maps;
 mod processes;
 mod readers;

@@ -184,6 +184,7 @@ impl<'a> RecordChecker<'_, 'a> {
         let layout = match layout {
             None => return,
             Some(Layout::Positions(_)) if kind == POSITIONS => return,
+            Some(Layout::Lists) if kind == record::EXTENSION_FIRST => return,
             Some(Layout::Positions(_)) => "positions",
             Some(Layout::Lists) => "lists",
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
+use jitinject::diagnostics::Diagnostic;
 use jitinject::elf::dwarf::Version;
 use jitinject::files::stdio::is_standard;
 use jitinject::inject::{DEFAULT_OUTPUT, InjectOptions, Kept, Layout, LineOptions, Tiers, UnwindOptions};
@@ -60,8 +61,8 @@ pub struct InjectArguments {
     ///
     /// Every reader then has the whole stacks at once, through the code of runtimes too, and the profile has a fraction of the
     /// size. --unwind=keep adds the call chains, but leaves registers and stacks in the samples.
-    #[arg(long, value_name = "KEEP", num_args = 0..=1, require_equals = true, default_missing_value = "replace",
-        hide_possible_values = true, help_heading = OUTPUT)]
+    #[arg(long, alias = "convert-callchain", value_name = "KEEP", num_args = 0..=1, require_equals = true,
+        default_missing_value = "replace", hide_possible_values = true, help_heading = OUTPUT)]
     unwind: Option<UnwindArgument>,
 
     /// Leave the interpreter's own frames out of unwound stacks, next to the functions that it runs
@@ -191,8 +192,12 @@ pub struct InjectArguments {
     pub quiet: bool,
 
     /// Print notes, and each jitdump with its clock alignment
-    #[arg(short, long, help_heading = MESSAGES)]
+    #[arg(short, long, overrides_with = "verbose", help_heading = MESSAGES)]
     pub verbose: bool,
+
+    /// Accepted as an option of perf inject; JIT code is always named
+    #[arg(short, long, overrides_with = "jit", help_heading = MESSAGES, hide_short_help = true)]
+    jit: bool,
 }
 
 /// Values of `--unwind`.
@@ -319,8 +324,11 @@ impl InjectArguments {
         self.profile.as_deref()
     }
 
-    /// Returns the options of the library.
-    pub fn options(&self) -> InjectOptions {
+    /// Returns the options of the library. `default_profile` is the profile to read if the arguments name none.
+    pub fn options(
+        &self,
+        default_profile: impl FnOnce() -> Result<PathBuf, Diagnostic>,
+    ) -> Result<InjectOptions, Diagnostic> {
         // A log that is the input is not read again.
         let (input, input_kind) = match (
             self.input.as_ref().or(self.profile.as_ref()),
@@ -330,7 +338,7 @@ impl InjectArguments {
             (Some(input), ..) => (Plan::profile_at(input.clone()), None),
             (None, [log, ..], _) => (log.clone(), Some(InputKind::MonoLog)),
             (None, [], [trace, ..]) => (trace.clone(), Some(InputKind::XrayTrace)),
-            (None, [], []) => (PathBuf::from("perf.data"), None),
+            (None, [], []) => (default_profile()?, None),
         };
         fn selected<E>(all: &[EventArgument], of: impl Fn(EventArgument) -> Option<E>) -> Option<Vec<E>> {
             (!all.is_empty()).then(|| all.iter().copied().filter_map(of).collect())
@@ -345,7 +353,7 @@ impl InjectArguments {
             }
             Some(name) => Some(name.as_bytes().to_vec()),
         };
-        InjectOptions {
+        Ok(InjectOptions {
             load: LoadOptions {
                 input,
                 input_kind,
@@ -396,7 +404,7 @@ impl InjectArguments {
                 Some(TiersArgument::Symbols) => Tiers::Symbols,
             },
             names: self.names.clone(),
-        }
+        })
     }
 }
 

@@ -109,7 +109,7 @@ super::rules! {
 
     rule EXTENSION "JD086" Note "records of samply's extensions"
     problem "The records are DEBUG_INFO2, JIT_TIER or embedded sources, which are not in the specification of Linux."
-    readers "perf inject prints a message for each of them, and skips them. samply and jitinject read them."
+    readers "perf inject prints a message for each of them, and skips them. jitinject reads them; so does samply, except DEBUG_INFO2 with six lists (type 827346259)."
     remedy "Also write DEBUG_INFO, which perf supports."
 
     rule BAD_EXTENSION "JD087" Error "invalid record of samply's extensions"
@@ -117,10 +117,10 @@ super::rules! {
     readers "jitinject skips it, and so do all others that read these records."
     remedy "Use the layout that samply reads."
 
-    rule OTHER_LAYOUT "JD088" Error "DEBUG_INFO2 with a layout or type that samply does not read"
-    problem "There are two layouts of DEBUG_INFO2: six lists, published first, with type 827346259, and positions with their callers, with type 827346260. samply reads the second one, with its type."
-    readers "samply skips the record, or reads it as another one. jitinject detects the layout by content."
-    remedy "Write positions with their callers, with type 827346260."
+    rule OTHER_LAYOUT "JD088" Error "DEBUG_INFO2 with the type of its other layout"
+    problem "There are two layouts of DEBUG_INFO2: six lists, published first, with type 827346259, and positions with their callers, with type 827346260."
+    readers "Readers that go by the type skip the record, or read it as another one. jitinject detects the layout by content."
+    remedy "Write six lists with type 827346259, or positions with their callers with type 827346260."
 
     rule TIER_WITHOUT_LOAD "JD089" Warning "JIT_TIER without its LOAD record"
     problem "No LOAD record follows before the next JIT_TIER."

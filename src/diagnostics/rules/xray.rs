@@ -141,6 +141,6 @@ super::rules! {
 
     rule STRAY_ARGUMENTS "XR035" Warning "arguments without a function entry"
     problem "The record of an argument does not follow the entry of a function."
-    readers "llvm-xray crashes if it is the first record of basic mode, and rejects others. jitinject skips it."
+    readers "llvm-xray crashes if it is the first record of basic mode, and rejects others there. jitinject skips it."
     remedy "Write arguments directly after the entry of their function."
 }
