@@ -1,10 +1,13 @@
 //! A tree of call stacks with the samples taken in each.
 
-use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::attribution::frame::Frame;
-use crate::collections::hash::HashMap;
-use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::collections::hash::{HashMap, RandomState};
+use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
 
 table_index! {
     /// Index of a node of a call tree.
@@ -56,12 +59,21 @@ pub struct Node {
     pub own: Weight,
 }
 
+impl Node {
+    /// Returns what no two nodes have in common.
+    fn key(&self) -> (Option<NodeIndex>, u32, Frame) {
+        (self.caller, self.event, self.frame)
+    }
+}
+
 /// Call stacks, in the order of their first samples.
 #[derive(Clone, Debug)]
 pub struct CallTree {
     max_nodes: usize,
     nodes: IndexedTable<NodeIndex, Node>,
-    children: HashMap<(Option<NodeIndex>, u32, Frame), NodeIndex>,
+    /// All nodes, by caller, event and function.
+    by_key: HashTable<NodeIndex>,
+    hasher: RandomState,
     /// Samples whose stack did not fit, by event and sampled function.
     without_callers: HashMap<(u32, Frame), Weight>,
 }
@@ -77,7 +89,8 @@ impl CallTree {
         Self {
             max_nodes,
             nodes: IndexedTable::default(),
-            children: HashMap::default(),
+            by_key: HashTable::new(),
+            hasher: RandomState::default(),
             without_callers: HashMap::default(),
         }
     }
@@ -115,21 +128,31 @@ impl CallTree {
             Position::Node(caller) => Some(caller),
             Position::NoRoom => return Position::NoRoom,
         };
-        match self.children.entry((caller, event, frame)) {
+        let (nodes, hash) = (&self.nodes, |node: &Node| self.hasher.hash_one(node.key()));
+        let new = Node {
+            caller,
+            event,
+            frame,
+            own: Weight::default(),
+        };
+        let entry = self.by_key.entry(
+            hash(&new),
+            |&node| nodes[node].key() == new.key(),
+            |&node| hash(&nodes[node]),
+        );
+        match entry {
             Entry::Occupied(found) => Position::Node(*found.get()),
+            Entry::Vacant(_) if nodes.len() >= self.max_nodes => Position::NoRoom,
             Entry::Vacant(free) => {
-                if self.nodes.len() >= self.max_nodes {
-                    return Position::NoRoom;
-                }
-                let node = self.nodes.push(Node {
-                    caller,
-                    event,
-                    frame,
-                    own: Weight::default(),
-                });
-                Position::Node(*free.insert(node))
+                free.insert(index_of(nodes.len()));
+                Position::Node(self.nodes.push(new))
             }
         }
+    }
+
+    /// Frees what only more samples need. Nodes can no longer be found.
+    pub fn freeze(&mut self) {
+        self.by_key = HashTable::new();
     }
 
     /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there

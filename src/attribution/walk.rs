@@ -142,7 +142,8 @@ impl Mode {
 impl SampleVisitor for Walk<'_> {
     type Found = Counts;
 
-    fn finish(self) -> Counts {
+    fn finish(mut self) -> Counts {
+        self.counts.tree.freeze();
         self.counts
     }
 
