@@ -166,10 +166,10 @@ pub struct RecordedFunction {
     pub size: Option<u64>,
     /// Samples in it, by event.
     #[serde(default, rename = "self")]
-    pub own: Vec<u64>,
+    pub own: EventCounts,
     /// Samples with it in their stack, by event.
     #[serde(default)]
-    pub total: Vec<u64>,
+    pub total: EventCounts,
     /// Most frequent callers: their indices and their numbers of samples.
     #[serde(default)]
     pub callers: Vec<(usize, u64)>,
@@ -178,9 +178,35 @@ pub struct RecordedFunction {
 impl RecordedFunction {
     /// Returns the samples of the first event in the function, and those with it in their stack.
     pub fn counts(&self) -> (u64, u64) {
-        let own = self.own.first().copied().unwrap_or_default();
-        let total = self.total.first().copied().unwrap_or_default();
+        let (own, total) = (self.own.first(), self.total.first());
         (own, total.max(own))
+    }
+}
+
+/// A number for each event: a list, or of many events an object with those other than 0 by index.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum EventCounts {
+    /// One for each event.
+    List(Vec<u64>),
+    /// Those other than 0, by the index of the event.
+    ByEvent(BTreeMap<String, u64>),
+}
+
+impl Default for EventCounts {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl EventCounts {
+    /// Returns the number of the first event.
+    fn first(&self) -> u64 {
+        let first = match self {
+            Self::List(counts) => counts.first(),
+            Self::ByEvent(counts) => counts.get("0"),
+        };
+        first.copied().unwrap_or_default()
     }
 }
 
@@ -310,6 +336,18 @@ mod tests {
         assert_eq!(issue(r#"{"format": 2}"#), Issue::SummaryWithoutProfile);
         assert_eq!(issue(&with_profile("null")), Issue::SummaryWithoutProfile);
         assert!(ParsedSummary::parse(with_profile("{}").as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn numbers_of_events_may_be_lists_or_objects() {
+        let counts = |own: &str| {
+            let function = format!(r#"{{"name": "f", "self": {own}, "total": {own}}}"#);
+            let profile = format!(r#"{{"functions": [{function}]}}"#);
+            let summary = ParsedSummary::parse(with_profile(&profile).as_bytes()).unwrap();
+            summary.profile.functions[0].counts()
+        };
+        let all = ["[]", "[7, 1]", "{}", r#"{"1": 2}"#, r#"{"0": 7, "70": 2}"#];
+        assert_eq!(all.map(counts), [(0, 0), (7, 7), (0, 0), (0, 0), (7, 7)]);
     }
 
     #[test]
