@@ -1,8 +1,10 @@
 //! Reads summaries that `jitinject --summary` wrote.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::diagnostics::{Diagnostic, Issue};
 
@@ -178,35 +180,46 @@ pub struct RecordedFunction {
 impl RecordedFunction {
     /// Returns the samples of the first event in the function, and those with it in their stack.
     pub fn counts(&self) -> (u64, u64) {
-        let (own, total) = (self.own.first(), self.total.first());
+        let (own, total) = (self.own.first, self.total.first);
         (own, total.max(own))
     }
 }
 
-/// A number for each event: a list, or of many events an object with those other than 0 by index.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(untagged)]
-pub enum EventCounts {
-    /// One for each event.
-    List(Vec<u64>),
-    /// Those other than 0, by the index of the event.
-    ByEvent(BTreeMap<String, u64>),
+/// Number of the first event, from a list of all or, of many events, an object with those other than 0 by index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EventCounts {
+    first: u64,
 }
 
-impl Default for EventCounts {
-    fn default() -> Self {
-        Self::List(Vec::new())
+impl<'de> Deserialize<'de> for EventCounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EventCountsVisitor)
     }
 }
 
-impl EventCounts {
-    /// Returns the number of the first event.
-    fn first(&self) -> u64 {
-        let first = match self {
-            Self::List(counts) => counts.first(),
-            Self::ByEvent(counts) => counts.get("0"),
-        };
-        first.copied().unwrap_or_default()
+struct EventCountsVisitor;
+
+impl<'de> Visitor<'de> for EventCountsVisitor {
+    type Value = EventCounts;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of numbers or an object")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut counts: A) -> Result<EventCounts, A::Error> {
+        let first = counts.next_element()?.unwrap_or_default();
+        while counts.next_element::<u64>()?.is_some() {}
+        Ok(EventCounts { first })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut counts: A) -> Result<EventCounts, A::Error> {
+        let mut first = 0;
+        while let Some((event, count)) = counts.next_entry::<u32, u64>()? {
+            if event == 0 {
+                first = count;
+            }
+        }
+        Ok(EventCounts { first })
     }
 }
 
