@@ -1,5 +1,6 @@
 //! The summary of a run, as text and as JSON.
 
+pub mod event_counts;
 pub mod profile;
 
 use std::fmt::Write as _;
@@ -188,11 +189,6 @@ pub struct HotFunction<'s> {
     pub function: &'s FunctionProfile,
 }
 
-/// Number of samples of the first event.
-fn first(samples: &[u64]) -> u64 {
-    samples.first().copied().unwrap_or(0)
-}
-
 /// Counts of unwound stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
@@ -289,7 +285,7 @@ impl Summary {
 
     /// Returns the functions with most samples of the first event in their own code.
     pub fn hottest(&self, count: usize) -> Vec<HotFunction<'_>> {
-        self.with_most(count, |function| first(&function.own))
+        self.with_most(count, |function| function.own.first())
     }
 
     /// Returns the functions of JIT code that are in the stacks of most samples of the first event.
@@ -298,7 +294,7 @@ impl Summary {
         let is_jit =
             |function: &FunctionProfile| function.kind == FunctionKind::Jit && function.size.is_some();
         self.with_most(count, |function| match is_jit(function) {
-            true => first(&function.total),
+            true => function.total.first(),
             false => 0,
         })
     }
@@ -314,8 +310,8 @@ impl Summary {
         functions.sort_by_key(|function| std::cmp::Reverse(samples(function)));
         functions.truncate(count);
         let hot = functions.into_iter().map(|function| HotFunction {
-            own: share(first(&function.own)),
-            total: share(first(&function.total)),
+            own: share(function.own.first()),
+            total: share(function.total.first()),
             function,
         });
         hot.collect()

@@ -1,5 +1,5 @@
-//! Encoding lines and inlined calls allocates nothing once the buffers have grown, and functions without samples take
-//! little memory. A program of its own, since whatever else runs in it would be counted too.
+//! Encoding lines and inlined calls allocates nothing once the buffers have grown, functions without samples take little
+//! memory, and so do events without samples. A program of its own, since whatever else runs in it would be counted too.
 
 // Tests read and write files of their own.
 #![allow(clippy::disallowed_methods)]
@@ -26,6 +26,7 @@ use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
 use jitinject::inject::{InjectOptions, inject};
 use jitinject::load::LoadOptions;
 use jitinject::machine::Machine;
+use jitinject::summary::Summary;
 
 use crate::dump::DumpWriter;
 use crate::profile::ProfileWriter;
@@ -243,12 +244,57 @@ fn most_bytes(functions: u64) -> usize {
         output: path("out.data"),
         ..InjectOptions::default()
     };
-    let before = BYTES.load(Ordering::Relaxed);
-    MOST_BYTES.store(before, Ordering::Relaxed);
-    let summary = inject(&options, &mut ()).unwrap();
+    let (summary, most) = most_bytes_of(&options);
     assert_eq!(summary.functions.loaded, functions);
     assert_eq!((summary.functions.touched, summary.functions.written), (1, 1));
-    MOST_BYTES.load(Ordering::Relaxed) - before
+    most
+}
+
+/// Injects, and returns the most memory that this takes, in bytes.
+fn most_bytes_of(options: &InjectOptions) -> (Summary, usize) {
+    let before = BYTES.load(Ordering::Relaxed);
+    MOST_BYTES.store(before, Ordering::Relaxed);
+    let summary = inject(options, &mut ()).unwrap();
+    (summary, MOST_BYTES.load(Ordering::Relaxed) - before)
+}
+
+/// Returns the most memory that injection with a summary takes and the size of the summary, in bytes, with so many events,
+/// each of which has a sample in another thread.
+fn most_bytes_with_events(events: u64) -> [usize; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.sample_type |= profile::field::IDENTIFIER;
+    for event in 0..events {
+        // The event of a sample is the one with the first ID.
+        profile.ids = vec![event + 1];
+        profile.sample(4000 + event as u32, 1000 + event, &[0x7000_0000], None);
+    }
+    profile.ids = (1..=events).collect();
+    fs::write(path("perf.data"), profile.finish()).unwrap();
+    let options = InjectOptions {
+        load: LoadOptions {
+            input: path("perf.data"),
+            ..LoadOptions::default()
+        },
+        output: path("out.data"),
+        summary: Some(path("summary.json")),
+        ..InjectOptions::default()
+    };
+    let (summary, most) = most_bytes_of(&options);
+    assert_eq!(summary.profile.unwrap().threads.len() as u64, events);
+    let written = fs::metadata(path("summary.json")).unwrap().len();
+    [most, written as usize]
+}
+
+#[test]
+fn a_summary_grows_as_events_and_threads_do() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let (few, many) = (most_bytes_with_events(500), most_bytes_with_events(2000));
+    for (few, many) in few.into_iter().zip(many) {
+        let exponent = (many as f64 / few as f64).log(4.0);
+        assert!(exponent <= 1.1, "{few} and {many} bytes");
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! A tree of call stacks with the samples taken in each.
 
-use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::attribution::frame::Frame;
-use crate::collections::hash::HashMap;
-use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::collections::hash::{HashMap, RandomState};
+use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
 
 table_index! {
     /// Index of a node of a call tree.
@@ -31,6 +34,18 @@ impl Weight {
     }
 }
 
+/// Position of a stack in a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Position {
+    /// No function yet.
+    #[default]
+    Outside,
+    /// This node.
+    Node(NodeIndex),
+    /// There is no room for its node.
+    NoRoom,
+}
+
 /// A function in a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
@@ -44,12 +59,21 @@ pub struct Node {
     pub own: Weight,
 }
 
+impl Node {
+    /// Returns what no two nodes have in common.
+    fn key(&self) -> (Option<NodeIndex>, u32, Frame) {
+        (self.caller, self.event, self.frame)
+    }
+}
+
 /// Call stacks, in the order of their first samples.
 #[derive(Clone, Debug)]
 pub struct CallTree {
     max_nodes: usize,
     nodes: IndexedTable<NodeIndex, Node>,
-    children: HashMap<(Option<NodeIndex>, u32, Frame), NodeIndex>,
+    /// All nodes, by caller, event and function.
+    by_key: HashTable<NodeIndex>,
+    hasher: RandomState,
     /// Samples whose stack did not fit, by event and sampled function.
     without_callers: HashMap<(u32, Frame), Weight>,
 }
@@ -65,76 +89,70 @@ impl CallTree {
         Self {
             max_nodes,
             nodes: IndexedTable::default(),
-            children: HashMap::default(),
+            by_key: HashTable::new(),
+            hasher: RandomState::default(),
             without_callers: HashMap::default(),
         }
     }
 
-    /// Adds samples with the same stack, given from the outermost function to the sampled one.
-    pub fn add(&mut self, event: u32, stack: impl Iterator<Item = Frame>, weight: Weight) {
-        let mut caller = None;
-        let mut is_whole = true;
-        let mut last = None;
-        for frame in stack {
-            last = Some(frame);
-            if is_whole {
-                let found = self.child(caller, event, frame);
-                is_whole = found.is_some();
-                caller = found;
-            }
-        }
-        self.weigh(caller.filter(|_| is_whole), event, last, weight);
-    }
-
     /// Adds the samples of a tree for later records.
     pub fn merge(&mut self, later: &Self) {
-        // The node here for each node there; `None` if it did not fit.
-        let mut here: IndexedTable<NodeIndex, Option<NodeIndex>> = IndexedTable::default();
+        // The position here of each node there.
+        let mut here: IndexedTable<NodeIndex, Position> = IndexedTable::default();
         for node in &later.nodes {
-            let found = match node.caller.map(|caller| here[caller]) {
-                Some(None) => None,
-                caller => self.child(caller.flatten(), node.event, node.frame),
-            };
-            here.push(found);
+            let caller = node.caller.map_or(Position::Outside, |caller| here[caller]);
+            let position = self.child(caller, node.event, node.frame);
+            here.push(position);
             if node.own != Weight::default() {
-                self.weigh(found, node.event, Some(node.frame), node.own);
+                self.weigh(position, node.event, node.frame, node.own);
             }
         }
         for (&(event, frame), &weight) in &later.without_callers {
-            self.weigh(None, event, Some(frame), weight);
+            self.weigh(Position::NoRoom, event, frame, weight);
         }
     }
 
-    /// Adds samples to a node, or to the function itself if there is none.
-    fn weigh(&mut self, node: Option<NodeIndex>, event: u32, frame: Option<Frame>, weight: Weight) {
-        match (node, frame) {
-            (Some(node), _) => self.nodes[node].own.add(weight),
-            (None, Some(frame)) => self
-                .without_callers
-                .entry((event, frame))
-                .or_default()
-                .add(weight),
-            (None, None) => {}
-        }
+    /// Adds samples taken in a function at a position, or to the function itself if the position has no node.
+    pub fn weigh(&mut self, position: Position, event: u32, frame: Frame, weight: Weight) {
+        let own = match position {
+            Position::Node(node) => &mut self.nodes[node].own,
+            Position::Outside | Position::NoRoom => self.without_callers.entry((event, frame)).or_default(),
+        };
+        own.add(weight);
     }
 
-    /// Returns the node of a function called from another one, and creates it if there is room.
-    fn child(&mut self, caller: Option<NodeIndex>, event: u32, frame: Frame) -> Option<NodeIndex> {
-        match self.children.entry((caller, event, frame)) {
-            Entry::Occupied(found) => Some(*found.get()),
+    /// Returns the position of a function called from another one. Creates its node if there is room.
+    pub fn child(&mut self, caller: Position, event: u32, frame: Frame) -> Position {
+        let caller = match caller {
+            Position::Outside => None,
+            Position::Node(caller) => Some(caller),
+            Position::NoRoom => return Position::NoRoom,
+        };
+        let (nodes, hash) = (&self.nodes, |node: &Node| self.hasher.hash_one(node.key()));
+        let new = Node {
+            caller,
+            event,
+            frame,
+            own: Weight::default(),
+        };
+        let entry = self.by_key.entry(
+            hash(&new),
+            |&node| nodes[node].key() == new.key(),
+            |&node| hash(&nodes[node]),
+        );
+        match entry {
+            Entry::Occupied(found) => Position::Node(*found.get()),
+            Entry::Vacant(_) if nodes.len() >= self.max_nodes => Position::NoRoom,
             Entry::Vacant(free) => {
-                if self.nodes.len() >= self.max_nodes {
-                    return None;
-                }
-                let node = self.nodes.push(Node {
-                    caller,
-                    event,
-                    frame,
-                    own: Weight::default(),
-                });
-                Some(*free.insert(node))
+                free.insert(index_of(nodes.len()));
+                Position::Node(self.nodes.push(new))
             }
         }
+    }
+
+    /// Frees what only more samples need. Nodes can no longer be found.
+    pub fn freeze(&mut self) {
+        self.by_key = HashTable::new();
     }
 
     /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there
@@ -167,11 +185,11 @@ mod tests {
     fn tree(stacks: &[&[u32]]) -> CallTree {
         let mut tree = CallTree::default();
         for stack in stacks {
-            tree.add(
-                0,
-                stack.iter().map(|&module| Frame::Module(ModuleIndex(module))),
-                ONE,
-            );
+            let mut frames = stack.iter().map(|&module| Frame::Module(ModuleIndex(module)));
+            let position = frames
+                .clone()
+                .fold(Position::Outside, |caller, frame| tree.child(caller, 0, frame));
+            tree.weigh(position, 0, frames.next_back().unwrap(), ONE);
         }
         tree
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
-use crate::attribution::call_tree::{Node, NodeIndex};
+use crate::attribution::call_tree::{Node, NodeIndex, Weight};
 use crate::attribution::frame::Frame;
 use crate::attribution::walk::Symbols;
 use crate::bytes::printable;
@@ -15,6 +15,7 @@ use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
 use crate::name_style::NameStyle;
 use crate::runtime::names;
 use crate::source_files::v8_functions::V8Functions;
+use crate::summary::event_counts::EventCounts;
 use crate::summary::profile::{FunctionKind, FunctionProfile};
 
 /// Number of callers listed for each function.
@@ -34,6 +35,15 @@ pub struct Functions {
     pub of_nodes: IndexedTable<NodeIndex, FunctionIndex>,
     /// Number of samples of each node and all below it.
     totals: IndexedTable<NodeIndex, u64>,
+}
+
+/// Samples of one event in a function.
+#[derive(Clone, Copy, Default)]
+struct FunctionSamples {
+    /// In its own code.
+    own: Weight,
+    /// Number of those in it and in functions that it calls.
+    total: u64,
 }
 
 /// What functions that are counted together have in common.
@@ -97,18 +107,26 @@ impl Functions {
     /// Adds up the samples of each function.
     fn count(&mut self, nodes: &IndexedTable<NodeIndex, Node>) {
         let mut callers: HashMap<(FunctionIndex, FunctionIndex), u64> = HashMap::default();
+        let mut samples: HashMap<(FunctionIndex, u32), FunctionSamples> = HashMap::default();
         for index in outermost(nodes, &self.of_nodes) {
-            let (node, function) = (&nodes[index], self.of_nodes[index]);
-            let samples = self.totals[index];
-            add(&mut self.all[function].total, node.event, samples);
+            let (node, function, total) = (&nodes[index], self.of_nodes[index], self.totals[index]);
+            let of_event = samples.entry((function, node.event)).or_default();
+            of_event.total = of_event.total.saturating_add(total);
             if let Some(caller) = node.caller.filter(|_| node.event == 0) {
-                *callers.entry((function, self.of_nodes[caller])).or_default() += samples;
+                *callers.entry((function, self.of_nodes[caller])).or_default() += total;
             }
         }
-        for (index, node) in nodes.enumerate() {
-            let function = &mut self.all[self.of_nodes[index]];
-            add(&mut function.own, node.event, node.own.samples);
-            add(&mut function.self_period, node.event, node.own.period);
+        for (index, node) in nodes.enumerate().filter(|(_, node)| node.own.samples > 0) {
+            let key = (self.of_nodes[index], node.event);
+            samples.entry(key).or_default().own.add(node.own);
+        }
+        let mut samples: Vec<_> = samples.into_iter().collect();
+        samples.sort_unstable_by_key(|&(key, _)| key);
+        for ((function, event), FunctionSamples { own, total }) in samples {
+            let function = &mut self.all[function];
+            function.own.add(event, own.samples);
+            function.total.add(event, total);
+            function.self_period.add(event, own.period);
         }
         let mut callers: Vec<_> = callers.into_iter().filter(|&(_, samples)| samples > 0).collect();
         callers.sort_unstable_by_key(|&((function, caller), samples)| (function, Reverse(samples), caller));
@@ -165,9 +183,9 @@ impl Identity {
             module: this.module,
             functions,
             size,
-            own: vec![0; events],
-            total: vec![0; events],
-            self_period: vec![0; events],
+            own: EventCounts::zero(events),
+            total: EventCounts::zero(events),
+            self_period: EventCounts::zero(events),
             callers: Vec::new(),
         }
     }
@@ -267,12 +285,6 @@ impl Identity {
     }
 }
 
-fn add(counts: &mut [u64], event: u32, samples: u64) {
-    if let Some(count) = counts.get_mut(event as usize) {
-        *count = count.saturating_add(samples);
-    }
-}
-
 /// Returns the number of samples of each node and all below it.
 fn totals(nodes: &IndexedTable<NodeIndex, Node>) -> IndexedTable<NodeIndex, u64> {
     let mut totals = nodes.map(|node| node.own.samples);
@@ -289,11 +301,13 @@ fn outermost(
     nodes: &IndexedTable<NodeIndex, Node>,
     of_nodes: &IndexedTable<NodeIndex, FunctionIndex>,
 ) -> Vec<NodeIndex> {
-    let mut callees = nodes.map(|_| Vec::new());
+    // The last callee of each node, and the callee before each one.
+    let mut last_callees = nodes.map(|_| None);
+    let mut before = nodes.map(|_| None);
     let mut pending = Vec::new();
     for (index, node) in nodes.enumerate() {
         match node.caller {
-            Some(caller) => callees[caller].push(index),
+            Some(caller) => before[index] = last_callees[caller].replace(index),
             None => pending.push((index, false)),
         }
     }
@@ -311,7 +325,8 @@ fn outermost(
         }
         *depth += 1;
         pending.push((index, true));
-        pending.extend(callees[index].iter().map(|&callee| (callee, false)));
+        let callees = std::iter::successors(last_callees[index], |&callee| before[callee]);
+        pending.extend(callees.map(|callee| (callee, false)));
     }
     found
 }

@@ -17,7 +17,6 @@ mod recorded;
 mod stacks;
 mod walk;
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::attribution::call_tree::{Node, NodeIndex};
@@ -37,6 +36,7 @@ use crate::perf::Profile;
 use crate::perf::attr::Unit;
 use crate::perf::feature;
 use crate::source_files::v8_functions::V8Functions;
+use crate::summary::event_counts::EventCounts;
 use crate::summary::profile::{EventSummary, ProfileSummary, ThreadSummary};
 use crate::units::{Pid, Tid};
 
@@ -183,14 +183,13 @@ fn thread_summaries(
                 pid: number,
                 tid: thread,
                 name: name.map(|name| printable(name)),
-                samples: vec![0; events],
+                samples: EventCounts::zero(events),
             });
         }
-        let last = threads.last_mut();
-        if let Some(count) = last.and_then(|last| last.samples.get_mut(event as usize)) {
-            *count = samples;
+        if let Some(last) = threads.last_mut() {
+            last.samples.add(event, samples);
         }
     }
-    threads.sort_by_cached_key(|thread| Reverse(thread.samples.clone()));
+    threads.sort_by(|one, other| other.samples.cmp(&one.samples));
     threads
 }

@@ -28,11 +28,14 @@ pub struct Interval<T> {
     pub value: T,
 }
 
-impl<T> Interval<T> {
-    /// Returns the times at which a process has the value. One that was copied during the interval keeps it.
-    pub fn times(&self, is_inherited: bool) -> Range<Time> {
-        self.from..if is_inherited { Time::MAX } else { self.until }
-    }
+/// Returns the times at which a process has what another one has at `times`. One that was copied at such a time keeps it.
+pub fn as_inherited(times: Range<Time>, is_inherited: bool) -> Range<Time> {
+    times.start..if is_inherited { Time::MAX } else { times.end }
+}
+
+/// Returns the times in both intervals.
+pub fn intersection(one: Range<Time>, other: Range<Time>) -> Range<Time> {
+    one.start.max(other.start)..one.end.min(other.end)
 }
 
 /// Collects values in the order of time.
@@ -287,6 +290,25 @@ impl<T: Copy> History<T> {
             .any(|&last| self.intervals[last].from > time)
     }
 
+    /// Returns the times around `time` at which `address` has the same value, or none.
+    pub fn times_at(&self, address: Address, time: Time) -> Range<Time> {
+        let mut times = Time(0)..Time::MAX;
+        for list in self.lists_at(address) {
+            let after = list.partition_point(|&index| self.intervals[index].from <= time);
+            if let Some(&before) = after.checked_sub(1).and_then(|before| list.get(before)) {
+                let Interval { from, until, .. } = self.intervals[before];
+                if time < until {
+                    return from..until;
+                }
+                times.start = times.start.max(until);
+            }
+            if let Some(&next) = list.get(after) {
+                times.end = times.end.min(self.intervals[next].from);
+            }
+        }
+        times
+    }
+
     /// Returns the lists of intervals that contain `address` at any time. Those of a list don't overlap, and are in
     /// the order of time.
     fn lists_at(&self, address: Address) -> impl Iterator<Item = &[IntervalIndex]> {
@@ -428,8 +450,12 @@ mod tests {
                 .rev()
                 .find(|(put, from, _)| *from <= time && put.contains(address));
             let expected = newest.and_then(|(_, _, value)| *value);
-            let found = history.at(address, Time(time)).map(|interval| interval.value);
-            assert_eq!(found, expected, "{address} at {time}");
+            let value_at = |time| history.at(address, time).map(|interval| interval.value);
+            assert_eq!(value_at(Time(time)), expected, "{address} at {time}");
+            let times = history.times_at(address, Time(time));
+            assert!(times.contains(&Time(time)));
+            let ends = [times.start, Time(times.end.0 - 1)];
+            assert_eq!(ends.map(value_at), [expected; 2], "{address} at {time}");
             let later = all
                 .iter()
                 .any(|(put, from, value)| *from > time && value.is_some() && put.contains(address));

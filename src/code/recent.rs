@@ -1,7 +1,10 @@
-//! Cache of recently found code.
+//! Caches of what was found recently: code, [addresses](known_addresses) and [call chains](last_chains).
 //!
 //! Most samples are in few functions. Their data stays in the processor's caches here, while the data of all
 //! functions would not fit.
+
+pub mod known_addresses;
+pub mod last_chains;
 
 use crate::code::process::SpaceId;
 use crate::code::timeline::{Code, Extent, Lookup, Timeline};

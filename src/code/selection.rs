@@ -2,22 +2,23 @@
 //! name.
 
 mod counts;
+#[cfg(test)]
+mod tests;
+mod walk;
 
 pub use self::counts::{FrameCounts, SampleCounts, SpaceCounts, StackCounts};
 use crate::code::clock::Doubt;
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
-use crate::code::recent::Recent;
-use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
-use crate::code::timeline::{Code, Extent, FileIndex, FreedRangeIndex, Lookup, MappingIndex, Timeline};
+use crate::code::samples::{Located, SampleFields, Samples};
+use crate::code::selection::walk::Walk;
+use crate::code::timeline::{FileIndex, FreedRangeIndex, Lookup, MappingIndex, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::{IndexedTable, TableIndex};
 use crate::perf::Profile;
-use crate::perf::record::Record;
-use crate::perf::sample::{Sample, deferred_callers};
-use crate::units::{Address, AddressRange, Time};
+use crate::units::{Address, Time};
 
 /// State of the dumps of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -56,6 +57,8 @@ pub struct Selection {
     pub symbol_hits: HashMap<SymbolId, u32>,
     /// Sample counts of the whole profile.
     pub samples: SampleCounts,
+    /// Number of addresses of samples and callers that were looked up, because they were not known from earlier samples.
+    pub lookups: u64,
 }
 
 impl Selection {
@@ -72,6 +75,7 @@ impl Selection {
             has_all_symbols: true,
             symbol_hits: HashMap::default(),
             samples: SampleCounts::default(),
+            lookups: 0,
         }
     }
 
@@ -100,6 +104,7 @@ impl Selection {
             *hits = hits.saturating_add(count);
         }
         self.samples.add(&other.samples);
+        self.lookups += other.lookups;
     }
 
     /// Returns the number of mappings and the number of symbols that samples hit. Valid only before
@@ -197,15 +202,16 @@ impl<'a> Selector<'a> {
     /// Reads the first `end` bytes of the records in several threads. Calls `progress` with the number of bytes just
     /// read. `marks` must be those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
-        let mut selection = Selection::nothing(self.processes, self.timeline, &self.doubts);
-        let walk = || Walk {
-            selector: self,
-            selection: Selection::nothing(self.processes, self.timeline, &self.doubts),
-            recent: Recent::default(),
-        };
+        let mut selection = self.nothing();
+        let walk = || Walk::new(self);
         self.samples()
             .visit(marks, end, walk, |found| selection.merge(found), &mut progress);
         selection
+    }
+
+    /// Returns an empty selection.
+    fn nothing(&self) -> Selection {
+        Selection::nothing(self.processes, self.timeline, &self.doubts)
     }
 
     /// Returns the samples of the profile.
@@ -267,6 +273,12 @@ impl<'a> Selector<'a> {
         })
     }
 
+    /// Whether the function of a mapping at an address may depend on the error of the clock alignment.
+    pub fn is_uncertain(&self, at: MappingIndex) -> bool {
+        let file = self.timeline.mappings()[at].function.file;
+        self.doubts.of_files.row(file).is_some_and(Option::is_some)
+    }
+
     /// Returns the file of mapping `at` if a sample at `ip` would be in another function at the limits of the file's
     /// clock uncertainty.
     fn doubtful_file(&self, space: SpaceId, ip: Address, time: Time, at: MappingIndex) -> Option<FileIndex> {
@@ -277,278 +289,5 @@ impl<'a> Selector<'a> {
             _ => false,
         };
         time_bounds.into_iter().any(is_another).then_some(file)
-    }
-}
-
-/// Address space and time in which the frames of a sample are looked up.
-#[derive(Clone, Copy)]
-struct FrameContext {
-    space: SpaceId,
-    time: Time,
-    /// Range of addresses that ever held functions.
-    code_bounds: Option<AddressRange>,
-    /// Range of addresses that ever were JIT memory.
-    jit_bounds: Option<AddressRange>,
-    /// Whether there are functions or symbols.
-    has_code: bool,
-}
-
-/// State while reading one chunk of the records.
-struct Walk<'a> {
-    selector: &'a Selector<'a>,
-    selection: Selection,
-    recent: Recent,
-}
-
-impl SampleVisitor for Walk<'_> {
-    type Found = Selection;
-
-    fn finish(self) -> Selection {
-        self.selection
-    }
-
-    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
-        let SampleFields { record, sample } = &located.content;
-        self.selection.samples.total += 1;
-        self.selection.samples.cut += u64::from(sample.is_truncated);
-        let (Some(space), time) = (located.space, located.lookup_time()) else {
-            return;
-        };
-        let of_space = &mut self.selection.spaces[space];
-        of_space.samples = of_space.samples.saturating_add(1);
-        let mut frames = FrameCounts::default();
-        let mut is_in_function = false;
-        if let Some(ip) = located.content.user_ip() {
-            let (lookup, _) = self.find(space, ip, time);
-            is_in_function = lookup.is_function();
-            self.mark(space, ip, lookup);
-            self.note_unknown(space, ip, lookup);
-            if let Some(is_named) = self.count(space, ip, time, lookup) {
-                frames.add(is_named);
-            }
-        }
-        if let Some(context) = self.context(space, time)
-            && !record.is_guest()
-        {
-            self.add_chain(sample, context, is_in_function, &mut frames);
-            if context.has_code {
-                self.add_possible_callers(sample, context);
-            }
-        }
-        self.selection.samples.stacks.add_sample(frames);
-        let of_space = &mut self.selection.spaces[space];
-        of_space.with_jit_frame = of_space.with_jit_frame.saturating_add(u32::from(frames.jit > 0));
-    }
-
-    fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {
-        if let Some(context) = chain
-            .space
-            .and_then(|space| self.context(space, chain.lookup_time()))
-        {
-            let mut frames = FrameCounts::default();
-            for address in deferred_callers(&chain.content, self.selector.profile.endian) {
-                if let Some(is_named) = self.mark_frame(address, context) {
-                    frames.add(is_named);
-                }
-            }
-            self.selection.samples.stacks.add_sample(frames);
-        }
-    }
-}
-
-impl Walk<'_> {
-    /// Returns the lookup context for frames; `None` if the address space never has JIT code or memory.
-    fn context(&self, space: SpaceId, time: Time) -> Option<FrameContext> {
-        let timeline = self.selector.timeline;
-        let code_bounds = timeline.code_bounds(space);
-        let jit_bounds = timeline.jit_bounds(space);
-        let has_code = code_bounds.is_some() || timeline.has_symbols(space);
-        (has_code || jit_bounds.is_some()).then_some(FrameContext {
-            space,
-            time,
-            code_bounds,
-            jit_bounds,
-            has_code,
-        })
-    }
-
-    /// Adds the call chain of a sample, and its frames in JIT code except the sampled one to `frames`. `is_in_stack` is
-    /// whether the sampled address is in a function.
-    fn add_chain(
-        &mut self,
-        sample: &Sample<'_>,
-        context: FrameContext,
-        mut is_in_stack: bool,
-        frames: &mut FrameCounts,
-    ) {
-        // The chain starts with the sampled address.
-        let mut sampled = sample.ip;
-        for address in sample.chain_addresses() {
-            let is_named = self.mark_frame(address, context);
-            is_in_stack |= is_named == Some(true);
-            if let Some(is_named) = is_named
-                && sampled.take() != Some(address)
-            {
-                frames.add(is_named);
-            }
-            sampled = None;
-        }
-        self.selection.samples.with_named_frame += u64::from(is_in_stack);
-    }
-
-    /// Adds the branches, registers and stack of a sample.
-    fn add_possible_callers(&mut self, sample: &Sample<'_>, context: FrameContext) {
-        for address in sample.branches.iter() {
-            self.mark_address(address, context);
-        }
-        // Words of the stack may be return addresses; only unwinding shows which.
-        for address in sample.registers.iter().chain(sample.stack.iter()) {
-            self.mark_caller(address, context);
-        }
-    }
-
-    /// Marks the code at a frame's address, or records the address as unknown. Returns whether the frame has a name, if
-    /// it is in JIT code.
-    fn mark_frame(&mut self, address: Address, context: FrameContext) -> Option<bool> {
-        let (lookup, is_in_function) = self.mark_caller(address, context);
-        let is_within = |bounds: Option<AddressRange>| bounds.is_some_and(|bounds| bounds.contains(address));
-        if let Some(lookup) = lookup
-            && is_within(context.code_bounds)
-        {
-            self.note_unknown(context.space, address, lookup);
-        }
-        if is_in_function {
-            return Some(true);
-        }
-        let lookup = match lookup {
-            None if is_within(context.jit_bounds) => Some(self.find(context.space, address, context.time).0),
-            lookup => lookup,
-        };
-        lookup?.frame_has_name()
-    }
-
-    /// Records an address among code as unknown if it matches no code, or if it is in a file where the address space
-    /// or an ancestor ever has code: an object for that code may already cover it.
-    fn note_unknown(&mut self, space: SpaceId, address: Address, lookup: Lookup) {
-        let is_unknown = match lookup {
-            Lookup::Anonymous | Lookup::Unmapped => true,
-            Lookup::File => self.selector.timeline.ever_has_code(space, address),
-            Lookup::Function(_) | Lookup::Freed(_) | Lookup::Symbol(_) => false,
-        };
-        if is_unknown {
-            self.selection.unknown.insert(space, address);
-        }
-    }
-
-    /// Marks the code at an address of a call chain. Returns what is there, if the address can be code, and whether
-    /// the call is in a function. If the caller ends with a call, the return address is one past its last byte.
-    #[inline]
-    fn mark_caller(&mut self, address: Address, context: FrameContext) -> (Option<Lookup>, bool) {
-        let before = Address(address.0.saturating_sub(1));
-        // Most frames are in recently marked functions.
-        if context
-            .code_bounds
-            .is_some_and(|code_bounds| code_bounds.contains(address))
-            && let Some(found) = self.recent.get(context.space, address, context.time)
-            && let Code::Function(mapping) = found.code
-            && found.extent.range.contains(before)
-        {
-            return (Some(Lookup::Function(mapping)), true);
-        }
-        self.mark_unfamiliar_caller(address, before, context)
-    }
-
-    fn mark_unfamiliar_caller(
-        &mut self,
-        address: Address,
-        before: Address,
-        context: FrameContext,
-    ) -> (Option<Lookup>, bool) {
-        let (lookup, extent) = self.mark_lookup(address, context);
-        let is_in_function = lookup.is_some_and(Lookup::is_function);
-        if extent.is_some_and(|extent| extent.range.contains(before)) {
-            return (lookup, is_in_function);
-        }
-        (lookup, self.mark_address(before, context) | is_in_function)
-    }
-
-    fn mark_address(&mut self, address: Address, context: FrameContext) -> bool {
-        let (lookup, _) = self.mark_lookup(address, context);
-        lookup.is_some_and(Lookup::is_function)
-    }
-
-    /// Marks the code at an address. Returns what is there, if the address can be code, and the extent around it.
-    fn mark_lookup(&mut self, address: Address, context: FrameContext) -> (Option<Lookup>, Option<Extent>) {
-        let FrameContext {
-            space,
-            time,
-            code_bounds,
-            ..
-        } = context;
-        let timeline = self.selector.timeline;
-        let is_near_function = code_bounds.is_some_and(|code_bounds| code_bounds.contains(address));
-        if !is_near_function && !timeline.may_have_symbol(space, address) {
-            return (None, None);
-        }
-        let (lookup, extent) = self.find(space, address, time);
-        self.mark(space, address, lookup);
-        (Some(lookup), extent)
-    }
-
-    /// Returns the content of an address at a time, and for code the extent around it.
-    fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Lookup, Option<Extent>) {
-        self.recent.lookup(self.selector.timeline, space, address, time)
-    }
-
-    /// Marks the code at an address as hit.
-    fn mark(&mut self, space: SpaceId, address: Address, lookup: Lookup) {
-        match lookup {
-            Lookup::Function(at) => self.selection.mappings[at] = true,
-            Lookup::Freed(at) => {
-                self.selection.freed_ranges[at] = true;
-                self.mark_withheld(space, address);
-            }
-            Lookup::Symbol(symbol) => {
-                self.selection.symbols.insert(symbol);
-            }
-            Lookup::Anonymous | Lookup::Unmapped => self.mark_withheld(space, address),
-            Lookup::File => {}
-        }
-    }
-
-    /// Marks the functions that hide perf map symbols at an address. When jitinject reads its own output, it must not
-    /// find a symbol there either, and it recognizes only functions that have an object.
-    fn mark_withheld(&mut self, space: SpaceId, address: Address) {
-        for mapping in self.selector.timeline.symbols_withheld_by(space, address) {
-            self.selection.mappings[mapping] = true;
-        }
-    }
-
-    /// Counts a sampled address. Returns whether it has a name, if it is in JIT code.
-    fn count(&mut self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) -> Option<bool> {
-        let leaf = self.selector.classify_ip(space, ip, time, lookup)?;
-        let samples = &mut self.selection.samples;
-        let of_space = &mut self.selection.spaces[space];
-        let (counter, part) = match leaf {
-            SampledCode::Function(at) => (&mut samples.named, Some(&mut self.selection.hits[at])),
-            SampledCode::Symbol(symbol) => {
-                samples.named_by_map += 1;
-                let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
-                (&mut samples.named, Some(hits))
-            }
-            SampledCode::Doubtful(file) => {
-                self.selection.doubtful[file] += 1;
-                (&mut samples.doubtful, None)
-            }
-            SampledCode::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
-            SampledCode::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
-            SampledCode::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
-            SampledCode::NoDump => (&mut samples.no_dump, Some(&mut of_space.no_dump)),
-        };
-        *counter += 1;
-        if let Some(part) = part {
-            *part = part.saturating_add(1);
-        }
-        Some(leaf.is_named())
     }
 }

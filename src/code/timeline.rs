@@ -10,7 +10,7 @@ mod placing;
 
 use std::ops::Range;
 
-use crate::code::history::{History, Interval};
+use crate::code::history::{History, Interval, as_inherited, intersection};
 pub use crate::code::mappings::{
     CodeMapping, FileIndex, FreedRange, FreedRangeIndex, FunctionId, JitRegion, MappingIndex, PlacedEvent,
     ranges,
@@ -368,20 +368,17 @@ impl Timeline {
         self.spaces[space].layers.as_ref()
     }
 
-    /// Returns times around `time` at which an address is in a mapped file, as [`Self::lookup_with_extent`] has found at
-    /// `time`. There may be more.
-    pub fn times_of_file(&self, space: SpaceId, address: Address, time: Time) -> Range<Time> {
-        for (_, layers, seen) in self.lookups(space, time) {
-            if layers.code.is_ever_at(address) {
-                break;
-            }
-            match layers.maps.at(address, seen) {
-                Some(map) if map.value == Memory::File => return map.times(seen < time),
-                None if !layers.maps.is_ever_at(address) => {}
-                _ => break,
-            }
-        }
-        time..Time(time.0.saturating_add(1))
+    /// Returns times around `time` at which all lookups of an address have the same result, with that of
+    /// [`Self::has_later_code`]. There may be more.
+    pub fn times_of(&self, space: SpaceId, address: Address, time: Time) -> Range<Time> {
+        let lookups = self.lookups(space, time);
+        lookups.fold(Time(0)..Time::MAX, |times, (_, layers, seen)| {
+            let own = intersection(
+                layers.code.times_at(address, seen),
+                layers.maps.times_at(address, seen),
+            );
+            intersection(times, as_inherited(own, seen < time))
+        })
     }
 
     /// Returns the address space and its ancestors, each with the time at which to look there.
@@ -537,6 +534,20 @@ mod tests {
         assert_eq!(at(3, 0x1090, 50), Some(1));
         assert_eq!(at(4, 0x1090, 50), Some(2));
         assert_eq!(at(4, 0x1090, 60), None, "another program has other memory");
+        for (pid, address, time) in (1..5).flat_map(|pid| {
+            let addresses = [0xfff, 0x1000, 0x1090, 0x1900, 0x2000];
+            addresses
+                .into_iter()
+                .flat_map(move |address| (0..70).map(move |time| (pid, Address(address), Time(time))))
+        }) {
+            let space = processes.space_at(Pid(pid), time).unwrap();
+            let times = timeline.times_of(space, address, time);
+            assert!(times.contains(&time));
+            for end in [times.start, Time(times.end.0 - 1)] {
+                let lookups = [time, end].map(|time| timeline.at(space, address, time));
+                assert_eq!(lookups[0], lookups[1], "{pid} {address} {time} {end}");
+            }
+        }
     }
 
     #[test]

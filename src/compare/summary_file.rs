@@ -1,8 +1,10 @@
 //! Reads summaries that `jitinject --summary` wrote.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::diagnostics::{Diagnostic, Issue};
 
@@ -166,10 +168,10 @@ pub struct RecordedFunction {
     pub size: Option<u64>,
     /// Samples in it, by event.
     #[serde(default, rename = "self")]
-    pub own: Vec<u64>,
+    pub own: EventCounts,
     /// Samples with it in their stack, by event.
     #[serde(default)]
-    pub total: Vec<u64>,
+    pub total: EventCounts,
     /// Most frequent callers: their indices and their numbers of samples.
     #[serde(default)]
     pub callers: Vec<(usize, u64)>,
@@ -178,9 +180,46 @@ pub struct RecordedFunction {
 impl RecordedFunction {
     /// Returns the samples of the first event in the function, and those with it in their stack.
     pub fn counts(&self) -> (u64, u64) {
-        let own = self.own.first().copied().unwrap_or_default();
-        let total = self.total.first().copied().unwrap_or_default();
+        let (own, total) = (self.own.first, self.total.first);
         (own, total.max(own))
+    }
+}
+
+/// Number of the first event, from a list of all or, of many events, an object with those other than 0 by index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EventCounts {
+    first: u64,
+}
+
+impl<'de> Deserialize<'de> for EventCounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EventCountsVisitor)
+    }
+}
+
+struct EventCountsVisitor;
+
+impl<'de> Visitor<'de> for EventCountsVisitor {
+    type Value = EventCounts;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of numbers or an object")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut counts: A) -> Result<EventCounts, A::Error> {
+        let first = counts.next_element()?.unwrap_or_default();
+        while counts.next_element::<u64>()?.is_some() {}
+        Ok(EventCounts { first })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut counts: A) -> Result<EventCounts, A::Error> {
+        let mut first = 0;
+        while let Some((event, count)) = counts.next_entry::<u32, u64>()? {
+            if event == 0 {
+                first = count;
+            }
+        }
+        Ok(EventCounts { first })
     }
 }
 
@@ -331,6 +370,18 @@ mod tests {
         assert_eq!(issue(r#"{"format": 2}"#), Issue::SummaryWithoutProfile);
         assert_eq!(issue(&with_profile("null")), Issue::SummaryWithoutProfile);
         assert!(ParsedSummary::parse(with_profile("{}").as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn numbers_of_events_may_be_lists_or_objects() {
+        let counts = |own: &str| {
+            let function = format!(r#"{{"name": "f", "self": {own}, "total": {own}}}"#);
+            let profile = format!(r#"{{"functions": [{function}]}}"#);
+            let summary = ParsedSummary::parse(with_profile(&profile).as_bytes()).unwrap();
+            summary.profile.functions[0].counts()
+        };
+        let all = ["[]", "[7, 1]", "{}", r#"{"1": 2}"#, r#"{"0": 7, "70": 2}"#];
+        assert_eq!(all.map(counts), [(0, 0), (7, 7), (0, 0), (0, 0), (7, 7)]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::bytes::{base_name, printable};
-use crate::code::history::{Builder, History};
+use crate::code::history::{Builder, History, as_inherited, intersection};
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
@@ -135,36 +135,30 @@ impl Modules {
         }
     }
 
-    /// Returns the module at an address of an address space at a time.
-    pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Option<MappedModule> {
-        self.with_times(space, address, time).map(|(module, _)| module)
-    }
-
-    /// As [`Self::at`], with times around `time` at which it is there. There may be more.
+    /// Returns the module at an address of an address space at a time, and times around it at which it is there, or
+    /// nothing. There may be more.
     pub fn with_times(
         &self,
         space: SpaceId,
         address: Address,
         time: Time,
-    ) -> Option<(MappedModule, Range<Time>)> {
+    ) -> (Option<MappedModule>, Range<Time>) {
+        let mut times = Time(0)..Time::MAX;
         let (mut space, mut seen) = (space, time);
-        let mut is_certain = true;
         for _ in 0..MAX_GENERATIONS {
             let here = &self.spaces[space];
             if let Some(maps) = &here.maps {
+                times = intersection(times, as_inherited(maps.times_at(address, seen), seen < time));
                 if let Some(found) = maps.at(address, seen) {
-                    let times = match is_certain {
-                        true => found.times(seen < time),
-                        false => time..Time(time.0.saturating_add(1)),
-                    };
-                    return Some((found.value?, times));
+                    return (found.value, times);
                 }
-                is_certain &= !maps.is_ever_at(address);
             }
-            let (parent, forked) = here.parent?;
+            let Some((parent, forked)) = here.parent else {
+                break;
+            };
             (space, seen) = (parent, seen.min(forked));
         }
-        None
+        (None, times)
     }
 
     /// Returns the part of the kernel at an address.

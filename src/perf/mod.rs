@@ -35,6 +35,6 @@ pub mod record;
 pub mod sample;
 pub mod synthesis;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use profile::{Container, Profile};

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::diagnostics::Diagnostic;
+use crate::summary::event_counts::EventCounts;
 
 /// All samples of a profile by function, and how it was recorded.
 ///
-/// Lists of numbers have one element for each event, in the order of [`ProfileSummary::events`].
+/// [`EventCounts`] are in the order of [`ProfileSummary::events`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ProfileSummary {
@@ -74,7 +75,7 @@ pub struct ThreadSummary {
     /// Last name.
     pub name: Option<String>,
     /// Number of samples.
-    pub samples: Vec<u64>,
+    pub samples: EventCounts,
 }
 
 /// Functions of one name, kind, compiler tier and module.
@@ -107,11 +108,11 @@ pub struct FunctionProfile {
     pub size: Option<u64>,
     /// Number of samples in the function's own code.
     #[serde(rename = "self")]
-    pub own: Vec<u64>,
+    pub own: EventCounts,
     /// Number of samples in it or in functions that it calls.
-    pub total: Vec<u64>,
+    pub total: EventCounts,
     /// Sum of the periods of its own samples.
-    pub self_period: Vec<u64>,
+    pub self_period: EventCounts,
     /// Most frequent callers: indices of functions, with the number of samples of the first event below each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<(u32, u64)>,

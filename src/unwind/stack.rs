@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use crate::code::history::intersection;
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
+use crate::code::recent::known_addresses::KnownAddresses;
 use crate::code::timeline::{Lookup, Timeline};
 use crate::collections::hash::HashMap;
 use crate::native::modules::{ModuleIndex, Modules};
@@ -11,7 +13,7 @@ use crate::units::{Address, Time};
 use crate::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
 use crate::unwind::jit::JitTables;
 use crate::unwind::native::{NativeRules, NativeTables};
-use crate::unwind::places::{KnownPlace, KnownPlaces, Place};
+use crate::unwind::places::{KnownPlace, Place};
 use crate::unwind::registers::{Registers, Target};
 use crate::unwind::step::{End, Frame, StackCopy};
 
@@ -86,7 +88,7 @@ impl StackCounts {
 #[derive(Debug, Default)]
 pub struct Caches<'w> {
     code: Recent,
-    places: KnownPlaces<'w>,
+    places: KnownAddresses<KnownPlace<'w>>,
     symbols: KnownSymbols,
 }
 
@@ -228,7 +230,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     /// Returns what is known of an address; `None` if nothing is mapped there.
     fn known_place(&mut self, stack: &SampledStack<'_>, address: u64) -> Option<KnownPlace<'w>> {
         let (space, time, address) = (stack.space, stack.time, Address(address));
-        if let Some(known) = self.caches.places.get(space, address, time) {
+        if let Some((&known, _)) = self.caches.places.get(space, address, time) {
             return Some(known);
         }
         let (known, times) = self.find_place(stack, address)?;
@@ -258,15 +260,18 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                 extent.map(|extent| extent.from..extent.until)
             }
             Lookup::File => {
-                let (mapped, times) = unwinder.modules.with_times(space, address, time)?;
+                let (mapped, times) = unwinder.modules.with_times(space, address, time);
+                let mapped = mapped?;
                 known.place = Place::Module(mapped);
                 match unwinder.native.at(mapped.module, mapped.file_offset(address)) {
                     NativeRules::Rules(rules) => known.rules = Some(rules),
                     NativeRules::NoRules => {}
                     NativeRules::NoFile => known.lacks_file = true,
                 }
-                let others = unwinder.timeline.times_of_file(space, address, time);
-                Some(times.start.max(others.start)..times.end.min(others.end))
+                Some(intersection(
+                    times,
+                    unwinder.timeline.times_of(space, address, time),
+                ))
             }
             Lookup::Freed(_) | Lookup::Symbol(_) | Lookup::Anonymous => None,
             Lookup::Unmapped => return None,

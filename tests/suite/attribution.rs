@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
 use object::{Object, ObjectSegment, ObjectSymbol};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, has_code, inject, inject_into, said, scratch, shown, tools};
+use crate::support::profile::{ProfileWriter, field};
+use crate::support::{
+    attempt, capture, has_code, inject, inject_into, jitinject, said, scratch, shown, tools,
+};
 
 /// Runs jitinject, which must succeed; returns the profile in its summary.
 fn profile_of(folder: &Path, input: &Path, more: &[&str]) -> Value {
@@ -182,6 +184,34 @@ fn how_it_was_recorded_is_in_the_summary() {
             Some(2)
         );
     }
+}
+
+/// Recordings of many cgroups have an event for each of them. A summary of the other test has a list instead.
+#[test]
+fn numbers_of_many_events_are_those_that_are_not_zero() {
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.sample_type |= field::IDENTIFIER;
+    for (time, event) in (1..).zip([0, 64, 64]) {
+        profile.ids = vec![event + 1];
+        profile.sample(7, time, &[0x7000_0000], None);
+    }
+    profile.ids = (1..=65).collect();
+    let folder = scratch();
+    let path = folder.path().join("perf.data");
+    fs::write(&path, profile.finish()).unwrap();
+    let found = profile_of(folder.path(), &path, &[]);
+    let counts = json!({"0": 1, "64": 2});
+    assert_eq!(list(&found["events"]).len(), 65);
+    assert_eq!(list(&found["threads"])[0]["samples"], counts);
+    let function = &list(&found["functions"])[0];
+    assert_eq!((&function["self"], &function["total"]), (&counts, &counts));
+    let summary = folder.path().join("summary.json");
+    let compared = jitinject()
+        .arg("compare")
+        .args([&summary, &summary])
+        .output()
+        .unwrap();
+    assert!(compared.status.success(), "{}", said(&compared));
 }
 
 /// A profile of this test, with a sample in `main` of its executable and one in the kernel.
