@@ -325,11 +325,17 @@ fn what_has_the_name_of_an_object_but_not_its_content_is_replaced() {
 fn objects_of_an_earlier_run_go_with_its_profile() {
     let folder = scratch();
     let output = folder.path().join("out.data");
-    inject(&capture::profile("php82"), &output, &[]);
-    assert_eq!(objects_of(&output).len(), 19);
     let without = without_dumps(folder.path(), "postgres15");
-    inject(&without, &output, &[]);
-    assert!(!folder.path().join("out.data.elf").exists());
+    // Scripts delete the profile alone.
+    for is_deleted in [false, true] {
+        inject(&capture::profile("php82"), &output, &[]);
+        assert_eq!(objects_of(&output).len(), 19);
+        if is_deleted {
+            std::fs::remove_file(&output).unwrap();
+        }
+        inject(&without, &output, &[]);
+        assert!(!folder.path().join("out.data.elf").exists());
+    }
 }
 
 /// Concurrent runs add their objects to one folder.
