@@ -92,7 +92,9 @@ fn samply_takes_no_function_for_another() {
 fn neighbours_share_an_object_only_if_stacks_are_unwound() {
     let objects = |name: &str| {
         let folder = scratch();
-        let output = inject_into(folder.path(), &capture::profile(name), &AUTO);
+        let dumps = capture::folder(name);
+        let more = [&AUTO[..], &["--jitdump", tools::text(&dumps)]].concat();
+        let output = inject_into(folder.path(), &capture::profile(name), &more);
         let objects = objects_of(&output);
         let shared = objects.iter().filter(|object| functions_in(object) > 1).count();
         (objects.len(), shared)
