@@ -6,6 +6,7 @@ use std::iter::Peekable;
 use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes};
 use crate::collections::hash::HashMap;
+use crate::elf::store;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
 use crate::perf::record::resync::needs_repair;
@@ -175,12 +176,14 @@ impl ProfileIndex {
                     });
                 }
                 self.injected
-                    .extend(is_dumped(mmap.name).map(|is_dumped| EarlierMap {
-                        pid: mmap.pid,
-                        time,
-                        range: mmap.range,
-                        is_dumped,
-                    }));
+                    .extend(
+                        store::has_functions(base_name(mmap.name)).map(|is_dumped| EarlierMap {
+                            pid: mmap.pid,
+                            time,
+                            range: mmap.range,
+                            is_dumped,
+                        }),
+                    );
                 let map = Map {
                     time,
                     range: mmap.range,
@@ -230,20 +233,6 @@ impl ProfileIndex {
             _ => {}
         }
     }
-}
-
-/// Returns whether a map name is that of an injected object with code of a dump (`jitted-PID-NUMBER*.so` or
-/// `jit-image-PID-ADDRESS*.so`) or with code of a perf map (`jitted-PID-map-ADDRESS*.so`); `None` for all other names.
-fn is_dumped(name: &[u8]) -> Option<bool> {
-    let stem = base_name(name).strip_suffix(b".so")?;
-    if stem.starts_with(b"jit-image-") {
-        return Some(true);
-    }
-    let number = stem
-        .strip_prefix(b"jitted-")?
-        .splitn(2, |&byte| byte == b'-')
-        .nth(1);
-    Some(!number.is_some_and(|number| number.starts_with(b"map-")))
 }
 
 /// Index from times to record offsets, with one mark per chunk of records, so that its size does not grow with every

@@ -24,6 +24,8 @@
 //!   neighbouring functions would overlap, and libdw then drops all but one.
 //! - The libdw of newer perf versions finds lines only from address 0x10000 of an object on (see [`LEAD_IN`]), so
 //!   `.text` starts there if the 64 KiB before the code are free.
+//! - samply gives all code of a `jitted-*` file the category and the JavaScript function of the first symbol. An object of
+//!   several functions starts with a symbol that is neither (`image_symbol`).
 //! - An object of many functions covers their whole address range. The gaps between functions are holes in the
 //!   file ([`SparseBytes`]). Symbols have sizes, so addresses in a hole do not get a neighbour's name.
 //! - If only the name of some code is known, `.text` has a size but no content (SHT_NOBITS), as in separate debug
@@ -203,7 +205,7 @@ pub fn encode(content: &ObjectContent<'_>, out: &mut SparseBytes) -> Encoded {
     if let Some((name, kind, bytes)) = attributes::section(content.machine) {
         writer.unloaded_section(name, kind, &bytes);
     }
-    writer.symbols(content, text);
+    writer.symbols(content, text, &build_id);
     let load = load_segment(content);
     writer.finish(content.machine, segments, &[load, note, tables]);
     Encoded {
@@ -449,10 +451,16 @@ impl Writer<'_> {
 
     /// Adds the symbol table with one symbol per function. The symbols are local, because a runtime may give many
     /// functions the same name.
-    fn symbols(&mut self, content: &ObjectContent<'_>, text: u32) {
+    fn symbols(&mut self, content: &ObjectContent<'_>, text: u32, build_id: &BuildId) {
         let symtab_offset = self.align(self.encoder.address_size());
         self.encoder.null_symbol(self.out.stored_mut());
         let mut names = vec![0];
+        // With the null symbol.
+        let mut locals = (content.functions.len() as u32).saturating_add(1);
+        if content.functions.len() > 1 {
+            self.image_symbol(&mut names, build_id);
+            locals = locals.saturating_add(1);
+        }
         for function in content.functions {
             let symbol = Sym {
                 section: Some(text),
@@ -470,9 +478,8 @@ impl Writer<'_> {
         }
         let strtab_offset = self.out.size();
         self.out.extend_from_slice(&names);
-        // The string table is the next section. The first symbol is the null symbol.
+        // The string table is the next section.
         let strtab = (self.sections.len() as u32).saturating_add(1);
-        let locals = (content.functions.len() as u32).saturating_add(1);
         let symtab = SectionHeader {
             sh_offset: symtab_offset,
             sh_size: strtab_offset.saturating_sub(symtab_offset),
@@ -480,6 +487,28 @@ impl Writer<'_> {
         };
         self.section(".symtab", symtab);
         self.string_table(".strtab", strtab_offset);
+    }
+
+    /// Adds the first symbol of an object with several functions, and its name to `names`.
+    ///
+    /// Quirk: samply (0.13, `jit_function_name`) uses the first function symbol of a file named `jitted-*.so` for the
+    /// category of all its code, as if the file had one function, and shows it as the JavaScript function of each frame if
+    /// its name is V8's. By a name of no runtime, samply only knows that the code is JIT code. The symbol is undefined,
+    /// and readers that look up addresses ignore it. Its name is a different one in each object, because `samply
+    /// --reuse-threads` takes code of one name and size for the same.
+    fn image_symbol(&mut self, names: &mut Vec<u8>, build_id: &BuildId) {
+        let symbol = Sym {
+            section: None,
+            st_name: names.len() as u32,
+            st_info: elf::SymbolInfo::new(elf::STB_LOCAL, elf::STT_FUNC),
+            st_other: elf::SymbolOther::default(),
+            st_shndx: elf::SHN_UNDEF,
+            st_value: 0,
+            st_size: 0,
+        };
+        self.encoder.symbol(self.out.stored_mut(), &symbol);
+        names.extend_from_slice(format!("JIT image {build_id}").as_bytes());
+        names.push(0);
     }
 
     /// Adds a string table that starts at `offset` and ends at the current end of the file.

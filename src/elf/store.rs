@@ -25,7 +25,7 @@ use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList,
 use crate::files::search::{folder_of, without_links};
 use crate::files::staged::is_at;
 use crate::files::{FolderContents, StagedFolder};
-use crate::units::BuildId;
+use crate::units::{Address, BuildId, Pid};
 
 /// Whether the directory of objects is shared with other profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,15 +54,44 @@ pub struct Store {
     sources: SourceList,
 }
 
-/// Prefix of the names of objects with one function or symbol. perf inject uses the same prefix.
-pub const FUNCTION_PREFIX: &str = "jitted-";
+/// Kind of the code in an object, which is part of its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ObjectKind {
+    /// Functions of a jitdump or a log.
+    Functions,
+    /// A symbol of a perf map, which starts at this address.
+    Symbol(Address),
+}
 
-/// Prefix of the names of objects with several functions. It differs from [`FUNCTION_PREFIX`], because samply uses
-/// the first symbol of such a file for all of its code.
-pub const IMAGE_PREFIX: &str = "jit-image-";
+/// Start of an object's name, which perf inject uses as well: by `jitted-PID-NUMBER.so`, readers know JIT code.
+const PREFIX: &str = "jitted-";
+const SUFFIX: &str = ".so";
 
-/// Number of hexadecimal digits of the build ID in the name of an object.
-const ID_DIGITS: usize = 12;
+/// What precedes the address of a perf map symbol in the name of its object.
+const SYMBOL_MARK: &str = "map-";
+
+/// Returns the name of an object of a process: `jitted-PID-NUMBER.so` for functions, `jitted-PID-map-ADDRESS-NUMBER.so`
+/// for a perf map symbol. The number is the start of the build ID, in decimal, as readers expect, and fits into 64 bits
+/// with a sign.
+fn object_name(pid: Pid, kind: ObjectKind, build_id: &BuildId) -> String {
+    let BuildId([a, b, c, d, e, f, g, h, ..]) = *build_id;
+    let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
+    match kind {
+        ObjectKind::Functions => format!("{PREFIX}{pid}-{number}{SUFFIX}"),
+        ObjectKind::Symbol(start) => format!("{PREFIX}{pid}-{SYMBOL_MARK}{:x}-{number}{SUFFIX}", start.0),
+    }
+}
+
+/// Returns whether the object of this name has functions of a jitdump or a log, rather than a symbol of a perf map;
+/// `None` if it is not the name of an object of jitinject or perf inject.
+pub fn has_functions(name: &[u8]) -> Option<bool> {
+    let stem = name
+        .strip_prefix(PREFIX.as_bytes())?
+        .strip_suffix(SUFFIX.as_bytes())?;
+    let mut parts = stem.splitn(2, |&byte| byte == b'-');
+    let number = parts.nth(1);
+    Some(!number.is_some_and(|number| number.starts_with(SYMBOL_MARK.as_bytes())))
+}
 
 impl Store {
     /// Starts writing to a directory. It is not changed until [`Store::commit`].
@@ -110,17 +139,15 @@ impl Store {
         self.bytes_written
     }
 
-    /// Writes an object, unless that was done already. Returns its name: `STEM-BUILDID.so`, with the first digits of
-    /// the build ID.
+    /// Writes an object of a process, unless that was done already. Returns its name.
     pub fn write(
         &mut self,
-        stem: &str,
+        pid: Pid,
+        kind: ObjectKind,
         content: &SparseBytes,
         build_id: &BuildId,
     ) -> Result<String, Diagnostic> {
-        let mut id = build_id.to_string();
-        id.truncate(ID_DIGITS);
-        let name = format!("{stem}-{id}.so");
+        let name = object_name(pid, kind, build_id);
         self.write_file(&name, content)?;
         Ok(name)
     }
@@ -383,16 +410,12 @@ fn is_folder(path: &Path) -> io::Result<bool> {
 
 /// Checks that a directory holds only objects and source files; returns these.
 fn check_contents(folder: &Path) -> Result<FolderContents, Diagnostic> {
-    let prefixes = [FUNCTION_PREFIX, IMAGE_PREFIX];
-    let is_object = |name: &[u8]| {
-        prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && name.ends_with(b".so")
-    };
     let mut walk = Walk {
         folder,
         contents: FolderContents::default(),
     };
     let top = walk.add(Path::new(""), |name, kind| {
-        is_object(name) && kind.is_file() || name == SOURCES.as_bytes() && kind.is_dir()
+        has_functions(name).is_some() && kind.is_file() || name == SOURCES.as_bytes() && kind.is_dir()
     })?;
     for sources in top {
         let folders = walk.add(&sources, |name, kind| {
@@ -446,5 +469,32 @@ impl Walk<'_> {
             }
         }
         Ok(folders)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_objects_are_those_of_perf_inject() {
+        let pid = Pid(4711);
+        let name = |kind, byte| object_name(pid, kind, &BuildId([byte; BuildId::SIZE]));
+        assert_eq!(name(ObjectKind::Functions, 0), "jitted-4711-0.so");
+        let largest = format!("jitted-4711-{}.so", i64::MAX);
+        assert_eq!(name(ObjectKind::Functions, 0xff), largest);
+        let symbol = name(ObjectKind::Symbol(Address(0x7f00)), 0);
+        assert_eq!(symbol, "jitted-4711-map-7f00-0.so");
+        let is_of_functions = [
+            (&largest[..], Some(true)),
+            (&symbol, Some(false)),
+            ("jitted-12-3.so", Some(true)),
+            ("jitted-12.so", Some(true)),
+            ("jitted-12-3.so.1", None),
+            ("libjitted-12-3.so", None),
+        ];
+        for (name, expected) in is_of_functions {
+            assert_eq!(has_functions(name.as_bytes()), expected, "{name}");
+        }
     }
 }

@@ -1,22 +1,19 @@
 //! Changes to the mmap records of a profile.
 
-use std::collections::BTreeMap;
-
 use crate::bytes::printable;
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::timeline::FreedRange;
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::mmap_trim;
-use crate::inject::mmap_trim::{FilePart, InjectedMap, Reduced};
+use crate::inject::mmap_trim::{InjectedMap, Replaced};
 use crate::inject::objects::PlacedObject;
 use crate::load::Sources;
 use crate::perf::Profile;
-use crate::perf::attr::Attr;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
 use crate::perf::record::Record;
-use crate::perf::synthesis::{self, Event, Mapping, Remapping};
+use crate::perf::synthesis::{self, Event, Mapping};
 use crate::units::{Address, Time};
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
@@ -43,12 +40,7 @@ pub fn changes(
     let mut edits = Edits::default();
     let covering = mmap_trim::trimmed_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
     if let Some(event) = map_event(profile, profile_index) {
-        let inserted = Inserted {
-            objects,
-            freed_ranges,
-            file_parts: &covering.file_parts,
-        };
-        insert_maps(&mut edits, profile, profile_index, event, &inserted)?;
+        insert_maps(&mut edits, profile, profile_index, event, objects, freed_ranges)?;
     }
     let markers = sources.used.iter().flat_map(|used| &used.found.markers);
     for marker in markers.filter_map(|&marker| profile_index.markers.get(marker)) {
@@ -56,8 +48,8 @@ pub fn changes(
             edits.replace(&record, |_| {});
         }
     }
-    for reduced in &covering.reduced {
-        reduce(&mut edits, profile, reduced);
+    for replaced in &covering.replaced {
+        replace(&mut edits, profile, replaced);
     }
     Ok(Changes {
         edits,
@@ -96,26 +88,18 @@ fn own_maps(objects: &[PlacedObject], freed_ranges: &[FreedRange]) -> Vec<Inject
     functions.chain(freed_ranges).collect()
 }
 
-/// What mappings are inserted for.
-struct Inserted<'a> {
-    objects: &'a [PlacedObject],
-    freed_ranges: &'a [FreedRange],
-    /// Parts of a file's map around an object, by the object's index.
-    file_parts: &'a BTreeMap<usize, Vec<FilePart>>,
-}
-
 fn insert_maps(
     edits: &mut Edits,
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
     event: Event<'_>,
-    inserted: &Inserted<'_>,
+    objects: &[PlacedObject],
+    freed_ranges: &[FreedRange],
 ) -> Result<(), Diagnostic> {
-    let objects = inserted.objects.iter().enumerate().map(|(index, object)| {
-        let file_parts = inserted.file_parts.get(&index).map_or(&[][..], Vec::as_slice);
-        (object.time, object.sequence, Made::Object(object, file_parts))
-    });
-    let freed_ranges = inserted.freed_ranges.iter().map(|freed_range| {
+    let objects = objects
+        .iter()
+        .map(|object| (object.time, object.sequence, Made::Object(object)));
+    let freed_ranges = freed_ranges.iter().map(|freed_range| {
         (
             freed_range.since,
             freed_range.sequence,
@@ -128,17 +112,12 @@ fn insert_maps(
     let mut insertion_points = profile_index.marks.insertion_points(profile);
     for (time, _, made) in made {
         let (first, second) = match made {
-            Made::Object(object, _) => object_mappings(object)?,
+            Made::Object(object) => object_mappings(object)?,
             Made::FreedRange(freed_range) => (freed_mapping(profile_index, freed_range), None),
         };
         edits.insert(insertion_points.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
                 synthesis::write_mmap2(out, profile.endian, &mapping, event);
-            }
-            if let Made::Object(object, file_parts) = made {
-                for part in file_parts {
-                    map_again(out, profile, object, part, event);
-                }
             }
         });
     }
@@ -148,7 +127,7 @@ fn insert_maps(
 /// What a mapping is inserted for. There may be many, so the mappings are made one after the other.
 #[derive(Clone, Copy)]
 enum Made<'a> {
-    Object(&'a PlacedObject, &'a [FilePart]),
+    Object(&'a PlacedObject),
     FreedRange(&'a FreedRange),
 }
 
@@ -175,28 +154,6 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
     Ok((code, tables))
 }
 
-/// Appends a mapping of a part of a file beside an object.
-fn map_again(
-    out: &mut Vec<u8>,
-    profile: &Profile<'_>,
-    object: &PlacedObject,
-    part: &FilePart,
-    event: Event<'_>,
-) {
-    let Some((record, map)) = recorded_map(profile, part.record) else {
-        return;
-    };
-    let remapping = Remapping {
-        pid: object.pid,
-        time: object.time,
-        range: part.range,
-        file_offset: file_offset_at(&map, part.range.start),
-    };
-    let recorded = profile.attrs.event_of(&record, profile.endian);
-    let trailer_size = recorded.map_or(0, Attr::trailer_size);
-    synthesis::write_remapping(out, profile.endian, &record, trailer_size, &remapping, event);
-}
-
 /// Mapping of addresses that code was moved away from.
 fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapping<'static> {
     Mapping {
@@ -210,13 +167,13 @@ fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapp
     }
 }
 
-/// Replaces a mapping with its remaining parts.
-fn reduce(edits: &mut Edits, profile: &Profile<'_>, reduced: &Reduced) {
-    let Some((record, map)) = recorded_map(profile, reduced.record) else {
+/// Replaces a mapping with parts of it.
+fn replace(edits: &mut Edits, profile: &Profile<'_>, replaced: &Replaced) {
+    let Some((record, map)) = recorded_map(profile, replaced.record) else {
         return;
     };
     edits.replace(&record, |out| {
-        for part in &reduced.parts {
+        for part in &replaced.parts {
             let file_offset = file_offset_at(&map, part.start);
             synthesis::write_clipped_mmap(out, profile.endian, &record, *part, file_offset);
         }

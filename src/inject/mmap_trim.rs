@@ -6,7 +6,7 @@
 //! lacks. So it is trimmed to the parts that have no function and that the reader does not have yet.
 //!
 //! V8 logs functions that are in the text of a file. Some readers (samply) drop the whole map of a file when a part of it
-//! is mapped again, so the parts around injected maps must be mapped again, too.
+//! is mapped again. So the file's map is divided into a part for each function and the parts between them.
 
 use std::collections::BTreeMap;
 
@@ -33,32 +33,20 @@ pub struct InjectedMap {
     pub is_function: bool,
 }
 
-/// A map of the profile that must be trimmed.
-#[derive(Clone, Debug)]
-pub struct Reduced {
+/// A map of the profile that is replaced by parts of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replaced {
     /// Offset of its record from the first record, in bytes.
     pub record: u64,
-    /// Parts to keep, the highest first; may be empty.
+    /// Parts to keep, in any order; may be empty.
     pub parts: Vec<AddressRange>,
-}
-
-/// A part of a file's map beside an injected map.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FilePart {
-    /// Offset of the record of the file's map from the first record, in bytes.
-    pub record: u64,
-    /// Addresses of the part.
-    pub range: AddressRange,
 }
 
 /// Result of trimming.
 #[derive(Clone, Debug, Default)]
 pub struct TrimmedMaps {
-    /// Maps to trim, in the order of time.
-    pub reduced: Vec<Reduced>,
-    /// What an injected map, by its index, leaves of the file's map around it. Children without maps of their own are left
-    /// out.
-    pub file_parts: BTreeMap<usize, Vec<FilePart>>,
+    /// Maps to trim, in the order of time, then maps of files to divide.
+    pub replaced: Vec<Replaced>,
     /// Limits that were hit.
     pub faults: Tally<Issue>,
 }
@@ -79,6 +67,8 @@ pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
     for event in events {
         cover.apply(event);
     }
+    let divided = cover.divided.into_values();
+    cover.covering.replaced.extend(divided.map(DividedMap::replaced));
     cover.covering
 }
 
@@ -86,15 +76,14 @@ pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
 enum Event<'a> {
     Fork(SpaceId, SpaceId, Time),
     Map(SpaceId, &'a Map),
-    /// An injected map and its index.
-    Own(usize, &'a InjectedMap),
+    Own(&'a InjectedMap),
 }
 
 impl Event<'_> {
     /// Sort key: by time, injected maps first, as in the output.
     fn order(&self) -> (Time, bool, u32) {
         match self {
-            Self::Own(_, own) => (own.since, false, own.sequence),
+            Self::Own(own) => (own.since, false, own.sequence),
             Self::Fork(_, _, time) => (*time, true, 0),
             Self::Map(_, map) => (map.time, true, 0),
         }
@@ -110,6 +99,8 @@ struct Cover {
     parts: usize,
     /// Number of ranges that may still be inherited.
     copies: usize,
+    /// Maps of files with functions, by their records.
+    divided: BTreeMap<u64, DividedMap>,
     covering: TrimmedMaps,
 }
 
@@ -118,8 +109,58 @@ struct SpaceCover {
     functions: RangeMap<()>,
     /// Memory without a file that the reader has maps of, by kind.
     memory: RangeMap<Backing>,
-    /// Offsets of the records of files' maps.
-    files: RangeMap<u64>,
+    /// Maps of files.
+    files: RangeMap<FileMap>,
+}
+
+/// A map of a file.
+#[derive(Clone, Copy)]
+struct FileMap {
+    /// Offset of its record from the first record, in bytes.
+    record: u64,
+    /// Addresses that it maps.
+    range: AddressRange,
+}
+
+/// A map of a file, and the functions in it.
+struct DividedMap {
+    map: FileMap,
+    functions: Vec<AddressRange>,
+}
+
+impl DividedMap {
+    /// Divides the map.
+    ///
+    /// Quirk: samply 0.13 takes two maps with the same start for an error, and its unwinder may use the wrong one. So the
+    /// part for a function starts one byte before it, which is padding or the end of a function that never returns.
+    fn replaced(mut self) -> Replaced {
+        self.functions.sort_unstable();
+        let mut parts = Vec::new();
+        let mut start = self.map.range.start;
+        let mut functions = self.functions.into_iter().peekable();
+        while let Some(mut function) = functions.next() {
+            // Functions without a byte between them share a part.
+            while let Some(next) = functions.next_if(|next| next.start <= function.end) {
+                function.end = function.end.max(next.end);
+            }
+            let before = Address(function.start.0.saturating_sub(1));
+            for end in [before, function.end] {
+                let end = end.min(self.map.range.end);
+                if start < end {
+                    parts.push(AddressRange { start, end });
+                    start = end;
+                }
+            }
+        }
+        let end = self.map.range.end;
+        if start < end {
+            parts.push(AddressRange { start, end });
+        }
+        Replaced {
+            record: self.map.record,
+            parts,
+        }
+    }
 }
 
 impl Cover {
@@ -148,6 +189,7 @@ impl Cover {
             is_watched: both.map(|(&functions, &maps)| functions && maps).collect(),
             parts: parts.saturating_add(MAX_PARTS),
             copies: MAX_COPIES,
+            divided: BTreeMap::new(),
             covering: TrimmedMaps::default(),
         }
     }
@@ -162,25 +204,27 @@ impl Cover {
             events.extend(space.parent.map(|(parent, time)| Event::Fork(id, parent, time)));
             events.extend(space.maps.iter().map(|map| Event::Map(id, map)));
         }
-        let own = own.iter().enumerate();
-        let own = own.filter(|(_, own)| self.is_watched(own.space));
-        events.extend(own.map(|(index, own)| Event::Own(index, own)));
+        let own = own.iter().filter(|own| self.is_watched(own.space));
+        events.extend(own.map(Event::Own));
         events
     }
 
     fn apply(&mut self, event: Event<'_>) {
         match event {
             Event::Fork(child, parent, _) => self.fork(child, parent),
-            Event::Own(index, own) => {
+            Event::Own(own) => {
                 let space = &mut self.spaces[own.space];
                 if own.is_function {
                     space.functions.insert(own.range, (), |_, ()| {});
                 } else {
                     space.functions.remove(own.range, |_, ()| {});
                 }
-                let file_parts = space.remove_from_files(own.range);
-                if own.is_function && !file_parts.is_empty() {
-                    self.covering.file_parts.insert(index, file_parts);
+                for map in space.remove_from_files(own.range) {
+                    let divided = self.divided.entry(map.record).or_insert(DividedMap {
+                        map,
+                        functions: Vec::new(),
+                    });
+                    divided.functions.push(own.range);
                 }
             }
             Event::Map(space, map) => self.map(space, map),
@@ -207,7 +251,11 @@ impl Cover {
         if map.backing == Backing::File {
             space.functions.remove(map.range, |_, ()| {});
             space.memory.remove(map.range, |_, _| {});
-            space.files.insert(map.range, map.record, |_, _| {});
+            let file = FileMap {
+                record: map.record,
+                range: map.range,
+            };
+            space.files.insert(map.range, file, |_, _| {});
             return;
         }
         space.files.remove(map.range, |_, _| {});
@@ -216,7 +264,7 @@ impl Cover {
             if parts.is_none() {
                 self.covering.faults.add(Issue::MappingsNotTrimmed, map.record);
             }
-            self.covering.reduced.push(Reduced {
+            self.covering.replaced.push(Replaced {
                 record: map.record,
                 parts: parts.unwrap_or_default(),
             });
@@ -226,21 +274,16 @@ impl Cover {
 }
 
 impl SpaceCover {
-    /// Removes a range from the maps of files; returns what is left of those before and after it.
-    fn remove_from_files(&mut self, range: AddressRange) -> Vec<FilePart> {
-        let before = self.files.piece_at(range.start);
-        let before = before.map(|(piece, record)| (piece.start, range.start, record));
-        let after = self.files.piece_at(Address(range.end.0.saturating_sub(1)));
-        let after = after.map(|(piece, record)| (range.end, piece.end, record));
+    /// Removes a range from the maps of files; returns the maps that it starts or ends in.
+    fn remove_from_files(&mut self, range: AddressRange) -> Vec<FileMap> {
+        let last = Address(range.end.0.saturating_sub(1));
+        let mut maps: Vec<FileMap> = [range.start, last]
+            .into_iter()
+            .filter_map(|address| self.files.get(address))
+            .collect();
+        maps.dedup_by_key(|map| map.record);
         self.files.remove(range, |_, _| {});
-        let parts = before.into_iter().chain(after);
-        let parts = parts.filter(|(start, end, _)| start < end);
-        parts
-            .map(|(start, end, record)| FilePart {
-                record,
-                range: AddressRange { start, end },
-            })
-            .collect()
+        maps
     }
 
     /// Returns the parts of a map that have no function and that the reader does not have as the same kind of memory.
@@ -311,8 +354,8 @@ mod tests {
             function(&processes, 1, 20, range(50, 60)),
             function(&processes, 1, 20, range(150, 160)),
         ];
-        let reduced = trimmed_maps(&processes, &own).reduced;
-        let found: Vec<_> = reduced.iter().map(|it| (it.record, it.parts.clone())).collect();
+        let replaced = trimmed_maps(&processes, &own).replaced;
+        let found: Vec<_> = replaced.iter().map(|it| (it.record, it.parts.clone())).collect();
         assert_eq!(
             found,
             [
@@ -324,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_mapped_again_around_functions_in_them() {
+    fn maps_of_files_are_divided_at_functions_in_them() {
         let processes = Processes::new(vec![
             map(1, 10, range(0, 100), Backing::File),
             map(1, 20, range(100, 200), Backing::File),
@@ -341,15 +384,16 @@ mod tests {
             (1, 70, range(300, 310)),
         ];
         let own = places.map(|(pid, time, place)| function(&processes, pid, time, place));
-        let found = trimmed_maps(&processes, &own).file_parts;
-        let part = |record, range| FilePart { record, range };
-        let expected = [
-            (0, vec![part(10, range(0, 20)), part(10, range(30, 100))]),
-            (1, vec![part(10, range(30, 50)), part(10, range(60, 100))]),
-            (2, vec![part(20, range(110, 200))]),
-            (3, vec![part(10, range(0, 90))]),
-        ];
-        assert_eq!(found, BTreeMap::from(expected));
+        let mut found = trimmed_maps(&processes, &own).replaced;
+        // The anonymous memory at 60 is trimmed.
+        found.retain(|replaced| replaced.record != 60);
+        let cut = |record, cuts: &[u64]| Replaced {
+            record,
+            parts: cuts.windows(2).map(|cut| range(cut[0], cut[1])).collect(),
+        };
+        // Each part for a function starts one byte before it, unless the map starts with it.
+        let expected = [cut(10, &[0, 19, 30, 49, 60, 89, 100]), cut(20, &[100, 110, 200])];
+        assert_eq!(found, expected);
     }
 
     #[test]
@@ -360,9 +404,9 @@ mod tests {
             map(2, 40, range(0, 200), Backing::Anonymous),
         ]);
         let own = [function(&processes, 1, 20, range(50, 60))];
-        let reduced = trimmed_maps(&processes, &own).reduced;
-        assert_eq!(reduced.len(), 1);
-        assert_eq!(reduced[0].parts, [range(100, 200)]);
+        let replaced = trimmed_maps(&processes, &own).replaced;
+        assert_eq!(replaced.len(), 1);
+        assert_eq!(replaced[0].parts, [range(100, 200)]);
     }
 
     #[test]
@@ -374,7 +418,11 @@ mod tests {
         let places = (0..2000).map(|at| range(at * 4, at * 4 + 2));
         let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
         let covering = trimmed_maps(&processes, &own);
-        let parts: usize = covering.reduced.iter().map(|reduced| reduced.parts.len()).sum();
+        let parts: usize = covering
+            .replaced
+            .iter()
+            .map(|replaced| replaced.parts.len())
+            .sum();
         assert!(parts <= MAX_PARTS + 4 * own.len() + 2 * 5000, "{parts}");
         assert!(covering.faults.count(Issue::MappingsNotTrimmed) > 4000);
     }

@@ -108,6 +108,7 @@ fn inject_recording(
         v8_functions: &v8_functions,
         has_tiers: options.tiers == Tiers::Symbols,
         names: &options.names,
+        has_copied_stacks: profile.attrs.copies_stacks(),
     };
     let groups = objects_input.groups(
         options.layout,

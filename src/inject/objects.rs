@@ -18,7 +18,8 @@ use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
-use crate::inject::objects::grouping::{Groups, Mapped, Source};
+use crate::elf::object::TEXT_OFFSET;
+use crate::inject::objects::grouping::{Groups, MAX_HOLE, Mapped, Source};
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
 use crate::load::UsedFile;
@@ -88,6 +89,8 @@ pub struct Input<'a> {
     pub has_tiers: bool,
     /// Form of the names.
     pub names: &'a NameStyle,
+    /// Whether readers unwind stacks.
+    pub has_copied_stacks: bool,
 }
 
 impl Input<'_> {
@@ -123,21 +126,32 @@ impl Input<'_> {
         symbols: &[PlacedSymbol],
         unknown: &UnknownAddresses,
     ) -> Groups {
-        if layout == Layout::Function {
-            return Groups::of_one(functions);
-        }
+        let are_few = functions.len().saturating_add(symbols.len()) <= MAX_SEPARATE;
+        let max_hole = match layout {
+            Layout::Function => return Groups::of_one(functions),
+            Layout::Auto if are_few && !self.has_copied_stacks => return Groups::of_one(functions),
+            Layout::Auto if are_few => TEXT_OFFSET.saturating_sub(1),
+            Layout::Auto | Layout::Image => MAX_HOLE,
+        };
         let mapped = Mapped {
             mappings: &functions,
             freed_ranges,
             symbols,
             unknown,
         };
-        Groups::as_large_as_can_be(self.processes, mapped, |mapping| Source {
+        Groups::as_large_as_can_be(self.processes, mapped, max_hole, |mapping| Source {
             bytes: self.record_bytes(mapping.function),
             has_code: self.has_code(mapping.function),
         })
     }
 }
+
+/// Maximum number of functions and perf map symbols that get an object each by default. If readers unwind stacks, functions
+/// that are so close that the ELF header of one would overlap the other share an object: libdw can fail otherwise.
+///
+/// samply knows the language of each function only if it is the only one in its object. But readers keep file descriptors
+/// for each object: at the usual limit of 1,024, perf 6.1 loses lines above some 300 objects.
+const MAX_SEPARATE: usize = 256;
 
 /// Alignment of unwinding tables, in bytes.
 pub const TABLE_ALIGN: u64 = 16;

@@ -56,8 +56,10 @@ impl InjectOptions {
 /// How functions are grouped into objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Layout {
-    /// As many functions per object as possible.
+    /// One function per object if they are few, otherwise as many as possible.
     #[default]
+    Auto,
+    /// As many functions per object as possible.
     Image,
     /// One function per object.
     Function,

@@ -13,9 +13,9 @@ use crate::perf::feature::{self, Feature};
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 
-/// One more than the highest feature ID of Linux 6.1 (`HEADER_LAST_FEATURE`). perf rejects a pipe with
-/// feature IDs that it does not support.
-const LAST_FEATURE: u8 = 32;
+/// One more than the highest feature ID of Linux 7.3 (`HEADER_LAST_FEATURE`). Features that perf itself writes to pipes
+/// differ from those that it leaves out, which is unknown of newer ones.
+const LAST_FEATURE: u8 = 35;
 
 /// The contents of a pipe's header records.
 #[derive(Clone, Debug, Default)]
@@ -134,7 +134,7 @@ pub fn is_valid_in_pipe(id: u8) -> bool {
     )
 }
 
-/// Appends a record with a feature section; `None` if it is too large, or newer than Linux 6.1.
+/// Appends a record with a feature section; `None` if it is too large, or newer than Linux 7.3.
 pub fn write_feature(out: &mut Vec<u8>, endian: ByteOrder, id: u8, content: &[u8]) -> Option<()> {
     let size = u16::try_from(content.len().checked_add(HEADER_SIZE + 8)?).ok()?;
     if id >= LAST_FEATURE {

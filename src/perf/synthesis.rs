@@ -145,45 +145,6 @@ pub fn write_clipped_mmap(
     }
 }
 
-/// Another time and process at which a part of a recorded mapping is mapped.
-#[derive(Clone, Copy, Debug)]
-pub struct Remapping {
-    /// Process of the mapping.
-    pub pid: Pid,
-    /// Time of the mapping.
-    pub time: Time,
-    /// Mapped addresses, a part of the recorded range.
-    pub range: AddressRange,
-    /// Offset of that part in the file, in bytes.
-    pub file_offset: u64,
-}
-
-/// Appends an MMAP or MMAP2 record of the same file as `original`, whose trailer has `trailer_size` bytes. `event`
-/// determines the new trailer.
-pub fn write_remapping(
-    out: &mut Vec<u8>,
-    endian: ByteOrder,
-    original: &Record<'_>,
-    trailer_size: usize,
-    remapping: &Remapping,
-    event: Event<'_>,
-) {
-    let Remapping { pid, time, range, .. } = *remapping;
-    let fixed = original.bytes.len().saturating_sub(trailer_size);
-    let size = u16::try_from(fixed.saturating_add(event.attr.trailer_size()));
-    let (Some(bytes), Ok(size)) = (original.bytes.get(..fixed), size) else {
-        return;
-    };
-    let start = out.len();
-    let body = Record { bytes, ..*original };
-    write_clipped_mmap(out, endian, &body, range, remapping.file_offset);
-    endian.set_u16(out, start.saturating_add(record::HEADER_SIZE - 2), size);
-    for id in [record::HEADER_SIZE, record::HEADER_SIZE + 4] {
-        endian.set_u32(out, start.saturating_add(id), pid.0);
-    }
-    write_trailer(out, endian, Thread::first_of(pid), time, event);
-}
-
 /// Appends an entry to a build ID table ([`super::feature::BUILD_ID`]), in the layout of perf's
 /// `write_buildid`.
 pub fn write_build_id_entry(out: &mut Vec<u8>, endian: ByteOrder, build_id: &BuildId, name: &[u8]) {
@@ -239,25 +200,16 @@ mod tests {
             assert_eq!(attr.time_of(&record, endian), Some(Time(77)));
             assert_eq!(attr.id_of(&record, endian), Some(9));
 
-            let part = Remapping {
-                pid: Pid(6),
-                time: Time(99),
-                range: AddressRange::new(Address(0x7020), 0x10).unwrap(),
-                file_offset: 0x120,
-            };
+            let part = AddressRange::new(Address(0x7020), 0x10).unwrap();
             let mut out = Vec::new();
-            let short = testing::attr(128, SampleFormat::TIME.bits(), testing::SAMPLE_ID_ALL);
-            let short = Attr::parse(&short, ByteOrder::Little);
-            let event = Event { attr: &short, id: 9 };
-            write_remapping(&mut out, endian, &record, attr.trailer_size(), &part, event);
+            write_clipped_mmap(&mut out, endian, &record, part, 0x120);
             let mut records = Records::new(&out, 0, endian);
             let record = records.next().unwrap();
             assert!(records.next().is_none() && records.undecoded().is_none());
             let map = Mmap::parse(&record, endian).unwrap();
-            assert_eq!((map.pid, map.tid, map.range), (Pid(6), 6, part.range));
-            assert_eq!((map.name, map.file_offset), (&b"/tmp/x.so"[..], 0x120));
+            assert_eq!((map.pid, map.range, map.file_offset), (Pid(5), part, 0x120));
             assert_eq!(map.build_id, Some(&[7; 20][..]));
-            assert_eq!(short.time_of(&record, endian), Some(Time(99)));
+            assert_eq!(attr.time_of(&record, endian), Some(Time(77)));
         }
     }
 }

@@ -70,16 +70,25 @@ fn few_functions_of_many_share_a_few_files_with_holes() {
 /// perf starts an addr2line per file and keeps it running, each with three file descriptors.
 #[test]
 fn no_line_is_lost_for_lack_of_descriptors() {
-    let folder = scratch();
-    let input = record(folder.path(), 990, 0..990);
-    let output = inject_into(folder.path(), &input, &IMAGE);
+    // The largest number of functions with an object each, and many.
+    for (functions, objects) in [(256, 256), (990, 1)] {
+        let folder = scratch();
+        let input = record(folder.path(), functions, 0..functions);
+        let output = inject_into(folder.path(), &input, &["--layout", "auto"]);
+        assert_eq!(objects_of(&output).len(), objects);
+        check_lines(&output, functions);
+    }
+}
+
+/// Checks that perf shows the line of each function.
+fn check_lines(output: &Path, functions: u64) {
     for program in perf::programs() {
         let script = "ulimit -n 1024; exec \"$@\"";
         let command = [
             "script",
             "-f",
             "-i",
-            text(&output),
+            text(output),
             "--no-inline",
             "-F",
             "ip,sym,srcline",
@@ -90,7 +99,7 @@ fn no_line_is_lost_for_lack_of_descriptors() {
             .map(str::trim)
             .filter(|line| line.starts_with("work.js:"))
             .collect();
-        let expected = (1..=990).map(|line| format!("work.js:{line}"));
+        let expected = (1..=functions).map(|line| format!("work.js:{line}"));
         assert!(
             found.iter().copied().eq(expected),
             "{program}: {} lines",

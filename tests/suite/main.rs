@@ -77,6 +77,7 @@ mod unwind;
 mod unwind_aarch64;
 mod unwinding;
 mod v8_inlining;
+mod viewers;
 mod xray;
 mod xray_damage;
 mod xray_functions;

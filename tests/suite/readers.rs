@@ -18,7 +18,7 @@ enum Seen {
 }
 
 /// A mapping.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 struct Map {
     name: String,
     pid: i32,
@@ -27,16 +27,13 @@ struct Map {
 }
 
 impl Map {
-    /// Whether it maps a part of what `whole` does: the same bytes at the same addresses.
-    fn is_part_of(&self, whole: &Self) -> bool {
-        let is_within =
-            whole.addresses.start <= self.addresses.start && self.addresses.end <= whole.addresses.end;
-        let is_same = self.name == whole.name && self.pid == whole.pid;
-        let into_whole = self.addresses.start.wrapping_sub(whole.addresses.start);
-        is_same
-            && is_within
-            && self.addresses != whole.addresses
-            && self.file_offset == whole.file_offset.wrapping_add(into_whole)
+    /// Whether it maps what follows another mapping, in memory and in the file.
+    fn continues(&self, before: &Self) -> bool {
+        let size = before.addresses.end.wrapping_sub(before.addresses.start);
+        self.name == before.name
+            && self.pid == before.pid
+            && self.addresses.start == before.addresses.end
+            && self.file_offset == before.file_offset.wrapping_add(size)
     }
 }
 
@@ -75,23 +72,24 @@ fn read(path: &Path) -> Vec<Seen> {
     seen
 }
 
-/// Returns the records without the mappings that jitinject adds (objects, and again what is around them of a file), drops
-/// (markers) or trims (memory).
+/// Returns the records without the mappings that jitinject adds (objects), drops (markers) or trims (memory). Joins
+/// those that it divides (files).
 fn unchanged(seen: Vec<Seen>, objects: &str) -> Vec<Seen> {
     let is_ours = |name: &str| {
         let is_marker = name.rsplit('/').next().unwrap().starts_with("jit-");
         is_marker || name.starts_with(objects) || name.starts_with("//anon") || name == "[heap]"
     };
-    let mut mapped: Vec<Map> = Vec::new();
-    let unchanged = seen.into_iter().filter(|seen| match seen {
-        Seen::Map(map) if is_ours(&map.name) || mapped.iter().any(|whole| map.is_part_of(whole)) => false,
-        Seen::Map(map) => {
-            mapped.push(map.clone());
-            true
+    let mut unchanged: Vec<Seen> = Vec::new();
+    for seen in seen {
+        match (&seen, unchanged.last_mut()) {
+            (Seen::Map(map), _) if is_ours(&map.name) => {}
+            (Seen::Map(map), Some(Seen::Map(before))) if map.continues(before) => {
+                before.addresses.end = map.addresses.end;
+            }
+            _ => unchanged.push(seen),
         }
-        _ => true,
-    });
-    unchanged.collect()
+    }
+    unchanged
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub fn programs() -> Vec<String> {
 /// Returns whether a file is an object that jitinject wrote.
 pub fn is_object(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap();
-    name.starts_with("jitted-") || name.starts_with("jit-image-")
+    name.starts_with("jitted-")
 }
 
 /// Returns the arguments with which a perf command ignores this machine's kernel, whose symbols and build ID

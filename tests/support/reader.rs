@@ -117,7 +117,7 @@ fn symbols_of(path: &str) -> Symbols {
     let elf = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*file).unwrap();
     let functions = elf
         .symbols()
-        .filter(|symbol| symbol.kind() == object::SymbolKind::Text);
+        .filter(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition());
     functions
         .map(|symbol| {
             let section = elf.section_by_index(symbol.section_index().unwrap()).unwrap();

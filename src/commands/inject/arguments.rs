@@ -82,7 +82,7 @@ pub struct InjectArguments {
     all: bool,
 
     /// Layout of functions in ELF objects
-    #[arg(long, value_name = "LAYOUT", default_value = "image", help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, value_name = "LAYOUT", default_value = "auto", help_heading = OUTPUT, hide_short_help = true)]
     layout: LayoutArgument,
 
     /// Add the runtime's compiler (tier) to the summary, or also to symbols
@@ -212,6 +212,8 @@ enum UnwindArgument {
 /// Values of `--layout`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum LayoutArgument {
+    /// One object per function if there are few, otherwise images
+    Auto,
     /// One object per code region; functions at reused addresses get separate objects
     Image,
     /// One object per function
@@ -395,6 +397,7 @@ impl InjectArguments {
                 keep_sources: self.keep_sources,
             },
             layout: match self.layout {
+                LayoutArgument::Auto => Layout::Auto,
                 LayoutArgument::Image => Layout::Image,
                 LayoutArgument::Function => Layout::Function,
             },

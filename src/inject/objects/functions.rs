@@ -14,7 +14,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
 use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTables};
-use crate::elf::store::{FUNCTION_PREFIX, IMAGE_PREFIX, Store};
+use crate::elf::store::{ObjectKind, Store};
 use crate::elf::stored_source::StoredSource;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::grouping::{Groups, Members, first_of};
@@ -112,8 +112,6 @@ struct Object<'a> {
     encoded: Encoded,
     tables_size: u64,
     text_size: u64,
-    /// ID that the runtime gave to the first function.
-    index: u64,
     sources: Vec<StoredSource<'a>>,
     /// Functions in it, with the faults of each.
     functions: Vec<(CodeMapping, MemberFaults)>,
@@ -456,7 +454,6 @@ impl<'a> ObjectWriter<'a> {
             encoded,
             tables_size: tables.bytes.len() as u64,
             text_size,
-            index: views.first().map_or(0, |(_, view)| view.code_index),
             sources,
             functions: written,
         }
@@ -472,11 +469,7 @@ impl<'a> ObjectWriter<'a> {
         let mapping = job.first;
         let pid = self.pid(mapping);
         let encoded = &object.encoded;
-        let stem = match job.members {
-            [_] => format!("{FUNCTION_PREFIX}{pid}-{}", object.index),
-            _ => format!("{IMAGE_PREFIX}{pid}-{:x}", job.range.start.0),
-        };
-        let name = store.write(&stem, &object.bytes, &encoded.build_id)?;
+        let name = store.write(pid, ObjectKind::Functions, &object.bytes, &encoded.build_id)?;
         for source in &object.sources {
             store.write_source(source)?;
         }

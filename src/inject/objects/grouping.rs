@@ -29,7 +29,7 @@ const MAX_SPAN: u64 = 32 << 20;
 
 /// Longest hole between two functions, in bytes. It limits the apparent size of all objects to that much per
 /// function, however far apart crafted input puts them.
-const MAX_HOLE: u64 = 4 << 20;
+pub const MAX_HOLE: u64 = 4 << 20;
 
 /// Upper bound of the padding that aligns functions, in bytes.
 const ALIGNMENT: u64 = 64;
@@ -87,14 +87,15 @@ impl Groups {
         Self { mappings, ends }
     }
 
-    /// Creates groups with as many functions as can share an object. `source` returns the size and kind of a
-    /// function's records.
+    /// Creates groups with as many functions as can share an object, with holes of at most `max_hole` bytes between
+    /// them. `source` returns the size and kind of a function's records.
     pub fn as_large_as_can_be(
         processes: &Processes,
         mapped: Mapped<'_>,
+        max_hole: u64,
         source: impl Fn(&CodeMapping) -> Source,
     ) -> Self {
-        let neighbourhoods = Neighbourhoods::new(processes, mapped);
+        let neighbourhoods = Neighbourhoods::new(processes, mapped, max_hole);
         let mut ordered = Vec::with_capacity(mapped.mappings.len());
         let mut groups = Vec::new();
         for mappings in mapped.mappings.chunk_by(|one, other| one.space == other.space) {
@@ -275,7 +276,7 @@ struct Neighbourhood<'a> {
 }
 
 impl Neighbourhoods {
-    fn new(processes: &Processes, mapped: Mapped<'_>) -> Self {
+    fn new(processes: &Processes, mapped: Mapped<'_>, max_hole: u64) -> Self {
         let spaces = processes.spaces();
         let mut functions: IndexedTable<SpaceId, Vec<AddressRange>> = spaces.map(|_| Vec::new());
         let mut others = functions.clone();
@@ -322,7 +323,7 @@ impl Neighbourhoods {
             others: others.into_iter().map(Taken::new).collect(),
             ground: ground.into_iter().map(Taken::new).collect(),
             families,
-            max_hole: if mapped.unknown.is_full() { 0 } else { MAX_HOLE },
+            max_hole: if mapped.unknown.is_full() { 0 } else { max_hole },
             files: files
                 .into_iter()
                 .map(|(family, ranges)| (family, Taken::new(ranges)))
@@ -461,7 +462,7 @@ mod tests {
             symbols: &[],
             unknown: &addresses,
         };
-        Groups::as_large_as_can_be(&processes, mapped, |_| SOURCE)
+        Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| SOURCE)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
-use crate::elf::store::FUNCTION_PREFIX;
+use crate::elf::store::ObjectKind;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
@@ -60,8 +60,8 @@ pub fn write(
             owner,
         };
         let (bytes, build_id) = writer.encode(symbol, &name, places, &mut objects.faults, &mut buffers);
-        let stem = format!("{FUNCTION_PREFIX}{pid}-map-{:x}", symbol.range.start.0);
-        let file = store.write(&stem, &bytes, &build_id)?;
+        let kind = ObjectKind::Symbol(symbol.range.start);
+        let file = store.write(pid, kind, &bytes, &build_id)?;
         objects.symbols += 1;
         let path = path_for_readers(&store.folder().join(file));
         for place in symbol_places {
