@@ -371,7 +371,8 @@ impl<'a> Session<'a> {
 
     /// Packs the folder, and returns the size of the archive in bytes.
     pub fn pack(&self, archive: &Path) -> Result<u64, Diagnostic> {
-        pack(&self.folder.descriptor_path(), archive)
+        // The path itself is a link.
+        pack(&self.folder.descriptor_path().join("."), archive)
     }
 
     /// Returns the options for the injection of the recording.
