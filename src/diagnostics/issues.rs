@@ -45,14 +45,14 @@ issues! {
         "The compiler tier refers to a function that was never loaded."
     JitdumpBadExtension "JI022" Warning "{count} invalid record{|s} of samply's extensions skipped"
         "A record of an extended type cannot be parsed."
-    JitdumpBadDebugInfo "JI023" Warning "{count} invalid DEBUG_INFO record{|s} skipped"
-        "The record cannot be parsed, so its function has no lines."
+    JitdumpBadDebugInfo "JI023" Warning "{count} invalid DEBUG_INFO record{|s} skipped, or read up to the first invalid entry"
+        "The number of entries is wrong, or the record cannot be parsed, so its function has only some of its lines, or none."
     JitdumpRepairedFileName "JI024" Note "{count} line{|s} with a damaged file name repaired"
         "V8 truncates some file names; the full name was found in the function's other lines."
     JitdumpLineOutside "JI025" Warning "{count} line{|s} outside {its function|their functions} dropped"
         "The address of the line table entry is not in the code of its function."
-    JitdumpLineInvalid "JI026" Warning "{count} line{|s} without a file or with an invalid caller dropped"
-        "The entry refers to a source file or an inlining position that the record does not have, or that refers to itself."
+    JitdumpLineInvalid "JI026" Warning "{count} line{|s} without a file, with an invalid caller or above 16,777,216 dropped"
+        "The entry refers to a source file or an inlining position that the record does not have, or that refers to itself, or no file has that many lines. Its code has no line."
     JitdumpCallInvalid "JI027" Warning "{count} inlined call{|s} outside {its caller|their callers} dropped"
         "The address range of the inlined call is not inside the range of the function that it was inlined into."
     InlinedLineUnknown "JI028" Note "{count} line{|s} of inlined functions dropped: unknown which function {it is|they are} from"
@@ -67,6 +67,12 @@ issues! {
         "Processes forked before the recording inherit code. Copies of it are limited to 2 million."
     TrackMissing "JI032" Note "{count} function{|s} without lines of the track: {it has its|they have their} usual ones"
         "--track names a track that the function has no SOURCE_TRACK record of. dump prints those that it has."
+    JitdumpRangeInvalid "JI033" Warning "{count} range{|s} of inlined calls clipped or dropped"
+        "A range is empty, outside its caller, in another call as well, missing, or of no call."
+    JitdumpCallInsideLine "JI034" Note "{count} inlined call{|s} that {starts or ends|start or end} inside a line: the line stays with the call that it began in"
+        "A line is in the innermost call. What begins without a line of its own gets the line where its function is declared, or the one that its call had before."
+    JitdumpBothLayouts "JI035" Note "{count} DEBUG_INFO2 record{|s} not used: {its function has|their functions have} another one in the other layout"
+        "The record with positions and their callers is used, which has the address of its function."
 
     // Perf maps.
     PerfMapBadLine "JI050" Warning "{count} invalid line{|s} skipped"
@@ -136,7 +142,7 @@ issues! {
     MonoNoEvents "JI082" Warning "no Mono log has events that can become samples; start Mono with --profile=log: and some of {options}"
         "A profile is made of the events of logs, and there are none."
     MonoNoSuchEvents "JI083" Warning "no Mono log has {event} events; start Mono with --profile=log:{option}"
-        "--mono-events asks for events that Mono did not record."
+        "--events asks for events that Mono did not record."
     MonoNoCalls "JI084" Warning "has no call events, so no call chain was replaced; start Mono with --profile=log:jit,calls"
         "--splice-stacks replaces call chains by the calls that a log recorded."
     MonoUnknownProcess "JI085" Warning "not used: process {pid} is not in the profile; name the right one with --pid"
@@ -145,6 +151,10 @@ issues! {
         "Logs of old versions of Mono do not state their process."
     MonoTooManyLogs "JI087" Warning "{count} Mono log{|s} not used: the limit is {limit}"
         "The number of logs in one run is limited."
+    MonoHeapShots "JI088" Note "has {shots} heap shots; mono/heap-bytes/ has the last one, and all with --events heap-shots"
+        "A heap shot has all objects that live at a time, so sums over several mean nothing. With heap-shots, each is the outer frame of its objects."
+    MonoBufferOrder "JI089" Note "{count} buffer{|s} with a time before that of {its thread's|their threads'} buffer before; used in the order of time"
+        "Buffers of a thread follow each other in time, by the format. Calls that are not nested any more are counted as well."
     CoreNotElf "JI090" Error "cannot be read as an ELF file: {cause}"
         "The file named with --code-from must be an ELF core file."
     CoreNotACore "JI091" Error "an ELF file, but not a core file"
@@ -228,6 +238,10 @@ issues! {
         "Without a profile, traces and logs must share a clock."
     XrayChainsNeedBinary "JI135" Warning "no --xray-binary: no call chain was replaced by traced calls"
         "--splice-stacks needs the addresses of traced functions."
+
+    XrayMissingFunctions "JI136" Warning "{count} function{|s} of the trace not in the binary: is it another build?"
+        "Function IDs are numbers in the section xray_instr_map of the traced binary. Another build has other numbers, so the other functions may have wrong names, too."
+        "Name the traced build with --xray-binary."
 
     // The profile.
     NotAProfile "JI140" Error "not a perf.data file: it does not start with PERFILE2"
@@ -436,6 +450,9 @@ issues! {
         "Name the right map with --source-map, or turn source maps off with --source-maps=off."
     SourceMapTooLarge "JI272" Warning "source map not used: too large"
         "A map may have 128 MiB, and all maps together 256 MiB. The lines are those of the script."
+
+    ColumnsTooLarge "JI273" Note "{count} line{|s} with columns above 65,535 or discriminators above 16,777,215 written without them"
+        "Readers of DWARF have 16 and 24 bits for them. elfutils, which perf 7 and hotspot use, rejects all lines of a function with larger ones."
 
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"
