@@ -538,11 +538,11 @@ fn lists() -> Vec<TestFile> {
         }),
         // The text in the dump decides, and not the file of that name, which has two lines.
         with(&["JD086"], |clean| {
-            clean.record(EMBEDDED_SOURCE_FILE, b"/here/a.js\01\n2\n3\n4\n5\n6\n");
+            clean.record(EMBEDDED_SOURCE_FILE, b"/here/a.js\0a\nb\nc\nd\ne\nf\n");
             clean.function_with(0x3000, &[(0, 6, KNOWN_FILE), (SIZE as i64, 0, b"")]);
         }),
         with(&["JD069", "JD086"], |clean| {
-            clean.record(EMBEDDED_SOURCE_FILE, b"/src/e.c\01\n2\n");
+            clean.record(EMBEDDED_SOURCE_FILE, b"/src/e.c\0a\nb\n");
             clean.function_with(0x3000, &[(0, 6, b"/src/e.c"), (SIZE as i64, 0, b"")]);
         }),
         positions_of(&["JD072", "JD086"], &[0x4000, 0x3000]),
