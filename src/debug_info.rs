@@ -482,3 +482,27 @@ fn take_free(free: &mut RangeMap<()>, claimed: &[Range<u32>], taken: &mut Vec<Ra
 // Ranges of code, not of numbers.
 #[allow(clippy::single_range_in_vec_init)]
 mod tests;
+
+#[cfg(test)]
+mod limits {
+    use super::*;
+
+    fn call(depth: u32) -> InlinedCall {
+        InlinedCall {
+            depth,
+            function: 0,
+            ranges: std::iter::once(0..10).collect(),
+            line: 1,
+            column: 1,
+        }
+    }
+
+    #[test]
+    fn nesting_has_a_limit() {
+        let mut info = DebugInfo {
+            calls: (0..MAX_DEPTH + 10).map(call).collect(),
+            ..DebugInfo::default()
+        };
+        assert_eq!(info.normalise(10).calls, 10);
+    }
+}

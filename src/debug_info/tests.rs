@@ -196,12 +196,3 @@ fn frames_at_an_offset_are_the_enclosing_inlined_calls() {
         }]
     );
 }
-
-#[test]
-fn nesting_has_a_limit() {
-    let mut info = DebugInfo {
-        calls: (0..MAX_DEPTH + 10).map(|depth| call(depth, &[0..10])).collect(),
-        ..DebugInfo::default()
-    };
-    assert_eq!(info.normalise(10).calls, 10);
-}
