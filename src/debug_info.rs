@@ -19,6 +19,9 @@ pub const MAX_DEPTH: u32 = 64;
 /// splitting a caller's ranges among its callees multiplies them by the depth. No real function has that many.
 pub const MAX_RANGES: usize = 1 << 20;
 
+/// Maximum line number; a larger one is invalid. elfutils rejects a line table with lines from 2^31 on.
+pub const MAX_LINE: u32 = 1 << 24;
+
 /// Lines and inlined calls of one function.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DebugInfo<'a> {
@@ -96,15 +99,21 @@ impl<'a> From<&'a [u8]> for SourceFile<'a> {
     }
 }
 
-/// Counts of items dropped to make debug information consistent.
+/// Counts of items dropped or changed to make debug information consistent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// Rows outside the function.
     pub rows: u64,
     /// Rows with a line but without a valid file. They are kept without a line.
     pub files: u64,
+    /// Rows, functions and calls with a line above [`MAX_LINE`]. They are kept without a line.
+    pub lines: u64,
     /// Inlined calls without code, with code that belongs to another call, or nested too deeply.
     pub calls: u64,
+    /// Ranges of the other calls that were empty, or not entirely in the caller or in another call.
+    pub ranges: u64,
+    /// Places where an inlined call starts or ends inside a line.
+    pub borders: u64,
 }
 
 /// A source location in the call chain of a code address.
@@ -152,6 +161,20 @@ impl DebugInfo<'_> {
         frames
     }
 
+    /// Returns the number of rows in another file than that of the function that contains their code. The debug information
+    /// must be [normalised](Self::normalise).
+    pub fn rows_in_other_files(&self) -> u64 {
+        let mut innermost = Innermost::of(&self.calls);
+        let is_elsewhere = |row: &&Row| {
+            innermost.go_to(row.offset);
+            let call = innermost.call().and_then(|call| self.calls.get(call));
+            let function = self.functions.get(call.map_or(0, |call| call.function as usize));
+            let declared = function.and_then(|function| function.file);
+            row.line > 0 && declared.is_some() && declared != row.file
+        };
+        self.rows.iter().filter(is_elsewhere).count() as u64
+    }
+
     /// Makes everything consistent for a function of `size` bytes. Afterwards, there is at least one function and
     /// all indices are valid.
     pub fn normalise(&mut self, size: u32) -> Dropped {
@@ -163,6 +186,7 @@ impl DebugInfo<'_> {
         for function in &mut self.functions {
             function.file = valid_file(function.file);
         }
+        let lines = self.remove_impossible_lines();
         let is_bad = |row: &&Row| valid_file(row.file).is_none() && (row.file.is_some() || row.line > 0);
         let bad_files = self.rows.iter().filter(is_bad).count();
         for row in &mut self.rows {
@@ -172,44 +196,116 @@ impl DebugInfo<'_> {
                 (row.line, row.column, row.discriminator) = (0, 0, 0);
             }
         }
-        let dropped = Dropped {
+        let rows = self.normalise_rows(size);
+        let (calls, ranges) = self.normalise_calls(size);
+        let call_borders = self.call_borders(size);
+        let borders = self.start_rows_at_calls(&call_borders);
+        self.remove_repeated_rows(&call_borders);
+        Dropped {
             files: bad_files as u64,
-            rows: self.normalise_rows(size),
-            calls: self.normalise_calls(size),
-        };
-        self.start_rows_at_calls(size);
-        dropped
+            lines,
+            rows,
+            calls,
+            ranges,
+            borders,
+        }
     }
 
-    /// Adds rows where a call starts or ends, as compilers do: eu-addr2line looks up the calls at the start of an
-    /// address's row, not at the address itself.
-    fn start_rows_at_calls(&mut self, size: u32) {
+    /// Removes lines that no file has, with their columns. Returns their number.
+    fn remove_impossible_lines(&mut self) -> u64 {
+        let mut removed = 0u64;
+        let mut check = |line: &mut u32, column: &mut u32| {
+            if *line > MAX_LINE {
+                (*line, *column) = (0, 0);
+                removed = removed.saturating_add(1);
+            }
+        };
+        for row in &mut self.rows {
+            check(&mut row.line, &mut row.column);
+        }
+        for function in &mut self.functions {
+            check(&mut function.line, &mut function.column);
+        }
+        for call in &mut self.calls {
+            check(&mut call.line, &mut call.column);
+        }
+        removed
+    }
+
+    /// Returns the offsets at which calls start or end, sorted.
+    fn call_borders(&self, size: u32) -> Vec<u32> {
         let ranges = self.calls.iter().flat_map(|call| &call.ranges);
         let mut borders: Vec<u32> = ranges.flat_map(|range| [range.start, range.end]).collect();
         borders.retain(|&border| border < size);
         borders.sort_unstable();
         borders.dedup();
-        let mut added = Vec::new();
-        let mut rows = self.rows.iter().peekable();
-        let mut last = None;
-        for border in borders {
-            while let Some(row) = rows.next_if(|row| row.offset <= border) {
-                last = Some(row);
-            }
-            // Skipped if a row starts there already, or none precedes it.
-            if let Some(&last) = last.filter(|last| last.offset < border) {
-                added.push(Row {
-                    offset: border,
-                    ..last
-                });
-            }
-        }
-        self.rows.append(&mut added);
-        self.rows.sort_unstable_by_key(|row| row.offset);
+        borders
     }
 
-    /// Sorts the rows. The last of several rows at one offset wins, as for all readers of DWARF. Rows equal to the
-    /// previous one are removed.
+    /// Removes rows equal to the one before, unless a call starts or ends there.
+    fn remove_repeated_rows(&mut self, borders: &[u32]) {
+        self.rows.dedup_by(|row, kept| {
+            let with_same_offset = Row {
+                offset: row.offset,
+                ..*kept
+            };
+            with_same_offset == *row && borders.binary_search(&row.offset).is_err()
+        });
+    }
+
+    /// Adds rows where a call starts or ends, as compilers do: eu-addr2line looks up the calls at the start of an
+    /// address's row, not at the address itself. Returns the number of rows that it added between others.
+    ///
+    /// A row is in the innermost call, so it does not continue in another one. What starts without a row of its own gets
+    /// the line that the same call had before, or else the one where its function is declared.
+    fn start_rows_at_calls(&mut self, borders: &[u32]) -> u64 {
+        if borders.is_empty() {
+            return 0;
+        }
+        let mut added = Vec::new();
+        let mut rows = self.rows.iter().peekable();
+        let mut innermost = Innermost::of(&self.calls);
+        for &border in borders {
+            while let Some(row) = rows.next_if(|row| row.offset < border) {
+                innermost.go_to(row.offset);
+                innermost.set_row(*row);
+            }
+            innermost.go_to(border);
+            let row = match rows.next_if(|row| row.offset == border) {
+                Some(row) => *row,
+                None => {
+                    let declared = self.declaration_row(innermost.call());
+                    let row = Row {
+                        offset: border,
+                        ..innermost.row().unwrap_or(declared)
+                    };
+                    added.push(row);
+                    row
+                }
+            };
+            innermost.set_row(row);
+        }
+        let count = if self.rows.is_empty() { 0 } else { added.len() };
+        self.rows.append(&mut added);
+        self.rows.sort_unstable_by_key(|row| row.offset);
+        count as u64
+    }
+
+    /// Returns a row with the line where the function of a call is declared; `None` is the function itself.
+    fn declaration_row(&self, call: Option<usize>) -> Row {
+        let call = call.and_then(|call| self.calls.get(call));
+        let function = self.functions.get(call.map_or(0, |call| call.function as usize));
+        let function = function.filter(|function| function.file.is_some() && function.line > 0);
+        Row {
+            offset: 0,
+            file: function.and_then(|function| function.file),
+            line: function.map_or(0, |function| function.line),
+            column: function.map_or(0, |function| function.column),
+            discriminator: 0,
+        }
+    }
+
+    /// Sorts the rows. The last of several rows at one offset wins, as for all readers of DWARF.
     fn normalise_rows(&mut self, size: u32) -> u64 {
         let before = self.rows.len();
         self.rows.retain(|row| row.offset < size);
@@ -225,19 +321,13 @@ impl DebugInfo<'_> {
             }
             is_same
         });
-        self.rows.dedup_by(|row, kept| {
-            let with_same_offset = Row {
-                offset: row.offset,
-                ..*kept
-            };
-            with_same_offset == *row
-        });
         dropped as u64
     }
 
-    fn normalise_calls(&mut self, size: u32) -> u64 {
+    /// Returns the number of calls that were dropped, and of ranges of the others that were changed or dropped.
+    fn normalise_calls(&mut self, size: u32) -> (u64, u64) {
         if self.calls.is_empty() {
-            return 0;
+            return (0, 0);
         }
         let functions = self.functions.len();
         let range_count: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
@@ -248,6 +338,7 @@ impl DebugInfo<'_> {
         }
         let mut claimed = Vec::new();
         let mut kept = 0;
+        let mut changed = 0u64;
         for at in 0..self.calls.len() {
             let (before, rest) = self.calls.split_at_mut(at);
             let Some(call) = rest.first_mut() else { break };
@@ -258,13 +349,15 @@ impl DebugInfo<'_> {
             open.truncate(depth.saturating_add(1));
             claimed.clear();
             claimed.append(&mut call.ranges);
+            let mut changed_here = 0;
             if let Some(caller) = open.last_mut().filter(|_| is_sound) {
-                take_free(caller.free(before), &claimed, &mut call.ranges);
+                changed_here = take_free(caller.free(before), &claimed, &mut call.ranges);
             }
             if !call.ranges.is_empty()
                 && let Some(left) = ranges_left.checked_sub(call.ranges.len())
             {
                 ranges_left = left;
+                changed = changed.saturating_add(changed_here);
                 open.push(OpenCall::new(kept));
                 self.calls.swap(kept, at);
                 kept = kept.saturating_add(1);
@@ -272,7 +365,57 @@ impl DebugInfo<'_> {
         }
         let dropped = self.calls.len().saturating_sub(kept);
         self.calls.truncate(kept);
-        dropped as u64
+        (dropped as u64, changed)
+    }
+}
+
+/// The innermost call at ascending offsets.
+struct Innermost {
+    /// Ranges of calls with their depth and the index of the call, by start, outermost first; the next one is last.
+    ranges: Vec<(Range<u32>, u32, usize)>,
+    /// Ends of the ranges that contain the offset, with the indices of their calls, outermost first.
+    open: Vec<(u32, usize)>,
+    /// The last row in each call, and at the end that in the function itself.
+    rows: Vec<Option<Row>>,
+}
+
+impl Innermost {
+    fn of(calls: &[InlinedCall]) -> Self {
+        let mut ranges = Vec::new();
+        for (at, call) in calls.iter().enumerate() {
+            ranges.extend(call.ranges.iter().map(|range| (range.clone(), call.depth, at)));
+        }
+        ranges.sort_unstable_by_key(|(range, depth, _)| std::cmp::Reverse((range.start, *depth)));
+        Self {
+            ranges,
+            open: Vec::new(),
+            rows: vec![None; calls.len().saturating_add(1)],
+        }
+    }
+
+    fn go_to(&mut self, offset: u32) {
+        while let Some((range, _, call)) = self.ranges.pop_if(|(range, ..)| range.start <= offset) {
+            // An inner range ends where an outer one does, or before.
+            while self.open.pop_if(|(end, _)| *end <= range.start).is_some() {}
+            self.open.push((range.end, call));
+        }
+        while self.open.pop_if(|(end, _)| *end <= offset).is_some() {}
+    }
+
+    fn call(&self) -> Option<usize> {
+        self.open.last().map(|&(_, call)| call)
+    }
+
+    fn row(&self) -> Option<Row> {
+        let at = self.call().unwrap_or(self.rows.len().saturating_sub(1));
+        self.rows.get(at).copied().flatten()
+    }
+
+    fn set_row(&mut self, row: Row) {
+        let at = self.call().unwrap_or(self.rows.len().saturating_sub(1));
+        if let Some(last) = self.rows.get_mut(at) {
+            *last = Some(row);
+        }
     }
 }
 
@@ -311,13 +454,21 @@ fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
     free
 }
 
-/// Removes the free parts of `claimed` from the map; appends them to `taken`, sorted and merged.
-fn take_free(free: &mut RangeMap<()>, claimed: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
-    for range in claimed.iter().filter_map(address_range) {
-        // The offsets were 32-bit integers before.
-        free.remove(range, |piece, ()| {
-            taken.push(piece.start.0 as u32..piece.end.0 as u32)
-        });
+/// Removes the free parts of `claimed` from the map; appends them to `taken`, sorted and merged. Returns the number of
+/// ranges that are empty or not entirely free.
+fn take_free(free: &mut RangeMap<()>, claimed: &[Range<u32>], taken: &mut Vec<Range<u32>>) -> u64 {
+    let mut changed = 0u64;
+    for range in claimed {
+        let mut left = range.len() as u64;
+        if let Some(range) = address_range(range) {
+            // The offsets were 32-bit integers before.
+            free.remove(range, |piece, ()| {
+                left = left.saturating_sub(piece.size());
+                taken.push(piece.start.0 as u32..piece.end.0 as u32);
+            });
+        }
+        let is_changed = range.is_empty() || left > 0;
+        changed = changed.saturating_add(is_changed.into());
     }
     taken.sort_unstable_by_key(|range| range.start);
     taken.dedup_by(|range, last| {
@@ -327,150 +478,32 @@ fn take_free(free: &mut RangeMap<()>, claimed: &[Range<u32>], taken: &mut Vec<Ra
         }
         is_neighbour
     });
+    changed
 }
 
 #[cfg(test)]
 // Ranges of code, not of numbers.
 #[allow(clippy::single_range_in_vec_init)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod limits {
     use super::*;
 
-    fn row(offset: u32, line: u32) -> Row {
-        Row {
-            offset,
-            file: Some(0),
-            line,
-            column: 0,
-            discriminator: 0,
-        }
-    }
-
-    fn call(depth: u32, ranges: &[Range<u32>]) -> InlinedCall {
+    fn call(depth: u32) -> InlinedCall {
         InlinedCall {
             depth,
             function: 0,
-            ranges: ranges.to_vec(),
+            ranges: std::iter::once(0..10).collect(),
             line: 1,
             column: 1,
         }
     }
 
     #[test]
-    fn rows_are_sorted_and_the_last_one_at_an_offset_wins() {
-        let mut info = DebugInfo {
-            files: vec![SourceFile::default()],
-            rows: vec![
-                row(8, 3),
-                row(0, 1),
-                row(8, 4),
-                row(12, 4),
-                row(100, 5),
-                row(16, 5),
-            ],
-            ..DebugInfo::default()
-        };
-        assert_eq!(info.normalise(100).rows, 1);
-        assert_eq!(info.rows, [row(0, 1), row(8, 4), row(16, 5)]);
-    }
-
-    #[test]
-    fn inlined_calls_are_within_their_callers_and_do_not_overlap() {
-        let mut info = DebugInfo {
-            calls: vec![
-                call(0, &[10..20, 30..40]),
-                call(1, &[0..35]),
-                call(1, &[32..50]),
-                call(3, &[10..20]),
-                call(0, &[15..25]),
-                call(0, &[10..20]),
-                call(1, &[10..20]),
-                call(0, &[90..200]),
-            ],
-            ..DebugInfo::default()
-        };
-        assert_eq!(info.normalise(100).calls, 3);
-        let found: Vec<_> = info
-            .calls
-            .iter()
-            .map(|call| (call.depth, call.ranges.clone()))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                (0, vec![10..20, 30..40]),
-                (1, vec![10..20, 30..35]),
-                (1, vec![35..40]),
-                (0, vec![20..25]),
-                (0, vec![90..100]),
-            ]
-        );
-    }
-
-    #[test]
-    fn rows_start_where_calls_do() {
-        let mut info = DebugInfo {
-            files: vec![SourceFile::default()],
-            rows: vec![row(10, 1), row(20, 2)],
-            calls: vec![call(0, &[5..15, 20..100])],
-            ..DebugInfo::default()
-        };
-        info.normalise(100);
-        assert_eq!(info.rows, [row(10, 1), row(15, 1), row(20, 2)]);
-    }
-
-    #[test]
-    fn frames_at_an_offset_are_the_enclosing_inlined_calls() {
-        let function = |file, line| SourceFunction {
-            file: Some(file),
-            line,
-            ..SourceFunction::default()
-        };
-        let call = |depth, function, range, line| InlinedCall {
-            depth,
-            function,
-            ranges: vec![range],
-            line,
-            column: 1,
-        };
-        let row = |offset, file, line| Row {
-            offset,
-            file: Some(file),
-            line,
-            column: 2,
-            discriminator: 0,
-        };
-        let mut info = DebugInfo {
-            files: vec![SourceFile::from(&b"a"[..]), SourceFile::from(&b"b"[..])],
-            functions: vec![function(0, 1), function(1, 10), function(1, 20)],
-            rows: vec![row(0, 0, 2), row(8, 1, 11), row(12, 1, 21), row(16, 0, 3)],
-            calls: vec![call(0, 1, 8..16, 5), call(1, 2, 12..16, 12)],
-        };
-        info.normalise(32);
-        let frames = |offset| -> Vec<_> {
-            let frames = info.frames_at(offset).into_iter();
-            frames
-                .map(|frame| (frame.function, frame.file, frame.line))
-                .collect()
-        };
-        assert_eq!(frames(4), [(0, Some(0), 2)]);
-        assert_eq!(frames(9), [(1, Some(1), 11), (0, Some(0), 5)]);
-        assert_eq!(frames(12), [(2, Some(1), 21), (1, Some(1), 12), (0, Some(0), 5)]);
-        assert_eq!(frames(20), [(0, Some(0), 3)]);
-        assert_eq!(
-            DebugInfo::default().frames_at(0),
-            [Frame {
-                function: 0,
-                file: None,
-                line: 0,
-                column: 0
-            }]
-        );
-    }
-
-    #[test]
     fn nesting_has_a_limit() {
         let mut info = DebugInfo {
-            calls: (0..MAX_DEPTH + 10).map(|depth| call(depth, &[0..10])).collect(),
+            calls: (0..MAX_DEPTH + 10).map(call).collect(),
             ..DebugInfo::default()
         };
         assert_eq!(info.normalise(10).calls, 10);

@@ -151,15 +151,24 @@ fn word(text: &str) -> Result<Vec<Piece>, InvalidStyle> {
 }
 
 impl NameStyle {
-    /// Returns a name in this style. `tier` is the function's compiler, if known.
-    pub fn apply<'a>(&self, name: &'a [u8], tier: Option<&[u8]>) -> Cow<'a, [u8]> {
-        match self {
-            Self::Full => name.into(),
-            _ => self.style(name, names::parts(name), tier),
+    /// Returns the name of code in this style. `declared` returns the name and location of the function that the runtime
+    /// wrote beside the name of the code; they count before those in the name. `tier` is its compiler, if known.
+    pub fn apply_declared<'a, 'p>(
+        &self,
+        name: Cow<'a, [u8]>,
+        declared: impl FnOnce() -> Option<NameParts<'p>>,
+        tier: Option<&[u8]>,
+    ) -> Cow<'a, [u8]> {
+        if *self == Self::Full {
+            return name;
         }
+        let parts = names::parts(&name);
+        let parts = declared().map_or(parts, |declared| declared.or(parts));
+        self.style(&name, parts, tier).into_owned().into()
     }
 
-    /// Returns the name of an inlined function in this style. `location` is its declaration.
+    /// Returns the name of an inlined function in this style. `location` is its declaration, after which a function
+    /// without a name is named: readers would show none, or that of its caller.
     pub fn apply_to_inlined<'a>(
         &self,
         name: &'a [u8],
@@ -167,9 +176,8 @@ impl NameStyle {
     ) -> Cow<'a, [u8]> {
         let parts = names::parts(name);
         match self {
+            _ if name.is_empty() => location.map_or(name.into(), |location| anonymous(location).into()),
             Self::Full => name.into(),
-            // Readers name it after its line.
-            _ if name.is_empty() => name.into(),
             _ => {
                 let location = parts.location.or(location);
                 self.style(name, NameParts { location, ..parts }, None)
@@ -254,7 +262,8 @@ mod tests {
     fn styled(style: &str, name: &str) -> String {
         let style: NameStyle = style.parse().unwrap();
         let tier = names::tier(name.as_bytes()).map(str::as_bytes);
-        String::from_utf8(style.apply(name.as_bytes(), tier).into_owned()).unwrap()
+        let styled = style.apply_declared(name.as_bytes().into(), || None, tier);
+        String::from_utf8(styled.into_owned()).unwrap()
     }
 
     #[test]
@@ -304,7 +313,47 @@ mod tests {
             styled("{name} {file}:{line} [{tier}]", b"small"),
             "small lib.js:7"
         );
-        assert_eq!(styled("plain", b""), "");
+        for style in ["full", "plain"] {
+            assert_eq!(styled(style, b""), "(anonymous) lib.js:7:2");
+        }
+    }
+
+    #[test]
+    fn fields_of_records_count_before_names() {
+        let declared = |name, path: &'static [u8]| {
+            let location = SourceLocation {
+                path,
+                line: 7,
+                column: 2,
+            };
+            Some(NameParts {
+                function: name,
+                location: Some(location).filter(|location| !location.path.is_empty()),
+            })
+        };
+        let styled = |style: &str, name: &'static [u8], declared| {
+            let style: NameStyle = style.parse().unwrap();
+            let name = style.apply_declared(name.into(), || declared, Some(b"Ion"));
+            String::from_utf8(name.into_owned()).unwrap()
+        };
+        const PATTERN: &str = "{name} {file}:{line} [{tier}]";
+        let name = b"[opt2] run@a.js#7";
+        assert_eq!(
+            styled("full", name, declared(b"run", b"/app/a.js")),
+            "[opt2] run@a.js#7"
+        );
+        assert_eq!(styled("plain", name, declared(b"run", b"/app/a.js")), "run");
+        assert_eq!(
+            styled(PATTERN, name, declared(b"run", b"/app/a.js")),
+            "run a.js:7 [Ion]"
+        );
+        let name = b"JS:*other /app/b.js:3:4";
+        assert_eq!(styled(PATTERN, name, declared(b"run", b"")), "run b.js:3 [Ion]");
+        assert_eq!(
+            styled(PATTERN, name, declared(b"", b"/app/a.js")),
+            "other a.js:7 [Ion]"
+        );
+        assert_eq!(styled("plain", name, None), "other");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
 use crate::name_style::NameStyle;
-use crate::runtime::names;
+use crate::runtime::names::{self, NameParts};
 use crate::source_files::v8_functions::V8Functions;
 use crate::summary::event_counts::EventCounts;
 use crate::summary::profile::{FunctionKind, FunctionProfile};
@@ -216,7 +216,7 @@ impl<'a> Namer<'a> {
         let found = match frame {
             Frame::Function(id) => self.jit_function(id),
             Frame::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
-                let identity = self.jit_identity(symbol.name, symbol.tier());
+                let identity = self.jit_identity(symbol.name, || None, symbol.tier());
                 (identity, Some(symbol.range.size()))
             }),
             Frame::UnnamedJit => Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None)),
@@ -247,10 +247,16 @@ impl<'a> Namer<'a> {
         found.unwrap_or_else(|| (Identity::of(FunctionKind::Unknown, "[unknown]"), None))
     }
 
-    /// Returns the identity of JIT code that the runtime calls `recorded`: with the same name as in the objects.
-    fn jit_identity(&self, recorded: &'a [u8], tier: Option<&[u8]>) -> Identity {
+    /// Returns the identity of JIT code that the runtime calls `recorded`: with the same name as in the objects. `declared`
+    /// returns the function's name and location beside that name.
+    fn jit_identity<'p>(
+        &self,
+        recorded: &'a [u8],
+        declared: impl FnOnce() -> Option<NameParts<'p>>,
+        tier: Option<&[u8]>,
+    ) -> Identity {
         let name = self.v8_functions.name(recorded);
-        let styled = self.names.apply(&name, tier);
+        let styled = self.names.apply_declared(name.clone(), declared, tier);
         let mut identity = Identity::of(FunctionKind::Jit, printable(&styled));
         identity.tier = tier.map(printable);
         identity.set_location(&name);
@@ -261,7 +267,8 @@ impl<'a> Namer<'a> {
         let files = &self.recording.sources.used;
         let view = function_of(files, id)?;
         let used = &files[id.file];
-        let mut identity = self.jit_identity(view.name, view.tier());
+        let declared = || used.code.declaration(&view);
+        let mut identity = self.jit_identity(view.name, declared, view.tier());
         identity.runtime = self.runtimes[id.file];
         if identity.file.is_none()
             && let Some(info) = used.code.sources(&view).info

@@ -34,6 +34,7 @@ use crate::machine::Machine;
 
 use abbreviations::AbbreviationCodes;
 use files::FileTable;
+pub use line::rows_beyond_limits;
 use strings::StringTable;
 
 /// DWARF version to write.

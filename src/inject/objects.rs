@@ -27,6 +27,7 @@ use crate::load::UsedMap;
 use crate::machine::Machine;
 use crate::name_style::NameStyle;
 use crate::perf::{Profile, feature, synthesis};
+use crate::runtime::names::NameParts;
 use crate::source_files::v8_functions::V8Functions;
 use crate::units::{AddressRange, BuildId, Pid, Time};
 
@@ -94,12 +95,15 @@ pub struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Returns the name of a symbol for code: in the requested style, followed by its compiler if requested.
-    fn symbol_name<'n>(&self, name: Cow<'n, [u8]>, tier: Option<&[u8]>) -> Cow<'n, [u8]> {
-        let name = match name {
-            Cow::Borrowed(name) => self.names.apply(name, tier),
-            Cow::Owned(name) => self.names.apply(&name, tier).into_owned().into(),
-        };
+    /// Returns the name of a symbol for code: in the requested style, followed by its compiler if requested. `declared`
+    /// returns the function's name and location beside the name of the code.
+    fn symbol_name<'n, 'p>(
+        &self,
+        name: Cow<'n, [u8]>,
+        declared: impl FnOnce() -> Option<NameParts<'p>>,
+        tier: Option<&[u8]>,
+    ) -> Cow<'n, [u8]> {
+        let name = self.names.apply_declared(name, declared, tier);
         match tier.filter(|_| self.has_tiers) {
             Some(tier) => [&name, &b" ["[..], tier, b"]"].concat().into(),
             None => name,

@@ -3,6 +3,7 @@
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::Unwinding;
 use crate::runtime::jitdump::{Dump, FunctionSources};
+use crate::runtime::names::NameParts;
 use crate::runtime::symbol_only_code::SymbolOnlyCode;
 use crate::runtime::{CodeEvent, FunctionView};
 use crate::units::AddressRange;
@@ -104,6 +105,14 @@ impl<'a> CodeFile<'a> {
     pub fn track<'v>(&'v self, view: &FunctionView<'v>, name: &[u8]) -> Option<FunctionSources<'v>> {
         match self {
             Self::Jitdump(dump) => dump.track(view, name),
+            Self::SymbolOnly(_) => None,
+        }
+    }
+
+    /// Returns a function's own name and where it starts, if the file has fields for them beside the name of its code.
+    pub fn declaration<'v>(&'v self, view: &FunctionView<'v>) -> Option<NameParts<'v>> {
+        match self {
+            Self::Jitdump(dump) => dump.declaration(view),
             Self::SymbolOnly(_) => None,
         }
     }

@@ -258,6 +258,20 @@ pub struct NameParts<'a> {
     pub location: Option<SourceLocation<'a>>,
 }
 
+impl<'a> NameParts<'a> {
+    /// Returns these parts, and those of `other` where they are missing.
+    pub fn or(self, other: NameParts<'a>) -> NameParts<'a> {
+        NameParts {
+            function: if self.function.is_empty() {
+                other.function
+            } else {
+                self.function
+            },
+            location: self.location.or(other.location),
+        }
+    }
+}
+
 /// Splits a name into its parts.
 pub fn parts(name: &[u8]) -> NameParts<'_> {
     let location = source_locations(name).first().copied();

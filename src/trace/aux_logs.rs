@@ -9,7 +9,9 @@ use crate::files::InputFile;
 use crate::perf::Profile;
 use crate::perf::synthesis::Origin;
 use crate::trace::call_stack_replay::CallStackReplay;
-use crate::trace::event_selection::{EventSet, ProfileEvent, wanted_of_mono, wanted_of_xray};
+use crate::trace::event_selection::{
+    EventSet, ProfileEvent, has_all_heap_shots, wanted_of_mono, wanted_of_xray,
+};
 use crate::trace::mono::Logs;
 use crate::trace::options::{SamplingOptions, TraceOptions};
 use crate::trace::samples::Samples;
@@ -64,6 +66,9 @@ impl AuxLogs<'_> {
             let prepared = self.logs.all.iter().filter_map(|log| log.prepared.as_ref());
             let logged = prepared.flat_map(|prepared| &prepared.events).copied().collect();
             event_set.add_mono(options, is_beside, &logged, &mut self.logs.diagnostics);
+            if event_set.index_of(ProfileEvent::MonoHeap).is_some() && !has_all_heap_shots(options) {
+                self.logs.note_earlier_heap_shots();
+            }
         }
         if !self.traces.all.is_empty() {
             event_set.add_xray(options, is_beside);
@@ -104,7 +109,7 @@ impl AuxLogs<'_> {
             }),
         };
         let mut sources: Vec<Box<dyn EventSource>> = Vec::new();
-        for source in mono::events::sources(&mut self.logs) {
+        for source in mono::events::sources(&mut self.logs, has_all_heap_shots(options)) {
             sources.push(Box::new(Samples::new(
                 source,
                 &event_set,

@@ -56,7 +56,7 @@ impl ProfileEvent {
 }
 
 impl MonoEvent {
-    /// All kinds.
+    /// All kinds that logs have.
     pub const ALL: [Self; 7] = [
         Self::Allocations,
         Self::Exceptions,
@@ -71,7 +71,7 @@ impl MonoEvent {
     pub fn profiler_option(self) -> &'static str {
         match self {
             Self::Contention => "monitor",
-            Self::Heap => "heapshot",
+            Self::Heap | Self::HeapShots => "heapshot",
             _ => self.name(),
         }
     }
@@ -84,8 +84,17 @@ impl MonoEvent {
             Self::Contention => "contention",
             Self::Collections => "gc",
             Self::Heap => "heap",
+            Self::HeapShots => "heap-shots",
             Self::Samples => "sample",
             Self::Calls => "calls",
+        }
+    }
+
+    /// Returns the kind of events that logs have, from which these are made.
+    fn logged(self) -> Self {
+        match self {
+            Self::HeapShots => Self::Heap,
+            other => other,
         }
     }
 
@@ -95,7 +104,7 @@ impl MonoEvent {
             Self::Exceptions => &[ProfileEvent::MonoException],
             Self::Contention => &[ProfileEvent::MonoContention],
             Self::Collections => &[ProfileEvent::MonoCollection, ProfileEvent::MonoPause],
-            Self::Heap => &[ProfileEvent::MonoHeap],
+            Self::Heap | Self::HeapShots => &[ProfileEvent::MonoHeap],
             Self::Samples => &[ProfileEvent::MonoSample],
             Self::Calls => &[ProfileEvent::MonoSelfTime, ProfileEvent::MonoCall],
         }
@@ -130,7 +139,7 @@ impl EventSet {
         let wanted = wanted_of_mono(options, is_beside);
         match wanted {
             Some(wanted) => {
-                for kind in wanted.iter().filter(|kind| !logged.contains(kind)) {
+                for kind in wanted.iter().filter(|kind| !logged.contains(&kind.logged())) {
                     let missing = Diagnostic::new(Issue::MonoNoSuchEvents).with("event", kind.name());
                     diagnostics.push(missing.with("option", kind.profiler_option()));
                 }
@@ -141,7 +150,9 @@ impl EventSet {
             }
             None => {}
         }
-        let is_wanted = |kind: &&MonoEvent| wanted.is_none_or(|wanted| wanted.contains(kind));
+        let is_wanted = |kind: &&MonoEvent| {
+            wanted.is_none_or(|wanted| wanted.iter().any(|wanted| wanted.logged() == **kind))
+        };
         let kinds = logged.iter().filter(is_wanted);
         self.0.extend(kinds.flat_map(|kind| kind.profile_events()));
     }
@@ -161,6 +172,12 @@ impl EventSet {
             self.0.push(ProfileEvent::XrayCustom);
         }
     }
+}
+
+/// Whether objects of all heap shots are converted, and not only those of the last one.
+pub fn has_all_heap_shots(options: &TraceOptions) -> bool {
+    let events = options.mono_events.as_deref().unwrap_or_default();
+    events.contains(&MonoEvent::HeapShots)
 }
 
 /// Returns the kinds of log events that the user selected; `None` means all that the logs have. By default, logs beside

@@ -37,8 +37,10 @@ pub enum MonoEvent {
     Contention,
     /// Garbage collections.
     Collections,
-    /// Objects in heap snapshots.
+    /// Objects in the last heap snapshot.
     Heap,
+    /// Objects in all heap snapshots.
+    HeapShots,
     /// Samples that Mono's profiler took.
     Samples,
     /// Calls, and the time between them.

@@ -25,6 +25,7 @@ mod faults;
 mod formats;
 mod hotspot;
 mod images;
+mod line_limits;
 mod lines;
 mod live;
 mod machines;

@@ -4,6 +4,7 @@ use jitinject::bytes::ByteOrder;
 use jitinject::collections::tally::Tally;
 use jitinject::diagnostics::Issue;
 
+use crate::support::debug_lists::Lists;
 use crate::support::dump::{DumpWriter, X86_64, tables};
 
 /// A file, and the rules that it breaks.
@@ -56,6 +57,8 @@ const CLOSE: u32 = 3;
 /// Types of samply's records: DEBUG_INFO2 with lists, and with positions.
 const NUMBER_OF_LISTS: u32 = 827_346_259;
 const NUMBER_OF_POSITIONS: u32 = 827_346_260;
+/// Type of records with the text of a source file.
+const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
 /// Type of SOURCE_TRACK records.
 const NUMBER_OF_TRACKS: u32 = 827_346_262;
 
@@ -240,6 +243,7 @@ pub fn dumps() -> Vec<TestFile> {
     all.extend(loads());
     all.extend(lines());
     all.extend(extensions());
+    all.extend(lists());
     all.extend(unwinding());
     all
 }
@@ -260,6 +264,7 @@ fn headers() -> Vec<TestFile> {
         changed(&["JD007"], |file| set_u64(file, 32, 1)),
         changed(&["JD008"], set_u32(16, 1)),
         changed(&["JD009"], set_u32(12, 0)),
+        changed(&["JD054"], set_u32(12, 0x1_003e)),
         // A second and more after the first record; in microseconds, milliseconds and seconds; wall-clock seconds.
         changed(&["JD010"], |file| set_u64(file, 24, START + 2_000_000_000)),
         changed(&["JD010"], |file| {
@@ -324,6 +329,16 @@ fn records() -> Vec<TestFile> {
             clean.dump.load(0, 0x3000, 70, b"fn_0001", &[0x90; 64]);
         }),
         with(&["JD031"], |clean| clean.record(9, b"unknown")),
+        with(&["JD052"], |clean| {
+            clean.time += 40 * DAY;
+            clean.function(0x3000);
+        }),
+        // Process and thread, vma, addresses before and after, size, index.
+        with(&["JD053"], |clean| {
+            let words = [77 << 32 | 77, 0, 0x2000, 0x3000, SIZE, 1];
+            let content: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+            clean.record(1, &content);
+        }),
         with(&["JD060"], |clean| clean.moved(0x7000, 0x8000, SIZE, 70)),
         with(&["JD061"], |clean| {
             clean.moved(0x2000, 0x3000, SIZE + 1, 1);
@@ -487,6 +502,74 @@ fn extensions() -> Vec<TestFile> {
             clean.record(NUMBER_OF_POSITIONS, b"Optimizing\0");
             clean.function(0x3000);
         }),
+    ]
+}
+
+/// Returns dumps with a DEBUG_INFO2 record in lists, which samply does not read.
+fn lists() -> Vec<TestFile> {
+    let record = |rule: &'static str, lists: &Lists| {
+        with(&[rule, "JD086", "JD088"], |clean| {
+            clean.record(NUMBER_OF_LISTS, &lists.content(ORDER));
+            clean.function(0x3000);
+        })
+    };
+    let changed = |rule: &'static str, change: &dyn Fn(&mut Lists)| {
+        let mut lists = Lists::new();
+        change(&mut lists);
+        record(rule, &lists)
+    };
+    let positions_of = |rules: &[&'static str], functions: &[u64]| {
+        with(rules, |clean| {
+            clean.record(NUMBER_OF_POSITIONS, &positions(0));
+            functions.iter().for_each(|&start| clean.function(start));
+        })
+    };
+    vec![
+        with(&["JD086", "JD088"], |clean| {
+            clean.record(NUMBER_OF_LISTS, &Lists::new().content(ORDER));
+            clean.function(0x3000);
+        }),
+        changed("JD062", &|lists| {
+            lists.functions[1][1] = 0;
+            (lists.calls, lists.ranges) = (vec![[0, 1, 1, 1, 0]], vec![[4, 8]]);
+        }),
+        with(&["JD063", "JD086", "JD088"], |clean| {
+            clean.record(NUMBER_OF_LISTS, &Lists::new().content(ORDER));
+            clean.record(NUMBER_OF_POSITIONS, &positions(0));
+            clean.function(0x3000);
+        }),
+        with(&["JD064", "JD086", "JD088"], |clean| {
+            clean.record(NUMBER_OF_LISTS, &Lists::new().with_sizes(ORDER, |size| size));
+            clean.function(0x3000);
+        }),
+        changed("JD065", &|lists| lists.lines[1][1] = 1),
+        changed("JD066", &|lists| lists.functions[0][0] = 7),
+        changed("JD066", &|lists| lists.functions[1][1] = 7),
+        changed("JD067", &|lists| lists.files[0] = b"/src/\xff.c"),
+        changed("JD067", &|lists| lists.names[1] = b"\xff"),
+        with(&["JD068", "JD086"], |clean| {
+            clean.track(0x3000);
+            clean.track(0x3000);
+            clean.function(0x3000);
+        }),
+        // The text in the dump decides, and not the file of that name, which has two lines.
+        with(&["JD086"], |clean| {
+            clean.record(EMBEDDED_SOURCE_FILE, b"/here/a.js\0a\nb\nc\nd\ne\nf\n");
+            clean.function_with(0x3000, &[(0, 6, KNOWN_FILE), (SIZE as i64, 0, b"")]);
+        }),
+        with(&["JD069", "JD086"], |clean| {
+            clean.record(EMBEDDED_SOURCE_FILE, b"/src/e.c\0a\nb\n");
+            clean.function_with(0x3000, &[(0, 6, b"/src/e.c"), (SIZE as i64, 0, b"")]);
+        }),
+        positions_of(&["JD072", "JD086"], &[0x4000, 0x3000]),
+        positions_of(&["JD085", "JD086"], &[0x4000]),
+        changed("JD075", &|lists| lists.lines[1][2] = (1 << 24) + 1),
+        changed("JD075", &|lists| lists.files[0] = b"/src/\n.c"),
+        changed("JD077", &|lists| lists.lines[1][0] = SIZE as u32 + 8),
+        changed("JD078", &|lists| lists.lines.reverse()),
+        changed("JD081", &|lists| lists.files[0] = b"a.c"),
+        changed("JD083", &|lists| lists.files[0] = b""),
+        changed("JD084", &|lists| lists.ranges = vec![[4, 8]]),
     ]
 }
 

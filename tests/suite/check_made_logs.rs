@@ -211,7 +211,7 @@ pub fn traces() -> Vec<TestFile> {
         // Missing bytes cannot be detected, but LLVM always writes such buffers without them.
         trace_of(&["XR016", "XR034"], &[ENTER, TYPED, EXIT]),
         test_file(
-            &["XR016", "XR032", "XR034"],
+            &["XR032", "XR034"],
             "xray-log.app",
             trace(Mode::Fdr, 4, &[ENTER, TYPED, EXIT]).0,
         ),

@@ -174,6 +174,11 @@ fn errors_of_commands_have_codes() {
 
 /// Returns a trace with a call in each of `processes` processes, numbered from 1000.
 fn trace(processes: u32) -> Vec<u8> {
+    trace_of(processes, 1)
+}
+
+/// Returns the same with calls of a function with this ID.
+fn trace_of(processes: u32, function: u32) -> Vec<u8> {
     let mut trace = TraceWriter::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 16);
     for number in 0..processes {
         let process = 1000 + number as i32;
@@ -183,8 +188,8 @@ fn trace(processes: u32) -> Vec<u8> {
             thread: process,
             wall: (1, 0),
             records: vec![
-                record(1000, RecordKind::Enter { function: 1 }),
-                record(2000, RecordKind::Exit { function: 1 }),
+                record(1000, RecordKind::Enter { function }),
+                record(2000, RecordKind::Exit { function }),
             ],
         });
     }
@@ -228,6 +233,19 @@ fn traced_processes_without_the_binary_are_counted() {
         (&without[0]["count"], &without[0]["file"]),
         (&json!(2), &json!(text(&binary)))
     );
+}
+
+#[test]
+fn functions_that_the_binary_does_not_have_are_counted() {
+    let folder = scratch();
+    let binary = capture::folder("xray-basic19").join("work");
+    let traces = folder.path().join("trace.xray");
+    for (function, missing) in [(1, 0), (0, 1), (1000, 1)] {
+        std::fs::write(&traces, trace_of(1, function)).unwrap();
+        let more = ["--xray-binary", text(&binary)];
+        let (_, summary) = inject_with_summary(&traces, &folder.path().join("out.data"), &more);
+        assert_eq!(diagnostics(&summary, "JI136").len(), missing, "{summary}");
+    }
 }
 
 #[test]

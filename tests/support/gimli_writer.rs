@@ -203,10 +203,13 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
             next.file = file;
         }
         (next.line, next.column) = match file {
-            Some(_) => (row.line.into(), row.column.into()),
+            // Readers have 16 bits for a column.
+            Some(_) => (row.line.into(), u16::try_from(row.column).unwrap_or(0).into()),
             None => (0, 0),
         };
-        next.discriminator = row.discriminator.into();
+        // Readers have 24 bits for a discriminator.
+        let discriminator = row.discriminator;
+        next.discriminator = if discriminator < 1 << 24 { discriminator } else { 0 }.into();
         next.is_statement = true;
         next.prologue_end = ends_prologue;
         self.unit.line_program.generate_row();

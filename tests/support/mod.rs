@@ -7,6 +7,7 @@ pub mod build_id_cache;
 pub mod capture;
 pub mod code_sites;
 pub mod damage;
+pub mod debug_lists;
 pub mod dump;
 pub mod dwarf_contents;
 pub mod dwarf_units;

@@ -45,6 +45,9 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
     if header.elf_machine == 0 {
         add(&rules::NO_MACHINE, MACHINE, String::new());
     }
+    if header.elf_machine > u16::MAX.into() {
+        add(&rules::MACHINE, MACHINE, header.elf_machine.to_string());
+    }
     match header.pid {
         0 => add(&rules::NO_PID, PID, String::new()),
         1 => add(&rules::CONTAINER, PID, String::new()),

@@ -1,7 +1,7 @@
 //! Checks of a function's line records.
 
 use crate::check::findings::{Findings, Place};
-use crate::check::jitdump::{names, rule_of};
+use crate::check::jitdump::{lists, names, rule_of};
 use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, debug_info as rules};
 use crate::runtime::jitdump::debug_info::{self, FunctionRef, LineEntry};
@@ -14,13 +14,26 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
         return;
     };
     if let Some(place) = function.debug_info2 {
-        let faults = dump.sources(&view).faults;
+        let sources = dump.sources(&view);
+        let faults = sources.faults;
         // If DEBUG_INFO2 has no lines, the faults include those of DEBUG_INFO.
         let is_own = |fault: Issue| faults.offsets(fault).contains(&place.offset);
         findings.add_faults(&faults, |fault| {
             Some((rule_of(fault).filter(|_| is_own(fault))?, ""))
         });
+        lists::check(file, dump, &view, place, sources.info.as_ref(), findings);
     }
+    let mut tracks: Vec<&[u8]> = dump.track_names(&view);
+    tracks.sort_unstable();
+    let repeated = tracks
+        .windows(2)
+        .filter(|pair| matches!(pair, [one, other] if one == other));
+    findings.add_many(
+        &rules::REPEATED_TRACK,
+        repeated.count() as u64,
+        function.load.offset,
+        || Place::in_record("LOAD").in_function(view.name),
+    );
     let faults = dump.track_faults(&view);
     findings.add_faults(&faults, |fault| Some((rule_of(fault)?, "SOURCE_TRACK")));
     let Some(place) = function.debug_info else {
@@ -80,6 +93,7 @@ impl LineChecker<'_, '_> {
         let relative =
             count(&|entry| is_line(entry) && !entry.is_same_name && names::is_relative(entry.name));
         let same = count(&|entry| entry.is_same_name);
+        let not_text = count(&|entry| !entry.is_same_name && std::str::from_utf8(entry.name).is_err());
         let nameless = count(&|entry| is_line(entry) && entry.name.is_empty());
         let sound = || self.entries.iter().filter(|entry| is_sound(entry));
         let pairs = sound().zip(sound().skip(1));
@@ -98,6 +112,7 @@ impl LineChecker<'_, '_> {
             (&rules::RELATIVE, relative),
             (&rules::SAME_NAME, same),
             (&rules::NO_FILE, nameless),
+            (&rules::NAMES_NOT_UTF8, not_text),
         ] {
             self.report(rule, count, || format!("{count} of its entries"));
         }

@@ -3,6 +3,7 @@
 mod functions;
 mod header;
 mod lines;
+mod lists;
 mod moves;
 mod names;
 mod overlaps;
@@ -71,7 +72,9 @@ fn rule_of(fault: Issue) -> Option<&'static Rule> {
         Issue::JitdumpRepairedFileName => &debug_info::DAMAGED_NAMES,
         Issue::JitdumpLineOutside => &debug_info::PAST_CODE,
         Issue::JitdumpLineInvalid => &debug_info::IMPOSSIBLE_ENTRIES,
-        Issue::JitdumpCallInvalid => &debug_info::BAD_CALLS,
+        Issue::JitdumpCallInvalid | Issue::JitdumpRangeInvalid => &debug_info::BAD_CALLS,
+        Issue::JitdumpCallInsideLine => &debug_info::CALL_INSIDE_LINE,
+        Issue::JitdumpBothLayouts => &debug_info::BOTH_LAYOUTS,
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
 //! Checks of each record of a jitdump, using only the records before it, as other readers do.
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, Reader};
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::moves::CodeAddresses;
 use crate::check::jitdump::{functions, lines, unwinding};
@@ -11,6 +11,10 @@ use crate::runtime::jitdump::{self as format, Dump, Load, Move, Records};
 
 /// Record type with which samply reads DEBUG_INFO2 in the layout of positions with their callers.
 const POSITIONS: u32 = record::JIT_TIER;
+
+/// Time between records beyond which they have different clocks: 13 days in nanoseconds. CLOCK_MONOTONIC and
+/// CLOCK_REALTIME are decades apart.
+const DISTANT: u64 = 1 << 50;
 
 /// Checks all records. Returns their number.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u64 {
@@ -50,6 +54,7 @@ fn end_of(record: &Record<'_>) -> u64 {
 #[derive(Clone, Copy, Default)]
 struct PendingOffsets {
     debug_info: Option<u64>,
+    debug_info2: Option<u64>,
     unwinding: Option<u64>,
 }
 
@@ -113,6 +118,8 @@ impl<'a> RecordChecker<'_, 'a> {
         let before = std::mem::replace(&mut self.last_time, record.time);
         if record.time == 0 {
             self.report(&rules::NO_TIME, record.offset);
+        } else if before > 0 && record.time.abs_diff(before) > DISTANT {
+            self.report(&rules::CLOCKS, record.offset);
         } else if record.time < before {
             let back = before.saturating_sub(record.time);
             self.findings.add(&rules::TIME_ORDER, record.offset, || {
@@ -135,6 +142,11 @@ impl<'a> RecordChecker<'_, 'a> {
         self.check_index(number, record, &load);
         if let Some(place) = function.debug_info
             && last.debug_info != Some(place.offset)
+        {
+            self.report(&debug_info::NOT_NEXT, place.offset);
+        }
+        if let Some(place) = function.debug_info2
+            && last.debug_info2 != Some(place.offset)
         {
             self.report(&debug_info::NOT_NEXT, place.offset);
         }
@@ -168,6 +180,10 @@ impl<'a> RecordChecker<'_, 'a> {
         let Some(moved) = Move::parse(record, self.endian) else {
             return;
         };
+        let vma = Reader::new(record.content.get(8..).unwrap_or_default(), self.endian).u64();
+        if vma != Some(moved.to.0) {
+            self.report(&rules::MOVE_VMA, record.offset);
+        }
         if let Some(message) = self.addresses.apply_move(&moved, self.dump) {
             self.findings.add(&rules::INCONSISTENT_MOVE, record.offset, || {
                 Place::default().with_message(message)
@@ -181,6 +197,10 @@ impl<'a> RecordChecker<'_, 'a> {
             Place::default().with_message(format!("type {kind}"))
         });
         let layout = debug_info2::layout(record.content, self.endian);
+        // samply assigns only those with positions, so that others between them and their LOAD are no problem.
+        if matches!(layout, Some(Layout::Positions(_))) || self.pending.debug_info2.is_none() {
+            self.pending.debug_info2 = layout.map(|_| record.offset).or(self.pending.debug_info2);
+        }
         let layout = match layout {
             None => return,
             Some(Layout::Positions(_)) if kind == POSITIONS => return,

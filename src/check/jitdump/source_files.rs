@@ -12,7 +12,7 @@ use crate::script::{Position, Text};
 const MAX_TOTAL: usize = 128 << 20;
 const MAX_FILES: usize = 4096;
 
-/// Checks that source files have the lines of each function, and the columns if they are V8's.
+/// Checks that source files, from the jitdump or from this machine, have the lines of each function, and the columns if they are V8's.
 ///
 /// Quirk: V8 writes lines of inlined functions with the file of the outer one (capture node20-inlined). Other runtimes
 /// have discriminators in place of columns.
@@ -26,9 +26,19 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
             continue;
         };
         let has_columns = names::is_v8(view.name);
+        let info = dump.sources(&view).info.unwrap_or_default();
+        let embedded = info
+            .files
+            .iter()
+            .filter_map(|file| Some((&file.path[..], file.text?)));
+        let embedded: HashMap<&[u8], &[u8]> = embedded.collect();
         let mut outside = entries.iter().filter(|entry| {
             let is_line = entry.line > 0 && !entry.is_invalid() && !entry.is_end();
-            let text = is_line.then(|| files.of(entry.name)).flatten();
+            let text = is_line.then(|| match embedded.get(entry.name) {
+                Some(&text) => files.embedded(text),
+                None => files.of(entry.name),
+            });
+            let text = text.flatten();
             text.is_some_and(|text| {
                 let has_line = (entry.line as usize) <= text.line_count();
                 let column = entry.column_or_discriminator;
@@ -64,6 +74,8 @@ struct SourceTexts<'d, 'r> {
     /// Functions of V8 by the file that their name has: the file must have them, or it is not the one of the recording.
     starts: HashMap<Vec<u8>, Vec<Position>>,
     texts: HashMap<&'d [u8], Option<Text<'static>>>,
+    /// Texts in the jitdump, by their address in it.
+    embedded: HashMap<(usize, usize), Option<Text<'d>>>,
     size: usize,
 }
 
@@ -86,12 +98,20 @@ impl<'d, 'r> SourceTexts<'d, 'r> {
             read,
             starts,
             texts: HashMap::default(),
+            embedded: HashMap::default(),
             size: 0,
         }
     }
 
+    /// Returns a text in the jitdump; `None` if it is not text.
+    fn embedded(&mut self, text: &'d [u8]) -> Option<&Text<'d>> {
+        let key = (text.as_ptr() as usize, text.len());
+        let read = self.embedded.entry(key).or_insert_with(|| Text::new(text));
+        read.as_ref()
+    }
+
     /// Returns the text of a file; `None` if it is not there, or not the one of the recording.
-    fn of(&mut self, name: &'d [u8]) -> Option<&Text<'static>> {
+    fn of(&mut self, name: &'d [u8]) -> Option<&Text<'d>> {
         if !self.texts.contains_key(name) {
             let text = self.load(name);
             self.texts.insert(name, text);

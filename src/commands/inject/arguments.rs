@@ -231,8 +231,10 @@ enum EventArgument {
     Contention,
     /// Garbage collections and their pauses (mono/gc-ns/, mono/gc-pause-ns/)
     Gc,
-    /// Bytes in heap snapshots, by type (mono/heap-bytes/)
+    /// Bytes in the last heap snapshot, by type (mono/heap-bytes/)
     Heap,
+    /// Bytes in each heap snapshot, by type (mono/heap-bytes/)
+    HeapShots,
     /// Samples of Mono's profiler (mono/sample/)
     Sample,
     /// Calls and their self time (mono/calls/, mono/self-ns/; xray/calls/, xray/self-ns/)
@@ -250,6 +252,7 @@ impl EventArgument {
             Self::Contention => MonoEvent::Contention,
             Self::Gc => MonoEvent::Collections,
             Self::Heap => MonoEvent::Heap,
+            Self::HeapShots => MonoEvent::HeapShots,
             Self::Sample => MonoEvent::Samples,
             Self::Calls => MonoEvent::Calls,
             Self::Custom => return None,

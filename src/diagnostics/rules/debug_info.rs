@@ -1,8 +1,47 @@
 //! Rules for jitdumps: lines, inlined calls, and samply's other extensions.
 
 super::rules! {
+    rule CALL_INSIDE_LINE "JD062" Warning "inlined calls that start or end inside a line"
+    problem "A line of DEBUG_INFO2 is in the innermost inlined function, so a line starts wherever a call starts or ends. Here none does."
+    readers "samply shows the caller's line in the file of the called function, or the reverse. jitinject starts the call at the declaration of its function, and continues the line of the caller after it."
+    remedy "Write a line for each offset at which a call starts or ends."
+    unit "places."
+
+    rule BOTH_LAYOUTS "JD063" Note "DEBUG_INFO2 in both layouts"
+    problem "A function has a record with lists and one with positions and their callers."
+    readers "samply reads the one with positions, if it has type 827346260. jitinject does, too, and ignores the other."
+    remedy "Write one of them."
+
+    rule LIST_SIZES "JD064" Error "sizes of lists of strings that are not multiples of four"
+    problem "`file_list_size` and `function_names_list_size` include the padding of the strings, up to a multiple of four."
+    readers "A reader that skips the strings by their size reads all lists after them at wrong offsets. jitinject rounds the sizes, if the padding is in the record."
+    remedy "Round the sizes up, and fill the lists with NULs."
+
+    rule FOREIGN_FILE "JD065" Warning "lines in another file than that of their function"
+    problem "A line of DEBUG_INFO2 is in another file than the function that contains its code: the lines and the inlined calls do not match."
+    readers "All readers show the function with lines of the other file. Code that a program includes or generates may be meant so."
+    remedy "Write the line of the innermost inlined function, and all inlined calls."
+    unit "lines."
+
+    rule BAD_INDEX "JD066" Warning "functions with names or files that the lists do not have"
+    problem "The index of a name or a file in a function of DEBUG_INFO2 is not below their number, and not all ones."
+    readers "samply and jitinject show the function without a name, or without a file."
+    remedy "Write the index of a string, or all ones for none."
+    unit "names and files."
+
+    rule NAMES_NOT_UTF8 "JD067" Warning "names in debug information that are not UTF-8"
+    problem "The name of a source file or of an inlined function has bytes that are not valid text."
+    readers "All readers show replacement characters, or the raw bytes, and find no source file."
+    remedy "Write UTF-8."
+    unit "names."
+
+    rule REPEATED_TRACK "JD068" Warning "several tracks with the same name"
+    problem "A function has more than one SOURCE_TRACK record with this name."
+    readers "jitinject uses the last one."
+    remedy "Give each track of a function another name."
+
     rule OTHER_FILE "JD069" Warning "lines that the named file does not have"
-    problem "The file is on this machine and has all functions that the jitdump places in it, but not the line, or not the column, of an entry: that position is in another file."
+    problem "The file is in the jitdump, or on this machine with all functions that the jitdump places in it, but does not have the line, or not the column, of an entry: that position is in another file."
     readers "perf and samply show a line of the wrong file, or none. jitinject finds the function of the position by its baseline code and the scripts, or leaves the line out."
     remedy "Write the file of the innermost inlined function, to which line and column belong."
     unit "entries."
@@ -10,7 +49,7 @@ super::rules! {
 
     rule UNREADABLE "JD070" Error "invalid DEBUG_INFO"
     problem "The entries do not end at the end of the record: there are more or fewer than `nr_entry`, or a name has no NUL."
-    readers "perf before 2026 crashes if there are more entries than bytes, and otherwise writes absurd lines. jitinject skips the record, and takes the file and line of the function from its name, if it has them."
+    readers "perf before 2026 crashes if there are more entries than bytes, and otherwise writes absurd lines. jitinject reads the entries up to the first invalid one, or takes the file and line of the function from its name, if it has them."
     remedy "Count the entries, and end each name with one NUL."
 
     rule WITHOUT_LOAD "JD071" Error "DEBUG_INFO without its LOAD record"
@@ -39,7 +78,7 @@ super::rules! {
 
     rule IMPOSSIBLE_ENTRIES "JD075" Warning "impossible entries"
     problem "An entry has a line above 16 million, or a name with control characters; or it has an invalid file, or a position whose chain of callers is broken or circular."
-    readers "perf and samply show it unchanged. jitinject drops the entry."
+    readers "perf and samply show it unchanged. jitinject drops the line: its code has none."
     remedy "Leave out entries for code without a source position."
     unit "entries."
 
@@ -97,10 +136,10 @@ super::rules! {
     unit "entries."
 
     rule BAD_CALLS "JD084" Warning "inlined calls inconsistent with their callers"
-    problem "A call of DEBUG_INFO2 is outside its caller or its function, is nested too deeply, or overlaps another one of the same depth."
-    readers "A reader that uses the calls unchecked shows frames that were not there. jitinject drops the invalid calls."
-    remedy "Write calls from the outermost to the innermost, with ranges inside those of their caller."
-    unit "calls."
+    problem "A call of DEBUG_INFO2 or one of its ranges is outside its caller or its function, is nested too deeply, or overlaps another one of the same depth; or a range is empty, missing, or of no call."
+    readers "A reader that uses the calls unchecked shows frames that were not there. jitinject drops the invalid calls, and clips the ranges."
+    remedy "Write calls from the outermost to the innermost, with ranges inside those of their caller, in the order of the calls."
+    unit "calls and ranges."
 
     rule OTHER_ADDRESS "JD085" Warning "DEBUG_INFO with another address than its LOAD record"
     problem "The record's `code_addr` is not that of the LOAD record after it, though its lines are of that function."
@@ -109,11 +148,11 @@ super::rules! {
 
     rule EXTENSION "JD086" Note "records of samply's extensions"
     problem "The records are DEBUG_INFO2, JIT_TIER or embedded sources, which are not in the specification of Linux."
-    readers "perf inject prints a message for each of them, and skips them. jitinject reads them; so does samply, except DEBUG_INFO2 with six lists (type 827346259)."
-    remedy "Also write DEBUG_INFO, which perf supports."
+    readers "perf inject prints a message for each of them, and skips them. jitinject reads all of them; samply reads type 827346260 only, as DEBUG_INFO2 with positions and their callers. JIT_TIER has that type in the older numbering: samply takes it for the lines of its function, which then has none."
+    remedy "Also write DEBUG_INFO, which perf supports. For samply, write no JIT_TIER."
 
     rule BAD_EXTENSION "JD087" Error "invalid record of samply's extensions"
-    problem "It has neither of the published layouts: sizes and counts don't add up to the record's."
+    problem "It has neither of the published layouts: sizes and counts don't add up to the record's, which the message explains."
     readers "jitinject skips it, and so do all others that read these records."
     remedy "Use the layout that samply reads."
 

@@ -218,6 +218,22 @@ super::rules! {
     readers "jitinject truncates it. perf keeps it, and shows some hundred characters."
     remedy "Truncate names to some hundred bytes."
 
+    rule CLOCKS "JD052" Warning "records with times of several clocks"
+    problem "The times of the records are in groups that are days apart, though all times of a jitdump must have the same clock."
+    readers "All readers order records by time: a function whose LOAD seems to be later than its samples has no name."
+    remedy "Write clock_gettime(CLOCK_MONOTONIC) in nanoseconds in all threads and for all types of records."
+    unit "records whose time is days from that of the record in front of them."
+
+    rule MOVE_VMA "JD053" Note "vma other than the new code address in MOVE"
+    problem "The fields `vma` and `new_code_addr` of a MOVE record differ; by the specification they are the same."
+    readers "perf, samply and jitinject use only `new_code_addr`."
+    remedy "Write the same address to both."
+
+    rule MACHINE "JD054" Error "unknown machine"
+    problem "`elf_mach` in the header is larger than any ELF machine number, which has 16 bits."
+    readers "The number does not fit into an ELF file. perf writes objects for its own machine; jitinject uses the machine of the profile."
+    remedy "Write the `e_machine` of the code, such as 62 for x86-64."
+
     rule BAD_MOVE "JD060" Error "MOVE of a function that was never loaded"
     problem "No LOAD record with an earlier time has the address or the `code_index`, or the record is too short."
     readers "perf inject maps a file that does not exist. jitinject skips the record. The code has no name at its new address."

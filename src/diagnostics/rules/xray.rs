@@ -64,8 +64,8 @@ super::rules! {
     remedy "Pass the size of the data to log to __xray_customevent."
 
     rule TICK_BACK "XR014" Warning "ticks that step back"
-    problem "A record is older than the one before it in its buffer, with no change of the processor between them."
-    readers "llvm-xray account rejects records that are out of order. jitinject assumes that no time has passed."
+    problem "A record is older than the one before it in its buffer, also where the processor has changed between them."
+    readers "llvm-xray account rejects records that are out of order on one processor. jitinject assumes that no time has passed."
     remedy "Use a machine with synchronous counters (constant_tsc)."
 
     rule TICK_OVERFLOW "XR015" Error "tick of more than 64 bits"
@@ -74,7 +74,7 @@ super::rules! {
     remedy "The file is damaged."
 
     rule LOST_BY_WRITER "XR016" Error "missing ends of buffers with typed events"
-    problem "The size of a buffer does not fully include its typed events: 16 bytes for each of them are missing at its end, often from the middle of a record on. The file does not show it: all runtimes that are known to write such events do so."
+    problem "From version 5 on, the size of a buffer does not fully include its typed events: 16 bytes for each of them are missing at its end, often from the middle of a record on. The file does not show it: all runtimes that are known to write such events do so."
     readers "llvm-xray fails for the whole trace if a record is cut. jitinject reads all but the missing bytes."
     remedy "Use custom events, which are included in full."
     unit "bytes."

@@ -18,6 +18,18 @@ const CONST_ADD_PC: u32 = ((u8::MAX - OPCODE_BASE) / LINE_RANGE) as u32;
 /// Number of operands of each standard opcode, from 1.
 const OPERANDS: [u8; OPCODE_BASE as usize - 1] = [0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
 
+/// Maximum column in a line table. elfutils rejects the whole table if a column has more than 16 bits, and LLVM drops
+/// the upper ones.
+const MAX_COLUMN: u32 = u16::MAX as u32;
+/// Maximum discriminator. elfutils rejects the whole table if one has more than 24 bits.
+const MAX_DISCRIMINATOR: u32 = (1 << 24) - 1;
+
+/// Returns the number of rows whose column or discriminator is left out, because readers have no room for it.
+pub fn rows_beyond_limits(info: &DebugInfo<'_>) -> u64 {
+    let is_beyond = |row: &&Row| row.column > MAX_COLUMN || row.discriminator > MAX_DISCRIMINATOR;
+    info.rows.iter().filter(is_beyond).count() as u64
+}
+
 /// Appends the line program of a function, whose files are collected; returns its offset, or `None` if there are
 /// no files.
 pub fn write_program(
@@ -158,7 +170,8 @@ fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>,
         let index = files.index(row.file);
         file = index.unwrap_or(file);
         let (line, column) = index.map_or((0, 0), |_| (row.line, row.column));
-        if row.discriminator != 0 {
+        let column = if column > MAX_COLUMN { 0 } else { column };
+        if (1..=MAX_DISCRIMINATOR).contains(&row.discriminator) {
             let length = leb128_length(row.discriminator);
             write_extended(out, dw::DW_LNE_set_discriminator, length);
             leb128::write_unsigned(out, row.discriminator.into());

@@ -11,7 +11,7 @@ use crate::collections::sparse::SparseBytes;
 use crate::collections::tally::Tally;
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::elf::dwarf::{Buffers, Encoder};
+use crate::elf::dwarf::{self, Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
 use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTables};
 use crate::elf::store::{ObjectKind, Store};
@@ -340,9 +340,10 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Name of a function's symbol.
-    fn symbol(&self, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
+    fn symbol(&self, file: FileIndex, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
         let name = self.input.v8_functions.name(view.name);
-        self.input.symbol_name(name, view.tier())
+        let declared = || self.input.files[file].code.declaration(view);
+        self.input.symbol_name(name, declared, view.tier())
     }
 
     /// Returns the source files to copy for an object.
@@ -382,6 +383,8 @@ impl<'a> ObjectWriter<'a> {
         let Some(info) = info else {
             return Vec::new();
         };
+        let beyond = dwarf::rows_beyond_limits(&info);
+        faults.object.add_many(Issue::ColumnsTooLarge, beyond, 0);
         let lines = &self.input.lines;
         let has_texts = self.text_room > 0;
         if !has_texts && lines.holds_texts() && info.files.iter().any(|file| file.text.is_some()) {
@@ -407,7 +410,10 @@ impl<'a> ObjectWriter<'a> {
         let views: Vec<_> = members
             .filter_map(|member| Some((member, self.view(member)?)))
             .collect();
-        let symbols: Vec<_> = views.iter().map(|(_, view)| self.symbol(view)).collect();
+        let symbols = views
+            .iter()
+            .map(|(member, view)| self.symbol(member.function.file, view));
+        let symbols: Vec<_> = symbols.collect();
         let functions = views
             .iter()
             .zip(&symbols)

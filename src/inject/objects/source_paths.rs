@@ -138,14 +138,20 @@ fn used_files<'i, 'a>(info: &'i mut DebugInfo<'a>) -> impl Iterator<Item = &'i m
     files.filter_map(|(file, is_used)| is_used.then_some(file))
 }
 
-/// Returns the names of functions in another style than the runtime's.
+/// Returns the names of functions, if they are not those of the runtime: in another style, or for functions without a name.
 fn styled_names<'a>(names: &NameStyle, info: &DebugInfo<'a>) -> Option<Vec<Cow<'a, [u8]>>> {
+    let is_full = *names == NameStyle::Full;
+    let inlined = info.functions.get(1..).unwrap_or_default();
+    if is_full && inlined.iter().all(|function| !function.name.is_empty()) {
+        return None;
+    }
     let styled = info.functions.iter().enumerate().map(|(at, function)| match at {
-        // The function itself has the name of its symbol.
+        0 if is_full => Cow::Borrowed(function.name),
+        // The function itself has the name of its symbol, which is in this style.
         0 => Cow::Borrowed(&b""[..]),
         _ => names.apply_to_inlined(function.name, location_of(function, &info.files)),
     });
-    (*names != NameStyle::Full).then(|| styled.collect())
+    Some(styled.collect())
 }
 
 /// Returns where a function is declared.

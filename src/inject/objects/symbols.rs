@@ -101,7 +101,7 @@ impl<'a> SymbolWriter<'a> {
     /// Name of a symbol.
     fn name(&self, symbol: Symbol<'a>) -> Cow<'a, [u8]> {
         let name = self.input.v8_functions.name(symbol.name);
-        self.input.symbol_name(name, symbol.tier())
+        self.input.symbol_name(name, || None, symbol.tier())
     }
 
     /// Encodes the object of a symbol, with the source location that its name contains.

@@ -7,16 +7,13 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
-use crate::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
+use crate::debug_info::{DebugInfo, MAX_LINE, Row, SourceFile, SourceFunction};
 use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::runtime::names;
 use crate::units::AddressRange;
 
 /// Size of an entry without its name, in bytes.
 const ENTRY_SIZE: usize = 16;
-
-/// Maximum line number; a larger one is invalid.
-const MAX_LINE: u32 = 1 << 24;
 
 /// Bytes that V8 and LLVM add to every address: the size of an ELF header, here that of a 64-bit file.
 pub const MAX_BIAS: u64 = 0x40;
@@ -67,6 +64,14 @@ pub struct ParsedDebugInfo<'a> {
     pub invalid: u64,
     /// Number of parts of inlined calls that were dropped because they were too many or nested too deep.
     pub calls_lost: u64,
+    /// Number of ranges of inlined calls that are missing, or that no call has.
+    pub ranges_unpaired: u64,
+    /// Number of names and files that functions refer to and the record does not have.
+    pub missing_indices: u64,
+    /// Number of lines with a lower offset than the one before.
+    pub unsorted: u64,
+    /// Whether the number of entries is wrong, so that only the whole ones at the start were read.
+    pub is_partial: bool,
 }
 
 /// An entry of a record, as it is in the file.
@@ -170,8 +175,14 @@ pub fn parse<'a>(
     endian: ByteOrder,
 ) -> Option<ParsedDebugInfo<'a>> {
     let locations = names::source_locations(function_ref.name);
-    let entries = read_entries(content, function_ref, &locations, endian)?;
     let mut lines = ParsedDebugInfo::default();
+    let entries = match read_entries(content, function_ref, &locations, endian) {
+        Some(entries) => entries,
+        None => {
+            lines.is_partial = true;
+            whole_entries(content, function_ref, quirks.bias, endian)?
+        }
+    };
     let mut files = Files::default();
     let size = i128::from(function_ref.range.size());
     let offset = |entry: &LineEntry<'_>| function_ref.offset(entry, quirks.bias);
@@ -181,11 +192,21 @@ pub fn parse<'a>(
     lines.info.rows.reserve_exact(entries.len());
     lines.repaired = entries.iter().filter(|entry| entry.is_repaired).count() as u64;
     for (at, entry) in entries.iter().enumerate() {
+        let mut offset = offset(entry);
         if entry.is_invalid() {
             lines.invalid = lines.invalid.saturating_add(1);
+            // Its code does not have the line of the entry before.
+            if (0..size).contains(&offset) {
+                lines.info.rows.push(Row {
+                    offset: offset as u32,
+                    file: None,
+                    line: 0,
+                    column: 0,
+                    discriminator: 0,
+                });
+            }
             continue;
         }
-        let mut offset = offset(entry);
         // Quirk: Erlang's first entry is for the function's header, below its code (capture erlang25).
         if at == 0 && (-HEADER_SIZE..0).contains(&offset) {
             if has_start {
@@ -229,6 +250,32 @@ pub fn parse<'a>(
 
 /// Maximum distance in bytes between the start of a function's header and its code.
 const HEADER_SIZE: i128 = 0x80;
+
+/// Reads the entries at the start of a record whose number of entries is wrong, up to the first one that is invalid or not in
+/// the function; `None` if there are none.
+///
+/// Not those of V8: its damaged names have any number of NULs, which are not ends of entries.
+fn whole_entries<'a>(
+    content: &'a [u8],
+    function_ref: FunctionRef<'a>,
+    bias: u64,
+    endian: ByteOrder,
+) -> Option<Vec<LineEntry<'a>>> {
+    if names::is_v8(function_ref.name) {
+        return None;
+    }
+    let mut reader = Reader::new(content, endian);
+    reader.skip(16)?;
+    let end = i128::from(function_ref.range.size());
+    let is_whole = |entry: &LineEntry<'_>| {
+        let is_inside = (0..=end).contains(&function_ref.offset(entry, bias));
+        is_inside && !entry.is_invalid() && std::str::from_utf8(entry.name).is_ok()
+    };
+    let entries: Vec<_> = EntryIter::new(reader, u64::MAX, None)
+        .take_while(is_whole)
+        .collect();
+    (!entries.is_empty()).then_some(entries)
+}
 
 /// Returns an iterator over the entries of a record, up to the first truncated one.
 pub fn entries_until_truncated(content: &[u8], endian: ByteOrder) -> EntryIter<'_> {
@@ -425,143 +472,4 @@ impl<'a> Files<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::units::Address;
-
-    const START: u64 = 0x1000;
-    const SIZE: u64 = 0x200;
-    const ORDER: ByteOrder = ByteOrder::Little;
-
-    fn function_ref(name: &[u8]) -> FunctionRef<'_> {
-        FunctionRef {
-            name,
-            range: AddressRange::new(Address(START), SIZE).unwrap(),
-        }
-    }
-
-    /// A record whose entries have the given offsets, lines and names, followed by `rest`.
-    fn record(entries: &[(i64, u32, &[u8])], rest: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        ORDER.write_u64(&mut out, START);
-        ORDER.write_u64(&mut out, entries.len() as u64);
-        for (offset, line, name) in entries {
-            ORDER.write_u64(&mut out, START.wrapping_add_signed(*offset));
-            ORDER.write_u32(&mut out, *line);
-            ORDER.write_u32(&mut out, 3);
-            out.extend_from_slice(name);
-            out.push(0);
-        }
-        out.extend_from_slice(rest);
-        out
-    }
-
-    /// The offset, line and file of each row.
-    fn rows(name: &[u8], content: &[u8], quirks: DebugInfoQuirks) -> Option<Vec<(u32, u32, String)>> {
-        let lines = parse(content, function_ref(name), quirks, ORDER)?;
-        let file = |row: &Row| {
-            let file = row.file.map(|file| lines.info.files[file as usize].path.to_vec());
-            String::from_utf8(file.unwrap_or_default()).unwrap()
-        };
-        Some(
-            lines
-                .info
-                .rows
-                .iter()
-                .map(|row| (row.offset, row.line, file(row)))
-                .collect(),
-        )
-    }
-
-    fn of(rows: &[(u32, u32, &str)]) -> Option<Vec<(u32, u32, String)>> {
-        Some(
-            rows.iter()
-                .map(|&(offset, line, file)| (offset, line, file.to_owned()))
-                .collect(),
-        )
-    }
-
-    #[test]
-    fn names_repeat_and_ends_are_no_lines() {
-        let content = record(
-            &[
-                (-0x31, 7, b"a.erl"),
-                (8, 8, b"\xff"),
-                (4, 9, b"b.erl"),
-                (0x200, 0, b""),
-            ],
-            b"",
-        );
-        let plain = DebugInfoQuirks::default();
-        let expected = of(&[(0, 7, "a.erl"), (8, 8, "a.erl"), (4, 9, "b.erl")]);
-        assert_eq!(rows(b"m:f/1", &content, plain), expected);
-        let lines = parse(&content, function_ref(b"m:f/1"), plain, ORDER).unwrap();
-        assert_eq!(lines.outside, 0);
-    }
-
-    #[test]
-    fn rows_of_other_functions_are_counted() {
-        let content = record(&[(-0x500, 1, b"a.c"), (0, 2, b"a.c"), (0x300, 3, b"a.c")], b"");
-        let lines = parse(&content, function_ref(b"f"), DebugInfoQuirks::default(), ORDER).unwrap();
-        assert_eq!((lines.info.rows.len(), lines.outside), (1, 2));
-    }
-
-    /// A name as long as `path` whose first bytes are overwritten, as by V8.
-    fn damaged(path: &[u8]) -> Vec<u8> {
-        let mut name = path.to_vec();
-        let lost = name.len().min(DAMAGED_SIZE);
-        name[..lost].copy_from_slice(&b"\x2d\xdc\x02\xf4\x64\x7f\0\0\x34\x17\xda\xd9\0\x19\x29\x47"[..lost]);
-        name
-    }
-
-    #[test]
-    fn damaged_names_are_told_from_the_function() {
-        let path = b"/tmp/project/work.js";
-        let bad = damaged(path);
-        for (name, padding) in [
-            (&b"JS:^f /tmp/project/work.js:1:2"[..], &b""[..]),
-            (b"JS:^f", b""),
-            (b"JS:^with space /tmp/project/work.js:1:2", b"\0\xab\0\0\0\0\x01"),
-        ] {
-            let content = record(
-                &[(0x40, 1, &bad), (0x48, 2, b"node:path"), (0x50, 3, path)],
-                padding,
-            );
-            let biased = DebugInfoQuirks {
-                bias: 0x40,
-                has_discriminators: false,
-            };
-            let work = "/tmp/project/work.js";
-            let expected = of(&[(0, 1, work), (8, 2, "node:path"), (16, 3, work)]);
-            let expected = expected.filter(|_| name.contains(&b'/'));
-            assert_eq!(rows(name, &content, biased), expected);
-        }
-        // The path is too short to be recognised by its end, but all entries have the same size.
-        let bad = damaged(b"short.js");
-        let content = record(&[(0x40, 1, &bad), (0x48, 2, &bad)], b"");
-        let found = rows(b"JS:^f short.js:1:2", &content, DebugInfoQuirks::default());
-        assert_eq!(found, of(&[(0x40, 1, "short.js"), (0x48, 2, "short.js")]));
-    }
-
-    #[test]
-    fn the_bias_is_that_of_v8_and_llvm_only() {
-        let find = |name: &'static [u8], offsets: &[&[i64]]| {
-            let entries = offsets.iter().map(|offsets| {
-                let entries: Vec<_> = offsets.iter().map(|&offset| (offset, 1, &b"a"[..])).collect();
-                record(&entries, b"")
-            });
-            let records: Vec<Vec<u8>> = entries.collect();
-            let pairs = records.iter().map(|content| (function_ref(name), &content[..]));
-            DebugInfoQuirks::detect(pairs, ORDER, true).bias
-        };
-        // V8: no entry below the bias, and not always one exactly there.
-        assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x40, 0x60], &[0x47]]), 0x40);
-        assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x10, 0x60], &[0x47]]), 0);
-        // LLVM: entries exactly at the bias and past the end; rows of another function make no difference.
-        assert_eq!(find(b"main", &[&[0x40, 0x220], &[-0x300, 0x40, 0x210]]), 0x40);
-        // A Java method whose first line starts as late.
-        assert_eq!(find(b"LWork;run()V", &[&[0x40, 0x60], &[0x40]]), 0);
-        assert_eq!(find(b"LWork;run()V", &[&[0x57, 0x60], &[0x220]]), 0);
-        assert_eq!(find(b"f", &[]), 0);
-    }
-}
+mod tests;

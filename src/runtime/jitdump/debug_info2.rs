@@ -38,6 +38,17 @@ pub fn parse(content: &[u8], size: u32, endian: ByteOrder) -> Option<ParsedDebug
     Some(lists::RawLists::split(content, endian)?.read())
 }
 
+/// Whether the sizes of lists of strings in a record with lists are not rounded up, as they should be.
+pub fn has_unrounded_sizes(content: &[u8], endian: ByteOrder) -> bool {
+    positions::RawLists::split(content, endian).is_none()
+        && lists::RawLists::split(content, endian).is_some_and(|lists| !lists.is_rounded)
+}
+
+/// Whether an index of a string is neither one of `count` strings nor all ones (none).
+fn is_missing(index: u32, count: usize) -> bool {
+    index != u32::MAX && index as usize >= count
+}
+
 /// Consecutive NUL-terminated strings.
 #[derive(Clone, Copy, Debug)]
 pub struct Strings<'a> {
@@ -47,13 +58,16 @@ pub struct Strings<'a> {
 
 impl<'a> Strings<'a> {
     /// Creates a list of `count` strings; `None` if there are fewer, or if more than padding follows them.
+    /// Padding of more than `max_padding` bytes is NULs.
     fn split(bytes: &'a [u8], count: u64, max_padding: usize) -> Option<Self> {
         let last = usize::try_from(count).ok()?.checked_sub(1);
         let end = match last {
             Some(last) => memchr::memchr_iter(0, bytes).nth(last)?.saturating_add(1),
             None => 0,
         };
-        (bytes.get(end..)?.len() <= max_padding).then_some(Self { bytes, count })
+        let padding = bytes.get(end..)?;
+        let is_padding = padding.len() <= max_padding || padding.iter().all(|&byte| byte == 0);
+        is_padding.then_some(Self { bytes, count })
     }
 
     /// Returns the strings by index.

@@ -28,6 +28,7 @@ use crate::runtime::jitdump::header::{self, Header};
 use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::record::{self, Contents, Records, Step};
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
+use crate::runtime::names::NameParts;
 use crate::runtime::{CodeEvent, FunctionView, RuntimeTime};
 use crate::units::AddressRange;
 
@@ -204,10 +205,20 @@ impl<'a> Dump<'a> {
         self.index.sources(self.contents, view)
     }
 
+    /// Returns the name and the start of a function as its DEBUG_INFO2 record has them.
+    pub fn declaration(&self, view: &FunctionView<'a>) -> Option<NameParts<'a>> {
+        self.index.declaration(self.contents, view)
+    }
+
     /// Returns the lines and inlined calls of a function in a track; `None` if it has no such track. Of several with
     /// the same name, the last one counts.
     pub fn track(&self, view: &FunctionView<'a>, name: &[u8]) -> Option<FunctionSources<'a>> {
         self.index.track(self.contents, view, name)
+    }
+
+    /// Returns the names of a function's tracks, in file order.
+    pub fn track_names(&self, view: &FunctionView<'a>) -> Vec<&'a [u8]> {
+        self.index.track_names(self.contents, view)
     }
 
     /// Returns the faults in all tracks of a function.

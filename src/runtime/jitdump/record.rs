@@ -44,6 +44,10 @@ pub const PREFIX_SIZE: usize = 16;
 /// nanoseconds.
 const MAX_TIME_DIFFERENCE: u64 = 1 << 50;
 
+/// Sizes of records of fixed size, in bytes.
+const MOVE_SIZE: usize = PREFIX_SIZE + 48;
+const CLOSE_SIZE: usize = PREFIX_SIZE;
+
 /// Number of consecutive valid records that it takes to resume after damage.
 const MIN_VALID_RUN: u32 = 3;
 
@@ -212,6 +216,9 @@ impl<'a> Records<'a> {
     /// fits into the file and is valid, either by its own content or because of what follows it.
     fn next_in_order(&self, at: usize) -> Option<(Step<'a>, usize)> {
         let prefix = self.prefix(at)?;
+        if let Some(repaired) = self.with_fixed_size(at, prefix) {
+            return Some(repaired);
+        }
         let record = self.record(at, prefix)?;
         let end = at.checked_add(prefix.size)?;
         if self.follows(end, &record) {
@@ -232,6 +239,21 @@ impl<'a> Records<'a> {
         let size = next.saturating_sub(at);
         let record = self.record(at, Prefix { size, ..prefix })?;
         is_valid(&record, self.endian).then_some((Step::Repaired(record), next))
+    }
+
+    /// Repairs the size of a record whose type has a fixed size, if its own is smaller and valid records follow the right one.
+    fn with_fixed_size(&self, at: usize, prefix: Prefix) -> Option<(Step<'a>, usize)> {
+        let size = match prefix.kind {
+            MOVE => MOVE_SIZE,
+            CLOSE => CLOSE_SIZE,
+            _ => return None,
+        };
+        let end = at.checked_add(size)?;
+        if prefix.size >= size || !self.is_plausible_time(prefix.time) || !self.starts_valid_run(end) {
+            return None;
+        }
+        let record = self.record(at, Prefix { size, ..prefix })?;
+        Some((Step::Repaired(record), end))
     }
 
     /// Repairs the size of a LOAD record that spans whole records after it, and so is also followed by a
@@ -447,6 +469,22 @@ mod tests {
         ];
         let steps = file.concat();
         assert_eq!(times(&walk(&steps)), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn sizes_of_moves_and_closes_are_known() {
+        let load = [load(1, b"abc"), load(2, b"abcd"), load(3, b"x")].concat();
+        for (kind, content) in [(MOVE, &[7; 48][..]), (CLOSE, &[])] {
+            let mut wrong = record(kind, 4, content);
+            wrong[4..8].copy_from_slice(&(PREFIX_SIZE as u32 + content.len() as u32 - 4).to_le_bytes());
+            let file = [&load[..], &wrong, &load].concat();
+            let steps = walk(&file);
+            assert_eq!(times(&steps), [1, 2, 3, 4, 1, 2, 3]);
+            let Step::Repaired(repaired) = steps[3] else {
+                panic!("{:?}", steps[3])
+            };
+            assert_eq!((repaired.kind, repaired.content), (kind, content));
+        }
     }
 
     #[test]

@@ -19,7 +19,8 @@ use crate::units::Address;
 /// unwinding information with absolute addresses applies to every LOAD until the next UNWINDING_INFO.
 ///
 /// Debug information that finds no LOAD with its address within the next batch is assigned to the function
-/// that was loaded right after it, if its first line is in that function.
+/// that was loaded right before it at its address, else to the one right after it, if its first line is in that
+/// function. samply takes the one after it for DEBUG_INFO2, whatever the address.
 #[derive(Clone, Debug, Default)]
 pub struct PendingRecords {
     /// DEBUG_INFO records by code address.
@@ -28,6 +29,10 @@ pub struct PendingRecords {
     last_debug_info: Option<Address>,
     /// DEBUG_INFO2 records with a code address, by that address.
     debug_info2: HashMap<Address, PendingDebugInfo>,
+    /// Code address of the last DEBUG_INFO2 record with one, until a LOAD follows it.
+    last_debug_info2: Option<Address>,
+    /// Index and start of the function that was loaded last, if it had no debug information then.
+    last_function: Option<(u32, Address)>,
     /// SOURCE_TRACK records by code address, in file order.
     tracks: HashMap<Address, PendingTracks>,
     /// The last DEBUG_INFO2 record without a code address.
@@ -38,9 +43,17 @@ pub struct PendingRecords {
     unwinding: Option<PendingUnwinding>,
     /// The last JIT_TIER record.
     tier: Option<RecordLocation>,
-    /// Functions with the DEBUG_INFO records that were assigned to them for lack of a LOAD with the right
-    /// address.
-    reassigned: Vec<(u32, RecordLocation)>,
+    /// Debug information without a LOAD that has its address.
+    reassigned: Reassigned,
+}
+
+/// Debug information that was assigned to functions, by index, for lack of a LOAD with its address after it.
+#[derive(Clone, Debug, Default)]
+pub struct Reassigned {
+    /// DEBUG_INFO records.
+    pub debug_info: Vec<(u32, RecordLocation)>,
+    /// DEBUG_INFO2 records.
+    pub debug_info2: Vec<(u32, RecordLocation)>,
 }
 
 /// A debug information record whose LOAD record may still follow.
@@ -52,6 +65,8 @@ struct PendingDebugInfo {
     first_entry: Option<Address>,
     /// Index, start address and size of the function that was loaded right after the record.
     next: Option<(u32, Address, u32)>,
+    /// Index of the function that was loaded right before the record at its address.
+    previous: Option<u32>,
 }
 
 /// The tracks of a function whose LOAD record may still follow.
@@ -73,6 +88,9 @@ struct PendingUnwinding {
 impl PendingDebugInfo {
     /// The function that gets the record if no LOAD has its address.
     fn fallback_function(&self) -> Option<u32> {
+        if self.previous.is_some() {
+            return self.previous;
+        }
         let (function, start, size) = self.next?;
         let distance = self.first_entry?.0.checked_sub(start.0)?;
         (distance < MAX_BIAS.saturating_add(size.into())).then_some(function)
@@ -87,7 +105,7 @@ impl PendingRecords {
         let (Some(address), Some(_count)) = (content.u64().map(Address), content.u64()) else {
             return faults.add(Issue::JitdumpDebugInfoUnpaired, record.offset);
         };
-        let pending = self.pending_debug_info(record.location(), content.u64().map(Address));
+        let pending = self.pending_debug_info(address, record.location(), content.u64().map(Address));
         if let Some(replaced) = self.debug_info.insert(address, pending) {
             self.reassign_or_drop(replaced, faults);
         }
@@ -99,8 +117,9 @@ impl PendingRecords {
         self.start_batch(faults);
         let replaced = match layout {
             Layout::Positions(address) => {
-                let pending = self.pending_debug_info(location, None);
+                let pending = self.pending_debug_info(address, location, None);
                 let replaced = self.debug_info2.insert(address, pending);
+                self.last_debug_info2 = Some(address);
                 replaced.map(|replaced| replaced.location)
             }
             Layout::Lists => self.next_debug_info2.replace(location),
@@ -110,12 +129,19 @@ impl PendingRecords {
         }
     }
 
-    fn pending_debug_info(&self, location: RecordLocation, first_entry: Option<Address>) -> PendingDebugInfo {
+    fn pending_debug_info(
+        &self,
+        address: Address,
+        location: RecordLocation,
+        first_entry: Option<Address>,
+    ) -> PendingDebugInfo {
+        let previous = self.last_function.filter(|&(_, start)| start == address);
         PendingDebugInfo {
             location,
             batch: self.batch,
             first_entry,
             next: None,
+            previous: previous.map(|(function, _)| function),
         }
     }
 
@@ -155,6 +181,7 @@ impl PendingRecords {
         self.drop_without_address(faults);
         self.drop_unwinding(faults);
         self.drop_before(u64::MAX, faults);
+        self.last_function = None;
     }
 
     /// Drops the records without a code address, except unwinding information with absolute addresses.
@@ -168,7 +195,7 @@ impl PendingRecords {
         if self.unwinding.is_some_and(|unwinding| !unwinding.is_shared) {
             self.drop_unwinding(faults);
         }
-        self.last_debug_info = None;
+        (self.last_debug_info, self.last_debug_info2) = (None, None);
     }
 
     /// Starts a new batch if LOADs have followed the pending records. Records of the previous batch are kept,
@@ -193,7 +220,11 @@ impl PendingRecords {
             self.reassign_or_drop(pending, faults);
         }
         for (_, pending) in self.debug_info2.extract_if(is_old) {
-            faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset);
+            let next = pending.next.map(|(function, ..)| function);
+            match pending.previous.or(next) {
+                Some(function) => self.reassigned.debug_info2.push((function, pending.location)),
+                None => faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset),
+            }
         }
         let is_old = |_: &Address, pending: &mut PendingTracks| pending.batch < batch;
         for (_, pending) in self.tracks.extract_if(is_old) {
@@ -211,7 +242,7 @@ impl PendingRecords {
     /// Handles debug information whose address no LOAD has.
     fn reassign_or_drop(&mut self, pending: PendingDebugInfo, faults: &mut Tally<Issue>) {
         match pending.fallback_function() {
-            Some(function) => self.reassigned.push((function, pending.location)),
+            Some(function) => self.reassigned.debug_info.push((function, pending.location)),
             None => faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset),
         }
     }
@@ -227,21 +258,46 @@ impl PendingRecords {
     /// Takes the DEBUG_INFO record of a function that is being loaded; `function` is the function's index.
     pub fn take_debug_info(&mut self, function: u32, start: Address, size: u32) -> Option<RecordLocation> {
         self.has_loaded = true;
+        self.last_function = None;
         let last = self.last_debug_info.take();
         if let Some(pending) = self.debug_info.remove(&start) {
             return Some(pending.location);
         }
+        self.last_function = Some((function, start));
         if let Some(pending) = self.debug_info.get_mut(&last?) {
             pending.next = Some((function, start, size));
         }
         None
     }
 
-    /// Takes the DEBUG_INFO2 record of a function that is being loaded.
-    pub fn take_debug_info2(&mut self, start: Address) -> Option<RecordLocation> {
-        let own = self.debug_info2.remove(&start);
-        own.map(|pending| pending.location)
-            .or_else(|| self.next_debug_info2.take())
+    /// Takes the DEBUG_INFO2 record of a function that is being loaded; `function` is the function's index. If it has one in
+    /// each layout, that with its address is used.
+    pub fn take_debug_info2(
+        &mut self,
+        function: u32,
+        start: Address,
+        size: u32,
+        faults: &mut Tally<Issue>,
+    ) -> Option<RecordLocation> {
+        let last = self.last_debug_info2.take();
+        let own = self.debug_info2.remove(&start).map(|pending| pending.location);
+        let next = self.next_debug_info2.take();
+        if own.is_none()
+            && let Some(last) = last
+            && let Some(pending) = self.debug_info2.get_mut(&last)
+        {
+            pending.next = Some((function, start, size)).filter(|_| next.is_none());
+        }
+        if own.is_some()
+            && let Some(unused) = next
+        {
+            faults.add(Issue::JitdumpBothLayouts, unused.offset);
+        }
+        let found = own.or(next);
+        if found.is_some() {
+            self.last_function = None;
+        }
+        found
     }
 
     /// Takes the SOURCE_TRACK records of a function that is being loaded.
@@ -267,8 +323,8 @@ impl PendingRecords {
         Some(location)
     }
 
-    /// Takes the list of function indexes with DEBUG_INFO records that were written for another address.
-    pub fn take_reassigned(&mut self) -> Vec<(u32, RecordLocation)> {
+    /// Takes the debug information that was written after its function, or for another address.
+    pub fn take_reassigned(&mut self) -> Reassigned {
         std::mem::take(&mut self.reassigned)
     }
 }

@@ -4,7 +4,7 @@
 //! known runtime writes it, and its layout was never published. This layout is accepted:
 //!
 //! ```text
-//! u32 colour     optional
+//! u32 colour     optional; may follow the name
 //! name           UTF-8, NUL-terminated, followed only by NULs
 //! ```
 
@@ -22,7 +22,12 @@ pub fn parse(content: &[u8]) -> Option<&[u8]> {
         return content.get(..end);
     }
     let behind_colour = content.get(4..)?;
-    behind_colour.get(..name(behind_colour)?)
+    if let Some(end) = name(behind_colour) {
+        return behind_colour.get(..end);
+    }
+    // The colour follows the NUL directly, or the padding up to a multiple of 4.
+    let before_colour = content.get(..content.len().checked_sub(4)?)?;
+    before_colour.get(..name(before_colour)?)
 }
 
 #[cfg(test)]
@@ -34,11 +39,13 @@ mod tests {
         assert_eq!(parse(b"Ion\0"), Some(&b"Ion"[..]));
         assert_eq!(parse(b"\x05\0\0\0Baseline\0\0\0\0"), Some(&b"Baseline"[..]));
         assert_eq!(parse(b"\0\0\0\x05Baseline\0"), Some(&b"Baseline"[..]));
+        assert_eq!(parse(b"Baseline\0\x05\0\0\0"), Some(&b"Baseline"[..]));
+        assert_eq!(parse(b"Baseline\0\0\0\0\0\0\0\x05"), Some(&b"Baseline"[..]));
         for other in [
             &b""[..],
             b"\0\0\0\0",
             b"Ion",
-            b"Ion\0more",
+            b"Ion\0more-more",
             b"\x1b[2J\0",
             b"\x01\0\0\0\0",
         ] {

@@ -4,8 +4,10 @@ use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::code::{Code, Collector};
+use crate::runtime::mono::event::Kind;
 use crate::runtime::mono::log::Log;
 use crate::runtime::mono::names::Names;
+use crate::units::Address;
 
 /// Result of a first pass over a log. Its size depends on code and names, not on the number of events.
 #[derive(Clone, Debug, Default)]
@@ -14,12 +16,25 @@ pub struct Index<'a> {
     pub code: Code<'a>,
     /// Names of methods and classes.
     pub names: Names<'a>,
+    /// Symbols of native code, in file order.
+    pub native_symbols: Vec<NativeSymbol<'a>>,
     /// Faults of the whole log; later passes find the same ones.
     pub faults: Tally<Issue>,
     /// Number of events.
     pub events: u64,
     /// Earliest and latest time of an event; `None` if there are no events.
     pub times: Option<(RuntimeTime, RuntimeTime)>,
+}
+
+/// A symbol of native code, which Mono looked up for a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NativeSymbol<'a> {
+    /// Address of the function.
+    pub start: Address,
+    /// Size of the function, in bytes; 0 if unknown.
+    pub size: u64,
+    /// Name of the function.
+    pub name: &'a [u8],
 }
 
 impl<'a> Index<'a> {
@@ -41,6 +56,9 @@ impl<'a> Index<'a> {
                 };
                 index.count(event.time);
                 index.names.add(event.time, &event.kind);
+                if let Kind::NativeSymbol { start, size, name } = event.kind {
+                    index.native_symbols.push(NativeSymbol { start, size, name });
+                }
                 code.add(&event);
             }
             if let Some((fault, offset)) = events.fault() {

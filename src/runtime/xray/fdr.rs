@@ -316,9 +316,9 @@ impl<'a> Decoder<'a> {
 
     // Quirk: compiler-rt does not count the 16-byte records of typed events, only their payload, and writes
     // no more bytes than it has counted. So each typed event costs a buffer 16 bytes at its end, and the
-    // buffer often ends inside a record (LLVM 14 and 19; the recording `xray-fdr-typed19`).
+    // buffer often ends inside a record. Before version 5, it counted them (LLVM 14 and 19; the recording `xray-fdr-typed19`).
     fn loses_bytes(&self) -> bool {
-        self.version >= WITH_EXTENTS
+        self.version >= WITH_EVENT_DELTAS
     }
 }
 

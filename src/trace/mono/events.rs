@@ -15,18 +15,28 @@ use crate::runtime::mono::{Index, Log, Method};
 use crate::trace::chain::Chain;
 use crate::trace::event_selection::ProfileEvent;
 use crate::trace::mono::frame_addresses::FrameAddresses;
+use crate::trace::mono::heap_shots::HeapShots;
 use crate::trace::mono::logs::{Logs, ReadLog};
 use crate::trace::mono::prepare::Prepared;
 use crate::trace::mono::threads::Threads;
-use crate::trace::mono::walk::{ThreadWalk, walks};
+use crate::trace::mono::walk::{ThreadWalk, out_of_order, walks};
 use crate::trace::options::MonoEvent;
 use crate::trace::source::{EventContext, NewSample, Source, TracedThread};
 use crate::trace::synthesize::Out;
 use crate::units::{Address, Pid, Time};
 
 /// Returns a source for each log that was prepared.
-pub fn sources<'l, 'a>(logs: &'l mut Logs<'a>) -> impl Iterator<Item = LogSource<'l, 'a>> {
-    logs.all.iter_mut().filter_map(LogSource::new)
+///
+/// `has_all_heap_shots` is whether objects of all heap shots become samples, and not only those of the last one.
+pub fn sources<'l, 'a>(
+    logs: &'l mut Logs<'a>,
+    has_all_heap_shots: bool,
+) -> impl Iterator<Item = LogSource<'l, 'a>> {
+    let logs = logs.all.iter_mut().filter_map(LogSource::new);
+    logs.map(move |log| LogSource {
+        has_all_heap_shots,
+        ..log
+    })
 }
 
 /// Returns a source for each log that has calls, and adds a diagnostic for each log without. The logs must be prepared.
@@ -59,6 +69,11 @@ pub struct LogSource<'l, 'a> {
     collecting: HashMap<u64, RuntimeTime>,
     /// Time at which the runtime stopped the world for a collection.
     stopped: Option<RuntimeTime>,
+    /// The heap shots.
+    heap_shots: &'l HeapShots,
+    has_all_heap_shots: bool,
+    /// Start of the heap shot that each thread is writing.
+    heap_shot: HashMap<usize, RuntimeTime>,
     /// Index of the function at each address of the log's code.
     code: RangeMap<u32>,
 }
@@ -72,9 +87,11 @@ impl<'l, 'a> LogSource<'l, 'a> {
             threads,
             alignment,
             frame_addresses,
+            heap_shots,
             ..
         } = log.prepared.as_mut()?;
         log.losses = Tally::default();
+        log.losses.merge(&out_of_order(&log.log));
         let mut code = RangeMap::default();
         for (number, function) in (0u32..).zip(log.index.code.functions()) {
             code.insert(function.range, number, |_, _| {});
@@ -91,6 +108,9 @@ impl<'l, 'a> LogSource<'l, 'a> {
             waiting: HashMap::default(),
             collecting: HashMap::default(),
             stopped: None,
+            heap_shots,
+            has_all_heap_shots: false,
+            heap_shot: HashMap::default(),
             code,
         })
     }
@@ -144,6 +164,33 @@ impl<'l, 'a> LogSource<'l, 'a> {
         let (since, frames) = before.filter(|_| !is_begin)?;
         let waited = context.time.0.saturating_sub(since.0);
         Some(self.in_stack(context, ProfileEvent::MonoContention, waited, frames, chain))
+    }
+
+    /// Returns a sample of an object in a heap shot: with its type, and with its shot if there are several.
+    fn heap_object(
+        &mut self,
+        context: &EventContext,
+        size: u64,
+        class: TypeReference,
+        chain: &mut Chain,
+    ) -> Option<NewSample> {
+        let start = self.heap_shot.get(&context.thread).copied().unwrap_or_default();
+        let (number, count) = (self.heap_shots.number(start), self.heap_shots.count());
+        if number < count && !self.has_all_heap_shots {
+            return None;
+        }
+        chain.restart(Some(self.type_address(b"", class, context.time)));
+        if count > 1 {
+            let name = format!("[heap shot {number}]");
+            let address = self.frame_addresses.synthetic_symbols.address(name.as_bytes());
+            // There is room for two frames.
+            let _ = chain.add(std::iter::once(address));
+        }
+        Some(NewSample {
+            event: ProfileEvent::MonoHeap,
+            period: size,
+            is_in_calls: false,
+        })
     }
 
     /// Pairs the start and the end of a collection, or of the pause that it causes.
@@ -239,14 +286,11 @@ impl<'l, 'a> Source for LogSource<'l, 'a> {
             }
             Kind::Monitor { event, frames, .. } => self.monitor(context, event, frames, chain),
             Kind::Collection { phase, generation } => self.collection(context, phase, generation, chain),
-            Kind::HeapObject { size, class, .. } if size > 0 => {
-                chain.restart(Some(self.type_address(b"", class, context.time)));
-                Some(NewSample {
-                    event: ProfileEvent::MonoHeap,
-                    period: size,
-                    is_in_calls: false,
-                })
+            Kind::HeapStart => {
+                self.heap_shot.insert(context.thread, context.time);
+                None
             }
+            Kind::HeapObject { size, class, .. } if size > 0 => self.heap_object(context, size, class, chain),
             // The sampled address, then the managed callers.
             Kind::SampleHit {
                 addresses, frames, ..

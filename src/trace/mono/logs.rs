@@ -17,7 +17,7 @@ use crate::runtime::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
 use crate::trace::mono::memory::Memory;
 use crate::trace::mono::prepare::Prepared;
 use crate::trace::options::TraceOptions;
-use crate::units::Pid;
+use crate::units::{AddressRange, Pid};
 
 /// A log whose process is not known yet.
 #[derive(Debug)]
@@ -148,6 +148,7 @@ impl<'a> ReadLog<'a> {
             let first_use = frame_addresses.and_then(|frame_addresses| frame_addresses.first_use(number));
             code.load(named, first_use.unwrap_or(function.time).min(function.time));
         }
+        self.load_native_symbols(&in_files, &mut code);
         if let Some(frame_addresses) = frame_addresses {
             // Before its first event, the process may have run another program.
             let (first, _) = self.index.times.unwrap_or_default();
@@ -155,6 +156,42 @@ impl<'a> ReadLog<'a> {
         }
         code.sort();
         code
+    }
+
+    /// Adds the symbols of native code that Mono looked up for its own samples, except in files of the profile, which have
+    /// better ones, and in code of methods.
+    ///
+    /// A symbol without a size extends to the next one, but not beyond 4 KiB, as in mprof-report.
+    fn load_native_symbols(&self, in_files: &RangeMap<()>, code: &mut SymbolOnlyCode<'a>) {
+        const MAX_SIZE: u64 = 4096;
+        let mut symbols = self.index.native_symbols.clone();
+        // Stable, so the first symbol at an address stays.
+        symbols.sort_by_key(|symbol| symbol.start);
+        symbols.dedup_by_key(|symbol| symbol.start);
+        let mut methods = RangeMap::default();
+        for function in self.index.code.functions() {
+            methods.insert(function.range, (), |_, ()| {});
+        }
+        let (first, _) = self.index.times.unwrap_or_default();
+        for (at, symbol) in symbols.iter().enumerate() {
+            let next = symbols
+                .get(at.saturating_add(1))
+                .map_or(u64::MAX, |next| next.start.0);
+            let room = next.saturating_sub(symbol.start.0);
+            let size = if symbol.size > 0 { symbol.size } else { MAX_SIZE };
+            let Some(range) = AddressRange::new(symbol.start, size.min(room)) else {
+                continue;
+            };
+            let is_free = |others: &RangeMap<()>| others.overlapping(range).next().is_none();
+            if is_free(in_files) && is_free(&methods) {
+                let named = SymbolOnlyFunction {
+                    name: symbol.name.into(),
+                    range,
+                    code: None,
+                };
+                code.load(named, first);
+            }
+        }
     }
 
     /// Returns a diagnostic if the log does not record where code was placed while the program ran. Most of its
@@ -189,6 +226,20 @@ pub struct Logs<'a> {
 }
 
 impl Logs<'_> {
+    /// Adds a diagnostic for each log with several heap shots, of which only the last one is converted.
+    pub fn note_earlier_heap_shots(&mut self) {
+        for log in &self.all {
+            let shots = log
+                .prepared
+                .as_ref()
+                .map_or(0, |prepared| prepared.heap_shots.count());
+            if shots > 1 {
+                let note = Diagnostic::new(Issue::MonoHeapShots).in_file_called(log.name());
+                self.diagnostics.push(note.with("shots", shots));
+            }
+        }
+    }
+
     /// Returns all input files: the logs, and the compressed files that some of them came from.
     pub fn files(&self) -> impl Iterator<Item = &InputFile> {
         let logs = self.all.iter().map(|log| &**log.file);

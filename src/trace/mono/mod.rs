@@ -8,6 +8,7 @@
 
 pub mod events;
 mod frame_addresses;
+mod heap_shots;
 mod logs;
 pub mod memory;
 mod prepare;

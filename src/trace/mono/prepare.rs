@@ -8,6 +8,7 @@ use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::trace::mono::frame_addresses::FrameAddresses;
+use crate::trace::mono::heap_shots::HeapShots;
 use crate::trace::mono::logs::Logs;
 use crate::trace::mono::thread_matching;
 use crate::trace::mono::threads::{Threads, threads_and_events};
@@ -19,6 +20,8 @@ use crate::trace::source::FIRST_SYNTHETIC_TID;
 pub struct Prepared<'a> {
     /// Kinds of events in the log that can be converted.
     pub events: BTreeSet<MonoEvent>,
+    /// Its heap shots.
+    pub heap_shots: HeapShots,
     /// The log's threads, by the profile's thread IDs.
     pub threads: Threads<'a>,
     /// Conversion of the log's times to the profile's clock.
@@ -39,7 +42,7 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
     for (index, log) in logs.all.iter_mut().enumerate() {
         let alignment = alignments.get(index).copied().flatten();
         let alignment = alignment.unwrap_or(Alignment::Same);
-        let (logged, events) = threads_and_events(&log.log);
+        let (logged, events, heap_shots) = threads_and_events(&log.log);
         let processes = recorded.map_or(&nobody, |recorded| &recorded.index.processes);
         let is_64 = log.log.header().pointer_size == 8;
         let known = known.get(&log.pid).map_or(&[][..], Vec::as_slice);
@@ -50,6 +53,7 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
         }
         log.prepared = Some(Prepared {
             events,
+            heap_shots,
             threads,
             alignment,
             frame_addresses: FrameAddresses::new(&log.index, processes, log.pid, is_64),

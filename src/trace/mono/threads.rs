@@ -9,13 +9,16 @@ use crate::perf::synthesis;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Stage};
 use crate::runtime::mono::{Event, Log, ThreadId};
+use crate::trace::mono::heap_shots::{HeapShotFinder, HeapShots};
 use crate::trace::mono::thread_matching::{LoggedThread, Match, Thread, matches};
 use crate::trace::options::MonoEvent;
 use crate::trace::source::TracedThread;
 use crate::units::{Pid, Tid};
 
-/// Returns the threads of a log, in the order in which they appear, and the kinds of its events that can be converted.
-pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet<MonoEvent>) {
+/// Returns the threads of a log, in the order in which they appear, the kinds of its events that can be converted, and its heap
+/// shots.
+pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet<MonoEvent>, HeapShots) {
+    let mut heap_shots = HeapShotFinder::default();
     let mut kinds = BTreeSet::new();
     let mut threads: Vec<LoggedThread<'a>> = Vec::new();
     let mut last_made = None;
@@ -23,6 +26,7 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet
     let mut ended: HashSet<ThreadId> = HashSet::default();
     for buffer in log.buffers() {
         for event in buffer.events() {
+            heap_shots.add(buffer.thread, &event);
             let (id, subject) = match event.kind {
                 // The writer thread logs the methods that all other threads compiled.
                 Kind::Jit { .. } => continue,
@@ -63,7 +67,7 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet
             }
         }
     }
-    (threads, kinds)
+    (threads, kinds, heap_shots.finish())
 }
 
 /// Returns the kind of an event; `None` if it is not converted.

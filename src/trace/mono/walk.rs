@@ -3,6 +3,8 @@
 use std::vec;
 
 use crate::collections::hash::HashMap;
+use crate::collections::tally::Tally;
+use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::Kind;
 use crate::runtime::mono::log::{Buffer, Events};
@@ -23,7 +25,8 @@ pub struct ThreadWalk<'l, 'a> {
 impl<'a> Iterator for ThreadWalk<'_, 'a> {
     type Item = TraceEvent<Method, Kind<'a>>;
 
-    /// Returns the next event. If damage moved its time backwards, the event gets the time of the one before.
+    /// Returns the next event. If its time is before that of the event before, it gets that time: its buffer was written while
+    /// a later one was.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let events = self.events.iter_mut().flatten();
@@ -57,6 +60,20 @@ fn happened(event: Event<'_>) -> Option<(Event<'_>, EventKind<Method, Kind<'_>>)
     Some((event, kind))
 }
 
+/// Counts the buffers with a time before that of their thread's buffer before.
+pub fn out_of_order(log: &Log<'_>) -> Tally<Issue> {
+    let mut latest: HashMap<ThreadId, RuntimeTime> = HashMap::default();
+    let mut counted = Tally::default();
+    for buffer in log.buffers() {
+        let latest = latest.entry(buffer.thread).or_default();
+        if buffer.time_base < *latest {
+            counted.add(Issue::MonoBufferOrder, buffer.offset);
+        }
+        *latest = buffer.time_base.max(*latest);
+    }
+    counted
+}
+
 /// Returns the events of each thread of a log.
 pub fn walks<'l, 'a>(
     log: &Log<'a>,
@@ -70,6 +87,10 @@ pub fn walks<'l, 'a>(
             Some(buffers) => buffers.push(buffer),
             None => buffers.push(vec![buffer]),
         }
+    }
+    // Buffers of a thread are in the order of time, unless Mono wrote several at once.
+    for buffers in &mut buffers {
+        buffers.sort_by_key(|buffer| buffer.time_base);
     }
     buffers.into_iter().map(move |buffers| ThreadWalk {
         threads,

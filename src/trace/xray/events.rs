@@ -177,8 +177,11 @@ impl<'l, 'a> Source for TraceSource<'l, 'a> {
         threads.for_each(|thread| thread.add_to(self.counts));
         let mut processes = self.processes.values();
         let is_full = processes.any(|process| process.frame_addresses.synthetic_symbols.is_full());
+        let processes = self.processes.values();
+        let missing = processes.map(|process| process.frame_addresses.missing).sum();
         if let Some(counts) = self.counts.first_mut() {
             counts.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
+            counts.losses.add_many(Issue::XrayMissingFunctions, missing, 0);
         }
     }
 

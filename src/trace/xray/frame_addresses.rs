@@ -12,6 +12,8 @@ use crate::units::{Address, Pid};
 pub struct FrameAddresses<'a> {
     /// Functions in the binary, and its load bias.
     known: Option<(&'a InstrumentationMap, LoadBias)>,
+    /// Number of functions that the binary does not have, 0 without a binary.
+    pub missing: u64,
     /// Symbols of other functions.
     pub synthetic_symbols: SyntheticSymbols<u32>,
 }
@@ -26,6 +28,7 @@ impl<'a> FrameAddresses<'a> {
     ) -> Self {
         Self {
             known,
+            missing: 0,
             synthetic_symbols: SyntheticSymbols::new(processes, pid, std::iter::empty(), is_64),
         }
     }
@@ -39,7 +42,12 @@ impl<'a> FrameAddresses<'a> {
         match known {
             Some((address, base)) => base.loaded(address),
             None => {
-                let name = || format!("[xray #{function}]").into_bytes();
+                let missing = &mut self.missing;
+                let has_binary = self.known.is_some();
+                let name = || {
+                    *missing = missing.saturating_add(has_binary.into());
+                    format!("[xray #{function}]").into_bytes()
+                };
                 self.synthetic_symbols.address_of(function, name)
             }
         }

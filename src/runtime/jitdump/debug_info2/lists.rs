@@ -13,12 +13,12 @@
 //! ```
 //!
 //! Lines count from 1 and columns from 0; all ones means none. Offsets are in bytes from the start of the
-//! function.
+//! function. If a size is not rounded up although padding follows, it is rounded when it is read.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
 use crate::runtime::jitdump::debug_info::ParsedDebugInfo;
-use crate::runtime::jitdump::debug_info2::{Files, Strings};
+use crate::runtime::jitdump::debug_info2::{Files, Strings, is_missing};
 use crate::runtime::jitdump::record::MAX_PADDING;
 
 /// Sizes of list entries, in bytes.
@@ -37,39 +37,88 @@ pub struct RawLists<'a> {
     calls: &'a [u8],
     ranges: &'a [u8],
     lines: &'a [u8],
+    /// Whether the sizes of both lists of strings are multiples of 4.
+    pub is_rounded: bool,
+}
+
+/// The numbers at the start of a record.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    files: u32,
+    file_size: u32,
+    names: u32,
+    name_size: u32,
+    functions: u32,
+    calls: u32,
+    ranges: u32,
+    lines: u32,
+}
+
+impl Counts {
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            files: reader.u32()?,
+            file_size: reader.u32()?,
+            names: reader.u32()?,
+            name_size: reader.u32()?,
+            functions: reader.u32()?,
+            calls: reader.u32()?,
+            ranges: reader.u32()?,
+            lines: reader.u32()?,
+        })
+    }
+
+    fn is_rounded(&self) -> bool {
+        self.file_size.is_multiple_of(4) && self.name_size.is_multiple_of(4)
+    }
 }
 
 impl<'a> RawLists<'a> {
     /// Splits a record's content into lists; `None` if the sizes don't match the record's.
     pub fn split(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
         let mut reader = Reader::new(content, endian);
-        let mut header = [0; 8];
-        for number in &mut header {
-            *number = reader.u32()?;
+        let counts = Counts::read(&mut reader)?;
+        if counts.is_rounded() {
+            return Self::split_lists(reader, endian, counts);
         }
-        let [
-            file_count,
-            file_size,
-            name_count,
-            name_size,
-            functions,
-            calls,
-            ranges,
-            lines,
-        ] = header;
+        let rounded = || {
+            Some(Counts {
+                file_size: counts.file_size.checked_next_multiple_of(4)?,
+                name_size: counts.name_size.checked_next_multiple_of(4)?,
+                ..counts
+            })
+        };
+        let is_padding = |list: &Strings<'_>, size: u32| {
+            let padding = list.bytes.get(size as usize..).unwrap_or_default();
+            padding.iter().all(|&byte| byte == 0)
+        };
+        let rounded = rounded()
+            .and_then(|rounded| Self::split_lists(reader, endian, rounded))
+            .filter(|lists| {
+                is_padding(&lists.files, counts.file_size) && is_padding(&lists.names, counts.name_size)
+            });
+        let mut lists = rounded.or_else(|| Self::split_lists(reader, endian, counts))?;
+        lists.is_rounded = false;
+        Some(lists)
+    }
+
+    fn split_lists(mut reader: Reader<'a>, endian: ByteOrder, counts: Counts) -> Option<Self> {
         let mut list = |count: u32, size: usize| reader.bytes(u64::from(count).checked_mul(size as u64)?);
         let lists = Self {
             endian,
-            files: Strings::split(list(file_size, 1)?, file_count.into(), 3)?,
-            names: Strings::split(list(name_size, 1)?, name_count.into(), 3)?,
-            functions: list(functions, FUNCTION_SIZE)?,
-            calls: list(calls, CALL_SIZE)?,
-            ranges: list(ranges, RANGE_SIZE)?,
-            lines: list(lines, LINE_SIZE)?,
+            files: Strings::split(list(counts.file_size, 1)?, counts.files.into(), 3)?,
+            names: Strings::split(list(counts.name_size, 1)?, counts.names.into(), 3)?,
+            functions: list(counts.functions, FUNCTION_SIZE)?,
+            calls: list(counts.calls, CALL_SIZE)?,
+            ranges: list(counts.ranges, RANGE_SIZE)?,
+            lines: list(counts.lines, LINE_SIZE)?,
+            is_rounded: true,
         };
         // An empty record carries no information and could be of any type.
-        let is_used = functions > 0 || lines > 0;
-        (is_used && reader.rest().len() <= MAX_PADDING).then_some(lists)
+        let is_used = counts.functions > 0 || counts.lines > 0;
+        let rest = reader.rest();
+        let is_padding = rest.len() <= MAX_PADDING || rest.iter().all(|&byte| byte == 0);
+        (is_used && is_padding).then_some(lists)
     }
 
     /// Parses the lists.
@@ -77,7 +126,12 @@ impl<'a> RawLists<'a> {
         let (paths, names) = (self.files.index(), self.names.index());
         let mut files = Files::new(&paths);
         let mut info = DebugInfo::default();
-        for record in self.records(self.functions) {
+        let mut missing_indices = 0u64;
+        for record in self.records::<5>(self.functions) {
+            let [name, file, _line, _column, _flags] = record;
+            for (index, count) in [(name, names.len()), (file, paths.len())] {
+                missing_indices = missing_indices.saturating_add(is_missing(index, count).into());
+            }
             info.functions.push(function(record, &names, &mut files));
         }
         for record in self.records(self.lines) {
@@ -85,7 +139,9 @@ impl<'a> RawLists<'a> {
         }
         info.files = files.files;
         let mut ranges = self.records::<2>(self.ranges);
+        let mut claimed = 0u64;
         for [depth, range_count, function, line, column] in self.records(self.calls) {
+            claimed = claimed.saturating_add(range_count.into());
             let ranges = ranges.by_ref().take(range_count as usize);
             let call = InlinedCall {
                 depth,
@@ -98,8 +154,13 @@ impl<'a> RawLists<'a> {
             };
             info.calls.push(call);
         }
+        let present = self.ranges.len().checked_div(RANGE_SIZE).unwrap_or_default() as u64;
+        let pairs = info.rows.iter().zip(info.rows.iter().skip(1));
         ParsedDebugInfo {
+            unsorted: pairs.filter(|(one, next)| next.offset < one.offset).count() as u64,
+            missing_indices,
             info,
+            ranges_unpaired: claimed.abs_diff(present),
             ..ParsedDebugInfo::default()
         }
     }

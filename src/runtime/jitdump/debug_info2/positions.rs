@@ -15,7 +15,7 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
 use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, Row, SourceFunction};
 use crate::runtime::jitdump::debug_info::ParsedDebugInfo;
-use crate::runtime::jitdump::debug_info2::{Files, Strings};
+use crate::runtime::jitdump::debug_info2::{Files, Strings, is_missing};
 use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::units::Address;
 
@@ -78,6 +78,8 @@ impl<'a> RawLists<'a> {
             (reader.u32().unwrap_or(0), reader.u32().unwrap_or(u32::MAX))
         });
         let mut offsets: Vec<(u32, u32)> = offsets.collect();
+        let pairs = offsets.iter().zip(offsets.iter().skip(1));
+        found.unsorted = pairs.filter(|((one, _), (next, _))| next < one).count() as u64;
         offsets.sort_by_key(|&(offset, _)| offset);
         let ends = offsets.iter().skip(1).map(|&(offset, _)| offset).chain([size]);
         let max_ranges = offsets
@@ -109,6 +111,8 @@ impl<'a> RawLists<'a> {
             line,
             column,
         };
+        let indices = tree.functions.iter().flat_map(|&(name, file, ..)| [name, file]);
+        found.missing_indices = indices.filter(|&index| is_missing(index, strings.len())).count() as u64;
         found.info.functions = tree.functions.iter().map(function).collect();
         found.info.files = files.files;
         found.info.calls = tree.into_calls();
@@ -308,6 +312,10 @@ impl CallTree {
             let Some(call) = self.calls.get_mut(call as usize) else {
                 continue;
             };
+            // Several entries at one offset, or behind the end of the code.
+            if start >= self.end {
+                continue;
+            }
             match self.ranges_left.checked_sub(1) {
                 Some(left) => {
                     self.ranges_left = left;

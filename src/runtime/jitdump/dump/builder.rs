@@ -142,7 +142,12 @@ impl IndexBuilder {
             start: load.start,
             size: load.size,
             debug_info: self.pending.take_debug_info(function, load.start, load.size),
-            debug_info2: self.pending.take_debug_info2(load.start),
+            debug_info2: self.pending.take_debug_info2(
+                function,
+                load.start,
+                load.size,
+                &mut self.index.faults,
+            ),
             unwinding: self.pending.take_unwinding(),
             tier: self.pending.take_tier(),
         };

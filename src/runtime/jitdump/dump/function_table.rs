@@ -1,6 +1,7 @@
 //! Functions of a jitdump, in little memory: few of a million functions have samples.
 
 use crate::runtime::jitdump::record::RecordLocation;
+use crate::runtime::jitdump::record_association::Reassigned;
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::units::{Address, AddressRange};
 
@@ -101,9 +102,10 @@ impl FunctionTable {
         own.map(|&(_, location)| location)
     }
 
-    /// Gives DEBUG_INFO records to functions, by index, unless they have one.
-    pub fn add_debug_info(&mut self, records: Vec<(u32, RecordLocation)>) {
-        self.debug_info.add_missing(records);
+    /// Gives records to functions, unless they have one.
+    pub fn add_debug_info(&mut self, records: Reassigned) {
+        self.debug_info.add_missing(records.debug_info);
+        self.debug_info2.add_missing(records.debug_info2);
     }
 
     /// Frees memory for functions that do not come.
@@ -308,7 +310,10 @@ mod tests {
                 },
             );
         }
-        table.add_debug_info(vec![(4, location(90)), (1, location(91)), (4, location(92))]);
+        table.add_debug_info(Reassigned {
+            debug_info: vec![(4, location(90)), (1, location(91)), (4, location(92))],
+            debug_info2: Vec::new(),
+        });
         let expected = [None, Some(40), None, Some(80), Some(90)];
         for (function, expected) in (0u32..).zip(expected) {
             let records = table.get(function).unwrap();

@@ -1,5 +1,7 @@
 //! The index of a jitdump: where the records of its functions are.
 
+use std::borrow::Cow;
+
 use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
 use crate::debug_info::DebugInfo;
@@ -15,6 +17,7 @@ use crate::runtime::jitdump::record::{self, Contents, RecordLocation};
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::Unwinding;
+use crate::runtime::names::{NameParts, SourceLocation};
 use crate::runtime::{FunctionView, names};
 use crate::units::AddressRange;
 
@@ -130,11 +133,41 @@ impl Index {
         };
         let by_lists = |content| debug_info2::parse(content, function.size, endian);
         let by_entries = |content| debug_info::parse(content, function_ref(view), self.quirks, endian);
-        let info = read(function.debug_info2, &by_lists)
-            .or_else(|| read(function.debug_info, &by_entries))
-            .or_else(|| names::declaration(view.name));
+        let lists = read(function.debug_info2, &by_lists);
+        let info = match lists {
+            Some(lists) if has_lines(&lists) => Some(lists),
+            lists => read(function.debug_info, &by_entries)
+                .filter(has_content)
+                .or(lists)
+                .filter(|info| has_content(info) || has_declaration(info))
+                .or_else(|| names::declaration(view.name)),
+        };
         found.info = info;
         found
+    }
+
+    /// Returns how a function's DEBUG_INFO2 record describes the function itself: its own name, and the file, line and column
+    /// where it starts; `None` if it has no such record, or none of these are in it.
+    pub fn declaration<'a>(&self, contents: Contents<'a>, view: &FunctionView<'a>) -> Option<NameParts<'a>> {
+        let function = self.functions.get(view.number)?;
+        let content = contents.of(function.debug_info2?)?;
+        let info = debug_info2::parse(content, function.size, self.header.endian)?.info;
+        let declared = info.functions.first()?;
+        let path = declared
+            .file
+            .and_then(|file| match info.files.get(file as usize)?.path {
+                Cow::Borrowed(path) => Some(path),
+                Cow::Owned(_) => None,
+            });
+        let parts = NameParts {
+            function: declared.name,
+            location: path.map(|path| SourceLocation {
+                path,
+                line: declared.line,
+                column: declared.column,
+            }),
+        };
+        (!parts.function.is_empty() || parts.location.is_some()).then_some(parts)
     }
 
     /// Returns the lines and inlined calls of a function in a track; `None` if it has no such track. Of several with
@@ -153,11 +186,21 @@ impl Index {
         });
         let (location, track) = tracks.last()?;
         let mut found = FunctionSources::default();
-        found.info = normalised(Some(track.read()), function.size, location, &mut found.faults);
+        found.info =
+            normalised(Some(track.read()), function.size, location, &mut found.faults).filter(has_content);
         if let Some(info) = &mut found.info {
             self.add_texts(contents, info, function.load.offset);
         }
         Some(found)
+    }
+
+    /// Returns the names of a function's tracks, in file order.
+    pub(super) fn track_names<'a>(&self, contents: Contents<'a>, view: &FunctionView<'a>) -> Vec<&'a [u8]> {
+        let tracks = self.functions.tracks(view.number);
+        let tracks = tracks.filter_map(|location| {
+            Some(SourceTrack::parse(contents.of(location)?, self.header.endian)?.name)
+        });
+        tracks.collect()
     }
 
     /// Returns the faults in all tracks of a function.
@@ -221,10 +264,23 @@ fn function_ref<'a>(view: &FunctionView<'a>) -> FunctionRef<'a> {
     }
 }
 
-/// Normalises the debug information of a function of `size` bytes, and counts its faults.
-///
-/// Returns `None` if it has neither lines nor inlined calls. samply, which reads both formats, ignores such
-/// records too.
+/// Whether debug information has rows or inlined calls.
+fn has_content(info: &DebugInfo<'_>) -> bool {
+    !info.rows.is_empty() || !info.calls.is_empty()
+}
+
+/// Whether debug information has a line or an inlined call.
+fn has_lines(info: &DebugInfo<'_>) -> bool {
+    info.rows.iter().any(|row| row.line > 0) || !info.calls.is_empty()
+}
+
+/// Whether debug information has the name or the file of its function.
+fn has_declaration(info: &DebugInfo<'_>) -> bool {
+    let function = info.functions.first();
+    function.is_some_and(|function| !function.name.is_empty() || function.file.is_some())
+}
+
+/// Normalises the debug information of a function of `size` bytes, and counts its faults; `None` if there is none.
 fn normalised<'a>(
     lines: Option<ParsedDebugInfo<'a>>,
     size: u32,
@@ -235,6 +291,9 @@ fn normalised<'a>(
         faults.add(Issue::JitdumpBadDebugInfo, location.offset);
         return None;
     };
+    if lines.is_partial {
+        faults.add(Issue::JitdumpBadDebugInfo, location.offset);
+    }
     let dropped = lines.info.normalise(size);
     for (fault, count) in [
         (Issue::JitdumpRepairedFileName, lines.repaired),
@@ -244,17 +303,24 @@ fn normalised<'a>(
         ),
         (
             Issue::JitdumpLineInvalid,
-            lines.invalid.saturating_add(dropped.files),
+            lines
+                .invalid
+                .saturating_add(dropped.files)
+                .saturating_add(dropped.lines),
         ),
         (
             Issue::JitdumpCallInvalid,
             lines.calls_lost.saturating_add(dropped.calls),
         ),
+        (
+            Issue::JitdumpRangeInvalid,
+            lines.ranges_unpaired.saturating_add(dropped.ranges),
+        ),
+        (Issue::JitdumpCallInsideLine, dropped.borders),
     ] {
         if count > 0 {
             faults.add_many(fault, count, location.offset);
         }
     }
-    let has_content = !lines.info.rows.is_empty() || !lines.info.calls.is_empty();
-    has_content.then_some(lines.info)
+    Some(lines.info)
 }

@@ -1,0 +1,140 @@
+//! Tests of DEBUG_INFO records.
+
+use super::*;
+use crate::units::Address;
+
+const START: u64 = 0x1000;
+const SIZE: u64 = 0x200;
+const ORDER: ByteOrder = ByteOrder::Little;
+
+fn function_ref(name: &[u8]) -> FunctionRef<'_> {
+    FunctionRef {
+        name,
+        range: AddressRange::new(Address(START), SIZE).unwrap(),
+    }
+}
+
+/// A record whose entries have the given offsets, lines and names, followed by `rest`.
+fn record(entries: &[(i64, u32, &[u8])], rest: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    ORDER.write_u64(&mut out, START);
+    ORDER.write_u64(&mut out, entries.len() as u64);
+    for (offset, line, name) in entries {
+        ORDER.write_u64(&mut out, START.wrapping_add_signed(*offset));
+        ORDER.write_u32(&mut out, *line);
+        ORDER.write_u32(&mut out, 3);
+        out.extend_from_slice(name);
+        out.push(0);
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+/// The offset, line and file of each row.
+fn rows(name: &[u8], content: &[u8], quirks: DebugInfoQuirks) -> Option<Vec<(u32, u32, String)>> {
+    let lines = parse(content, function_ref(name), quirks, ORDER)?;
+    let file = |row: &Row| {
+        let file = row.file.map(|file| lines.info.files[file as usize].path.to_vec());
+        String::from_utf8(file.unwrap_or_default()).unwrap()
+    };
+    Some(
+        lines
+            .info
+            .rows
+            .iter()
+            .map(|row| (row.offset, row.line, file(row)))
+            .collect(),
+    )
+}
+
+fn of(rows: &[(u32, u32, &str)]) -> Option<Vec<(u32, u32, String)>> {
+    Some(
+        rows.iter()
+            .map(|&(offset, line, file)| (offset, line, file.to_owned()))
+            .collect(),
+    )
+}
+
+#[test]
+fn names_repeat_and_ends_are_no_lines() {
+    let content = record(
+        &[
+            (-0x31, 7, b"a.erl"),
+            (8, 8, b"\xff"),
+            (4, 9, b"b.erl"),
+            (0x200, 0, b""),
+        ],
+        b"",
+    );
+    let plain = DebugInfoQuirks::default();
+    let expected = of(&[(0, 7, "a.erl"), (8, 8, "a.erl"), (4, 9, "b.erl")]);
+    assert_eq!(rows(b"m:f/1", &content, plain), expected);
+    let lines = parse(&content, function_ref(b"m:f/1"), plain, ORDER).unwrap();
+    assert_eq!(lines.outside, 0);
+}
+
+#[test]
+fn rows_of_other_functions_are_counted() {
+    let content = record(&[(-0x500, 1, b"a.c"), (0, 2, b"a.c"), (0x300, 3, b"a.c")], b"");
+    let lines = parse(&content, function_ref(b"f"), DebugInfoQuirks::default(), ORDER).unwrap();
+    assert_eq!((lines.info.rows.len(), lines.outside), (1, 2));
+}
+
+/// A name as long as `path` whose first bytes are overwritten, as by V8.
+fn damaged(path: &[u8]) -> Vec<u8> {
+    let mut name = path.to_vec();
+    let lost = name.len().min(DAMAGED_SIZE);
+    name[..lost].copy_from_slice(&b"\x2d\xdc\x02\xf4\x64\x7f\0\0\x34\x17\xda\xd9\0\x19\x29\x47"[..lost]);
+    name
+}
+
+#[test]
+fn damaged_names_are_told_from_the_function() {
+    let path = b"/tmp/project/work.js";
+    let bad = damaged(path);
+    for (name, padding) in [
+        (&b"JS:^f /tmp/project/work.js:1:2"[..], &b""[..]),
+        (b"JS:^f", b""),
+        (b"JS:^with space /tmp/project/work.js:1:2", b"\0\xab\0\0\0\0\x01"),
+    ] {
+        let content = record(
+            &[(0x40, 1, &bad), (0x48, 2, b"node:path"), (0x50, 3, path)],
+            padding,
+        );
+        let biased = DebugInfoQuirks {
+            bias: 0x40,
+            has_discriminators: false,
+        };
+        let work = "/tmp/project/work.js";
+        let expected = of(&[(0, 1, work), (8, 2, "node:path"), (16, 3, work)]);
+        let expected = expected.filter(|_| name.contains(&b'/'));
+        assert_eq!(rows(name, &content, biased), expected);
+    }
+    // The path is too short to be recognised by its end, but all entries have the same size.
+    let bad = damaged(b"short.js");
+    let content = record(&[(0x40, 1, &bad), (0x48, 2, &bad)], b"");
+    let found = rows(b"JS:^f short.js:1:2", &content, DebugInfoQuirks::default());
+    assert_eq!(found, of(&[(0x40, 1, "short.js"), (0x48, 2, "short.js")]));
+}
+
+#[test]
+fn the_bias_is_that_of_v8_and_llvm_only() {
+    let find = |name: &'static [u8], offsets: &[&[i64]]| {
+        let entries = offsets.iter().map(|offsets| {
+            let entries: Vec<_> = offsets.iter().map(|&offset| (offset, 1, &b"a"[..])).collect();
+            record(&entries, b"")
+        });
+        let records: Vec<Vec<u8>> = entries.collect();
+        let pairs = records.iter().map(|content| (function_ref(name), &content[..]));
+        DebugInfoQuirks::detect(pairs, ORDER, true).bias
+    };
+    // V8: no entry below the bias, and not always one exactly there.
+    assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x40, 0x60], &[0x47]]), 0x40);
+    assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x10, 0x60], &[0x47]]), 0);
+    // LLVM: entries exactly at the bias and past the end; rows of another function make no difference.
+    assert_eq!(find(b"main", &[&[0x40, 0x220], &[-0x300, 0x40, 0x210]]), 0x40);
+    // A Java method whose first line starts as late.
+    assert_eq!(find(b"LWork;run()V", &[&[0x40, 0x60], &[0x40]]), 0);
+    assert_eq!(find(b"LWork;run()V", &[&[0x57, 0x60], &[0x220]]), 0);
+    assert_eq!(find(b"f", &[]), 0);
+}
