@@ -9,12 +9,10 @@ use jitinject::files::stdio::is_standard;
 const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"];
 
 /// Options of perf inject that do not concern JIT code, each with how perf inject takes it.
-const OTHER_OPTIONS: [(&str, &str); 17] = [
+const OTHER_OPTIONS: [(&str, &str); 15] = [
     ("-b", "-b"),
     ("--build-ids", "--build-ids"),
     ("--buildid-all", "--buildid-all"),
-    ("-B", "-B"),
-    ("--mmap2-buildids", "--mmap2-buildids"),
     ("--mmap2-buildid-all", "--mmap2-buildid-all"),
     ("--known-build-ids", "-b --known-build-ids PATHS"),
     ("-s", "-s"),
@@ -56,8 +54,10 @@ pub fn advice(arguments: &[OsString]) -> Option<String> {
 /// Returns the commands to type instead of an option of perf inject.
 pub fn option_advice(option: &str) -> Option<String> {
     let commands = match option {
-        // The addresses of jitdumps are those of the recording.
-        "--aslr" => "jitinject inject --jit -i perf.data | perf inject --aslr -o perf.jit.data".to_owned(),
+        // perf drops the mappings of jitdumps, or replaces the addresses that jitdumps have.
+        "-B" | "--mmap2-buildids" | "--aslr" => {
+            format!("jitinject inject --jit -i perf.data | perf inject {option} -o perf.jit.data")
+        }
         // perf inject updates the profile itself.
         "--vm-time-correlation" => "perf inject --force --vm-time-correlation -i perf.data, then \
              jitinject inject --jit -i perf.data -o perf.jit.data"

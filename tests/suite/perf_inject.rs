@@ -204,6 +204,10 @@ fn other_options_of_perf_inject_are_answered_with_commands() {
             "perf inject --force --vm-time-correlation -i perf.data, then jitinject inject",
         ),
         (
+            "-B",
+            "jitinject inject --jit -i perf.data | perf inject -B -o perf.jit.data",
+        ),
+        (
             "--aslr",
             "jitinject inject --jit -i perf.data | perf inject --aslr -o perf.jit.data",
         ),
