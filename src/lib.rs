@@ -130,7 +130,6 @@ mod native;
 #[cfg(feature = "inject")]
 pub mod perf;
 #[cfg(feature = "inject")]
-#[allow(clippy::disallowed_methods)]
 pub mod record;
 pub mod runtime;
 #[cfg(feature = "inject")]

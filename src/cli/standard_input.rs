@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use jitinject::diagnostics::{Diagnostic, Issue};
+use jitinject::files::kernel;
 use jitinject::files::stdio::is_standard;
 use jitinject::load::may_be_input;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -151,7 +152,7 @@ struct Relations {
 impl Relations {
     /// Reads them from `/proc/PID/stat`; `None` if there is no such process.
     fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = kernel::read_text(format!("/proc/{pid}/stat")).ok()?;
         // The name in parentheses may have any characters. The state follows.
         let (_, fields) = stat.rsplit_once(')')?;
         let mut fields = fields.split_whitespace().skip(1);

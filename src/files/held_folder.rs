@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
 use crate::files::OpenFile;
+use crate::files::kernel;
 use crate::files::open_file::is_trusted;
 use crate::files::staged::{NEW_FILE_FLAGS, is_at};
 
@@ -205,7 +206,7 @@ impl HeldFolder {
 pub fn descriptor_path(handle: &OwnedFd) -> PathBuf {
     // The number of this process in the PID namespace of /proc. Scripts are read after the program has been executed, when
     // /proc/self has no such descriptor.
-    let process = fs::read_link("/proc/self").unwrap_or_else(|_| "self".into());
+    let process = kernel::read_link("/proc/self").unwrap_or_else(|_| "self".into());
     Path::new("/proc")
         .join(process)
         .join("fd")

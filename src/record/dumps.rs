@@ -15,6 +15,7 @@ use super::process_files::{SLACK, append_perf_map, copy_file, ids_of, open_perf_
 use super::recorded_process::RecordedProcess;
 use crate::bytes::base_name;
 use crate::code::profile_index::{Marker, ProfileIndex};
+use crate::files::kernel;
 use crate::files::search::{folder_of, printable_path};
 use crate::files::{HeldFolder, OpenFile};
 use crate::runtime::jitdump::marker::pid_in_name;
@@ -217,5 +218,5 @@ fn v8_logs(folder: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// Returns whether a process has not exited. One that has, and that nobody waits for, has no program.
 fn is_running(pid: Pid) -> bool {
-    fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+    kernel::read_link(format!("/proc/{pid}/exe")).is_ok()
 }

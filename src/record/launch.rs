@@ -57,6 +57,7 @@ pub fn not_started(program: &Path, cause: &dyn std::fmt::Display) -> Diagnostic 
 }
 
 /// Writes a file that never has only a part of its content. Its folder is private.
+#[expect(clippy::disallowed_methods, reason = "its folder is private")]
 fn write(path: &Path, content: &str) -> io::Result<()> {
     let unfinished = path.with_extension("new");
     File::create_new(&unfinished)?.write_all(content.as_bytes())?;
@@ -76,6 +77,7 @@ pub enum Start {
 
 impl Start {
     /// Reads the file that [`launch`] writes.
+    #[expect(clippy::disallowed_methods, reason = "its folder is private")]
     pub fn read(pid_file: &Path) -> Self {
         let Ok(text) = fs::read_to_string(pid_file) else {
             return Self::Pending;

@@ -1,5 +1,6 @@
 //! The command line of `perf record`.
 
+use crate::files::kernel;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -130,8 +131,8 @@ impl Permissions {
     pub fn current() -> Self {
         const CAP_SYS_ADMIN: u64 = 1 << 21;
         const CAP_PERFMON: u64 = 1 << 38;
-        let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let paranoid = kernel::read_text("/proc/sys/kernel/perf_event_paranoid");
+        let status = kernel::read_text("/proc/self/status").unwrap_or_default();
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
         let effective = effective.unwrap_or(0);

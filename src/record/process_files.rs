@@ -14,6 +14,7 @@ use rustix::param::clock_ticks_per_second;
 use super::process_stat::ProcessStat;
 use super::short_command::IsStopped;
 use crate::bytes::base_name;
+use crate::files::kernel;
 use crate::files::{HeldFolder, OpenFile};
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::runtime::perf_map;
@@ -37,12 +38,12 @@ pub fn has_files(pid: u32) -> bool {
 
 /// Returns the mappings of a process, as in proc_pid_maps(5).
 pub fn maps_of(pid: u32) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/maps")).unwrap_or_default()
+    kernel::read(format!("/proc/{pid}/maps")).unwrap_or_default()
 }
 
 /// Returns the runtime of a process with these mappings.
 pub fn runtime_in(pid: u32, maps: &[u8]) -> Option<&'static Description> {
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = kernel::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let program = base_name(program.as_os_str().as_bytes());
     let of_libraries = || mapped_files(maps).find_map(|file| Description::of_file(base_name(file)));
     let found = Description::of_file(program).or_else(of_libraries)?;
@@ -66,7 +67,7 @@ pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
 
 /// Returns when a process started, or a moment before.
 fn start_of(pid: u32) -> Option<SystemTime> {
-    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime = kernel::read_text("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
     let ticks = ProcessStat::of(pid)?.start()?;
     let age = uptime - ticks as f64 / clock_ticks_per_second() as f64;
@@ -90,11 +91,11 @@ pub fn owner_of(pid: u32) -> Option<u32> {
 
 /// Whether a process has exited, or has the same root directory as this process.
 pub fn has_same_root(pid: u32) -> bool {
-    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let namespace = |process: &str| kernel::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let Some(there) = namespace(&pid.to_string()) else {
         return true;
     };
-    let root = fs::read_link(format!("/proc/{pid}/root"));
+    let root = kernel::read_link(format!("/proc/{pid}/root"));
     namespace("self") == Some(there) && root.is_ok_and(|root| root == Path::new("/"))
 }
 
@@ -108,7 +109,7 @@ fn root_of(pid: u32) -> PathBuf {
 
 /// Returns the IDs of a process in its namespaces, from that of this process to its own; nothing if it has exited.
 pub fn ids_of(pid: u32) -> Vec<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = kernel::read_text(format!("/proc/{pid}/status")).unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let ids = ids.unwrap_or_default().split_whitespace();
     ids.filter_map(|id| id.parse().ok()).collect()

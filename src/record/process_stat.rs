@@ -1,6 +1,6 @@
 //! What the kernel says of a running process.
 
-use std::fs;
+use crate::files::kernel;
 use std::str::FromStr;
 
 /// The fields of `/proc/PID/stat`, numbered as in proc_pid_stat(5).
@@ -18,7 +18,7 @@ impl ProcessStat {
 
     /// Reads the fields; `None` if there is no such process.
     pub fn of(pid: u32) -> Option<Self> {
-        fs::read_to_string(format!("/proc/{pid}/stat")).ok().map(Self)
+        kernel::read_text(format!("/proc/{pid}/stat")).ok().map(Self)
     }
 
     /// Returns the start in clock ticks since the boot.

@@ -11,6 +11,8 @@ use rustix::fs::{Access, StatVfsMountFlags, access, getxattr, statvfs};
 use rustix::process::{getegid, geteuid};
 
 use crate::bytes::base_name;
+use crate::files::kernel;
+use crate::files::search::without_links;
 use crate::runtimes::Runtime;
 
 /// The program in a command.
@@ -41,7 +43,7 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> Program {
     let path = find(name, search_path);
     let by_name = Runtime::of_program(base_name(name.as_bytes()));
     let by_link = || {
-        let target = path.as_ref()?.canonicalize().ok()?;
+        let target = without_links(path.as_ref()?).ok()?;
         Runtime::of_program(base_name(target.as_os_str().as_bytes()))
     };
     let by_first_line = || Runtime::of_program(&interpreter(path.as_ref()?)?);
@@ -105,7 +107,7 @@ fn ends_recording_of_user(program: &Path, user: u32) -> Option<&'static str> {
 
 /// Whether programs get no more rights than the user, by a mount option or a property of this process.
 fn is_without_new_rights(program: &Path) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = kernel::read_text("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line == "NoNewPrivs:\t1")
         || statvfs(program).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::NOSUID))
 }
@@ -117,6 +119,7 @@ pub fn user_of_sudo() -> Option<OsString> {
 }
 
 /// Returns the base name of the interpreter in the first line of a script.
+#[expect(clippy::disallowed_methods, reason = "the user named it")]
 fn interpreter(path: &Path) -> Option<Vec<u8>> {
     /// The kernel reads no more of the line.
     const MAX_LINE: u64 = 256;

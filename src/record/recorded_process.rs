@@ -1,6 +1,5 @@
 //! What a recorded process was: its program, its namespaces, and the version of its runtime.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -16,6 +15,7 @@ use super::process_files::{has_same_root, ids_of, owner_of, runtime_in};
 use super::short_command;
 use crate::bytes::{base_name, printable};
 use crate::files::held_folder::{descriptor_path, open_unchangeable};
+use crate::files::kernel;
 use crate::files::search::printable_path;
 use crate::runtimes::Runtime;
 
@@ -58,7 +58,7 @@ impl RecordedProcess {
     /// Describes a process that runs, with these mappings; `None` if it has no known runtime.
     pub fn of(pid: u32, maps: &[u8]) -> Option<Self> {
         let runtime = runtime_in(pid, maps)?;
-        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
+        let link = |name: &str| kernel::read_link(format!("/proc/{pid}/{name}")).ok();
         let path = link("exe")?;
         let namespaces = ["ns/pid", "ns/mnt"].into_iter().filter_map(link);
         let root = || printable_path(&link("root").unwrap_or_default());
@@ -175,6 +175,7 @@ impl SafeProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -14,6 +14,7 @@ use super::process_stat::ProcessStat;
 use super::session::ProgramStatus;
 
 /// Returns whether this program gets the signals of a terminal.
+#[expect(clippy::disallowed_methods, reason = "a device")]
 pub fn is_foreground() -> bool {
     let terminal = File::open("/dev/tty");
     terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))

@@ -13,6 +13,7 @@ use super::process_files::{files_of, maps_of, runtime_in};
 use super::process_stat::ProcessStat;
 use super::recorded_process::RecordedProcess;
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::kernel;
 use crate::load::RUNTIME_FILES;
 use crate::runtimes::Runtime;
 use sample_count::SampleCount;
@@ -183,7 +184,7 @@ fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let lists = threads
         .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        .filter_map(|thread| kernel::read_text(thread.path().join("children")).ok());
     lists
         .flat_map(|list| {
             list.split_whitespace()
@@ -203,7 +204,7 @@ fn times(pid: u32) -> Option<(u64, u64)> {
 
 /// Whether a process is Java with a perf map at its end.
 fn writes_at_exit(pid: u32) -> bool {
-    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let read = |name: &str| kernel::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let started = [read("cmdline"), read("environ")].concat();
     memchr::memmem::find(&started, b"DumpPerfMapAtExit").is_some()
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::last_line;
+use crate::files::kernel;
 use crate::record::process_files;
 use crate::record::recorded_process::SafeProgram;
 use crate::record::short_command::{self, IsStopped};
@@ -50,10 +51,11 @@ pub struct Request {
 
 impl Request {
     /// Asks a process to write a perf map from now on. Fails with a reason.
+    #[expect(clippy::disallowed_methods, reason = "a new private folder")]
     pub fn send(pid: u32, is_stopped: IsStopped<'_>) -> Result<Self, String> {
         let failed = |cause: io::Error| cause.to_string();
         // It must be the same version, so it is the same program.
-        let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
+        let program = kernel::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
         if Runtime::of_process(pid) != Some(Runtime::Python) {
             return Err("it is part of another program".to_owned());
         }

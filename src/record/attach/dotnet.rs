@@ -19,6 +19,7 @@ use rustix::net::{
 };
 
 use crate::files::HeldFolder;
+use crate::files::kernel;
 use crate::files::search::printable_path;
 use crate::record::process_files::ids_of;
 use crate::record::process_stat::ProcessStat;
@@ -150,7 +151,7 @@ impl LoggingProcess {
     /// Ends the logging. Returns why it goes on.
     pub fn finish(&self, is_stopped: IsStopped<'_>) -> Result<(), String> {
         let is_running = || {
-            let has_program = fs::read_link(format!("/proc/{}/exe", self.pid)).is_ok();
+            let has_program = kernel::read_link(format!("/proc/{}/exe", self.pid)).is_ok();
             has_program && start_of(self.pid) == Some(self.start)
         };
         match self
@@ -171,7 +172,7 @@ fn start_of(pid: u32) -> Option<u64> {
 
 /// Whether a process logs its code, and would no longer do so after [`Command::DisablePerfMap`].
 fn is_logging(pid: u32) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let environment = kernel::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let is_enabled = |name| value_of(&environment, name).is_some_and(|value| value != b"0");
     if is_enabled("DOTNET_PerfMapEnabled") || is_enabled("COMPlus_PerfMapEnabled") {
         return true;
@@ -179,7 +180,9 @@ fn is_logging(pid: u32) -> bool {
     // Another tool may have asked. Jitdumps stay open after the logging has ended.
     let map = format!("perf-{}.map", inner_pid(pid));
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
-    let mut links = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
+    let mut links = files
+        .flatten()
+        .filter_map(|file| kernel::read_link(file.path()).ok());
     links.any(|link| link.file_name() == Some(OsStr::new(&map)))
 }
 
@@ -206,7 +209,7 @@ struct DiagnosticPort {
 impl DiagnosticPort {
     /// Finds that of a process, which has started `start` clock ticks after the boot.
     fn of_process(pid: u32, start: u64) -> Result<Self, Failure> {
-        let environment = fs::read(format!("/proc/{pid}/environ"))?;
+        let environment = kernel::read(format!("/proc/{pid}/environ"))?;
         let folder = value_of(&environment, "TMPDIR").filter(|folder| !folder.is_empty());
         let folder = Path::new(OsStr::from_bytes(folder.unwrap_or(b"/tmp")));
         let name = format!("dotnet-diagnostic-{}-{start}-socket", inner_pid(pid));

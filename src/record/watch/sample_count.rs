@@ -36,6 +36,10 @@ impl SampleCount {
         (!self.is_unknown).then_some(self.samples)
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "perf writes it to the folder of the recording"
+    )]
     fn read(&mut self, profile: &Path, size: u64) -> io::Result<()> {
         let mut file = BufReader::new(File::open(profile)?);
         if self.offset == 0 {

@@ -1,6 +1,8 @@
 //! The program, which writes the number of blocks of the library's code that it has passed to the file in the
 //! environment variable `COUNT`.
 
+#![allow(clippy::disallowed_methods)]
+
 #[path = "../../../src/cli/mod.rs"]
 mod cli;
 #[path = "../../../src/commands/mod.rs"]
