@@ -4,7 +4,7 @@
 //! neither create output nor rename it to its target: they block until the program exits, which is soon.
 //! Several renames that belong together are protected by a [`CommitGuard`].
 //!
-//! What a killed run has left is removed by a later run of the same user in the same directory ([`remove_leftovers`]).
+//! What a killed run has left is removed by a later run of the same user in the same directory (`remove_leftovers`).
 
 use std::ffi::CStr;
 use std::fs;
