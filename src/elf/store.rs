@@ -260,7 +260,7 @@ impl CommittedObjects {
         for folder in folders.into_iter().rev() {
             let _ = fs::remove_dir(self.lock.folder.join(folder));
         }
-        if self.lock.is_new {
+        if self.lock.is_new && self.ownership == Ownership::Exclusive {
             let _ = fs::remove_dir(&self.lock.folder);
         }
         removed

@@ -231,6 +231,7 @@ fn processes_hosts_and_versions_make_no_difference() {
             .run(number)
             .set("/profile/host", format!("host-{pid}"))
             .set("/profile/threads/0/pid", pid)
+            .set("/profile/events/0/samples", 11_500)
             .jit(&format!("JS:*tool {file}:1:1"), 500)
             .native("v8::Run", &format!("/opt/node-v{version}/libnode.so.{pid}"), 500)
     };
