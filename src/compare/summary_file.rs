@@ -376,7 +376,7 @@ mod tests {
     fn numbers_of_events_may_be_lists_or_objects() {
         let counts = |own: &str| {
             let function = format!(r#"{{"name": "f", "self": {own}, "total": {own}}}"#);
-            let profile = format!(r#"{{"functions": [{function}]}}"#);
+            let profile = format!(r#"{{"events": [{{"samples": 7}}], "functions": [{function}]}}"#);
             let summary = ParsedSummary::parse(with_profile(&profile).as_bytes()).unwrap();
             summary.profile.functions[0].counts()
         };

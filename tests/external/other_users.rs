@@ -265,7 +265,7 @@ fn links_planted_in_a_shared_folder_lead_nowhere() {
 /// Copies go to where others may read them, so nobody else decides what is copied.
 #[test]
 fn sources_of_others_are_not_copied() {
-    if !has_users("sources_of_others_are_not_copied") {
+    if !has_users(module_path!(), "sources_of_others_are_not_copied") {
         return;
     }
     let recording = Recording::with_inode(|dump| fs::metadata(dump).unwrap().ino());
@@ -391,7 +391,10 @@ fn another_users_files_in_a_sticky_folder_stay() {
 /// Whoever can open a folder can lock it.
 #[test]
 fn folders_locked_by_strangers_are_used_without_a_lock() {
-    if !has_users("folders_locked_by_strangers_are_used_without_a_lock") {
+    if !has_users(
+        module_path!(),
+        "folders_locked_by_strangers_are_used_without_a_lock",
+    ) {
         return;
     }
     let folder = scratch();
@@ -431,7 +434,10 @@ fn folders_locked_by_strangers_are_used_without_a_lock() {
 /// A file of another user may have the same bytes now, and others later.
 #[test]
 fn objects_of_strangers_are_replaced_in_shared_folders() {
-    if !has_users("objects_of_strangers_are_replaced_in_shared_folders") {
+    if !has_users(
+        module_path!(),
+        "objects_of_strangers_are_replaced_in_shared_folders",
+    ) {
         return;
     }
     let folder = scratch();
