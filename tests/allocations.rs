@@ -207,8 +207,9 @@ fn making_lines_consistent_allocates_for_calls_only() {
     for rows in [0, 10, 400] {
         assert_eq!(allocations(rows, 0), 0, "{rows} rows");
     }
-    // What is open, what is free of the function, and places where rows are to start.
-    assert!(allocations(10, 1) <= 8);
+    // What is open, what is free of the function, places where rows are to start, and the rows that calls interrupt.
+    let count = allocations(10, 1);
+    assert!(count <= 10, "{count}");
 }
 
 /// Returns the most memory that injection takes, in bytes, with so many functions of which one has samples.

@@ -58,8 +58,12 @@ fn make(layout: Layout, endian: ByteOrder, machine: u32, count: u32) -> Made {
 }
 
 fn number_of(object: &Path) -> u32 {
-    let stem = object.file_stem().unwrap().to_str().unwrap();
-    stem.rsplit('-').nth(1).unwrap().parse().unwrap()
+    let bytes = std::fs::read(object).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let mut numbers = file
+        .symbols()
+        .filter_map(|symbol| symbol.name().ok()?.rsplit('_').next()?.parse().ok());
+    numbers.next().unwrap()
 }
 
 fn verify(object: &Path) {
@@ -732,7 +736,13 @@ fn lines_by_pairing(records: &[Result<u32, u32>]) -> Vec<(u32, u32)> {
     for (time, record) in (1000..).zip(records) {
         match *record {
             Err(number) => dump.debug_info(time, address(number), b"/a/x.c", 100 + number),
-            Ok(number) => dump.load(time, address(number), number.into(), b"f", &[0x90; 0x40]),
+            Ok(number) => dump.load(
+                time,
+                address(number),
+                number.into(),
+                format!("f_{number}").as_bytes(),
+                &[0x90; 0x40],
+            ),
         }
     }
     profile.sample(PID, 2000, &[REGION], None);
@@ -741,7 +751,9 @@ fn lines_by_pairing(records: &[Result<u32, u32>]) -> Vec<(u32, u32)> {
     std::fs::write(&input, profile.finish()).unwrap();
     let output = inject_into(folder.path(), &input, &["--all"]);
     let line = |object: &PathBuf| (number_of(object), symbolizers::gnu(object, &[0x40])[0][0].line);
-    objects_of(&output).iter().map(line).collect()
+    let mut lines: Vec<(u32, u32)> = objects_of(&output).iter().map(line).collect();
+    lines.sort_unstable();
+    lines
 }
 
 #[test]

@@ -243,15 +243,15 @@ fn a_profile_on_standard_input_is_read_instead_of_an_older_file() {
     }
     // The program that has started jitinject writes to a pipe or a socket.
     let (socket, mut other_end) = std::os::unix::net::UnixStream::pair().unwrap();
-    other_end.write_all(&fs::read(stream()).unwrap()[..1000]).unwrap();
-    other_end.shutdown(std::net::Shutdown::Write).unwrap();
+    let writer = std::thread::spawn(move || other_end.write_all(&fs::read(stream()).unwrap()).unwrap());
     let ran = run(
         folder.path(),
         &["-o", "x.data"],
         Stdio::from(std::os::fd::OwnedFd::from(socket)),
     );
     assert!(!has_code(&said(&ran), "JI434"), "{}", said(&ran));
-    assert_ne!(samples(folder.path(), "x.data"), Some(IN_FILE));
+    writer.join().unwrap();
+    assert_eq!(samples(folder.path(), "x.data"), Some(IN_STREAM));
     let ran = run_script(
         folder.path(),
         "cat \"$stream\" | \"$jitinject\" timeline -o - | wc -c; test ! -e timeline.html",

@@ -340,7 +340,9 @@ fn what_cannot_be_unwound_is_reported() {
 fn libraries_of_holes_are_not_read() {
     const SIZE: u64 = 400 << 20;
     let mut process = Process::new();
-    let sparse = process.folder.path().join("libsparse.so");
+    // Files in /dev/shm are taken for memory.
+    let libraries = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let sparse = libraries.path().join("libsparse.so");
     let tables = |is_compressed, size, content| {
         let section = elf::Section {
             name: ".debug_frame",
@@ -357,7 +359,7 @@ fn libraries_of_holes_are_not_read() {
     // A section that claims a thousand times its size.
     let zeros = zstd::bulk::compress(&vec![0; 8 << 20], 1).unwrap();
     let compressed = elf::compressed(2, 8 << 20, &zeros);
-    let packed = process.folder.path().join("libpacked.so");
+    let packed = libraries.path().join("libpacked.so");
     std::fs::write(&packed, tables(true, compressed.len() as u64, &compressed)).unwrap();
     for (library, at) in [(&sparse, 0x7f20_0000_0000), (&packed, 0x7f30_0000_0000)] {
         process.profile.mmap2(10, at, 0x1000, 0, text(library), 400);
