@@ -144,6 +144,7 @@ pub struct FunctionSummary {
 
 /// Counts of samples.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct SampleSummary {
     /// All samples.
@@ -165,7 +166,8 @@ pub struct SampleSummary {
 }
 
 /// JIT code in whole call stacks.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct StackSummary {
     /// Samples with JIT code anywhere in their stack.
@@ -176,6 +178,32 @@ pub struct StackSummary {
     pub named: u64,
     /// Percentage of the frames in JIT code that have a name; 100 if there are none.
     pub named_percent: f64,
+}
+
+impl Default for SampleSummary {
+    fn default() -> Self {
+        Self {
+            total: 0,
+            jit: 0,
+            named: 0,
+            named_by_map: 0,
+            named_percent: 100.0,
+            unnamed: Unnamed::default(),
+            with_named_frame: 0,
+            in_stacks: StackSummary::default(),
+        }
+    }
+}
+
+impl Default for StackSummary {
+    fn default() -> Self {
+        Self {
+            samples: 0,
+            frames: 0,
+            named: 0,
+            named_percent: 100.0,
+        }
+    }
 }
 
 /// A function with many samples.
@@ -217,10 +245,10 @@ pub struct TierSummary {
 
 /// Samples in JIT code without a name, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Unnamed {
     /// The name depends on an uncertain clock offset.
-    #[serde(default)]
     pub doubtful: u64,
     /// A function was loaded at the address only later.
     pub before_load: u64,

@@ -1,5 +1,6 @@
 //! Functions of the frames in a call tree: their names, and the samples in each.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -176,7 +177,7 @@ impl Identity {
         FunctionProfile {
             name: this.name,
             kind: this.kind,
-            runtime: this.runtime,
+            runtime: this.runtime.map(Cow::Borrowed),
             file: this.file,
             line: this.line,
             tier: this.tier,

@@ -91,7 +91,9 @@ pub fn profile_summary(
             .feature(feature::NR_CPUS)
             .and_then(|content| feature::online_cpus(content, profile.endian)),
         duration_ns: index.times.map(|(start, end)| end.0.saturating_sub(start.0)),
-        cpu_time_ns: first.filter(|event| event.unit == "ns").map(|event| event.period),
+        cpu_time_ns: first
+            .filter(|event| event.unit == Unit::Nanoseconds)
+            .map(|event| event.period),
         labels: labels.clone(),
         events,
         threads,
@@ -142,11 +144,7 @@ fn events(profile: &Profile<'_>, nodes: &IndexedTable<NodeIndex, Node>) -> Vec<E
                 .get(index)
                 .cloned()
                 .unwrap_or_else(|| format!("event {index}")),
-            unit: match attr.unit {
-                Unit::Nanoseconds => "ns",
-                Unit::Cycles => "cycles",
-                Unit::Occurrences => "count",
-            },
+            unit: attr.unit,
             samples: 0,
             period: 0,
         })

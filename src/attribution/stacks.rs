@@ -6,12 +6,10 @@ use crate::attribution::call_tree::{Node, NodeIndex};
 use crate::attribution::functions::{FunctionIndex, Functions};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::summary::profile::StackNode;
 
 /// Maximum number of nodes. A flame graph of that many is already finer than a screen.
 const MAX: usize = 30_000;
-
-/// A row of [`crate::summary::profile::ProfileSummary::stacks`].
-type Row = (i64, u32, u64);
 
 table_index! {
     /// Index of a function below a caller.
@@ -31,7 +29,7 @@ struct Call {
 
 /// Returns the call stacks of the first event, and the number of samples that are not in the row of their own function.
 /// The rows with most samples are kept.
-pub fn stacks(nodes: &IndexedTable<NodeIndex, Node>, functions: &Functions) -> (Vec<Row>, u64) {
+pub fn stacks(nodes: &IndexedTable<NodeIndex, Node>, functions: &Functions) -> (Vec<StackNode>, u64) {
     keep_largest(calls(nodes, functions))
 }
 
@@ -72,7 +70,7 @@ fn calls(nodes: &IndexedTable<NodeIndex, Node>, functions: &Functions) -> Indexe
 
 /// Returns the [`MAX`] calls with most samples, and the number of samples of the others, which count for their nearest
 /// caller that is kept. A call has at most as many samples as its caller, which comes first, so callers are kept.
-fn keep_largest(mut calls: IndexedTable<CallIndex, Call>) -> (Vec<Row>, u64) {
+fn keep_largest(mut calls: IndexedTable<CallIndex, Call>) -> (Vec<StackNode>, u64) {
     let mut order: Vec<CallIndex> = calls.enumerate().map(|(index, _)| index).collect();
     order.sort_by_key(|&index| (Reverse(calls[index].total), index));
     let (kept, dropped) = order.split_at(order.len().min(MAX));
@@ -87,7 +85,7 @@ fn keep_largest(mut calls: IndexedTable<CallIndex, Call>) -> (Vec<Row>, u64) {
     }
     let mut kept = kept.to_vec();
     kept.sort_unstable();
-    let mut row_of = calls.map(|_| -1);
+    let mut row_of = calls.map(|_| None);
     let mut rows = Vec::with_capacity(kept.len());
     for index in kept {
         let Call {
@@ -96,8 +94,12 @@ fn keep_largest(mut calls: IndexedTable<CallIndex, Call>) -> (Vec<Row>, u64) {
             own,
             ..
         } = calls[index];
-        row_of[index] = rows.len() as i64;
-        rows.push((caller.map_or(-1, |caller| row_of[caller]), function.0, own));
+        row_of[index] = Some(rows.len() as u32);
+        rows.push(StackNode {
+            caller: caller.and_then(|caller| row_of[caller]),
+            function: function.0,
+            own,
+        });
     }
     (rows, moved)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! profile ─► [profile_index]: processes, mappings, dump markers ────┐
 //! dumps ─► code events ─► [clock]: aligned to the profile's clock ──┼─► [timeline] ─► [selection]: code hit by samples
-//! perf maps ─► [perf_map_symbols]: names without times ─────────────┘       └─► [mmap_trim]: maps that would hide code
+//! perf maps ─► [perf_map_symbols]: names without times ─────────────┘
 //! ```
 //!
 //! Of many functions, only those at [recorded addresses](recorded_addresses) are on the timeline.

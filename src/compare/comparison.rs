@@ -11,8 +11,9 @@ use crate::compare::measure::{Measure, Scale};
 use crate::compare::options::CompareOptions;
 use crate::compare::rules::RuleResult;
 use crate::compare::statistics::{Difference, Quantiles, Series, cost_difference, differences, holm};
-use crate::compare::summary_file::Kind;
 use crate::compare::summary_file::ParsedSummary;
+use crate::summary::SampleSummary;
+use crate::summary::profile::FunctionKind;
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 2;
@@ -67,8 +68,8 @@ pub struct Side {
     pub jit: u64,
     /// Share of samples in JIT code that have a name, in percent; that of the worst run.
     pub named_percent: f64,
-    /// The same of frames of JIT code in stacks, if known.
-    pub named_frames_percent: Option<f64>,
+    /// The same of frames of JIT code in stacks.
+    pub named_frames_percent: f64,
     /// Mean CPU time of a run in nanoseconds, if known.
     pub cpu_time_ns: Option<f64>,
     /// Mean number of threads with samples.
@@ -116,8 +117,8 @@ pub struct ShownFunction {
     /// Name and file in the first side, if the function was renamed or moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
-    /// Kind of its code.
-    pub kind: Kind,
+    /// FunctionKind of its code.
+    pub kind: FunctionKind,
     /// Runtime, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
@@ -311,7 +312,7 @@ impl Tests<'_, '_> {
         let is_kernel = self
             .table
             .function(row)
-            .is_some_and(|function| function.kind == Kind::Kernel);
+            .is_some_and(|function| function.kind == FunctionKind::Kernel);
         is_kernel && self.table.is_one_run_each()
     }
 
@@ -325,7 +326,7 @@ impl Tests<'_, '_> {
             // One more sample with and without the function keep the variance above 0.
             let share = ((counts + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
             let assumed = match table.function(row).map(|function| function.kind) {
-                Some(Kind::Jit) => self.options.assumptions.jit,
+                Some(FunctionKind::Jit) => self.options.assumptions.jit,
                 _ => self.options.assumptions.other,
             };
             Series {
@@ -471,15 +472,16 @@ fn side(table: &Table<'_>, scale: &Scale, side: usize) -> Side {
     for run in runs() {
         labels.retain(|key, value| run.profile.labels.get(key) == Some(value));
     }
-    let frames = runs().filter_map(|run| run.samples.in_stacks.as_ref());
+    let least =
+        |percent: fn(&SampleSummary) -> f64| runs().map(|run| percent(&run.samples)).fold(100.0, f64::min);
     let threads: Vec<f64> = runs().map(|run| run.profile.threads.len() as f64).collect();
     let costs = scale.costs.as_ref().filter(|_| scale.has_time);
     Side {
         inputs: runs().map(|run| run.input.clone()).collect(),
         samples: sum(|run| run.samples.total),
         jit: sum(|run| run.samples.jit),
-        named_percent: runs().map(|run| run.samples.named_percent).fold(100.0, f64::min),
-        named_frames_percent: frames.map(|frames| frames.named_percent).reduce(f64::min),
+        named_percent: least(|samples| samples.named_percent),
+        named_frames_percent: least(|samples| samples.in_stacks.named_percent),
         cpu_time_ns: costs.map(|costs| mean(if side == BEFORE { &costs[0] } else { &costs[1] })),
         threads: mean(&threads),
         labels,

@@ -72,13 +72,13 @@ impl Rule {
 
     fn named(&self, comparison: &Comparison) -> Option<String> {
         let side = &comparison.after;
-        let frames = side.named_frames_percent.filter(|&percent| percent < self.limit);
         if side.named_percent < self.limit {
             return Some(format!(
                 "{:.2} % of the samples in JIT code have a name",
                 side.named_percent
             ));
         }
-        frames.map(|percent| format!("{percent:.2} % of the JIT frames in stacks have a name"))
+        let frames = side.named_frames_percent;
+        (frames < self.limit).then(|| format!("{frames:.2} % of the JIT frames in stacks have a name"))
     }
 }

@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use crate::compare::matching::Table;
 use crate::compare::options::MeasureChoice;
-use crate::compare::summary_file::{ParsedSummary, Unit};
+use crate::compare::summary_file::ParsedSummary;
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::perf::attr::Unit;
 
 /// What the values of functions are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

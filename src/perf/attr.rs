@@ -8,6 +8,7 @@ use linux_perf_event_reader::constants::{
     PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
 };
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
+use serde::{Deserialize, Serialize};
 
 use crate::bytes::{ByteOrder, Reader, write_padded};
 use crate::collections::hash::HashMap;
@@ -57,13 +58,17 @@ pub struct Attr {
 }
 
 /// What an event counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Unit {
     /// Nanoseconds of CPU time (`cpu-clock`, `task-clock`).
+    #[serde(rename = "ns")]
     Nanoseconds,
     /// Cycles of the CPU (`cycles`).
+    #[serde(rename = "cycles")]
     Cycles,
     /// Anything else.
+    #[default]
+    #[serde(rename = "count", other)]
     Occurrences,
 }
 

@@ -249,6 +249,13 @@ pub fn is_built_in(name: &[u8]) -> bool {
     prefix(name).is_some_and(|(.., prefix)| *prefix == Runtime)
 }
 
+/// Returns whether functions of different files often have the same name, as in JavaScript and Python. PHP's functions and
+/// classes are global.
+pub fn needs_file(name: &[u8]) -> bool {
+    let of_compiler = |&(text, _, prefix): &(&str, &str, Prefix)| prefix == Compiler && text != "JIT$";
+    is_v8(name) || prefix(name).is_some_and(of_compiler)
+}
+
 /// The parts of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NameParts<'a> {
@@ -274,7 +281,14 @@ impl<'a> NameParts<'a> {
 
 /// Splits a name into its parts.
 pub fn parts(name: &[u8]) -> NameParts<'_> {
-    let location = source_locations(name).first().copied();
+    parts_in(name, None)
+}
+
+/// Splits the name of a function into its parts. Where the name is ambiguous, the path is `known`.
+pub fn parts_in<'a>(name: &'a [u8], known: Option<&[u8]>) -> NameParts<'a> {
+    let locations = source_locations(name);
+    let in_known = locations.iter().find(|location| Some(location.path) == known);
+    let location = in_known.or(locations.first()).copied();
     let head = match location {
         Some(location) => memchr::memmem::rfind(name, location.path).and_then(|path| {
             let ends: [&[u8]; 3] = [b" (", b" ", b":"];
@@ -301,7 +315,7 @@ fn without_marks(name: &[u8]) -> &[u8] {
             return rest;
         }
         // WebAssembly: `JS:name-12-turbofan`.
-        return suffix(rest).map_or(name, |(text, _)| {
+        return suffix(rest).map_or(rest, |(text, _)| {
             rest.strip_suffix(text.as_bytes()).unwrap_or(rest)
         });
     }
@@ -309,13 +323,24 @@ fn without_marks(name: &[u8]) -> &[u8] {
         return name.strip_suffix(text.as_bytes()).unwrap_or(name);
     }
     match prefix(name) {
-        // JavaScriptCore writes `JSC-FTL: name`, and `JSC-FTLThunk: name`.
-        Some((_, _, Compiler)) if name.starts_with(b"JSC-") => memchr::memmem::find(name, b": ")
-            .and_then(|colon| name.get(colon..)?.strip_prefix(b": "))
+        // `JSC-FTL: name` is a function, `JSC-FTLThunk: name` is not.
+        Some((text, _, Compiler)) if text.starts_with("JSC-") => name
+            .get(text.len()..)
+            .and_then(|rest| rest.strip_prefix(b": "))
             .unwrap_or(name),
         Some((text, _, Compiler)) => name.strip_prefix(text.as_bytes()).unwrap_or(name),
-        _ => name,
+        _ => without_dotnet_tier(name),
     }
+}
+
+/// Removes the tier that .NET writes after the parameters: `void [App] Program::Main()[OptimizedTier1]`.
+fn without_dotnet_tier(name: &[u8]) -> &[u8] {
+    let without = || {
+        let (head, tier) = rsplit_once(name.strip_suffix(b"]")?, b'[')?;
+        let is_tier = head.ends_with(b")") && tier.iter().all(u8::is_ascii_alphanumeric);
+        is_tier.then_some(head)
+    };
+    without().unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -395,7 +420,7 @@ mod tests {
             ("sift-0-liftoff", "sift-0", None),
             ("Ion: run (/tmp/a.js:3:4)", "run", Some("/tmp/a.js")),
             ("JSC-FTL: next#AMHzEa", "next#AMHzEa", None),
-            ("JSC-FTLThunk: unspecified", "unspecified", None),
+            ("JSC-FTLThunk: unspecified", "JSC-FTLThunk: unspecified", None),
             (
                 "JSC-ExtraCTIThunk: op_enter_handler",
                 "JSC-ExtraCTIThunk: op_enter_handler",
@@ -411,6 +436,13 @@ mod tests {
             ("Builtin:ArrayMap", "Builtin:ArrayMap", None),
             ("RegExp:(a):(b)", "RegExp:(a):(b)", None),
             ("lists:map/2", "lists:map/2", None),
+            ("JS:o /tmp/a.js:1:2", "o", Some("/tmp/a.js")),
+            (
+                "void [App] P::Main()[OptimizedTier1]",
+                "void [App] P::Main()",
+                None,
+            ),
+            ("byte[] [App] P::Read(int[])", "byte[] [App] P::Read(int[])", None),
             ("JS::Call(int)", "JS::Call(int)", None),
             ("", "", None),
         ] {

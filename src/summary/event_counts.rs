@@ -1,9 +1,11 @@
 //! Numbers for each event of a profile.
 
 use std::cmp::{Ordering, Reverse};
+use std::fmt;
 
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Maximum number of events whose numbers are written as a list. Recordings have a few; those of many cgroups have an event
 /// for each of them, most of which a function never has.
@@ -93,6 +95,45 @@ impl Serialize for EventCounts {
     }
 }
 
+impl<'de> Deserialize<'de> for EventCounts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EventCountsVisitor)
+    }
+}
+
+struct EventCountsVisitor;
+
+impl<'de> Visitor<'de> for EventCountsVisitor {
+    type Value = EventCounts;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of numbers or an object")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<EventCounts, A::Error> {
+        let mut read = EventCounts::default();
+        while let Some(count) = list.next_element()? {
+            if count > 0 {
+                read.counts.push((read.events, count));
+            }
+            read.events = read.events.saturating_add(1);
+        }
+        Ok(read)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<EventCounts, A::Error> {
+        let mut read = EventCounts::zero(usize::MAX);
+        while let Some((event, count)) = object.next_entry()? {
+            if count > 0 {
+                read.counts.push((event, count));
+            }
+        }
+        read.counts.sort_by_key(|&(event, _)| event);
+        read.counts.dedup_by_key(|&mut (event, _)| event);
+        Ok(read)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +155,16 @@ mod tests {
         );
         assert_eq!(json(counts(65, &[(64, 5), (0, 1), (65, 1)])), r#"{"0":1,"64":5}"#);
         assert_eq!(json(counts(65, &[])), "{}");
+    }
+
+    #[test]
+    fn lists_and_objects_are_read() {
+        let read = |json| serde_json::from_str::<EventCounts>(json).unwrap();
+        assert_eq!(read("[1,0,7,0]"), counts(4, &[(0, 1), (2, 7)]));
+        assert_eq!(read("[]"), counts(0, &[]));
+        let object = read(r#"{"70": 2, "0": 7, "3": 0}"#);
+        assert_eq!(object.counts, [(0, 7), (70, 2)]);
+        assert!(serde_json::from_str::<EventCounts>("7").is_err());
     }
 
     #[test]

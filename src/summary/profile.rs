@@ -1,16 +1,19 @@
 //! The profile in a summary: where all samples were taken, and how the profile was recorded.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::Diagnostic;
+use crate::perf::attr::Unit;
 use crate::summary::event_counts::EventCounts;
 
 /// All samples of a profile by function, and how it was recorded.
 ///
 /// [`EventCounts`] are in the order of [`ProfileSummary::events`].
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ProfileSummary {
     /// Command line of the recording program.
@@ -37,9 +40,8 @@ pub struct ProfileSummary {
     pub threads: Vec<ThreadSummary>,
     /// Functions with samples in their own code or below, those with most samples of their own first.
     pub functions: Vec<FunctionProfile>,
-    /// Call stacks of the first event: for each node the index of the caller's node or -1, the index of the function,
-    /// and the number of samples taken in it. A caller comes before the functions that it calls.
-    pub stacks: Vec<(i64, u32, u64)>,
+    /// Call tree of the first event. A caller comes before the functions that it calls.
+    pub stacks: Vec<StackNode>,
     /// Number of samples that `stacks` has in a caller of their function, because their own stack is too rare.
     pub stacks_omitted: u64,
     /// Number of samples without callers because the stacks of the profile are too many.
@@ -51,13 +53,14 @@ pub struct ProfileSummary {
 }
 
 /// An event.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct EventSummary {
     /// Name, such as `cycles:u`.
     pub name: String,
-    /// What it counts: `ns` of CPU time, CPU `cycles`, or `count` for anything else.
-    pub unit: &'static str,
+    /// What it counts.
+    pub unit: Unit,
     /// Number of samples.
     pub samples: u64,
     /// Sum of the periods of the samples, in units.
@@ -65,7 +68,8 @@ pub struct EventSummary {
 }
 
 /// A thread.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ThreadSummary {
     /// ID of its process.
@@ -79,7 +83,8 @@ pub struct ThreadSummary {
 }
 
 /// Functions of one name, kind, compiler tier and module.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct FunctionProfile {
     /// Name. For [`FunctionKind::Module`], the name of the module's file.
@@ -88,7 +93,7 @@ pub struct FunctionProfile {
     pub kind: FunctionKind,
     /// Runtime of its process.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<&'static str>,
+    pub runtime: Option<Cow<'static, str>>,
     /// Source file, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -118,8 +123,46 @@ pub struct FunctionProfile {
     pub callers: Vec<(u32, u64)>,
 }
 
+impl FunctionProfile {
+    /// Returns the samples of the first event in the function, and those with it in their stack.
+    pub fn counts(&self) -> (u64, u64) {
+        let (own, total) = (self.own.first(), self.total.first());
+        (own, total.max(own))
+    }
+}
+
+/// A node of a call tree. In JSON, a list of three numbers; a root has -1 as its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(from = "(i64, u32, u64)", into = "(i64, u32, u64)")]
+pub struct StackNode {
+    /// Index of the caller's node; `None` for a root.
+    pub caller: Option<u32>,
+    /// Index of the function.
+    pub function: u32,
+    /// Number of samples in its own code.
+    pub own: u64,
+}
+
+impl From<(i64, u32, u64)> for StackNode {
+    fn from((caller, function, own): (i64, u32, u64)) -> Self {
+        // Any other number that is no index becomes one that no tree has.
+        let index = |caller| u32::try_from(caller).unwrap_or(u32::MAX);
+        Self {
+            caller: (caller != -1).then(|| index(caller)),
+            function,
+            own,
+        }
+    }
+}
+
+impl From<StackNode> for (i64, u32, u64) {
+    fn from(node: StackNode) -> Self {
+        (node.caller.map_or(-1, i64::from), node.function, node.own)
+    }
+}
+
 /// Kind of code.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum FunctionKind {
@@ -132,6 +175,8 @@ pub enum FunctionKind {
     /// Code of a file without a symbol.
     Module,
     /// Anything else.
+    #[default]
+    #[serde(other)]
     Unknown,
 }
 

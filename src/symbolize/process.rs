@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::{ffi::OsStr, io};
+use std::{ffi::OsStr, io, mem};
 
 use crate::collections::hash::HashSet;
 use crate::diagnostics::Diagnostic;
@@ -21,8 +21,10 @@ const MAX_DUMPS: usize = 64;
 pub struct Process {
     pid: u32,
     dumps: Vec<Jitdump>,
-    /// Inodes of mapped files that are in use or unusable.
-    seen: HashSet<u64>,
+    /// Devices and inodes of mapped files that are in use or unusable.
+    seen: HashSet<(Vec<u8>, u64)>,
+    /// Functions that no call has counted yet.
+    uncounted: usize,
 }
 
 /// A mapping of a jitdump, from `/proc/PID/maps`.
@@ -30,6 +32,7 @@ pub struct Process {
 struct Marker<'a> {
     /// Addresses, as in the file.
     addresses: &'a [u8],
+    device: &'a [u8],
     inode: u64,
     path: &'a [u8],
     is_deleted: bool,
@@ -42,22 +45,24 @@ impl Process {
             pid,
             dumps: Vec::new(),
             seen: HashSet::default(),
+            uncounted: 0,
         }
     }
 
     /// Opens the jitdumps that the process has mapped since the last call, and reads the new records of all. Returns
-    /// the number of functions that were loaded or moved.
+    /// the number of functions that were loaded or moved since the last call that did not fail.
     ///
     /// At most 64 jitdumps of a process are open, those that were found last. Others are closed, and their functions are no longer
-    /// found. Fails once for each.
+    /// found. A call that closes some fails.
     ///
     /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read. Fails if a mapped
-    /// file cannot be opened or read, or is not a jitdump, once for each such file.
+    /// file cannot be opened or read, or is not a jitdump, once for each such file: of several, the next call fails for the next
+    /// one. A call that fails also reads the other open jitdumps.
     pub fn update(&mut self) -> Result<usize, Diagnostic> {
-        let mut first_error = None;
+        let mut failed = None;
         let maps = kernel::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         for marker in markers(&maps) {
-            if !self.seen.insert(marker.inode) {
+            if !self.seen.insert((marker.device.to_owned(), marker.inode)) {
                 continue;
             }
             match open(self.pid, &marker) {
@@ -68,27 +73,33 @@ impl Process {
                         let cause =
                             format!("closed, because the process has mapped more than {MAX_DUMPS} jitdumps");
                         let closed = Diagnostic::cannot_read(closed.path(), &io::Error::other(cause));
-                        first_error = first_error.or(Some(closed));
+                        failed = failed.or(Some(closed));
                     }
                 }
                 Err(cause) => {
                     let path = Path::new(OsStr::from_bytes(marker.path));
-                    first_error = first_error.or(Some(Diagnostic::cannot_read(path, &cause)));
+                    failed = Some(Diagnostic::cannot_read(path, &cause));
+                    // The next call looks at the others.
+                    break;
                 }
             }
         }
-        let mut count = 0usize;
         self.dumps.retain_mut(|dump| match dump.update() {
             Ok(events) => {
-                count = count.saturating_add(events);
+                self.uncounted = self.uncounted.saturating_add(events);
                 true
             }
+            // It fails again in the next call.
+            Err(_) if failed.is_some() => true,
             Err(error) => {
-                first_error = first_error.take().or(Some(error));
+                failed = Some(error);
                 false
             }
         });
-        first_error.map_or(Ok(count), Err)
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(mem::take(&mut self.uncounted)),
+        }
     }
 
     /// Returns the jitdumps.
@@ -130,11 +141,13 @@ fn markers(maps: &[u8]) -> impl Iterator<Item = Marker<'_>> {
         // addresses, permissions, offset, device, inode, spaces, path
         let mut fields = line.splitn(6, |&byte| byte == b' ');
         let addresses = fields.next()?;
-        let inode = std::str::from_utf8(fields.nth(3)?).ok()?.parse().ok()?;
+        let device = fields.nth(2)?;
+        let inode = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
         let name = fields.next()?.trim_ascii_start();
         let path = marker::dump_path(name).filter(|path| path.starts_with(b"/"))?;
         Some(Marker {
             addresses,
+            device,
             inode,
             path,
             is_deleted: path.len() < name.len(),
@@ -154,6 +167,7 @@ mod tests {
         let found: Vec<Marker<'_>> = markers(maps).collect();
         let marker = |addresses, inode, path, is_deleted| Marker {
             addresses,
+            device: b"08:01",
             inode,
             path,
             is_deleted,

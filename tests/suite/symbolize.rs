@@ -210,9 +210,21 @@ fn other_files_are_refused_and_early_ones_are_waited_for() {
     assert!(Jitdump::open(folder.path()).is_err());
 }
 
-/// A process can map any number of files, each of which takes a file descriptor of the one that reads them.
+/// One test, because all tests are one process.
 #[test]
-#[expect(unsafe_code, reason = "maps files that nothing writes to")]
+fn jitdumps_that_a_process_has_mapped_are_read() {
+    an_error_hides_neither_other_errors_nor_functions();
+    a_process_has_a_limited_number_of_open_jitdumps();
+}
+
+#[expect(unsafe_code, reason = "nothing writes to the files that are mapped")]
+fn map(path: &Path, content: &[u8]) -> memmap2::Mmap {
+    std::fs::write(path, content).unwrap();
+    // SAFETY: Nothing writes to the file any more.
+    unsafe { memmap2::Mmap::map(&File::open(path).unwrap()) }.unwrap()
+}
+
+/// A process can map any number of files, each of which takes a file descriptor of the one that reads them.
 fn a_process_has_a_limited_number_of_open_jitdumps() {
     const COUNT: usize = 200;
     const MOST: usize = 64;
@@ -221,9 +233,7 @@ fn a_process_has_a_limited_number_of_open_jitdumps() {
     let mut maps = Vec::new();
     for number in 0..COUNT {
         let path = folder.path().join(format!("jit-{number}.dump"));
-        std::fs::write(&path, &header).unwrap();
-        // SAFETY: Nothing writes to the file any more.
-        maps.push(unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()) }.unwrap());
+        maps.push(map(&path, &header));
     }
     let open = || {
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -237,4 +247,33 @@ fn a_process_has_a_limited_number_of_open_jitdumps() {
     assert_eq!(process.update().unwrap(), 0);
     drop(process);
     assert_eq!((open(), maps.len()), (0, COUNT));
+}
+
+fn an_error_hides_neither_other_errors_nor_functions() {
+    let folder = scratch();
+    let recorded = std::fs::read(&recorded()[0]).unwrap();
+    let files: [(&str, &[u8]); 4] = [
+        ("jit-1.dump", b"not a jitdump"),
+        ("jit-2.dump", &recorded),
+        ("jit-3.dump", b"not one either"),
+        ("jit-4.dump", &recorded),
+    ];
+    let maps = files.map(|(name, content)| map(&folder.path().join(name), content));
+    let mut process = Process::new(std::process::id());
+    let mut errors = Vec::new();
+    let count = loop {
+        match process.update() {
+            Ok(count) => break count,
+            Err(error) => errors.push(error.to_string()),
+        }
+        assert!(errors.len() <= maps.len(), "{errors:?}");
+    };
+    errors.sort();
+    assert!(
+        matches!(&errors[..], [one, other] if one.contains("jit-1.dump") && other.contains("jit-3.dump")),
+        "{errors:?}"
+    );
+    assert_eq!(process.dumps().len(), 2);
+    let mut alone = Jitdump::open(&folder.path().join("jit-2.dump")).unwrap();
+    assert_eq!(count, 2 * alone.update().unwrap());
 }

@@ -6,14 +6,14 @@
 
 use std::borrow::Cow;
 
-use crate::compare::summary_file::{Kind, RecordedFunction};
-use crate::runtime::names::source_locations;
+use crate::runtime::names;
+use crate::summary::profile::{FunctionKind, FunctionProfile};
 
 /// A function's name in parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity<'a> {
     /// Kind of its code.
-    pub kind: Kind,
+    pub kind: FunctionKind,
     /// Runtime, or module of native code; may be empty.
     pub origin: Cow<'a, str>,
     /// Name without what varies; empty for anonymous functions.
@@ -25,23 +25,6 @@ pub struct Identity<'a> {
     /// Line and column; 0 if unknown. They distinguish functions of the same name and file.
     pub position: (u32, u32),
 }
-
-/// Prefixes of V8 for functions with source. Node.js 18 writes `LazyCompile`.
-const V8: [&str; 5] = ["JS:", "LazyCompile:", "Script:", "Eval:", "Function:"];
-
-/// Prefixes with a tier that end at a fixed text.
-const TIERS: [&str; 3] = ["Ion: ", "Baseline: ", "Interpreter: "];
-
-/// Tiers of JavaScriptCore. Other names that start with `JSC-` are thunks and stubs.
-const JSC_TIERS: [&str; 7] = [
-    "LLInt",
-    "Baseline",
-    "DFG",
-    "FTL",
-    "WasmIPInt",
-    "WasmBBQ",
-    "WasmOMG",
-];
 
 /// Suffixes that compilers add to the parts and copies of one function.
 const COPIES: [&str; 7] = [
@@ -59,27 +42,27 @@ const ADDRESS_DIGITS: usize = 8;
 
 impl<'a> Identity<'a> {
     /// Takes the name of a function apart.
-    pub fn of(function: &'a RecordedFunction) -> Self {
+    pub fn of(function: &'a FunctionProfile) -> Self {
         let name = &*function.name;
         match function.kind {
-            Kind::Jit => Self::of_jit(function),
-            Kind::Native => Self {
-                kind: Kind::Native,
+            FunctionKind::Jit => Self::of_jit(function),
+            FunctionKind::Native => Self {
+                kind: FunctionKind::Native,
                 origin: module(function),
                 name: native_name(name),
                 file: None,
                 path: None,
                 position: (0, 0),
             },
-            Kind::Module => Self {
-                kind: Kind::Module,
+            FunctionKind::Module => Self {
+                kind: FunctionKind::Module,
                 origin: Cow::Borrowed(""),
                 name: without_numbers(base_name(name)),
                 file: None,
                 path: None,
                 position: (0, 0),
             },
-            kind @ (Kind::Kernel | Kind::Unknown) => Self {
+            kind @ (FunctionKind::Kernel | FunctionKind::Unknown) => Self {
                 kind,
                 origin: Cow::Borrowed(""),
                 name: Cow::Borrowed(name),
@@ -90,126 +73,32 @@ impl<'a> Identity<'a> {
         }
     }
 
-    fn of_jit(function: &'a RecordedFunction) -> Self {
-        let (name, path, position) = split_location(function);
-        let (name, has_file) = without_tier(name);
-        let name = without_addresses(without_counters(name));
+    fn of_jit(function: &'a FunctionProfile) -> Self {
+        let recorded = &*function.name;
+        let known = function.file.as_deref().filter(|file| !file.is_empty());
+        let parts = names::parts_in(recorded.as_bytes(), known.map(str::as_bytes));
+        // All parts end at ASCII characters.
+        let text = |part: &'a [u8]| std::str::from_utf8(part).unwrap_or_default();
+        let name = without_addresses(without_counters(recorded, text(parts.function)));
         let (name, script) = php_script(name);
-        let known = || function.file.as_deref().filter(|_| has_file).map(Cow::Borrowed);
-        let path = path.or(script).or_else(known).filter(|path| !path.is_empty());
+        let path = parts.location.map(|location| Cow::Borrowed(text(location.path)));
+        let path = path.or(script);
+        let known = || known.map(Cow::Borrowed);
+        let has_file = names::needs_file(recorded.as_bytes());
+        let file = path.clone().or_else(|| known().filter(|_| has_file));
+        let line = function.line.unwrap_or_default();
         Self {
-            kind: Kind::Jit,
+            kind: FunctionKind::Jit,
             origin: Cow::Borrowed(function.runtime.as_deref().unwrap_or_default()),
             name,
-            file: path.clone().map(without_versions),
-            path: path.or_else(|| function.file.as_deref().map(Cow::Borrowed)),
-            position,
+            file: file.map(without_versions),
+            path: path.or_else(known),
+            position: parts.location.map_or((line, 0), |location| {
+                let line = Some(location.line).filter(|&line| line > 0).unwrap_or(line);
+                (line, location.column)
+            }),
         }
     }
-}
-
-/// Splits the source location off a name, whatever the format of the runtime.
-fn split_location(function: &RecordedFunction) -> (&str, Option<Cow<'_, str>>, (u32, u32)) {
-    let name = &*function.name;
-    let known = function.file.as_deref().filter(|file| !file.is_empty());
-    let found = known.and_then(|file| Some((name.rfind(file)?, file.len())));
-    let parsed = || {
-        let location = *source_locations(name.as_bytes()).first()?;
-        let path = std::str::from_utf8(location.path).ok()?;
-        Some((name.rfind(path)?, path.len()))
-    };
-    let line = function.line.unwrap_or_default();
-    let Some((start, size)) = found.or_else(parsed) else {
-        return (without_position(name), None, (line, 0));
-    };
-    let end = start.saturating_add(size);
-    let (head, path) = (name.get(..start), name.get(start..end));
-    let (Some(head), Some(path), Some(tail)) = (head, path, name.get(end..)) else {
-        return (name, None, (line, 0));
-    };
-    // A path inside other text is part of the name.
-    let is_position = |character: char| character.is_ascii_digit() || ":)]".contains(character);
-    if !tail.chars().all(is_position) {
-        return (name, None, (line, 0));
-    }
-    let mut numbers = tail
-        .split(|character: char| !character.is_ascii_digit())
-        .filter(|number| !number.is_empty())
-        .map(|number| number.parse().unwrap_or_default());
-    let position = (numbers.next().unwrap_or(line), numbers.next().unwrap_or_default());
-    let head = head.trim_end_matches(|character: char| " (:@[".contains(character));
-    (head, Some(Cow::Borrowed(path)), position)
-}
-
-/// Removes `:line:column` from a name without a file, such as V8's `JS:* :1:20`.
-fn without_position(name: &str) -> &str {
-    if !V8.iter().any(|prefix| name.starts_with(prefix)) {
-        return name;
-    }
-    let is_position = |character: char| character.is_ascii_digit() || character == ':';
-    match name.rsplit_once(' ') {
-        Some((head, tail)) if tail.starts_with(':') && tail.chars().all(is_position) => head,
-        _ => name,
-    }
-}
-
-/// Removes the runtime's prefix and the tier. Returns also whether a file distinguishes functions of the same name.
-fn without_tier(name: &str) -> (&str, bool) {
-    let v8 = V8.iter().find_map(|prefix| name.strip_prefix(prefix));
-    if let Some(rest) = v8.filter(|rest| !rest.starts_with(':')) {
-        let rest = match rest.strip_prefix('o').filter(|rest| rest.starts_with(['+', '*'])) {
-            Some(rest) => rest,
-            None => rest,
-        };
-        let unmarked = rest.strip_prefix(['~', '^', '+', '*']).unwrap_or(rest);
-        return (unmarked.trim_start_matches('\'').trim(), true);
-    }
-    if let Some(rest) = name.strip_prefix("JSC-") {
-        let Some((tier, function)) = rest.split_once(": ") else {
-            return (name, true);
-        };
-        if !JSC_TIERS.contains(&tier) {
-            return (name, true);
-        }
-        // `next#AMHzEa`: the hash is that of the source text.
-        let is_hash = |hash: &str| hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let function = match function.rsplit_once('#') {
-            Some((function, hash)) if is_hash(hash) => function,
-            _ => function,
-        };
-        return (function, true);
-    }
-    if let Some(rest) = TIERS.iter().find_map(|prefix| name.strip_prefix(prefix)) {
-        return (rest, true);
-    }
-    if let Some(rest) = name.strip_prefix("py::") {
-        return (rest, true);
-    }
-    if let Some(rest) = name.strip_prefix("JIT$") {
-        return (rest, false);
-    }
-    if let Some((number, rest)) = name
-        .strip_prefix("TRACE-")
-        .and_then(|trace| trace.split_once('$'))
-    {
-        // `TRACE-3$fib$7`: the number of the trace, the function, and the line where it starts.
-        if is_number(number) {
-            return (without_suffix(rest, '$', is_number), false);
-        }
-    }
-    for suffix in ["-liftoff", "-turbofan"] {
-        if let Some(rest) = name.strip_suffix(suffix) {
-            return (rest, false);
-        }
-    }
-    // .NET: `void [App] Program::Main()[OptimizedTier1]`.
-    if let Some((rest, tier)) = name.strip_suffix(']').and_then(|inside| inside.rsplit_once(")["))
-        && tier.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    {
-        let end = rest.len().saturating_add(1);
-        return (name.get(..end).unwrap_or(rest), false);
-    }
-    (name, false)
 }
 
 /// Splits PHP's name of the code outside functions, which is the path of the script.
@@ -220,8 +109,21 @@ fn php_script(name: Cow<'_, str>) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
     }
 }
 
-/// Removes the numbers that runtimes give to generated classes and functions.
-fn without_counters(name: &str) -> Cow<'_, str> {
+/// Removes the numbers that runtimes give to generated code from a name, which is part of a recorded one.
+fn without_counters<'a>(recorded: &str, name: &'a str) -> Cow<'a, str> {
+    // JavaScriptCore: `next#AMHzEa`. The hash is that of the source text.
+    if recorded.starts_with("JSC-") {
+        let is_hash = |hash: &str| hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        return Cow::Borrowed(without_suffix(name, '#', is_hash));
+    }
+    // PHP: `TRACE-3$fib$7`, the number of the trace, the function, and the line where it starts.
+    if let Some((number, function)) = name
+        .strip_prefix("TRACE-")
+        .and_then(|trace| trace.split_once('$'))
+        && is_number(number)
+    {
+        return Cow::Borrowed(without_suffix(function, '$', is_number));
+    }
     // Julia: `julia_fib_123`.
     if name.starts_with("julia_") || name.starts_with("jfptr_") {
         return Cow::Borrowed(without_suffix(name, '_', is_number));
@@ -292,7 +194,7 @@ fn native_name(name: &str) -> Cow<'_, str> {
 }
 
 /// Returns the file name of a function's module, without numbers.
-fn module(function: &RecordedFunction) -> Cow<'_, str> {
+fn module(function: &FunctionProfile) -> Cow<'_, str> {
     without_numbers(base_name(function.module.as_deref().unwrap_or_default()))
 }
 
@@ -435,7 +337,7 @@ fn is_hash(part: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn function(kind: &str, name: &str, more: &[(&str, &str)]) -> RecordedFunction {
+    fn function(kind: &str, name: &str, more: &[(&str, &str)]) -> FunctionProfile {
         let mut fields = serde_json::json!({"name": name, "kind": kind});
         for (field, value) in more {
             fields[*field] = (*value).into();

@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::compare::matching::folders::Folders;
 use crate::compare::matching::identity::Identity;
-use crate::compare::summary_file::{Kind, ParsedSummary};
+use crate::compare::summary_file::ParsedSummary;
+use crate::summary::profile::FunctionKind;
 use crate::threads;
 
 pub use self::rows::{Callers, Counts, MatchedFunction, Table};
@@ -22,7 +23,7 @@ pub const BEFORE: usize = 0;
 pub const AFTER: usize = 1;
 
 /// Identity without the position: kind, origin, name and file.
-type Key<'k> = (Kind, &'k str, &'k str, Option<&'k str>);
+type Key<'k> = (FunctionKind, &'k str, &'k str, Option<&'k str>);
 
 /// Line and column of a function.
 type Position = (u32, u32);

@@ -5,7 +5,7 @@
 use crate::collections::hash::{HashMap, HashSet};
 use crate::compare::matching::rows::{Callers, MatchedFunction, Table};
 use crate::compare::matching::{AFTER, BEFORE};
-use crate::compare::summary_file::Kind;
+use crate::summary::profile::FunctionKind;
 
 /// Least share of the samples of its side. Smaller functions change no verdict, and chance makes them alike.
 const MIN_SHARE: f64 = 0.001;
@@ -59,7 +59,7 @@ fn leftovers<'t, 's>(table: &'t Table<'s>, side: usize) -> Vec<Leftover<'t, 's>>
     let rows: Vec<(u32, &MatchedFunction, f64)> = table
         .live_rows()
         .filter(|&(row, function)| {
-            let can_change = matches!(function.kind, Kind::Jit | Kind::Native);
+            let can_change = matches!(function.kind, FunctionKind::Jit | FunctionKind::Native);
             can_change && has_other && table.is_on(row, side) && !table.is_on(row, other)
         })
         .map(|(row, function)| (row, function, share(row)))

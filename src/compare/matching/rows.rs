@@ -1,9 +1,12 @@
 //! The table of matched functions, with their samples in each run.
 
+use std::borrow::Cow;
+
 use crate::collections::hash::HashMap;
 use crate::compare::matching::identity::Identity;
 use crate::compare::matching::{AFTER, BEFORE};
-use crate::compare::summary_file::{Kind, ParsedSummary, RecordedFunction};
+use crate::compare::summary_file::ParsedSummary;
+use crate::summary::profile::{FunctionKind, FunctionProfile};
 
 /// Callers of a function that are examined, those with the most samples. jitinject writes three for each run.
 const MAX_CALLERS: usize = 8;
@@ -28,8 +31,8 @@ pub struct Table<'s> {
 pub struct MatchedFunction {
     /// Name without the tier; that of the second side, if it has the function.
     pub name: String,
-    /// Kind of its code.
-    pub kind: Kind,
+    /// FunctionKind of its code.
+    pub kind: FunctionKind,
     /// Source file.
     pub file: Option<String>,
     /// Line of the declaration.
@@ -68,25 +71,25 @@ struct EntryCounts {
 pub type Callers = Vec<(u32, u64)>;
 
 impl MatchedFunction {
-    fn new(identity: &Identity<'_>, function: &RecordedFunction, is_current: bool) -> Self {
+    fn new(identity: &Identity<'_>, function: &FunctionProfile, is_current: bool) -> Self {
         let name = match identity.name.is_empty() {
             true => "(anonymous)",
             false => &*identity.name,
         };
         let name = match identity.kind {
             // The number of a module is left out of its identity only.
-            Kind::Module => function.name.clone(),
+            FunctionKind::Module => function.name.clone(),
             _ => name.to_owned(),
         };
         let module = function.module.as_deref();
-        let module = module.filter(|_| identity.kind == Kind::Native);
+        let module = module.filter(|_| identity.kind == FunctionKind::Native);
         let line = Some(identity.position.0).filter(|&line| line > 0);
         Self {
             name,
             kind: identity.kind,
             file: identity.path.as_deref().map(str::to_owned),
             line: line.or(function.line),
-            runtime: function.runtime.clone(),
+            runtime: function.runtime.clone().map(Cow::into_owned),
             module: module.map(|path| path.rsplit('/').next().unwrap_or(path).to_owned()),
             previous: None,
             is_current,
@@ -98,14 +101,14 @@ impl MatchedFunction {
         let place = self
             .file
             .as_deref()
-            .filter(|_| self.kind == Kind::Jit)
+            .filter(|_| self.kind == FunctionKind::Jit)
             .map(path_end);
         match (place, &self.module) {
             (Some(file), _) => format!("{} {file}", self.name),
             (None, Some(module)) => format!("{} [{module}]", self.name),
             (None, None) => match self.kind {
-                Kind::Kernel => format!("{} [kernel]", self.name),
-                Kind::Module => format!("[{}]", self.name),
+                FunctionKind::Kernel => format!("{} [kernel]", self.name),
+                FunctionKind::Module => format!("[{}]", self.name),
                 _ => self.name.clone(),
             },
         }
@@ -213,7 +216,7 @@ impl<'s> Table<'s> {
     }
 
     /// Returns each function of a side with its row.
-    pub fn entries(&self, side: usize) -> impl Iterator<Item = (usize, u32, &'s RecordedFunction)> {
+    pub fn entries(&self, side: usize) -> impl Iterator<Item = (usize, u32, &'s FunctionProfile)> {
         let runs = self.runs_of(side);
         runs.filter_map(|run| Some((run, *self.runs.get(run)?)))
             .flat_map(move |(run, summary)| {
@@ -232,7 +235,7 @@ impl<'s> Table<'s> {
                 continue;
             }
             for &(caller, samples) in &function.callers {
-                let Some(caller) = self.row(run, caller).filter(|&caller| caller != row) else {
+                let Some(caller) = self.row(run, caller as usize).filter(|&caller| caller != row) else {
                     continue;
                 };
                 let sum = sums.entry(row).or_default().entry(caller).or_default();
@@ -303,21 +306,21 @@ impl<'s> Table<'s> {
         let mut below: Vec<u64> = stacks.iter().map(|node| node.own).collect();
         for (index, node) in stacks.iter().enumerate().rev() {
             let samples = below.get(index).copied().unwrap_or_default();
-            if let Some(parent) = node.parent.and_then(|parent| below.get_mut(parent)) {
-                *parent = parent.saturating_add(samples);
+            if let Some(caller) = node.caller.and_then(|caller| below.get_mut(caller as usize)) {
+                *caller = caller.saturating_add(samples);
             }
         }
         // How often each function is on the path from the root to the current node.
         let mut on_path = vec![0_u32; self.functions.len()];
-        let mut path: Vec<(usize, u32)> = Vec::new();
-        for (index, node) in stacks.iter().enumerate() {
-            while let Some(&(_, row)) = path.last().filter(|&&(top, _)| Some(top) != node.parent) {
+        let mut path: Vec<(u32, u32)> = Vec::new();
+        for (index, node) in (0_u32..).zip(stacks) {
+            while let Some(&(_, row)) = path.last().filter(|&&(top, _)| Some(top) != node.caller) {
                 path.pop();
                 if let Some(depth) = on_path.get_mut(row as usize) {
                     *depth = depth.saturating_sub(1);
                 }
             }
-            let Some(row) = self.row(run, node.function) else {
+            let Some(row) = self.row(run, node.function as usize) else {
                 continue;
             };
             path.push((index, row));
@@ -327,7 +330,7 @@ impl<'s> Table<'s> {
             *depth = depth.saturating_add(1);
             if *depth == 1 && is_wanted(row) {
                 let total = totals.entry(row).or_default();
-                *total = total.saturating_add(below.get(index).copied().unwrap_or_default());
+                *total = total.saturating_add(below.get(index as usize).copied().unwrap_or_default());
             }
         }
         totals

@@ -89,7 +89,7 @@ impl FlameGraph {
                 let weight = scale.weights.get(run).copied().unwrap_or_default() / count;
                 let mut node_of: Vec<Option<usize>> = Vec::with_capacity(summary.profile.stacks.len());
                 for stack in &summary.profile.stacks {
-                    let row = table.row(run, stack.function).unwrap_or_default();
+                    let row = table.row(run, stack.function as usize).unwrap_or_default();
                     let name = *names.entry(row).or_insert_with(|| {
                         let function = table.function(row);
                         graph
@@ -97,7 +97,7 @@ impl FlameGraph {
                             .push(function.map_or(String::new(), |function| function.full_name()));
                         graph.names.len().saturating_sub(1)
                     });
-                    let parent = stack.parent.and_then(|parent| *node_of.get(parent)?);
+                    let parent = stack.caller.and_then(|caller| *node_of.get(caller as usize)?);
                     let node = graph.node(parent, name, &mut known);
                     if let Some(own) = graph.nodes.get_mut(node).and_then(|node| node.own.get_mut(side)) {
                         *own += stack.own as f64 * weight;
