@@ -1,6 +1,8 @@
 //! Handles signals that end the program: Ctrl-C, `kill`, a closed terminal.
 
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,8 +12,9 @@ use jitinject::threads;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::iterator::{Signals, SignalsInfo};
+use signal_hook::low_level::pipe;
 use signal_hook::low_level::siginfo::Cause;
-use signal_hook::{flag, low_level};
+use signal_hook::{SigId, flag, low_level};
 
 /// Ignores the first Ctrl-C while a stream is read. The terminal sends it to all programs of a pipeline, and it
 /// is the usual way to stop a `perf record` that writes to jitinject; its output should still be used.
@@ -27,21 +30,50 @@ impl FirstInterrupt {
 }
 
 /// Collects signals while another program runs, which they are passed to.
-pub struct PassedSignals(SignalsInfo<WithOrigin>);
+pub struct PassedSignals {
+    signals: SignalsInfo<WithOrigin>,
+    /// Has a byte for each signal.
+    arrivals: UnixStream,
+    registered: Vec<SigId>,
+}
 
 impl PassedSignals {
     /// Starts to collect signals, without those that this program ignores.
     pub fn new() -> io::Result<Self> {
-        SignalsInfo::new(without_ignored([SIGINT, SIGTERM, SIGHUP, SIGQUIT])).map(Self)
+        let passed = without_ignored([SIGINT, SIGTERM, SIGHUP, SIGQUIT]);
+        let signals = SignalsInfo::new(passed.clone())?;
+        let (arrivals, sender) = UnixStream::pair()?;
+        arrivals.set_nonblocking(true)?;
+        // Handlers run in the order of their registration: a signal is there before its byte.
+        let registered = passed.map(|signal| pipe::register(signal, sender.try_clone()?));
+        Ok(Self {
+            signals,
+            arrivals,
+            registered: registered.collect::<io::Result<_>>()?,
+        })
     }
 
     /// Returns the signals since the last call.
     pub fn take(&mut self) -> Vec<ReceivedSignal> {
-        let signals = self.0.pending().map(|origin| ReceivedSignal {
+        while self.arrivals.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+        let signals = self.signals.pending().map(|origin| ReceivedSignal {
             number: origin.signal,
             is_from_kernel: origin.cause == Cause::Kernel,
         });
         signals.collect()
+    }
+
+    /// Returns a descriptor that can be read when a signal has come.
+    pub fn arrivals(&self) -> BorrowedFd<'_> {
+        self.arrivals.as_fd()
+    }
+}
+
+impl Drop for PassedSignals {
+    fn drop(&mut self) {
+        for registered in self.registered.drain(..) {
+            low_level::unregister(registered);
+        }
     }
 }
 

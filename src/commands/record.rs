@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -194,6 +195,10 @@ struct Terminal {
 impl Control for Terminal {
     fn signals(&mut self) -> Vec<ReceivedSignal> {
         self.signals.take()
+    }
+
+    fn arrivals(&self) -> BorrowedFd<'_> {
+        self.signals.arrivals()
     }
 
     fn show(&mut self, status: &Status, warnings: &[Diagnostic]) {

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::process::getpgrp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, getpgrp, pidfd_open};
 
 use super::attach::Attachment;
 use super::dumps::{CollectedFile, Collection};
@@ -34,8 +35,8 @@ use crate::files::staged::write_atomically;
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
 use crate::load::RUNTIME_FILES;
 
-/// Time between two looks at perf and at signals.
-const PERIOD: Duration = Duration::from_millis(10);
+/// Time between two looks at whether the program has been started.
+const START: Duration = Duration::from_millis(10);
 
 /// Time between two looks at the recorded processes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -107,6 +108,9 @@ pub trait Control {
     /// Returns the signals that this program got since the last call.
     fn signals(&mut self) -> Vec<ReceivedSignal>;
 
+    /// Returns a descriptor that can be read when there are signals.
+    fn arrivals(&self) -> BorrowedFd<'_>;
+
     /// Is called every second.
     fn show(&mut self, status: &Status, warnings: &[Diagnostic]);
 }
@@ -127,6 +131,18 @@ pub struct Session<'a> {
     attachment: Attachment,
     /// The signal that ended the recording before it began.
     interrupt: Option<i32>,
+}
+
+/// Waits until one of some descriptors can be read, but no longer than for a time.
+fn wait(descriptors: [Option<BorrowedFd<'_>>; 2], time: Duration) {
+    let readable = |descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
+    let mut descriptors: Vec<PollFd<'_>> = descriptors.into_iter().flatten().map(readable).collect();
+    let time = Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    // If it is interrupted, the caller looks once more.
+    let _ = poll(&mut descriptors, Some(&time));
 }
 
 impl<'a> Session<'a> {
@@ -227,6 +243,8 @@ impl<'a> Session<'a> {
             Some(_) => Watch::of_descendants(child.id(), &self.profile()),
             None => Watch::of_processes(&self.plan.perf.pids, &self.profile()),
         };
+        // Kernels before 5.3 have none.
+        let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         let mut next_look = program.as_ref().map_or(Duration::ZERO, |_| FIRST_LOOK);
         let status = loop {
             if let Some(status) = child.try_wait().map_err(|cause| self.perf_error(&cause))? {
@@ -244,7 +262,14 @@ impl<'a> Session<'a> {
                 control.show(&status, &warnings);
                 next_look = elapsed + LOOK;
             }
-            sleep(PERIOD);
+            let end_of_time = duration.filter(|_| !signals.has_stopped);
+            let next = end_of_time.map_or(next_look, |end| end.min(next_look));
+            let left = match end.is_some() && signals.are_delivered() {
+                true => next.saturating_sub(elapsed),
+                false => START,
+            };
+            let end = end.as_ref().map(AsFd::as_fd);
+            wait([end, Some(control.arrivals())], left);
         };
         let status = match program {
             Some(_) => match Start::read(&self.pid_file()) {

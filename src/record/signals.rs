@@ -118,6 +118,11 @@ impl Signals {
         }
     }
 
+    /// Returns whether no signal waits for the start of the program, and none will.
+    pub fn are_delivered(&self) -> bool {
+        self.pending.is_empty() && (self.has_started || self.program.is_none())
+    }
+
     /// Returns how the program ended. perf exits with its status, or ends by the same signal.
     pub fn status_of_program(&self, status: ExitStatus) -> ProgramStatus {
         match ProgramStatus::of(status) {
