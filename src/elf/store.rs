@@ -106,7 +106,8 @@ impl Store {
             }
             Ownership::Exclusive => {
                 if place.has_folder().map_err(error)? {
-                    check_contents(&open_folder(&place, &path).map_err(error)?)?;
+                    let folder = place.open_folder().map_err(error)?;
+                    check_contents(&folder.with_path(&path))?;
                 }
                 (place.clone(), None)
             }
@@ -317,7 +318,7 @@ struct Lock {
 impl Lock {
     /// Locks a directory. If another process has an exclusive lock on it, waits for `patience`. `path` is its path in messages.
     fn of(place: &Place, path: &Path, patience: Duration) -> io::Result<Self> {
-        let folder = open_folder(place, path)?.readable()?;
+        let folder = place.open_readable_folder()?.with_path(path);
         let start = Instant::now();
         let is_held = loop {
             match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared) {
@@ -379,11 +380,6 @@ impl Lock {
             _ => Ok(()),
         }
     }
-}
-
-/// Opens a directory, with its path in messages.
-fn open_folder(place: &Place, path: &Path) -> io::Result<Folder> {
-    Ok(place.open_folder()?.with_path(path))
 }
 
 /// The error of a folder for objects.

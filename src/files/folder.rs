@@ -279,7 +279,16 @@ impl Place {
 
     /// Opens a directory.
     pub fn open_folder(&self) -> io::Result<Folder> {
-        let handle = openat(&self.folder, &self.name, FOLDER_FLAGS, Mode::empty())?;
+        self.open_folder_with(FOLDER_FLAGS)
+    }
+
+    /// Opens a directory so that it can be locked, too.
+    pub fn open_readable_folder(&self) -> io::Result<Folder> {
+        self.open_folder_with(FOLDER_FLAGS - OFlags::PATH)
+    }
+
+    fn open_folder_with(&self, flags: OFlags) -> io::Result<Folder> {
+        let handle = openat(&self.folder, &self.name, flags, Mode::empty())?;
         Ok(Folder::new(handle, self.path()))
     }
 

@@ -170,7 +170,7 @@ impl StagedFolder {
     /// Creates the directory for `target`. Other users cannot enter it.
     pub fn create(target: Place) -> io::Result<Self> {
         let make = |place: &Place| place.create_folder(Mode::RWXU);
-        let open = |place: &Place, ()| place.open_folder()?.readable();
+        let open = |place: &Place, ()| place.open_readable_folder();
         let (staged, folder) = create_locked(&target, make, open)?;
         Ok(Self {
             target,
@@ -326,7 +326,8 @@ impl Drop for StagedFolder {
         // Nothing can be done if the directory cannot be removed. Files that others have put into a replaced
         // directory since its contents were listed are kept.
         let _ = match &self.replaced {
-            None => self.staged.remove_all(),
+            // There may be no descriptor left to open it again.
+            None => self.folder.clear().and_then(|()| self.staged.remove_folder()),
             Some(contents) => contents.remove_with(&self.staged),
         };
         cleanup::unregister(&self.staged);
