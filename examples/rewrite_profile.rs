@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use jitinject::files::InputFile;
-use jitinject::files::staged::StagedFile;
+use jitinject::files::{Place, StagedFile};
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::perf::record;
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         compression: None,
     };
     // It gets its final name when it is complete.
-    let mut staged = StagedFile::create(Path::new(&output))?;
+    let mut staged = StagedFile::create(Place::of(output.as_ref())?)?;
     rewrite.write_file(staged.file())?;
     staged.commit()?;
     Ok(())

@@ -262,33 +262,38 @@ impl DebugInfo<'_> {
         if borders.is_empty() {
             return 0;
         }
-        let mut added = Vec::new();
-        let mut rows = self.rows.iter().peekable();
+        // New rows follow the others until all are sorted, and no list of their own is needed.
+        let count = self.rows.len();
+        let mut next = 0usize;
         let mut innermost = Innermost::of(&self.calls);
         for &border in borders {
-            while let Some(row) = rows.next_if(|row| row.offset < border) {
+            let row_at = |next: usize| self.rows.get(next).filter(|_| next < count);
+            while let Some(row) = row_at(next).filter(|row| row.offset < border) {
                 innermost.go_to(row.offset);
                 innermost.set_row(*row);
+                next = next.saturating_add(1);
             }
             innermost.go_to(border);
-            let row = match rows.next_if(|row| row.offset == border) {
-                Some(row) => *row,
+            let row = match row_at(next).filter(|row| row.offset == border) {
+                Some(row) => {
+                    next = next.saturating_add(1);
+                    *row
+                }
                 None => {
                     let declared = self.declaration_row(innermost.call());
                     let row = Row {
                         offset: border,
                         ..innermost.row().unwrap_or(declared)
                     };
-                    added.push(row);
+                    self.rows.push(row);
                     row
                 }
             };
             innermost.set_row(row);
         }
-        let count = if self.rows.is_empty() { 0 } else { added.len() };
-        self.rows.append(&mut added);
+        let added = self.rows.len().saturating_sub(count);
         self.rows.sort_unstable_by_key(|row| row.offset);
-        count as u64
+        if count == 0 { 0 } else { added as u64 }
     }
 
     /// Returns a row with the line where the function of a call is declared; `None` is the function itself.
@@ -332,10 +337,12 @@ impl DebugInfo<'_> {
         let functions = self.functions.len();
         let range_count: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
         let mut ranges_left = range_count.saturating_mul(2).saturating_add(MAX_RANGES);
-        let mut open = vec![OpenCall::new(0)];
-        if let Some(function) = open.first_mut() {
-            function.free = Some(free_ranges(std::slice::from_ref(&(0..size))));
-        }
+        // With room for a few calls inside each other.
+        let mut open = Vec::with_capacity(4);
+        open.push(OpenCall {
+            call: 0,
+            free: Some(free_ranges(std::slice::from_ref(&(0..size)))),
+        });
         let mut claimed = Vec::new();
         let mut kept = 0;
         let mut changed = 0u64;

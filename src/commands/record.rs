@@ -267,7 +267,7 @@ impl RecordArguments {
             refuse_existing(&archive)?;
         }
         // Whether it can be written is known before a long recording.
-        let other_summary = SummaryOutput::create(self.summary.as_deref())?;
+        let other_summary = SummaryOutput::create(self.summary.as_deref(), None)?;
         let mut session = Session::create(plan, launcher()?)?;
         let warn = |diagnostics: &[Diagnostic]| {
             if !self.quiet {

@@ -6,6 +6,8 @@
 
 #[macro_use]
 mod define;
+#[macro_use]
+mod run_issues;
 pub mod issues;
 #[cfg(feature = "inject")]
 mod json;

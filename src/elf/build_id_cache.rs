@@ -13,11 +13,14 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
 
 use crate::bytes::hex_digits;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::{InputFile, SharedFolder};
+use crate::files::folder::ignore_existing;
+use crate::files::staged::write_new_file;
+use crate::files::{Folder, InputFile, OpenFile, Place, walk};
 use crate::units::BuildId;
 
 /// Name of the directory with the links.
@@ -52,16 +55,20 @@ pub enum Added {
 /// An open build ID cache.
 #[derive(Debug)]
 pub struct BuildIdCache {
-    root: SharedFolder,
-    links: SharedFolder,
+    root: Folder,
+    links: Folder,
     /// The most recently used directory, with the original path of the objects in it.
-    folder: Option<(PathBuf, SharedFolder)>,
+    folder: Option<(PathBuf, Folder)>,
 }
 
 impl BuildIdCache {
-    /// Opens a cache; creates it if it does not exist.
-    pub fn create(path: &Path) -> Result<Self, Diagnostic> {
-        let root = SharedFolder::create(path).map_err(|cause| error(path, &cause))?;
+    /// Opens a cache; creates it if it does not exist. `open` is a directory that is open already, and may have it.
+    pub fn create(path: &Path, open: Option<&Folder>) -> Result<Self, Diagnostic> {
+        let root = match open.and_then(|open| open.place_of(path)) {
+            Some(place) => place.open_shared_folder(),
+            None => Folder::create_all(path),
+        };
+        let root = root.map_err(|cause| error(path, &cause))?;
         Ok(Self {
             links: enter(&root, LINKS.as_ref())?,
             root,
@@ -69,33 +76,34 @@ impl BuildIdCache {
         })
     }
 
-    /// Adds the object file at an absolute path. The link is created last, so that it never dangles.
-    pub fn add(&mut self, build_id: &BuildId, path: &Path) -> Result<Added, Diagnostic> {
-        let object = InputFile::open(path).map_err(|cause| error(path, &cause))?;
+    /// Adds an object file of the directory `objects`, which a profile maps from `path`. The link is created last, so that it
+    /// never dangles.
+    pub fn add(&mut self, build_id: &BuildId, objects: &Folder, path: &Path) -> Result<Added, Diagnostic> {
+        let file_name = path.file_name().unwrap_or_default();
+        let original = objects.at(file_name);
+        let object = original.open_file().and_then(OpenFile::read);
+        let object = object.map_err(|cause| error(path, &cause))?;
         let name = build_id.to_string();
         let (first, rest) = name.split_at(2);
         let links = enter(&self.links, first.as_ref())?;
-        let link = links.path().join(rest);
-        if has_content(&link, &object) {
+        if has_content(&links, rest, &object) {
             return Ok(Added::Present);
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let file_name = path.file_name().unwrap_or_default();
-        let entry = enter(&enter(self.folder(folder)?, file_name)?, name.as_ref())?;
-        let added = entry.add_file(OBJECT, &object);
-        added.map_err(|cause| error(&entry.path().join(OBJECT), &cause))?;
+        let entry = enter(&enter(self.folder(folder)?, file_name)?, name.as_ref())?.at(OBJECT);
+        add_file(&entry, &original, &object).map_err(|cause| error(&entry.path(), &cause))?;
         let target: PathBuf = components(path).collect();
         let target = Path::new("../..").join(target).join(&name);
-        let linked = links.create_symlink(rest, &target);
-        linked.map_err(|cause| error(&link, &cause))?;
-        Ok(if has_content(&link, &object) {
+        let linked = ignore_existing(links.at(rest).create_link(&target));
+        linked.map_err(|cause| error(&links.path().join(rest), &cause.into()))?;
+        Ok(if has_content(&links, rest, &object) {
             Added::New
         } else {
             Added::Occupied
         })
     }
 
-    fn folder(&mut self, path: &Path) -> Result<&SharedFolder, Diagnostic> {
+    fn folder(&mut self, path: &Path) -> Result<&Folder, Diagnostic> {
         if self.folder.as_ref().is_some_and(|(last, _)| last != path) {
             self.folder = None;
         }
@@ -112,6 +120,18 @@ impl BuildIdCache {
     }
 }
 
+/// Puts a file into the cache, unless its name is taken there.
+///
+/// Uses a hard link if possible, which takes no space. Otherwise copies the file, as it does if the file belongs to another
+/// user, who could change it later.
+fn add_file(place: &Place, original: &Place, file: &InputFile) -> io::Result<()> {
+    // File systems without hard links, or that reject this one, return various errors.
+    if file.is_owned_by_user() && ignore_existing(original.link(place)).is_ok() {
+        return Ok(());
+    }
+    write_new_file(place.clone(), file)
+}
+
 /// Returns the normal components of an absolute path.
 fn components(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().filter_map(|component| match component {
@@ -120,10 +140,11 @@ fn components(path: &Path) -> impl Iterator<Item = &OsStr> {
     })
 }
 
-fn enter(folder: &SharedFolder, name: &OsStr) -> Result<SharedFolder, Diagnostic> {
-    folder
-        .open_subfolder(name)
-        .map_err(|cause| error(&folder.path().join(name), &cause))
+fn enter(folder: &Folder, name: &OsStr) -> Result<Folder, Diagnostic> {
+    let place = folder.at(name);
+    place
+        .open_shared_folder()
+        .map_err(|cause| error(&place.path(), &cause))
 }
 
 fn error(path: &Path, cause: &io::Error) -> Diagnostic {
@@ -133,6 +154,54 @@ fn error(path: &Path, cause: &io::Error) -> Diagnostic {
 }
 
 /// Returns whether a link leads to a file with the same content.
-fn has_content(link: &Path, object: &InputFile) -> bool {
-    InputFile::open(&link.join(OBJECT)).is_ok_and(|found| found[..] == object[..])
+fn has_content(links: &Folder, name: &str, object: &InputFile) -> bool {
+    let found = walk::open_from(links.as_fd(), &Path::new(name).join(OBJECT)).and_then(OpenFile::read);
+    found.is_ok_and(|found| found[..] == object[..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::walk::Scope;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn folder_and_file(dir: &Path) -> (Folder, Place, InputFile) {
+        fs::write(dir.join("file"), "content").unwrap();
+        let file = Folder::open(dir, Scope::Named).unwrap().at("file");
+        let read = file.open_file().unwrap().read().unwrap();
+        (Folder::create_all(&dir.join("a/b")).unwrap(), file, read)
+    }
+
+    #[test]
+    fn files_are_linked_or_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, original, file) = folder_and_file(dir.path());
+        add_file(&folder.at("same"), &original, &file).unwrap();
+        write_new_file(folder.at("copy"), &file).unwrap();
+        for (name, links) in [("same", 2), ("copy", 1)] {
+            let path = dir.path().join("a/b").join(name);
+            assert_eq!(fs::read(&path).unwrap(), b"content");
+            assert_eq!(fs::metadata(&path).unwrap().nlink(), links, "{name}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn existing_files_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, original, file) = folder_and_file(dir.path());
+        let other = dir.path().join("other");
+        fs::write(&other, "somebody else's").unwrap();
+        symlink(&other, folder.path().join("linked")).unwrap();
+        symlink("nowhere", folder.path().join("dangling")).unwrap();
+        for name in ["linked", "dangling"] {
+            add_file(&folder.at(name), &original, &file).unwrap();
+            write_new_file(folder.at(name), &file).unwrap();
+        }
+        assert_eq!(fs::read(&other).unwrap(), b"somebody else's");
+        let target = fs::read_link(folder.path().join("dangling")).unwrap();
+        assert_eq!(target, Path::new("nowhere"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 }

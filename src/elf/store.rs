@@ -8,13 +8,11 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode};
 use rustix::io::Errno;
 
 use crate::bytes::printable;
@@ -23,8 +21,7 @@ use crate::collections::sparse::SparseBytes;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
 use crate::files::search::{folder_of, without_links};
-use crate::files::staged::is_at;
-use crate::files::{FolderContents, StagedFolder};
+use crate::files::{Folder, FolderContents, Place, StagedFolder};
 use crate::units::{Address, BuildId, Pid};
 
 /// Whether the directory of objects is shared with other profiles.
@@ -40,6 +37,7 @@ pub enum Ownership {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
+    place: Place,
     ownership: Ownership,
     staged: StagedFolder,
     /// Lock on a shared directory.
@@ -94,27 +92,31 @@ pub fn has_functions(name: &[u8]) -> Option<bool> {
 }
 
 impl Store {
-    /// Starts writing to a directory. It is not changed until [`Store::commit`].
-    pub fn create(folder: &Path, ownership: Ownership) -> Result<Self, Diagnostic> {
+    /// Starts writing to a directory. It is not changed until [`Store::commit`]. `open` is a directory that is open already,
+    /// and may have it.
+    pub fn create(folder: &Path, ownership: Ownership, open: Option<&Folder>) -> Result<Self, Diagnostic> {
         let error = folder_error(folder);
-        let folder = absolute(folder, ownership).map_err(error)?;
+        let path = absolute(folder, ownership).map_err(error)?;
+        let place = Place::within(folder, open).map_err(error)?;
         let (hidden, lock) = match ownership {
             // Its parent may belong to somebody else.
             Ownership::Shared => {
-                let lock = Lock::create(&folder, SHARED_PATIENCE).map_err(error)?;
-                (folder.join("objects"), Some(lock))
+                let lock = Lock::create(&place, &path, SHARED_PATIENCE).map_err(error)?;
+                (lock.folder.at("objects"), Some(lock))
             }
             Ownership::Exclusive => {
-                if is_folder(&folder).map_err(error)? {
-                    check_contents(&folder)?;
+                if place.has_folder().map_err(error)? {
+                    let folder = place.open_folder().map_err(error)?;
+                    check_contents(&folder.with_path(&path))?;
                 }
-                (folder.clone(), None)
+                (place.clone(), None)
             }
         };
         Ok(Self {
             lock,
-            staged: StagedFolder::create(&hidden).map_err(error)?,
-            folder,
+            staged: StagedFolder::create(hidden).map_err(error)?,
+            folder: path,
+            place,
             ownership,
             bytes_written: 0,
             written: Vec::new(),
@@ -126,7 +128,7 @@ impl Store {
     /// Returns what to report if another process does not let go of its lock on the directory.
     pub fn lock_fault(&self) -> Option<Diagnostic> {
         let lock = self.lock.as_ref().filter(|lock| !lock.is_held)?;
-        Some(Diagnostic::new(Issue::ObjectFolderLocked).in_file(&lock.folder))
+        Some(Diagnostic::new(Issue::ObjectFolderLocked).in_file(lock.folder.path()))
     }
 
     /// Returns the path of the directory.
@@ -148,15 +150,15 @@ impl Store {
         build_id: &BuildId,
     ) -> Result<String, Diagnostic> {
         let name = object_name(pid, kind, build_id);
-        self.write_file(&name, content)?;
+        self.write_file(&name, content, false)?;
         Ok(name)
     }
 
-    fn write_file(&mut self, name: &str, content: &SparseBytes) -> Result<(), Diagnostic> {
+    fn write_file(&mut self, name: &str, content: &SparseBytes, is_private: bool) -> Result<(), Diagnostic> {
         if !self.names.insert(name.to_owned()) {
             return Ok(());
         }
-        let file = self.staged.create_file(name);
+        let file = self.staged.create_file(name, is_private);
         file.and_then(|file| content.write_to(&file))
             .map_err(|cause| self.error(name, &cause))?;
         self.bytes_written = self.bytes_written.saturating_add(content.stored_size());
@@ -176,25 +178,18 @@ impl Store {
             .map_err(|cause| self.error(&path, &cause))?;
         self.names.extend([SOURCES.to_owned(), folder]);
         self.sources.add(source);
-        self.write_file(&path, &source.text.to_vec().into())?;
-        match source.is_private {
-            true => self
-                .staged
-                .make_private(&path)
-                .map_err(|cause| self.error(&path, &cause)),
-            false => Ok(()),
-        }
+        self.write_file(&path, &source.text.to_vec().into(), source.is_private)
     }
 
     /// Moves all files into the directory: all of them or none. Files that are there already are kept.
     pub fn commit(mut self) -> Result<CommittedObjects, Diagnostic> {
         if let Some((name, list)) = self.sources.file() {
-            self.write_file(&format!("{SOURCES}/{name}"), &list.into_bytes().into())?;
+            self.write_file(&format!("{SOURCES}/{name}"), &list.into_bytes().into(), false)?;
         }
         let error = folder_error(&self.folder);
         let lock = match self.lock {
             Some(lock) => lock,
-            None => Lock::create(&self.folder, EXCLUSIVE_PATIENCE).map_err(error)?,
+            None => Lock::create(&self.place, &self.folder, EXCLUSIVE_PATIENCE).map_err(error)?,
         };
         if !lock.is_held && self.ownership == Ownership::Exclusive {
             // It may be a run that removes objects.
@@ -233,13 +228,19 @@ pub struct CommittedObjects {
     ownership: Ownership,
     /// Paths of all files and directories of this run.
     names: HashSet<String>,
-    /// Paths of the files that did not exist before.
-    moved: Vec<PathBuf>,
+    /// Paths of the files that did not exist before, in the directory.
+    moved: Vec<String>,
     /// Lock on the directory.
     lock: Lock,
 }
 
 impl CommittedObjects {
+    /// Opens the directory again, without its lock.
+    pub fn open_folder(&self) -> Result<Folder, Diagnostic> {
+        let folder = &self.lock.folder;
+        folder.readable().map_err(folder_error(folder.path()))
+    }
+
     /// Keeps the files even if the run fails later, because something that cannot be taken back refers to them.
     pub fn keep(&mut self) {
         self.moved.clear();
@@ -251,17 +252,21 @@ impl CommittedObjects {
         if !self.lock.is_alone() {
             return Ok(());
         }
-        let remove =
-            |path: &PathBuf| fs::remove_file(path).map_err(|cause| Diagnostic::cannot_write(path, &cause));
+        let folder = &self.lock.folder;
+        let place = |path: &String| folder.inside(Path::new(path));
+        let remove = |path: &String| {
+            let removed = place(path).and_then(|place| place.remove());
+            removed.map_err(|cause| Diagnostic::cannot_write(&folder.path().join(path), &cause))
+        };
         let removed = self.moved.iter().try_for_each(remove);
         let mut folders: Vec<&String> = self.names.iter().collect();
         folders.sort_unstable();
         // Directories with files of others or of earlier runs stay.
-        for folder in folders.into_iter().rev() {
-            let _ = fs::remove_dir(self.lock.folder.join(folder));
+        for path in folders.into_iter().rev() {
+            let _ = place(path).and_then(|place| place.remove_folder());
         }
         if self.lock.is_new && self.ownership == Ownership::Exclusive {
-            let _ = fs::remove_dir(&self.lock.folder);
+            let _ = self.lock.place.remove_folder();
         }
         removed
     }
@@ -272,33 +277,21 @@ impl CommittedObjects {
         if self.ownership == Ownership::Shared || !self.lock.is_alone() || !is_current() {
             return Ok(());
         }
-        remove_unless(&self.lock.folder, |name| self.names.contains(name))
+        self.lock.remove_unless(|name| self.names.contains(name))
     }
 }
 
-/// Removes the objects of an earlier output if the new output has none. Does nothing if the path is not a directory of
-/// objects, or another run uses it, or `is_current` returns `false`: whether the output is still the one of this run.
-/// Keeps files that others add meanwhile.
-pub fn remove_stale(folder: &Path, is_current: impl FnOnce() -> bool) -> Result<(), Diagnostic> {
-    if !is_folder(folder).unwrap_or(false) {
-        return Ok(());
-    }
-    match Lock::of(folder, Duration::ZERO) {
-        Ok(lock) if lock.is_alone() && is_current() => remove_unless(folder, |_| false),
-        _ => Ok(()),
-    }
-}
-
-/// Removes the objects and source files in a directory, except those that `is_used` by their path in it. If nothing is
-/// left, the directory is removed as well. Does nothing if it holds other files.
-fn remove_unless(folder: &Path, is_used: impl Fn(&str) -> bool) -> Result<(), Diagnostic> {
-    let mut contents = check_contents(folder).unwrap_or_default();
-    if contents.is_empty() {
-        return Ok(());
-    }
-    let is_emptied = contents.retain(|path| !path.to_str().is_some_and(&is_used));
-    match contents.remove(folder, is_emptied) {
-        Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => Err(folder_error(folder)(cause)),
+/// Removes the objects of an earlier output if the new output has none. Does nothing if there is no directory of objects,
+/// or another run uses it, or `is_current` returns `false`: whether the output is still the one of this run. Keeps files that
+/// others add meanwhile.
+pub fn remove_stale(
+    folder: &Path,
+    open: Option<&Folder>,
+    is_current: impl FnOnce() -> bool,
+) -> Result<(), Diagnostic> {
+    let lock = Place::within(folder, open).and_then(|place| Lock::of(&place, folder, Duration::ZERO));
+    match lock {
+        Ok(lock) if lock.is_alone() && is_current() => lock.remove_unless(|_| false),
         _ => Ok(()),
     }
 }
@@ -314,8 +307,8 @@ const EXCLUSIVE_PATIENCE: Duration = Duration::from_secs(60);
 /// A run that has to know that it is alone makes the lock exclusive. If that fails, it has no lock any more.
 #[derive(Debug)]
 struct Lock {
-    folder: PathBuf,
-    handle: OwnedFd,
+    place: Place,
+    folder: Folder,
     /// Whether the directory was created for the lock.
     is_new: bool,
     /// Whether it was locked, unless the file system has no locks.
@@ -323,13 +316,12 @@ struct Lock {
 }
 
 impl Lock {
-    /// Locks a directory. If another process has an exclusive lock on it, waits for `patience`.
-    fn of(folder: &Path, patience: Duration) -> io::Result<Self> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(CWD, folder, flags, Mode::empty())?;
+    /// Locks a directory. If another process has an exclusive lock on it, waits for `patience`. `path` is its path in messages.
+    fn of(place: &Place, path: &Path, patience: Duration) -> io::Result<Self> {
+        let folder = place.open_readable_folder()?.with_path(path);
         let start = Instant::now();
         let is_held = loop {
-            match rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared) {
+            match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared) {
                 Err(Errno::WOULDBLOCK) if start.elapsed() < patience => {
                     thread::sleep(Duration::from_millis(20));
                 }
@@ -339,19 +331,22 @@ impl Lock {
             }
         };
         Ok(Self {
-            folder: folder.to_owned(),
-            handle,
+            place: place.clone(),
+            folder,
             is_new: false,
             is_held,
         })
     }
 
     /// Creates a directory, unless it exists, and locks it.
-    fn create(folder: &Path, patience: Duration) -> io::Result<Self> {
+    fn create(place: &Place, path: &Path, patience: Duration) -> io::Result<Self> {
         loop {
-            let is_new = create_folder(folder)?;
-            match Self::of(folder, patience) {
-                Ok(lock) if is_at(&lock.handle, folder) => return Ok(Self { is_new, ..lock }),
+            let is_new = match place.create_folder(Mode::RWXU) {
+                Err(Errno::EXIST) => place.has_folder().map(|_| false)?,
+                created => created.map(|()| true)?,
+            };
+            match Self::of(place, path, patience) {
+                Ok(lock) if place.holds(&lock.folder) => return Ok(Self { is_new, ..lock }),
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 // Another run has removed it before it was locked.
                 _ => {}
@@ -362,8 +357,28 @@ impl Lock {
     /// Whether no other run uses the directory, and none can start to until the lock is dropped.
     fn is_alone(&self) -> bool {
         self.is_held
-            && rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && is_at(&self.handle, &self.folder)
+            && rustix::fs::flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && self.place.holds(&self.folder)
+    }
+
+    /// Removes the objects and source files in the directory, except those that `is_used` by their path in it. If nothing is
+    /// left, the directory is removed as well. Does nothing if it holds other files.
+    fn remove_unless(&self, is_used: impl Fn(&str) -> bool) -> Result<(), Diagnostic> {
+        let mut contents = check_contents(&self.folder).unwrap_or_default();
+        if contents.is_empty() {
+            return Ok(());
+        }
+        let is_emptied = contents.retain(|path| !path.to_str().is_some_and(&is_used));
+        let removed = contents.remove(&self.folder).and_then(|()| match is_emptied {
+            true => self.place.remove_folder(),
+            false => Ok(()),
+        });
+        match removed {
+            Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => {
+                Err(folder_error(self.folder.path())(cause))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -390,86 +405,66 @@ fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
     Ok(without_links(parent)?.join(name))
 }
 
-/// Creates a directory with mode 0700, unless it exists. Returns whether it did not.
-fn create_folder(path: &Path) -> io::Result<bool> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_folder(path).map(|_| false),
-        created => created.map(|()| true),
-    }
-}
-
-/// Returns whether a path is a directory; an error if it is anything else, including a symbolic link.
-fn is_folder(path: &Path) -> io::Result<bool> {
-    match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Ok(true),
-        Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 /// Checks that a directory holds only objects and source files; returns these.
-fn check_contents(folder: &Path) -> Result<FolderContents, Diagnostic> {
-    let mut walk = Walk {
-        folder,
-        contents: FolderContents::default(),
-    };
-    let top = walk.add(Path::new(""), |name, kind| {
+fn check_contents(folder: &Folder) -> Result<FolderContents, Diagnostic> {
+    let mut contents = FolderContents::default();
+    let top = add_contents(folder, folder, &mut contents, |name, kind| {
         has_functions(name).is_some() && kind.is_file() || name == SOURCES.as_bytes() && kind.is_dir()
     })?;
     for sources in top {
-        let folders = walk.add(&sources, |name, kind| {
+        let Some(sources) = open_present(&sources)? else {
+            continue;
+        };
+        let folders = add_contents(folder, &sources, &mut contents, |name, kind| {
             name.len() == FOLDER_LENGTH && name.iter().all(u8::is_ascii_hexdigit) && kind.is_dir()
                 || name.starts_with(LIST_PREFIX.as_bytes()) && kind.is_file()
         })?;
-        for folder in folders {
+        for source in folders {
+            let Some(source) = open_present(&source)? else {
+                continue;
+            };
             // One file in each.
             let mut is_first = true;
-            walk.add(&folder, |_, kind| kind.is_file() && std::mem::take(&mut is_first))?;
+            add_contents(folder, &source, &mut contents, |_, kind| {
+                kind.is_file() && std::mem::take(&mut is_first)
+            })?;
         }
     }
-    Ok(walk.contents)
+    Ok(contents)
 }
 
-/// Traversal of a directory that may only hold our own files.
-struct Walk<'a> {
-    folder: &'a Path,
-    contents: FolderContents,
-}
-
-impl Walk<'_> {
-    /// Adds the entries of the subdirectory `below`, all of which must be ours; returns its subdirectories.
-    fn add(
-        &mut self,
-        below: &Path,
-        mut is_ours: impl FnMut(&[u8], fs::FileType) -> bool,
-    ) -> Result<Vec<PathBuf>, Diagnostic> {
-        // Joining an empty path would add a slash.
-        let path: PathBuf = self.folder.join(below).components().collect();
-        let error = folder_error(&path);
-        let mut folders = Vec::new();
-        let entries = match fs::read_dir(&path) {
-            // Another run has removed it meanwhile.
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(folders),
-            entries => entries.map_err(error)?,
-        };
-        for entry in entries {
-            let entry = entry.map_err(error)?;
-            let (name, kind) = (entry.file_name(), entry.file_type().map_err(error)?);
-            if !is_ours(name.as_encoded_bytes(), kind) {
-                let foreign = Diagnostic::new(Issue::ObjectFolderForeign).in_file(&path);
-                return Err(foreign.with("entry", printable(name.as_encoded_bytes())));
-            }
-            let path = below.join(name);
-            if kind.is_dir() {
-                folders.push(path.clone());
-                self.contents.add_folder(path);
-            } else {
-                self.contents.add_file(path);
-            }
-        }
-        Ok(folders)
+/// Opens a subdirectory, unless another run has removed it meanwhile.
+fn open_present(place: &Place) -> Result<Option<Folder>, Diagnostic> {
+    match place.open_folder() {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some).map_err(folder_error(&place.path())),
     }
+}
+
+/// Adds the entries of a subdirectory of `root`, all of which must be ours; returns its subdirectories.
+fn add_contents(
+    root: &Folder,
+    folder: &Folder,
+    contents: &mut FolderContents,
+    mut is_ours: impl FnMut(&[u8], FileType) -> bool,
+) -> Result<Vec<Place>, Diagnostic> {
+    let error = folder_error(folder.path());
+    let mut folders = Vec::new();
+    for entry in folder.entries().map_err(error)? {
+        let (place, kind) = entry.map_err(error)?;
+        let name = place.name.as_encoded_bytes();
+        if !is_ours(name, kind) {
+            let foreign = Diagnostic::new(Issue::ObjectFolderForeign).in_file(folder.path());
+            return Err(foreign.with("entry", printable(name)));
+        }
+        let path = place.path();
+        let inside = path.strip_prefix(root.path()).unwrap_or(&path).to_owned();
+        contents.add(inside, kind.is_dir());
+        if kind.is_dir() {
+            folders.push(place);
+        }
+    }
+    Ok(folders)
 }
 
 #[cfg(test)]

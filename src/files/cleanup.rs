@@ -6,32 +6,30 @@
 //!
 //! What a killed run has left is removed by a later run of the same user in the same directory (`remove_leftovers`).
 
-use std::ffi::CStr;
-use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, geteuid, test_kill_process};
 
+use crate::files::folder::{Folder, Place};
 use crate::files::open_file::is_trusted;
 use crate::files::out_of_memory;
-use crate::files::search::folder_of;
-use crate::files::staged::is_at;
 
 #[derive(Debug)]
 struct Unfinished {
-    paths: Vec<PathBuf>,
+    places: Vec<Place>,
     /// Number of [`CommitGuard`]s.
     guards: u32,
 }
 
 static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
-    paths: Vec::new(),
+    places: Vec::new(),
     guards: 0,
 });
 
@@ -42,12 +40,12 @@ fn lock() -> MutexGuard<'static, Unfinished> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Creates something at `path` and registers it as unfinished.
-pub(super) fn create<T, E>(path: &Path, create: impl FnOnce(&Path) -> Result<T, E>) -> Result<T, E> {
+/// Creates something and registers it as unfinished.
+pub(super) fn create<T, E>(place: &Place, create: impl FnOnce(&Place) -> Result<T, E>) -> Result<T, E> {
     out_of_memory::keep_reserve();
     let mut unfinished = lock();
-    let created = create(path)?;
-    unfinished.paths.push(path.to_owned());
+    let created = create(place)?;
+    unfinished.places.push(place.clone());
     Ok(created)
 }
 
@@ -58,9 +56,8 @@ pub(super) fn modify<T>(modify: impl FnOnce() -> T) -> T {
 }
 
 /// Unregisters output that is finished or removed.
-pub(super) fn unregister(path: &Path) {
-    let mut unfinished = lock();
-    unfinished.paths.retain(|other| other != path);
+pub(super) fn unregister(place: &Place) {
+    lock().places.retain(|other| !other.is_same(place));
 }
 
 /// Delays the end of the program while it exists.
@@ -91,7 +88,7 @@ pub fn remove_all() {
             .wait(unfinished)
             .unwrap_or_else(PoisonError::into_inner);
     }
-    remove_paths(&unfinished.paths);
+    remove_places(&unfinished.places);
     std::mem::forget(unfinished);
 }
 
@@ -105,7 +102,7 @@ pub fn try_remove_all() {
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(unfinished) = unfinished.filter(|unfinished| unfinished.guards == 0) {
-            remove_paths(&unfinished.paths);
+            remove_places(&unfinished.places);
             return std::mem::forget(unfinished);
         }
         thread::sleep(Duration::from_millis(1));
@@ -116,13 +113,13 @@ pub fn try_remove_all() {
 const MAX_TRIES: u32 = 200;
 
 /// Removes files first, which takes no memory.
-fn remove_paths(paths: &[PathBuf]) {
+fn remove_places(places: &[Place]) {
     // Only one of the calls fits. Nothing can be done if both fail.
-    for path in paths {
-        let _ = fs::remove_file(path);
+    for place in places {
+        let _ = place.remove();
     }
-    for path in paths {
-        let _ = fs::remove_dir_all(path);
+    for place in places {
+        let _ = place.remove_all();
     }
 }
 
@@ -132,8 +129,8 @@ pub(super) fn hidden_name(attempt: u32) -> String {
 }
 
 /// Returns the ID of the process whose unfinished output has this name.
-fn process_of(name: &CStr) -> Option<Pid> {
-    let name = name.to_str().ok()?.strip_prefix(".jitinject-")?;
+fn process_of(name: &OsStr) -> Option<Pid> {
+    let name = name.to_str()?.strip_prefix(".jitinject-")?;
     let (pid, attempt) = name.strip_suffix(".tmp")?.split_once('-')?;
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(pid) || !is_number(attempt) || attempt.is_empty() {
@@ -143,35 +140,31 @@ fn process_of(name: &CStr) -> Option<Pid> {
 }
 
 /// Locks unfinished output as long as it is open, because its process may be hidden from others, in another PID namespace or
-/// on another machine. Returns whether it is still at its path: another run may have taken it for a leftover before.
-pub(super) fn lock_unfinished(handle: impl AsFd, path: &Path) -> bool {
+/// on another machine. Returns whether it is still at its place: another run may have taken it for a leftover before.
+pub(super) fn lock_unfinished(handle: impl AsFd, place: &Place) -> bool {
     let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
-    locked != Err(Errno::WOULDBLOCK) && is_at(handle, path)
+    locked != Err(Errno::WOULDBLOCK) && place.holds(handle)
 }
 
-/// Removes what killed runs of this user have left next to `target`. Does nothing in directories where other users could
-/// give the name of unfinished output to other files of this user.
-pub(super) fn remove_leftovers(target: &Path) {
+/// Removes what killed runs of this user have left in a directory. Does nothing where other users could give the name of
+/// unfinished output to other files of this user.
+pub(super) fn remove_leftovers(folder: &Folder) {
     /// Maximum number of entries that are looked at.
     const MAX_ENTRIES: usize = 10_000;
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(folder) = rustix::fs::openat(CWD, folder_of(target), flags, Mode::empty()) else {
-        return;
-    };
-    if !is_private(folder.as_fd()) {
+    if !is_private(folder) {
         return;
     }
-    let entries = Dir::read_from(&folder).into_iter().flatten();
-    for entry in entries.take(MAX_ENTRIES).flatten() {
-        if let Some(process) = process_of(entry.file_name()) {
+    let entries = folder.entries().into_iter().flatten();
+    for (place, kind) in entries.take(MAX_ENTRIES).flatten() {
+        if let Some(process) = process_of(&place.name) {
             // What cannot be removed does not matter for this run.
-            let _ = remove_leftover(folder.as_fd(), entry.file_name(), process);
+            let _ = remove_leftover(&place, kind, process);
         }
     }
 }
 
 /// Whether only this user and root can rename this user's files in a directory.
-fn is_private(folder: BorrowedFd<'_>) -> bool {
+fn is_private(folder: &Folder) -> bool {
     rustix::fs::fstat(folder).is_ok_and(|found| {
         let mode = Mode::from_raw_mode(found.st_mode);
         let is_shared = mode.intersects(Mode::WGRP | Mode::WOTH);
@@ -179,31 +172,20 @@ fn is_private(folder: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Removes an entry of a directory if it is the unfinished output of a process that has ended.
-fn remove_leftover(folder: BorrowedFd<'_>, name: &CStr, process: Pid) -> rustix::io::Result<()> {
-    if test_kill_process(process) != Err(Errno::SRCH) {
-        return Ok(());
-    }
-    let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let kind = FileType::from_raw_mode(found.st_mode);
-    if !matches!(kind, FileType::RegularFile | FileType::Directory) || found.st_uid != geteuid().as_raw() {
+/// Removes what is at a place if it is the unfinished output of a process that has ended.
+fn remove_leftover(place: &Place, kind: FileType, process: Pid) -> io::Result<()> {
+    let has_ended = test_kill_process(process) == Err(Errno::SRCH);
+    let is_output = matches!(kind, FileType::RegularFile | FileType::Directory);
+    if !has_ended || !is_output || place.stat()?.st_uid != geteuid().as_raw() {
         return Ok(());
     }
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let leftover = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    let leftover = rustix::fs::openat(&place.folder, &place.name, flags, Mode::empty())?;
     if !has_local_locks(leftover.as_fd()) {
         return Ok(());
     }
     rustix::fs::flock(&leftover, FlockOperation::NonBlockingLockExclusive)?;
-    match kind {
-        FileType::Directory => {
-            let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-            // It follows no links.
-            let _ = fs::remove_dir_all(Path::new(&path).join(name.to_str().unwrap_or_default()));
-            Ok(())
-        }
-        _ => rustix::fs::unlinkat(folder, name, AtFlags::empty()),
-    }
+    place.remove_all()
 }
 
 /// Whether a file system is known to show its locks to all processes that use it, and to exchange names atomically. Others
@@ -224,10 +206,11 @@ fn has_local_locks(file: BorrowedFd<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{File, Permissions};
+    use std::fs::{self, File, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+    use crate::files::walk::Scope;
 
     #[test]
     fn leftovers_of_ended_processes_are_removed_and_nothing_else_is() {
@@ -259,7 +242,10 @@ mod tests {
         fs::create_dir(folder.join(leftover(3))).unwrap();
         // As if another PID namespace had the process.
         let locked = File::open(folder.join(leftover(3))).unwrap();
-        assert!(lock_unfinished(&locked, &folder.join(leftover(3))));
+        assert!(lock_unfinished(
+            &locked,
+            &Place::of(&folder.join(leftover(3))).unwrap()
+        ));
         let names = || {
             let entries = fs::read_dir(&folder).unwrap();
             let mut names: Vec<String> = entries
@@ -272,18 +258,18 @@ mod tests {
         // Here, others could rename any file.
         fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
         let all = names();
-        remove_leftovers(&folder.join("out.data"));
+        remove_leftovers(&Folder::open(&folder, Scope::Named).unwrap());
         assert_eq!(names(), all);
 
         fs::set_permissions(&folder, Permissions::from_mode(0o1777)).unwrap();
-        remove_leftovers(&folder.join("out.data"));
+        remove_leftovers(&Folder::open(&folder, Scope::Named).unwrap());
         let mut expected: Vec<String> = kept.to_vec();
         expected.extend([leftover(2), leftover(3)]);
         expected.sort();
         assert_eq!(names(), expected);
         assert!(precious.join("file").exists());
         drop(locked);
-        remove_leftovers(&folder.join("out.data"));
+        remove_leftovers(&Folder::open(&folder, Scope::Named).unwrap());
         assert!(!names().contains(&leftover(3)));
     }
 }

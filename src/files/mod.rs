@@ -9,8 +9,6 @@ pub mod folder;
 #[cfg(feature = "inject")]
 pub mod folder_contents;
 #[cfg(feature = "inject")]
-pub mod held_folder;
-#[cfg(feature = "inject")]
 pub mod input_file;
 pub mod kernel;
 pub mod open_file;
@@ -34,11 +32,9 @@ pub use cleanup::CommitGuard;
 #[cfg(feature = "inject")]
 pub use compression_format::CompressionFormat;
 #[cfg(feature = "inject")]
-pub use folder::SharedFolder;
+pub use folder::{Folder, Place};
 #[cfg(feature = "inject")]
 pub use folder_contents::FolderContents;
-#[cfg(feature = "inject")]
-pub use held_folder::HeldFolder;
 #[cfg(feature = "inject")]
 pub use input_file::InputFile;
 pub use open_file::{FileOrigin, OpenFile};

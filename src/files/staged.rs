@@ -1,65 +1,35 @@
 //! Files and directories that appear atomically, under a temporary name first.
 //!
-//! Both are created next to their target, privately (O_EXCL, O_NOFOLLOW, directories with mode 0700), and
-//! renamed when complete. They are removed if they are dropped before that, or if a signal ends the program.
+//! Both are created next to their target, privately, and renamed when complete, all of that in one open directory. They are
+//! removed if they are dropped before that, or if a signal ends the program.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::files::cleanup::{self, CommitGuard};
+use crate::files::folder::{Folder, PRIVATE, Place, SHARED, SHARED_FOLDER, ignore_existing};
 use crate::files::folder_contents::FolderContents;
 use crate::files::open_file::is_trusted;
-use crate::files::{OpenFile, stream};
+use crate::files::stream;
 
 /// How many names are tried for a new file. Other users may have taken some on purpose.
 const MAX_ATTEMPTS: u32 = 1000;
 
-/// Flags for creating a file where nothing exists, not even a symbolic link.
-pub(super) const NEW_FILE_FLAGS: OFlags = OFlags::WRONLY
-    .union(OFlags::CREATE)
-    .union(OFlags::EXCL)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
-
-/// Mode of a file in a directory: readable by all who can enter the directory.
-pub(super) const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
-
-/// Mode of a subdirectory, likewise.
-pub(super) const FOLDER_MODE: Mode = FILE_MODE.union(Mode::XUSR).union(Mode::XGRP).union(Mode::XOTH);
-
-/// Turns the error that a name is taken into success.
-pub(super) fn ignore_existing(created: rustix::io::Result<()>) -> rustix::io::Result<()> {
-    match created {
-        Err(Errno::EXIST) => Ok(()),
-        other => other,
-    }
-}
-
-/// Whether a path is that of an open file or directory.
-pub fn is_at(handle: impl AsFd, path: &Path) -> bool {
-    let id = |stat: Stat| (stat.st_dev, stat.st_ino);
-    match (rustix::fs::fstat(handle), rustix::fs::lstat(path)) {
-        (Ok(open), Ok(found)) => id(open) == id(found),
-        _ => false,
-    }
-}
-
 /// Creates something next to `target` with `make`, under an unused hidden name.
-pub(super) fn create_beside<T>(
-    target: &Path,
-    make: impl Fn(&Path) -> rustix::io::Result<T>,
-) -> io::Result<(PathBuf, T)> {
+fn create_beside<T>(
+    target: &Place,
+    make: impl Fn(&Place) -> rustix::io::Result<T>,
+) -> io::Result<(Place, T)> {
     for attempt in 0..MAX_ATTEMPTS {
         // Does not contain the target's name, which may have the maximum length.
-        let path = target.with_file_name(cleanup::hidden_name(attempt));
-        match cleanup::create(&path, &make) {
-            Ok(created) => return Ok((path, created)),
+        let place = target.folder.at(cleanup::hidden_name(attempt));
+        match cleanup::create(&place, &make) {
+            Ok(created) => return Ok((place, created)),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -68,32 +38,38 @@ pub(super) fn create_beside<T>(
 }
 
 /// As [`create_beside`], and opens and locks what was created, so that no other run takes it for a leftover.
-fn create_locked<T>(
-    target: &Path,
-    make: impl Fn(&Path) -> rustix::io::Result<T>,
-    open: impl Fn(&Path, T) -> rustix::io::Result<OwnedFd>,
-) -> io::Result<(PathBuf, OwnedFd)> {
+fn create_locked<T, F: AsFd>(
+    target: &Place,
+    make: impl Fn(&Place) -> rustix::io::Result<T>,
+    open: impl Fn(&Place, T) -> io::Result<F>,
+) -> io::Result<(Place, F)> {
+    cleanup::remove_leftovers(&target.folder);
     loop {
-        let (path, made) = create_beside(target, &make)?;
-        match open(&path, made) {
-            Ok(handle) if cleanup::lock_unfinished(&handle, &path) => return Ok((path, handle)),
-            // Another run has removed it before it was locked.
-            Ok(_) | Err(Errno::NOENT) => cleanup::unregister(&path),
-            Err(error) => {
-                let _ = fs::remove_dir(&path);
-                cleanup::unregister(&path);
-                return Err(error.into());
+        let (place, made) = create_beside(target, &make)?;
+        match open(&place, made) {
+            Ok(handle) if cleanup::lock_unfinished(&handle, &place) => return Ok((place, handle)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let _ = place.remove_folder();
+                cleanup::unregister(&place);
+                return Err(error);
             }
+            // Another run has removed it before it was locked.
+            _ => cleanup::unregister(&place),
         }
     }
 }
 
 /// Writes a file atomically, or writes to a stream.
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
-    if stream::is_stream(path) {
-        return stream::open(path)?.write_all(content);
+    match stream::is_stream(path) {
+        true => stream::open(path)?.write_all(content),
+        false => write_file(Place::of(path)?, content),
     }
-    let mut file = StagedFile::create(path)?;
+}
+
+/// Writes a file atomically.
+pub fn write_file(target: Place, content: &[u8]) -> io::Result<()> {
+    let mut file = StagedFile::create(target)?;
     file.file().write_all(content)?;
     file.commit().map(drop)
 }
@@ -101,26 +77,23 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
 /// A regular file that has not been committed.
 #[derive(Debug)]
 pub struct StagedFile {
-    target: PathBuf,
-    staged: PathBuf,
+    target: Place,
+    staged: Place,
     file: File,
 }
 
 impl StagedFile {
     /// Creates the file for `target`. Only its owner can read it, as perf does for profiles.
-    pub fn create(target: &Path) -> io::Result<Self> {
-        if fs::symlink_metadata(target).is_ok_and(|found| found.is_dir()) {
-            return Err(io::Error::other("there is a folder of that name"));
+    pub fn create(target: Place) -> io::Result<Self> {
+        match target.has_folder() {
+            Ok(true) => Err(io::Error::other("there is a folder of that name")),
+            _ => Self::with_mode(target, PRIVATE),
         }
-        cleanup::remove_leftovers(target);
-        let mode = Mode::RUSR | Mode::WUSR;
-        let make = |path: &Path| rustix::fs::openat(CWD, path, NEW_FILE_FLAGS, mode);
-        let (staged, file) = create_locked(target, make, |_, file| Ok(file))?;
-        Ok(Self {
-            target: target.to_owned(),
-            staged,
-            file: file.into(),
-        })
+    }
+
+    fn with_mode(target: Place, mode: Mode) -> io::Result<Self> {
+        let (staged, file) = create_locked(&target, |place| place.create_file(mode), |_, file| Ok(file))?;
+        Ok(Self { target, staged, file })
     }
 
     /// Returns the file for writing.
@@ -136,8 +109,8 @@ impl StagedFile {
             Err(Errno::INVAL) => self.replace()?,
             other => other?,
         }
-        if fs::symlink_metadata(&self.staged).is_ok_and(|found| found.is_dir()) {
-            exchange(&self.staged, &self.target)?;
+        if self.staged.has_folder().is_ok_and(|has_folder| has_folder) {
+            self.staged.exchange(&self.target)?;
             return Err(io::ErrorKind::IsADirectory.into());
         }
         Ok(Committed::File(self))
@@ -145,35 +118,39 @@ impl StagedFile {
 
     /// Replaces the target with a plain rename, after making a second link to the old file.
     fn replace(&self) -> io::Result<()> {
-        let old = create_beside(&self.target, |path| rustix::fs::link(&self.target, path));
-        let renamed = fs::rename(&self.staged, &self.target);
+        let old = create_beside(&self.target, |place| self.target.link(place));
+        let renamed = self.staged.rename(&self.target);
         if let Ok((old, ())) = old {
             match renamed {
-                Ok(()) => fs::rename(&old, &self.staged)?,
-                Err(_) => fs::remove_file(&old)?,
+                Ok(()) => old.rename(&self.staged)?,
+                Err(_) => old.remove()?,
             }
             cleanup::unregister(&old);
         }
-        renamed
+        Ok(renamed?)
     }
+}
+
+/// Writes a file that all who can enter its directory may read, unless its name is taken.
+pub fn write_new_file(target: Place, content: &[u8]) -> io::Result<()> {
+    let mut file = StagedFile::with_mode(target, SHARED)?;
+    file.file().write_all(content)?;
+    let _guard = CommitGuard::begin();
+    Ok(ignore_existing(rename_new(&file.staged, &file.target))?)
 }
 
 /// Renames `staged` to `target`. If `target` exists, it gets the name `staged`.
-fn rename_or_exchange(staged: &Path, target: &Path) -> rustix::io::Result<()> {
-    match rustix::fs::renameat_with(CWD, staged, CWD, target, RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST) => exchange(staged, target),
+fn rename_or_exchange(staged: &Place, target: &Place) -> rustix::io::Result<()> {
+    match staged.rename_new(target) {
+        Err(Errno::EXIST) => staged.exchange(target),
         other => other,
     }
-}
-
-fn exchange(one: &Path, other: &Path) -> rustix::io::Result<()> {
-    rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
 }
 
 impl Drop for StagedFile {
     fn drop(&mut self) {
         // Nothing can be done if the file cannot be removed.
-        let _ = fs::remove_file(&self.staged);
+        let _ = self.staged.remove();
         cleanup::unregister(&self.staged);
     }
 }
@@ -181,71 +158,61 @@ impl Drop for StagedFile {
 /// A directory of files that has not been committed.
 #[derive(Debug)]
 pub struct StagedFolder {
-    target: PathBuf,
-    /// Path of the directory; after it was committed, that of the directory it replaced.
-    staged: PathBuf,
-    handle: OwnedFd,
+    target: Place,
+    /// Place of the directory; after it was committed, that of the directory it replaced.
+    staged: Place,
+    folder: Folder,
     /// Contents of the directory that this one replaced.
     replaced: Option<FolderContents>,
 }
 
 impl StagedFolder {
     /// Creates the directory for `target`. Other users cannot enter it.
-    pub fn create(target: &Path) -> io::Result<Self> {
-        cleanup::remove_leftovers(target);
-        let make = |path: &Path| rustix::fs::mkdirat(CWD, path, Mode::RWXU);
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = |path: &Path, ()| rustix::fs::openat(CWD, path, flags, Mode::empty());
-        let (staged, handle) = create_locked(target, make, open)?;
+    pub fn create(target: Place) -> io::Result<Self> {
+        let make = |place: &Place| place.create_folder(Mode::RWXU);
+        let open = |place: &Place, ()| place.open_readable_folder();
+        let (staged, folder) = create_locked(&target, make, open)?;
         Ok(Self {
-            target: target.to_owned(),
+            target,
             staged,
-            handle,
+            folder,
             replaced: None,
         })
     }
 
     /// Creates a subdirectory, unless it exists.
     pub fn create_folder(&self, name: &str) -> io::Result<()> {
-        let create = || rustix::fs::mkdirat(&self.handle, name, FOLDER_MODE);
+        let create = || self.folder.at(name).create_folder(SHARED_FOLDER);
         Ok(ignore_existing(cleanup::modify(create))?)
     }
 
-    /// Creates a file in the directory, readable by all who can enter the directory.
-    pub fn create_file(&self, name: &str) -> io::Result<File> {
-        let open = || rustix::fs::openat(&self.handle, name, NEW_FILE_FLAGS, FILE_MODE);
-        Ok(cleanup::modify(open)?.into())
-    }
-
-    /// Lets only the user read a file in the directory.
-    pub fn make_private(&self, name: &str) -> io::Result<()> {
-        let mode = Mode::RUSR | Mode::WUSR;
-        Ok(rustix::fs::chmodat(&self.handle, name, mode, AtFlags::empty())?)
+    /// Creates a file in the directory, readable by all who can enter the directory unless it is private.
+    pub fn create_file(&self, name: &str, is_private: bool) -> io::Result<File> {
+        let mode = if is_private { PRIVATE } else { SHARED };
+        Ok(cleanup::modify(|| self.folder.at(name).create_file(mode))?)
     }
 
     /// Renames the directory to its target. If the target exists, it is moved to a private name first, and
     /// `check_replaced` must recognize it as a directory of jitinject's and return its contents. The returned value
-    /// keeps it. If `check_replaced` fails, the target gets its name back. `error` converts I/O errors.
-    pub fn commit<E>(
+    /// keeps it. If `check_replaced` fails, the target gets its name back.
+    pub fn commit(
         mut self,
-        check_replaced: impl FnOnce(&Path) -> Result<FolderContents, E>,
-        error: impl Fn(io::Error) -> E,
-    ) -> Result<Committed, E> {
+        check_replaced: impl FnOnce(&Place) -> io::Result<FolderContents>,
+    ) -> io::Result<Committed> {
         let _guard = CommitGuard::begin();
-        let renamed = match rename_or_exchange(&self.staged, &self.target) {
+        match rename_or_exchange(&self.staged, &self.target) {
             // NFS and some other file systems do not support the flags.
-            Err(Errno::INVAL) => self.exchange_in_steps(),
-            other => other.map_err(io::Error::from),
-        };
-        renamed.map_err(&error)?;
-        if fs::symlink_metadata(&self.staged).is_err() {
+            Err(Errno::INVAL) => self.exchange_in_steps()?,
+            other => other?,
+        }
+        if !self.staged.is_taken() {
             self.replaced = Some(FolderContents::default());
             return Ok(Committed::Folder(self));
         }
         match check_replaced(&self.staged) {
             Ok(contents) => self.replaced = Some(contents),
             Err(reason) => {
-                self.exchange_back().map_err(error)?;
+                self.exchange_back()?;
                 return Err(reason);
             }
         }
@@ -254,52 +221,53 @@ impl StagedFolder {
 
     /// Exchanges the two names again.
     fn exchange_back(&self) -> io::Result<()> {
-        match exchange(&self.staged, &self.target) {
+        match self.staged.exchange(&self.target) {
             Err(Errno::INVAL) => self.exchange_in_steps(),
             other => Ok(other?),
         }
     }
 
     fn exchange_in_steps(&self) -> io::Result<()> {
-        let make = |path: &Path| rustix::fs::mkdirat(CWD, path, Mode::RWXU);
-        let (old, ()) = create_beside(&self.target, make)?;
+        let (old, ()) = create_beside(&self.target, |place| place.create_folder(Mode::RWXU))?;
         // Must not be cleaned up: from here on, it holds the only copy of the old directory, or nothing.
         cleanup::unregister(&old);
-        let has_old = fs::symlink_metadata(&self.target).is_ok();
+        let has_old = self.target.is_taken();
         if has_old {
-            fs::rename(&self.target, &old)?;
+            self.target.rename(&old)?;
         }
-        if let Err(error) = fs::rename(&self.staged, &self.target) {
+        if let Err(error) = self.staged.rename(&self.target) {
             // The first failure is reported.
-            let _ = fs::rename(&old, &self.target);
-            return Err(error);
+            let _ = old.rename(&self.target);
+            return Err(error.into());
         }
         match has_old {
-            true => fs::rename(&old, &self.staged),
-            false => fs::remove_dir(&old),
+            true => Ok(old.rename(&self.staged)?),
+            false => old.remove_folder(),
         }
     }
 
     /// Moves files of the directory into another one on the same file system: all of them or none. A file that exists
     /// there is kept if it has the same bytes and other users cannot change it, and replaced otherwise. Returns the paths
     /// of the files that did not exist.
-    pub fn move_files(self, names: &[String], folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+    pub fn move_files(self, paths: &[String], to: &Folder) -> Result<Vec<String>, (PathBuf, io::Error)> {
         let _uninterrupted = CommitGuard::begin();
-        let mut new: Vec<PathBuf> = Vec::new();
-        for name in names {
-            let (staged, target) = (self.staged.join(name), folder.join(name));
-            let moved = create_parents(folder, name).and_then(|()| match rename_new(&staged, &target) {
-                Err(Errno::EXIST) if is_there(&staged, &target) => Ok(false),
-                Err(Errno::EXIST) => replace(&staged, &target).map(|()| false),
-                other => Ok(other.map(|()| true)?),
-            });
+        let mut new: Vec<String> = Vec::new();
+        for path in paths {
+            let staged = self.folder.at(path);
+            let moved =
+                shared_place(to, Path::new(path)).and_then(|target| match rename_new(&staged, &target) {
+                    Err(Errno::EXIST) if is_there(&staged, &target) => Ok(false),
+                    Err(Errno::EXIST) => replace(&staged, &target).map(|()| false),
+                    other => Ok(other.map(|()| true)?),
+                });
             match moved {
-                Ok(true) => new.push(target),
+                Ok(true) => new.push(path.clone()),
                 Ok(false) => {}
                 Err(error) => {
                     // The first failure is reported.
-                    new.iter().for_each(|path| drop(fs::remove_file(path)));
-                    return Err((target, error));
+                    let remove = |path: &String| to.inside(Path::new(path))?.remove();
+                    new.iter().for_each(|path| drop(remove(path)));
+                    return Err((to.path().join(path), error));
                 }
             }
         }
@@ -307,67 +275,50 @@ impl StagedFolder {
     }
 }
 
-/// Whether `target` is a file with the same bytes as `staged`, which other users cannot change.
-fn is_there(staged: &Path, target: &Path) -> bool {
-    let (Ok(new), Ok(old)) = (OpenFile::open(staged), OpenFile::open(target)) else {
+/// Whether there is a file with the same bytes as `staged`, which other users cannot change.
+fn is_there(staged: &Place, target: &Place) -> bool {
+    let (Ok(new), Ok(old)) = (staged.open_file(), target.open_file()) else {
         return false;
     };
-    old.is_unchanged_by_others() && is_at(old.file(), target) && new.has_bytes_of(&old).unwrap_or(false)
+    old.is_unchanged_by_others() && new.has_bytes_of(&old).unwrap_or(false)
 }
 
 /// Replaces a file.
-fn replace(staged: &Path, target: &Path) -> io::Result<()> {
-    fs::rename(staged, target).map_err(|cause| match fs::symlink_metadata(target) {
-        Ok(found) if cause.kind() == io::ErrorKind::PermissionDenied && !is_trusted(found.uid()) => {
-            let uid = found.uid();
+fn replace(staged: &Place, target: &Place) -> io::Result<()> {
+    staged.rename(target).map_err(|cause| match target.stat() {
+        Ok(found) if matches!(cause, Errno::ACCESS | Errno::PERM) && !is_trusted(found.st_uid) => {
+            let uid = found.st_uid;
             io::Error::other(format!(
                 "it belongs to user {uid}, who could change it later, and cannot be replaced in this folder"
             ))
         }
-        _ => cause,
+        _ => cause.into(),
     })
 }
 
 /// Renames a file unless `target` exists.
-fn rename_new(from: &Path, target: &Path) -> rustix::io::Result<()> {
-    match rustix::fs::renameat_with(CWD, from, CWD, target, RenameFlags::NOREPLACE) {
+fn rename_new(from: &Place, target: &Place) -> rustix::io::Result<()> {
+    match from.rename_new(target) {
         // NFS and some other file systems do not support the flag. A hard link has the same effect.
-        Err(Errno::INVAL) => rustix::fs::link(from, target),
+        Err(Errno::INVAL) => from.link(target),
         other => other,
     }
 }
 
-/// Creates the missing parent directories of `name` below `folder`. Existing ones must be directories, not
-/// links.
-fn create_parents(folder: &Path, name: &str) -> io::Result<()> {
-    let mut path = folder.to_owned();
-    let Some((folders, _)) = name.rsplit_once('/') else {
-        return Ok(());
-    };
-    for component in folders.split('/') {
-        path.push(component);
-        match rustix::fs::mkdirat(CWD, &path, FOLDER_MODE) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => check_subfolder(&path, folder)?,
-            Err(error) => return Err(error.into()),
+/// Opens the parent of a path in `folder`, and creates the missing ones. Existing ones must belong to nobody who could not
+/// change the files of `folder` anyway.
+fn shared_place(folder: &Folder, path: &Path) -> io::Result<Place> {
+    let mut here = folder.clone();
+    for name in path.parent().into_iter().flatten() {
+        here = here.at(name).open_shared_folder()?;
+        let owner = here.owner()?;
+        if !is_trusted(owner) && owner != folder.owner()? {
+            return Err(io::Error::other(format!(
+                "its folder belongs to user {owner}, who could change it later"
+            )));
         }
     }
-    Ok(())
-}
-
-/// Checks that an existing directory is not a link, and belongs to nobody who could not change the files of `folder` anyway.
-fn check_subfolder(path: &Path, folder: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(path)?;
-    if !found.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    let owner = found.uid();
-    if is_trusted(owner) || owner == fs::metadata(folder)?.uid() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!(
-        "its folder belongs to user {owner}, who could change it later"
-    )))
+    Ok(here.at(path.file_name().unwrap_or_default()))
 }
 
 impl Drop for StagedFolder {
@@ -375,8 +326,9 @@ impl Drop for StagedFolder {
         // Nothing can be done if the directory cannot be removed. Files that others have put into a replaced
         // directory since its contents were listed are kept.
         let _ = match &self.replaced {
-            None => fs::remove_dir_all(&self.staged),
-            Some(contents) => contents.remove(&self.staged, true),
+            // There may be no descriptor left to open it again.
+            None => self.folder.clear().and_then(|()| self.staged.remove_folder()),
+            Some(contents) => contents.remove_with(&self.staged),
         };
         cleanup::unregister(&self.staged);
     }
@@ -397,8 +349,8 @@ impl Committed {
     /// The new file or directory is open until this is dropped, so that its inode number is not given to another one.
     pub fn is_in_place(&self) -> bool {
         match self {
-            Self::File(file) => is_at(&file.file, &file.target),
-            Self::Folder(folder) => is_at(&folder.handle, &folder.target),
+            Self::File(file) => file.target.holds(&file.file),
+            Self::Folder(folder) => folder.target.holds(&folder.folder),
         }
     }
 
@@ -409,15 +361,12 @@ impl Committed {
             return Ok(());
         }
         match self {
-            Self::File(file) if fs::symlink_metadata(&file.staged).is_ok() => {
-                fs::rename(&file.staged, &file.target)
-            }
-            Self::File(file) => fs::remove_file(&file.target),
+            Self::File(file) if file.staged.is_taken() => Ok(file.staged.rename(&file.target)?),
+            Self::File(file) => file.target.remove(),
             Self::Folder(mut folder) => {
-                let had_name = fs::symlink_metadata(&folder.staged).is_ok();
-                match had_name {
+                match folder.staged.is_taken() {
                     true => folder.exchange_back()?,
-                    false => fs::rename(&folder.target, &folder.staged)?,
+                    false => folder.target.rename(&folder.staged)?,
                 }
                 // The new directory is removed with everything in it.
                 folder.replaced = None;
@@ -430,6 +379,7 @@ impl Committed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -449,7 +399,7 @@ mod tests {
                 fs::write(&target, "old").unwrap();
             }
             for is_undone in [true, false] {
-                let mut file = StagedFile::create(&target).unwrap();
+                let mut file = StagedFile::create(Place::of(&target).unwrap()).unwrap();
                 file.file().write_all(b"new").unwrap();
                 let committed = if has_flags {
                     file.commit().unwrap()
@@ -475,7 +425,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         let commit = |content: &[u8]| {
-            let mut file = StagedFile::create(&target).unwrap();
+            let mut file = StagedFile::create(Place::of(&target).unwrap()).unwrap();
             file.file().write_all(content).unwrap();
             file.commit().unwrap()
         };
@@ -494,13 +444,13 @@ mod tests {
     fn a_folder_with_the_name_of_a_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
-        let file = StagedFile::create(&target).unwrap();
+        let file = StagedFile::create(Place::of(&target).unwrap()).unwrap();
         fs::create_dir(&target).unwrap();
         fs::write(target.join("precious"), "").unwrap();
         file.commit().unwrap_err();
         assert_eq!(names(folder.path()), ["target"]);
         assert_eq!(names(&target), ["precious"]);
-        assert!(StagedFile::create(&target).is_err());
+        assert!(StagedFile::create(Place::of(&target).unwrap()).is_err());
     }
 
     #[test]
@@ -508,9 +458,9 @@ mod tests {
         for (is_replaced, has_flags) in [(false, false), (false, true), (true, false), (true, true)] {
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("target");
-            let check_replaced = |_: &Path| {
+            let check_replaced = |_: &Place| {
                 let mut contents = FolderContents::default();
-                contents.add_file("old".into());
+                contents.add("old".into(), false);
                 Ok(contents)
             };
             if is_replaced {
@@ -518,10 +468,10 @@ mod tests {
                 fs::write(target.join("old"), "").unwrap();
             }
             for is_undone in [true, false] {
-                let mut staged = StagedFolder::create(&target).unwrap();
-                staged.create_file("new").unwrap();
+                let mut staged = StagedFolder::create(Place::of(&target).unwrap()).unwrap();
+                staged.create_file("new", false).unwrap();
                 let committed = if has_flags {
-                    staged.commit(check_replaced, |error: io::Error| error).unwrap()
+                    staged.commit(check_replaced).unwrap()
                 } else {
                     staged.exchange_in_steps().unwrap();
                     staged.replaced = Some(check_replaced(&staged.staged).unwrap());
@@ -546,12 +496,10 @@ mod tests {
         let target = folder.path().join("target");
         fs::create_dir(&target).unwrap();
         fs::write(target.join("precious"), "").unwrap();
-        let staged = StagedFolder::create(&target).unwrap();
-        staged.create_file("new").unwrap();
-        let check_replaced = |_: &Path| Err(io::ErrorKind::Other.into());
-        staged
-            .commit(check_replaced, |error: io::Error| error)
-            .unwrap_err();
+        let staged = StagedFolder::create(Place::of(&target).unwrap()).unwrap();
+        staged.create_file("new", false).unwrap();
+        let check_replaced = |_: &Place| Err(io::ErrorKind::Other.into());
+        staged.commit(check_replaced).unwrap_err();
         assert_eq!(names(&target), ["precious"]);
         assert_eq!(names(folder.path()), ["target"]);
     }

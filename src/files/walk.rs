@@ -7,9 +7,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
@@ -68,6 +68,29 @@ pub struct Trail {
 /// Opens a regular file. Rejects all others, if possible without opening them, since that has side effects on some
 /// devices.
 pub fn open(path: &Path, scope: Scope<'_>) -> io::Result<OpenFile> {
+    let (walk, shown, found) = follow(path, scope)?;
+    walk.finish(found, &shown)
+}
+
+/// Opens a regular file by a path that starts in an open directory, as with [`Scope::From`].
+pub fn open_from(folder: BorrowedFd<'_>, path: &Path) -> io::Result<OpenFile> {
+    let mut walk = Walk {
+        folders: vec![folder.try_clone_to_owned()?],
+        ..Walk::default()
+    };
+    let found = walk.follow(path)?;
+    walk.finish(found, path)
+}
+
+/// Opens a directory, which need not be readable. Returns its path, too.
+pub fn open_folder(path: &Path, scope: Scope<'_>) -> io::Result<(OwnedFd, PathBuf)> {
+    let (mut walk, shown, found) = follow(path, scope)?;
+    let folder = walk.folders.pop().filter(|_| found.is_none());
+    Ok((folder.ok_or(io::ErrorKind::NotADirectory)?, shown))
+}
+
+/// Follows a path. Returns the path to show, and the file at the end; `None` if it is a folder, the last one of the walk.
+fn follow(path: &Path, scope: Scope<'_>) -> io::Result<(Walk, PathBuf, Option<File>)> {
     let mut walk = Walk::default();
     let (shown, found) = match scope {
         Scope::Named | Scope::Recorded => {
@@ -93,10 +116,7 @@ pub fn open(path: &Path, scope: Scope<'_>) -> io::Result<OpenFile> {
             (folder.join(inside), walk.follow(path)?)
         }
     };
-    let file = found.ok_or(io::ErrorKind::IsADirectory)?;
-    let mut file = OpenFile::from_file(file, &shown)?;
-    file.origin.trail = walk.trail;
-    Ok(file)
+    Ok((walk, shown, found))
 }
 
 /// What a path may not leave.
@@ -119,6 +139,14 @@ struct Walk {
 }
 
 impl Walk {
+    /// Returns the file at the end of a path, with what was passed on the way.
+    fn finish(self, found: Option<File>, shown: &Path) -> io::Result<OpenFile> {
+        let file = found.ok_or(io::ErrorKind::IsADirectory)?;
+        let mut file = OpenFile::from_file(file, shown)?;
+        file.origin.trail = self.trail;
+        Ok(file)
+    }
+
     /// Goes to a folder, which is the outermost one from then on.
     fn enter(&mut self, folder: &Path) -> io::Result<()> {
         match self.follow(folder)? {
@@ -399,6 +427,13 @@ mod tests {
             fs::write(at(name).join("file"), content).unwrap();
         }
         symlink("other", at("link")).unwrap();
+        /// Ends the other thread even if the test fails.
+        struct Done<'a>(&'a std::sync::atomic::AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
         let is_done = std::sync::atomic::AtomicBool::new(false);
         let exchange = || {
             let flags = rustix::fs::RenameFlags::EXCHANGE;
@@ -409,6 +444,7 @@ mod tests {
         let mut linked = 0;
         std::thread::scope(|scope| {
             scope.spawn(exchange);
+            let _done = Done(&is_done);
             for _ in 0..TRIES {
                 // The link may have become a folder after it was opened.
                 let Ok(file) = open(&at("real/file"), Scope::Recorded) else {
@@ -418,7 +454,6 @@ mod tests {
                 assert_eq!(file.read_start().unwrap() == b"linked", is_linked);
                 linked += usize::from(is_linked);
             }
-            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         assert!((1..TRIES).contains(&linked), "{linked}");
     }

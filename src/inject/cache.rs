@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::build_id_cache::{Added, BuildIdCache};
+use crate::files::Folder;
 use crate::inject::objects::PlacedObject;
 use crate::inject::options::InjectOptions;
 use crate::load::Progress;
@@ -22,24 +23,27 @@ pub struct Filled {
     pub faults: Tally<Issue>,
 }
 
-/// Adds all objects to the build-ID cache that the options name; returns `None` if they name none.
+/// Adds all objects to the build-ID cache that the options name; returns `None` if they name none. `folder` has the objects.
 pub fn fill(
     options: &InjectOptions,
+    folder: Option<&Folder>,
     objects: &[PlacedObject],
     progress: &mut dyn Progress,
 ) -> Result<Option<Filled>, Diagnostic> {
-    let Some(folder) = &options.build_id_cache else {
+    let Some(path) = &options.build_id_cache else {
         return Ok(None);
     };
     progress.start("filling the build-id cache", objects.len() as u64);
     let mut filled = Filled::default();
-    let mut cache = BuildIdCache::create(folder)?;
+    let mut cache = BuildIdCache::create(path, options.folder.as_ref())?;
     // Objects that are mapped more than once are adjacent.
-    for object in objects
+    let objects = objects
         .chunk_by(|one, other| one.path == other.path)
-        .filter_map(<[_]>::first)
-    {
-        match cache.add(&object.build_id, Path::new(OsStr::from_bytes(&object.path)))? {
+        .filter_map(<[_]>::first);
+    // There is one if there are objects.
+    for (object, folder) in objects.zip(std::iter::repeat(folder).flatten()) {
+        let path = Path::new(OsStr::from_bytes(&object.path));
+        match cache.add(&object.build_id, folder, path)? {
             Added::New => filled.added += 1,
             Added::Present => filled.present += 1,
             Added::Occupied => filled.faults.add(Issue::BuildIdOccupied, 0),

@@ -90,7 +90,7 @@ fn inject_recording(
 
     progress.start("writing objects", (functions.len() + symbols.len()) as u64);
     let mut written = output::Output::create(options, kernel_copies)?;
-    let summary_output = SummaryOutput::create(options.summary.as_deref())?;
+    let summary_output = SummaryOutput::create(options.summary.as_deref(), options.folder.as_ref())?;
     let scripts = V8Scripts::read(
         recording,
         functions.iter().map(|mapping| mapping.function),
@@ -183,11 +183,11 @@ fn finish(
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
     let mut summary = None;
-    let left_out = written.finish(rewrite, run.recording.buffers, |left_out| {
+    let (left_out, folder) = written.finish(rewrite, run.recording.buffers, |left_out| {
         let run = report::Run { left_out, ..run };
         summary_output.stage(summary.insert(run.summary()))
     })?;
-    let cached = cache::fill(run.options, &run.objects.placed, progress)?;
+    let cached = cache::fill(run.options, folder.as_ref(), &run.objects.placed, progress)?;
     let run = report::Run {
         left_out: &left_out,
         cached: cached.as_ref(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::files::Folder;
 use crate::inject::objects::source_paths::LineOptions;
 use crate::load::LoadOptions;
 use crate::name_style::NameStyle;
@@ -15,6 +16,9 @@ pub struct InjectOptions {
     pub load: LoadOptions,
     /// Path of the profile to write; `-` is standard output, which gets the pipe format.
     pub output: PathBuf,
+    /// A folder that is open already: outputs directly in it, by its path, are written through its descriptor, whatever is at
+    /// the path by then.
+    pub folder: Option<Folder>,
     /// Compression level of the records in the output (1 to 22); `None` leaves them uncompressed.
     pub compression: Option<i32>,
     /// Folder for the objects. `None` is `OUTPUT.elf`, or `perf.jit.data.elf` if the output is not a file.

@@ -12,7 +12,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::store::{self, CommittedObjects, Ownership, Store};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
-use crate::files::{CommitGuard, FolderContents, StagedFile, StagedFolder, stdio, stream};
+use crate::files::{CommitGuard, Folder, FolderContents, Place, StagedFile, StagedFolder, stdio, stream};
 use crate::inject::options::InjectOptions;
 use crate::inject::summary_file::StagedSummary;
 use crate::load::{Buffers, Recording, path_file_id, refuse_input_as_output};
@@ -95,7 +95,10 @@ pub const DEFAULT_OUTPUT: &str = "perf.jit.data";
 pub struct Output {
     path: PathBuf,
     target: Target,
+    /// Path of the folder for objects.
     folder: PathBuf,
+    /// A folder that is open already, and may have the outputs.
+    open: Option<Folder>,
     ownership: Ownership,
     /// Created with the first object.
     store: Option<Store>,
@@ -114,7 +117,7 @@ enum Target {
 const DATA: &str = "data";
 
 impl Target {
-    fn create(path: &Path, kernel_copies: &[PathBuf]) -> io::Result<Self> {
+    fn create(path: &Path, open: Option<&Folder>, kernel_copies: &[PathBuf]) -> io::Result<Self> {
         if is_standard(path) {
             let stdout = io::stdout().as_fd().try_clone_to_owned()?;
             return Ok(Self::Stream(stdout.into()));
@@ -122,17 +125,15 @@ impl Target {
         if is_stream(path) {
             return Ok(Self::Stream(stream::open(path)?));
         }
-        // Drops a trailing slash, which would become part of the names of temporary files.
-        let path = path.components().as_path();
-        let is_there = fs::symlink_metadata(path).is_ok();
+        let place = Place::within(path, open)?;
         if kernel_copies.is_empty() {
-            return StagedFile::create(path).map(Self::File);
+            return StagedFile::create(place).map(Self::File);
         }
-        if is_there {
-            profile_contents(path)?;
+        if place.is_taken() {
+            profile_contents(&place)?;
         }
-        let folder = StagedFolder::create(path)?;
-        let file = folder.create_file(DATA)?;
+        let folder = StagedFolder::create(place)?;
+        let file = folder.create_file(DATA, false)?;
         for copy in kernel_copies {
             copy_folder(copy, &folder)?;
         }
@@ -151,7 +152,7 @@ impl Target {
     fn commit(self) -> io::Result<Option<Committed>> {
         match self {
             Self::File(file) => file.commit().map(Some),
-            Self::Folder(folder, _) => folder.commit(profile_contents, |error| error).map(Some),
+            Self::Folder(folder, _) => folder.commit(profile_contents).map(Some),
             Self::Stream(_) => Ok(None),
         }
     }
@@ -159,26 +160,23 @@ impl Target {
 
 /// Lists the contents of a profile folder that is to be replaced. Fails if it is not one, or has other
 /// contents.
-fn profile_contents(folder: &Path) -> io::Result<FolderContents> {
+fn profile_contents(place: &Place) -> io::Result<FolderContents> {
     let strange = || io::Error::other(Diagnostic::new(Issue::OutputFolderForeign));
-    if !fs::symlink_metadata(folder)?.is_dir() {
-        return Err(strange());
-    }
     let is_part = |name: &[u8]| name == DATA.as_bytes() || name.starts_with(b"data.");
     let mut contents = FolderContents::default();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let (name, kind) = (entry.file_name(), entry.file_type()?);
-        if is_part(name.as_bytes()) && kind.is_file() {
-            contents.add_file(name.into());
-        } else if name.as_bytes().starts_with(b"kcore_dir") && kind.is_dir() {
-            contents.add_folder(PathBuf::from(&name));
-            for copy in fs::read_dir(entry.path())? {
-                let copy = copy?;
-                if !copy.file_type()?.is_file() {
+    for entry in place.open_folder().map_err(|_| strange())?.entries()? {
+        let (place, kind) = entry?;
+        let name = Path::new(&place.name);
+        if is_part(place.name.as_bytes()) && kind.is_file() {
+            contents.add(name.into(), false);
+        } else if place.name.as_bytes().starts_with(b"kcore_dir") && kind.is_dir() {
+            contents.add(name.into(), true);
+            for copy in place.open_folder()?.entries()? {
+                let (copy, kind) = copy?;
+                if !kind.is_file() {
                     return Err(strange());
                 }
-                contents.add_file(Path::new(&name).join(copy.file_name()));
+                contents.add(name.join(copy.name), false);
             }
         } else {
             return Err(strange());
@@ -201,7 +199,7 @@ fn copy_folder(from: &Path, to: &StagedFolder) -> io::Result<()> {
             .to_str()
             .filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file()))
         {
-            let mut copy = to.create_file(&format!("{name}/{file}"))?;
+            let mut copy = to.create_file(&format!("{name}/{file}"), false)?;
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let original = rustix::fs::openat(CWD, entry.path(), flags, Mode::empty())?;
             io::copy(&mut File::from(original), &mut copy)?;
@@ -219,12 +217,13 @@ impl Output {
         if leads_to_standard_output(&options.output) && stdio::stdout_was_closed() {
             return Err(Diagnostic::new(Issue::StdoutClosed));
         }
-        let target = Target::create(&options.output, kernel_copies)
+        let target = Target::create(&options.output, options.folder.as_ref(), kernel_copies)
             .map_err(|cause| Diagnostic::cannot_write(&options.output, &cause))?;
         Ok(Self {
             path: options.output.clone(),
             target,
             folder: elf_dir(options),
+            open: options.folder.clone(),
             ownership: match options.elf_dir {
                 Some(_) => Ownership::Shared,
                 None => Ownership::Exclusive,
@@ -238,7 +237,7 @@ impl Output {
         match self.store {
             Some(ref mut store) => Ok(store),
             None => {
-                let store = Store::create(&self.folder, self.ownership)?;
+                let store = Store::create(&self.folder, self.ownership, self.open.as_ref())?;
                 Ok(self.store.insert(store))
             }
         }
@@ -250,7 +249,8 @@ impl Output {
     }
 
     /// Writes the profile, calls `report`, and commits the objects, the profile and the report if the input is
-    /// unchanged. On an error, none of them is committed. Returns the features that the pipe format cannot hold.
+    /// unchanged. On an error, none of them is committed. Returns the features that the pipe format cannot hold, and the folder
+    /// of the objects, if there are any.
     ///
     /// Data in a stream cannot be taken back, so the report is made last there, and may fail alone.
     pub fn finish(
@@ -258,9 +258,9 @@ impl Output {
         rewrite: Rewrite<'_>,
         buffers: &Buffers,
         report: impl FnOnce(&OmittedFeatures) -> Result<Option<StagedSummary>, Diagnostic>,
-    ) -> Result<OmittedFeatures, Diagnostic> {
+    ) -> Result<(OmittedFeatures, Option<Folder>), Diagnostic> {
         let mut committed = CommittedOutputs::default();
-        let folder = self.folder.clone();
+        let (folder, open) = (self.folder.clone(), self.open.clone());
         let is_stream = matches!(self.target, Target::Stream(_));
         let is_stale = self.store.is_none() && self.ownership == Ownership::Exclusive;
         match self.commit(rewrite, buffers, report, &mut committed) {
@@ -272,10 +272,11 @@ impl Output {
                 };
                 match &committed.objects {
                     Some(objects) => objects.remove_others(is_current)?,
-                    None if is_stale => store::remove_stale(&folder, is_current)?,
+                    None if is_stale => store::remove_stale(&folder, open.as_ref(), is_current)?,
                     None => {}
                 }
-                Ok(left_out)
+                let folder = committed.objects.as_ref().map(CommittedObjects::open_folder);
+                Ok((left_out, folder.transpose()?))
             }
             Err(error) => committed.undo().and(Err(error)),
         }

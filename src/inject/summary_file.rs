@@ -11,7 +11,7 @@ use serde_json::Serializer;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
-use crate::files::{StagedFile, stdio, stream};
+use crate::files::{Folder, Place, StagedFile, stdio, stream};
 use crate::json::Rows;
 use crate::summary::Summary;
 
@@ -21,8 +21,8 @@ pub struct SummaryOutput(Option<(PathBuf, Target)>);
 
 #[derive(Debug)]
 enum Target {
-    /// A file, until it is staged.
-    File(Option<StagedFile>),
+    /// A file and its place, until it is staged.
+    File(Place, Option<StagedFile>),
     /// Standard output, a pipe or a device.
     Stream(File),
 }
@@ -43,8 +43,9 @@ impl StagedSummary {
 }
 
 impl SummaryOutput {
-    /// Opens the destination of the summary, if there is one: a file, or standard output if it is `-`.
-    pub fn create(path: Option<&Path>) -> Result<Self, Diagnostic> {
+    /// Opens the destination of the summary, if there is one: a file, or standard output if it is `-`. `open` is a folder that
+    /// is open already, and may have it.
+    pub fn create(path: Option<&Path>, open: Option<&Folder>) -> Result<Self, Diagnostic> {
         let Some(path) = path else {
             return Ok(Self(None));
         };
@@ -57,7 +58,10 @@ impl SummaryOutput {
                 .try_clone_to_owned()
                 .map(|it| Target::Stream(it.into())),
             false if stream::is_stream(path) => stream::open(path).map(Target::Stream),
-            false => StagedFile::create(path).map(|file| Target::File(Some(file))),
+            false => Place::within(path, open).and_then(|place| {
+                let file = StagedFile::create(place.clone())?;
+                Ok(Target::File(place, Some(file)))
+            }),
         };
         Ok(Self(Some((path.to_owned(), target.map_err(error(path))?))))
     }
@@ -73,7 +77,7 @@ impl SummaryOutput {
     /// Writes the summary if it goes to a file, without committing it. Data in a stream cannot be taken back,
     /// so [`SummaryOutput::finish`] writes streams.
     pub fn stage(&mut self, summary: &Summary) -> Result<Option<StagedSummary>, Diagnostic> {
-        let Some((path, Target::File(file))) = &mut self.0 else {
+        let Some((path, Target::File(_, file))) = &mut self.0 else {
             return Ok(None);
         };
         let Some(mut file) = file.take() else {
@@ -95,9 +99,9 @@ impl SummaryOutput {
                 Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
                 result => result.map_err(error(&path)),
             },
-            Some((path, Target::File(_))) if has_changed => {
+            Some((path, Target::File(place, _))) if has_changed => {
                 let write_anew = || {
-                    let mut file = StagedFile::create(&path)?;
+                    let mut file = StagedFile::create(place)?;
                     write(file.file(), summary)?;
                     file.commit().map(drop)
                 };

@@ -15,9 +15,11 @@ use super::process_files::{SLACK, append_perf_map, copy_file, ids_of, open_perf_
 use super::recorded_process::RecordedProcess;
 use crate::bytes::base_name;
 use crate::code::profile_index::{Marker, ProfileIndex};
+use crate::files::folder::PRIVATE;
 use crate::files::kernel;
 use crate::files::search::{folder_of, printable_path};
-use crate::files::{HeldFolder, OpenFile};
+use crate::files::walk::Scope;
+use crate::files::{Folder, OpenFile, Place};
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::Pid;
 
@@ -35,9 +37,9 @@ pub struct CollectedFile {
 #[derive(Debug)]
 pub struct Collection<'a> {
     /// Folder of the recording.
-    pub folder: &'a HeldFolder,
+    pub folder: &'a Folder,
     /// Folder for the files, in that folder.
-    pub dumps: &'a HeldFolder,
+    pub dumps: &'a Folder,
     /// Processes that were looked at while they ran.
     pub processes: &'a [RecordedProcess],
     /// When the recording started.
@@ -48,8 +50,7 @@ pub struct Collection<'a> {
 
 /// A file of a process that was written during the recording.
 struct Found {
-    folder: HeldFolder,
-    name: OsString,
+    place: Place,
     file: OpenFile,
 }
 
@@ -135,11 +136,12 @@ impl Collection<'_> {
 
     /// Opens a file if it is that of a process and was written during the recording.
     fn find(&self, path: &Path, pid: Pid) -> Option<Found> {
-        let name = path.file_name()?.to_owned();
-        let folder = HeldFolder::open(folder_of(path)).ok()?;
-        let file = folder.open_file(&name).ok()?;
+        let place = Folder::open(folder_of(path), Scope::Recorded)
+            .ok()?
+            .at(path.file_name()?);
+        let file = place.open_file().ok()?;
         let is_found = file.origin().owner == self.owner(pid) && self.is_new(&file);
-        is_found.then_some(Found { folder, name, file })
+        is_found.then_some(Found { place, file })
     }
 
     /// Returns the user whose files are those of a process: its owner.
@@ -168,25 +170,25 @@ impl Collection<'_> {
     /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
     /// runs or ran before the recording, or if the ID in the file's name is not its own.
     fn collect(&self, path: &Path, pid: Pid) -> Option<CollectedFile> {
-        let Found { folder, name, file } = self.find(path, pid)?;
-        let mut parts = name.as_bytes().split(|byte| b"-.".contains(byte));
+        let Found { place, file } = self.find(path, pid)?;
+        let mut parts = place.name.as_bytes().split(|byte| b"-.".contains(byte));
         let number = |part| std::str::from_utf8(part).ok()?.parse().ok();
         let is_of_process = parts.any(|part| number(part).is_some_and(|number| self.has_id(pid, number)));
         let is_moved = self.is_own && is_of_process && !is_running(pid);
-        let target = self.dumps.folder_without(&name).ok()?;
-        if !(is_moved && folder.move_file(&name, &file, &target)) {
-            let copy = target.create_file(&name).ok()?;
+        let target = self.dumps.without(&place.name).ok()?.at(&place.name);
+        if !(is_moved && place.move_file(&file, &target)) {
+            let copy = target.create_file(PRIVATE).ok()?;
             if copy_file(&file, &copy, &mut || false).is_err() {
-                let _ = fs::remove_file(target.descriptor_path().join(&name));
+                let _ = target.remove();
                 return None;
             }
             // Another user's is only believed because it is the one that the process mapped.
             if is_moved && file.origin().owner == geteuid().as_raw() {
                 // A copy of a file that cannot be removed is enough.
-                let _ = folder.remove_file(&name, &file);
+                let _ = place.remove_file(&file);
             }
         }
-        Some(self.collected(path, &target.path().join(&name)))
+        Some(self.collected(path, &target.path()))
     }
 
     fn collected(&self, path: &Path, target: &Path) -> CollectedFile {

@@ -8,7 +8,7 @@ use tar::{Builder, EntryType, Header, HeaderMode};
 use zstd::stream::write::Encoder;
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::StagedFile;
+use crate::files::{Folder, Place, StagedFile};
 
 /// Compression level: the default of zstd.
 const LEVEL: i32 = 3;
@@ -31,11 +31,11 @@ pub fn refuse_existing(archive: &Path) -> Result<(), Diagnostic> {
 
 /// Packs a folder. The archive appears whole or not at all, and does not contain users, modes or times, so the same files
 /// make the same archive. Returns its size in bytes.
-pub fn pack(folder: &Path, archive: &Path) -> Result<u64, Diagnostic> {
-    let failed = |cause: io::Error| Diagnostic::cannot_write(archive, &cause);
-    let mut staged = StagedFile::create(archive).map_err(failed)?;
-    let packed = write(folder, staged.file()).map_err(failed)?;
-    staged.commit().map_err(failed)?;
+pub fn pack(folder: &Folder, archive: Place) -> io::Result<u64> {
+    let mut staged = StagedFile::create(archive)?;
+    // The path itself is a link.
+    let packed = write(&folder.descriptor_path().join("."), staged.file())?;
+    staged.commit()?;
     Ok(packed)
 }
 

@@ -14,8 +14,10 @@ use rustix::param::clock_ticks_per_second;
 use super::process_stat::ProcessStat;
 use super::short_command::IsStopped;
 use crate::bytes::base_name;
+use crate::files::folder::PRIVATE;
 use crate::files::kernel;
-use crate::files::{HeldFolder, OpenFile};
+use crate::files::walk::Scope;
+use crate::files::{Folder, OpenFile};
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::runtime::perf_map;
 use crate::runtimes::{Description, Runtime};
@@ -67,12 +69,18 @@ pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
 
 /// Returns when a process started, or a moment before.
 fn start_of(pid: u32) -> Option<SystemTime> {
+    // First, so that the result is no later if this takes long.
+    let now = SystemTime::now();
     let uptime = kernel::read_text("/proc/uptime").ok()?;
+    start_at(now, &uptime, ProcessStat::of(pid)?.start()?)
+}
+
+/// Returns the same for a process that started some clock ticks after the boot. `uptime` is what `/proc/uptime` has at `now`.
+fn start_at(now: SystemTime, uptime: &str, ticks: u64) -> Option<SystemTime> {
     let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-    let ticks = ProcessStat::of(pid)?.start()?;
     let age = uptime - ticks as f64 / clock_ticks_per_second() as f64;
     let age = Duration::try_from_secs_f64(age.max(0.0)).ok()?;
-    SystemTime::now().checked_sub(age)?.checked_sub(SLACK)
+    now.checked_sub(age)?.checked_sub(SLACK)
 }
 
 /// Returns the paths in a list of mappings.
@@ -128,8 +136,8 @@ fn perf_maps(pid: u32) -> impl Iterator<Item = PathBuf> {
 /// Opens the perf map of a process that runs or has exited. In a container, others choose what is below its root directory, so
 /// no link leads out of it, and a file that is mounted there is not the process's.
 pub fn open_perf_map(pid: u32) -> Option<OpenFile> {
-    let folder = HeldFolder::open_in_root(&root_of(pid), Path::new("tmp")).ok()?;
-    perf_maps(pid).find_map(|map| folder.open_file(map.as_os_str()).ok())
+    let folder = Folder::open(Path::new("tmp"), Scope::Root(&root_of(pid))).ok()?;
+    perf_maps(pid).find_map(|map| folder.at(map).open_file().ok())
 }
 
 /// Appends the perf map of a process, whose owner is `user`, to the copy in the folder for the files of runtimes, and returns
@@ -140,7 +148,7 @@ pub fn append_perf_map(
     map: &OpenFile,
     pid: u32,
     user: u32,
-    dumps: &HeldFolder,
+    dumps: &Folder,
     is_stopped: IsStopped<'_>,
 ) -> io::Result<PathBuf> {
     let start = map.read_start()?;
@@ -149,16 +157,15 @@ pub fn append_perf_map(
     if map.origin().owner != user || !is_map {
         return Err(ErrorKind::PermissionDenied.into());
     }
-    let name = PathBuf::from(format!("perf-{pid}.map"));
-    let name = name.as_os_str();
-    let copy = match dumps.append_to(name) {
+    let place = dumps.at(format!("perf-{pid}.map"));
+    let copy = match place.append() {
         // .NET 8 writes it there itself.
         Ok(file) if file.metadata()?.uid() == user => file,
         Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
-        Err(_) => dumps.create_file(name)?,
+        Err(_) => place.create_file(PRIVATE)?,
     };
     copy_file(map, &copy, is_stopped)?;
-    Ok(dumps.path().join(name))
+    Ok(place.path())
 }
 
 /// Appends a file, up to its size when it was opened, to a copy, which gets the same owner: whose file it is decides whether it
@@ -215,13 +222,13 @@ mod tests {
     /// A folder for copies, and one with a map.
     struct Scene {
         scratch: tempfile::TempDir,
-        dumps: HeldFolder,
+        dumps: Folder,
     }
 
     impl Scene {
         fn new() -> Self {
             let scratch = tempfile::tempdir().unwrap();
-            let dumps = HeldFolder::create(&scratch.path().join("dumps")).unwrap();
+            let dumps = Folder::create_all(&scratch.path().join("dumps")).unwrap();
             Self { scratch, dumps }
         }
 
@@ -231,8 +238,8 @@ mod tests {
         }
 
         fn open(&self) -> OpenFile {
-            let folder = HeldFolder::open(self.scratch.path()).unwrap();
-            folder.open_file(OsStr::new("map")).unwrap()
+            let folder = Folder::open(self.scratch.path(), Scope::Named).unwrap();
+            folder.at("map").open_file().unwrap()
         }
 
         fn append(&self, map: &OpenFile) -> io::Result<PathBuf> {
@@ -302,12 +309,19 @@ mod tests {
 
     #[test]
     fn a_process_starts_before_its_files_are_written() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let start = start_of(child.id()).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let age = SystemTime::now().duration_since(start).unwrap();
-        assert!(age < Duration::from_secs(30), "{age:?}");
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(10_000);
+        let ticks = 3 * clock_ticks_per_second();
+        let start = start_at(now, "1003.50 77.00\n", ticks).unwrap();
+        assert_eq!(
+            now.duration_since(start).unwrap(),
+            Duration::from_millis(1_000_500) + SLACK
+        );
+        // The clock of the file is less exact than the one of the process.
+        let start = start_at(now, "3.00 0.00\n", ticks + 1).unwrap();
+        assert_eq!(now.duration_since(start).unwrap(), SLACK);
+        assert_eq!(start_at(now, "", ticks), None);
+        let me = start_of(std::process::id()).unwrap();
+        assert!(me <= SystemTime::now());
         assert_eq!(start_of(u32::MAX), None);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -29,9 +28,9 @@ use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::HeldFolder;
-use crate::files::held_folder::open_unchangeable;
-use crate::files::staged::write_atomically;
+use crate::files::folder::{PRIVATE, open_unchangeable};
+use crate::files::staged::write_file;
+use crate::files::{Folder, Place};
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
 use crate::load::RUNTIME_FILES;
 
@@ -122,9 +121,11 @@ pub struct Session<'a> {
     perf: PathBuf,
     /// Command that starts the program: the arguments of [`launch`](super::launch()) follow.
     launcher: Vec<OsString>,
-    folder: HeldFolder,
+    /// Where the folder is, while nobody moves it.
+    place: Place,
+    folder: Folder,
     /// Folder for the files of runtimes, in that folder.
-    dumps: HeldFolder,
+    dumps: Folder,
     /// Path by which perf and the program reach the folder. Where others could put another folder in its place, as in that of
     /// another user, it leads through the descriptor.
     reached: PathBuf,
@@ -158,18 +159,19 @@ impl<'a> Session<'a> {
             _ => Diagnostic::cannot_write(&plan.folder, &cause),
         };
         let path = plan.path("");
-        let folder = HeldFolder::create(path.components().as_path()).map_err(failed)?;
+        let place = Place::of(path.components().as_path()).map_err(failed)?;
+        let folder = place.create_private_folder().map_err(failed)?;
         let fill = || {
-            let dumps = folder.create_folder(RUNTIME_FILES)?;
+            let dumps = folder.at(RUNTIME_FILES).create_private_folder()?;
             if plan.php_settings().is_some() {
-                let settings = dumps.create_folder(PHP_FOLDER)?;
-                let mut file = settings.create_file(PHP_FILE.as_ref())?;
+                let settings = dumps.at(PHP_FOLDER).create_private_folder()?;
+                let mut file = settings.at(PHP_FILE).create_file(PRIVATE)?;
                 file.write_all(PHP_SETTINGS.as_bytes())?;
             }
             Ok(dumps)
         };
         let dumps = fill().map_err(|cause| {
-            let _ = folder.remove();
+            remove(&place, &folder);
             failed(cause)
         })?;
         let reached = match open_unchangeable(folder.path()) {
@@ -180,6 +182,7 @@ impl<'a> Session<'a> {
             plan,
             perf,
             launcher,
+            place,
             folder,
             dumps,
             reached,
@@ -220,16 +223,16 @@ impl<'a> Session<'a> {
         if let Ok(Outcome::Recorded(mut recorded)) = recorded {
             recorded.diagnostics = failures;
             // Only perf and the program needed them.
-            let _ = fs::remove_file(self.folder.descriptor_path().join(PID_FILE));
-            let _ = fs::remove_dir_all(self.dumps.descriptor_path().join(PHP_FOLDER));
-            // Injection uses its path.
-            if self.folder.is_in_place() {
+            let _ = self.folder.at(PID_FILE).remove();
+            let _ = self.dumps.at(PHP_FOLDER).remove_all();
+            // Injection reads the profile by its path.
+            if self.place.holds(&self.folder) {
                 return Ok(Outcome::Recorded(recorded));
             }
             let cause = io::Error::other("it was moved, or another folder was put in its place");
             return Err(Diagnostic::cannot_write(&self.plan.folder, &cause));
         }
-        let _ = self.folder.remove();
+        remove(&self.place, &self.folder);
         recorded
     }
 
@@ -271,6 +274,8 @@ impl<'a> Session<'a> {
             let end = end.as_ref().map(AsFd::as_fd);
             wait([end, Some(control.arrivals())], left);
         };
+        // Those that came with the end of perf.
+        signals.receive(control.signals());
         let status = match program {
             Some(_) => match Start::read(&self.pid_file()) {
                 Start::Started(_) => signals.status_of_program(status),
@@ -390,14 +395,14 @@ impl<'a> Session<'a> {
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), Diagnostic> {
         let written = manifest
             .to_json()
-            .and_then(|json| write_atomically(&self.folder.descriptor_path().join(MANIFEST), &json));
+            .and_then(|json| write_file(self.folder.at(MANIFEST), &json));
         written.map_err(|cause| Diagnostic::cannot_write(&self.plan.folder.join(MANIFEST), &cause))
     }
 
     /// Packs the folder, and returns the size of the archive in bytes.
     pub fn pack(&self, archive: &Path) -> Result<u64, Diagnostic> {
-        // The path itself is a link.
-        pack(&self.folder.descriptor_path().join("."), archive)
+        let place = self.place.folder.at(archive.file_name().unwrap_or_default());
+        pack(&self.folder, place).map_err(|cause| Diagnostic::cannot_write(archive, &cause))
     }
 
     /// Returns the options for the injection of the recording.
@@ -406,6 +411,7 @@ impl<'a> Session<'a> {
         let mut options = InjectOptions::new(self.plan.profile(), folder.join("perf.jit.data"));
         options.load.jitdumps = vec![folder.join(RUNTIME_FILES)];
         options.load.perf_maps = vec![folder.join(RUNTIME_FILES)];
+        options.folder = Some(self.folder.clone().with_path(folder.components().as_path()));
         options.build_id_cache = Some(folder.join("debug"));
         options.summary = Some(folder.join(SUMMARY));
         options.lines.sources.source_dir = std::env::current_dir().ok();
@@ -416,6 +422,15 @@ impl<'a> Session<'a> {
             fold_interpreter: false,
         });
         options
+    }
+}
+
+/// Removes the folder of a recording with everything in it, unless another one is in its place.
+fn remove(place: &Place, folder: &Folder) {
+    // Nothing can be done if it cannot be removed.
+    let _ = folder.clear();
+    if place.holds(folder) {
+        let _ = place.remove_folder();
     }
 }
 

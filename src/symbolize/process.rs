@@ -8,7 +8,7 @@ use crate::collections::hash::HashSet;
 use crate::diagnostics::Diagnostic;
 use crate::files::OpenFile;
 use crate::files::kernel;
-use crate::files::open_file::open_within;
+use crate::files::walk::{self, Scope};
 use crate::runtime::jitdump::marker;
 use crate::symbolize::{Function, Jitdump};
 use crate::units::{Address, Time};
@@ -126,7 +126,7 @@ fn open(pid: u32, marker: &Marker<'_>) -> io::Result<OpenFile> {
         false => {
             let path = Path::new(OsStr::from_bytes(marker.path));
             let inside = path.strip_prefix("/").map_err(io::Error::other)?;
-            open_within(Path::new(&format!("/proc/{pid}/root")), inside)?
+            walk::open(inside, Scope::Beneath(Path::new(&format!("/proc/{pid}/root"))))?
         }
     };
     match file.file_id().1 == marker.inode {

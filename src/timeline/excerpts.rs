@@ -14,7 +14,7 @@ use crate::bytes::{hex_digits, printable};
 use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::elf::stored_source::{LIST_PREFIX, SOURCES, read_list};
-use crate::files::open_file::open_within;
+use crate::files::walk::{self, Scope};
 use crate::inject::{DEFAULT_OUTPUT, KeptSources, SourceName};
 use crate::timeline::TimelineOptions;
 use crate::timeline::values::Excerpt;
@@ -195,7 +195,7 @@ impl KeptFolder {
 
 /// Reads a file in a folder, which may have come from elsewhere.
 fn read_file(folder: &Path, name: &Path, max_size: u64) -> Option<Vec<u8>> {
-    open_within(folder, name)
+    walk::open(name, Scope::Beneath(folder))
         .and_then(|file| file.read_whole(max_size))
         .ok()
 }

@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::record::{MIN_SAMPLES, SERVER, Scene, compile_for_dotnet};
+use crate::support::processes::wait_until;
 use crate::support::{perf, said, tools};
 
 #[test]
@@ -17,9 +17,7 @@ fn a_running_process_can_be_recorded() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    while !scene.path("ready").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the server", || scene.path("ready").exists());
     let pid = server.id().to_string();
     let output = scene.record(&["-p", &pid, "--duration", "3"]);
     let is_running = server.try_wait().unwrap().is_none();
@@ -55,9 +53,7 @@ fn a_signal_ends_the_requests_and_leaves_no_folder() {
         .env("PATH", path)
         .spawn()
         .unwrap();
-    while !scene.path("asked").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("jcmd", || scene.path("asked").exists());
     tools::run("kill", &["-TERM", &recording.id().to_string()]);
     assert_eq!(recording.wait().unwrap().code(), Some(143));
     assert_eq!(scene.files(), ["asked", "java", "jcmd"]);
@@ -70,7 +66,12 @@ fn java_with_jcmd() {
     let scene = Scene::new(&[]);
     let source = "public class Loop {
         static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
-        public static void main(String[] words) { while (fib(25) > 0); }
+        public static void main(String[] words) throws Exception {
+            // It is compiled by then.
+            for (int i = 0; i < 1000; i++) fib(25);
+            new java.io.File(\"ready\").createNewFile();
+            while (fib(25) > 0);
+        }
     }";
     std::fs::write(scene.path("Loop.java"), source).unwrap();
     scene.prepare("javac", &["Loop.java"]);
@@ -79,7 +80,7 @@ fn java_with_jcmd() {
         .current_dir(scene.folder.path())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    wait_until("Java", || scene.path("ready").exists());
     let output = scene.record(&["-p", &java.id().to_string(), "--duration", "1"]);
     java.kill().unwrap();
     java.wait().unwrap();
@@ -95,15 +96,15 @@ fn java_with_jcmd() {
 #[ignore = "scripts/test --all runs it where there is a CPython 3.14"]
 fn cpython_with_remote_exec() {
     let scene = Scene::new(&[]);
-    let program =
-        "def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\nwhile True:\n    fib(15)\n";
+    let program = "def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\n\
+        open('ready', 'w').close()\nwhile True:\n    fib(15)\n";
     std::fs::write(scene.path("loop.py"), program).unwrap();
     let mut python = Command::new("python3.14")
         .arg("loop.py")
         .current_dir(scene.folder.path())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until("Python", || scene.path("ready").exists());
     let pid = python.id().to_string();
     let mut outputs = Vec::new();
     for folder in ["r", "again"] {
@@ -148,7 +149,12 @@ fn dotnet_with_its_diagnostic_socket() {
     let scene = Scene::new(&[]);
     let source = "public static class App {
         static int Fib(int n) { return n < 2 ? n : Fib(n - 1) + Fib(n - 2); }
-        public static void Main() { while (Fib(25) > 0); }
+        public static void Main() {
+            // It is compiled by then.
+            for (int i = 0; i < 1000; i++) Fib(25);
+            System.IO.File.WriteAllText(\"ready\", \"\");
+            while (Fib(25) > 0);
+        }
     }";
     std::fs::write(scene.path("app.cs"), source).unwrap();
     compile_for_dotnet(&scene, "");
@@ -165,7 +171,7 @@ fn dotnet_with_its_diagnostic_socket() {
         .unwrap();
     let pid = dotnet.0.id();
     let map = format!("perf-{pid}.map");
-    std::thread::sleep(Duration::from_secs(2));
+    wait_until(".NET", || scene.path("ready").exists());
     for _ in 0..2 {
         let output = scene.record(&["-p", &pid.to_string(), "--duration", "1"]);
         let is_running = dotnet.0.try_wait().unwrap().is_none();

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::support::processes::wait_until;
 use crate::support::{perf, said, scratch, tools};
 
 /// Minimum number of samples in JIT code; each program computes for about a second.
@@ -355,9 +355,7 @@ fn after_a_signal_the_profile_is_whole() {
         let scene = Scene::new(&[]);
         std::fs::write(scene.path("server.js"), SERVER).unwrap();
         let mut running = scene.command(&["-q", "--", "node", "server.js"]).spawn().unwrap();
-        while !scene.path("ready").exists() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the server", || scene.path("ready").exists());
         tools::run("kill", &[signal, &running.id().to_string()]);
         assert_eq!(running.wait().unwrap().code(), Some(41), "{signal}");
         let samples = &scene.json("summary.json")["samples"];
@@ -393,9 +391,7 @@ fn control_c_and_other_signals_reach_the_program_once() {
         let scene = Scene::new(&[]);
         std::fs::write(scene.path("server.js"), SERVER).unwrap();
         let mut terminal = on_terminal(&scene, "-q -- node server.js");
-        while !scene.path("ready").exists() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the server", || scene.path("ready").exists());
         let mut keyboard = terminal.stdin.take().unwrap();
         if is_key {
             std::io::Write::write_all(&mut keyboard, b"\x03").unwrap();

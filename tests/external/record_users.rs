@@ -10,6 +10,7 @@ use jitinject::bytes::ByteOrder;
 
 use crate::other_users::has_users;
 use crate::record::{MIN_SAMPLES, SERVER, Scene};
+use crate::support::processes::wait_until;
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::{PID, Recording};
 use crate::support::{codes, has_code, said, scratch, tools};
@@ -51,11 +52,11 @@ impl Running {
             .unwrap();
         let map = PathBuf::from(format!("/tmp/perf-{}.map", process.id()));
         let mut running = Self { process, map };
-        while !scene.path("ready").exists() {
+        wait_until("the process", || {
             let ended = running.process.try_wait().unwrap();
             assert!(ended.is_none(), "{command:?}: {ended:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            scene.path("ready").exists()
+        });
         running
     }
 
@@ -126,7 +127,6 @@ fn a_copy_of_a_jitdump_has_the_owner_of_the_original() {
     let scene = scene_of_other(&[]);
     fs::write(scene.path("server.js"), SERVER).unwrap();
     let node = Running::start(&scene, &["node", "--perf-prof", "server.js"]);
-    std::thread::sleep(Duration::from_secs(1));
     let output = scene.record(&["-p", &node.pid(), "--duration", "2"]);
     assert!(output.status.success(), "{}", said(&output));
     let samples = &scene.json("summary.json")["samples"];

@@ -28,6 +28,7 @@ mod changing_files;
 mod check;
 mod check_files;
 mod check_made;
+mod check_made_extensions;
 mod check_made_logs;
 mod check_rules;
 mod ci;

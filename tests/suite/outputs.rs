@@ -6,14 +6,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
 
 use jitinject::diagnostics::Issue;
+use jitinject::files::Folder;
+use jitinject::files::walk::Scope;
 use jitinject::inject::{InjectOptions, inject as inject_here};
 use jitinject::load::Progress;
 use rustix::fs::FlockOperation;
 
+use crate::support::processes::wait_for_rounds;
 use crate::support::scene::{Scene, left_over};
 use crate::support::{attempt, capture, inject, jitinject, model, objects_of, said, scratch, tools};
 
@@ -121,15 +123,17 @@ fn a_fifo_may_get_its_reader_a_moment_later() {
     let folder = scratch();
     let fifo = folder.path().join("fifo");
     make_fifo(&fifo);
-    let path = fifo.clone();
-    let reading = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(500));
-        fs::read(path).unwrap()
-    });
-    let [profile, ..] = writers(&fifo, folder.path());
-    let ran = run(profile);
+    let [mut profile, ..] = writers(&fifo, folder.path());
+    let running = profile.stderr(Stdio::piped()).spawn().unwrap();
+    // It tries again every 10 ms, and waits for hardly anything else.
+    wait_for_rounds(&running, 30);
+    assert!(
+        fs::read(&fifo)
+            .unwrap()
+            .starts_with(b"PERFILE2\x10\0\0\0\0\0\0\0")
+    );
+    let ran = running.wait_with_output().unwrap();
     assert!(ran.status.success(), "{}", said(&ran));
-    assert!(reading.join().unwrap().starts_with(b"PERFILE2\x10\0\0\0\0\0\0\0"));
 }
 
 #[test]
@@ -340,4 +344,70 @@ fn a_summary_without_its_output_is_not_written() {
     assert_eq!(fs::read(&summary).unwrap(), b"the old one");
     assert!(!folder.path().join("out.data.elf").exists());
     assert_eq!(left_over(folder.path()), Vec::<PathBuf>::new());
+}
+
+/// Calls a function when a part of the work starts.
+struct AtStart<F: FnMut()> {
+    part: &'static str,
+    then: Option<F>,
+}
+
+impl<F: FnMut()> Progress for AtStart<F> {
+    fn start(&mut self, what: &'static str, _total: u64) {
+        if what == self.part
+            && let Some(mut then) = self.then.take()
+        {
+            then();
+        }
+    }
+
+    fn advance(&mut self, _steps: u64) {}
+}
+
+/// Its owner puts another folder in the place of the one that is open, before it is written to or meanwhile.
+#[test]
+fn outputs_in_an_open_folder_stay_there_whatever_its_path_is() {
+    for (part, has_link) in [
+        ("reading samples", false),
+        ("reading samples", true),
+        ("writing objects", true),
+        ("counting samples", false),
+        ("filling the build-id cache", true),
+    ] {
+        let scratch = scratch();
+        let at = |name: &str| scratch.path().join(name);
+        fs::create_dir(at("folder")).unwrap();
+        fs::create_dir(at("other")).unwrap();
+        fs::write(at("other/summary.json"), "precious").unwrap();
+        let options = InjectOptions {
+            folder: Some(Folder::open(&at("folder"), Scope::Named).unwrap()),
+            summary: Some(at("folder/summary.json")),
+            build_id_cache: Some(at("folder/debug")),
+            ..InjectOptions::new(capture::profile("php82"), at("folder/out.data"))
+        };
+        let mut progress = AtStart {
+            part,
+            then: Some(|| {
+                fs::rename(at("folder"), at("moved")).unwrap();
+                match has_link {
+                    true => symlink("other", at("folder")).unwrap(),
+                    false => fs::rename(at("other"), at("folder")).unwrap(),
+                }
+            }),
+        };
+        let summary = inject_here(&options, &mut progress).unwrap();
+        assert!(summary.diagnostics.is_empty(), "{summary:?}");
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let outputs = ["debug", "out.data", "out.data.elf", "summary.json"];
+        assert_eq!(names(&at("moved")), outputs);
+        assert!(!names(&at("moved/out.data.elf")).is_empty());
+        assert!(!names(&at("moved/debug/.build-id")).is_empty());
+        assert_eq!(names(&at("folder")), ["summary.json"]);
+        assert_eq!(fs::read(at("folder/summary.json")).unwrap(), b"precious");
+    }
 }

@@ -4,10 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
+use jitinject::files::walk::Scope;
+use jitinject::files::{Folder, Place};
 use serde_json::Value;
 
+use crate::support::processes::{wait_for_rounds, wait_until};
 use crate::support::reports::reports;
 use crate::support::{capture, codes, has_code, said, scratch, shown, tools};
 
@@ -318,9 +320,7 @@ fn a_signal_reaches_the_program_once_and_the_profile_is_whole() {
             .command(&["record", "-q", "-o", "r", "--", "counter"])
             .spawn()
             .unwrap();
-        while !scene.path("work/ready").exists() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the program", || scene.path("work/ready").exists());
         tools::run("kill", &[signal, &running.id().to_string()]);
         assert_eq!(running.wait().unwrap().code(), Some(41), "{signal}");
         assert_eq!(json(&scene.path("work/r/summary.json"))["samples"]["named"], 198);
@@ -333,7 +333,9 @@ fn a_recording_ends_after_its_duration() {
     let scene = Scene::new(PERF);
     scene.add("server", "trap 'exit 3' TERM; while :; do sleep 0.1; done");
     let output = scene.run(&["record", "--duration", "0.5", "-o", "r", "--", "server"]);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    // The signal may come before the shell has read the first command.
+    let code = output.status.code().unwrap();
+    assert!([3, 143].contains(&code), "{code}: {}", said(&output));
 }
 
 #[test]
@@ -549,12 +551,10 @@ fn an_early_signal_leaves_nothing() {
         .command(&["record", "-o", "r", "--", "true"])
         .spawn()
         .unwrap();
-    while !scene.path("work/ready").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("perf", || scene.path("work/ready").exists());
     let perf = std::fs::read_to_string(scene.path("work/ready")).unwrap();
     tools::run("kill", &["-TERM", &running.id().to_string()]);
-    std::thread::sleep(Duration::from_millis(200));
+    wait_for_rounds(&running, 5);
     tools::run("kill", &["-USR1", perf.trim()]);
     assert_eq!(running.wait().unwrap().code(), Some(143));
     assert!(!scene.path("work/r").exists());
@@ -605,7 +605,8 @@ fn a_packed_recording_is_one_file() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.lines().all(|line| line.contains(" 0/0 ")), "{listed}");
     let again = scene.path("again.tar.zst");
-    jitinject::record::pack(&copy, &again).unwrap();
+    let folder_of_copy = Folder::open(&copy, Scope::Named).unwrap();
+    jitinject::record::pack(&folder_of_copy, Place::of(&again).unwrap()).unwrap();
     assert!(std::fs::read(again).unwrap() == packed);
     // Nothing is overwritten.
     std::fs::remove_dir_all(&folder).unwrap();

@@ -54,6 +54,13 @@ pub fn send_and_wait(process: &Child, signal: Signal) {
     });
 }
 
+/// Waits until a process that waits again and again, for short times, has done so `rounds` times more.
+pub fn wait_for_rounds(process: &Child, rounds: u64) {
+    let status = PathBuf::from(format!("/proc/{}/status", process.id()));
+    let before = waits(&status);
+    wait_until("it waits again", || waits(&status) >= before + rounds);
+}
+
 /// Returns whether the process is stopped by SIGSTOP.
 pub fn is_stopped(process: &Child) -> bool {
     let status = PathBuf::from(format!("/proc/{}/status", process.id()));

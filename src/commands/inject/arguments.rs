@@ -379,6 +379,7 @@ impl InjectArguments {
                 symfs: self.symfs.clone(),
                 ..load
             },
+            folder: None,
             output: self.output.clone(),
             compression: self.compress,
             elf_dir: self.elf_dir.clone(),

@@ -18,9 +18,10 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 
-use crate::files::HeldFolder;
+use crate::files::Folder;
 use crate::files::kernel;
 use crate::files::search::printable_path;
+use crate::files::walk::Scope;
 use crate::record::process_files::ids_of;
 use crate::record::process_stat::ProcessStat;
 use crate::record::short_command::IsStopped;
@@ -200,7 +201,7 @@ fn inner_pid(pid: u32) -> u32 {
 /// The place of a diagnostic socket.
 #[derive(Debug)]
 struct DiagnosticPort {
-    folder: HeldFolder,
+    folder: Folder,
     /// Path of the folder in the file system of the process.
     folder_path: PathBuf,
     name: String,
@@ -219,7 +220,7 @@ impl DiagnosticPort {
     /// Opens the folder of a socket. No link in its path leads out of `root`.
     fn open(root: &Path, folder: &Path, name: String) -> Result<Self, Failure> {
         let folder_path = folder.to_owned();
-        match HeldFolder::open_in_root(root, folder) {
+        match Folder::open(folder, Scope::Root(root)) {
             Ok(folder) => Ok(Self {
                 folder,
                 folder_path,
@@ -329,7 +330,7 @@ mod tests {
     use rustix::fs::{Mode, OFlags, open};
 
     use super::*;
-    use crate::files::held_folder::descriptor_path;
+    use crate::files::folder::descriptor_path;
 
     const NAME: &str = "dotnet-diagnostic-1-2-socket";
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::last_line;
-use crate::files::{HeldFolder, OpenFile};
+use crate::files::{Folder, OpenFile};
 use crate::record::process_files::{SLACK, append_perf_map, open_perf_map, owner_of};
 use crate::record::short_command::{self, IsStopped};
 
@@ -29,7 +29,7 @@ pub fn write_map(pid: u32, is_stopped: IsStopped<'_>) -> Result<(), String> {
 }
 
 /// Makes a Java process write a perf map, and copies it. Fails with a reason.
-pub fn copy_map(pid: u32, dumps: &HeldFolder, is_stopped: IsStopped<'_>) -> Result<(), String> {
+pub fn copy_map(pid: u32, dumps: &Folder, is_stopped: IsStopped<'_>) -> Result<(), String> {
     let asked = SystemTime::now();
     write_map(pid, is_stopped)?;
     // jcmd succeeds even if the process could not write it, since somebody else has a file of that name.

@@ -9,7 +9,7 @@ pub use dotnet::reply_error as dotnet_reply_error;
 use super::process_files;
 use super::short_command::{IsStopped, Printed};
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::HeldFolder;
+use crate::files::Folder;
 use crate::runtimes::Runtime;
 
 /// What may be asked of running processes.
@@ -74,7 +74,7 @@ impl Attachment {
     pub fn start(
         pids: &[u32],
         options: AttachOptions,
-        dumps: &HeldFolder,
+        dumps: &Folder,
         is_stopped: IsStopped<'_>,
     ) -> (Self, Vec<Diagnostic>) {
         let mut attachment = Self::default();
