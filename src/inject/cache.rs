@@ -9,6 +9,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::build_id_cache::{Added, BuildIdCache};
 use crate::inject::objects::PlacedObject;
 use crate::inject::options::InjectOptions;
+use crate::inject::output::refuse_cache;
 use crate::load::Progress;
 
 /// What was added to the cache.
@@ -20,6 +21,8 @@ pub struct Filled {
     pub present: u64,
     /// Objects that were not added because the cache has another file with their build ID.
     pub faults: Tally<Issue>,
+    /// Why an [optional](InjectOptions::is_cache_optional) cache lacks objects.
+    pub unusable: Option<Diagnostic>,
 }
 
 /// Adds all objects to the build-ID cache that the options name; returns `None` if they name none.
@@ -31,8 +34,27 @@ pub fn fill(
     let Some(folder) = &options.build_id_cache else {
         return Ok(None);
     };
-    progress.start("filling the build-id cache", objects.len() as u64);
     let mut filled = Filled::default();
+    if !options.is_cache_optional {
+        fill_folder(folder, objects, &mut filled, progress)?;
+        return Ok(Some(filled));
+    }
+    if objects.is_empty() {
+        return Ok(None);
+    }
+    let done = refuse_cache(options, folder);
+    let done = done.and_then(|()| fill_folder(folder, objects, &mut filled, progress));
+    filled.unusable = done.err().map(Diagnostic::as_note);
+    Ok(Some(filled))
+}
+
+fn fill_folder(
+    folder: &Path,
+    objects: &[PlacedObject],
+    filled: &mut Filled,
+    progress: &mut dyn Progress,
+) -> Result<(), Diagnostic> {
+    progress.start("filling the build-id cache", objects.len() as u64);
     let mut cache = BuildIdCache::create(folder)?;
     // Objects that are mapped more than once are adjacent.
     for object in objects
@@ -46,5 +68,5 @@ pub fn fill(
         }
         progress.advance(1);
     }
-    Ok(Some(filled))
+    Ok(())
 }
