@@ -10,6 +10,7 @@ pub mod terminal;
 
 use std::ffi::OsString;
 
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{
@@ -116,8 +117,11 @@ pub enum Command {
     #[command(
         after_help = PERF_INJECT_EXAMPLES,
         args_override_self = true,
-        mut_arg("input", |input| input.help("Profile to read; - is standard input [default: -]")),
-        mut_arg("output", |output| output.default_value("-"))
+        mut_arg("input", |input| with_default(input, "-")),
+        mut_arg("output", |output| output.default_value("-")),
+        mut_arg("elf_dir", |folder| with_default(folder, "OUTPUT.elf, or perf.jit.data.elf for standard output")),
+        mut_arg("build_id_cache", |cache| with_default(cache, "that of perf, ~/.debug")),
+        mut_arg("no_build_id_cache", |no_cache| no_cache.hide(false).hide_short_help(true))
     )]
     Inject(Box<InjectArguments>),
     /// Compare the summaries of runs before and after a change
@@ -134,6 +138,26 @@ pub enum Command {
     Man(ManArguments),
     /// Print shell completions
     Completions(CompletionsArguments),
+}
+
+/// Returns an argument whose help has another default, at the end of the first paragraph.
+fn with_default(argument: Arg, default: &str) -> Arg {
+    let changed = |help: &StyledStr| {
+        let help = help.to_string();
+        let (first, rest) = help.split_at(help.find("\n\n").unwrap_or(help.len()));
+        let first = first.split(" [default: ").next().unwrap_or(first);
+        format!("{first} [default: {default}]{rest}")
+    };
+    let help = argument.get_help().map(changed);
+    let long_help = argument.get_long_help().map(changed);
+    let argument = match help {
+        Some(help) => argument.help(help),
+        None => argument,
+    };
+    match long_help {
+        Some(help) => argument.long_help(help),
+        None => argument,
+    }
 }
 
 impl CommandLine {

@@ -2,11 +2,11 @@
 
 mod arguments;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::inject::inject;
+use jitinject::elf::build_id_cache;
+use jitinject::inject::{InjectOptions, inject};
 use jitinject::runtime::FileKind;
 use jitinject::summary::Summary;
 
@@ -22,7 +22,7 @@ const TOO_FEW_NAMED: u8 = 3;
 impl InjectArguments {
     /// Converts a profile and prints the summary.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let summary = self.inject(|| default_profile(self.quiet))?;
+        let summary = self.inject(self.options(|| default_profile(self.quiet))?)?;
         if !self.quiet {
             report_all(&summary.diagnostics, self.verbose);
             print_message(&summary.text(self.verbose));
@@ -30,10 +30,15 @@ impl InjectArguments {
         Ok(exit_code(self.fail_under, &summary))
     }
 
-    /// Converts a profile as perf inject does: from standard input unless the arguments name a profile, and without output
-    /// on standard error unless something is wrong or `--verbose` asks for it.
+    /// Converts a profile as perf inject does: from standard input unless the arguments name a profile, with the objects also in
+    /// perf's build-id cache, and without output on standard error unless something is wrong or `--verbose` asks for it.
     pub fn run_as_perf(&self) -> Result<ExitCode, Diagnostic> {
-        let summary = self.inject(|| Ok("-".into()))?;
+        let mut options = self.options(|| Ok("-".into()))?;
+        if self.has_default_cache() {
+            options.build_id_cache = build_id_cache::default_folder();
+            options.is_cache_optional = true;
+        }
+        let summary = self.inject(options)?;
         if self.verbose {
             print_markers(&summary);
         }
@@ -46,11 +51,7 @@ impl InjectArguments {
         Ok(exit_code(self.fail_under, &summary))
     }
 
-    fn inject(
-        &self,
-        default_profile: impl FnOnce() -> Result<PathBuf, Diagnostic>,
-    ) -> Result<Summary, Diagnostic> {
-        let options = self.options(default_profile)?;
+    fn inject(&self, options: InjectOptions) -> Result<Summary, Diagnostic> {
         let interrupt = start_long_work(self.verbose, is_stream(&options.load.input))?;
         inject(&options, &mut Bar::new(self.quiet, interrupt))
     }

@@ -306,7 +306,7 @@ with_run_issues! { issues!
         "Functions that already have an object are left alone."
         "Read the original profile, such as perf.data."
     FeatureNotForPipes "JI167" Warning "feature section {id} left out: it cannot be written to a pipe"
-        "The pipe format of perf has no record for this section."
+        "A record of perf's pipe format is smaller than 64 KiB. Whether sections that are newer than Linux 7.3 belong into pipes is not known."
         "Write to a file to keep it."
     KernelCopyLeftOut "JI168" Warning "the copy of the kernel's code left out: it cannot be written to a pipe"
         "perf record --kcore makes a folder, which a stream cannot hold."

@@ -242,6 +242,12 @@ impl Diagnostic {
         self
     }
 
+    /// Changes it to a note, if nothing that was asked for is lost.
+    pub fn as_note(mut self) -> Self {
+        self.severity = Severity::Note;
+        self
+    }
+
     /// Changes it to an error, which ends the run.
     pub fn as_error(mut self) -> Self {
         self.severity = Severity::Error;

@@ -176,7 +176,7 @@ macro_rules! with_run_issues {
         "The cache would be lost."
         "Choose another folder for it."
     CacheIncomplete "JI407" Error "the output is complete, but this cannot be added to the build-id cache: {cause}"
-        "Some objects are missing from the build-id cache."
+        "Some objects are missing from the build-id cache. It is only a note for the cache that jitinject inject fills without being asked."
     ObjectFolder "JI408" Error "cannot be used for objects: {cause}"
         "The folder of objects cannot be created or written."
     ObjectFolderForeign "JI409" Error "holds {entry}, which jitinject did not write"

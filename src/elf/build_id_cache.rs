@@ -14,7 +14,9 @@ use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::bytes::hex_digits;
 use crate::diagnostics::{Diagnostic, Issue};
@@ -28,9 +30,65 @@ const LINKS: &str = ".build-id";
 /// File name of every object.
 const OBJECT: &str = "elf";
 
-/// Returns the cache that perf uses by default.
+/// Returns the cache that perf uses: the one that perf, if it has started this program, names in its environment
+/// (`set_buildid_dir` in `util/config.c`), that of its configuration, or `~/.debug`.
 pub fn default_folder() -> Option<PathBuf> {
-    Some(PathBuf::from(env::var_os("HOME")?).join(".debug"))
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+        let home = variable("HOME").map(PathBuf::from);
+        let configuration = variable("PERF_CONFIG").map(PathBuf::from);
+        let configuration = configuration.or_else(|| Some(home.as_ref()?.join(".perfconfig")));
+        variable("PERF_BUILDID_DIR")
+            .map(PathBuf::from)
+            .or_else(|| configured_folder(&configuration?))
+            .or_else(|| Some(home?.join(".debug")))
+    });
+    folder.clone()
+}
+
+/// Reads `buildid.dir` of a configuration file of perf, which must belong to this user or root, as for perf.
+fn configured_folder(path: &Path) -> Option<PathBuf> {
+    let file = InputFile::open(path).ok().filter(InputFile::is_trusted)?;
+    buildid_dir(&file).map(|folder| PathBuf::from(OsStr::from_bytes(folder)))
+}
+
+/// Returns the value of `dir` in the section `buildid`. perf also accepts escaped characters and lines that continue on the
+/// next one; such values are skipped.
+fn buildid_dir(configuration: &[u8]) -> Option<&[u8]> {
+    let mut is_in_section = false;
+    let mut found = None;
+    for line in configuration.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
+        if let Some(section) = line.strip_prefix(b"[") {
+            is_in_section = section
+                .strip_suffix(b"]")
+                .is_some_and(|name| name.eq_ignore_ascii_case(b"buildid"));
+            continue;
+        }
+        let Some(equals) = line
+            .iter()
+            .position(|&byte| byte == b'=')
+            .filter(|_| is_in_section)
+        else {
+            continue;
+        };
+        let (key, value) = line.split_at(equals);
+        let value = value.strip_prefix(b"=").unwrap_or(value);
+        let value = value
+            .split(|byte| matches!(byte, b'#' | b';'))
+            .next()
+            .unwrap_or_default()
+            .trim_ascii();
+        let quoted = value
+            .strip_prefix(b"\"")
+            .and_then(|value| value.strip_suffix(b"\""));
+        let value = quoted.unwrap_or(value);
+        let is_plain = !value.is_empty() && !value.iter().any(|byte| matches!(byte, b'"' | b'\\'));
+        if key.trim_ascii().eq_ignore_ascii_case(b"dir") && is_plain {
+            found = Some(value);
+        }
+    }
+    found
 }
 
 /// Returns the path at which a cache has the file with a build ID; `None` if the ID is empty. `name` is `elf`, or `vdso` for
@@ -203,5 +261,29 @@ mod tests {
         let target = fs::read_link(folder.path().join("dangling")).unwrap();
         assert_eq!(target, Path::new("nowhere"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_folder_of_perf_s_configuration_is_read() {
+        let read =
+            |text: &str| buildid_dir(text.as_bytes()).map(|found| String::from_utf8(found.to_vec()).unwrap());
+        for (text, expected) in [
+            ("[buildid]\n\tdir = /srv/debug\n", Some("/srv/debug")),
+            (
+                "[ui]\ndir=/x\n[BuildID]\ndir = \"/srv/my debug\" # a comment\r\n",
+                Some("/srv/my debug"),
+            ),
+            (
+                "[buildid]\ndir = /a\ndir = /b ; c\n[report]\ndir = /c\n",
+                Some("/b"),
+            ),
+            ("[buildid] ; x\ndir = /a", None),
+            ("[buildid]\ndir =\ndir\n= /a\n", None),
+            ("[buildid]\ndir = /a\\\n/b\n", None),
+            ("dir = /a\n", None),
+            ("", None),
+        ] {
+            assert_eq!(read(text).as_deref(), expected, "{text}");
+        }
     }
 }

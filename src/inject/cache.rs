@@ -10,6 +10,7 @@ use crate::elf::build_id_cache::{Added, BuildIdCache};
 use crate::files::Folder;
 use crate::inject::objects::PlacedObject;
 use crate::inject::options::InjectOptions;
+use crate::inject::output::refuse_cache;
 use crate::load::Progress;
 
 /// What was added to the cache.
@@ -21,6 +22,8 @@ pub struct Filled {
     pub present: u64,
     /// Objects that were not added because the cache has another file with their build ID.
     pub faults: Tally<Issue>,
+    /// Why an [optional](InjectOptions::is_cache_optional) cache lacks objects.
+    pub unusable: Option<Diagnostic>,
 }
 
 /// Adds all objects to the build-ID cache that the options name; returns `None` if they name none. `folder` has the objects.
@@ -33,15 +36,40 @@ pub fn fill(
     let Some(path) = &options.build_id_cache else {
         return Ok(None);
     };
-    progress.start("filling the build-id cache", objects.len() as u64);
     let mut filled = Filled::default();
+    if !options.is_cache_optional {
+        add_all(options, path, folder, objects, &mut filled, progress)?;
+        return Ok(Some(filled));
+    }
+    if objects.is_empty() {
+        return Ok(None);
+    }
+    let done = refuse_cache(options, path);
+    let done = done.and_then(|()| add_all(options, path, folder, objects, &mut filled, progress));
+    filled.unusable = done.err().map(Diagnostic::as_note);
+    Ok(Some(filled))
+}
+
+/// Adds objects, which are in `folder`, to the cache at `path`.
+fn add_all(
+    options: &InjectOptions,
+    path: &Path,
+    folder: Option<&Folder>,
+    objects: &[PlacedObject],
+    filled: &mut Filled,
+    progress: &mut dyn Progress,
+) -> Result<(), Diagnostic> {
+    progress.start("filling the build-id cache", objects.len() as u64);
     let mut cache = BuildIdCache::create(path, options.folder.as_ref())?;
-    // Objects that are mapped more than once are adjacent.
-    let objects = objects
-        .chunk_by(|one, other| one.path == other.path)
-        .filter_map(<[_]>::first);
     // There is one if there are objects.
-    for (object, folder) in objects.zip(std::iter::repeat(folder).flatten()) {
+    let Some(folder) = folder else {
+        return Ok(());
+    };
+    // Objects that are mapped more than once are adjacent.
+    for object in objects
+        .chunk_by(|one, other| one.path == other.path)
+        .filter_map(<[_]>::first)
+    {
         let path = Path::new(OsStr::from_bytes(&object.path));
         match cache.add(&object.build_id, folder, path)? {
             Added::New => filled.added += 1,
@@ -50,5 +78,5 @@ pub fn fill(
         }
         progress.advance(1);
     }
-    Ok(Some(filled))
+    Ok(())
 }

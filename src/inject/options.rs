@@ -25,6 +25,8 @@ pub struct InjectOptions {
     pub elf_dir: Option<PathBuf>,
     /// Build-ID cache to add the objects to.
     pub build_id_cache: Option<PathBuf>,
+    /// Whether that is only tried: if the objects cannot be added, the run succeeds with a note.
+    pub is_cache_optional: bool,
     /// Path of the JSON summary, which must differ from all inputs and other outputs; `-` is standard output.
     pub summary: Option<PathBuf>,
     /// Labels to store in the summary, such as the commit that was profiled.

@@ -26,29 +26,35 @@ pub fn refuse_conflicts(options: &InjectOptions, recording: &Recording<'_>) -> R
     if elf_dir.ancestors().any(|folder| is_same(folder, &options.output)) {
         return Err(Diagnostic::new(Issue::ObjectsInTheWay).in_file(&elf_dir));
     }
-    let is_in_output = |path: &Path| {
-        let mut folders = path.ancestors();
-        folders.any(|folder| is_same(folder, &elf_dir)) || is_same(path, &options.output)
-    };
     match &options.summary {
-        Some(summary) if is_in_output(summary) => {
+        Some(summary) if is_in_output(options, summary) => {
             return Err(Diagnostic::new(Issue::SummaryInTheWay).in_file(summary));
         }
         _ => {}
     }
     match &options.build_id_cache {
-        Some(cache) if is_in_output(cache) => {
-            return Err(Diagnostic::new(Issue::CacheInTheWay).in_file(cache));
-        }
-        Some(cache) if fs::metadata(cache).is_ok_and(|metadata| !metadata.is_dir()) => {
-            return Err(Diagnostic::cannot_write(
-                cache,
-                &io::ErrorKind::NotADirectory.into(),
-            ));
-        }
-        _ => {}
+        Some(cache) if !options.is_cache_optional => refuse_cache(options, cache),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a build-id cache that would be part of the output, or that is not a folder.
+pub fn refuse_cache(options: &InjectOptions, cache: &Path) -> Result<(), Diagnostic> {
+    if is_in_output(options, cache) {
+        return Err(Diagnostic::new(Issue::CacheInTheWay).in_file(cache));
+    }
+    if fs::metadata(cache).is_ok_and(|metadata| !metadata.is_dir()) {
+        let cause = io::ErrorKind::NotADirectory.into();
+        return Err(Diagnostic::cannot_write(cache, &cause));
     }
     Ok(())
+}
+
+/// Whether a path is that of the output, or in the folder of objects.
+fn is_in_output(options: &InjectOptions, path: &Path) -> bool {
+    let elf_dir = elf_dir(options);
+    let mut folders = path.ancestors();
+    folders.any(|folder| is_same(folder, &elf_dir)) || is_same(path, &options.output)
 }
 
 /// Whether two paths mean the same file or folder, existing or not.

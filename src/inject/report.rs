@@ -95,7 +95,7 @@ impl Run<'_> {
     }
 
     fn build_id_cache(&self) -> Option<CacheSummary> {
-        let filled = self.cached?;
+        let filled = self.cached.filter(|filled| filled.unusable.is_none())?;
         Some(CacheSummary {
             path: printable_path(self.options.build_id_cache.as_deref()?),
             objects: filled.added + filled.present,
@@ -146,6 +146,7 @@ impl Run<'_> {
         if let Some(filled) = self.cached {
             let path = self.options.build_id_cache.as_deref();
             all.extend(Diagnostic::of_tally(&filled.faults, path, false));
+            all.extend(filled.unusable.clone());
         }
         all.extend(self.hints());
         all

@@ -104,6 +104,27 @@ fn pipelines_with_perf_inject_name_jit_code() {
     }
 }
 
+/// perf archive packs what perf's build-id cache has of a profile's objects: those of sampled addresses.
+#[test]
+fn an_archive_of_perf_has_the_objects() {
+    for program in perf::programs() {
+        let place = Place::new(&program);
+        place.copy("fib.js");
+        place.run(
+            "perf record -k mono -g -o perf.data node --perf-prof --interpreted-frames-native-stack fib.js
+            perf inject -j -i perf.data -o named.data",
+        );
+        let report =
+            "perf report -i named.data --stdio --no-children -g none -s sym --no-inline | grep 'JS:'";
+        let expected = place.run(report);
+        assert!(expected.contains("JS:*fib"), "{program}: {expected}");
+        place.run("perf archive named.data; rm -r home/.debug named.data.elf; mkdir home/.debug");
+        assert!(!place.attempt(report).status.success(), "{program}");
+        place.run("tar -xf named.data.tar.bz2 -C home/.debug");
+        assert_eq!(place.run(report), expected, "{program}");
+    }
+}
+
 /// Erlang/OTP expects no output of perf inject, and the code of a function in its profile.
 #[test]
 fn the_check_of_erlang_finds_the_code_of_a_function() {

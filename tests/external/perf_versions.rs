@@ -51,6 +51,23 @@ fn attributes_that_end_in_zeros_do_not_shut_out_older_readers() {
     }
 }
 
+/// The ELF machine and the size of cache lines, of perf 7.3. In a pipe, `perf report` of older versions stops at them.
+#[test]
+fn newer_metadata_of_a_pipe_does_not_shut_out_older_readers_of_a_file() {
+    let folder = scratch();
+    let mut profile = two_samples(ByteOrder::Little);
+    profile.features = [33, 34].map(|id| (id, vec![0; 8])).to_vec();
+    let path = folder.path().join("perf.data");
+    std::fs::write(&path, profile.finish()).unwrap();
+    let elf = folder.path().join("elf");
+    let ran = attempt(&path, Path::new("-"), &["-q", "--elf-dir", tools::text(&elf)]);
+    assert_eq!(said(&ran), "");
+    let output = through(folder.path(), &ran.stdout, &[]);
+    assert_eq!(samples(&output), 2);
+    let report = perf::perf(&["report", "-f", "--stdio", "-i", tools::text(&output)]);
+    assert!(report.contains("# Samples: 2 "), "{report}");
+}
+
 /// IDs follow an attribute at the size that it contains.
 #[test]
 fn attributes_in_pipes_are_shortened_before_their_ids() {

@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::support::build_id_cache::{Entry, tree};
 use crate::support::processes::{send, wait_until, with_usual_signals};
 use crate::support::{attempt, capture, codes, has_code, jitinject, said, scratch, shown, tools};
 
@@ -31,10 +32,16 @@ fn stream() -> PathBuf {
     capture::profile("node20-pipe")
 }
 
-fn run(folder: &Path, arguments: &[&str], stdin: Stdio) -> Output {
+/// Returns a command that runs jitinject for a user with the home directory `home` in a folder.
+fn at_home(folder: &Path) -> Command {
     let mut command = jitinject();
-    command.args(arguments).current_dir(folder).stdin(stdin);
-    command.output().unwrap()
+    command.env("HOME", folder.join("home")).current_dir(folder);
+    command.env_remove("PERF_BUILDID_DIR").env_remove("PERF_CONFIG");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str], stdin: Stdio) -> Output {
+    at_home(folder).args(arguments).stdin(stdin).output().unwrap()
 }
 
 /// Runs a script with the program as `$jitinject`, and [`stream`] as `$stream`.
@@ -42,7 +49,8 @@ fn run_script(folder: &Path, script: &str) -> Output {
     let mut shell = Command::new("sh");
     shell
         .env("jitinject", jitinject().get_program())
-        .env("stream", stream());
+        .env("stream", stream())
+        .env("HOME", folder.join("home"));
     shell.args(["-c", script]).current_dir(folder).output().unwrap()
 }
 
@@ -163,6 +171,7 @@ fn the_name_perf_inject_jit_is_the_command_inject() {
     let ran = Command::new(link)
         .args(["-j", "-i", "perf.data", "-o", "x.data"])
         .current_dir(folder.path())
+        .env("HOME", folder.path().join("home"))
         .output()
         .unwrap();
     assert_eq!(
@@ -224,6 +233,84 @@ fn other_options_of_perf_inject_are_answered_with_commands() {
     // Other commands have options of their own.
     let ran = run(folder.path(), &["check", "-b"], Stdio::null());
     assert!(said(&ran).contains("unexpected argument '-b'"), "{}", said(&ran));
+}
+
+/// perf archive looks for objects in the cache that perf inject fills: that of perf's environment or configuration, or
+/// `~/.debug`.
+#[test]
+fn objects_are_also_in_the_build_id_cache_of_perf() {
+    let folder = php();
+    let (home, cache) = (folder.path().join("home"), folder.path().join("cache"));
+    fs::create_dir(&home).unwrap();
+    // Returns the numbers of build IDs in ~/.debug and in the other cache, which are removed.
+    let cached = |arguments: &[&str], variables: &[(&str, &Path)]| {
+        let caches = [home.join(".debug"), cache.clone()];
+        caches.iter().for_each(|cache| fs::create_dir(cache).unwrap());
+        let mut command = at_home(folder.path());
+        command.args(arguments).args(["-i", "perf.data", "-o", "x.data"]);
+        let ran = command.envs(variables.iter().copied()).output().unwrap();
+        assert!(ran.status.success(), "{arguments:?}: {}", said(&ran));
+        assert!(
+            arguments[0] != "inject" || said(&ran).is_empty(),
+            "{}",
+            said(&ran)
+        );
+        caches.map(|cache| {
+            let links = tree(&cache)
+                .into_values()
+                .filter(|entry| matches!(entry, Entry::Link(_)));
+            let found = links.count();
+            fs::remove_dir_all(cache).unwrap();
+            found
+        })
+    };
+    assert_eq!(cached(&["inject", "-j"], &[]), [19, 0]);
+    assert_eq!(
+        cached(&["inject", "-j"], &[("PERF_BUILDID_DIR", &cache)]),
+        [0, 19]
+    );
+    assert_eq!(
+        cached(&["inject", "-j", "--build-id-cache", "cache"], &[]),
+        [0, 19]
+    );
+    assert_eq!(cached(&["inject", "-j", "--no-build-id-cache"], &[]), [0, 0]);
+    assert_eq!(cached(&["-j"], &[]), [0, 0]);
+    let configuration = folder.path().join("perfconfig");
+    fs::write(
+        &configuration,
+        format!("[buildid]\n\tdir = {}\n", tools::text(&cache)),
+    )
+    .unwrap();
+    assert_eq!(
+        cached(&["inject", "-j"], &[("PERF_CONFIG", &configuration)]),
+        [0, 19]
+    );
+    fs::rename(&configuration, home.join(".perfconfig")).unwrap();
+    assert_eq!(cached(&["inject", "-j"], &[]), [0, 19]);
+}
+
+/// As perf inject does.
+#[test]
+fn a_cache_of_perf_that_cannot_be_filled_is_a_note() {
+    let folder = php();
+    fs::create_dir(folder.path().join("home")).unwrap();
+    File::create(folder.path().join("home/.debug")).unwrap();
+    let line = ["inject", "-j", "-i", "perf.data", "-o", "x.data"];
+    let ran = run(folder.path(), &line, Stdio::null());
+    assert!(ran.status.success());
+    assert_eq!(said(&ran), "");
+    assert_eq!(samples(folder.path(), "x.data"), Some(IN_FILE));
+    let ran = run(folder.path(), &[&line[..], &["-v"]].concat(), Stdio::null());
+    assert!(ran.status.success());
+    assert!(said(&ran).contains("note[JI401]"), "{}", said(&ran));
+    assert!(
+        !said(&ran).contains("objects in the build-id cache"),
+        "{}",
+        said(&ran)
+    );
+    let named = [&line[..], &["--build-id-cache", "home/.debug"]].concat();
+    let ran = run(folder.path(), &named, Stdio::null());
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
 }
 
 /// A profile on standard input is read, however late it comes.

@@ -54,8 +54,12 @@ pub struct InjectArguments {
     ///
     /// perf and debuginfod find objects there by build ID, wherever the profile is read: with perf --buildid-dir DIR, or
     /// without it if DIR is ~/.debug. Existing entries are kept.
-    #[arg(long, value_name = "DIR", help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, value_name = "DIR", overrides_with = "no_build_id_cache", help_heading = OUTPUT, hide_short_help = true)]
     build_id_cache: Option<PathBuf>,
+
+    /// Do not add the objects to a build-id cache
+    #[arg(long, overrides_with = "build_id_cache", help_heading = OUTPUT, hide = true)]
+    no_build_id_cache: bool,
 
     /// Replace copied stacks (perf record --call-graph dwarf) by call chains
     ///
@@ -324,6 +328,11 @@ impl InjectArguments {
         takes_both.then_some("the profile and the summary cannot both go to standard output")
     }
 
+    /// Returns whether the arguments say nothing about a build-id cache.
+    pub fn has_default_cache(&self) -> bool {
+        self.build_id_cache.is_none() && !self.no_build_id_cache
+    }
+
     /// Returns the profile given without `--input`.
     pub fn profile(&self) -> Option<&Path> {
         self.profile.as_deref()
@@ -384,6 +393,7 @@ impl InjectArguments {
             compression: self.compress,
             elf_dir: self.elf_dir.clone(),
             build_id_cache: self.build_id_cache.clone(),
+            is_cache_optional: false,
             summary: self.summary.clone(),
             labels: self.label.iter().cloned().collect(),
             all: self.all,
