@@ -1,7 +1,6 @@
 //! First pass over a profile: indexes everything except the samples, and the file offsets of records by time.
 
 use std::collections::BTreeSet;
-use std::iter::Peekable;
 
 use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes};
@@ -9,8 +8,10 @@ use crate::collections::hash::HashMap;
 use crate::elf::store;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
+use crate::perf::record::kept::KeptRecords;
+use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::needs_repair;
-use crate::perf::record::{self, Record, Records};
+use crate::perf::record::{self, Record};
 use crate::perf::sample;
 use crate::units::{AddressRange, Pid, Time};
 
@@ -21,6 +22,8 @@ pub struct ProfileIndex {
     pub processes: Processes,
     /// Maps that point to files of runtimes, in the order of time.
     pub markers: Vec<Marker>,
+    /// The records about mappings, threads and processes.
+    pub kept: KeptRecords,
     /// Index from times to record offsets.
     pub marks: TimeMarks,
     /// End of the readable records, in bytes from the first one.
@@ -35,6 +38,9 @@ pub struct ProfileIndex {
     pub has_compressed: bool,
     /// Whether any records are damaged, so that readers that trust record sizes lose synchronization.
     pub has_damage: bool,
+    /// Whether the profile is in a file and damaged, so that it has to be in memory to find the records after the damage,
+    /// which are not indexed.
+    pub needs_memory: bool,
     /// Whether any records have sizes that readers reject ([`needs_repair`]).
     pub has_refused: bool,
     /// Conversion from cycle counts to times, if the profile has a TIME_CONV record.
@@ -107,18 +113,20 @@ impl ProfileIndex {
         let mut index = Self::default();
         let mut events = Vec::new();
         let mut records = profile.intact_records();
-        for record in records.by_ref() {
+        while let Some(record) = records.next() {
             let time = profile.attrs.time_of(&record, profile.endian);
             index.marks.pass(&record, time);
             index.add(profile, &record, time, &marked_path, &mut events);
         }
-        index.data_end = records.undecoded().unwrap_or(profile.data.len() as u64);
+        index.data_end = records.undecoded().unwrap_or(profile.data.len());
         index.has_damage = !records.damage().is_empty();
+        index.needs_memory = records.needs_memory();
         index.marks.data_end = index.data_end;
         index.processes = Processes::new(events);
         index.processes.add(std::mem::take(&mut index.seen));
+        let kept = &index.kept;
         let name = |map: &Map| {
-            let record = profile.records_from(map.record).next()?;
+            let record = kept.at(map.record, profile.endian)?;
             Some(Mmap::parse(&record, profile.endian)?.name)
         };
         index.processes.find_copies(|one, other| name(one) == name(other));
@@ -151,6 +159,9 @@ impl ProfileIndex {
             self.times = Some((first.min(time), last.max(time)));
         }
         let time = time.unwrap_or_default();
+        if let record::MMAP | record::MMAP2 | record::COMM | record::FORK | record::EXIT = record.kind {
+            self.kept.push(record);
+        }
         match record.kind {
             record::SAMPLE => {
                 let first = self.first_sample.unwrap_or(time);
@@ -278,7 +289,7 @@ impl TimeMarks {
         InsertionPoints {
             profile,
             marks: self,
-            records: profile.records().peekable(),
+            records: profile.records(),
             position: 0,
         }
     }
@@ -290,7 +301,7 @@ impl TimeMarks {
 pub struct InsertionPoints<'a> {
     profile: &'a Profile<'a>,
     marks: &'a TimeMarks,
-    records: Peekable<Records<'a>>,
+    records: RecordReader<'a>,
     /// Offset of the next record of `records`, in bytes from the first one.
     position: u64,
 }
@@ -308,7 +319,7 @@ impl InsertionPoints<'_> {
         if let Some(mark) = marks.get(after.saturating_sub(1))
             && mark.offset > self.position
         {
-            self.records = self.profile.records_from(mark.offset).peekable();
+            self.records.seek(mark.offset);
             self.position = mark.offset;
         }
         let attrs = &self.profile.attrs;
@@ -316,8 +327,9 @@ impl InsertionPoints<'_> {
             let found = attrs.time_of(record, self.profile.endian);
             found.is_none_or(|found| found < time)
         };
-        while let Some(record) = self.records.next_if(is_earlier) {
-            self.position = record.offset.saturating_add(record.size());
+        while let Some(record) = self.records.peek().filter(is_earlier) {
+            self.position = record.end();
+            self.records.seek(self.position);
         }
         self.position.min(end)
     }
