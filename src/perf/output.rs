@@ -11,7 +11,7 @@ use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, Section, write_pipe_header};
 use crate::perf::pipe;
 use crate::perf::profile::{AttrEntry, Container, Profile};
-use crate::perf::record::data::{COPY_SIZE, Window};
+use crate::perf::record::data::Copier;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 
@@ -79,7 +79,7 @@ pub type OmittedFeatures = Vec<u8>;
 impl<'a> Rewrite<'a> {
     /// Writes the profile as a file, in the layout of perf: header, IDs, attributes, records, feature table,
     /// features.
-    pub fn write_file(mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
+    pub fn write_file(mut self, out: &mut (impl Write + Seek + Send)) -> io::Result<()> {
         let endian = self.profile.endian;
         for (at, skip) in self.header_records() {
             self.edits.push(at, skip, |_| {});
@@ -125,7 +125,7 @@ impl<'a> Rewrite<'a> {
 
     /// Writes the profile for a pipe, in which everything is a record. Fails with
     /// [`io::ErrorKind::InvalidData`] if an attribute has more IDs than fit into a record.
-    pub fn write_pipe(mut self, out: &mut dyn Write) -> io::Result<OmittedFeatures> {
+    pub fn write_pipe(mut self, out: &mut (dyn Write + Send)) -> io::Result<OmittedFeatures> {
         let endian = self.profile.endian;
         let mut head = Vec::new();
         let mut omitted = OmittedFeatures::new();
@@ -265,7 +265,7 @@ impl<'a> Rewrite<'a> {
 
     /// Writes the records with their changes. Returns the offset in the output of each record with AUX data
     /// and its size without the data, in bytes.
-    fn write_records<W: Write + ?Sized>(
+    fn write_records<W: Write + Send + ?Sized>(
         &mut self,
         stream: &mut Stream<'_, '_, W>,
     ) -> io::Result<Vec<(u64, u64)>> {
@@ -296,7 +296,7 @@ impl<'a> Rewrite<'a> {
 /// The output of the records.
 struct Stream<'p, 'o, W: ?Sized> {
     /// Records of the profile, to copy.
-    window: Window<'p>,
+    copier: Copier<'p>,
     /// Records of the profile, to compress.
     records: RecordReader<'p>,
     out: &'o mut W,
@@ -307,7 +307,7 @@ struct Stream<'p, 'o, W: ?Sized> {
     size: u64,
 }
 
-impl<'p, 'o, W: Write + ?Sized> Stream<'p, 'o, W> {
+impl<'p, 'o, W: Write + Send + ?Sized> Stream<'p, 'o, W> {
     fn new(
         profile: &Profile<'p>,
         out: &'o mut W,
@@ -315,7 +315,7 @@ impl<'p, 'o, W: Write + ?Sized> Stream<'p, 'o, W> {
         compression: Option<i32>,
     ) -> io::Result<Self> {
         Ok(Self {
-            window: Window::new(profile.data, COPY_SIZE),
+            copier: Copier::new(profile.data),
             records: profile.records(),
             out,
             compressor: compression
@@ -329,13 +329,13 @@ impl<'p, 'o, W: Write + ?Sized> Stream<'p, 'o, W> {
     /// Writes whole records of the profile: those from offset `from` to offset `until`.
     fn copy(&mut self, from: u64, until: u64) -> io::Result<()> {
         let Self {
-            window,
+            copier,
             records,
             out,
             compressor,
             ..
         } = self;
-        let data = window.data();
+        let data = copier.data();
         if from >= until || until > data.len() {
             return Ok(());
         }
@@ -351,7 +351,7 @@ impl<'p, 'o, W: Write + ?Sized> Stream<'p, 'o, W> {
                 }
             }
             None => {
-                window.copy(from, until, &mut **out)?;
+                copier.copy(from, until, &mut **out)?;
                 written = size;
             }
         }

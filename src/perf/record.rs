@@ -1,5 +1,6 @@
 //! Raw records in file order: offset, type and bytes of each.
 
+pub mod batches;
 pub mod data;
 pub mod kept;
 pub mod reader;

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use crate::bytes::{self, BLOCK_SIZE, BlockFile};
 use crate::perf::record::Record;
+use crate::threads;
 
 /// Bytes in memory, or a part of a file.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +30,23 @@ pub struct FilePart<'a> {
 }
 
 impl FilePart<'_> {
+    /// Returns the number of bytes.
+    pub(super) fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Returns the offset in the file, in bytes.
+    pub(super) fn start(self) -> u64 {
+        self.start
+    }
+
+    /// Copies blocks of the file, as [`BlockFile::read_blocks`] does.
+    pub(super) fn read_blocks(self, offset: u64, into: &mut [u8]) -> usize {
+        self.file.read_blocks(offset, into)
+    }
+
     /// Returns the offset in the file, in bytes, of the end of the last block of the part.
-    fn end_of_blocks(self) -> u64 {
+    pub(super) fn end_of_blocks(self) -> u64 {
         let end = self.end.checked_next_multiple_of(BLOCK_SIZE).unwrap_or(u64::MAX);
         end.min(self.file.size())
     }
@@ -56,7 +72,7 @@ impl<'a> Data<'a> {
     pub fn len(self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
-            Self::File(part) => part.end.saturating_sub(part.start),
+            Self::File(part) => part.len(),
         }
     }
 
@@ -228,7 +244,7 @@ impl<'a> Window<'a> {
             self.buffer.resize(end, 0);
         }
         if let Some(into) = self.buffer.get_mut(self.filled..end) {
-            self.filled = self.filled.saturating_add(part.file.read_blocks(next, into));
+            self.filled = self.filled.saturating_add(part.read_blocks(next, into));
         }
     }
 
@@ -250,6 +266,61 @@ impl<'a> Window<'a> {
             from = from.saturating_add(piece.len() as u64);
         }
         Ok(())
+    }
+}
+
+/// Copies parts of [`Data`], each after the last one.
+#[derive(Debug)]
+pub struct Copier<'a> {
+    window: Window<'a>,
+    /// Bytes after those of `window`, read while those are written.
+    ahead: Window<'a>,
+}
+
+impl<'a> Copier<'a> {
+    /// Copies parts of `data`.
+    pub fn new(data: Data<'a>) -> Self {
+        let window = Window::new(data, COPY_SIZE);
+        Self {
+            ahead: window.clone(),
+            window,
+        }
+    }
+
+    /// Returns the data that parts are copied of.
+    pub fn data(&self) -> Data<'a> {
+        self.window.data
+    }
+
+    /// Writes the bytes from offset `from` to offset `until`. Writes nothing if there are fewer.
+    pub fn copy<W: Write + Send + ?Sized>(&mut self, from: u64, until: u64, out: &mut W) -> io::Result<()> {
+        /// Fewer bytes are not worth another thread.
+        const MIN_SIZE: u64 = 256 << 10;
+        let Data::File(_) = self.data() else {
+            return self.window.copy(from, until, out);
+        };
+        if until > self.data().len() {
+            return Ok(());
+        }
+        let mut from = from;
+        while until.saturating_sub(from) >= MIN_SIZE {
+            self.window.fill(from, 1);
+            let held = self.window.held(from);
+            let left = usize::try_from(until.saturating_sub(from)).unwrap_or(usize::MAX);
+            let piece = held.get(..left).unwrap_or(held);
+            if piece.is_empty() {
+                return Ok(());
+            }
+            from = from.saturating_add(piece.len() as u64);
+            if from >= until {
+                return out.write_all(piece);
+            }
+            let ahead = &mut self.ahead;
+            let (written, ()) = threads::join(|| out.write_all(piece), || ahead.fill(from, 1));
+            written?;
+            std::mem::swap(&mut self.window, &mut self.ahead);
+        }
+        self.window.copy(from, until, out)
     }
 }
 
@@ -309,6 +380,24 @@ mod tests {
         assert!(window.buffer.len() <= READ_SIZE + 2 * BLOCK_SIZE as usize);
         let read = file.read_bytes();
         assert!(read == 3_000_000, "each byte is read once: {read}");
+    }
+
+    #[test]
+    fn copied_parts_have_the_bytes_of_the_file() {
+        const SIZE: u64 = 9_000_001;
+        let file = BlocksInMemory::new(bytes(SIZE as usize + 77));
+        for data in [Data::of_file(&file).tail(77), Data::from(&file.bytes[77..])] {
+            let mut copier = Copier::new(data);
+            let mut copy = Vec::new();
+            let ends = [0, 5, 5, 300_000, 3_000_000, 3_000_100, 3_200_000, 8_999_999, SIZE];
+            for range in ends.windows(2) {
+                copier.copy(range[0], range[1], &mut copy).unwrap();
+            }
+            copier.copy(0, SIZE + 1, &mut copy).unwrap();
+            assert!(copy == file.bytes[77..]);
+        }
+        let read = file.read_bytes();
+        assert!(read < 2 * SIZE, "{read}");
     }
 
     #[test]

@@ -18,6 +18,15 @@ impl KeptRecords {
         self.bytes.extend_from_slice(record.bytes);
     }
 
+    /// Adds the records after those of these.
+    pub fn append(&mut self, later: Self) {
+        let start = self.bytes.len();
+        let places = later.places.into_iter();
+        self.places
+            .extend(places.map(|(offset, at)| (offset, start.saturating_add(at))));
+        self.bytes.extend(later.bytes);
+    }
+
     /// Iterates over all records, in file order.
     pub fn iter(&self, endian: ByteOrder) -> impl Iterator<Item = Record<'_>> {
         let places = self.places.iter();

@@ -173,6 +173,11 @@ impl RecordValidator<'_> {
         }
     }
 
+    /// Whether a record is valid, whatever is around it.
+    pub fn is_certain(&self, record: &Record<'_>) -> bool {
+        matches!(self.judge(record, None), Verdict::Record)
+    }
+
     /// Judges the next record alone. `last` is the time of an earlier record.
     #[inline]
     pub(super) fn judge(&self, record: &Record<'_>, last: Option<Time>) -> Verdict {
