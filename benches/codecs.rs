@@ -223,7 +223,7 @@ fn index_profile(bencher: Bencher<'_, '_>) {
     let files = Files::with(Layout::Lines);
     let profile = files.profile();
     bencher
-        .counter(BytesCount::of_slice(profile.data))
+        .counter(BytesCount::new(profile.data.len()))
         .counter(ItemsCount::new(SAMPLES))
         .bench(|| ProfileIndex::of(black_box(&profile), marker::dump_path));
 }
@@ -243,7 +243,7 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
         doubts: Doubts::default(),
     };
     bencher
-        .counter(BytesCount::of_slice(profile.data))
+        .counter(BytesCount::new(profile.data.len()))
         .counter(ItemsCount::new(SAMPLES))
         .bench(|| black_box(&selector).walk(&profile_index.marks, profile_index.data_end, |_| {}));
 }
@@ -381,7 +381,9 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
 fn compressed(profile: &Profile<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
-    compressor.write(profile.data, &mut out).unwrap();
+    compressor
+        .write(profile.data.in_memory().unwrap(), &mut out)
+        .unwrap();
     compressor.flush(&mut out).unwrap();
     out
 }
@@ -391,7 +393,7 @@ fn compressed(profile: &Profile<'_>) -> Vec<u8> {
 fn compress(bencher: Bencher<'_, '_>) {
     let profile = Files::with(Layout::Lines).profile();
     bencher
-        .counter(BytesCount::of_slice(profile.data))
+        .counter(BytesCount::new(profile.data.len()))
         .bench(|| compressed(black_box(&profile)));
 }
 
@@ -400,8 +402,8 @@ fn compress(bencher: Bencher<'_, '_>) {
 fn expand(bencher: Bencher<'_, '_>) {
     let profile = Files::with(Layout::Lines).profile();
     let packed = compressed(&profile);
-    bencher.counter(BytesCount::of_slice(profile.data)).bench(|| {
-        let records = Records::new(black_box(&packed), 0, ByteOrder::Little);
+    bencher.counter(BytesCount::new(profile.data.len())).bench(|| {
+        let records = Data::from(black_box(&packed[..]));
         compression::expand(records, ByteOrder::Little, &mut io::sink())
     });
 }

@@ -25,7 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile = Profile::parse(&file)?;
     let mut edits = Edits::default();
     let mut data_end = 0;
-    for record in profile.records() {
+    let mut records = profile.records();
+    while let Some(record) = records.next() {
         data_end = record.end();
         // The attribute of the event defines the fields of a sample.
         let attr = profile

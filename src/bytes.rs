@@ -20,6 +20,20 @@ pub trait RandomAccess: Debug + Sync {
     fn get(&self, offset: u64, size: usize) -> Option<&[u8]>;
 }
 
+/// Size in bytes of the blocks of a [`BlockFile`].
+pub const BLOCK_SIZE: u64 = 64 << 10;
+
+/// A file that is read in blocks, of which it keeps none.
+pub trait BlockFile: Debug + Sync {
+    /// Returns the number of bytes.
+    fn size(&self) -> u64;
+
+    /// Copies bytes from offset `offset`, and returns their number, which is less than `into.len()` only after an error.
+    /// Whoever opened the file gets the error. Both ends of the range must be multiples of [`BLOCK_SIZE`] or the end of the
+    /// file.
+    fn read_blocks(&self, offset: u64, into: &mut [u8]) -> usize;
+}
+
 /// The endianness of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByteOrder {
@@ -91,6 +105,11 @@ impl ByteOrder {
     /// Returns the 32-bit integer at offset `at`; `None` if `bytes` is too short.
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         Reader::new(bytes.get(at..)?, self).u32()
+    }
+
+    /// Returns the 16-bit integer at offset `at`; `None` if `bytes` is too short.
+    pub fn u16_at(self, bytes: &[u8], at: usize) -> Option<u16> {
+        Reader::new(bytes.get(at..)?, self).u16()
     }
 
     /// Returns the 64-bit integer at offset `at`; `None` if `bytes` is too short.

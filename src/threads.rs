@@ -94,6 +94,15 @@ pub fn count() -> usize {
     }
 }
 
+/// Does both in parallel.
+pub fn join<A: Send, B: Send>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B + Send) -> (A, B) {
+    match Workers::get() {
+        Workers::Current => rayon::join(one, other),
+        Workers::Pool(pool) => pool.install(|| rayon::join(one, other)),
+        Workers::None => (one(), other()),
+    }
+}
+
 /// Applies `work` to each item in parallel. Returns the results in the order of the items.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     map_with(items, || (), |(), item| work(item))

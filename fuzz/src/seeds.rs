@@ -314,7 +314,7 @@ impl Seeds {
             return;
         };
         let endian = order_choice(profile.endian);
-        let data = cut(profile.data, PROFILE);
+        let data = cut(profile.data.in_memory().unwrap_or_default(), PROFILE);
         self.write("compression", name, &[&[endian], data].concat());
         let mut packed = vec![endian];
         let mut compressor = Compressor::new(1, profile.endian).unwrap();

@@ -5,6 +5,7 @@
 
 use jitinject::perf::compression::{self, Compressor};
 use jitinject::perf::record::Records;
+use jitinject::perf::record::data::Data;
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::{Corpus, fuzz_target};
 
@@ -20,7 +21,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     let endian = choices.endian();
     let packed = choices.rest();
     let mut plain = Vec::new();
-    compression::expand(Records::new(packed, 0, endian), endian, &mut plain).unwrap();
+    compression::expand(Data::from(packed), endian, &mut plain).unwrap();
     let whole = Records::new(&plain, 0, endian)
         .map(|record| record.size())
         .sum::<u64>();
@@ -38,7 +39,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     compressor.write(plain, &mut again).unwrap();
     compressor.flush(&mut again).unwrap();
     let mut expanded = Vec::new();
-    compression::expand(Records::new(&again, 0, endian), endian, &mut expanded).unwrap();
+    compression::expand(Data::from(&again[..]), endian, &mut expanded).unwrap();
     assert_eq!(expanded, plain);
     Corpus::Keep
 });

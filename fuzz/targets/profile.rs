@@ -9,6 +9,7 @@ use jitinject::code::profile_index::ProfileIndex;
 use jitinject::diagnostics::Issue;
 use jitinject::perf::event::{self, Fork, Mmap};
 use jitinject::perf::output::{Edits, Rewrite};
+use jitinject::perf::record::data::Data;
 use jitinject::perf::record::resync;
 use jitinject::perf::record::{self, Record};
 use jitinject::perf::sample::Sample;
@@ -25,18 +26,18 @@ fuzz_target!(|input: &[u8]| {
     let mut repaired = Vec::new();
     let mut profile_index = ProfileIndex::of(&profile, marker::dump_path);
     if profile_index.has_damage {
-        let damage = resync::repair(profile.intact_records(), &mut repaired).unwrap();
-        let (before, kept) = (profile.data.len() as u64, repaired.len() as u64);
-        profile = profile.with_records(&repaired);
+        let damage = resync::repair(profile.data, &profile.attrs, profile.endian, &mut repaired).unwrap();
+        let (before, kept) = (profile.data.len(), repaired.len() as u64);
+        profile = profile.with_records(Data::from(&repaired[..]));
         // A record may get an empty trailer, of up to six integers, and padding to a multiple of 8.
-        let added = profile.records().count() as u64 * (6 * 8 + 7);
+        let added = profile.records_in_memory().unwrap().count() as u64 * (6 * 8 + 7);
         assert!(damage.bytes + kept <= before + added);
         profile_index = ProfileIndex::of(&profile, marker::dump_path);
     }
-    for record in profile.records() {
+    for record in profile.records_in_memory().unwrap() {
         look_into(&profile, &record);
     }
-    assert!(profile_index.data_end <= profile.data.len() as u64);
+    assert!(profile_index.data_end <= profile.data.len());
     if let Some((first, last)) = profile_index.times {
         assert!(first <= last);
     }
@@ -82,7 +83,8 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
 /// Returns the records up to byte `end` that are not part of a pipe's head.
 fn records<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
     let head = &profile.header_records;
-    let records = profile.records_between(0, end);
+    let records = profile.records_in_memory().unwrap();
+    let records = records.take_while(|record| record.end() <= end);
     let records = records.filter(|record| head.binary_search_by_key(&record.offset, |it| it.0).is_err());
     records.map(|record| record.bytes).collect()
 }
@@ -113,7 +115,8 @@ fn check_pipe(profile: &Profile<'_>, end: u64, written: &[u8]) {
 fn without_head<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
     use record::{HEADER_ATTR, HEADER_BUILD_ID, HEADER_FEATURE, HEADER_TRACING_DATA};
     let head = [HEADER_ATTR, HEADER_BUILD_ID, HEADER_FEATURE, HEADER_TRACING_DATA];
-    let records = profile.records_between(0, end);
+    let records = profile.records_in_memory().unwrap();
+    let records = records.take_while(|record| record.end() <= end);
     let records = records.filter(|record| !head.contains(&record.kind));
     records.map(|record| record.bytes).collect()
 }
@@ -141,13 +144,13 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
         synthesis.sample(&sample).unwrap();
     }
     let (synthesized, written) = synthesis.finish().unwrap();
-    let again = synthesized.profile(&written);
+    let again = synthesized.profile(Data::from(&written[..]));
     assert_eq!(again.attr_entries.len(), profile.attr_entries.len() + 1);
     let is_own = |record: &Record<'_>| record.kind == record::SAMPLE && record.bytes.ends_with(OWN);
-    let own = again.records().filter(is_own).count();
-    let others: Vec<_> = again.records().filter(|record| !is_own(record)).collect();
+    let own = again.records_in_memory().unwrap().filter(is_own).count();
+    let others: Vec<_> = again.records_in_memory().unwrap().filter(|record| !is_own(record)).collect();
     let head = &profile.header_records;
-    let before = profile.records();
+    let before = profile.records_in_memory().unwrap();
     let before: Vec<_> = before
         .filter(|record| !is_own(record) && head.binary_search_by_key(&record.offset, |it| it.0).is_err())
         .collect();

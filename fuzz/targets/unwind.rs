@@ -90,7 +90,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(summary.unwound.unwrap().stacks, 2);
     let written = fs::read(&options.output).unwrap();
     let written = Profile::parse(&written).expect("the output is a profile");
-    let samples = written.records().filter(|record| record.kind == record::SAMPLE);
+    let samples = written.records_in_memory().unwrap().filter(|record| record.kind == record::SAMPLE);
     for (record, address) in samples.zip([ip, CODE + SIZE]) {
         let attr = written.attrs.event_of(&record, written.endian).unwrap();
         let sample = Sample::parse(&record, attr, written.endian);

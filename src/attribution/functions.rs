@@ -194,9 +194,8 @@ impl Identity {
 
 /// Returns the runtime that wrote a file.
 fn runtime_of(recording: &Recording<'_>, used: &UsedFile<'_>) -> Option<&'static str> {
-    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let mut pids = used.found.pids.iter();
-    pids.find_map(|&pid| runtime_name(profile, &index.processes, pid))
+    pids.find_map(|&pid| runtime_name(&recording.profile, pid))
 }
 
 /// Names frames.

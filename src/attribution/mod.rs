@@ -52,9 +52,9 @@ pub fn profile_summary(
 ) -> ProfileSummary {
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let selector = recording.selector();
-    let recorded = Recorded::of(profile);
+    let recorded = Recorded::of(&recording.profile);
     let is_sampled = |space| selection.spaces[space].samples > 0;
-    let modules = Modules::new(profile, &index.processes, &recorded.kernel_maps, is_sampled);
+    let modules = Modules::new(&recording.profile, &recorded.kernel_maps, is_sampled);
     let files = NativeFiles::new(options);
     let native = NativeSymbols::new(&modules, &files);
     let kernel = kernel_symbols(recording, &recorded, options);

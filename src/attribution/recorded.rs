@@ -1,7 +1,7 @@
 //! What the records other than samples say about threads and the kernel.
 
+use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
-use crate::perf::Profile;
 use crate::perf::event::{KernelMap, ThreadChange, thread_change};
 use crate::perf::record;
 use crate::units::Tid;
@@ -17,9 +17,9 @@ pub struct Recorded<'a> {
 
 impl<'a> Recorded<'a> {
     /// Reads the records of a profile.
-    pub fn of(profile: &Profile<'a>) -> Self {
+    pub fn of(IndexedProfile { profile, index }: &'a IndexedProfile<'_>) -> Self {
         let mut found = Self::default();
-        for record in profile.records() {
+        for record in index.kept.iter(profile.endian) {
             match record.kind {
                 record::COMM => {
                     if let Some((_, tid, ThreadChange::Name(name))) = thread_change(&record, profile.endian) {

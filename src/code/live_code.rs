@@ -7,6 +7,7 @@
 //! with `--stress-flush-code` leave 50 to 90 ms, with an end within 0.03 ms of the truth.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use crate::code::history::{Builder, History};
 use crate::code::process::SpaceId;
@@ -110,17 +111,17 @@ impl LiveCode {
         let maps = Timeline::new(processes, PlacedCode::default());
         let mut windows = Windows::default();
         let mut looks = MAX_SCANNED;
-        for located in samples.all() {
+        samples.try_for_each(|located| {
             let (Some(pid), Some(time)) = (located.pid, located.time) else {
-                continue;
+                return ControlFlow::Continue(());
             };
             let Some(code) = self.processes.get(&pid) else {
-                continue;
+                return ControlFlow::Continue(());
             };
             // Code inherited by a forked process is in the events of its parent, not in its own.
             let is_own = |&space: &SpaceId| processes.space(space).parent.is_none();
             let Some(space) = located.space.filter(is_own) else {
-                continue;
+                return ControlFlow::Continue(());
             };
             let ip = located.content.user_ip();
             // The kernel puts the sampled address before the callers, which are return addresses.
@@ -132,11 +133,12 @@ impl LiveCode {
                     continue;
                 }
                 let Some(left) = code.add_windows(address, time, looks, &mut windows.all) else {
-                    return windows.sorted();
+                    return ControlFlow::Break(());
                 };
                 looks = left;
             }
-        }
+            ControlFlow::Continue(())
+        });
         windows.sorted()
     }
 }

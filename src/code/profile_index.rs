@@ -1,7 +1,6 @@
 //! First pass over a profile: indexes everything except the samples, and the file offsets of records by time.
 
 use std::collections::BTreeSet;
-use std::iter::Peekable;
 
 use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes};
@@ -9,8 +8,13 @@ use crate::collections::hash::HashMap;
 use crate::elf::store;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
+use crate::perf::record::batches::{Batches, RecordSlice};
+use crate::perf::record::data::{Data, FilePart};
+use crate::perf::record::kept::KeptRecords;
+use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::needs_repair;
-use crate::perf::record::{self, Record, Records};
+use crate::perf::record::validation::RecordValidator;
+use crate::perf::record::{self, Record};
 use crate::perf::sample;
 use crate::units::{AddressRange, Pid, Time};
 
@@ -21,6 +25,8 @@ pub struct ProfileIndex {
     pub processes: Processes,
     /// Maps that point to files of runtimes, in the order of time.
     pub markers: Vec<Marker>,
+    /// The records about mappings, threads and processes.
+    pub kept: KeptRecords,
     /// Index from times to record offsets.
     pub marks: TimeMarks,
     /// End of the readable records, in bytes from the first one.
@@ -35,6 +41,9 @@ pub struct ProfileIndex {
     pub has_compressed: bool,
     /// Whether any records are damaged, so that readers that trust record sizes lose synchronization.
     pub has_damage: bool,
+    /// Whether the profile is in a file and damaged, so that it has to be in memory to find the records after the damage,
+    /// which are not indexed.
+    pub needs_memory: bool,
     /// Whether any records have sizes that readers reject ([`needs_repair`]).
     pub has_refused: bool,
     /// Conversion from cycle counts to times, if the profile has a TIME_CONV record.
@@ -93,7 +102,7 @@ pub struct IndexedProfile<'a> {
 
 impl<'a> IndexedProfile<'a> {
     /// Indexes a profile, as [`ProfileIndex::of`] does.
-    pub fn new(profile: Profile<'a>, marked_path: impl Fn(&[u8]) -> Option<&[u8]>) -> Self {
+    pub fn new(profile: Profile<'a>, marked_path: impl Fn(&[u8]) -> Option<&[u8]> + Sync) -> Self {
         Self {
             index: ProfileIndex::of(&profile, marked_path),
             profile,
@@ -103,27 +112,52 @@ impl<'a> IndexedProfile<'a> {
 
 impl ProfileIndex {
     /// Indexes a profile. `marked_path` returns the runtime file that a map name points to, if any.
-    pub fn of(profile: &Profile<'_>, marked_path: impl Fn(&[u8]) -> Option<&[u8]>) -> Self {
-        let mut index = Self::default();
-        let mut events = Vec::new();
-        let mut records = profile.intact_records();
-        for record in records.by_ref() {
-            let time = profile.attrs.time_of(&record, profile.endian);
-            index.marks.pass(&record, time);
-            index.add(profile, &record, time, &marked_path, &mut events);
-        }
-        index.data_end = records.undecoded().unwrap_or(profile.data.len() as u64);
-        index.has_damage = !records.damage().is_empty();
+    pub fn of(profile: &Profile<'_>, marked_path: impl Fn(&[u8]) -> Option<&[u8]> + Sync) -> Self {
+        let found = match profile.data {
+            Data::File(part) => Part::of_file(profile, part, &marked_path),
+            Data::Memory(_) => None,
+        };
+        let Part { mut index, events } = found.unwrap_or_else(|| Part::of(profile, &marked_path));
         index.marks.data_end = index.data_end;
         index.processes = Processes::new(events);
         index.processes.add(std::mem::take(&mut index.seen));
+        let kept = &index.kept;
         let name = |map: &Map| {
-            let record = profile.records_from(map.record).next()?;
+            let record = kept.at(map.record, profile.endian)?;
             Some(Mmap::parse(&record, profile.endian)?.name)
         };
         index.processes.find_copies(|one, other| name(one) == name(other));
         index.markers.sort_by_key(|marker| marker.time);
         index
+    }
+
+    /// Adds the index of the records after those of this one.
+    fn append(&mut self, later: Self) {
+        self.markers.extend(later.markers);
+        self.kept.append(later.kept);
+        self.marks.append(later.marks);
+        self.has_aux |= later.has_aux;
+        self.auxtrace.extend(later.auxtrace);
+        self.injected.extend(later.injected);
+        self.has_compressed |= later.has_compressed;
+        self.has_refused |= later.has_refused;
+        self.time_conversion = later.time_conversion.or(self.time_conversion);
+        self.first_sample = [self.first_sample, later.first_sample]
+            .into_iter()
+            .flatten()
+            .min();
+        if let Some((first, last)) = later.times {
+            self.add_time(first);
+            self.add_time(last);
+        }
+        self.mount_namespaces.extend(later.mount_namespaces);
+        self.map_event_id = self.map_event_id.or(later.map_event_id);
+        self.seen.extend(later.seen);
+    }
+
+    fn add_time(&mut self, time: Time) {
+        let (first, last) = self.times.unwrap_or((time, time));
+        self.times = Some((first.min(time), last.max(time)));
     }
 
     /// Records the ID of a process, except for the idle process (0) and for threads that have exited (-1).
@@ -147,10 +181,12 @@ impl ProfileIndex {
         self.has_refused |= needs_repair(record, &profile.attrs, endian);
         let is_time = |time: &Time| *time != Time(0) && *time < sample::OFF_CPU_SUMMARY_TIME;
         if let Some(time) = time.filter(is_time).filter(|_| profile.attrs.has_times()) {
-            let (first, last) = self.times.unwrap_or((time, time));
-            self.times = Some((first.min(time), last.max(time)));
+            self.add_time(time);
         }
         let time = time.unwrap_or_default();
+        if let record::MMAP | record::MMAP2 | record::COMM | record::FORK | record::EXIT = record.kind {
+            self.kept.push(record);
+        }
         match record.kind {
             record::SAMPLE => {
                 let first = self.first_sample.unwrap_or(time);
@@ -235,6 +271,78 @@ impl ProfileIndex {
     }
 }
 
+/// Index of some consecutive records.
+#[derive(Default)]
+struct Part {
+    index: ProfileIndex,
+    events: Vec<ProcessEvent>,
+}
+
+impl Part {
+    /// Indexes all records that are intact.
+    fn of(profile: &Profile<'_>, marked_path: &impl Fn(&[u8]) -> Option<&[u8]>) -> Self {
+        let mut part = Self::default();
+        let mut records = profile.intact_records();
+        while let Some(record) = records.next() {
+            part.add(profile, &record, marked_path);
+        }
+        part.index.data_end = records.undecoded().unwrap_or(profile.data.len());
+        part.index.has_damage = !records.damage().is_empty();
+        part.index.needs_memory = records.needs_memory();
+        part
+    }
+
+    /// Indexes all records of a file in several threads; `None` unless all of them are certainly intact.
+    fn of_file(
+        profile: &Profile<'_>,
+        file: FilePart<'_>,
+        marked_path: &(impl Fn(&[u8]) -> Option<&[u8]> + Sync),
+    ) -> Option<Self> {
+        let validator = RecordValidator {
+            attrs: &profile.attrs,
+            endian: profile.endian,
+        };
+        let visit = |records: RecordSlice<'_>| {
+            let mut part = Self::default();
+            for record in records {
+                if !validator.is_certain(&record) {
+                    return None;
+                }
+                part.add(profile, &record, marked_path);
+            }
+            Some(part)
+        };
+        let mut whole = Self::default();
+        let mut batches = Batches::new(file, profile.endian);
+        loop {
+            let parts = batches.next(visit);
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                let part = part?;
+                whole.index.append(part.index);
+                whole.events.extend(part.events);
+            }
+        }
+        whole.index.data_end = batches.offset();
+        (batches.offset() == profile.data.len()).then_some(whole)
+    }
+
+    #[inline]
+    fn add(
+        &mut self,
+        profile: &Profile<'_>,
+        record: &Record<'_>,
+        marked_path: &impl Fn(&[u8]) -> Option<&[u8]>,
+    ) {
+        let time = profile.attrs.time_of(record, profile.endian);
+        self.index.marks.pass(record, time);
+        self.index
+            .add(profile, record, time, marked_path, &mut self.events);
+    }
+}
+
 /// Index from times to record offsets, with one mark per chunk of records, so that its size does not grow with every
 /// sample.
 #[derive(Clone, Debug, Default)]
@@ -268,6 +376,16 @@ impl TimeMarks {
         self.latest = self.latest.max(time.unwrap_or_default());
     }
 
+    /// Adds the marks of the records after those of these.
+    fn append(&mut self, later: Self) {
+        let latest = self.latest;
+        self.marks.extend(later.marks.into_iter().map(|mark| Mark {
+            latest_before: mark.latest_before.max(latest),
+            ..mark
+        }));
+        self.latest = latest.max(later.latest);
+    }
+
     /// Returns the offsets at which chunks start, in bytes from the first record.
     pub fn starts(&self) -> impl Iterator<Item = u64> {
         self.marks.iter().map(|mark| mark.offset)
@@ -278,7 +396,7 @@ impl TimeMarks {
         InsertionPoints {
             profile,
             marks: self,
-            records: profile.records().peekable(),
+            records: profile.records(),
             position: 0,
         }
     }
@@ -290,7 +408,7 @@ impl TimeMarks {
 pub struct InsertionPoints<'a> {
     profile: &'a Profile<'a>,
     marks: &'a TimeMarks,
-    records: Peekable<Records<'a>>,
+    records: RecordReader<'a>,
     /// Offset of the next record of `records`, in bytes from the first one.
     position: u64,
 }
@@ -308,7 +426,7 @@ impl InsertionPoints<'_> {
         if let Some(mark) = marks.get(after.saturating_sub(1))
             && mark.offset > self.position
         {
-            self.records = self.profile.records_from(mark.offset).peekable();
+            self.records.seek(mark.offset);
             self.position = mark.offset;
         }
         let attrs = &self.profile.attrs;
@@ -316,8 +434,9 @@ impl InsertionPoints<'_> {
             let found = attrs.time_of(record, self.profile.endian);
             found.is_none_or(|found| found < time)
         };
-        while let Some(record) = self.records.next_if(is_earlier) {
-            self.position = record.offset.saturating_add(record.size());
+        while let Some(record) = self.records.peek().filter(is_earlier) {
+            self.position = record.end();
+            self.records.seek(self.position);
         }
         self.position.min(end)
     }

@@ -6,7 +6,8 @@ use crate::code::samples::Samples;
 use crate::collections::hash::HashMap;
 use crate::collections::range_map::RangeSet;
 use crate::perf::Profile;
-use crate::perf::record::{self, Record, Records};
+use crate::perf::record::reader::RecordReader;
+use crate::perf::record::{self, Record};
 use crate::perf::sample::{Sample, deferred_callers};
 use crate::units::{Address, AddressRange};
 
@@ -52,9 +53,11 @@ impl RecordedAddresses {
         };
         let index = &profile.index;
         let mut all = Pages::default();
-        let collect = |records: Records<'_>| {
+        let collect = |mut records: RecordReader<'_>| {
             let mut collector = Collector::new(code, bounds);
-            records.for_each(|record| collector.add(&profile.profile, record));
+            while let Some(record) = records.next() {
+                collector.add(&profile.profile, record);
+            }
             collector.pages
         };
         let merge = |pages| all.merge(pages);

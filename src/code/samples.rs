@@ -1,11 +1,12 @@
 //! The samples of a profile, each with its process, time and address space.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::{IndexedProfile, TimeMarks};
 use crate::perf::Profile;
-use crate::perf::record::{self, Record, Records};
+use crate::perf::record::reader::RecordReader;
+use crate::perf::record::{self, Record};
 use crate::perf::sample::Sample;
 use crate::threads;
 use crate::units::{Address, Pid, Time};
@@ -87,11 +88,17 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// Iterates over all samples, in file order.
-    pub fn all(self) -> impl Iterator<Item = Located<SampleFields<'a>>> {
-        let records = self.profile.records();
-        let samples = records.filter(|record| record.kind == record::SAMPLE);
-        samples.filter_map(move |record| self.sample(record))
+    /// Calls `visit` with all samples in file order, until it returns a break.
+    pub fn try_for_each(self, mut visit: impl FnMut(&Located<SampleFields<'_>>) -> ControlFlow<()>) {
+        let mut records = self.profile.records();
+        while let Some(record) = records.next() {
+            if record.kind == record::SAMPLE
+                && let Some(sample) = self.sample(record)
+                && visit(&sample).is_break()
+            {
+                return;
+            }
+        }
     }
 
     /// Reads the first `end` bytes of the records in chunks, in several threads. `start` makes a visitor for each
@@ -105,9 +112,9 @@ impl<'a> Samples<'a> {
         merge: impl FnMut(V::Found),
         progress: impl FnMut(u64),
     ) {
-        let visit = |records: Records<'a>| {
+        let visit = |mut records: RecordReader<'a>| {
             let mut visitor = start();
-            for record in records {
+            while let Some(record) = records.next() {
                 match record.kind {
                     record::SAMPLE => {
                         if let Some(sample) = self.sample(record) {
@@ -132,7 +139,7 @@ impl<'a> Samples<'a> {
         self,
         marks: &TimeMarks,
         end: u64,
-        visit: impl Fn(Records<'a>) -> F + Sync,
+        visit: impl Fn(RecordReader<'a>) -> F + Sync,
         mut merge: impl FnMut(F),
         mut progress: impl FnMut(u64),
     ) {
@@ -145,20 +152,20 @@ impl<'a> Samples<'a> {
     }
 
     #[inline]
-    fn sample(self, record: Record<'a>) -> Option<Located<SampleFields<'a>>> {
+    fn sample<'r>(self, record: Record<'r>) -> Option<Located<SampleFields<'r>>> {
         let Profile { attrs, endian, .. } = self.profile;
         let sample = Sample::parse(&record, attrs.event_of(&record, *endian)?, *endian);
         Some(self.locate(&record, sample.pid, SampleFields { record, sample }))
     }
 
-    fn deferred_chain(self, record: Record<'a>) -> Option<Located<Record<'a>>> {
+    fn deferred_chain<'r>(self, record: Record<'r>) -> Option<Located<Record<'r>>> {
         let Profile { attrs, endian, .. } = self.profile;
         let pid = attrs.event_of(&record, *endian)?.trailer_pid(&record, *endian)?;
         Some(self.locate(&record, Some(pid), record))
     }
 
     #[inline]
-    fn locate<T>(self, record: &Record<'a>, pid: Option<Pid>, content: T) -> Located<T> {
+    fn locate<T>(self, record: &Record<'_>, pid: Option<Pid>, content: T) -> Located<T> {
         let time = self.profile.attrs.time_of(record, self.profile.endian);
         let space = pid.and_then(|pid| self.processes.space_at(pid, time.unwrap_or(Time::LAST)));
         Located {

@@ -352,4 +352,7 @@ with_run_issues! { issues!
         "Record without --no-timestamp, and with perf record -T for single threads."
     ModulesTooLarge "JI186" Warning "{count} file{|s} of executables and libraries without {content}: sparse or too large"
         "Files with more than 16 MiB of holes are not read. The contents of all files together may take a quarter of the memory, up to 2 GiB."
+    ProfileChanged "JI187" Error "changed while it was read"
+        "Another program writes to the file. Large profiles are read several times, so the output would mix two states of it."
+        "Run this again when nothing writes to it."
 }

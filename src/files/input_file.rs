@@ -26,7 +26,7 @@ use crate::threads;
 const MEMORY_FRACTION: u64 = 8;
 
 /// Files of up to this many bytes are always in memory, because a mapping takes more.
-pub(super) const MAX_SMALL_FILE: u64 = 1 << 20;
+pub const MAX_SMALL_FILE: u64 = 1 << 20;
 
 /// Bytes that a thread reads at a time.
 const READ_SIZE: usize = 8 << 20;
@@ -68,11 +68,16 @@ impl Drop for InputFile {
 impl OpenFile {
     /// Reads the whole file, up to its size when it was opened.
     pub fn read(self) -> io::Result<InputFile> {
+        self.read_again()
+    }
+
+    /// As [`Self::read`], for a file that stays open.
+    pub(super) fn read_again(&self) -> io::Result<InputFile> {
         let len = self.metadata.len();
         self.refuse_sparse()?;
         if len <= MAX_SMALL_FILE {
             let bytes = Bytes::Small(self.read_part(0, len)?);
-            return InputFile::new(bytes, self.origin, &self.metadata);
+            return InputFile::new(bytes, self.origin.clone(), &self.metadata);
         }
         let in_memory = || read_to_memory(&self.file, len);
         let is_small =
@@ -82,7 +87,7 @@ impl OpenFile {
             // The disk may be full.
             false => copy_to_disk(&self.file, len).or_else(|_| in_memory()),
         };
-        InputFile::new(bytes?, self.origin, &self.metadata)
+        InputFile::new(bytes?, self.origin.clone(), &self.metadata)
     }
 }
 

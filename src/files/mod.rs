@@ -24,6 +24,8 @@ pub mod stdio;
 #[cfg(feature = "inject")]
 pub mod stream;
 #[cfg(feature = "inject")]
+pub mod streamed_file;
+#[cfg(feature = "inject")]
 pub mod temp_file;
 pub mod walk;
 
@@ -42,5 +44,7 @@ pub use open_file::{FileOrigin, OpenFile};
 pub use paged_file::PagedFile;
 #[cfg(feature = "inject")]
 pub use staged::{StagedFile, StagedFolder};
+#[cfg(feature = "inject")]
+pub use streamed_file::StreamedFile;
 #[cfg(feature = "inject")]
 pub use temp_file::TempFile;

@@ -92,6 +92,11 @@ impl OpenFile {
         self.metadata.mode() & 0o004 != 0
     }
 
+    /// Whether the file belongs to the current user or to root. Other users could have made it for this program to read.
+    pub fn is_trusted(&self) -> bool {
+        is_trusted(self.origin.owner)
+    }
+
     /// Returns the size in bytes when the file was opened.
     pub fn size(&self) -> u64 {
         self.metadata.len()

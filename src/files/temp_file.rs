@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::InputFile;
+use crate::files::{InputFile, OpenFile, StreamedFile};
 
 /// Bytes at the start of a stream that are read to recognize it: far more than any format needs.
 const START_SIZE: u64 = 64 << 10;
@@ -91,6 +91,11 @@ impl TempFile {
     /// Maps the bytes written. `path` is the name of the result in messages.
     pub fn map(self, path: &Path) -> io::Result<InputFile> {
         InputFile::map_private(&self.into_file()?, path)
+    }
+
+    /// Returns the bytes written, to be read in blocks. `path` is the name of the result in messages.
+    pub fn into_streamed(self, path: &Path) -> io::Result<StreamedFile> {
+        OpenFile::from_file(self.into_file()?, path).map(StreamedFile::of_private)
     }
 
     /// Returns the file after writing buffered bytes.

@@ -12,7 +12,6 @@ use crate::load::Sources;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
-use crate::perf::record::Record;
 use crate::perf::synthesis::{self, Event, Mapping};
 use crate::units::{Address, Time};
 
@@ -44,12 +43,12 @@ pub fn changes(
     }
     let markers = sources.used.iter().flat_map(|used| &used.found.markers);
     for marker in markers.filter_map(|&marker| profile_index.markers.get(marker)) {
-        if let Some(record) = profile.records_from(marker.record).next() {
+        if let Some(record) = profile_index.kept.at(marker.record, profile.endian) {
             edits.replace(&record, |_| {});
         }
     }
     for replaced in &covering.replaced {
-        replace(&mut edits, profile, replaced);
+        replace(&mut edits, recorded, replaced);
     }
     Ok(Changes {
         edits,
@@ -168,8 +167,11 @@ fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapp
 }
 
 /// Replaces a mapping with parts of it.
-fn replace(edits: &mut Edits, profile: &Profile<'_>, replaced: &Replaced) {
-    let Some((record, map)) = recorded_map(profile, replaced.record) else {
+fn replace(edits: &mut Edits, IndexedProfile { profile, index }: &IndexedProfile<'_>, replaced: &Replaced) {
+    let Some(record) = index.kept.at(replaced.record, profile.endian) else {
+        return;
+    };
+    let Some(map) = Mmap::parse(&record, profile.endian) else {
         return;
     };
     edits.replace(&record, |out| {
@@ -178,13 +180,6 @@ fn replace(edits: &mut Edits, profile: &Profile<'_>, replaced: &Replaced) {
             synthesis::write_clipped_mmap(out, profile.endian, &record, *part, file_offset);
         }
     });
-}
-
-/// Returns the mmap record at an offset from the first record.
-fn recorded_map<'a>(profile: &Profile<'a>, offset: u64) -> Option<(Record<'a>, Mmap<'a>)> {
-    let record = profile.records_from(offset).next()?;
-    let map = Mmap::parse(&record, profile.endian)?;
-    Some((record, map))
 }
 
 /// Returns the offset in the mapped file of an address in a map.

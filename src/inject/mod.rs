@@ -23,7 +23,7 @@ use crate::load::{Buffers, NeededFunctions, Progress, Recording, load_after};
 use crate::perf::output::Rewrite;
 use crate::source_files::v8_functions::V8Scripts;
 use crate::summary::Summary;
-use crate::unwind::{Unwound, UnwoundBuffers, unwind};
+use crate::unwind::{Unwound, unwind};
 
 pub use crate::source_files::{SourceMapOptions, SourceOptions};
 pub use crate::unwind::{Kept, UnwindOptions};
@@ -48,7 +48,6 @@ pub fn inject_after(
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
     let buffers = Buffers::default();
-    let unwound_buffers = UnwoundBuffers::default();
     // Unwinding looks up addresses that no sample has.
     let needed = match options.all || options.unwind.is_some() {
         true => NeededFunctions::All,
@@ -57,7 +56,7 @@ pub fn inject_after(
     let loaded = load_after(prepare, &options.load, needed, &buffers, progress);
     let result = loaded.and_then(|recording| {
         let (recording, unwound) = match options.unwind {
-            Some(how) => unwind(&options.load, how, recording, &unwound_buffers, progress)?,
+            Some(how) => unwind(&options.load, how, recording, progress)?,
             None => (recording, Unwound::default()),
         };
         inject_recording(options, &recording, &unwound, progress)

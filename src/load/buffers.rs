@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use crate::diagnostics::Diagnostic;
-use crate::files::InputFile;
+use crate::files::{InputFile, StreamedFile};
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::logs::{OpenLogs, OpenTraces};
 use crate::load::find::perf_maps::FoundMaps;
@@ -16,8 +16,12 @@ use crate::trace::synthesize::SynthesizedProfile;
 pub struct Buffers {
     /// Files of the input.
     pub input: OnceCell<Input>,
+    /// A damaged profile, in memory.
+    pub whole: OnceCell<InputFile>,
     /// Records after they were decompressed, merged and repaired.
     pub expanded: OnceCell<RewrittenRecords>,
+    /// The same in memory, if there is damage inside compressed records.
+    pub whole_expanded: OnceCell<InputFile>,
     /// Records after damage inside compressed ones was repaired.
     pub repaired: OnceCell<RewrittenRecords>,
     /// Logs of Mono's profiler, and the core file.
@@ -25,7 +29,9 @@ pub struct Buffers {
     /// XRay traces and the instrumented binary.
     pub traces: OnceCell<OpenTraces>,
     /// Records with call chains from logs and traces.
-    pub spliced: OnceCell<InputFile>,
+    pub spliced: OnceCell<StreamedFile>,
+    /// Records with call chains in place of copied stacks.
+    pub unwound: OnceCell<StreamedFile>,
     /// Profile with events from logs and traces.
     pub synthesized: OnceCell<SynthesizedProfile>,
     /// Jitdumps.
@@ -35,10 +41,15 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Returns the error of an input that has become shorter since it was opened. Any other error may only be
-    /// a consequence of it.
+    /// Returns the error of an input that has become shorter since it was opened, or has changed between two reads, or of a
+    /// temporary file that could not be read. Any other error may only be a consequence of it.
     pub fn check_input(&self) -> Result<(), Diagnostic> {
-        self.input.get().map_or(Ok(()), Input::check)
+        self.input.get().map_or(Ok(()), Input::check)?;
+        let rewritten = self.rewritten().map(|records| &records.file);
+        let synthesized = self.synthesized.get().map(|made| &made.records);
+        let files = rewritten.chain(self.spliced.get()).chain(synthesized);
+        let mut files = files.chain(self.unwound.get());
+        files.try_for_each(StreamedFile::check)
     }
 
     /// Returns the records that replace those of the input, in the order in which they were made.

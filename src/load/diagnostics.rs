@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
-use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashSet;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
@@ -59,7 +58,7 @@ impl Recording<'_> {
                 damaged.times(damage.areas).with("bytes", damage.bytes)
             }));
         }
-        let lost = (profile.data.len() as u64).saturating_sub(index.data_end);
+        let lost = profile.data.len().saturating_sub(index.data_end);
         if lost > 0 {
             let tail = Diagnostic::new(Issue::ProfileTail).with("bytes", lost);
             all.push(of_input(tail).at(profile.data_offset.saturating_add(index.data_end)));
@@ -136,11 +135,10 @@ impl Recording<'_> {
     /// Reports runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with their
     /// number of samples, and how many of them have JIT code in their stack.
     pub fn missing_in_stacks(&self, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
-        let IndexedProfile { profile, index } = &self.profile;
-        match profile.attrs.copies_stacks() {
+        match self.profile.profile.attrs.copies_stacks() {
             // Only unwinding shows what the stacks have.
             true => Vec::new(),
-            false => runtimes::missing_in_stacks(profile, &index.processes, counts),
+            false => runtimes::missing_in_stacks(&self.profile, counts),
         }
     }
 
@@ -151,7 +149,7 @@ impl Recording<'_> {
         count: u64,
         pids: &HashSet<Pid>,
     ) -> Vec<Diagnostic> {
-        let enable = runtimes::how_to_enable(&self.profile.profile, &self.profile.index.processes, pids);
+        let enable = runtimes::how_to_enable(&self.profile, pids);
         let issue = if enable.is_empty() { unknown } else { known };
         let first = Diagnostic::new(issue).times(count);
         std::iter::once(first).chain(enable).collect()

@@ -13,11 +13,11 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::{files_below, printable_path};
 use crate::files::stdio::is_standard;
 use crate::files::temp_file::{CopyError, copy_if, temp_file_error};
-use crate::files::{CompressionFormat, InputFile, OpenFile, TempFile, stream};
+use crate::files::{CompressionFormat, FileOrigin, InputFile, OpenFile, StreamedFile, TempFile, stream};
 use crate::load::find::reach::Reach;
 use crate::load::options::{InputKind, LoadOptions};
-use crate::perf::record::Records;
-use crate::perf::record::resync::{self, Damage, IntactRecords};
+use crate::perf::record::data::Data;
+use crate::perf::record::resync::{self, Damage, IntactReader};
 use crate::perf::{Profile, compression, header, merge};
 use crate::runtime::mono::packed;
 use crate::runtime::xray;
@@ -31,18 +31,27 @@ pub struct Input {
     /// Type of the input.
     pub kind: InputKind,
     /// File with the header, and usually all records.
-    pub main: Arc<InputFile>,
+    pub main: MainFile,
     /// More files with records, written by `perf record --threads`, sorted by the number in their names.
     pub parts: Vec<InputFile>,
     /// Folders with a copy of the kernel's code, written by `perf record --kcore`.
     pub kernel_copies: Vec<PathBuf>,
 }
 
+/// The main file of the input.
+#[derive(Debug)]
+pub enum MainFile {
+    /// In memory.
+    Whole(Arc<InputFile>),
+    /// A large profile, which is read in blocks.
+    Streamed(StreamedFile),
+}
+
 /// The records of a profile after they were repaired, decompressed and merged into one file.
 #[derive(Debug)]
 pub struct RewrittenRecords {
     /// File with the records and nothing else.
-    pub file: InputFile,
+    pub file: StreamedFile,
     /// Records that were left out, by file.
     pub faults: Vec<(PathBuf, Tally<Issue>)>,
     /// Damaged bytes that were skipped, by file.
@@ -56,7 +65,7 @@ pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
     if is_standard(path) {
         let stdin = io::stdin();
         let file = stdin.as_fd().try_clone_to_owned().map_err(error)?.into();
-        let file = open_stream(file, Path::new("standard input"))?;
+        let file = open_stream(file, Path::new("standard input"), options)?;
         return match file.is_empty() {
             true => Err(Diagnostic::new(Issue::StdinWithoutData)),
             false => Ok(Input::of_file(file, options)),
@@ -71,10 +80,10 @@ pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
         };
     }
     let file = if kind.is_file() || options.confine {
-        open_file(path, options)?
+        read_profile(open_file(path, options)?, options)?
     } else {
         // Opening a FIFO may block, which is right for a file that the user named.
-        open_stream(stream::open_input(path).map_err(error)?, path)?
+        open_stream(stream::open_input(path).map_err(error)?, path, options)?
     };
     Ok(Input::of_file(file, options))
 }
@@ -91,18 +100,17 @@ fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Inp
         .into_iter()
         .filter_map(|path| reach.open_named(folder, &path).ok());
     match files.find(|file| file.read_start().is_ok_and(|start| is_wanted(&start))) {
-        Some(file) => Ok(Input::of_file(
-            file.read().map_err(|cause| input_error(folder, cause))?,
-            options,
-        )),
+        Some(file) => {
+            let file = file.read().map_err(|cause| input_error(folder, cause))?;
+            Ok(Input::of_file(MainFile::Whole(Arc::new(file)), options))
+        }
         None => Err(input_error(folder, io::ErrorKind::NotFound.into())),
     }
 }
 
-fn open_file(path: &Path, options: &LoadOptions) -> Result<InputFile, Diagnostic> {
+fn open_file(path: &Path, options: &LoadOptions) -> Result<OpenFile, Diagnostic> {
     let file = Reach::of(options)
         .open_named(path, path)
-        .and_then(OpenFile::read)
         .map_err(|cause| input_error(path, cause))?;
     // perf has the same rule: whoever writes a profile chooses the files that its reader opens.
     if !file.is_trusted() && !options.force {
@@ -111,18 +119,46 @@ fn open_file(path: &Path, options: &LoadOptions) -> Result<InputFile, Diagnostic
     Ok(file)
 }
 
+/// Reads a file, unless it is a profile that is better read in blocks.
+fn read_profile(file: OpenFile, options: &LoadOptions) -> Result<MainFile, Diagnostic> {
+    let path = file.path().to_owned();
+    let is_streamed = options.streams(file.size())
+        && file
+            .read_start()
+            .is_ok_and(|start| is_streamed_kind(&start, options));
+    let read = match is_streamed {
+        true => StreamedFile::of(file).map(MainFile::Streamed),
+        false => file.read().map(|file| MainFile::Whole(Arc::new(file))),
+    };
+    read.map_err(|cause| input_error(&path, cause))
+}
+
+/// Whether a file with these first bytes is a profile, which needs not be in memory.
+fn is_streamed_kind(start: &[u8], options: &LoadOptions) -> bool {
+    matches!(options.input_kind, Some(InputKind::Profile) | None) && header::is_profile(start)
+}
+
 /// Reads a stream to its end: jitdumps are complete only after the recorded programs have exited.
-fn open_stream(file: File, path: &Path) -> Result<InputFile, Diagnostic> {
+fn open_stream(file: File, path: &Path, options: &LoadOptions) -> Result<MainFile, Diagnostic> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        let file = OpenFile::from_file(file, path).and_then(OpenFile::read);
-        return file.map_err(|cause| input_error(path, cause));
+        let file = OpenFile::from_file(file, path).map_err(|cause| input_error(path, cause))?;
+        return read_profile(file, options);
     }
     let mut temp_file = TempFile::create().map_err(temp_file_error)?;
-    copy_if(file, &mut temp_file, is_readable).map_err(|error| match error {
+    let mut is_streamed = false;
+    let accepts = |start: &[u8]| {
+        is_streamed = is_streamed_kind(start, options);
+        is_readable(start)
+    };
+    copy_if(file, &mut temp_file, accepts).map_err(|error| match error {
         CopyError::Read(cause) => input_error(path, cause),
         CopyError::Write(cause) => temp_file_error(cause),
     })?;
-    temp_file.map(path).map_err(temp_file_error)
+    let read = match is_streamed {
+        true => temp_file.into_streamed(path).map(MainFile::Streamed),
+        false => temp_file.map(path).map(|file| MainFile::Whole(Arc::new(file))),
+    };
+    read.map_err(temp_file_error)
 }
 
 /// Returns whether a stream may be a profile, log or trace by its first bytes, compressed or not.
@@ -141,7 +177,8 @@ fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
     if fs::symlink_metadata(&main).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Err(Diagnostic::new(Issue::FolderWithoutProfile).in_file(path));
     }
-    let mut input = Input::of_file(open_file(&main, options)?, options);
+    let main = open_file(&main, options)?;
+    let mut kernel_copies = Vec::new();
     let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut parts = Vec::new();
     for entry in entries.map_err(|cause| input_error(path, cause))? {
@@ -151,7 +188,7 @@ fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
                 let cause = io::Error::other("a symbolic link");
                 return Err(input_error(&entry.path(), cause));
             }
-            input.kernel_copies.push(entry.path());
+            kernel_copies.push(entry.path());
         }
         let number = name.to_str().and_then(|name| name.strip_prefix("data."));
         if let Some(number) = number.and_then(|number| number.parse::<u32>().ok())
@@ -161,19 +198,73 @@ fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
         }
     }
     parts.sort();
-    input.kernel_copies.sort();
+    kernel_copies.sort();
+    let read = |file: OpenFile| {
+        let path = file.path().to_owned();
+        file.read().map_err(|cause| input_error(&path, cause))
+    };
+    // To be merged, the records of all files must be in memory.
+    let main = match parts.is_empty() {
+        true => read_profile(main, options)?,
+        false => MainFile::Whole(Arc::new(read(main)?)),
+    };
+    let mut input = Input::of_file(main, options);
+    input.kernel_copies = kernel_copies;
     for (_, path) in parts {
-        input.parts.push(open_file(&path, options)?);
+        input.parts.push(read(open_file(&path, options)?)?);
     }
     Ok(input)
 }
 
+impl MainFile {
+    /// Returns what identifies the file.
+    pub fn origin(&self) -> &FileOrigin {
+        match self {
+            Self::Whole(file) => file.origin(),
+            Self::Streamed(file) => file.origin(),
+        }
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.origin().path
+    }
+
+    /// Returns the bytes of the file.
+    pub fn data(&self) -> Data<'_> {
+        match self {
+            Self::Whole(file) => Data::from(&file[..]),
+            Self::Streamed(file) => Data::of_file(file),
+        }
+    }
+
+    /// Whether the file has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.data().is_empty()
+    }
+
+    fn check(&self) -> Result<(), Diagnostic> {
+        match self {
+            Self::Whole(file) => check(file),
+            Self::Streamed(file) => file.check(),
+        }
+    }
+}
+
+/// Fails if a file has become shorter since it was opened.
+fn check(file: &InputFile) -> Result<(), Diagnostic> {
+    match file.has_shrunk() {
+        true => Err(Diagnostic::new(Issue::ProfileShrunk).in_file(file.path())),
+        false => Ok(()),
+    }
+}
+
 impl Input {
-    fn of_file(main: InputFile, options: &LoadOptions) -> Self {
+    fn of_file(main: MainFile, options: &LoadOptions) -> Self {
         // The options may name the type; otherwise, the content shows it.
-        let kind = options.input_kind.unwrap_or_else(|| match &main[..] {
-            file if packed::is_log(file) => InputKind::MonoLog,
-            file if xray::is_trace(file) => InputKind::XrayTrace,
+        let kind = options.input_kind.unwrap_or_else(|| match &main {
+            MainFile::Whole(file) if packed::is_log(file) => InputKind::MonoLog,
+            MainFile::Whole(file) if xray::is_trace(file) => InputKind::XrayTrace,
             _ => InputKind::Profile,
         });
         Self {
@@ -182,34 +273,38 @@ impl Input {
                 false => printable_path(&options.input),
             },
             kind,
-            main: Arc::new(main),
+            main,
             parts: Vec::new(),
             kernel_copies: Vec::new(),
         }
     }
 
-    /// Returns the main file if the input is of this type.
+    /// Returns the main file if the input is of this type, which is not that of profiles.
     pub fn main_if(&self, kind: InputKind) -> Option<&Arc<InputFile>> {
-        (self.kind == kind).then_some(&self.main)
-    }
-
-    /// Returns all files, the main one first.
-    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
-        std::iter::once(&*self.main).chain(&self.parts)
-    }
-
-    /// Fails if one of the files has become shorter since it was opened.
-    pub fn check(&self) -> Result<(), Diagnostic> {
-        match self.files().find(|file| file.has_shrunk()) {
-            Some(file) => Err(Diagnostic::new(Issue::ProfileShrunk).in_file(file.path())),
-            None => Ok(()),
+        match &self.main {
+            MainFile::Whole(file) if self.kind == kind => Some(file),
+            _ => None,
         }
+    }
+
+    /// Returns what identifies the files, the main one first.
+    pub fn origins(&self) -> impl Iterator<Item = &FileOrigin> {
+        let parts = self.parts.iter().map(InputFile::origin);
+        std::iter::once(self.main.origin()).chain(parts)
+    }
+
+    /// Fails if one of the files has become shorter since it was opened, or has changed between two reads.
+    pub fn check(&self) -> Result<(), Diagnostic> {
+        self.main.check()?;
+        self.parts.iter().try_for_each(check)
     }
 
     /// Merges the records of all files into one stream: aligned, decompressed and without damage.
     pub fn expand(&self, profile: &Profile<'_>) -> Result<RewrittenRecords, Diagnostic> {
-        let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));
-        let streams: Vec<(&Path, &[u8])> = self.files().map(InputFile::path).zip(streams).collect();
+        let parts = self.parts.iter().map(|part| Data::from(&part[..]));
+        let streams = std::iter::once(profile.data).chain(parts);
+        let paths = self.origins().map(|origin| &*origin.path);
+        let streams: Vec<(&Path, Data<'_>)> = paths.zip(streams).collect();
         let plain = threads::map(&streams, |&(path, stream)| Plain::of(stream, profile, path));
         let plain: io::Result<Vec<Plain<'_>>> = plain.into_iter().collect();
         let mut plain = plain.map_err(temp_file_error)?;
@@ -225,11 +320,13 @@ impl Input {
         {
             return Ok(RewrittenRecords { file, faults, damage });
         }
-        let parts: Vec<&[u8]> = plain.iter().map(Plain::bytes).collect();
         let merged = || {
+            let parts: io::Result<Vec<_>> = plain.iter().map(Plain::in_memory).collect();
+            let parts = parts?;
+            let parts: Vec<&[u8]> = parts.iter().map(Stream::bytes).collect();
             let mut temp_file = TempFile::create()?;
             merge::merge(&parts, &profile.attrs, profile.endian, &mut temp_file)?;
-            temp_file.map(self.main.path())
+            temp_file.into_streamed(self.main.path())
         };
         Ok(RewrittenRecords {
             file: merged().map_err(temp_file_error)?,
@@ -241,7 +338,7 @@ impl Input {
     /// Repairs records that were damaged inside compressed ones.
     pub fn repair(&self, profile: &Profile<'_>) -> Result<RewrittenRecords, Diagnostic> {
         let path = self.main.path();
-        let (file, damage) = repair(profile.intact_records(), path).map_err(temp_file_error)?;
+        let (file, damage) = repair(profile.data, profile, path).map_err(temp_file_error)?;
         Ok(RewrittenRecords {
             file,
             faults: Vec::new(),
@@ -250,29 +347,43 @@ impl Input {
     }
 }
 
-fn repair(records: IntactRecords<'_>, path: &Path) -> io::Result<(InputFile, Damage)> {
+fn repair(records: Data<'_>, profile: &Profile<'_>, path: &Path) -> io::Result<(StreamedFile, Damage)> {
     let mut temp_file = TempFile::create()?;
-    let damage = resync::repair(records, &mut temp_file)?;
-    Ok((temp_file.map(path)?, damage))
+    let damage = resync::repair(records, &profile.attrs, profile.endian, &mut temp_file)?;
+    Ok((temp_file.into_streamed(path)?, damage))
 }
 
 /// The records of one file, decompressed and without damage.
 struct Plain<'a> {
-    stream: &'a [u8],
+    stream: Data<'a>,
     /// Rewritten records, if some were compressed, damaged or of sizes that readers reject.
-    file: Option<InputFile>,
+    file: Option<StreamedFile>,
     faults: Tally<Issue>,
     damage: Damage,
 }
 
+/// The records of one file in memory.
+enum Stream<'a> {
+    Recorded(&'a [u8]),
+    Rewritten(InputFile),
+}
+
+impl Stream<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Recorded(bytes) => bytes,
+            Self::Rewritten(file) => file,
+        }
+    }
+}
+
 impl<'a> Plain<'a> {
-    fn of(stream: &'a [u8], profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
+    fn of(stream: Data<'a>, profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
         let endian = profile.endian;
-        let records = IntactRecords::new(stream, &profile.attrs, endian);
-        let mut walk = records.clone();
+        let mut walk = IntactReader::new(stream, &profile.attrs, endian);
         let mut is_compressed = false;
         let mut has_refused = false;
-        for record in walk.by_ref() {
+        while let Some(record) = walk.next() {
             is_compressed |= record.is_compressed();
             has_refused |= resync::needs_repair(&record, &profile.attrs, endian);
         }
@@ -283,14 +394,14 @@ impl<'a> Plain<'a> {
             damage: walk.damage(),
         };
         if has_refused || !plain.damage.is_empty() {
-            plain.file = Some(repair(records, path)?.0);
+            plain.file = Some(repair(stream, profile, path)?.0);
         }
         if is_compressed {
             let mut temp_file = TempFile::create()?;
-            let faults = compression::expand(Records::new(plain.bytes(), 0, endian), endian, &mut temp_file)?;
+            let faults = compression::expand(plain.data(), endian, &mut temp_file)?;
             // Offsets in repaired records do not count skipped bytes.
             plain.faults = faults.offset_by(plain.damage.bytes);
-            plain.file = Some(temp_file.map(path)?);
+            plain.file = Some(temp_file.into_streamed(path)?);
         }
         if let Some(offset) = walk.undecoded() {
             plain.faults.add(Issue::ProfileRecordsCut, offset);
@@ -298,7 +409,15 @@ impl<'a> Plain<'a> {
         Ok(plain)
     }
 
-    fn bytes(&self) -> &[u8] {
-        self.file.as_deref().unwrap_or(self.stream)
+    fn data(&self) -> Data<'_> {
+        self.file.as_ref().map_or(self.stream, |file| Data::of_file(file))
+    }
+
+    fn in_memory(&self) -> io::Result<Stream<'_>> {
+        match (&self.file, self.stream) {
+            (Some(file), _) => file.read_whole().map(Stream::Rewritten),
+            (None, Data::Memory(bytes)) => Ok(Stream::Recorded(bytes)),
+            (None, Data::File(_)) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 }

@@ -24,7 +24,7 @@ mod runtimes;
 mod sources;
 
 pub use crate::trace::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
-pub(crate) use buffers::Buffers;
+pub(crate) use buffers::{Buffers, keep};
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 pub(crate) use find::folders::RUNTIME_FILES;
 pub(crate) use find::perf_maps::{UsedMap, all_symbols, symbol_of};

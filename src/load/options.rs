@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::files::input_file::MAX_SMALL_FILE;
 use crate::trace::options::TraceOptions;
 
 /// What to load, for [`inject`](crate::inject::inject) and [`timeline`](crate::timeline::timeline).
@@ -27,6 +28,16 @@ pub struct LoadOptions {
     /// Whether to open files only in the folder of the profile and below, and to follow no symbolic links to
     /// runtime files. Running processes and `/tmp` are not searched then.
     pub confine: bool,
+    /// Size in bytes up to which a profile is read into memory, and larger ones in blocks, several times; `None` for what
+    /// takes less time.
+    pub max_in_memory: Option<u64>,
+}
+
+impl LoadOptions {
+    /// Whether a profile of this size, in bytes, is read in blocks.
+    pub(crate) fn streams(&self, size: u64) -> bool {
+        size > self.max_in_memory.unwrap_or(MAX_SMALL_FILE)
+    }
 }
 
 /// Functions that a command looks up.

@@ -5,9 +5,11 @@ use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::diagnostics::issues::RECORD_AGAIN;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::CompressionFormat;
+use crate::files::temp_file::temp_file_error;
 use crate::load::buffers::{Buffers, keep};
-use crate::load::input::Input;
+use crate::load::input::{Input, MainFile};
 use crate::perf::Profile;
+use crate::perf::record::data::Data;
 use crate::runtime::jitdump::marker;
 
 /// Parses and indexes the profile of the input. The index of the input shows whether records have to be
@@ -18,19 +20,39 @@ pub fn read<'a>(input: &'a Input, buffers: &'a Buffers) -> Result<IndexedProfile
         let empty = Diagnostic::new(Issue::EmptyFile).in_file(path);
         return Err(empty.with_remedy(RECORD_AGAIN));
     }
-    if let Some(format) = CompressionFormat::detect(&input.main) {
+    if let MainFile::Whole(file) = &input.main
+        && let Some(format) = CompressionFormat::detect(file)
+    {
         let packed = Diagnostic::new(Issue::ProfilePacked).in_file(path);
         return Err(packed.with("program", format.program()));
     }
-    let profile = Profile::parse(&input.main).map_err(|error| error.in_file(path))?;
-    let mut recorded = IndexedProfile::new(profile, marker::dump_path);
+    let index = |file| {
+        let profile = Profile::of(file).map_err(|error| error.in_file(path))?;
+        Ok(IndexedProfile::new(profile, marker::dump_path))
+    };
+    let mut recorded = index(input.main.data())?;
+    if recorded.index.needs_memory
+        && let MainFile::Streamed(file) = &input.main
+    {
+        let whole = file.read_whole();
+        let whole = whole.map_err(|cause| Diagnostic::cannot_read(path, &cause))?;
+        recorded = index(Data::from(&keep(&buffers.whole, whole)[..]))?;
+    }
     if recorded.index.has_compressed || is_damaged(&recorded.index) || !input.parts.is_empty() {
         let expanded = keep(&buffers.expanded, input.expand(&recorded.profile)?);
-        recorded = IndexedProfile::new(recorded.profile.with_records(&expanded.file), marker::dump_path);
+        let mut profile = recorded.profile.with_records(Data::of_file(&expanded.file));
+        recorded = IndexedProfile::new(profile.clone(), marker::dump_path);
+        if recorded.index.needs_memory {
+            let whole = expanded.file.read_whole().map_err(temp_file_error)?;
+            let whole = keep(&buffers.whole_expanded, whole);
+            profile = profile.with_records(Data::from(&whole[..]));
+            recorded = IndexedProfile::new(profile, marker::dump_path);
+        }
     }
     if is_damaged(&recorded.index) {
         let repaired = keep(&buffers.repaired, input.repair(&recorded.profile)?);
-        recorded = IndexedProfile::new(recorded.profile.with_records(&repaired.file), marker::dump_path);
+        let profile = recorded.profile.with_records(Data::of_file(&repaired.file));
+        recorded = IndexedProfile::new(profile, marker::dump_path);
     }
     if is_remapped(&recorded.index.processes) {
         return Err(Diagnostic::new(Issue::ProfileRemapped).in_file(path));

@@ -25,6 +25,7 @@ use crate::load::profile;
 use crate::load::progress::Progress;
 use crate::load::sources::{Sources, machine_of};
 use crate::machine::Machine;
+use crate::perf::record::data::Data;
 use crate::runtime::jitdump::marker;
 use crate::trace::aux_logs::AuxLogs;
 use crate::trace::{mono, xray};
@@ -81,7 +82,7 @@ pub fn load_after<'a>(
 ) -> Result<Recording<'a>, Diagnostic> {
     let input = keep(&buffers.input, input::open(options)?);
     progress.input_ended();
-    let access = Access::new(options, input.main.owner());
+    let access = Access::new(options, input.main.origin().owner);
     let recorded = match input.kind {
         InputKind::Profile => Some(profile::read(input, buffers)?),
         InputKind::MonoLog | InputKind::XrayTrace => None,
@@ -164,7 +165,7 @@ fn add_logs<'a>(
             &buffers.spliced,
             aux_logs.splice_stacks(&options.trace, &profile)?,
         );
-        profile = profile.with_records(spliced);
+        profile = profile.with_records(Data::of_file(spliced));
     }
     if has_events {
         let made = aux_logs.make_events(&options.trace, Some(&profile))?;
@@ -244,8 +245,8 @@ impl Recording<'_> {
     pub fn files(&self) -> impl Iterator<Item = &FileOrigin> {
         let dumps = self.found_dumps.dumps.iter().map(|dump| dump.file.origin());
         let maps = self.found_maps.maps.iter().map(|map| &map.file);
-        let whole = self.input.files().chain(maps).chain(self.aux_logs.files());
-        whole.map(InputFile::origin).chain(dumps)
+        let whole = maps.chain(self.aux_logs.files()).map(InputFile::origin);
+        self.input.origins().chain(whole).chain(dumps)
     }
 
     /// Returns the jitdumps and perf maps that the user named, used or not, including those in folders.

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::bytes::base_name;
-use crate::code::process::{Processes, SpaceId};
+use crate::code::process::SpaceId;
+use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashSet;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::perf::Profile;
 use crate::perf::event::Mmap;
-use crate::perf::record;
 use crate::runtimes::Description;
 use crate::units::Pid;
 
@@ -16,16 +15,18 @@ use crate::units::Pid;
 /// order of [`Description::all`].
 ///
 /// The files of a process are those that it or the processes that it was forked from have mapped.
-pub fn how_to_enable(profile: &Profile<'_>, processes: &Processes, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
+pub fn how_to_enable(
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+    pids: &HashSet<Pid>,
+) -> Vec<Diagnostic> {
+    let processes = &index.processes;
     let spaces = pids.iter().flat_map(|&pid| processes.spaces_of(pid));
     let ancestors = spaces.flat_map(|(id, _)| processes.ancestors(id));
     let mut pids = pids.clone();
     pids.extend(ancestors.map(|(_, space)| space.pid));
-    let maps = profile
-        .records()
-        .filter(|record| matches!(record.kind, record::MMAP | record::MMAP2))
-        .filter_map(|record| Mmap::parse(&record, profile.endian))
-        .filter(|map| pids.contains(&map.pid));
+    let records = index.kept.iter(profile.endian);
+    let maps = records.filter_map(|record| Mmap::parse(&record, profile.endian));
+    let maps = maps.filter(|map| pids.contains(&map.pid));
     let mut names = HashSet::default();
     names.extend(maps.map(|map| base_name(map.name)));
     let is_run = |runtime: &&Description| names.iter().any(|name| runtime.has_file(name));
@@ -39,16 +40,12 @@ pub fn how_to_enable(profile: &Profile<'_>, processes: &Processes, pids: &HashSe
 
 /// Returns advice for runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with
 /// their number of samples, and how many of them have JIT code in their stack.
-pub fn missing_in_stacks(
-    profile: &Profile<'_>,
-    processes: &Processes,
-    counts: &[(SpaceId, u64, u64)],
-) -> Vec<Diagnostic> {
+pub fn missing_in_stacks(profile: &IndexedProfile<'_>, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
     /// Fewer samples show nothing.
     const MIN_SAMPLES: u64 = 20;
     let mut by_runtime: BTreeMap<&'static str, (u64, u64, &'static str)> = BTreeMap::new();
     for &(space, samples, with) in counts {
-        let mut runtimes = runtimes_of(profile, processes, space);
+        let mut runtimes = runtimes_of(profile, space);
         let found = runtimes.find_map(|runtime| Some((runtime.name, runtime.stacks?)));
         if let Some((name, how)) = found {
             let (all, all_with, _) = by_runtime.entry(name).or_insert((0, 0, how));
@@ -71,22 +68,22 @@ pub fn missing_in_stacks(
 }
 
 /// Returns the name of the runtime of a process: of the last program that it executed.
-pub fn runtime_name(profile: &Profile<'_>, processes: &Processes, pid: Pid) -> Option<&'static str> {
-    let spaces = processes.spaces_of(pid).map(|(space, _)| space);
-    let found = spaces.filter_map(|space| runtimes_of(profile, processes, space).next());
+pub fn runtime_name(profile: &IndexedProfile<'_>, pid: Pid) -> Option<&'static str> {
+    let spaces = profile.index.processes.spaces_of(pid).map(|(space, _)| space);
+    let found = spaces.filter_map(|space| runtimes_of(profile, space).next());
     found.last().map(|runtime| runtime.name)
 }
 
 /// Returns the runtimes of the files that an address space or those that it was forked from have mapped.
-fn runtimes_of<'p>(
-    profile: &'p Profile<'_>,
-    processes: &'p Processes,
+fn runtimes_of(
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
     space: SpaceId,
-) -> impl Iterator<Item = &'static Description> + 'p {
+) -> impl Iterator<Item = &'static Description> {
+    let processes = &index.processes;
     let ancestors = processes.ancestors(space).map(|(_, space)| space);
     let spaces = std::iter::once(processes.space(space)).chain(ancestors);
     spaces.flat_map(|space| &space.maps).filter_map(|map| {
-        let record = profile.records_from(map.record).next()?;
+        let record = index.kept.at(map.record, profile.endian)?;
         let name = Mmap::parse(&record, profile.endian)?.name;
         Description::of_file(base_name(name))
     })

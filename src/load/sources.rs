@@ -284,14 +284,15 @@ impl<'a> Sources<'a> {
         others: impl Iterator<Item = AddressRange>,
     ) -> Option<RecordedAddresses> {
         /// They take a few MB of memory.
-        const FEW_FUNCTIONS: usize = 1 << 14;
+        const FEW_FUNCTIONS: u64 = 1 << 14;
         /// Bytes of records that take as long to walk over as it takes to place a function.
-        const RECORDS_OF_FUNCTION: usize = 256;
+        const RECORDS_OF_FUNCTION: u64 = 256;
         /// Gaps between functions, in bytes, that are not worth remembering.
         const GAP: u64 = 64 << 10;
         // A move frees what nothing else was loaded to since.
         let has_moves = self.used.iter().any(|used| used.code.has_moves());
-        let few = FEW_FUNCTIONS.max(profile.profile.data.len() / RECORDS_OF_FUNCTION);
+        let few = (profile.profile.data.len() / RECORDS_OF_FUNCTION).max(FEW_FUNCTIONS);
+        let few = usize::try_from(few).unwrap_or(usize::MAX);
         if has_moves || self.loads().nth(few).is_none() {
             return None;
         }

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use crate::bytes::{base_name, printable};
 use crate::code::history::{Builder, History, as_inherited, intersection};
-use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
+use crate::code::process::{MAX_GENERATIONS, SpaceId};
+use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::perf::Profile;
 use crate::perf::event::{Backing, KernelMap, Mmap};
 use crate::perf::feature::{self, build_ids};
 use crate::units::{Address, AddressRange, Time};
@@ -84,11 +84,11 @@ impl Modules {
     /// Reads the maps of a profile's processes, as far as `is_sampled` or a process copied from them is. `kernel_maps` are
     /// those of the kernel.
     pub fn new(
-        profile: &Profile<'_>,
-        processes: &Processes,
+        IndexedProfile { profile, index }: &IndexedProfile<'_>,
         kernel_maps: &[KernelMap<'_>],
         is_sampled: impl Fn(SpaceId) -> bool,
     ) -> Self {
+        let processes = &index.processes;
         let mut numbers = Numbers::default();
         let listed = profile.feature(feature::BUILD_ID).unwrap_or_default();
         numbers.build_ids = build_ids(listed, profile.endian)
@@ -108,7 +108,7 @@ impl Modules {
         for (id, space) in processes.iter() {
             let mut maps = Builder::default();
             for map in space.maps.iter().filter(|_| is_needed[id]) {
-                let record = profile.records_from(map.record).next();
+                let record = index.kept.at(map.record, profile.endian);
                 let mmap = record.and_then(|record| Mmap::parse(&record, profile.endian));
                 let mapped = mmap
                     .filter(|_| map.backing == Backing::File)

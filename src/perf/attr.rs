@@ -16,6 +16,7 @@ use crate::perf::callchain::unwound::Kept;
 use crate::perf::event;
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
+use crate::perf::sample::SampleSize;
 use crate::units::{Pid, Time};
 
 /// The layout of one event's records.
@@ -43,6 +44,8 @@ pub struct Attr {
     pub unit: Unit,
     /// Number of units from one sample to the next, unless it varies (`sample_period` without `freq`).
     pub fixed_period: Option<u64>,
+    /// What the size of its samples depends on.
+    pub(super) sample_size: SampleSize,
     /// Bytes from the start of a sample to its PID.
     sample_pid: Option<usize>,
     /// Bytes from the start of a sample to its time.
@@ -154,10 +157,13 @@ impl Attr {
             let at = field_offset(sample_format, &TRAILER_FIELDS, field)?;
             has_trailer.then_some(trailer_size(sample_format).saturating_sub(at))
         };
+        let read_format = ReadFormat::from_bits_retain(word(offset::READ_FORMAT));
+        let branch_format = word(offset::BRANCH_SAMPLE_TYPE);
         Self {
             sample_format,
-            read_format: ReadFormat::from_bits_retain(word(offset::READ_FORMAT)),
-            branch_format: word(offset::BRANCH_SAMPLE_TYPE),
+            read_format,
+            branch_format,
+            sample_size: SampleSize::of(sample_format, read_format, branch_format),
             user_registers: word(offset::SAMPLE_REGS_USER),
             interrupt_registers: word(offset::SAMPLE_REGS_INTR),
             clock_id: flags.contains(AttrFlags::USE_CLOCKID).then_some(clock_id as i32),
@@ -367,12 +373,12 @@ pub struct Attrs {
 
 impl Attrs {
     /// Reads the events of a profile.
-    pub fn read(entries: &[AttrEntry<'_>], endian: ByteOrder) -> Self {
+    pub fn read(entries: &[AttrEntry], endian: ByteOrder) -> Self {
         let mut attrs = Self::default();
         for entry in entries {
-            let mut ids = Reader::new(entry.ids, endian);
+            let mut ids = Reader::new(&entry.ids, endian);
             attrs.push(
-                Attr::parse(entry.attr, endian),
+                Attr::parse(&entry.attr, endian),
                 std::iter::from_fn(move || ids.u64()),
             );
         }

@@ -12,6 +12,8 @@ use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
+use crate::perf::record::data::Data;
+use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records, USER_TYPE_START};
 
 /// Bytes of records that are compressed together.
@@ -36,9 +38,10 @@ const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const MAX_RECORD_SIZE: usize = u16::MAX as usize;
 
 /// Writes records; decompresses compressed ones. Returns the damage that was skipped, with offsets in bytes
-/// from the first of `records`.
-pub fn expand(mut records: Records<'_>, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Issue>> {
-    let size = records.undecoded().map_or(0, |(_, rest)| rest.len() as u64);
+/// from the first of the records in `data`.
+pub fn expand(data: Data<'_>, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Issue>> {
+    let size = data.len();
+    let mut records = RecordReader::new(data, 0, endian);
     let mut expander = Expander {
         context: DCtx::create(),
         endian,
@@ -49,18 +52,17 @@ pub fn expand(mut records: Records<'_>, endian: ByteOrder, out: &mut dyn Write) 
         out,
         faults: Tally::default(),
     };
-    for record in records.by_ref() {
+    while let Some(record) = records.next() {
         if record.is_compressed() {
             expander.expand(&record)?;
         } else {
-            expander.out.write_all(record.bytes)?;
-            expander.out.write_all(record.payload)?;
+            data.copy_record(&record, expander.out)?;
         }
     }
     if !expander.pending.is_empty() || !matches!(expander.hint, 0 | BLOCK_HEADER) {
         expander.faults.add(Issue::ProfileRecordsCut, size);
     }
-    if let Some((offset, _)) = records.undecoded() {
+    if let Some(offset) = records.undecoded() {
         expander.faults.add(Issue::ProfileRecordsCut, offset);
     }
     Ok(expander.faults)
@@ -231,19 +233,29 @@ impl Compressor {
     pub fn write(&mut self, records: &[u8], out: &mut dyn Write) -> io::Result<u64> {
         let mut written = 0u64;
         for record in Records::new(records, 0, self.endian) {
-            if record.kind < USER_TYPE_START {
-                if self.pending.len().saturating_add(record.bytes.len()) > CHUNK_SIZE {
-                    written = written.saturating_add(self.flush(out)?);
-                }
-                self.pending.extend_from_slice(record.bytes);
-                continue;
-            }
-            written = written.saturating_add(self.flush(out)?);
-            out.write_all(record.bytes)?;
-            out.write_all(record.payload)?;
-            written = written.saturating_add(record.size());
+            written = written.saturating_add(self.write_record(&record, Data::from(records), out)?);
         }
         Ok(written)
+    }
+
+    /// Writes a record of `data`, as [`Compressor::write`] does.
+    pub fn write_record(
+        &mut self,
+        record: &Record<'_>,
+        data: Data<'_>,
+        out: &mut dyn Write,
+    ) -> io::Result<u64> {
+        let mut written = 0u64;
+        if record.kind < USER_TYPE_START {
+            if self.pending.len().saturating_add(record.bytes.len()) > CHUNK_SIZE {
+                written = self.flush(out)?;
+            }
+            self.pending.extend_from_slice(record.bytes);
+            return Ok(written);
+        }
+        written = self.flush(out)?;
+        data.copy_record(record, out)?;
+        Ok(written.saturating_add(record.size()))
     }
 
     /// Writes the buffered records. Returns the number of bytes written.
@@ -303,8 +315,7 @@ mod tests {
 
     fn expanded(records: &[u8]) -> (Vec<u8>, Tally<Issue>) {
         let mut out = Vec::new();
-        let records = Records::new(records, 0, ByteOrder::Little);
-        let faults = expand(records, ByteOrder::Little, &mut out).unwrap();
+        let faults = expand(Data::from(records), ByteOrder::Little, &mut out).unwrap();
         (out, faults)
     }
 

@@ -1,6 +1,6 @@
 //! The file header of a profile.
 
-use crate::bytes::{self, ByteOrder, Reader};
+use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::{Diagnostic, Issue};
 
 /// First eight bytes of a little-endian perf.data file.
@@ -42,11 +42,6 @@ impl Section {
     /// Returns the offset of the section's end in the file, in bytes.
     pub fn end(self) -> u64 {
         self.offset.saturating_add(self.size)
-    }
-
-    /// Returns the bytes of the section; `None` if the file does not contain all of them.
-    pub fn slice(self, file: &[u8]) -> Option<&[u8]> {
-        bytes::slice(file, self.offset, self.offset.checked_add(self.size)?)
     }
 }
 

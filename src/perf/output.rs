@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use crate::bytes::{ByteOrder, slice};
+use crate::bytes::ByteOrder;
 use crate::collections::hash::HashSet;
 use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};
@@ -11,6 +11,8 @@ use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, Section, write_pipe_header};
 use crate::perf::pipe;
 use crate::perf::profile::{AttrEntry, Container, Profile};
+use crate::perf::record::data::Copier;
+use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 
 /// Changes to the records of a profile.
@@ -77,7 +79,7 @@ pub type OmittedFeatures = Vec<u8>;
 impl<'a> Rewrite<'a> {
     /// Writes the profile as a file, in the layout of perf: header, IDs, attributes, records, feature table,
     /// features.
-    pub fn write_file(mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
+    pub fn write_file(mut self, out: &mut (impl Write + Seek + Send)) -> io::Result<()> {
         let endian = self.profile.endian;
         for (at, skip) in self.header_records() {
             self.edits.push(at, skip, |_| {});
@@ -94,10 +96,10 @@ impl<'a> Rewrite<'a> {
         write_attrs(self.profile, &mut header, &mut head);
         out.write_all(&head)?;
         header.data.offset = head.len() as u64;
-        let mut stream = Stream::new(out, header.data.offset, self.compression, endian)?;
+        let mut stream = Stream::new(self.profile, out, header.data.offset, self.compression)?;
         let auxtrace = self.write_records(&mut stream)?;
         header.data.size = stream.written.saturating_sub(header.data.offset);
-        let ratio = stream.records.checked_div(header.data.size).unwrap_or(1);
+        let ratio = stream.size.checked_div(header.data.size).unwrap_or(1);
         let mut features = self.features(u32::try_from(ratio).unwrap_or(u32::MAX));
         if !auxtrace.is_empty() {
             let index = feature::auxtrace_index(endian, &auxtrace);
@@ -123,7 +125,7 @@ impl<'a> Rewrite<'a> {
 
     /// Writes the profile for a pipe, in which everything is a record. Fails with
     /// [`io::ErrorKind::InvalidData`] if an attribute has more IDs than fit into a record.
-    pub fn write_pipe(mut self, out: &mut dyn Write) -> io::Result<OmittedFeatures> {
+    pub fn write_pipe(mut self, out: &mut (dyn Write + Send)) -> io::Result<OmittedFeatures> {
         let endian = self.profile.endian;
         let mut head = Vec::new();
         let mut omitted = OmittedFeatures::new();
@@ -136,7 +138,7 @@ impl<'a> Rewrite<'a> {
             }
         }
         out.write_all(&head)?;
-        let mut stream = Stream::new(out, head.len() as u64, self.compression, endian)?;
+        let mut stream = Stream::new(self.profile, out, head.len() as u64, self.compression)?;
         self.write_records(&mut stream)?;
         if self.profile.container == Container::Pipe && self.profile.feature(feature::BUILD_ID).is_some() {
             let mut records = Vec::new();
@@ -182,14 +184,17 @@ impl<'a> Rewrite<'a> {
     /// Appends the attributes whose records in the pipe are damaged. Readers need them before all other
     /// records.
     fn write_missing_attrs(&self, head: &mut Vec<u8>) -> io::Result<()> {
-        let records = self.header_records();
-        let records = records.filter_map(|(at, _)| self.profile.records_from(at).next());
-        let attrs = records.filter(|record| record.kind == record::HEADER_ATTR);
-        let intact: HashSet<&[u8]> = attrs
-            .filter_map(|record| record.bytes.get(HEADER_SIZE..))
-            .collect();
+        let mut records = self.profile.records();
+        let attrs = self.header_records().filter_map(|(at, _)| {
+            records.seek(at);
+            let record = records
+                .next()
+                .filter(|record| record.kind == record::HEADER_ATTR)?;
+            record.bytes.get(HEADER_SIZE..).map(<[u8]>::to_vec)
+        });
+        let intact: HashSet<Vec<u8>> = attrs.collect();
         for entry in &self.profile.attr_entries {
-            if !intact.contains(&*[entry.attr, entry.ids].concat()) {
+            if !intact.contains(&[&entry.attr[..], &entry.ids].concat()) {
                 write_attr_record(head, self.profile.endian, entry)?;
             }
         }
@@ -200,12 +205,14 @@ impl<'a> Rewrite<'a> {
     fn edit_header_records(&mut self) {
         let endian = self.profile.endian;
         let mut end = 0;
+        let mut records = self.profile.records();
         for (at, size) in self.header_records() {
             let is_contiguous = at == end;
             if is_contiguous {
                 end = at.saturating_add(size);
             }
-            let Some(record) = self.profile.records_from(at).next() else {
+            records.seek(at);
+            let Some(record) = records.next() else {
                 continue;
             };
             match record.kind {
@@ -258,23 +265,22 @@ impl<'a> Rewrite<'a> {
 
     /// Writes the records with their changes. Returns the offset in the output of each record with AUX data
     /// and its size without the data, in bytes.
-    fn write_records<W: Write + ?Sized>(
+    fn write_records<W: Write + Send + ?Sized>(
         &mut self,
-        stream: &mut Stream<'_, W>,
+        stream: &mut Stream<'_, '_, W>,
     ) -> io::Result<Vec<(u64, u64)>> {
         self.edits.sort();
-        let data = self.profile.data;
         let mut offsets = Vec::new();
         let mut auxtrace = self.auxtrace.iter().peekable();
         let mut copied = 0;
-        let mut copy = |stream: &mut Stream<'_, W>, from: u64, until: u64| -> io::Result<()> {
+        let mut copy = |stream: &mut Stream<'_, '_, W>, from: u64, until: u64| -> io::Result<()> {
             let mut from = from;
             while let Some(&(at, size)) = auxtrace.next_if(|&&(at, _)| at < until) {
-                stream.write(slice(data, from, at).unwrap_or_default())?;
+                stream.copy(from, at)?;
                 offsets.push((stream.offset()?, size));
                 from = at;
             }
-            stream.write(slice(data, from, until).unwrap_or_default())
+            stream.copy(from, until)
         };
         for edit in &self.edits.edits {
             copy(stream, copied, edit.at)?;
@@ -287,30 +293,70 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-/// Bytes per write. Writing hundreds of megabytes at once takes two to ten times as long on ext4 as in
-/// pieces.
-const WRITE_SIZE: usize = 1 << 20;
-
 /// The output of the records.
-struct Stream<'o, W: ?Sized> {
+struct Stream<'p, 'o, W: ?Sized> {
+    /// Records of the profile, to copy.
+    copier: Copier<'p>,
+    /// Records of the profile, to compress.
+    records: RecordReader<'p>,
     out: &'o mut W,
     compressor: Option<Compressor>,
     /// Bytes written, including those before the records.
     written: u64,
     /// Bytes of the records before compression.
-    records: u64,
+    size: u64,
 }
 
-impl<'o, W: Write + ?Sized> Stream<'o, W> {
-    fn new(out: &'o mut W, written: u64, compression: Option<i32>, endian: ByteOrder) -> io::Result<Self> {
+impl<'p, 'o, W: Write + Send + ?Sized> Stream<'p, 'o, W> {
+    fn new(
+        profile: &Profile<'p>,
+        out: &'o mut W,
+        written: u64,
+        compression: Option<i32>,
+    ) -> io::Result<Self> {
         Ok(Self {
+            copier: Copier::new(profile.data),
+            records: profile.records(),
             out,
             compressor: compression
-                .map(|level| Compressor::new(level, endian))
+                .map(|level| Compressor::new(level, profile.endian))
                 .transpose()?,
             written,
-            records: 0,
+            size: 0,
         })
+    }
+
+    /// Writes whole records of the profile: those from offset `from` to offset `until`.
+    fn copy(&mut self, from: u64, until: u64) -> io::Result<()> {
+        let Self {
+            copier,
+            records,
+            out,
+            compressor,
+            ..
+        } = self;
+        let data = copier.data();
+        if from >= until || until > data.len() {
+            return Ok(());
+        }
+        let size = until.saturating_sub(from);
+        let mut written = 0u64;
+        match compressor {
+            Some(compressor) => {
+                records.seek(from);
+                while records.offset() < until
+                    && let Some(record) = records.next()
+                {
+                    written = written.saturating_add(compressor.write_record(&record, data, out)?);
+                }
+            }
+            None => {
+                copier.copy(from, until, &mut **out)?;
+                written = size;
+            }
+        }
+        self.count(size, written);
+        Ok(())
     }
 
     /// Writes whole records.
@@ -319,15 +365,17 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
         let written = match &mut self.compressor {
             Some(compressor) => compressor.write(records, &mut self.out)?,
             None => {
-                for piece in records.chunks(WRITE_SIZE) {
-                    self.out.write_all(piece)?;
-                }
+                self.out.write_all(records)?;
                 size
             }
         };
-        self.records = self.records.saturating_add(size);
-        self.written = self.written.saturating_add(written);
+        self.count(size, written);
         Ok(())
+    }
+
+    fn count(&mut self, size: u64, written: u64) {
+        self.size = self.size.saturating_add(size);
+        self.written = self.written.saturating_add(written);
     }
 
     /// Returns the offset in the output of the next record, if that is one of perf's own.
@@ -341,7 +389,7 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
 }
 
 /// Appends the record of an attribute for a pipe.
-fn write_attr_record(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry<'_>) -> io::Result<()> {
+fn write_attr_record(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry) -> io::Result<()> {
     let too_many = "an event has more counters than fit into a pipe; write to a file";
     pipe::write_attr(out, endian, entry).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, too_many))
 }
@@ -355,14 +403,14 @@ fn write_attrs(profile: &Profile<'_>, header: &mut FileHeader, out: &mut Vec<u8>
             offset: out.len() as u64,
             size: entry.ids.len() as u64,
         });
-        out.extend_from_slice(entry.ids);
+        out.extend_from_slice(&entry.ids);
     }
     let entries = profile.attr_entries.iter();
-    let sizes = entries.map(|entry| attr::needed_size(entry.attr, profile.endian));
+    let sizes = entries.map(|entry| attr::needed_size(&entry.attr, profile.endian));
     let size = sizes.max().unwrap_or(0);
     header.attrs.offset = out.len() as u64;
     for (entry, ids) in profile.attr_entries.iter().zip(offsets) {
-        attr::write(out, profile.endian, entry.attr, size);
+        attr::write(out, profile.endian, &entry.attr, size);
         profile.endian.write_u64(out, ids.offset);
         profile.endian.write_u64(out, ids.size);
     }
@@ -395,6 +443,8 @@ fn write_features(header: &mut FileHeader, features: &[Feature<'_>], out: &mut d
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::record::Records;
+    use crate::perf::record::data::Data;
     use crate::perf::record::resync;
 
     const ORDER: ByteOrder = ByteOrder::Little;
@@ -404,10 +454,7 @@ mod tests {
         let mut attr = vec![0; 64];
         ORDER.set_u32(&mut attr, 4, 64);
         let ids = 70_u64.to_le_bytes().repeat(4);
-        let entry = AttrEntry {
-            attr: &attr,
-            ids: &ids,
-        };
+        let entry = AttrEntry { attr, ids };
         let mut bytes = Vec::new();
         write_pipe_header(&mut bytes, ORDER);
         pipe::write_attr(&mut bytes, ORDER, &entry).unwrap();
@@ -418,9 +465,9 @@ mod tests {
         }
         let profile = Profile::parse(&bytes).unwrap();
         let mut repaired = Vec::new();
-        let damage = resync::repair(profile.intact_records(), &mut repaired).unwrap();
+        let damage = resync::repair(profile.data, &profile.attrs, ORDER, &mut repaired).unwrap();
         assert_eq!(damage.areas, 1);
-        let profile = profile.with_records(&repaired);
+        let profile = profile.with_records(Data::from(&repaired[..]));
         let rewrite = Rewrite {
             profile: &profile,
             data_end: repaired.len() as u64,
@@ -433,6 +480,7 @@ mod tests {
         rewrite.write_pipe(&mut written).unwrap();
         let again = Profile::parse(&written).unwrap();
         assert_eq!(again.attr_entries.len(), 1);
-        assert_eq!(again.records().count(), 11);
+        let records = Records::new(again.data.in_memory().unwrap(), 0, ORDER);
+        assert_eq!(records.count(), 11);
     }
 }

@@ -11,6 +11,7 @@ use crate::diagnostics::Issue;
 use crate::perf::attr;
 use crate::perf::feature::{self, Feature};
 use crate::perf::profile::AttrEntry;
+use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 
 /// One more than the highest feature ID of Linux 7.3 (`HEADER_LAST_FEATURE`). Features that perf itself writes to pipes
@@ -19,25 +20,30 @@ const LAST_FEATURE: u8 = 35;
 
 /// The contents of a pipe's header records.
 #[derive(Clone, Debug, Default)]
-pub struct PipeHeader<'a> {
+pub struct PipeHeader {
     /// Attributes.
-    pub attr_entries: Vec<AttrEntry<'a>>,
+    pub attr_entries: Vec<AttrEntry>,
     /// Feature sections in the order of their IDs.
-    pub features: Vec<Feature<'a>>,
+    pub features: Vec<Feature<'static>>,
     /// Offset and size in bytes of the records that hold them.
     pub records: Vec<(u64, u64)>,
 }
 
-impl<'a> PipeHeader<'a> {
+impl PipeHeader {
     /// Collects the header records of a pipe.
-    pub fn read(records: Records<'a>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
+    pub fn read(mut records: RecordReader<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
         let mut head = Self::default();
         let mut build_ids = Vec::new();
-        for record in records {
+        let data = records.data();
+        while let Some(record) = records.next() {
             let is_read = match record.kind {
                 record::HEADER_ATTR => read_attr(&record, endian).map(|entry| head.attr_entries.push(entry)),
                 record::HEADER_FEATURE => head.add_feature(&record, endian),
-                record::HEADER_TRACING_DATA => head.add(feature::TRACING_DATA, record.payload),
+                record::HEADER_TRACING_DATA => {
+                    let mut formats = Vec::new();
+                    let copied = data.copy_payload(&record, &mut formats).ok();
+                    copied.and_then(|()| head.add(feature::TRACING_DATA, formats))
+                }
                 record::HEADER_BUILD_ID => {
                     write_table_entry(&mut build_ids, &record, endian);
                     Some(())
@@ -56,17 +62,17 @@ impl<'a> PipeHeader<'a> {
         head
     }
 
-    fn add_feature(&mut self, record: &Record<'a>, endian: ByteOrder) -> Option<()> {
+    fn add_feature(&mut self, record: &Record<'_>, endian: ByteOrder) -> Option<()> {
         let mut body = record.body(endian);
         let id = body.u64()?;
         if body.rest().is_empty() {
             // The end marker of the list. Its ID is one more than the highest feature ID.
             return Some(());
         }
-        self.add(u8::try_from(id).ok()?, body.rest())
+        self.add(u8::try_from(id).ok()?, body.rest().to_vec())
     }
 
-    fn add(&mut self, id: u8, content: &'a [u8]) -> Option<()> {
+    fn add(&mut self, id: u8, content: Vec<u8>) -> Option<()> {
         if self.features.iter().any(|feature| feature.id == id) {
             return None;
         }
@@ -100,23 +106,26 @@ pub fn write_build_ids(out: &mut Vec<u8>, endian: ByteOrder, table: &[u8]) {
 }
 
 /// Reads a [`record::HEADER_ATTR`] record: an attribute of its declared size, then IDs.
-pub fn read_attr<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<AttrEntry<'a>> {
+pub fn read_attr(record: &Record<'_>, endian: ByteOrder) -> Option<AttrEntry> {
     let body = record.bytes.get(HEADER_SIZE..)?;
     let (attr, ids) = body.split_at_checked(attr::size(body, endian)?)?;
-    Some(AttrEntry { attr, ids })
+    Some(AttrEntry {
+        attr: attr.to_vec(),
+        ids: ids.to_vec(),
+    })
 }
 
 /// Appends a record with an attribute and its IDs; `None` if they exceed the maximum record size.
 ///
 /// Readers separate the two by the declared size of the attribute, which is therefore set. In a file, which
 /// has the size in its header, it may have any value.
-pub fn write_attr(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry<'_>) -> Option<()> {
-    let attr_size = attr::needed_size(entry.attr, endian);
+pub fn write_attr(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry) -> Option<()> {
+    let attr_size = attr::needed_size(&entry.attr, endian);
     let body_size = attr_size.checked_add(entry.ids.len())?;
     let size = u16::try_from(body_size.checked_add(HEADER_SIZE)?).ok()?;
     record::write_header(out, endian, record::HEADER_ATTR, 0, size.into());
-    attr::write(out, endian, entry.attr, attr_size);
-    out.extend_from_slice(entry.ids);
+    attr::write(out, endian, &entry.attr, attr_size);
+    out.extend_from_slice(&entry.ids);
     Some(())
 }
 

@@ -1,14 +1,20 @@
 //! An opened profile.
 
+use std::borrow::Cow;
+
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{AnyHeader, FEATURE_WORDS, FileHeader, PIPE_HEADER_SIZE, Section};
+use crate::perf::header::{
+    AnyHeader, FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, PIPE_HEADER_SIZE, Section,
+};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
-use crate::perf::record::resync::IntactRecords;
+use crate::perf::record::data::Data;
+use crate::perf::record::reader::RecordReader;
+use crate::perf::record::resync::IntactReader;
 
 /// How a profile is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,15 +26,15 @@ pub enum Container {
 }
 
 /// An attribute as stored in the file.
-#[derive(Clone, Copy, Debug)]
-pub struct AttrEntry<'a> {
+#[derive(Clone, Debug)]
+pub struct AttrEntry {
     /// Bytes of the attribute.
-    pub attr: &'a [u8],
+    pub attr: Vec<u8>,
     /// IDs of its counters, eight bytes each.
-    pub ids: &'a [u8],
+    pub ids: Vec<u8>,
 }
 
-/// A profile. Its parts are slices of the file.
+/// A profile. Its records stay where they are.
 #[derive(Clone, Debug)]
 pub struct Profile<'a> {
     /// Kind of the file.
@@ -36,11 +42,11 @@ pub struct Profile<'a> {
     /// Endianness of the profile.
     pub endian: ByteOrder,
     /// Attributes as stored in the file.
-    pub attr_entries: Vec<AttrEntry<'a>>,
+    pub attr_entries: Vec<AttrEntry>,
     /// Decoded attributes.
     pub attrs: Attrs,
-    /// Bytes of the records.
-    pub data: &'a [u8],
+    /// The records.
+    pub data: Data<'a>,
     /// Offset of the first record in the file, in bytes.
     pub data_offset: u64,
     /// Feature sections in the order of their IDs.
@@ -53,30 +59,39 @@ pub struct Profile<'a> {
 }
 
 impl<'a> Profile<'a> {
-    /// Opens a profile. Fails only if no record could be read.
+    /// Opens a profile in memory. Fails only if no record could be read.
     pub fn parse(file: &'a [u8]) -> Result<Self, Diagnostic> {
-        match AnyHeader::parse(file)? {
+        Self::of(Data::from(file))
+    }
+
+    /// Opens a profile. Fails only if no record could be read.
+    pub fn of(file: Data<'a>) -> Result<Self, Diagnostic> {
+        let start = file
+            .bytes(0, file.len().min(FILE_HEADER_SIZE))
+            .unwrap_or_default();
+        match AnyHeader::parse(&start)? {
             AnyHeader::File(header) => Self::parse_file(file, &header),
-            AnyHeader::Pipe(endian) => Self::parse_pipe(tail(file, PIPE_HEADER_SIZE), endian),
+            AnyHeader::Pipe(endian) => Self::parse_pipe(file.tail(PIPE_HEADER_SIZE), endian),
         }
     }
 
-    fn parse_file(file: &'a [u8], header: &FileHeader) -> Result<Self, Diagnostic> {
+    fn parse_file(file: Data<'a>, header: &FileHeader) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
         let attr_entries = attr_entries(file, header, &mut faults)?;
-        if header.data.offset > file.len() as u64 {
+        if header.data.offset > file.len() {
             return Err(
                 Diagnostic::new(Issue::ProfileData).with("start", format_args!("{:#x}", header.data.offset))
             );
         }
-        let (data, features) = if header.data.size == 0 && header.data.offset < file.len() as u64 {
+        let data = file.part(header.data.offset, header.data.end());
+        let (data, features) = if header.data.size == 0 && header.data.offset < file.len() {
             faults.add(Issue::ProfileUnfinished, header.data.offset);
-            (tail(file, header.data.offset), Vec::new())
-        } else if let Some(data) = header.data.slice(file) {
+            (file.tail(header.data.offset), Vec::new())
+        } else if let Some(data) = data {
             (data, features(file, header, &mut faults))
         } else {
-            faults.add(Issue::ProfileDataCut, file.len() as u64);
-            (tail(file, header.data.offset), Vec::new())
+            faults.add(Issue::ProfileDataCut, file.len());
+            (file.tail(header.data.offset), Vec::new())
         };
         Ok(Self {
             container: Container::File,
@@ -91,9 +106,9 @@ impl<'a> Profile<'a> {
         })
     }
 
-    fn parse_pipe(data: &'a [u8], endian: ByteOrder) -> Result<Self, Diagnostic> {
+    fn parse_pipe(data: Data<'a>, endian: ByteOrder) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
-        let head = PipeHeader::read(Records::new(data, 0, endian), endian, &mut faults);
+        let head = PipeHeader::read(RecordReader::new(data, 0, endian), endian, &mut faults);
         faults = faults.offset_by(PIPE_HEADER_SIZE);
         if head.attr_entries.is_empty() {
             return Err(Diagnostic::new(Issue::ProfileNoAttrs));
@@ -112,7 +127,7 @@ impl<'a> Profile<'a> {
     }
 
     /// Replaces the records, with decompressed ones or with those of several files merged.
-    pub fn with_records(self, data: &'a [u8]) -> Self {
+    pub fn with_records(self, data: Data<'a>) -> Self {
         let mut profile = Self {
             data,
             data_offset: 0,
@@ -132,26 +147,30 @@ impl<'a> Profile<'a> {
         profile
     }
 
-    /// Iterates over the records in file order and skips damaged ones.
-    pub fn intact_records(&self) -> IntactRecords<'_> {
-        IntactRecords::new(self.data, &self.attrs, self.endian)
+    /// Reads the records in file order and skips damaged ones.
+    pub fn intact_records(&self) -> IntactReader<'_> {
+        IntactReader::new(self.data, &self.attrs, self.endian)
     }
 
-    /// Iterates over the records in file order.
-    pub fn records(&self) -> Records<'a> {
-        Records::new(self.data, 0, self.endian)
+    /// Reads the records in file order.
+    pub fn records(&self) -> RecordReader<'a> {
+        self.records_from(0)
     }
 
-    /// Iterates over the records from `offset` on, the offset of a record in bytes from the first one.
-    pub fn records_from(&self, offset: u64) -> Records<'a> {
-        Records::new(tail(self.data, offset), offset, self.endian)
+    /// Iterates over the records in file order; `None` if they are not in memory.
+    pub fn records_in_memory(&self) -> Option<Records<'a>> {
+        Some(Records::new(self.data.in_memory()?, 0, self.endian))
     }
 
-    /// Iterates over the records from `start` to `end`, offsets of records in bytes from the first one.
-    pub fn records_between(&self, start: u64, end: u64) -> Records<'a> {
-        let bytes = tail(self.data, start);
-        let size = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
-        Records::new(bytes.get(..size).unwrap_or(bytes), start, self.endian)
+    /// Reads the records from `offset` on, the offset of a record in bytes from the first one.
+    pub fn records_from(&self, offset: u64) -> RecordReader<'a> {
+        RecordReader::new(self.data, offset, self.endian)
+    }
+
+    /// Reads the records from `start` to `end`, offsets of records in bytes from the first one.
+    pub fn records_between(&self, start: u64, end: u64) -> RecordReader<'a> {
+        let data = self.data.part(0, end).unwrap_or(self.data);
+        RecordReader::new(data, start, self.endian)
     }
 
     /// Returns the content of a feature section; `None` if the profile does not have it.
@@ -168,18 +187,11 @@ impl<'a> Profile<'a> {
     }
 }
 
-fn tail(bytes: &[u8], offset: u64) -> &[u8] {
-    usize::try_from(offset)
-        .ok()
-        .and_then(|offset| bytes.get(offset..))
-        .unwrap_or_default()
-}
-
-fn attr_entries<'a>(
-    file: &'a [u8],
+fn attr_entries(
+    file: Data<'_>,
     header: &FileHeader,
     faults: &mut Tally<Issue>,
-) -> Result<Vec<AttrEntry<'a>>, Diagnostic> {
+) -> Result<Vec<AttrEntry>, Diagnostic> {
     /// Size in bytes of the section that locates the IDs, after each attribute.
     const IDS: usize = 16;
     let error = || {
@@ -191,7 +203,7 @@ fn attr_entries<'a>(
     if header.attrs.size == 0 {
         return Err(Diagnostic::new(Issue::ProfileNoAttrs));
     }
-    let section = header.attrs.slice(file).ok_or_else(error)?;
+    let section = section(file, header.attrs).ok_or_else(error)?;
     let entry_size = usize::try_from(header.attr_size).map_err(|_| error())?;
     if entry_size < attr::SIZE_VERSION_0 + IDS || section.len() < entry_size {
         return Err(error());
@@ -204,32 +216,44 @@ fn attr_entries<'a>(
             .split_at_checked(entry_size.saturating_sub(IDS))
             .unwrap_or_default();
         let ids = Section::read(&mut Reader::new(ids_section, header.endian))
-            .and_then(|section| section.slice(file))
-            .filter(|ids| ids.len() <= ids_left);
+            .filter(|section| section.size <= ids_left)
+            .and_then(|ids| self::section(file, ids));
         if ids.is_none() {
             faults.add(Issue::ProfileIdsLost, header.attrs.offset);
         }
-        let ids = ids.unwrap_or_default();
-        ids_left = ids_left.saturating_sub(ids.len());
-        entries.push(AttrEntry { attr, ids });
+        let ids = ids.unwrap_or_default().into_owned();
+        ids_left = ids_left.saturating_sub(ids.len() as u64);
+        entries.push(AttrEntry {
+            attr: attr.to_vec(),
+            ids,
+        });
     }
     Ok(entries)
 }
 
+/// Returns the bytes of a section; `None` if the file does not contain all of them.
+fn section(file: Data<'_>, section: Section) -> Option<Cow<'_, [u8]>> {
+    file.bytes(section.offset, section.offset.checked_add(section.size)?)
+}
+
 /// Reads the sections in the table after the records, which has an entry for each bit of the set.
-fn features<'a>(file: &'a [u8], header: &FileHeader, faults: &mut Tally<Issue>) -> Vec<Feature<'a>> {
+fn features<'a>(file: Data<'a>, header: &FileHeader, faults: &mut Tally<Issue>) -> Vec<Feature<'a>> {
+    /// Size in bytes of a table with an entry for each bit.
+    const MAX_TABLE: u64 = 256 * 16;
     let table_offset = header.data.end();
-    let mut table = Reader::new(tail(file, table_offset), header.endian);
+    let table_end = table_offset.saturating_add(MAX_TABLE).min(file.len());
+    let table = file.bytes(table_offset, table_end).unwrap_or_default();
+    let mut table = Reader::new(&table, header.endian);
     // Sections could overlap; copies of them would be many times the size of the file.
     let mut bytes_left = file.len();
     let mut features = Vec::new();
     for id in (0..=u8::MAX).filter(|&id| has_feature(&header.features, id)) {
         let content = Section::read(&mut table)
-            .and_then(|section| section.slice(file))
-            .filter(|content| content.len() <= bytes_left);
+            .filter(|section| section.size <= bytes_left)
+            .and_then(|content| section(file, content));
         match content {
             Some(content) => {
-                bytes_left = bytes_left.saturating_sub(content.len());
+                bytes_left = bytes_left.saturating_sub(content.len() as u64);
                 features.push(Feature::new(id, content));
             }
             None => faults.add(Issue::ProfileFeatureLost, table_offset),

@@ -1,5 +1,9 @@
 //! Raw records in file order: offset, type and bytes of each.
 
+pub mod batches;
+pub mod data;
+pub mod kept;
+pub mod reader;
 pub mod resync;
 pub mod validation;
 
@@ -114,11 +118,52 @@ pub struct Record<'a> {
     pub misc: u16,
     /// All bytes of the record, including its header.
     pub bytes: &'a [u8],
-    /// The data after an [`AUXTRACE`] or [`HEADER_TRACING_DATA`] record; empty for all other types.
+    /// The data after an [`AUXTRACE`] or [`HEADER_TRACING_DATA`] record; empty for all other types. Of a record in a file,
+    /// it may be only the start.
     pub payload: &'a [u8],
+    /// Size of all data after the record, in bytes.
+    pub payload_size: u64,
 }
 
 impl<'a> Record<'a> {
+    /// Reads the record at the start of `held`, `offset` bytes after the first record. `left` is the number of bytes from
+    /// there to the end of all records, of which `held` has the first. `None` if the record is invalid, is truncated, or
+    /// extends beyond `held`.
+    #[inline]
+    pub fn parse(held: &'a [u8], offset: u64, left: u64, endian: ByteOrder) -> Option<Self> {
+        let mut header = Reader::new(held, endian);
+        let kind = header.u32()?;
+        let misc = header.u16()?;
+        let size = usize::from(header.u16()?);
+        if size < HEADER_SIZE {
+            return None;
+        }
+        let (bytes, rest) = held.split_at_checked(size)?;
+        // The first field is the size of the data after the record.
+        let mut body = Reader::new(bytes.get(HEADER_SIZE..)?, endian);
+        let payload_size = match kind {
+            AUXTRACE => body.u64()?,
+            HEADER_TRACING_DATA => body.u32()?.into(),
+            _ => 0,
+        };
+        if payload_size > left.checked_sub(size as u64)? {
+            return None;
+        }
+        let payload = match usize::try_from(payload_size) {
+            Ok(0) => &[],
+            Ok(size) => rest.get(..size).unwrap_or(rest),
+            Err(_) => rest,
+        };
+        Some(Self {
+            offset,
+            kind,
+            misc,
+            bytes,
+            payload,
+            payload_size,
+        })
+    }
+
     /// Returns a reader of the bytes after the header.
     pub fn body(&self, endian: ByteOrder) -> Reader<'a> {
         Reader::new(self.bytes.get(HEADER_SIZE..).unwrap_or_default(), endian)
@@ -140,7 +185,7 @@ impl<'a> Record<'a> {
 
     /// Returns the size in bytes of the record and its payload.
     pub fn size(&self) -> u64 {
-        (self.bytes.len() as u64).saturating_add(self.payload.len() as u64)
+        (self.bytes.len() as u64).saturating_add(self.payload_size)
     }
 
     /// Returns the offset of the next record, in bytes from the first one.
@@ -164,8 +209,8 @@ impl<'a> Record<'a> {
             && !matches!(self.kind, HEADER_TRACING_DATA | HEADER_FEATURE | COMPRESSED)
     }
 
-    /// Appends the record, padded with zeros to a multiple of 8 bytes if it is misaligned. The padding is
-    /// harmless: the last field is a string or a counted array. A record that would become too large is
+    /// Appends the record without the data after it, padded with zeros to a multiple of 8 bytes if it is misaligned. The
+    /// padding is harmless: the last field is a string or a counted array. A record that would become too large is
     /// appended unchanged.
     pub fn write_aligned(&self, out: &mut Vec<u8>, endian: ByteOrder) {
         let size = self.bytes.len();
@@ -192,7 +237,6 @@ impl<'a> Record<'a> {
         } else {
             out.extend_from_slice(self.bytes);
         }
-        out.extend_from_slice(self.payload);
     }
 
     /// Returns the CPU mode.
@@ -213,7 +257,7 @@ pub fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, 
     endian.write_u16(out, u16::try_from(size).unwrap_or(u16::MAX));
 }
 
-/// Iterates over records in file order. Ends at the first truncated or invalid record.
+/// Iterates over records in memory, in file order. Ends at the first truncated or invalid record.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     data: &'a [u8],
@@ -238,30 +282,9 @@ impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
-        let mut header = Reader::new(self.data, self.endian);
-        let kind = header.u32()?;
-        let misc = header.u16()?;
-        let size = usize::from(header.u16()?);
-        if size < HEADER_SIZE {
-            return None;
-        }
-        let (bytes, rest) = self.data.split_at_checked(size)?;
-        // The first field is the size of the data after the record.
-        let mut body = Reader::new(bytes.get(HEADER_SIZE..)?, self.endian);
-        let payload_size = match kind {
-            AUXTRACE => usize::try_from(body.u64()?).ok()?,
-            HEADER_TRACING_DATA => body.u32()? as usize,
-            _ => 0,
-        };
-        let (payload, rest) = rest.split_at_checked(payload_size)?;
-        let record = Record {
-            offset: self.offset,
-            kind,
-            misc,
-            bytes,
-            payload,
-        };
-        self.data = rest;
+        let record = Record::parse(self.data, self.offset, self.data.len() as u64, self.endian)?;
+        let size = usize::try_from(record.size()).ok()?;
+        self.data = self.data.get(size..)?;
         self.offset = record.end();
         Some(record)
     }

@@ -293,20 +293,96 @@ pub enum FieldsEnd {
 }
 
 /// Finds the end of a sample's fields. The kernel writes nothing after them.
+#[inline]
 pub fn fields_end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> FieldsEnd {
-    let is_known = SampleFormat::all().contains(attr.sample_format)
-        && ReadFormat::all().bits() | READ_FORMAT_LOST | attr.read_format.bits() == ReadFormat::all().bits() | READ_FORMAT_LOST
-        // Samples without branches may lack the index nevertheless.
-        && attr.branch_format & PERF_SAMPLE_BRANCH_HW_INDEX == 0;
-    if !is_known {
-        return FieldsEnd::Unknown;
+    match attr.sample_size {
+        SampleSize::Unknown => FieldsEnd::Unknown,
+        SampleSize::OfChain { before, after } => {
+            let end = || {
+                let entries = match before {
+                    Some(before) => endian.u64_at(record.bytes, before)?.checked_add(1)?,
+                    None => 0,
+                };
+                usize::try_from(entries.checked_mul(8)?).ok()?.checked_add(after)
+            };
+            match end().filter(|&end| end <= record.bytes.len()) {
+                Some(end) => FieldsEnd::At(end),
+                None => FieldsEnd::Outside,
+            }
+        }
+        SampleSize::OfFields => end_of_all_fields(record, attr, endian),
     }
+}
+
+fn end_of_all_fields(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> FieldsEnd {
     let mut body = record.body(endian);
     let filled = Sample::empty(endian).read_fields(&mut body, attr, endian);
     if filled.and_then(|()| skip_rest(&mut body, attr)).is_none() {
         return FieldsEnd::Outside;
     }
     FieldsEnd::At(record.bytes.len().saturating_sub(body.rest().len()))
+}
+
+/// What the size of an event's samples depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SampleSize {
+    /// The length of the call chain, if there is one.
+    OfChain {
+        /// Offset of the length in the record, in bytes.
+        before: Option<usize>,
+        /// Size in bytes of the record without the call chain and its length.
+        after: usize,
+    },
+    /// The sizes of several fields.
+    OfFields,
+    /// Fields of unknown size.
+    Unknown,
+}
+
+impl SampleSize {
+    /// Returns what the size of samples with these fields depends on.
+    pub fn of(format: SampleFormat, read_format: ReadFormat, branch_format: u64) -> Self {
+        const KNOWN_READ: u64 = ReadFormat::all().bits() | READ_FORMAT_LOST;
+        let is_known = SampleFormat::all().contains(format)
+            && KNOWN_READ | read_format.bits() == KNOWN_READ
+            // Samples without branches may lack the index nevertheless.
+            && branch_format & PERF_SAMPLE_BRANCH_HW_INDEX == 0;
+        if !is_known {
+            return Self::Unknown;
+        }
+        let varies = SampleFormat::RAW
+            | SampleFormat::BRANCH_STACK
+            | SampleFormat::REGS_USER
+            | SampleFormat::STACK_USER
+            | SampleFormat::REGS_INTR
+            | SampleFormat::AUX;
+        let reads_group = format.contains(SampleFormat::READ) && read_format.contains(ReadFormat::GROUP);
+        if format.intersects(varies) || reads_group {
+            return Self::OfFields;
+        }
+        let words = |fields: SampleFormat| format.intersection(fields).bits().count_ones() as usize;
+        let after_chain = SampleFormat::DATA_SRC
+            | SampleFormat::TRANSACTION
+            | SampleFormat::PHYS_ADDR
+            | SampleFormat::CGROUP
+            | SampleFormat::DATA_PAGE_SIZE
+            | SampleFormat::CODE_PAGE_SIZE;
+        let weight = SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT;
+        let others = after_chain | weight | SampleFormat::READ | SampleFormat::CALLCHAIN;
+        let counter = match format.contains(SampleFormat::READ) {
+            true => words_of_value(read_format).saturating_add(words_of_times(read_format)),
+            false => 0,
+        };
+        let before_chain = words(SampleFormat::all().difference(others)).saturating_add(counter as usize);
+        let rest = words(after_chain).saturating_add(usize::from(format.intersects(weight)));
+        let bytes = |words: usize| words.saturating_mul(8).saturating_add(HEADER_SIZE);
+        Self::OfChain {
+            before: format
+                .contains(SampleFormat::CALLCHAIN)
+                .then(|| bytes(before_chain)),
+            after: bytes(before_chain.saturating_add(rest)),
+        }
+    }
 }
 
 /// Skips the fields after those with addresses.
@@ -355,20 +431,33 @@ pub fn deferred_callers<'a>(
 
 /// Skips the value of a counter or of its group.
 fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
-    let has_lost = format.bits() & READ_FORMAT_LOST != 0;
-    let words_of = |parts: &[bool]| parts.iter().filter(|&&is_there| is_there).count() as u64;
-    let times = words_of(&[
-        format.contains(ReadFormat::TOTAL_TIME_ENABLED),
-        format.contains(ReadFormat::TOTAL_TIME_RUNNING),
-    ]);
-    let per_value = words_of(&[true, format.contains(ReadFormat::ID), has_lost]);
     let values = if format.contains(ReadFormat::GROUP) {
         body.u64()?
     } else {
         1
     };
-    let words = values.checked_mul(per_value)?.checked_add(times)?;
+    let words = values
+        .checked_mul(words_of_value(format))?
+        .checked_add(words_of_times(format))?;
     body.skip(words.checked_mul(8)?)
+}
+
+/// Number of words of a counter's value: the value itself, its ID, its lost samples.
+fn words_of_value(format: ReadFormat) -> u64 {
+    let has_lost = format.bits() & READ_FORMAT_LOST != 0;
+    count([true, format.contains(ReadFormat::ID), has_lost])
+}
+
+/// Number of words of the times that the values of a group have in common.
+fn words_of_times(format: ReadFormat) -> u64 {
+    count([
+        format.contains(ReadFormat::TOTAL_TIME_ENABLED),
+        format.contains(ReadFormat::TOTAL_TIME_RUNNING),
+    ])
+}
+
+fn count<const N: usize>(parts: [bool; N]) -> u64 {
+    parts.into_iter().map(u64::from).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -430,6 +519,56 @@ mod tests {
         assert_eq!(numbers(sample.stack), [0x7000, 0x8000]);
         assert_eq!(attr.time_of(&record, ByteOrder::Little), Some(Time(5)));
         assert_eq!(attr.id_of(&record, ByteOrder::Little), Some(99));
+    }
+
+    #[test]
+    fn the_end_of_fields_is_that_of_the_fields_that_are_read() {
+        let all = SampleFormat::all().bits();
+        let fields: Vec<u64> = (0..64).map(|bit| 1 << bit).filter(|bit| all & bit != 0).collect();
+        let no_fields = [0].into_iter();
+        let sets = fields
+            .iter()
+            .flat_map(|&one| fields.iter().map(move |&other| one | other));
+        // All combinations that a sample of call chains can have, and pairs of all fields.
+        let of_chains = (0..1 << 9).map(|set| {
+            let chosen = (0..9).filter(|bit| set >> bit & 1 != 0);
+            chosen
+                .map(|bit| 1 << bit)
+                .fold(1 << 16 | 1 << 5, |all: u64, bit| all | bit)
+        });
+        let mut seen = [0; 3];
+        for format in no_fields
+            .chain(sets)
+            .chain(of_chains)
+            .filter(|format| format & !all == 0)
+        {
+            for read in [0, 0b111, 0b1111, 1 << 4, 1 << 5] {
+                let attr = attr(format, read, 0b101);
+                for body in [
+                    &[0; 40][..],
+                    &[1; 40],
+                    &[1; 9],
+                    &[],
+                    &[u64::MAX; 20],
+                    &[1 << 61; 20],
+                    &[2, 3, 4, 5, 6, 7, 8, 9, 10, 3, 12, 13, 14, 15, 16],
+                ] {
+                    let bytes = sample_record(body);
+                    let record = Records::new(&bytes, 0, ByteOrder::Little).next().unwrap();
+                    let end = fields_end(&record, &attr, ByteOrder::Little);
+                    match end {
+                        FieldsEnd::At(_) => seen[0] += 1,
+                        FieldsEnd::Outside => seen[1] += 1,
+                        FieldsEnd::Unknown => seen[2] += 1,
+                    }
+                    if attr.sample_size != SampleSize::Unknown {
+                        let expected = end_of_all_fields(&record, &attr, ByteOrder::Little);
+                        assert_eq!(end, expected, "{format:#x}, {read:#b}, {body:?}");
+                    }
+                }
+            }
+        }
+        assert!(seen.iter().all(|&count| count > 100), "{seen:?}");
     }
 
     #[test]

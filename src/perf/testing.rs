@@ -1,6 +1,8 @@
 //! Makes attributes and records for unit tests.
 
-use crate::bytes::ByteOrder;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bytes::{BLOCK_SIZE, BlockFile, ByteOrder};
 use crate::perf::attr::offset;
 use crate::perf::record::{HEADER_SIZE, write_header};
 
@@ -25,4 +27,47 @@ pub fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
     write_header(&mut out, ORDER, kind, misc, HEADER_SIZE + 8 * words.len());
     words.iter().for_each(|&word| ORDER.write_u64(&mut out, word));
     out
+}
+
+/// A file of blocks that is in memory.
+#[derive(Debug)]
+pub struct BlocksInMemory {
+    /// Bytes of the file.
+    pub bytes: Vec<u8>,
+    /// Number of bytes that can be read.
+    pub readable: usize,
+    read: AtomicU64,
+}
+
+impl BlocksInMemory {
+    /// Creates a file.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            readable: bytes.len(),
+            bytes,
+            read: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the number of bytes that were read.
+    pub fn read_bytes(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+impl BlockFile for BlocksInMemory {
+    fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_blocks(&self, offset: u64, into: &mut [u8]) -> usize {
+        let end = offset + into.len() as u64;
+        let is_end = |at: u64| at.is_multiple_of(BLOCK_SIZE) || at == self.size();
+        assert!(is_end(offset) && is_end(end) || self.readable < self.bytes.len());
+        let readable = self.bytes.get(offset as usize..self.readable).unwrap_or_default();
+        let count = readable.len().min(into.len());
+        into[..count].copy_from_slice(&readable[..count]);
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
+        count
+    }
 }

@@ -5,7 +5,7 @@ use crate::code::clock::{Alignment, CLOCK_MONOTONIC};
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::InputFile;
+use crate::files::{InputFile, StreamedFile};
 use crate::perf::Profile;
 use crate::perf::synthesis::Origin;
 use crate::trace::call_stack_replay::CallStackReplay;
@@ -131,7 +131,7 @@ impl AuxLogs<'_> {
         &mut self,
         options: &TraceOptions,
         profile: &Profile<'_>,
-    ) -> Result<InputFile, Diagnostic> {
+    ) -> Result<StreamedFile, Diagnostic> {
         let mut sources: Vec<Box<dyn StackSource>> = Vec::new();
         for source in mono::events::call_sources(&mut self.logs) {
             sources.push(Box::new(CallStackReplay::new(source)));

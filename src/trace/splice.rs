@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::collections::hash::HashMap;
 use crate::diagnostics::Diagnostic;
 use crate::files::temp_file::temp_file_error;
-use crate::files::{InputFile, TempFile};
+use crate::files::{StreamedFile, TempFile};
 use crate::perf::attr::Attr;
 use crate::perf::record::Record;
 use crate::perf::sample::Sample;
@@ -66,7 +66,7 @@ pub struct ReplacedChains {
 pub fn splice(
     profile: &Profile<'_>,
     sources: Vec<Box<dyn StackSource + '_>>,
-) -> Result<(InputFile, Vec<ReplacedChains>), Diagnostic> {
+) -> Result<(StreamedFile, Vec<ReplacedChains>), Diagnostic> {
     let mut splice = Splice {
         profile,
         sources,
@@ -131,7 +131,8 @@ impl Splice<'_, '_> {
     fn find(&mut self) {
         let Profile { attrs, endian, .. } = self.profile;
         let mut sample_keys = vec![Vec::new(); self.sources.len()];
-        for record in self.profile.records() {
+        let mut records = self.profile.records();
+        while let Some(record) = records.next() {
             if record.kind == record::SAMPLE
                 && let Some(attr) = attrs.event_of(&record, *endian)
                 && let Some(CoveredSample { pid, tid, source, .. }) = self.covered(&record, attr)
@@ -151,13 +152,15 @@ impl Splice<'_, '_> {
     }
 
     /// Copies all records, with new call chains where they are known.
-    fn rewrite(&mut self) -> io::Result<InputFile> {
+    fn rewrite(&mut self) -> io::Result<StreamedFile> {
         let mut temp_file = TempFile::create()?;
         let mut buffer = Vec::new();
         let mut chain = Chain::default();
         // Number of samples of each source so far.
         let mut done = vec![0; self.sources.len()];
-        for record in self.profile.records() {
+        let profile = self.profile;
+        let mut records = profile.records();
+        while let Some(record) = records.next() {
             buffer.clear();
             let is_new = record.kind == record::SAMPLE
                 && self
@@ -166,11 +169,10 @@ impl Splice<'_, '_> {
             if is_new {
                 temp_file.write_all(&buffer)?;
             } else {
-                temp_file.write_all(record.bytes)?;
-                temp_file.write_all(record.payload)?;
+                profile.data.copy_record(&record, &mut temp_file)?;
             }
         }
-        temp_file.map(Path::new("records"))
+        temp_file.into_streamed(Path::new("records"))
     }
 
     /// Appends a sample with its new call chain to `out`; `None` if that is unknown.

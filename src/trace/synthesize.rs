@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::diagnostics::Diagnostic;
 use crate::files::temp_file::temp_file_error;
-use crate::files::{InputFile, TempFile};
+use crate::files::{StreamedFile, TempFile};
 use crate::perf::Profile;
+use crate::perf::record::data::Data;
 use crate::perf::synthesis::{Definition, Origin, Synthesis, Synthesized};
 use crate::trace::merge::{Ahead, Merge};
 use crate::units::Time;
@@ -44,13 +45,13 @@ pub struct SynthesizedProfile {
     /// Everything but the records.
     pub synthesized: Synthesized,
     /// Records.
-    pub records: InputFile,
+    pub records: StreamedFile,
 }
 
 impl SynthesizedProfile {
     /// Returns the profile.
     pub fn profile(&self) -> Profile<'_> {
-        self.synthesized.profile(&self.records)
+        self.synthesized.profile(Data::of_file(&self.records))
     }
 }
 
@@ -99,6 +100,6 @@ fn write(
     let (synthesized, temp_file) = out.finish()?;
     Ok(SynthesizedProfile {
         synthesized,
-        records: temp_file.map(Path::new("records"))?,
+        records: temp_file.into_streamed(Path::new("records"))?,
     })
 }

@@ -22,20 +22,19 @@ mod rewrite;
 mod stack;
 mod step;
 
-use std::cell::OnceCell;
 use std::cmp::Reverse;
 
 use crate::bytes::base_name;
 use crate::code::profile_index::IndexedProfile;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::call_frames::RuleRoom;
-use crate::files::InputFile;
 use crate::files::temp_file::temp_file_error;
-use crate::load::{LoadOptions, Progress, Recording};
+use crate::load::{LoadOptions, Progress, Recording, keep};
 use crate::native::files::NativeFiles;
 use crate::native::modules::Modules;
 use crate::native::symbols::NativeSymbols;
 use crate::perf::callchain::unwound::UnwoundHeader;
+use crate::perf::record::data::Data;
 use crate::runtime::jitdump::marker;
 use crate::summary::UnwindSummary;
 use crate::unwind::interpreters::Interpreters;
@@ -55,13 +54,6 @@ pub struct UnwindOptions {
     pub fold_interpreter: bool,
 }
 
-/// Memory of an unwound profile.
-#[derive(Debug, Default)]
-pub struct UnwoundBuffers {
-    header: OnceCell<UnwoundHeader>,
-    records: OnceCell<InputFile>,
-}
-
 /// What was unwound, and what to report of it.
 #[derive(Clone, Debug, Default)]
 pub struct Unwound {
@@ -79,7 +71,6 @@ pub fn unwind<'a>(
         fold_interpreter,
     }: UnwindOptions,
     mut recording: Recording<'a>,
-    buffers: &'a UnwoundBuffers,
     progress: &mut dyn Progress,
 ) -> Result<(Recording<'a>, Unwound), Diagnostic> {
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
@@ -98,7 +89,7 @@ pub fn unwind<'a>(
     }
     progress.start("unwinding stacks", index.data_end);
     let (room, files) = (RuleRoom::default(), NativeFiles::new(options));
-    let modules = Modules::new(profile, &index.processes, &[], |_| true);
+    let modules = Modules::new(&recording.profile, &[], |_| true);
     let unwinder = Unwinder {
         target,
         timeline: &recording.timeline,
@@ -123,9 +114,12 @@ pub fn unwind<'a>(
         diagnostics: diagnostics(&counts, &unwinder),
     };
     drop(unwinder);
-    let header = buffers.header.get_or_init(|| UnwoundHeader::of(profile, kept));
-    let records = buffers.records.get_or_init(|| records);
-    recording.profile = IndexedProfile::new(header.profile(profile.clone(), records), marker::dump_path);
+    let header = UnwoundHeader::of(profile, kept);
+    let records = keep(&recording.buffers.unwound, records);
+    recording.profile = IndexedProfile::new(
+        header.profile(profile.clone(), Data::of_file(records)),
+        marker::dump_path,
+    );
     Ok((recording, unwound))
 }
 

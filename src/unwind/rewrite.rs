@@ -6,9 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
-use crate::files::{InputFile, TempFile};
+use crate::files::{StreamedFile, TempFile};
 use crate::perf::Profile;
 use crate::perf::callchain::unwound::{self, Kept};
+use crate::perf::record::data::{COPY_SIZE, Window};
+use crate::perf::record::reader::RecordReader;
 use crate::unwind::registers::Registers;
 use crate::unwind::stack::{Caches, SampledStack, StackCounts, StackWalk, Unwinder};
 use crate::unwind::step::StackCopy;
@@ -19,10 +21,12 @@ pub fn rewrite<'w, 'a>(
     unwinder: &'w Unwinder<'a>,
     kept: Kept,
     mut progress: impl FnMut(u64),
-) -> io::Result<(InputFile, StackCounts)> {
+) -> io::Result<(StreamedFile, StackCounts)> {
     let IndexedProfile { profile, index } = recorded;
     let mut out = Output {
         profile,
+        headers: profile.records(),
+        window: Window::new(profile.data, COPY_SIZE),
         file: TempFile::create()?,
         copied: 0,
     };
@@ -62,13 +66,17 @@ pub fn rewrite<'w, 'a>(
     for &(at, _) in heads {
         out.copy_header(at, kept)?;
     }
-    out.copy_until(profile.data.len() as u64)?;
-    Ok((out.file.map(Path::new("records"))?, counts))
+    out.copy_until(profile.data.len())?;
+    Ok((out.file.into_streamed(Path::new("records"))?, counts))
 }
 
 /// The records written so far.
 struct Output<'p> {
     profile: &'p Profile<'p>,
+    /// Reads records that have attributes, in a pipe.
+    headers: RecordReader<'p>,
+    /// Records to copy.
+    window: Window<'p>,
     file: TempFile,
     /// Number of bytes of the profile's records that are written, or replaced.
     copied: u64,
@@ -76,9 +84,8 @@ struct Output<'p> {
 
 impl Output<'_> {
     fn copy_until(&mut self, end: u64) -> io::Result<()> {
-        let bytes = crate::bytes::slice(self.profile.data, self.copied, end);
-        self.copied = end;
-        self.file.write_all(bytes.unwrap_or_default())
+        let start = std::mem::replace(&mut self.copied, end);
+        self.window.copy(start, end, &mut self.file)
     }
 
     fn replace(&mut self, at: u64, size: u64, bytes: &[u8]) -> io::Result<()> {
@@ -89,11 +96,13 @@ impl Output<'_> {
 
     /// Copies a record that has attributes, in a pipe.
     fn copy_header(&mut self, at: u64, kept: Kept) -> io::Result<()> {
-        let Some(record) = self.profile.records_from(at).next() else {
+        self.headers.seek(at);
+        let Some(record) = self.headers.next() else {
             return Ok(());
         };
+        let size = record.size();
         match unwound::header_record(&record, self.profile.endian, kept) {
-            Some(bytes) => self.replace(at, record.size(), &bytes),
+            Some(bytes) => self.replace(at, size, &bytes),
             None => Ok(()),
         }
     }

@@ -450,7 +450,7 @@ fn attributes_that_lie_about_their_size_reach_a_pipe_whole() {
         let profile = Profile::parse(&file).unwrap();
         let rewrite = Rewrite {
             profile: &profile,
-            data_end: profile.data.len() as u64,
+            data_end: profile.data.len(),
             auxtrace: &[],
             edits: Edits::default(),
             build_ids: Vec::new(),
@@ -561,7 +561,7 @@ fn samples_outside_damage_in_a_profile_keep_their_names() {
                 .zip(&sound)
                 .rposition(|(one, other)| one != other)
                 .unwrap();
-            let touched = profile.records().filter(|record| {
+            let touched = profile.records_in_memory().unwrap().filter(|record| {
                 let (from, to) = (base + record.offset as usize, base + record.end() as usize);
                 record.kind == 9 && start < to && from <= last
             });
@@ -581,10 +581,13 @@ fn samples_outside_damage_in_a_profile_keep_their_names() {
 fn middle(file: &[u8]) -> (usize, usize) {
     let profile = Profile::parse(file).unwrap();
     let base = profile.data_offset as usize;
-    let half = profile.data.len() as u64 / 2;
-    let mut samples = profile.records().filter(|record| record.kind == 9);
+    let half = profile.data.len() / 2;
+    let mut samples = profile
+        .records_in_memory()
+        .unwrap()
+        .filter(|record| record.kind == 9);
     let sample = samples.find(|record| record.offset >= half).unwrap();
-    (base + sample.offset as usize, base + profile.data.len())
+    (base + sample.offset as usize, base + profile.data.len() as usize)
 }
 
 #[test]

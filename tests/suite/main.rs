@@ -71,6 +71,7 @@ mod record_rights;
 mod records;
 mod same_bytes;
 mod source_maps;
+mod streaming;
 mod symbolize;
 mod synthetic;
 mod timeline;

@@ -276,7 +276,7 @@ fn the_records_of_all_recordings_have_their_trailers() {
     for name in capture::WITH_TRUTH.iter().chain([&capture::WITHOUT_MAPS]) {
         let bytes = std::fs::read(capture::profile(name)).unwrap();
         let profile = Profile::parse(&bytes).unwrap();
-        for record in profile.records() {
+        for record in profile.records_in_memory().unwrap() {
             let missing = profile.attrs.missing_trailer(&record, profile.endian);
             assert_eq!(missing, None, "{name}: {record:?}");
             let attr = profile.attrs.event_of(&record, profile.endian).unwrap();

@@ -7,7 +7,8 @@ use crate::collections::tally::Tally;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
 use crate::perf::pipe::PipeHeader;
-use crate::perf::profile::{AttrEntry, Container, Profile};
+use crate::perf::profile::{Container, Profile};
+use crate::perf::record::data::Data;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
 
@@ -37,7 +38,7 @@ impl UnwoundHeader {
     /// Changes the header sections of a profile.
     pub fn of(profile: &Profile<'_>, kept: Kept) -> Self {
         let attrs = profile.attr_entries.iter().map(|entry| {
-            let mut attr = entry.attr.to_vec();
+            let mut attr = entry.attr.clone();
             attr::set_unwound(&mut attr, profile.endian, kept);
             attr
         });
@@ -53,23 +54,19 @@ impl UnwoundHeader {
     }
 
     /// Returns the profile with these sections and new records.
-    pub fn profile<'a>(&'a self, recorded: Profile<'a>, records: &'a [u8]) -> Profile<'a> {
+    pub fn profile<'a>(self, recorded: Profile<'a>, records: Data<'a>) -> Profile<'a> {
         let mut profile = Profile {
             data: records,
             data_offset: 0,
             ..recorded
         };
-        for (entry, attr) in profile.attr_entries.iter_mut().zip(&self.attrs) {
-            *entry = AttrEntry { attr, ..*entry };
+        for (entry, attr) in profile.attr_entries.iter_mut().zip(self.attrs) {
+            entry.attr = attr;
         }
-        for feature in &mut profile.features {
-            if let Some(content) = self
-                .event_desc
-                .as_ref()
-                .filter(|_| feature.id == feature::EVENT_DESC)
-            {
-                *feature = Feature::new(feature.id, &**content);
-            }
+        let mut features = profile.features.iter_mut();
+        let event_desc = features.find(|feature| feature.id == feature::EVENT_DESC);
+        if let (Some(feature), Some(content)) = (event_desc, self.event_desc) {
+            *feature = Feature::new(feature::EVENT_DESC, content);
         }
         profile.attrs = Attrs::read(&profile.attr_entries, profile.endian);
         if profile.container == Container::Pipe {

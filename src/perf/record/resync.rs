@@ -17,7 +17,9 @@ use std::ops::Range;
 
 use crate::bytes::ByteOrder;
 use crate::perf::attr::Attrs;
-use crate::perf::record::validation::RecordValidator;
+use crate::perf::record::data::Data;
+use crate::perf::record::reader::RecordReader;
+use crate::perf::record::validation::{LOOKAHEAD, RecordValidator, Verdict};
 use crate::perf::record::{HEADER_SIZE, Record, Records};
 use crate::units::Time;
 
@@ -53,7 +55,115 @@ impl Damage {
     }
 }
 
-/// Iterates over records in file order and skips damaged ones.
+/// Reads records in file order and skips damaged ones, in memory. Ends at damage in a file.
+#[derive(Clone, Debug)]
+pub struct IntactReader<'a> {
+    records: AnyRecords<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum AnyRecords<'a> {
+    Memory(IntactRecords<'a>),
+    File(UndamagedRecords<'a>),
+}
+
+impl<'a> IntactReader<'a> {
+    /// Reads `data`, the records of events `attrs`.
+    pub fn new(data: Data<'a>, attrs: &'a Attrs, endian: ByteOrder) -> Self {
+        let records = match data {
+            Data::Memory(bytes) => AnyRecords::Memory(IntactRecords::new(bytes, attrs, endian)),
+            Data::File(_) => AnyRecords::File(UndamagedRecords {
+                validator: RecordValidator { attrs, endian },
+                records: RecordReader::new(data, 0, endian),
+                times: [None; 2],
+                has_ended: false,
+            }),
+        };
+        Self { records }
+    }
+
+    /// Reads the next record.
+    #[inline]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "records are borrowed from the reader"
+    )]
+    pub fn next(&mut self) -> Option<Record<'_>> {
+        match &mut self.records {
+            AnyRecords::Memory(records) => records.next(),
+            AnyRecords::File(records) => records.next(),
+        }
+    }
+
+    /// Returns the bytes skipped so far.
+    pub fn damage(&self) -> Damage {
+        match &self.records {
+            AnyRecords::Memory(records) => records.damage(),
+            AnyRecords::File(_) => Damage::default(),
+        }
+    }
+
+    /// After the last record: the offset of the end of the records, in bytes from the first one, if other bytes follow.
+    pub fn undecoded(&self) -> Option<u64> {
+        match &self.records {
+            AnyRecords::Memory(records) => records.undecoded(),
+            AnyRecords::File(records) => records.records.undecoded(),
+        }
+    }
+
+    /// After the last record: whether there is damage in a file. Whoever wants the records after it has to read the file
+    /// into memory, since every byte may be the start of a record.
+    pub fn needs_memory(&self) -> bool {
+        matches!(self.records, AnyRecords::File(_)) && self.undecoded().is_some()
+    }
+}
+
+/// Reads the records of a file up to the first damage.
+#[derive(Clone, Debug)]
+struct UndamagedRecords<'a> {
+    validator: RecordValidator<'a>,
+    records: RecordReader<'a>,
+    /// Times that [`IntactRecords`] knows at the next record: without that of the last record, which it checks by the next
+    /// one, and with it.
+    times: [Option<Time>; 2],
+    has_ended: bool,
+}
+
+impl UndamagedRecords<'_> {
+    #[inline]
+    fn next(&mut self) -> Option<Record<'_>> {
+        let [known, last] = self.times;
+        if self.has_ended || !is_intact(&mut self.records, &self.validator, known) {
+            self.has_ended = true;
+            return None;
+        }
+        let record = self.records.next()?;
+        self.times = [last, self.validator.time_of(&record).or(last)];
+        Some(record)
+    }
+}
+
+/// Whether the next record is intact.
+#[inline]
+fn is_intact(records: &mut RecordReader<'_>, validator: &RecordValidator<'_>, last: Option<Time>) -> bool {
+    let verdict = match records.peek() {
+        Some(record) => validator.judge(&record, last),
+        None => return false,
+    };
+    match verdict {
+        Verdict::Record => true,
+        Verdict::Invalid => false,
+        Verdict::Depends(facts) => {
+            let left = records.data().len().saturating_sub(records.offset());
+            let offset = records.offset();
+            let data = records.ahead(LOOKAHEAD);
+            Record::parse(data, offset, left, validator.endian)
+                .is_some_and(|record| validator.is_record_before(&record, &facts, data, last))
+        }
+    }
+}
+
+/// Iterates over records in memory, in file order, and skips damaged ones.
 #[derive(Clone, Debug)]
 pub struct IntactRecords<'a> {
     validator: RecordValidator<'a>,
@@ -158,20 +268,20 @@ pub fn needs_repair(record: &Record<'_>, attrs: &Attrs, endian: ByteOrder) -> bo
 }
 
 /// Writes the intact records, with sizes that readers accept. Returns the skipped bytes.
-pub fn repair(mut records: IntactRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
-    let RecordValidator { attrs, endian } = records.validator;
+pub fn repair(data: Data<'_>, attrs: &Attrs, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Damage> {
+    let mut records = IntactReader::new(data, attrs, endian);
     let mut repaired = Vec::new();
-    for record in records.by_ref() {
+    while let Some(record) = records.next() {
         repaired.clear();
         if let Some(size) = attrs.missing_trailer(&record, endian) {
             record.write_with_trailer(&mut repaired, endian, size);
         } else if record.is_misaligned() {
             record.write_aligned(&mut repaired, endian);
         } else {
-            out.write_all(record.bytes)?;
-            out.write_all(record.payload)?;
+            repaired.extend_from_slice(record.bytes);
         }
         out.write_all(&repaired)?;
+        data.copy_payload(&record, out)?;
     }
     Ok(records.damage())
 }
@@ -181,7 +291,7 @@ mod tests {
     use super::*;
     use crate::perf::attr::Attr;
     use crate::perf::record;
-    use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL};
+    use crate::perf::testing::{self, BlocksInMemory, ORDER, SAMPLE_ID_ALL};
 
     /// Two events whose records have an ID, an address, a PID, a TID and a time.
     fn attrs() -> Attrs {
@@ -345,14 +455,11 @@ mod tests {
         }
         let attrs = attrs();
         let mut once = Vec::new();
-        let damage = repair(IntactRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
+        let damage = repair(Data::from(&data[..]), &attrs, ORDER, &mut once).unwrap();
         assert_eq!((damage.areas, damage.first_offset), (3, 3 * SIZE as u64));
         let mut twice = Vec::new();
-        assert!(
-            repair(IntactRecords::new(&once, &attrs, ORDER), &mut twice)
-                .unwrap()
-                .is_empty()
-        );
+        let damage = repair(Data::from(&once[..]), &attrs, ORDER, &mut twice).unwrap();
+        assert!(damage.is_empty());
         assert!(once == twice);
     }
 
@@ -368,5 +475,83 @@ mod tests {
     fn read_all(data: &[u8]) -> usize {
         let attrs = attrs();
         IntactRecords::new(data, &attrs, ORDER).count()
+    }
+
+    /// Large records, some with data after them, of unknown events or of unknown types.
+    fn many_records() -> Vec<u8> {
+        let mut data = Vec::new();
+        for number in 0..400_u64 {
+            data.extend(sample(number));
+            let size = (number * 997 % 65_536) as usize & !7;
+            match number % 5 {
+                0 => record::write_header(&mut data, ORDER, 89, 0, size.max(8)),
+                1 => {
+                    record::write_header(&mut data, ORDER, record::AUXTRACE, 0, 48);
+                    ORDER.write_u64(&mut data, 5 * size as u64);
+                    data.resize(data.len() + 32 + 4 * size, 0x5a);
+                }
+                _ => record::write_header(&mut data, ORDER, record::COMPRESSED, 0, size.max(8)),
+            }
+            data.resize(data.len() + size.max(8) - 8, 0xa5);
+            if number % 5 == 1 {
+                data.resize(data.len() + 8, 0xa5);
+            }
+            if number % 7 == 0 {
+                let at = data.len();
+                data.extend(sample(number));
+                ORDER.set_u64(&mut data, at + 8, 99);
+            }
+        }
+        data
+    }
+
+    #[test]
+    fn records_of_a_file_are_those_in_memory() {
+        let data = many_records();
+        let attrs = attrs();
+        let mut in_memory = IntactRecords::new(&data, &attrs, ORDER);
+        let file = BlocksInMemory::new(data.clone());
+        let mut in_file = IntactReader::new(Data::of_file(&file), &attrs, ORDER);
+        let mut count = 0;
+        for expected in in_memory.by_ref() {
+            let found = in_file.next().unwrap();
+            assert_eq!((found.offset, found.bytes), (expected.offset, expected.bytes));
+            assert_eq!(found.size(), expected.size());
+            assert!(expected.payload.starts_with(found.payload));
+            count += 1;
+        }
+        assert!(count > 800 && in_memory.damage().is_empty());
+        assert!(in_file.next().is_none() && !in_file.needs_memory());
+        for is_file in [false, true] {
+            let mut repaired = Vec::new();
+            let source = match is_file {
+                true => Data::of_file(&file),
+                false => Data::from(&data[..]),
+            };
+            repair(source, &attrs, ORDER, &mut repaired).unwrap();
+            assert!(repaired == data, "{is_file}");
+        }
+    }
+
+    #[test]
+    fn damage_in_a_file_needs_memory() {
+        let whole = samples(20_000);
+        let attrs = attrs();
+        let damage: [fn(&mut Vec<u8>); 4] = [
+            |data| data[400_006] = 1,
+            |data| data.truncate(data.len() - 1),
+            |data| {
+                data.remove(500_003);
+            },
+            |data| data[799_966] = 0xff,
+        ];
+        for (number, spoil) in damage.into_iter().enumerate() {
+            let mut data = whole.clone();
+            spoil(&mut data);
+            let file = BlocksInMemory::new(data);
+            let mut records = IntactReader::new(Data::of_file(&file), &attrs, ORDER);
+            while records.next().is_some() {}
+            assert!(records.needs_memory(), "{number}");
+        }
     }
 }

@@ -55,8 +55,26 @@ pub struct RecordValidator<'a> {
     pub endian: ByteOrder,
 }
 
+/// Bytes from the start of a record that a check of it may need: the record, and as many as make a start credible.
+pub(super) const LOOKAHEAD: usize = (MIN_START_WEIGHT as usize + 2) * (u16::MAX as usize + 1);
+
+/// What a record alone shows.
+pub(super) enum Verdict {
+    /// It is valid.
+    Record,
+    /// It is not.
+    Invalid,
+    /// What follows shows whether it is valid.
+    Depends(RecordFacts),
+}
+
+/// Whether a record is valid only if others follow.
+fn is_doubtful(record: &Record<'_>, facts: &RecordFacts) -> bool {
+    facts.id == Some(IdMatch::Unknown) || record.kind > LAST_USER_TYPE
+}
+
 /// Properties of a record that several checks use.
-struct RecordFacts {
+pub(super) struct RecordFacts {
     /// Result of looking up its event ID.
     id: Option<IdMatch>,
     /// End of its fields, if it is a sample.
@@ -148,19 +166,47 @@ impl RecordValidator<'_> {
     /// Whether the next record is valid. `data` are the bytes from its start on, `last` is the time of an
     /// earlier record.
     pub fn is_record(&self, record: &Record<'_>, data: &[u8], last: Option<Time>) -> bool {
+        match self.judge(record, last) {
+            Verdict::Record => true,
+            Verdict::Invalid => false,
+            Verdict::Depends(facts) => self.is_record_before(record, &facts, data, last),
+        }
+    }
+
+    /// Whether a record is valid, whatever is around it.
+    pub fn is_certain(&self, record: &Record<'_>) -> bool {
+        matches!(self.judge(record, None), Verdict::Record)
+    }
+
+    /// Judges the next record alone. `last` is the time of an earlier record.
+    #[inline]
+    pub(super) fn judge(&self, record: &Record<'_>, last: Option<Time>) -> Verdict {
         let facts = self.facts(record);
         if !self.is_possible(record, &facts, last) {
-            return false;
+            return Verdict::Invalid;
         }
+        match is_doubtful(record, &facts) || self.trailing_offset(record, &facts).is_some() {
+            true => Verdict::Depends(facts),
+            false => Verdict::Record,
+        }
+    }
+
+    /// Whether a record whose validity depends on what follows is valid.
+    pub(super) fn is_record_before(
+        &self,
+        record: &Record<'_>,
+        facts: &RecordFacts,
+        data: &[u8],
+        last: Option<Time>,
+    ) -> bool {
         let from = |at: usize| data.get(at..).unwrap_or_default();
-        if let Some(rest) = self.trailing_offset(record, &facts)
+        if let Some(rest) = self.trailing_offset(record, facts)
             && self.starts_at(from(rest), last)
         {
             return false;
         }
         let end = usize::try_from(record.size()).unwrap_or(usize::MAX);
-        let is_doubtful = facts.id == Some(IdMatch::Unknown) || record.kind > LAST_USER_TYPE;
-        !is_doubtful || self.is_followed(from(end), last)
+        !is_doubtful(record, facts) || self.is_followed(from(end), last)
     }
 
     /// Whether `data` starts with a few possible records, or is empty.

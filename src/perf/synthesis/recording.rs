@@ -7,7 +7,9 @@ use std::slice;
 use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::perf::profile::Profile;
-use crate::perf::record::{Record, Records};
+use crate::perf::record::Record;
+use crate::perf::record::data::Data;
+use crate::perf::record::reader::RecordReader;
 use crate::perf::synthesis::identifier::{IdInserter, Outcome};
 use crate::units::Time;
 
@@ -20,12 +22,15 @@ pub(super) struct Sink<W> {
     pub losses: Tally<Issue>,
 }
 
-impl<W: Write> Sink<W> {
-    /// Writes whole records.
-    pub fn write(&mut self, records: &[u8]) -> io::Result<()> {
-        self.out.write_all(records)?;
-        self.written = self.written.saturating_add(records.len() as u64);
-        Ok(())
+impl<W: Write> Write for Sink<W> {
+    fn write(&mut self, records: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(records)?;
+        self.written = self.written.saturating_add(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -33,13 +38,8 @@ impl<W: Write> Sink<W> {
 #[derive(Debug)]
 pub(super) struct Recording<'p> {
     profile: &'p Profile<'p>,
-    records: Records<'p>,
-    /// The next record and its time. It may have to wait for synthetic records.
-    next: Option<(Record<'p>, Option<Time>)>,
-    /// Offset and size of records in a pipe that hold header sections.
-    head: Peekable<slice::Iter<'p, (u64, u64)>>,
-    ids: IdInserter<'p>,
-    buffer: Vec<u8>,
+    records: RecordReader<'p>,
+    writer: RecordWriter<'p>,
 }
 
 impl<'p> Recording<'p> {
@@ -48,64 +48,66 @@ impl<'p> Recording<'p> {
         Self {
             profile,
             records: profile.records(),
-            next: None,
-            head: profile.header_records.iter().peekable(),
-            ids: IdInserter::new(profile, first_id),
-            buffer: Vec::new(),
+            writer: RecordWriter {
+                data: profile.data,
+                head: profile.header_records.iter().peekable(),
+                ids: IdInserter::new(profile, first_id),
+                buffer: Vec::new(),
+            },
         }
     }
 
     /// Writes all records before the first one later than `limit`, or all records if they have no times.
     pub fn copy_until<W: Write>(&mut self, limit: Time, sink: &mut Sink<W>) -> io::Result<()> {
-        let waits = |time: Option<Time>| time.is_some_and(|time| time > limit);
-        let has_times = self.profile.attrs.has_times();
-        while let Some((record, time)) = self.take_next() {
-            if has_times && waits(time) {
-                self.next = Some((record, time));
+        let Profile { attrs, endian, .. } = self.profile;
+        let has_times = attrs.has_times();
+        while let Some(record) = self.records.peek() {
+            if has_times && attrs.time_of(&record, *endian).is_some_and(|time| time > limit) {
                 break;
             }
-            self.copy(&record, sink)?;
+            self.writer.copy(&record, sink)?;
+            let end = record.end();
+            self.records.seek(end);
         }
         Ok(())
     }
 
     /// Writes the remaining records, then the bytes that are not records.
     pub fn copy_rest<W: Write>(&mut self, sink: &mut Sink<W>) -> io::Result<()> {
-        while let Some((record, _)) = self.take_next() {
-            self.copy(&record, sink)?;
+        while let Some(record) = self.records.next() {
+            self.writer.copy(&record, sink)?;
         }
-        let (_, undecoded) = self.records.undecoded().unwrap_or_default();
-        sink.write(undecoded)
+        self.profile.data.tail(self.records.offset()).copy_to(sink)
     }
 
     /// Returns the problems found while reading the recording.
     pub fn faults(&self) -> &'p Tally<Issue> {
         &self.profile.faults
     }
+}
 
-    fn take_next(&mut self) -> Option<(Record<'p>, Option<Time>)> {
-        if let Some(next) = self.next.take() {
-            return Some(next);
-        }
-        let record = self.records.next()?;
-        let time = self.profile.attrs.time_of(&record, self.profile.endian);
-        Some((record, time))
-    }
+/// Writes the records of a recording.
+#[derive(Debug)]
+struct RecordWriter<'p> {
+    data: Data<'p>,
+    /// Offset and size of records in a pipe that hold header sections.
+    head: Peekable<slice::Iter<'p, (u64, u64)>>,
+    ids: IdInserter<'p>,
+    buffer: Vec<u8>,
+}
 
-    fn copy<W: Write>(&mut self, record: &Record<'p>, sink: &mut Sink<W>) -> io::Result<()> {
+impl RecordWriter<'_> {
+    fn copy<W: Write>(&mut self, record: &Record<'_>, sink: &mut Sink<W>) -> io::Result<()> {
         if self.head.next_if(|&&(at, _)| at == record.offset).is_some() {
             return Ok(());
         }
         match self.ids.write_with_id(&mut self.buffer, record) {
-            Outcome::Unchanged => {
-                sink.write(record.bytes)?;
-                sink.write(record.payload)?;
-            }
+            Outcome::Unchanged => self.data.copy_record(record, sink)?,
             Outcome::Rewritten => {}
             Outcome::StackCut => sink.losses.add(Issue::StackWordLost, record.offset),
             Outcome::TooLarge => sink.losses.add(Issue::RecordWithoutId, record.offset),
         }
-        sink.write(&self.buffer)?;
+        sink.write_all(&self.buffer)?;
         self.buffer.clear();
         Ok(())
     }

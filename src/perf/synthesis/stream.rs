@@ -8,13 +8,13 @@ use crate::diagnostics::Issue;
 use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND_SIZE, write_finished_round};
-use crate::perf::profile::Profile;
+use crate::perf::profile::{AttrEntry, Profile};
 use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, SyntheticEvent};
 use crate::perf::synthesis::process::{Comm, ThreadStart, write_comm, write_fork};
 use crate::perf::synthesis::recording::{Recording, Sink};
 use crate::perf::synthesis::sample::{Sample, write_sample};
 use crate::perf::synthesis::stand_alone::{self, Origin};
-use crate::perf::synthesis::synthesized::{OwnedAttrEntry, Synthesized, copy_feature, with_identifiers};
+use crate::perf::synthesis::synthesized::{Synthesized, copy_feature, with_identifiers};
 use crate::perf::synthesis::{Event, Mapping, event_desc, write_mmap2};
 use crate::units::Time;
 
@@ -30,7 +30,7 @@ pub struct Synthesis<'p, W> {
     endian: ByteOrder,
     events: Vec<SyntheticEvent>,
     /// The attributes of the recording, changed, then those of `events`.
-    attr_entries: Vec<OwnedAttrEntry>,
+    attr_entries: Vec<AttrEntry>,
     features: Vec<Feature<'static>>,
     recording: Option<Recording<'p>>,
     /// Bytes of records written before the last FINISHED_ROUND record.
@@ -105,16 +105,11 @@ impl<'p, W: Write> Synthesis<'p, W> {
         Ok(synthesis)
     }
 
-    fn new(
-        endian: ByteOrder,
-        events: Vec<SyntheticEvent>,
-        mut attr_entries: Vec<OwnedAttrEntry>,
-        out: W,
-    ) -> Self {
+    fn new(endian: ByteOrder, events: Vec<SyntheticEvent>, mut attr_entries: Vec<AttrEntry>, out: W) -> Self {
         for event in &events {
             let mut ids = Vec::new();
             endian.write_u64(&mut ids, event.id);
-            attr_entries.push(OwnedAttrEntry {
+            attr_entries.push(AttrEntry {
                 attr: event.attr_bytes.clone(),
                 ids,
             });
@@ -238,7 +233,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     }
 
     fn flush_buffer(&mut self) -> io::Result<()> {
-        self.sink.write(&self.buffer)?;
+        self.sink.write_all(&self.buffer)?;
         self.buffer.clear();
         Ok(())
     }

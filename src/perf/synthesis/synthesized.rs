@@ -6,28 +6,13 @@ use crate::diagnostics::Issue;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::Feature;
 use crate::perf::profile::{AttrEntry, Container, Profile};
-
-/// An attribute and its IDs.
-#[derive(Clone, Debug)]
-pub(super) struct OwnedAttrEntry {
-    pub attr: Vec<u8>,
-    pub ids: Vec<u8>,
-}
-
-impl OwnedAttrEntry {
-    pub fn borrow(&self) -> AttrEntry<'_> {
-        AttrEntry {
-            attr: &self.attr,
-            ids: &self.ids,
-        }
-    }
-}
+use crate::perf::record::data::Data;
 
 /// A synthesized profile without its records.
 #[derive(Clone, Debug)]
 pub struct Synthesized {
     pub(super) endian: ByteOrder,
-    pub(super) attr_entries: Vec<OwnedAttrEntry>,
+    pub(super) attr_entries: Vec<AttrEntry>,
     pub(super) features: Vec<Feature<'static>>,
     /// Problems found while reading the recording.
     pub(super) faults: Tally<Issue>,
@@ -37,15 +22,14 @@ pub struct Synthesized {
 
 impl Synthesized {
     /// Returns the profile as if it had been recorded. `records` are the records that were written.
-    pub fn profile<'a>(&'a self, records: &'a [u8]) -> Profile<'a> {
-        let attr_entries: Vec<_> = self.attr_entries.iter().map(OwnedAttrEntry::borrow).collect();
+    pub fn profile<'a>(&'a self, records: Data<'a>) -> Profile<'a> {
         let features = self.features.iter();
         let features = features.map(|feature| Feature::new(feature.id, &*feature.content));
         Profile {
             container: Container::File,
             endian: self.endian,
-            attrs: Attrs::read(&attr_entries, self.endian),
-            attr_entries,
+            attrs: Attrs::read(&self.attr_entries, self.endian),
+            attr_entries: self.attr_entries.clone(),
             data: records,
             data_offset: 0,
             features: features.collect(),
@@ -62,14 +46,14 @@ pub(super) fn copy_feature(feature: &Feature<'_>) -> Feature<'static> {
 
 /// Returns the attributes of a recording with `PERF_SAMPLE_IDENTIFIER`, all of the same size, and that size
 /// in bytes.
-pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<OwnedAttrEntry>, usize) {
+pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<AttrEntry>, usize) {
     /// The kernel accepts attributes of at most a page. One large attribute must not enlarge all others.
     const MAX_SIZE: usize = 4096;
     let endian = recorded.endian;
-    let declared_size = |entry: &AttrEntry<'_>| {
-        let size = attr::size(entry.attr, endian).unwrap_or(attr::SIZE_VERSION_0);
+    let declared_size = |entry: &AttrEntry| {
+        let size = attr::size(&entry.attr, endian).unwrap_or(attr::SIZE_VERSION_0);
         let size = size.min(MAX_SIZE);
-        entry.attr.get(..size).unwrap_or(entry.attr).len()
+        entry.attr.get(..size).unwrap_or(&entry.attr).len()
     };
     let size = recorded.attr_entries.iter().map(declared_size).max();
     let size = size.unwrap_or_default().max(attr::SIZE_VERSION_0);
@@ -82,9 +66,9 @@ pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<OwnedAttrEntry>, 
         attr.resize(size, 0);
         attr::set_size(&mut attr, endian);
         attr::add_identifier(&mut attr, endian);
-        OwnedAttrEntry {
+        AttrEntry {
             attr,
-            ids: entry.ids.to_vec(),
+            ids: entry.ids.clone(),
         }
     });
     (entries.collect(), size)

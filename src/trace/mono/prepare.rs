@@ -36,7 +36,7 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
     let nobody = Processes::default();
     let pids = logs.all.iter().map(|log| log.pid).collect();
     let known = recorded.map_or(HashMap::default(), |recorded| {
-        thread_matching::threads(&recorded.profile, &pids)
+        thread_matching::threads(recorded, &pids)
     });
     let mut synthetic_tids = FIRST_SYNTHETIC_TID..=u32::MAX;
     for (index, log) in logs.all.iter_mut().enumerate() {

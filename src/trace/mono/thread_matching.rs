@@ -5,8 +5,8 @@
 //! to each other that either could match, neither is used.
 
 use crate::code::clock::Alignment;
+use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::{HashMap, HashSet};
-use crate::perf::Profile;
 use crate::perf::event::{self, ThreadChange};
 use crate::runtime::RuntimeTime;
 use crate::units::{Pid, Time};
@@ -60,11 +60,14 @@ const EARLIEST: u64 = 20_000;
 const MAX_LEFT: usize = 1000;
 
 /// Returns the threads of some processes, in file order.
-pub fn threads(profile: &Profile<'_>, pids: &HashSet<Pid>) -> HashMap<Pid, Vec<Thread>> {
+pub fn threads(
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+    pids: &HashSet<Pid>,
+) -> HashMap<Pid, Vec<Thread>> {
     let mut all: HashMap<Pid, Vec<Thread>> = HashMap::default();
     // Thread IDs are reused after a thread has ended.
     let mut latest: HashMap<(Pid, u32), usize> = HashMap::default();
-    for record in profile.records() {
+    for record in index.kept.iter(profile.endian) {
         let Some((of, tid, change)) = event::thread_change(&record, profile.endian) else {
             continue;
         };

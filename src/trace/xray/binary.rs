@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::bytes::base_name;
+use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
@@ -114,13 +115,17 @@ impl Binary {
     }
 
     /// Where each process of a profile has it; reports if none does.
-    pub fn bases(&self, profile: &Profile<'_>, diagnostics: &mut Vec<Diagnostic>) -> HashMap<Pid, LoadBias> {
+    pub fn bases(
+        &self,
+        IndexedProfile { profile, index }: &IndexedProfile<'_>,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> HashMap<Pid, LoadBias> {
         let path = &*self.path;
         let name = base_name(path);
         let build_ids = build_ids(profile);
         let mut bases = HashMap::default();
         let mut others = 0u64;
-        for record in profile.records() {
+        for record in index.kept.iter(profile.endian) {
             // Data mappings are recorded only on request.
             if record.misc & record::MISC_MMAP_DATA != 0 {
                 continue;

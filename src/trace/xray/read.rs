@@ -38,13 +38,13 @@ pub fn read<'a>(
         return Ok(traces);
     }
     let clock = recorded.map(|recorded| ProfileClock::of(recorded, clock_offset));
-    let known = recorded.map(|recorded| ProfileThreads::of(&recorded.profile, &recorded.index.processes));
+    let known = recorded.map(ProfileThreads::of);
     for file in files {
         traces.add(options, clock_offset, file, clock.as_ref(), known.as_ref())?;
     }
     traces.counts = vec![TraceCounts::default(); traces.all.len()];
     let bases = match (traces.binary, recorded) {
-        (Some(binary), Some(recorded)) => binary.bases(&recorded.profile, &mut traces.diagnostics),
+        (Some(binary), Some(recorded)) => binary.bases(recorded, &mut traces.diagnostics),
         _ => HashMap::default(),
     };
     if traces.binary.is_none() {

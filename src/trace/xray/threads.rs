@@ -1,9 +1,10 @@
 //! Matching of a trace's threads with those of the profile.
 
 use crate::code::process::Processes;
+use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
+use crate::perf::event;
 use crate::perf::synthesis::Thread;
-use crate::perf::{Profile, event};
 use crate::runtime::xray::{Index, Trace};
 use crate::trace::source::{FIRST_SYNTHETIC_TID, TracedThread};
 use crate::units::{Pid, Tid};
@@ -18,9 +19,9 @@ pub struct ProfileThreads<'p> {
 }
 
 impl<'p> ProfileThreads<'p> {
-    /// Collects the threads of a profile. `processes` are those of the same profile.
-    pub fn of(profile: &Profile<'_>, processes: &'p Processes) -> Self {
-        let changes = profile.records().filter_map(|record| {
+    /// Collects the threads of a profile.
+    pub fn of(IndexedProfile { profile, index }: &'p IndexedProfile<'_>) -> Self {
+        let changes = index.kept.iter(profile.endian).filter_map(|record| {
             let (pid, tid, _) = event::thread_change(&record, profile.endian)?;
             Some((Tid(tid), pid))
         });
@@ -31,7 +32,7 @@ impl<'p> ProfileThreads<'p> {
             *only = only.filter(|&other| other == tid);
         }
         Self {
-            processes,
+            processes: &index.processes,
             owners,
             endings,
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::perf::profile::{AttrEntry, Container};
 use crate::perf::record;
+use crate::perf::record::data::Data;
 use crate::perf::synthesis::definition::Measure;
 use crate::perf::synthesis::process::Thread;
 use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL, attr};
@@ -29,13 +30,13 @@ fn record(kind: u32, words: &[u64]) -> Vec<u8> {
     testing::record(kind, 0, words)
 }
 
-fn profile<'a>(attr_entries: Vec<AttrEntry<'a>>, data: &'a [u8]) -> Profile<'a> {
+fn profile(attr_entries: Vec<AttrEntry>, data: &[u8]) -> Profile<'_> {
     Profile {
         container: Container::File,
         endian: ORDER,
         attrs: Attrs::read(&attr_entries, ORDER),
         attr_entries,
-        data,
+        data: Data::from(data),
         data_offset: 0,
         features: Vec::new(),
         header_records: Vec::new(),
@@ -71,7 +72,8 @@ fn merged<'p>(recorded: &'p Profile<'p>, times: &[u64]) -> (Synthesized, Vec<u8>
 fn shape(profile: &Profile<'_>) -> Vec<(u32, Option<u64>)> {
     let time = |record: &_| profile.attrs.time_of(record, ORDER).map(|time| time.0);
     let records = profile
-        .records()
+        .records_in_memory()
+        .unwrap()
         .filter(|record| record.kind != record::EVENT_UPDATE);
     records.map(|record| (record.kind, time(&record))).collect()
 }
@@ -80,8 +82,8 @@ fn shape(profile: &Profile<'_>) -> Vec<(u32, Option<u64>)> {
 fn synthetic_records_precede_the_first_later_record() {
     let attr = attr(64, TIME, SAMPLE_ID_ALL);
     let entries = vec![AttrEntry {
-        attr: &attr,
-        ids: &[],
+        attr,
+        ids: Vec::new(),
     }];
     let round = record(record::FINISHED_ROUND, &[]);
     let data = [
@@ -95,7 +97,7 @@ fn synthetic_records_precede_the_first_later_record() {
     let data = data.concat();
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[5, 10, 25, 30, 35, 40, 50, 45]);
-    let found = shape(&synthesized.profile(&records)).into_iter();
+    let found = shape(&synthesized.profile(Data::from(&records[..]))).into_iter();
     // 0 for the end of a round.
     let times: Vec<u64> = found.map(|(_, time)| time.unwrap_or(0)).collect();
     assert_eq!(times, [5, 10, 0, 10, 25, 30, 20, 0, 30, 35, 40, 40, 50, 45]);
@@ -141,13 +143,13 @@ fn oversized_parts_are_truncated_and_counted() {
 fn without_times_synthetic_records_follow_the_recorded_ones() {
     let attr = attr(64, TID, SAMPLE_ID_ALL);
     let entries = vec![AttrEntry {
-        attr: &attr,
-        ids: &[],
+        attr,
+        ids: Vec::new(),
     }];
     let data = [record(record::SAMPLE, &[7]), record(record::COMM, &[1, 2, 7])].concat();
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[1, 2]);
-    let again = synthesized.profile(&records);
+    let again = synthesized.profile(Data::from(&records[..]));
     assert!(!again.attrs.has_times());
     let kinds: Vec<u32> = shape(&again).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(
@@ -163,7 +165,10 @@ fn ids_inside_records_become_identifiers() {
         attr(64, TIME | ID, SAMPLE_ID_ALL),
     ];
     let ids = [3u64.to_le_bytes(), 4u64.to_le_bytes()];
-    let entries = attrs.iter().zip(&ids).map(|(attr, ids)| AttrEntry { attr, ids });
+    let entries = attrs.into_iter().zip(ids).map(|(attr, ids)| AttrEntry {
+        attr,
+        ids: ids.to_vec(),
+    });
     let data = [
         record(record::SAMPLE, &[10, 4]),
         record(record::COMM, &[1, 2, 11, 3]),
@@ -174,9 +179,10 @@ fn ids_inside_records_become_identifiers() {
     let data = data.concat();
     let recorded = profile(entries.collect(), &data);
     let (synthesized, records) = merged(&recorded, &[100]);
-    let again = synthesized.profile(&records);
+    let again = synthesized.profile(Data::from(&records[..]));
     let found: Vec<_> = again
-        .records()
+        .records_in_memory()
+        .unwrap()
         .filter(|it| it.kind != record::EVENT_UPDATE)
         .collect();
     assert_eq!(found[0].bytes, record(record::SAMPLE, &[4, 10, 4]));
@@ -193,7 +199,7 @@ fn ids_inside_records_become_identifiers() {
     let sizes = again
         .attr_entries
         .iter()
-        .map(|entry| (entry.attr.len(), crate::perf::attr::size(entry.attr, ORDER)));
+        .map(|entry| (entry.attr.len(), crate::perf::attr::size(&entry.attr, ORDER)));
     assert!(sizes.into_iter().all(|size| size == (72, Some(72))));
 }
 
@@ -201,22 +207,23 @@ fn ids_inside_records_become_identifiers() {
 fn an_event_without_ids_gets_one_and_records_without_trailers_stay_so() {
     let attr = attr(112, TIME, 0);
     let entries = vec![AttrEntry {
-        attr: &attr,
-        ids: &[],
+        attr,
+        ids: Vec::new(),
     }];
     let comm = record(record::COMM, &[1, 2]);
     let data = [comm.clone(), record(record::SAMPLE, &[10])].concat();
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[100]);
-    let again = synthesized.profile(&records);
+    let again = synthesized.profile(Data::from(&records[..]));
     let found: Vec<_> = again
-        .records()
+        .records_in_memory()
+        .unwrap()
         .filter(|it| it.kind != record::EVENT_UPDATE)
         .collect();
     assert_eq!(found[0].bytes, comm);
-    let id = ORDER.u64_at(again.attr_entries[0].ids, 0).unwrap();
+    let id = ORDER.u64_at(&again.attr_entries[0].ids, 0).unwrap();
     assert_eq!(found[1].bytes, record(record::SAMPLE, &[id, 10]));
-    let own = ORDER.u64_at(again.attr_entries[1].ids, 0).unwrap();
+    let own = ORDER.u64_at(&again.attr_entries[1].ids, 0).unwrap();
     assert_ne!(own, id);
     assert!(!again.attrs.by_id(own).unwrap().has_trailer);
 }
@@ -227,8 +234,8 @@ fn unknown_identifiers_of_a_single_event_are_corrected() {
     let attr = attr(64, TIME | IDENTIFIER, SAMPLE_ID_ALL);
     let ids = 3u64.to_le_bytes();
     let entries = vec![AttrEntry {
-        attr: &attr,
-        ids: &ids,
+        attr,
+        ids: ids.to_vec(),
     }];
     let data = [
         record(record::SAMPLE, &[9, 10]),
@@ -239,9 +246,10 @@ fn unknown_identifiers_of_a_single_event_are_corrected() {
     let data = data.concat();
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[]);
-    let again = synthesized.profile(&records);
+    let again = synthesized.profile(Data::from(&records[..]));
     let found: Vec<_> = again
-        .records()
+        .records_in_memory()
+        .unwrap()
         .filter(|it| it.kind != record::EVENT_UPDATE)
         .collect();
     let found: Vec<_> = found.iter().map(|it| it.bytes.to_vec()).collect();
@@ -258,8 +266,8 @@ fn unknown_identifiers_of_a_single_event_are_corrected() {
 fn perfs_own_records_and_unreadable_bytes_are_unchanged() {
     let attr = attr(64, TIME, SAMPLE_ID_ALL);
     let entries = vec![AttrEntry {
-        attr: &attr,
-        ids: &[],
+        attr,
+        ids: Vec::new(),
     }];
     let mut data = record(record::AUXTRACE, &[5]);
     data.extend_from_slice(b"trace");
@@ -268,8 +276,8 @@ fn perfs_own_records_and_unreadable_bytes_are_unchanged() {
     data.extend_from_slice(b"no record");
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[7]);
-    let again = synthesized.profile(&records);
-    let own = again.records().last().unwrap();
+    let again = synthesized.profile(Data::from(&records[..]));
+    let own = again.records_in_memory().unwrap().last().unwrap();
     assert_eq!(again.attrs.time_of(&own, ORDER), Some(Time(7)));
     let start = own.offset as usize;
     assert!(records[..start].ends_with(&data[..whole]));
@@ -282,8 +290,8 @@ fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
     let attr = attr(64, TIME | STACK_USER, SAMPLE_ID_ALL);
     let entries = || {
         vec![AttrEntry {
-            attr: &attr,
-            ids: &[],
+            attr: attr.clone(),
+            ids: Vec::new(),
         }]
     };
     let words = 65_528 / 8 - 1 - 3;
@@ -294,8 +302,12 @@ fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
     let recorded = profile(entries(), &data);
     let (synthesized, records) = merged(&recorded, &[]);
     assert_eq!(synthesized.losses.count(Issue::StackWordLost), 1);
-    let again = synthesized.profile(&records);
-    let found = again.records().find(|it| it.kind == record::SAMPLE).unwrap();
+    let again = synthesized.profile(Data::from(&records[..]));
+    let found = again
+        .records_in_memory()
+        .unwrap()
+        .find(|it| it.kind == record::SAMPLE)
+        .unwrap();
     assert_eq!(found.bytes.len(), data.len());
     let parsed = crate::perf::sample::Sample::parse(&found, &again.attrs.all()[0], ORDER);
     assert!(!parsed.is_truncated);
@@ -306,7 +318,7 @@ fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
     let recorded = profile(entries(), &data);
     let (synthesized, records) = merged(&recorded, &[]);
     assert_eq!(synthesized.losses.count(Issue::RecordWithoutId), 1);
-    assert!(shape(&synthesized.profile(&records)).is_empty());
+    assert!(shape(&synthesized.profile(Data::from(&records[..]))).is_empty());
 }
 
 #[test]
@@ -314,8 +326,8 @@ fn event_desc_has_names_if_all_events_have_one() {
     let attr = attr(64, TIME, SAMPLE_ID_ALL);
     let entries = || {
         vec![AttrEntry {
-            attr: &attr,
-            ids: &[],
+            attr: attr.clone(),
+            ids: Vec::new(),
         }]
     };
     let names = |profile: &Profile<'_>| {
@@ -325,9 +337,9 @@ fn event_desc_has_names_if_all_events_have_one() {
     };
     let mut recorded = profile(entries(), &[]);
     let (synthesized, records) = merged(&recorded, &[]);
-    let again = synthesized.profile(&records);
+    let again = synthesized.profile(Data::from(&records[..]));
     assert_eq!(names(&again), None);
-    let update = again.records().next().unwrap();
+    let update = again.records_in_memory().unwrap().next().unwrap();
     assert_eq!(update.kind, record::EVENT_UPDATE);
     assert!(update.bytes.windows(15).any(|bytes| bytes == b"mono/exception/"));
 
@@ -337,7 +349,10 @@ fn event_desc_has_names_if_all_events_have_one() {
     let (synthesized, records) = merged(&recorded, &[]);
     assert!(records.is_empty());
     let expected = vec![b"cycles".to_vec(), b"mono/exception/".to_vec()];
-    assert_eq!(names(&synthesized.profile(&records)), Some(expected));
+    assert_eq!(
+        names(&synthesized.profile(Data::from(&records[..]))),
+        Some(expected)
+    );
 }
 
 #[test]
@@ -353,8 +368,11 @@ fn a_long_synthetic_stream_has_rounds() {
     let error = synthesis.sample(&other).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     let (synthesized, records) = synthesis.finish().unwrap();
-    let again = synthesized.profile(&records);
-    let rounds = again.records().filter(|it| it.kind == record::FINISHED_ROUND);
+    let again = synthesized.profile(Data::from(&records[..]));
+    let rounds = again
+        .records_in_memory()
+        .unwrap()
+        .filter(|it| it.kind == record::FINISHED_ROUND);
     assert_eq!(rounds.count() as u64, records.len() as u64 / ROUND_SIZE + 1);
     let ids: Vec<u8> = again.features.iter().map(|feature| feature.id).collect();
     assert_eq!(ids, [feature::NR_CPUS, feature::EVENT_DESC, feature::SAMPLE_TIME]);
