@@ -14,12 +14,12 @@ table_index! {
     NodeIndex
 }
 
-/// Maximum number of nodes for a profile of this many bytes. Real profiles have some 100,000. If all stacks differ, memory
-/// must still grow as the profile does: a node takes some 200 bytes until the summary is written, and a frame 8 in a profile.
-fn max_nodes(profile: u64) -> usize {
-    let nodes = (profile / 32).clamp(1 << 18, 1 << 22);
-    usize::try_from(nodes).unwrap_or(usize::MAX)
-}
+/// Maximum number of nodes for a profile: one for this many bytes of it, within these limits. Real profiles have some 100,000
+/// nodes. If all stacks differ, memory must still grow as the profile does: a node takes some 200 bytes until the summary is
+/// written, and a frame of a profile has 8.
+const BYTES_OF_NODE: u64 = 32;
+const MIN_NODES: u64 = 1 << 18;
+const MAX_NODES: u64 = 1 << 22;
 
 /// Samples of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -106,7 +106,8 @@ impl Default for CallTree {
 impl CallTree {
     /// Creates a tree for a profile of this many bytes.
     pub fn of_profile(bytes: u64) -> Self {
-        Self::with_limit(max_nodes(bytes))
+        let nodes = (bytes / BYTES_OF_NODE).clamp(MIN_NODES, MAX_NODES);
+        Self::with_limit(usize::try_from(nodes).unwrap_or(usize::MAX))
     }
 
     fn with_limit(max_nodes: usize) -> Self {

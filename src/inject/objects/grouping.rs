@@ -31,8 +31,9 @@ pub const MAX_HOLE: u64 = 4 << 20;
 /// Upper bound of the padding that aligns functions, in bytes.
 const ALIGNMENT: u64 = 64;
 
-/// Maximum size of the records to read for one object, in bytes, so that several objects fit into memory at a time.
-const MAX_BYTES: u64 = 8 << 20;
+/// Maximum size of the records to read for one object, in bytes, so that several objects fit into memory at a time and are
+/// encoded in parallel.
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Size and kind of the records of a function.
 #[derive(Clone, Copy, Debug)]
@@ -429,7 +430,7 @@ mod tests {
             groups.iter().map(Vec::len).collect::<Vec<_>>()
         };
         // Limited first by the size of the records, then by the address range.
-        assert_eq!(sizes(0x100), [83_886, 16_114]);
+        assert_eq!(sizes(0x100), [41_943, 41_943, 16_114]);
         assert_eq!(sizes(0x400), [32_768, 32_768, 32_768, 1_696]);
     }
 }

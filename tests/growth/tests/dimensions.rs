@@ -116,7 +116,7 @@ const DIMENSIONS: &[Dimension] = &[
         write: |files, size| {
             for at in 0..size {
                 let start = CODE + 256 * at;
-                files.alternating_calls(start);
+                files.dump.alternating_calls(900, start, 200);
                 files.dump.load(1000, start, at, b"outer", &[0x90; 256]);
                 files.sample(2000 + at, start + 1);
             }
@@ -208,34 +208,6 @@ impl Files {
 
     fn sample(&mut self, time: u64, address: u64) {
         self.profile.sample(PID, time, &[address], None);
-    }
-
-    /// Writes inlined calls for the function at an address: of two chains in turn, each of which has a depth of 60.
-    fn alternating_calls(&mut self, address: u64) {
-        /// DEBUG_INFO2 with positions.
-        const KIND: u32 = 827_346_260;
-        const DEPTH: u32 = 60;
-        const ENTRIES: u32 = 200;
-        let mut content = Vec::new();
-        let positions = 1 + 2 * DEPTH;
-        for number in [address, ENTRIES.into(), positions.into(), 2] {
-            content.extend(u64::to_le_bytes(number));
-        }
-        for entry in 0..ENTRIES {
-            let innermost = DEPTH * (1 + entry % 2);
-            content.extend([entry, innermost].map(u32::to_le_bytes).as_flattened());
-        }
-        for position in 0..positions {
-            let caller = match position {
-                0 => u32::MAX,
-                position if position == DEPTH + 1 => 0,
-                position => position - 1,
-            };
-            let position = [caller, 0, 1, 1 + position, 1, 5, 1];
-            content.extend(position.map(u32::to_le_bytes).as_flattened());
-        }
-        content.extend(b"inlined\0a.js\0");
-        self.dump.record(KIND, 900, &content);
     }
 
     /// Writes the files to a folder. Returns their size in bytes.
