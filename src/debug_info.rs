@@ -16,8 +16,8 @@ use crate::units::{Address, AddressRange};
 pub const MAX_DEPTH: u32 = 64;
 
 /// Maximum number of ranges of all calls of a function, in addition to twice the number that they came with:
-/// splitting a caller's ranges among its callees multiplies them by the depth. No real function has that many.
-pub const MAX_RANGES: usize = 1 << 20;
+/// splitting a caller's ranges among its callees multiplies them by the depth. Real calls are split into few.
+pub const MAX_RANGES: usize = 1 << 10;
 
 /// Maximum line number; a larger one is invalid. elfutils rejects a line table with lines from 2^31 on.
 pub const MAX_LINE: u32 = 1 << 24;
@@ -130,6 +130,12 @@ pub struct Frame {
 }
 
 impl DebugInfo<'_> {
+    /// Returns the number of ranges of all inlined calls.
+    pub fn range_count(&self) -> u64 {
+        let counts = self.calls.iter().map(|call| call.ranges.len() as u64);
+        counts.fold(0, u64::saturating_add)
+    }
+
     /// Returns the call chain of the code at an offset: the innermost inlined call first, the function itself
     /// last. The debug information must be [normalised](Self::normalise).
     pub fn frames_at(&self, offset: u32) -> Vec<Frame> {

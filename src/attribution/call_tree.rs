@@ -14,8 +14,12 @@ table_index! {
     NodeIndex
 }
 
-/// Maximum number of nodes. Real profiles have some 100,000; stacks of crafted ones may all differ.
-const MAX_NODES: usize = 1 << 22;
+/// Maximum number of nodes for a profile: one for this many bytes of it, within these limits. Real profiles have some 100,000
+/// nodes. If all stacks differ, memory must still grow as the profile does: a node takes some 200 bytes until the summary is
+/// written, and a frame of a profile has 8.
+const BYTES_OF_NODE: u64 = 32;
+const MIN_NODES: u64 = 1 << 18;
+const MAX_NODES: u64 = 1 << 22;
 
 /// Samples of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,10 +63,22 @@ pub struct Node {
     pub own: Weight,
 }
 
-impl Node {
-    /// Returns what no two nodes have in common.
-    fn key(&self) -> (Option<NodeIndex>, u32, Frame) {
-        (self.caller, self.event, self.frame)
+impl NodeIndex {
+    /// Caller of the outermost function.
+    const NONE: Self = Self(u32::MAX);
+}
+
+/// What no two nodes have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    caller: NodeIndex,
+    event: u32,
+    frame: Frame,
+}
+
+impl Key {
+    fn caller(self) -> Option<NodeIndex> {
+        (self.caller != NodeIndex::NONE).then_some(self.caller)
     }
 }
 
@@ -70,7 +86,9 @@ impl Node {
 #[derive(Clone, Debug)]
 pub struct CallTree {
     max_nodes: usize,
-    nodes: IndexedTable<NodeIndex, Node>,
+    nodes: IndexedTable<NodeIndex, Key>,
+    /// Samples taken in the functions of nodes themselves. Few have any.
+    own: HashMap<NodeIndex, Weight>,
     /// All nodes, by caller, event and function.
     by_key: HashTable<NodeIndex>,
     hasher: RandomState,
@@ -79,16 +97,24 @@ pub struct CallTree {
 }
 
 impl Default for CallTree {
+    /// A tree without a limit, for a part of a profile.
     fn default() -> Self {
-        Self::with_limit(MAX_NODES)
+        Self::with_limit(usize::MAX)
     }
 }
 
 impl CallTree {
+    /// Creates a tree for a profile of this many bytes.
+    pub fn of_profile(bytes: u64) -> Self {
+        let nodes = (bytes / BYTES_OF_NODE).clamp(MIN_NODES, MAX_NODES);
+        Self::with_limit(usize::try_from(nodes).unwrap_or(usize::MAX))
+    }
+
     fn with_limit(max_nodes: usize) -> Self {
         Self {
             max_nodes,
             nodes: IndexedTable::default(),
+            own: HashMap::default(),
             by_key: HashTable::new(),
             hasher: RandomState::default(),
             without_callers: HashMap::default(),
@@ -99,13 +125,13 @@ impl CallTree {
     pub fn merge(&mut self, later: &Self) {
         // The position here of each node there.
         let mut here: IndexedTable<NodeIndex, Position> = IndexedTable::default();
-        for node in &later.nodes {
-            let caller = node.caller.map_or(Position::Outside, |caller| here[caller]);
-            let position = self.child(caller, node.event, node.frame);
-            here.push(position);
-            if node.own != Weight::default() {
-                self.weigh(position, node.event, node.frame, node.own);
-            }
+        for &node in &later.nodes {
+            let caller = node.caller().map_or(Position::Outside, |caller| here[caller]);
+            here.push(self.child(caller, node.event, node.frame));
+        }
+        for (&index, &weight) in &later.own {
+            let node = later.nodes[index];
+            self.weigh(here[index], node.event, node.frame, weight);
         }
         for (&(event, frame), &weight) in &later.without_callers {
             self.weigh(Position::NoRoom, event, frame, weight);
@@ -115,7 +141,7 @@ impl CallTree {
     /// Adds samples taken in a function at a position, or to the function itself if the position has no node.
     pub fn weigh(&mut self, position: Position, event: u32, frame: Frame, weight: Weight) {
         let own = match position {
-            Position::Node(node) => &mut self.nodes[node].own,
+            Position::Node(node) => self.own.entry(node).or_default(),
             Position::Outside | Position::NoRoom => self.without_callers.entry((event, frame)).or_default(),
         };
         own.add(weight);
@@ -128,18 +154,15 @@ impl CallTree {
             Position::Node(caller) => Some(caller),
             Position::NoRoom => return Position::NoRoom,
         };
-        let (nodes, hash) = (&self.nodes, |node: &Node| self.hasher.hash_one(node.key()));
-        let new = Node {
-            caller,
+        let (nodes, hash) = (&self.nodes, |node: &Key| self.hasher.hash_one(node));
+        let new = Key {
+            caller: caller.unwrap_or(NodeIndex::NONE),
             event,
             frame,
-            own: Weight::default(),
         };
-        let entry = self.by_key.entry(
-            hash(&new),
-            |&node| nodes[node].key() == new.key(),
-            |&node| hash(&nodes[node]),
-        );
+        let entry = self
+            .by_key
+            .entry(hash(&new), |&node| nodes[node] == new, |&node| hash(&nodes[node]));
         match entry {
             Entry::Occupied(found) => Position::Node(*found.get()),
             Entry::Vacant(_) if nodes.len() >= self.max_nodes => Position::NoRoom,
@@ -153,22 +176,30 @@ impl CallTree {
     /// Frees what only more samples need. Nodes can no longer be found.
     pub fn freeze(&mut self) {
         self.by_key = HashTable::new();
+        self.nodes.shrink_to_fit();
     }
 
     /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there
     /// was no room for them.
     pub fn into_nodes(mut self) -> (IndexedTable<NodeIndex, Node>, u64) {
+        self.by_key = HashTable::new();
+        let nodes = self.nodes.enumerate().map(|(index, key)| Node {
+            caller: key.caller(),
+            event: key.event,
+            frame: key.frame,
+            own: self.own.get(&index).copied().unwrap_or_default(),
+        });
+        let mut nodes: IndexedTable<NodeIndex, Node> = nodes.collect();
         let mut rest: Vec<((u32, Frame), Weight)> = self.without_callers.into_iter().collect();
         rest.sort_unstable_by_key(|&(key, _)| key);
         let cut = rest.iter().map(|(_, weight)| weight.samples).sum();
-        self.nodes
-            .extend(rest.into_iter().map(|((event, frame), own)| Node {
-                caller: None,
-                event,
-                frame,
-                own,
-            }));
-        (self.nodes, cut)
+        nodes.extend(rest.into_iter().map(|((event, frame), own)| Node {
+            caller: None,
+            event,
+            frame,
+            own,
+        }));
+        (nodes, cut)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 
 use crate::attribution::call_tree::{Node, NodeIndex, Weight};
@@ -10,7 +10,7 @@ use crate::attribution::frame::Frame;
 use crate::attribution::walk::Symbols;
 use crate::bytes::printable;
 use crate::code::timeline::{FileIndex, FunctionId};
-use crate::collections::hash::HashMap;
+use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
 use crate::name_style::NameStyle;
@@ -76,7 +76,7 @@ impl Functions {
             names,
             runtimes: recording.sources.used.map(|used| runtime_of(recording, used)),
         };
-        let frames: BTreeSet<Frame> = nodes.iter().map(|node| node.frame).collect();
+        let frames: HashSet<Frame> = nodes.iter().map(|node| node.frame).collect();
         let named: BTreeMap<Frame, (Identity, Option<u64>)> = frames
             .into_iter()
             .map(|frame| (frame, namer.name(frame)))

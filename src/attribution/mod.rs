@@ -27,6 +27,7 @@ use crate::attribution::walk::{Counts, Symbols};
 use crate::bytes::printable;
 use crate::code::selection::Selection;
 use crate::collections::indexed_table::IndexedTable;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::load::{LoadOptions, Recording};
 use crate::name_style::NameStyle;
 use crate::native::files::NativeFiles;
@@ -53,7 +54,7 @@ pub fn profile_summary(
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let selector = recording.selector();
     let recorded = Recorded::of(&recording.profile);
-    let is_sampled = |space| selection.spaces[space].samples > 0;
+    let is_sampled = |space| selection.spaces.get(space).samples > 0;
     let modules = Modules::new(&recording.profile, &recorded.kernel_maps, is_sampled);
     let files = NativeFiles::new(options);
     let native = NativeSymbols::new(&modules, &files);
@@ -66,6 +67,8 @@ pub fn profile_summary(
     };
     let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
     let (nodes, without_callers) = tree.into_nodes();
+    let too_many =
+        (without_callers > 0).then(|| Diagnostic::new(Issue::StacksTooMany).times(without_callers));
     let events = events(profile, &nodes);
     let functions = Functions::new(recording, &symbols, v8_functions, names, &nodes, events.len());
     let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
@@ -101,7 +104,7 @@ pub fn profile_summary(
         stacks,
         stacks_omitted,
         without_callers,
-        diagnostics: native.refused().into_iter().collect(),
+        diagnostics: native.refused().into_iter().chain(too_many).collect(),
     }
 }
 

@@ -59,7 +59,10 @@ impl Counts {
 impl Symbols<'_> {
     /// Counts all samples.
     pub fn count(&self, marks: &TimeMarks, end: u64) -> Counts {
-        let mut counts = Counts::default();
+        let mut counts = Counts {
+            tree: CallTree::of_profile(end),
+            ..Counts::default()
+        };
         let start = || Walk {
             symbols: self,
             counts: Counts::default(),

@@ -161,13 +161,20 @@ impl Processes {
     /// Builds the address spaces from `events`, in any order, except that those with the same time must be in the
     /// order in which they happened.
     pub fn new(mut events: Vec<ProcessEvent>) -> Self {
-        events.sort_by_key(ProcessEvent::time);
+        // They usually are, and sorting takes memory.
+        if !events.is_sorted_by_key(ProcessEvent::time) {
+            events.sort_by_key(ProcessEvent::time);
+        }
         let mut processes = Self::default();
         for event in events {
             match event {
                 ProcessEvent::Map(pid, map) => {
                     let id = processes.current(pid);
                     let space = &mut processes.spaces[id];
+                    if space.maps.is_empty() {
+                        // Programs that execute others have few.
+                        space.maps.reserve_exact(1);
+                    }
                     space.maps.push(map);
                     // Other threads can continue after the first thread has exited.
                     space.until = Time::MAX;

@@ -17,6 +17,7 @@ use crate::code::timeline::{FileIndex, FreedRangeIndex, Lookup, MappingIndex, Ti
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::{IndexedTable, TableIndex};
+use crate::collections::paged_table::PagedTable;
 use crate::perf::Profile;
 use crate::units::{Address, Time};
 
@@ -43,7 +44,7 @@ pub struct Selection {
     /// Like `mappings`, for the timeline's freed ranges.
     pub freed_ranges: IndexedTable<FreedRangeIndex, bool>,
     /// Sample counts of each address space.
-    pub spaces: IndexedTable<SpaceId, SpaceCounts>,
+    pub spaces: PagedTable<SpaceId, SpaceCounts>,
     /// For each file of a runtime, the number of samples in its functions whose name is uncertain.
     pub doubtful: IndexedTable<FileIndex, u64>,
     /// Addresses of frames among the code of an address space that match no code. The reader of the profile may have
@@ -63,13 +64,13 @@ pub struct Selection {
 
 impl Selection {
     /// An empty selection for a timeline.
-    fn nothing(processes: &Processes, timeline: &Timeline, doubts: &Doubts) -> Self {
+    fn nothing(timeline: &Timeline, doubts: &Doubts) -> Self {
         Self {
             doubtful: doubts.of_files.map(|_| 0),
             mappings: timeline.mappings().map(|_| false),
             hits: timeline.mappings().map(|_| 0),
             freed_ranges: timeline.freed_ranges().map(|_| false),
-            spaces: processes.spaces().map(|_| SpaceCounts::default()),
+            spaces: PagedTable::default(),
             unknown: UnknownAddresses::default(),
             symbols: HashSet::default(),
             has_all_symbols: true,
@@ -92,8 +93,8 @@ impl Selection {
         for (&other, own) in other.hits.iter().zip(&mut self.hits) {
             *own = own.saturating_add(other);
         }
-        for (other, own) in other.spaces.iter().zip(&mut self.spaces) {
-            own.add(other);
+        for (space, other) in other.spaces.iter() {
+            self.spaces.get_mut(space).add(other);
         }
         for (other, own) in other.doubtful.iter().zip(&mut self.doubtful) {
             *own += other;
@@ -211,7 +212,7 @@ impl<'a> Selector<'a> {
 
     /// Returns an empty selection.
     fn nothing(&self) -> Selection {
-        Selection::nothing(self.processes, self.timeline, &self.doubts)
+        Selection::nothing(self.timeline, &self.doubts)
     }
 
     /// Returns the samples of the profile.

@@ -7,6 +7,7 @@
 
 mod placed_code;
 mod placing;
+mod plain_files;
 
 use std::ops::Range;
 
@@ -21,6 +22,7 @@ use crate::code::profile_index::EarlierMap;
 use crate::code::timeline::placed_code::NEAR;
 pub use crate::code::timeline::placed_code::PlacedCode;
 use crate::code::timeline::placing::Placing;
+use crate::code::timeline::plain_files::PlainFiles;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeSet;
 use crate::collections::tally::Tally;
@@ -144,8 +146,19 @@ pub struct Timeline {
     faults: Tally<Issue>,
 }
 
+/// What is kept of an address space. A profile may have a million of them, nearly all of programs without JIT code.
 #[derive(Debug, Default)]
 struct SpaceTimeline {
+    /// Its code and memory; `None` if there is nothing but `files`.
+    content: Option<Box<SpaceContent>>,
+    /// Mapped files, if there is nothing else and no other address space inherits them.
+    files: Option<PlainFiles>,
+    /// Whether the profile has any file map of it or its ancestors.
+    has_files: bool,
+}
+
+#[derive(Debug, Default)]
+struct SpaceContent {
     /// Its own code and memory; `None` if it has neither.
     layers: Option<Layers>,
     /// All addresses of its own code, with those of functions that were left out.
@@ -156,8 +169,6 @@ struct SpaceTimeline {
     code_bounds: Option<AddressRange>,
     /// Range from the lowest to the highest address of JIT memory, including that of the ancestors.
     jit_bounds: Option<AddressRange>,
-    /// Whether the profile has any file map of it or its ancestors.
-    has_files: bool,
 }
 
 impl Timeline {
@@ -169,16 +180,33 @@ impl Timeline {
         let mut pieces = placing::MAX_PIECES;
         let with_code = events.iter().filter(|event| event.range.is_some());
         timeline.mappings.reserve_exact(with_code.count());
-        for ((id, space), own) in processes.iter().zip(by_space(processes, events)) {
+        let mut are_inherited = processes.spaces().map(|_| false);
+        for (parent, _) in processes.iter().filter_map(|(_, space)| space.parent) {
+            are_inherited[parent] = true;
+        }
+        let mut events = events.into_iter().peekable();
+        for (id, space) in processes.iter() {
             let parent = space.parent.and_then(|(parent, time)| {
-                let ancestor = &timeline.spaces[parent];
+                let ancestor = timeline.content_of(parent)?;
                 match (&ancestor.layers, ancestor.parent) {
                     (Some(_), _) => Some((parent, time)),
                     (None, Some((further, earlier))) => Some((further, earlier.min(time))),
                     (None, None) => None,
                 }
             });
+            let has_files = has_files(&timeline, space);
             let code = code.remove(&id).unwrap_or_default();
+            let own = events_of(&mut events, id);
+            let is_plain = own.is_empty() && code.hull().is_none() && !are_inherited[id];
+            let files = (is_plain && space.parent.is_none()).then(|| PlainFiles::of(&space.maps));
+            if let Some(files) = files.flatten() {
+                timeline.spaces.push(SpaceTimeline {
+                    content: None,
+                    files: Some(files),
+                    has_files,
+                });
+                continue;
+            }
             let is_idle = own.is_empty() && code.hull().is_none() && space.maps.is_empty();
             let layers = (!is_idle).then(|| {
                 let placing = Placing::new(&mut timeline, id, parent, &mut pieces);
@@ -193,13 +221,17 @@ impl Timeline {
                 .filter(|interval| interval.value != Memory::File)
                 .map(|interval| interval.range);
             let jit_bounds = jit.chain(inherited_jit).reduce(hull);
-            timeline.spaces.push(SpaceTimeline {
+            let content = SpaceContent {
                 layers,
                 code,
                 parent,
                 code_bounds: code_bounds.into_iter().flatten().reduce(hull),
                 jit_bounds,
-                has_files: has_files(&timeline, space),
+            };
+            timeline.spaces.push(SpaceTimeline {
+                content: Some(Box::new(content)),
+                files: None,
+                has_files,
             });
         }
         timeline
@@ -254,13 +286,13 @@ impl Timeline {
     /// Returns the range from the lowest to the highest address that ever held code in an address space or its
     /// ancestors.
     pub fn code_bounds(&self, space: SpaceId) -> Option<AddressRange> {
-        self.spaces[space].code_bounds
+        self.content_of(space)?.code_bounds
     }
 
     /// Returns the range from the lowest to the highest address that ever was JIT memory of an address space or its
     /// ancestors.
     pub fn jit_bounds(&self, space: SpaceId) -> Option<AddressRange> {
-        self.spaces[space].jit_bounds
+        self.content_of(space)?.jit_bounds
     }
 
     /// Whether any perf map applies to an address space.
@@ -287,6 +319,9 @@ impl Timeline {
         address: Address,
         time: Time,
     ) -> (Lookup, Option<Extent>) {
+        if let Some(files) = &self.spaces[space].files {
+            return (files.at(address, time), None);
+        }
         let mut region = None;
         for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
             if let Some(code) = layers.code.at(address, time) {
@@ -323,7 +358,8 @@ impl Timeline {
     /// Returns all perf map symbols, once for each JIT memory region that contains them.
     pub fn all_symbols(&self) -> impl Iterator<Item = PlacedSymbol> {
         let regions = self.spaces.enumerate().flat_map(|(id, space)| {
-            let intervals = space.layers.iter().flat_map(|layers| layers.maps.intervals());
+            let layers = space.content.iter().flat_map(|content| &content.layers);
+            let intervals = layers.flat_map(|layers| layers.maps.intervals());
             let anonymous = intervals.filter(|interval| interval.value != Memory::File);
             anonymous.map(move |interval| interval.region(id))
         });
@@ -344,7 +380,8 @@ impl Timeline {
         self.spaces[space].has_files
             || self
                 .lookups(space, Time::MAX)
-                .any(|(space, ..)| self.spaces[space].code.is_near(address, NEAR))
+                .filter_map(|(space, ..)| self.content_of(space))
+                .any(|content| content.code.is_near(address, NEAR))
     }
 
     /// Whether a function was loaded at an address after `time`.
@@ -365,12 +402,19 @@ impl Timeline {
     }
 
     fn layers_of(&self, space: SpaceId) -> Option<&Layers> {
-        self.spaces[space].layers.as_ref()
+        self.content_of(space)?.layers.as_ref()
+    }
+
+    fn content_of(&self, space: SpaceId) -> Option<&SpaceContent> {
+        self.spaces[space].content.as_deref()
     }
 
     /// Returns times around `time` at which all lookups of an address have the same result, with that of
     /// [`Self::has_later_code`]. There may be more.
     pub fn times_of(&self, space: SpaceId, address: Address, time: Time) -> Range<Time> {
+        if let Some(files) = &self.spaces[space].files {
+            return files.times_at(address, time);
+        }
         let lookups = self.lookups(space, time);
         lookups.fold(Time(0)..Time::MAX, |times, (_, layers, seen)| {
             let own = intersection(
@@ -384,7 +428,7 @@ impl Timeline {
     /// Returns the address space and its ancestors, each with the time at which to look there.
     fn lookups(&self, space: SpaceId, time: Time) -> impl Iterator<Item = (SpaceId, &Layers, Time)> {
         let spaces = std::iter::successors(Some((space, time)), |&(space, time)| {
-            let (parent, forked) = self.spaces[space].parent?;
+            let (parent, forked) = self.content_of(space)?.parent?;
             Some((parent, time.min(forked)))
         });
         spaces
@@ -403,18 +447,12 @@ impl Interval<Memory> {
     }
 }
 
-/// Returns the events of each address space. `events` must be sorted by address space.
-fn by_space(processes: &Processes, mut events: Vec<PlacedEvent>) -> IndexedTable<SpaceId, Vec<PlacedEvent>> {
-    let mut by_space = processes.spaces().map(|_| Vec::new());
-    for (id, own) in by_space.enumerate_mut().rev() {
-        let start = events.partition_point(|event| event.space < id);
-        // Most profiles have one process with code, whose events need not be copied.
-        *own = match start {
-            0 => std::mem::take(&mut events),
-            start => events.split_off(start),
-        };
-    }
-    by_space
+/// Takes the events of an address space, which must be those of the first one that has any.
+fn events_of(
+    events: &mut std::iter::Peekable<std::vec::IntoIter<PlacedEvent>>,
+    space: SpaceId,
+) -> Vec<PlacedEvent> {
+    std::iter::from_fn(|| events.next_if(|event| event.space == space)).collect()
 }
 
 fn has_files(timeline: &Timeline, space: &AddressSpace) -> bool {

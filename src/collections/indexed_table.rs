@@ -102,6 +102,11 @@ impl<I: TableIndex, T> IndexedTable<I, T> {
         self.rows.iter().map(row).collect()
     }
 
+    /// Frees what is reserved for more rows.
+    pub fn shrink_to_fit(&mut self) {
+        self.rows.shrink_to_fit();
+    }
+
     /// Makes room for so many rows, and not for more.
     pub fn reserve_exact(&mut self, rows: usize) {
         self.rows.reserve_exact(rows);

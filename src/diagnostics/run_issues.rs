@@ -110,6 +110,10 @@ macro_rules! with_run_issues {
 
     ColumnsTooLarge "JI275" Note "{count} line{|s} with columns above 65,535 or discriminators above 16,777,215 written without them"
         "Readers of DWARF have 16 and 24 bits for them. elfutils, which perf 7 and hotspot use, rejects all lines of a function with larger ones."
+    CallsTooMany "JI276" Warning "{count} function{|s} written without inlined calls: those of others are already more than the jitdumps justify"
+        "The size of the output is limited by that of the input."
+    StacksTooMany "JI277" Warning "{count} sample{|s} without callers in the summary: too many different stacks"
+        "Memory for stacks is limited by the size of the profile. The functions of these samples are counted."
 
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"

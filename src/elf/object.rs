@@ -301,10 +301,15 @@ fn read_only_segment(kind: elf::ProgramType, section: &SectionHeader) -> Program
     }
 }
 
+/// Returns the name for a function without one, which starts at this address of its process.
+pub fn unnamed(address: u64) -> Vec<u8> {
+    format!("[unnamed {address:#x}]").into_bytes()
+}
+
 /// Appends a symbol's name. Readers ignore symbols without a name, so these are named after their process address.
 fn write_symbol_name(out: &mut Vec<u8>, name: &[u8], address: u64) {
     if name.is_empty() {
-        out.extend_from_slice(format!("[unnamed {address:#x}]").as_bytes());
+        out.extend_from_slice(&unnamed(address));
     }
     write_escaped(out, name);
     out.push(0);

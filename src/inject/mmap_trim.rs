@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::code::process::{Map, Processes, SpaceId};
+use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeMap;
 use crate::collections::tally::Tally;
@@ -92,7 +93,8 @@ impl Event<'_> {
 
 /// Memory of each address space as a reader sees it at one time.
 struct Cover {
-    spaces: IndexedTable<SpaceId, SpaceCover>,
+    /// Those with anything in them.
+    spaces: HashMap<SpaceId, SpaceCover>,
     /// Whether an address space can have functions, and it or a descendant has maps.
     is_watched: IndexedTable<SpaceId, bool>,
     /// Number of parts that may still be kept.
@@ -185,7 +187,7 @@ impl Cover {
         let parts = own.len().saturating_mul(4).saturating_add(maps.saturating_mul(2));
         let both = has_functions.iter().zip(&has_maps);
         Self {
-            spaces: spaces.map(|_| SpaceCover::default()),
+            spaces: HashMap::default(),
             is_watched: both.map(|(&functions, &maps)| functions && maps).collect(),
             parts: parts.saturating_add(MAX_PARTS),
             copies: MAX_COPIES,
@@ -213,7 +215,7 @@ impl Cover {
         match event {
             Event::Fork(child, parent, _) => self.fork(child, parent),
             Event::Own(own) => {
-                let space = &mut self.spaces[own.space];
+                let space = self.spaces.entry(own.space).or_default();
                 if own.is_function {
                     space.functions.insert(own.range, (), |_, ()| {});
                 } else {
@@ -232,7 +234,10 @@ impl Cover {
     }
 
     fn fork(&mut self, child: SpaceId, parent: SpaceId) {
-        let parent = &self.spaces[parent];
+        let Some(parent) = self.spaces.get(&parent) else {
+            self.spaces.remove(&child);
+            return;
+        };
         let copies = parent
             .functions
             .piece_count()
@@ -243,11 +248,12 @@ impl Cover {
             return;
         }
         self.copies -= copies;
-        self.spaces[child] = parent.clone();
+        let copy = parent.clone();
+        self.spaces.insert(child, copy);
     }
 
     fn map(&mut self, space: SpaceId, map: &Map) {
-        let space = &mut self.spaces[space];
+        let space = self.spaces.entry(space).or_default();
         if map.backing == Backing::File {
             space.functions.remove(map.range, |_, ()| {});
             space.memory.remove(map.range, |_, _| {});

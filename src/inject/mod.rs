@@ -19,6 +19,7 @@ mod tiers;
 use crate::attribution;
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::Diagnostic;
+use crate::inject::objects::grouping::Mapped;
 use crate::load::{Buffers, NeededFunctions, Progress, Recording, load_after};
 use crate::perf::output::Rewrite;
 use crate::source_files::v8_functions::V8Scripts;
@@ -109,20 +110,22 @@ fn inject_recording(
         names: &options.names,
         has_copied_stacks: profile.attrs.copies_stacks(),
     };
-    let groups = objects_input.groups(
-        options.layout,
-        functions,
-        &freed_ranges,
-        &symbols,
-        &selection.unknown,
-    );
+    let mapped = Mapped {
+        mappings: &functions,
+        freed_ranges: &freed_ranges,
+        symbols: &symbols,
+        unknown: &selection.unknown,
+    };
+    let groups = objects_input.groups(options.layout, mapped);
+    let planned = objects_input.objects(options.layout, mapped, &groups);
     let mut advance = |done| progress.advance(done);
     let mut kept = KeptSources::new(&options.lines.sources, &options.load);
     let mut objects =
-        objects::functions::write(&objects_input, &groups, &mut written, &mut kept, &mut advance)?;
+        objects::functions::write(&objects_input, planned, &mut written, &mut kept, &mut advance)?;
     objects::symbols::write(
         &objects_input,
         &symbols,
+        objects_input.can_share(options.layout),
         &mut written,
         &mut kept,
         &mut objects,

@@ -4,22 +4,25 @@ mod free_addresses;
 pub mod functions;
 pub mod grouping;
 mod job;
+mod neighbourhood;
+mod sharing;
 pub mod source_paths;
 pub mod symbols;
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTableIndex};
+use crate::code::perf_map_symbols::SymbolTableIndex;
 use crate::code::process::{Processes, SpaceId};
-use crate::code::timeline::{CodeMapping, FileIndex, FreedRange, FunctionId};
-use crate::code::unknown_addresses::UnknownAddresses;
+use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::tally::Tally;
 use crate::diagnostics::Issue;
 use crate::elf::object::TEXT_OFFSET;
 use crate::inject::objects::grouping::{Groups, MAX_HOLE, Mapped, Source};
+use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
 use crate::load::UsedFile;
@@ -51,7 +54,7 @@ pub struct PlacedObject {
     /// Build ID of the object.
     pub build_id: BuildId,
     /// Path of the object, as written to the profile.
-    pub path: Vec<u8>,
+    pub path: Arc<[u8]>,
 }
 
 /// All objects that were written.
@@ -120,33 +123,43 @@ impl Input<'_> {
         self.files[function.file].code.has_code(function.function)
     }
 
-    /// Groups `functions` into objects. `freed_ranges`, `symbols` and `unknown` must be from the same
-    /// selection.
-    pub fn groups(
-        &self,
-        layout: Layout,
-        functions: Vec<CodeMapping>,
-        freed_ranges: &[FreedRange],
-        symbols: &[PlacedSymbol],
-        unknown: &UnknownAddresses,
-    ) -> Groups {
-        let are_few = functions.len().saturating_add(symbols.len()) <= MAX_SEPARATE;
+    /// Groups functions that a single map can cover. `mapped` must be from one selection.
+    pub fn groups(&self, layout: Layout, mapped: Mapped<'_>) -> Groups {
+        let count = mapped.mappings.len().saturating_add(mapped.symbols.len());
+        let are_few = count <= MAX_SEPARATE;
         let max_hole = match layout {
-            Layout::Function => return Groups::of_one(functions),
-            Layout::Auto if are_few && !self.has_copied_stacks => return Groups::of_one(functions),
+            Layout::Function => return Groups::of_one(mapped.mappings),
+            Layout::Auto if are_few && !self.has_copied_stacks => return Groups::of_one(mapped.mappings),
             Layout::Auto if are_few => TEXT_OFFSET.saturating_sub(1),
             Layout::Auto | Layout::Image => MAX_HOLE,
         };
-        let mapped = Mapped {
-            mappings: &functions,
-            freed_ranges,
-            symbols,
-            unknown,
-        };
-        Groups::as_large_as_can_be(self.processes, mapped, max_hole, |mapping| Source {
+        Groups::as_large_as_can_be(self.processes, mapped, max_hole, |mapping| self.source(mapping))
+    }
+
+    /// Returns the objects for groups of `mapped`.
+    pub fn objects<'g>(
+        &self,
+        layout: Layout,
+        mapped: Mapped<'_>,
+        groups: &'g Groups,
+    ) -> Vec<ObjectMembers<'g>> {
+        match self.can_share(layout) {
+            true => sharing::shared(self.processes, mapped, groups, |mapping| self.source(mapping)),
+            false => sharing::separate(groups),
+        }
+    }
+
+    /// Whether an object may be at several addresses: readers do not unwind stacks, and the user has not asked for an object
+    /// for each function.
+    pub fn can_share(&self, layout: Layout) -> bool {
+        layout != Layout::Function && !self.has_copied_stacks
+    }
+
+    fn source(&self, mapping: &CodeMapping) -> Source {
+        Source {
             bytes: self.record_bytes(mapping.function),
             has_code: self.has_code(mapping.function),
-        })
+        }
     }
 }
 

@@ -108,10 +108,12 @@ impl Run<'_> {
         &self.recording.sources.used
     }
 
-    /// Sample counts of all address spaces.
+    /// Sample counts of all address spaces with samples.
     fn space_counts(&self) -> impl Iterator<Item = (Pid, &SpaceCounts)> {
-        let spaces = self.recording.profile.index.processes.spaces().iter();
-        spaces.map(|space| space.pid).zip(&self.selection.spaces)
+        let processes = &self.recording.profile.index.processes;
+        let counts = self.selection.spaces.iter();
+        let counts = counts.filter(|(_, counts)| counts.samples > 0);
+        counts.map(|(space, counts)| (processes.space(space).pid, counts))
     }
 
     fn diagnostics(&self) -> Vec<Diagnostic> {
@@ -241,7 +243,7 @@ impl Run<'_> {
         let counts: Vec<(SpaceId, u64, u64)> = spaces
             .filter(|(_, space)| described.contains(&space.pid))
             .map(|(id, _)| {
-                let counts = &self.selection.spaces[id];
+                let counts = self.selection.spaces.get(id);
                 (id, counts.samples.into(), counts.with_jit_frame.into())
             })
             .collect();

@@ -113,6 +113,34 @@ impl DumpWriter {
         self.record(KIND, time, &content);
     }
 
+    /// Writes inlined calls for a function at an address: of two chains in turn, each of which has a depth of 60.
+    pub fn alternating_calls(&mut self, time: u64, address: u64, entries: u32) {
+        /// DEBUG_INFO2 with positions.
+        const KIND: u32 = 827_346_260;
+        const DEPTH: u32 = 60;
+        let mut content = Vec::new();
+        let positions = 1 + 2 * DEPTH;
+        for number in [address, entries.into(), positions.into(), 2] {
+            self.endian.write_u64(&mut content, number);
+        }
+        for entry in 0..entries {
+            self.endian.write_u32(&mut content, entry);
+            self.endian.write_u32(&mut content, DEPTH * (1 + entry % 2));
+        }
+        for position in 0..positions {
+            let caller = match position {
+                0 => u32::MAX,
+                position if position == DEPTH + 1 => 0,
+                position => position - 1,
+            };
+            for number in [caller, 0, 1, 1 + position, 1, 5, 1] {
+                self.endian.write_u32(&mut content, number);
+            }
+        }
+        content.extend(b"inlined\0a.js\0");
+        self.record(KIND, time, &content);
+    }
+
     /// Writes unwinding tables first and their header last, as perf reads them.
     pub fn unwinding(&mut self, time: u64, tables: &[u8], header: &[u8]) {
         let size = (tables.len() + header.len()) as u64;

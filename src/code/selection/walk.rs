@@ -104,7 +104,7 @@ impl SampleVisitor for Walk<'_> {
         let (Some(space), time) = (located.space, located.lookup_time()) else {
             return;
         };
-        let of_space = &mut self.selection.spaces[space];
+        let of_space = self.selection.spaces.get_mut(space);
         of_space.samples = of_space.samples.saturating_add(1);
         let mut frames = FrameCounts::default();
         let mut is_in_function = false;
@@ -124,7 +124,7 @@ impl SampleVisitor for Walk<'_> {
             }
         }
         self.selection.samples.stacks.add_sample(frames);
-        let of_space = &mut self.selection.spaces[space];
+        let of_space = self.selection.spaces.get_mut(space);
         of_space.with_jit_frame = of_space.with_jit_frame.saturating_add(u32::from(frames.jit > 0));
     }
 
@@ -401,7 +401,7 @@ impl Walk<'_> {
     fn count(&mut self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) -> Option<bool> {
         let leaf = self.selector.classify_ip(space, ip, time, lookup)?;
         let samples = &mut self.selection.samples;
-        let of_space = &mut self.selection.spaces[space];
+        let of_space = self.selection.spaces.get_mut(space);
         let (counter, part) = match leaf {
             SampledCode::Function(at) => (&mut samples.named, Some(&mut self.selection.hits[at])),
             SampledCode::Symbol(symbol) => {

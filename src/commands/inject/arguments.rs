@@ -218,7 +218,7 @@ enum UnwindArgument {
 enum LayoutArgument {
     /// One object per function if there are few, otherwise images
     Auto,
-    /// One object per code region; functions at reused addresses get separate objects
+    /// One object per code region; functions at reused addresses get separate objects if they are few
     Image,
     /// One object per function
     Function,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::bytes::RandomAccess;
 use crate::code::timeline::{CodeMapping, FileIndex};
@@ -17,8 +18,9 @@ use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTab
 use crate::elf::store::{ObjectKind, Store};
 use crate::elf::stored_source::StoredSource;
 use crate::inject::objects::free_addresses::FreeAddresses;
-use crate::inject::objects::grouping::{Groups, Members, first_of};
+use crate::inject::objects::grouping::{first_of, key};
 use crate::inject::objects::job::{Job, batches};
+use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
@@ -30,10 +32,10 @@ use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::threads;
 use crate::units::{Address, AddressRange, Pid};
 
-/// Writes the objects in the order of the groups. Reports the number of finished functions to `progress`.
+/// Writes the objects in their order. Reports the number of finished functions to `progress`.
 pub fn write(
     input: &Input<'_>,
-    groups: &Groups,
+    objects: Vec<ObjectMembers<'_>>,
     output: &mut Output,
     kept: &mut KeptSources,
     mut progress: impl FnMut(u64),
@@ -41,18 +43,20 @@ pub fn write(
     let mut writer = ObjectWriter::new(input);
     let files = input.files.iter().map(|used| used.found.file.size());
     let dump_bytes = files.sum::<u64>();
-    let mut jobs: Vec<Job<'_>> = groups.iter().filter_map(|members| writer.job(members)).collect();
+    let jobs = objects.into_iter().filter_map(|members| writer.job(members));
+    let mut jobs: Vec<Job<'_>> = jobs.collect();
     writer.text_room = dump_bytes.saturating_mul(MAX_TEXT_GROWTH).max(MIN_TEXT_ROOM);
+    writer.range_room = (dump_bytes / BYTES_OF_RANGE).max(MIN_RANGE_ROOM);
     writer.limit_tables(&mut jobs, dump_bytes);
     writer.place_tables(&mut jobs);
     let mut placed = Vec::with_capacity(jobs.len());
     let mut seen = HashSet::default();
-    let mut functions = 0;
+    let (mut functions, mut function_objects) = (0, 0);
     let room = dump_bytes.saturating_mul(MAX_GROWTH).max(MIN_ROOM);
     for batch in batches(&jobs) {
         let store = output.store()?;
         if store.bytes_written() >= room {
-            let left_out = batch.iter().map(|job| job.members.len() as u64).sum();
+            let left_out = batch.iter().map(Job::mapping_count).sum();
             writer.faults.add_many(Issue::ObjectsTooLarge, left_out, 0);
             progress(left_out);
             continue;
@@ -66,7 +70,7 @@ pub fn write(
             writer.encode(job, &folder, kept, buffers)
         });
         for (job, object) in batch.iter().zip(objects) {
-            progress(job.members.len() as u64);
+            progress(job.mapping_count());
             if object.functions.is_empty() {
                 // Its part of the file is gone.
                 continue;
@@ -78,13 +82,17 @@ pub fn write(
                 }
             }
             writer.text_room = writer.text_room.saturating_sub(object.text_size);
-            placed.push(writer.store(job, &object, store)?);
-            functions += object.functions.len() as u64;
+            let ranges = object.functions.iter().map(|(_, faults)| faults.ranges);
+            writer.range_room = writer.range_room.saturating_sub(ranges.sum());
+            let of_object = writer.store(job, &object, store)?;
+            functions += of_object.iter().map(|(count, _)| count).sum::<u64>();
+            function_objects += 1;
+            placed.extend(of_object.into_iter().map(|(_, placed)| placed));
         }
     }
     Ok(Objects {
         functions,
-        function_objects: placed.len() as u64,
+        function_objects,
         symbols: 0,
         placed,
         line_faults: writer.line_faults,
@@ -104,6 +112,8 @@ struct ObjectWriter<'a> {
     source_bytes: IndexedTable<FileIndex, u64>,
     /// Number of bytes of source text that further objects may contain.
     text_room: u64,
+    /// Number of ranges of inlined calls that further objects may contain.
+    range_room: u64,
 }
 
 /// An object in ELF format.
@@ -117,9 +127,10 @@ struct Object<'a> {
     functions: Vec<(CodeMapping, MemberFaults)>,
 }
 
-/// Faults of a function.
+/// Faults of a function, and the number of ranges of its inlined calls.
 #[derive(Default)]
 struct MemberFaults {
+    ranges: u64,
     lines: Tally<Issue>,
     object: Tally<Issue>,
 }
@@ -142,6 +153,11 @@ const MIN_TABLE_ROOM: u64 = 16 << 20;
 const MAX_TEXT_GROWTH: u64 = 4;
 const MIN_TEXT_ROOM: u64 = 64 << 20;
 
+/// Maximum number of ranges of inlined calls in all objects: one for this many bytes of the dumps, or this many if that is more.
+/// Each takes 8 bytes in a dump. But small records can have large numbers of them ([`crate::debug_info::MAX_RANGES`]).
+const BYTES_OF_RANGE: u64 = 8;
+const MIN_RANGE_ROOM: u64 = 1 << 20;
+
 impl<'a> ObjectWriter<'a> {
     fn new(input: &'a Input<'a>) -> Self {
         Self {
@@ -155,6 +171,7 @@ impl<'a> ObjectWriter<'a> {
                 false => 0,
             }),
             text_room: 0,
+            range_room: 0,
         }
     }
 
@@ -168,17 +185,19 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Makes a job of a group, without an address for its tables yet.
-    fn job<'g>(&mut self, group: Members<'g>) -> Option<Job<'g>>
+    fn job<'g>(&mut self, members: ObjectMembers<'g>) -> Option<Job<'g>>
     where
         'a: 'g,
     {
-        let members = group.functions;
-        let (lowest, highest) = (members.first()?, members.last()?);
+        let lowest = members.first.functions.first()?;
+        let functions = || members.blocks().flat_map(|block| block.functions);
         let file = &self.input.files[lowest.function.file].code;
         let machine = file.machine();
         let mut with_tables = 0;
-        for unwinding in members
-            .iter()
+        // Readers do not unwind stacks if an object may be at several addresses.
+        let is_unwound = members.is_mapped_whole();
+        for unwinding in functions()
+            .filter(|_| is_unwound)
             .filter_map(|member| file.unwinding(member.function.function))
         {
             with_tables += 1;
@@ -190,23 +209,16 @@ impl<'a> ObjectWriter<'a> {
                     .or_insert_with(|| FdeIndex::read(frame));
             }
         }
-        let bytes = members
-            .iter()
-            .map(|member| self.input.record_bytes(member.function));
+        let bytes = functions().map(|member| self.input.record_bytes(member.function));
         let sources = self.source_bytes[lowest.function.file];
         Some(Job {
-            members,
-            first: first_of(members)?,
+            first: members.earliest()?,
             machine,
             code: code(&self.view(lowest)?),
-            has_lead_in: group.has_lead_in,
             record_bytes: bytes.fold(sources, u64::saturating_add),
             with_tables,
-            range: AddressRange {
-                start: lowest.range.start,
-                end: highest.range.end,
-            },
             tables: None,
+            members,
         })
     }
 
@@ -214,7 +226,7 @@ impl<'a> ObjectWriter<'a> {
     fn limit_tables(&mut self, jobs: &mut [Job<'_>], dump_bytes: u64) {
         let mut room = dump_bytes.saturating_mul(MAX_TABLE_GROWTH).max(MIN_TABLE_ROOM);
         for job in jobs.iter_mut().filter(|job| job.with_tables > 0) {
-            let sizes = job.members.iter().map(|member| self.max_table_size(member));
+            let sizes = job.functions().map(|(member, _)| self.max_table_size(member));
             let size = sizes.fold(0, u64::saturating_add);
             room = room.checked_sub(size).unwrap_or_else(|| {
                 self.faults.add_many(Issue::TablesTooLarge, job.with_tables, 0);
@@ -269,9 +281,8 @@ impl<'a> ObjectWriter<'a> {
     fn object_entries(&self, job: &Job<'_>) -> (Vec<(Fde<'a>, u64)>, u64) {
         let mut entries = Vec::new();
         let mut with_entry = 0;
-        for member in job.members {
+        for (member, start) in job.functions() {
             let before = entries.len();
-            let start = job.address(member);
             let own = self.entries(member, job.machine).into_iter();
             entries.extend(own.map(|(entry, into_code)| (entry, start.wrapping_add(into_code))));
             with_entry += u64::from(entries.len() > before);
@@ -286,7 +297,7 @@ impl<'a> ObjectWriter<'a> {
     /// there are no entries.
     fn tables(&self, job: &Job<'_>) -> Option<(Tables, u64)> {
         let (entries, with_entry) = self.object_entries(job);
-        let tables = Tables::build(entries.into_iter(), job.table_layout(job.range.end))?;
+        let tables = Tables::build(entries.into_iter(), job.table_layout(job.range().end))?;
         (with_entry > 0).then_some((tables, with_entry))
     }
 
@@ -297,12 +308,14 @@ impl<'a> ObjectWriter<'a> {
         }
         let tables = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables(job)).flatten();
         let mut all_tables = threads::map(jobs, tables);
-        let code = jobs.iter().map(|job| (job.first.space, job.covered()));
+        let code = jobs
+            .iter()
+            .flat_map(|job| job.covered().map(|range| (job.first.space, range)));
         let mut free = FreeAddresses::new(self.input.processes, code);
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let key = |at: &usize| {
             let job = jobs.get(*at)?;
-            Some((free.family(job.first.space), job.range))
+            Some((free.family(job.first.space), job.range()))
         };
         order.sort_by_key(key);
         for at in order {
@@ -314,14 +327,14 @@ impl<'a> ObjectWriter<'a> {
                 self.faults.add_many(Issue::NoUnwindingEntry, without_entry, 0);
                 // Aligned in the object, like the code. In the process, code may be unaligned (capture
                 // erlang25).
-                let skew = job.range.start.0 % TABLE_ALIGN;
+                let skew = job.range().start.0 % TABLE_ALIGN;
                 let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
                 let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
                 let space = job.first.space;
-                let free = free.take(space, job.range, room, !job.machine.is_64);
+                let free = free.take(space, job.range(), room, !job.machine.is_64);
                 job.tables = free.and_then(|address| {
                     let address = address.checked_add(skew)?;
-                    let distance = i64::try_from(address.0.checked_sub(job.range.end.0)?).ok()?;
+                    let distance = i64::try_from(address.0.checked_sub(job.range().end.0)?).ok()?;
                     Some((tables.moved(distance, job.machine.endian)?, address))
                 });
                 if job.tables.is_none() {
@@ -349,7 +362,7 @@ impl<'a> ObjectWriter<'a> {
     /// Returns the source files to copy for an object.
     fn sources_to_keep(&self, job: &Job<'_>) -> Vec<SourceName> {
         let used = &self.input.files[job.first.function.file];
-        let views = job.members.iter().filter_map(|member| self.view(member));
+        let views = job.functions().filter_map(|(member, _)| self.view(member));
         let file = job.first.function.file;
         let infos = views.map(|view| self.lines_of(file, &view).0);
         let owner = used.found.file.origin().owner;
@@ -380,9 +393,14 @@ impl<'a> ObjectWriter<'a> {
     ) -> Vec<StoredSource<'a>> {
         let (info, line_faults) = self.lines_of(file, view);
         faults.lines = line_faults;
-        let Some(info) = info else {
+        let Some(mut info) = info else {
             return Vec::new();
         };
+        if self.range_room == 0 && !info.calls.is_empty() {
+            info.calls.clear();
+            faults.object.add(Issue::CallsTooMany, 0);
+        }
+        faults.ranges = info.range_count();
         let beyond = dwarf::rows_beyond_limits(&info);
         faults.object.add_many(Issue::ColumnsTooLarge, beyond, 0);
         let lines = &self.input.lines;
@@ -406,21 +424,25 @@ impl<'a> ObjectWriter<'a> {
                 &without_entries
             }
         };
-        let members = job.members.iter();
+        let members = job.functions();
         let views: Vec<_> = members
-            .filter_map(|member| Some((member, self.view(member)?)))
+            .filter_map(|(member, address)| Some((member, address, self.view(member)?)))
             .collect();
-        let symbols = views
-            .iter()
-            .map(|(member, view)| self.symbol(member.function.file, view));
+        let symbols = views.iter().map(|(member, _, view)| {
+            let symbol = self.symbol(member.function.file, view);
+            match symbol.is_empty() && !job.members.is_mapped_whole() {
+                true => Cow::Owned(object::unnamed(member.range.start.0)),
+                false => symbol,
+            }
+        });
         let symbols: Vec<_> = symbols.collect();
         let functions = views
             .iter()
             .zip(&symbols)
-            .map(|((member, view), symbol)| Function {
+            .map(|(&(_, address, ref view), symbol)| Function {
                 name: symbol,
                 code: code(view),
-                address: job.address(member),
+                address,
             });
         let functions: Vec<Function<'_>> = functions.collect();
         let mut encoder = Encoder::new(buffers, self.input.lines.settings(job.machine));
@@ -435,7 +457,7 @@ impl<'a> ObjectWriter<'a> {
         let written = views
             .iter()
             .zip(&functions)
-            .map(|(&(member, ref view), function)| {
+            .map(|(&(member, _, ref view), function)| {
                 let mut faults = MemberFaults::default();
                 sources.extend(self.add_lines(file, view, function, places, &mut encoder, &mut faults));
                 (*member, faults)
@@ -445,7 +467,7 @@ impl<'a> ObjectWriter<'a> {
         let content = ObjectContent {
             machine: job.machine,
             functions: &functions,
-            address: job.range.start.0,
+            address: job.range().start.0,
             time: job.first.since.0,
             tables: PlacedTables {
                 tables,
@@ -465,20 +487,24 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Writes an object and its source files into the folder.
+    /// Writes an object and its source files into the folder. Returns its mappings, each with the number of functions in it.
     fn store(
         &self,
         job: &Job<'_>,
         object: &Object<'_>,
         store: &mut Store,
-    ) -> Result<PlacedObject, Diagnostic> {
-        let mapping = job.first;
-        let pid = self.pid(mapping);
+    ) -> Result<Vec<(u64, PlacedObject)>, Diagnostic> {
         let encoded = &object.encoded;
-        let name = store.write(pid, ObjectKind::Functions, &object.bytes, &encoded.build_id)?;
+        let name = store.write(
+            self.pid(job.first),
+            ObjectKind::Functions,
+            &object.bytes,
+            &encoded.build_id,
+        )?;
         for source in &object.sources {
             store.write_source(source)?;
         }
+        let path: Arc<[u8]> = path_for_readers(&store.folder().join(name)).into();
         // Quirk: libunwind (perf 6.1, 6.12) reads aligned words. The first one must be in the mapping, or the
         // stack ends here. Tables have the alignment of the code, which is any multiple of 4 on AArch64
         // (capture erlang25), so the mapping starts at the word before them.
@@ -489,17 +515,34 @@ impl<'a> ObjectWriter<'a> {
             AddressRange::new(start, object.tables_size.saturating_add(skew))
         });
         let tables_offset = encoded.tables_offset.saturating_sub(skew);
-        Ok(PlacedObject {
-            pid,
+        let place = |mapping: &CodeMapping, range, address| PlacedObject {
+            pid: self.pid(mapping),
             space: mapping.space,
             time: mapping.since,
             sequence: mapping.sequence,
-            range: job.range,
-            file_offset: job.code.file_offset(job.start()),
+            range,
+            file_offset: job.code.file_offset(address),
             tables: tables.map(|range| (range, tables_offset)),
             build_id: encoded.build_id,
-            path: path_for_readers(&store.folder().join(name)),
-        })
+            path: path.clone(),
+        };
+        let mut written = object.functions.iter().map(|(function, _)| function).peekable();
+        let mut placed = Vec::new();
+        for block in job.members.blocks() {
+            // Some parts of the file may be gone.
+            let own = block.functions.iter();
+            let count = own
+                .filter(|own| written.next_if(|written| key(written) == key(own)).is_some())
+                .count() as u64;
+            let Some(first) = first_of(block.functions).filter(|_| count > 0) else {
+                continue;
+            };
+            let address = job.address(block);
+            placed.push((count, place(first, block.range(), address)));
+            let repeats = block.repeats.iter();
+            placed.extend(repeats.map(|repeat| (1, place(repeat, repeat.range, address))));
+        }
+        Ok(placed)
     }
 }
 

@@ -17,15 +17,12 @@ use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
-use crate::collections::hash::HashMap;
-use crate::collections::indexed_table::IndexedTable;
-use crate::elf::object::LEAD_IN;
-use crate::perf::event::Backing;
+use crate::inject::objects::neighbourhood::{Neighbourhood, Neighbourhoods};
 use crate::units::{Address, AddressRange, Time};
 
 /// Maximum number of addresses in an object, in bytes. Readers map the object whole, and programs that copy files
 /// without preserving holes write that much.
-const MAX_SPAN: u64 = 32 << 20;
+pub const MAX_SPAN: u64 = 32 << 20;
 
 /// Longest hole between two functions, in bytes. It limits the apparent size of all objects to that much per
 /// function, however far apart crafted input puts them.
@@ -34,12 +31,9 @@ pub const MAX_HOLE: u64 = 4 << 20;
 /// Upper bound of the padding that aligns functions, in bytes.
 const ALIGNMENT: u64 = 64;
 
-/// Maximum size of the records to read for one object, in bytes, so that several objects fit into memory at a time.
-const MAX_BYTES: u64 = 8 << 20;
-
-/// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
-/// a library; libdw's module also covers the data after it.
-const FILE_MARGIN: u64 = 256 << 20;
+/// Maximum size of the records to read for one object, in bytes, so that several objects fit into memory at a time and are
+/// encoded in parallel.
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Size and kind of the records of a function.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +76,16 @@ pub struct Mapped<'a> {
 
 impl Groups {
     /// Creates one group for each function.
-    pub fn of_one(mappings: Vec<CodeMapping>) -> Self {
-        let ends = (1..=mappings.len()).map(|end| (end, false)).collect();
-        Self { mappings, ends }
+    pub fn of_one(mappings: &[CodeMapping]) -> Self {
+        Self {
+            mappings: mappings.to_vec(),
+            ends: (1..=mappings.len()).map(|end| (end, false)).collect(),
+        }
+    }
+
+    /// Returns the number of groups.
+    pub fn len(&self) -> usize {
+        self.ends.len()
     }
 
     /// Creates groups with as many functions as can share an object, with holes of at most `max_hole` bytes between
@@ -147,15 +148,16 @@ pub fn first_of(group: &[CodeMapping]) -> Option<&CodeMapping> {
     group.iter().min_by_key(|mapping| key(mapping))
 }
 
-fn key(mapping: &CodeMapping) -> (SpaceId, Time, u32) {
+/// Returns the key that orders mappings by address space and time.
+pub fn key(mapping: &CodeMapping) -> (SpaceId, Time, u32) {
     (mapping.space, mapping.since, mapping.sequence)
 }
 
 /// Returns the number of functions in each group. `mappings` must be those of one address space, sorted by address.
-fn sizes(
+pub fn sizes(
     mappings: &[CodeMapping],
     neighbourhood: &Neighbourhood<'_>,
-    source: impl Fn(&CodeMapping) -> Source,
+    mut source: impl FnMut(&CodeMapping) -> Source,
 ) -> Vec<usize> {
     let mut sizes = Vec::new();
     let mut group: Option<Group<'_>> = None;
@@ -217,7 +219,7 @@ impl<'a> Group<'a> {
             && self.source.has_code == source.has_code
             && mapping.function.file == self.first.function.file
             && neighbourhood.is_free(gap)
-            && (gap.size() < ALIGNMENT || neighbourhood.ground.is_free(gap))
+            && (gap.size() < ALIGNMENT || neighbourhood.is_without_ground(gap))
     }
 
     fn take(&mut self, mapping: &CodeMapping, bytes: u64) {
@@ -227,158 +229,14 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Addresses in use, as sorted ranges that don't touch each other.
-#[derive(Clone, Debug, Default)]
-struct Taken(Vec<AddressRange>);
-
-impl Taken {
-    fn new(mut ranges: Vec<AddressRange>) -> Self {
-        ranges.sort_unstable();
-        ranges.dedup_by(|range, before| {
-            let is_joined = range.start <= before.end;
-            if is_joined {
-                before.end = before.end.max(range.end);
-            }
-            is_joined
-        });
-        Self(ranges)
-    }
-
-    fn is_free(&self, range: AddressRange) -> bool {
-        let behind = self.0.partition_point(|taken| taken.end <= range.start);
-        self.0.get(behind).is_none_or(|taken| range.end <= taken.start)
-    }
-}
-
-/// Addresses in use in all address spaces.
-struct Neighbourhoods {
-    /// For each address space, its own ranges, including its functions.
-    all: IndexedTable<SpaceId, Taken>,
-    /// For each address space with functions, its own other ranges and all those of its copies.
-    others: IndexedTable<SpaceId, Taken>,
-    /// For each address space, the files mapped before its first function.
-    ground: IndexedTable<SpaceId, Taken>,
-    /// For each address space, the first one of its family.
-    families: IndexedTable<SpaceId, SpaceId>,
-    /// For each family, all files that it ever maps.
-    files: HashMap<SpaceId, Taken>,
-    /// Longest hole between two functions of an object, in bytes.
-    max_hole: u64,
-}
-
-/// Addresses in use in one address space, except by its own functions, and in those that share code with it.
-struct Neighbourhood<'a> {
-    others: &'a Taken,
-    ground: &'a Taken,
-    ancestors: Vec<&'a Taken>,
-    files: &'a Taken,
-    max_hole: u64,
-}
-
-impl Neighbourhoods {
-    fn new(processes: &Processes, mapped: Mapped<'_>, max_hole: u64) -> Self {
-        let spaces = processes.spaces();
-        let mut functions: IndexedTable<SpaceId, Vec<AddressRange>> = spaces.map(|_| Vec::new());
-        let mut others = functions.clone();
-        let mut ground = functions.clone();
-        let mut starts = spaces.map(|_| Time::MAX);
-        for mapping in mapped.mappings {
-            functions[mapping.space].push(mapping.range);
-            let start = &mut starts[mapping.space];
-            *start = mapping.since.min(*start);
-        }
-        for freed_range in mapped.freed_ranges {
-            others[freed_range.space].push(freed_range.range);
-        }
-        for symbol in mapped.symbols {
-            others[symbol.space].push(symbol.range);
-        }
-        for (space, address) in mapped.unknown.iter() {
-            others[space].extend(AddressRange::new(address, 1));
-        }
-        let families = processes.families();
-        let mut files: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
-        for (id, space) in processes.iter() {
-            for map in space.maps.iter().filter(|map| map.backing == Backing::File) {
-                match map.time < starts[id] {
-                    true => ground[id].push(map.range),
-                    false => others[id].push(map.range),
-                }
-                files.entry(families[id]).or_default().push(map.range);
-            }
-        }
-        let all = functions.iter().zip(&others).zip(&ground);
-        let all: IndexedTable<SpaceId, Taken> = all
-            .map(|((functions, others), ground)| Taken::new([&functions[..], others, ground].concat()))
-            .collect();
-        for (id, _) in processes.iter() {
-            for (ancestor, _) in processes.ancestors(id) {
-                if !functions[ancestor].is_empty() {
-                    others[ancestor].extend_from_slice(&all[id].0);
-                }
-            }
-        }
-        Self {
-            all,
-            others: others.into_iter().map(Taken::new).collect(),
-            ground: ground.into_iter().map(Taken::new).collect(),
-            families,
-            max_hole: if mapped.unknown.is_full() { 0 } else { max_hole },
-            files: files
-                .into_iter()
-                .map(|(family, ranges)| (family, Taken::new(ranges)))
-                .collect(),
-        }
-    }
-
-    fn of(&self, processes: &Processes, space: SpaceId) -> Neighbourhood<'_> {
-        const NOTHING: &Taken = &Taken(Vec::new());
-        let ancestors = processes.ancestors(space);
-        let ancestors = ancestors.map(|(ancestor, _)| &self.all[ancestor]);
-        Neighbourhood {
-            others: &self.others[space],
-            ground: &self.ground[space],
-            ancestors: ancestors.filter(|taken| !taken.0.is_empty()).collect(),
-            files: self.files.get(&self.families[space]).unwrap_or(NOTHING),
-            max_hole: self.max_hole,
-        }
-    }
-}
-
-impl Neighbourhood<'_> {
-    /// Whether the object of a group can start [`LEAD_IN`] bytes before its first function. `end_before` is the end
-    /// of the address space's code before it.
-    fn has_lead_in(&self, functions: &[CodeMapping], end_before: Address) -> bool {
-        let Some(first) = functions.first() else {
-            return false;
-        };
-        if self.max_hole == 0 {
-            return false;
-        }
-        let end = first.range.start;
-        let before = |size: u64| {
-            let start = Address(end.0.saturating_sub(size));
-            AddressRange { start, end }
-        };
-        let lead_in = before(LEAD_IN);
-        lead_in.size() == LEAD_IN
-            && end_before <= lead_in.start
-            && self.is_free(lead_in)
-            && self.files.is_free(before(LEAD_IN.saturating_add(FILE_MARGIN)))
-    }
-
-    /// Whether a range is never used, except by functions of the address space itself and files mapped before them.
-    fn is_free(&self, range: AddressRange) -> bool {
-        let mut all = std::iter::once(self.others).chain(self.ancestors.iter().copied());
-        range.size() == 0 || all.all(|taken| taken.is_free(range))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
     use crate::code::timeline::{FileIndex, FunctionId};
+    use crate::elf::object::LEAD_IN;
+    use crate::inject::objects::neighbourhood::FILE_MARGIN;
+    use crate::perf::event::Backing;
     use crate::units::Pid;
 
     fn range(start: u64, size: u64) -> AddressRange {
@@ -572,7 +430,7 @@ mod tests {
             groups.iter().map(Vec::len).collect::<Vec<_>>()
         };
         // Limited first by the size of the records, then by the address range.
-        assert_eq!(sizes(0x100), [83_886, 16_114]);
+        assert_eq!(sizes(0x100), [41_943, 41_943, 16_114]);
         assert_eq!(sizes(0x400), [32_768, 32_768, 32_768, 1_696]);
     }
 }

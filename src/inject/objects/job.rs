@@ -4,6 +4,7 @@ use crate::code::timeline::CodeMapping;
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{Code, LEAD_IN};
 use crate::inject::objects::TABLE_ALIGN;
+use crate::inject::objects::sharing::{Block, ObjectMembers};
 use crate::machine::Machine;
 use crate::units::{Address, AddressRange};
 
@@ -14,59 +15,91 @@ const BATCH_BYTES: u64 = 8 << 20;
 
 /// An object to write.
 pub struct Job<'g> {
-    /// Functions, from the lowest address up; not empty.
-    pub members: &'g [CodeMapping],
+    /// Functions in it.
+    pub members: ObjectMembers<'g>,
     /// The earliest function.
     pub first: &'g CodeMapping,
     /// Machine of the code.
     pub machine: Machine,
     /// Code of the lowest function, which shows whether the code of all functions is known.
     pub code: Code<'g>,
-    /// Whether the object covers the [`LEAD_IN`] bytes before the first function.
-    pub has_lead_in: bool,
     /// Size of the records and of the source texts that the object may contain, in bytes.
     pub record_bytes: u64,
     /// Number of functions with unwinding tables in the dump.
     pub with_tables: u64,
-    /// Range from the start of the first function to the end of the last one.
-    pub range: AddressRange,
     /// Unwinding tables, and their address in the process; `None` if they are empty.
     pub tables: Option<(Tables, Address)>,
 }
 
-impl Job<'_> {
+impl<'g> Job<'g> {
     /// Address of the first function in the object.
     pub fn start(&self) -> u64 {
-        self.code.text_address(self.has_lead_in)
+        self.code.text_address(self.members.has_lead_in)
     }
 
-    /// Address of a function in the object.
-    pub fn address(&self, member: &CodeMapping) -> u64 {
-        let offset = member.range.start.0.saturating_sub(self.range.start.0);
-        self.start().wrapping_add(offset)
+    /// Addresses of the first block in the process.
+    pub fn range(&self) -> AddressRange {
+        self.members.first.range()
+    }
+
+    /// All functions with their addresses in the object, in the order of these.
+    pub fn functions(&self) -> impl Iterator<Item = (&'g CodeMapping, u64)> {
+        self.members.blocks().flat_map(|block| self.functions_of(block))
+    }
+
+    /// Functions of a block with their addresses in the object.
+    pub fn functions_of(&self, block: &Block<'g>) -> impl Iterator<Item = (&'g CodeMapping, u64)> + use<'g> {
+        let (address, start) = (self.address(block), block.range().start);
+        block.functions.iter().map(move |function| {
+            let offset = function.range.start.0.saturating_sub(start.0);
+            (function, address.wrapping_add(offset))
+        })
+    }
+
+    /// Address of a block in the object.
+    pub fn address(&self, block: &Block<'_>) -> u64 {
+        self.start().wrapping_add(block.offset)
+    }
+
+    /// Number of functions, counting each for every address that it is mapped at.
+    pub fn mapping_count(&self) -> u64 {
+        let counts = self.members.blocks();
+        counts
+            .map(|block| block.functions.len().saturating_add(block.repeats.len()) as u64)
+            .sum()
     }
 
     /// Addresses of the process that readers attribute to the object, without its header.
-    pub fn covered(&self) -> AddressRange {
-        let lead_in = if self.has_lead_in { LEAD_IN } else { 0 };
-        AddressRange {
-            start: Address(self.range.start.0.saturating_sub(lead_in)),
-            end: self.range.end,
-        }
+    pub fn covered(&self) -> impl Iterator<Item = AddressRange> {
+        let lead_in = if self.members.has_lead_in { LEAD_IN } else { 0 };
+        let range = self.range();
+        let first = AddressRange {
+            start: Address(range.start.0.saturating_sub(lead_in)),
+            end: range.end,
+        };
+        let whole = self.members.is_mapped_whole().then_some(first);
+        let blocks = self.members.blocks().filter(|_| !self.members.is_mapped_whole());
+        let ranges = blocks.flat_map(|block| {
+            let repeats = block.repeats.iter().map(|repeat| repeat.range);
+            std::iter::once(block.range()).chain(repeats)
+        });
+        whole.into_iter().chain(ranges)
     }
 
     /// Tables without entries, and their address in the process.
     pub fn empty_tables(&self) -> (Tables, Address) {
         // They are never read, so it does not matter what else is at their address.
-        let distance = self.range.size().next_multiple_of(TABLE_ALIGN);
-        let behind = Address(self.range.start.0.wrapping_add(distance));
+        let last = self.members.others.last().unwrap_or(&self.members.first);
+        let end = last.offset.saturating_add(last.range().size());
+        let distance = end.next_multiple_of(TABLE_ALIGN);
+        let behind = Address(self.range().start.0.wrapping_add(distance));
         let tables = Tables::build(std::iter::empty(), self.table_layout(behind));
         (tables.unwrap_or_default(), behind)
     }
 
     /// Layout of the tables in the object if they are at `address` in the process.
     pub fn table_layout(&self, address: Address) -> TableLayout {
-        let distance = address.0.wrapping_sub(self.range.start.0);
+        let distance = address.0.wrapping_sub(self.range().start.0);
         TableLayout {
             eh_frame: self.start().wrapping_add(distance),
             endian: self.machine.endian,

@@ -1,8 +1,10 @@
 //! Writing the symbols of perf maps as objects without code.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::code::perf_map_symbols::PlacedSymbol;
+use crate::code::process::SpaceId;
 use crate::collections::sparse::SparseBytes;
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
@@ -16,7 +18,7 @@ use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::machine::Machine;
 use crate::runtime::perf_map::Symbol;
-use crate::units::{BuildId, Pid, Time};
+use crate::units::{AddressRange, BuildId, Pid, Time};
 
 /// Writer of objects for symbols.
 struct SymbolWriter<'a> {
@@ -24,11 +26,42 @@ struct SymbolWriter<'a> {
     machine: Machine,
 }
 
-/// Writes one object per symbol in `placed`, which must be sorted, and adds it to `objects`. Reports the
-/// number of finished entries to `progress`.
+/// Number of symbols from which on they share objects.
+const MAX_SEPARATE: usize = 256;
+
+/// Maximum number of symbols in an object, and of the bytes of their names.
+const MAX_SHARED: usize = 1 << 14;
+const MAX_NAMES: usize = 2 << 20;
+
+/// Maximum number of addresses in an object with several symbols, in bytes. They have no content, so only arithmetic limits it.
+const MAX_SPAN: u64 = 1 << 30;
+
+/// Longest distance between two symbols that is kept in their object, in bytes.
+const MAX_HOLE: u64 = 4 << 20;
+
+/// A symbol, with all places of its memory.
+struct Member<'a, 'p> {
+    symbol: Symbol<'a>,
+    places: &'p [PlacedSymbol],
+    /// Address in the object, from that of the object's first symbol.
+    offset: u64,
+}
+
+/// Symbols of one perf map that share an object.
+struct Members<'a, 'p> {
+    pid: Pid,
+    /// Owner of the perf map.
+    owner: u32,
+    /// By their addresses in the object; not empty.
+    members: Vec<Member<'a, 'p>>,
+}
+
+/// Writes objects for the symbols in `placed`, which must be sorted, and adds them to `objects`. Each has one symbol, unless
+/// there are many and `can_share` allows several. Reports the number of finished entries to `progress`.
 pub fn write(
     input: &Input<'_>,
     placed: &[PlacedSymbol],
+    can_share: bool,
     output: &mut Output,
     kept: &mut KeptSources,
     objects: &mut Objects,
@@ -38,49 +71,91 @@ pub fn write(
         input,
         machine: input.recorded,
     };
+    let of_one = |one: &PlacedSymbol, other: &PlacedSymbol| one.id == other.id;
+    let is_shared = can_share && placed.chunk_by(of_one).nth(MAX_SEPARATE).is_some();
     let mut buffers = Buffers::default();
-    for symbol_places in placed.chunk_by(|one, other| one.id == other.id) {
-        let Some((pid, symbol, owner)) = symbol_places.first().and_then(|place| writer.symbol(place)) else {
-            continue;
-        };
-        let store = output.store()?;
-        let name = writer.name(symbol);
-        if input.lines.keep_sources {
-            let info = input.v8_functions.declaration(symbol.name);
-            kept.keep(
-                input.lines.sources_to_keep(info, owner).into_iter().collect(),
-                store,
-                &mut objects.faults,
-            )?;
+    for of_table in placed.chunk_by(|one, other| one.id.table == other.id.table) {
+        let mut symbols = of_table
+            .chunk_by(of_one)
+            .filter_map(|places| Some((writer.symbol(places.first()?)?, places)));
+        if is_shared {
+            let mut symbols: Vec<_> = symbols.collect();
+            symbols.sort_by_key(|((_, symbol, _), _)| symbol.range);
+            for members in shared(symbols) {
+                writer.write(&members, output, kept, objects, &mut buffers)?;
+                progress(members.place_count());
+            }
+        } else {
+            symbols.try_for_each(|((pid, symbol, owner), places)| {
+                let members = Members::of_one(pid, owner, symbol, places);
+                writer.write(&members, output, kept, objects, &mut buffers)?;
+                progress(members.place_count());
+                Ok(())
+            })?;
         }
-        let places = SourcePlaces {
-            store: store.folder(),
-            folders: &SourceFolders::default(),
-            kept,
-            owner,
-        };
-        let (bytes, build_id) = writer.encode(symbol, &name, places, &mut objects.faults, &mut buffers);
-        let kind = ObjectKind::Symbol(symbol.range.start);
-        let file = store.write(pid, kind, &bytes, &build_id)?;
-        objects.symbols += 1;
-        let path = path_for_readers(&store.folder().join(file));
-        for place in symbol_places {
-            objects.placed.push(PlacedObject {
-                pid: input.processes.space(place.space).pid,
-                space: place.space,
-                // After the record that maps the memory.
-                time: Time(place.since.0.saturating_add(1)),
-                sequence: 0,
-                range: place.range,
-                file_offset: writer.file_offset(symbol, place),
-                tables: None,
-                build_id,
-                path: path.clone(),
-            });
-        }
-        progress(symbol_places.len() as u64);
     }
     Ok(())
+}
+
+impl<'a, 'p> Members<'a, 'p> {
+    fn of_one(pid: Pid, owner: u32, symbol: Symbol<'a>, places: &'p [PlacedSymbol]) -> Self {
+        Self {
+            pid,
+            owner,
+            members: vec![Member {
+                symbol,
+                places,
+                offset: 0,
+            }],
+        }
+    }
+
+    fn place_count(&self) -> u64 {
+        let places = self.members.iter().map(|member| member.places.len() as u64);
+        places.sum()
+    }
+}
+
+/// A symbol with the process and the owner of its perf map, and its places.
+type Found<'a, 'p> = ((Pid, Symbol<'a>, u32), &'p [PlacedSymbol]);
+
+/// Distributes symbols of one perf map, in the order of addresses, to objects. They keep their distances if these are small, so
+/// that most objects are that of one stretch of memory.
+fn shared<'a, 'p>(symbols: Vec<Found<'a, 'p>>) -> Vec<Members<'a, 'p>> {
+    let mut all: Vec<Members<'a, 'p>> = Vec::new();
+    let mut names = 0usize;
+    // End of the last symbol: its address in the object and in the process.
+    let mut end = (0u64, 0u64);
+    for ((pid, symbol, owner), places) in symbols {
+        let start = symbol.range.start.0;
+        names = names.saturating_add(symbol.name.len());
+        let distance = start.checked_sub(end.1).filter(|&distance| distance <= MAX_HOLE);
+        let offset = match distance {
+            Some(distance) => end.0.saturating_add(distance),
+            None => end.0.next_multiple_of(TABLE_ALIGN),
+        };
+        let last = all.last_mut().filter(|last| {
+            let span = offset.saturating_add(symbol.range.size());
+            last.members.len() < MAX_SHARED && names <= MAX_NAMES && span <= MAX_SPAN
+        });
+        let offset = match last {
+            Some(last) => {
+                last.members.push(Member {
+                    symbol,
+                    places,
+                    offset,
+                });
+                offset
+            }
+            None => {
+                names = symbol.name.len();
+                all.push(Members::of_one(pid, owner, symbol, places));
+                0
+            }
+        };
+        end = (offset.saturating_add(symbol.range.size()), symbol.range.end.0);
+    }
+    all
 }
 
 impl<'a> SymbolWriter<'a> {
@@ -91,11 +166,65 @@ impl<'a> SymbolWriter<'a> {
         Some((used.found.pid, *symbol, used.found.file.owner()))
     }
 
-    /// Offset of a part of a symbol in a file that contained its code.
-    fn file_offset(&self, symbol: Symbol<'a>, place: &PlacedSymbol) -> u64 {
+    /// Writes an object.
+    fn write(
+        &self,
+        members: &Members<'a, '_>,
+        output: &mut Output,
+        kept: &mut KeptSources,
+        objects: &mut Objects,
+        buffers: &mut Buffers,
+    ) -> Result<(), Diagnostic> {
+        let Some(first) = members.members.first() else {
+            return Ok(());
+        };
+        let store = output.store()?;
+        let lines = &self.input.lines;
+        if lines.keep_sources {
+            let infos = members.members.iter();
+            let infos = infos.map(|member| self.input.v8_functions.declaration(member.symbol.name));
+            let names = infos.flat_map(|info| lines.sources_to_keep(info, members.owner));
+            kept.keep(names.collect(), store, &mut objects.faults)?;
+        }
+        let places = SourcePlaces {
+            store: store.folder(),
+            folders: &SourceFolders::default(),
+            kept,
+            owner: members.owner,
+        };
+        let (bytes, build_id) = self.encode(&members.members, places, &mut objects.faults, buffers);
+        let kind = ObjectKind::Symbol(first.symbol.range.start);
+        let file = store.write(members.pid, kind, &bytes, &build_id)?;
+        objects.symbols += members.members.len() as u64;
+        let path: Arc<[u8]> = path_for_readers(&store.folder().join(file)).into();
+        let placed = members.members.iter().flat_map(|member| {
+            let places = member.places.iter();
+            places.map(|place| (place, self.file_offset(member, place)))
+        });
+        for place in joined(placed.collect(), members.members.len() > 1) {
+            objects.placed.push(PlacedObject {
+                pid: self.input.processes.space(place.space).pid,
+                space: place.space,
+                // After the record that maps the memory.
+                time: Time(place.since.0.saturating_add(1)),
+                sequence: 0,
+                range: place.range,
+                file_offset: place.file_offset,
+                tables: None,
+                build_id,
+                path: path.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Offset of a part of a symbol in a file that contained the code of all.
+    fn file_offset(&self, member: &Member<'_, '_>, place: &PlacedSymbol) -> u64 {
+        let symbol = member.symbol;
         let into_symbol = place.range.start.0.saturating_sub(symbol.range.start.0);
         let code = Code::Unknown(symbol.range.size());
-        code.file_offset(code.text_address(false).saturating_add(into_symbol))
+        let address = code.text_address(false).saturating_add(member.offset);
+        code.file_offset(address.saturating_add(into_symbol))
     }
 
     /// Name of a symbol.
@@ -104,32 +233,48 @@ impl<'a> SymbolWriter<'a> {
         self.input.symbol_name(name, || None, symbol.tier())
     }
 
-    /// Encodes the object of a symbol, with the source location that its name contains.
+    /// Encodes the object of symbols, with the source locations that their names contain.
     fn encode(
         &self,
-        symbol: Symbol<'a>,
-        name: &[u8],
+        members: &[Member<'a, '_>],
         places: SourcePlaces<'_>,
         faults: &mut Tally<Issue>,
         buffers: &mut Buffers,
     ) -> (SparseBytes, BuildId) {
-        let code = Code::Unknown(symbol.range.size());
-        let function = Function {
-            name,
-            code,
-            address: code.text_address(false),
-        };
+        let names: Vec<Cow<'_, [u8]>> = members
+            .iter()
+            .map(|member| match self.name(member.symbol) {
+                // Relative to the first one, this would not be its address.
+                name if name.is_empty() && members.len() > 1 => {
+                    Cow::Owned(object::unnamed(member.symbol.range.start.0))
+                }
+                name => name,
+            })
+            .collect();
+        let functions = members.iter().zip(&names).map(|(member, name)| {
+            let code = Code::Unknown(member.symbol.range.size());
+            Function {
+                name,
+                code,
+                address: code.text_address(false).saturating_add(member.offset),
+            }
+        });
+        let functions: Vec<Function<'_>> = functions.collect();
         let lines = &self.input.lines;
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
-        if let Some(info) = self.input.v8_functions.declaration(symbol.name) {
-            // Each symbol is an object of its own, so texts of source maps would be in many.
-            let added = lines.add(info, &function, self.input.names, places, false, &mut encoder);
-            if added.is_err() {
-                faults.add(Issue::LinesTooLarge, 0);
+        for (member, function) in members.iter().zip(&functions) {
+            if let Some(info) = self.input.v8_functions.declaration(member.symbol.name) {
+                // There is an object for few symbols, so texts of source maps would be in many.
+                let added = lines.add(info, function, self.input.names, places, false, &mut encoder);
+                if added.is_err() {
+                    faults.add(Issue::LinesTooLarge, 0);
+                }
             }
         }
         // With an empty index, libunwind follows the frame pointer, and its address does not matter.
-        let end = function.address.saturating_add(code.size());
+        let end = functions
+            .last()
+            .map_or(0, |last| last.address.saturating_add(last.code.size()));
         let eh_frame = end.next_multiple_of(TABLE_ALIGN);
         let layout = TableLayout {
             eh_frame,
@@ -139,8 +284,8 @@ impl<'a> SymbolWriter<'a> {
         let tables = Tables::build(std::iter::empty(), layout).unwrap_or_default();
         let content = ObjectContent {
             machine: self.machine,
-            functions: &[function],
-            address: symbol.range.start.0,
+            functions: &functions,
+            address: members.first().map_or(0, |first| first.symbol.range.start.0),
             time: 0,
             tables: PlacedTables {
                 tables: &tables,
@@ -152,4 +297,38 @@ impl<'a> SymbolWriter<'a> {
         let build_id = object::encode(&content, &mut bytes).build_id;
         (bytes, build_id)
     }
+}
+
+/// A part of an object in memory.
+struct Place {
+    space: SpaceId,
+    since: Time,
+    range: AddressRange,
+    file_offset: u64,
+}
+
+/// Joins places that follow each other in memory and in their object, if it has several symbols, so that one map covers them.
+/// They are sorted by address space and time.
+fn joined(mut places: Vec<(&PlacedSymbol, u64)>, are_several: bool) -> Vec<Place> {
+    places.sort_by_key(|(place, _)| (place.space, place.since, place.range));
+    let mut joined: Vec<Place> = Vec::new();
+    for (place, file_offset) in places {
+        let last = joined.last_mut().filter(|last| {
+            let end = last.file_offset.saturating_add(last.range.size());
+            are_several
+                && (last.space, last.since) == (place.space, place.since)
+                && last.range.end == place.range.start
+                && end == file_offset
+        });
+        match last {
+            Some(last) => last.range.end = place.range.end,
+            None => joined.push(Place {
+                space: place.space,
+                since: place.since,
+                range: place.range,
+                file_offset,
+            }),
+        }
+    }
+    joined
 }

@@ -1,5 +1,5 @@
-//! The program, which writes the number of blocks of the library's code that it has passed to the file in the
-//! environment variable `COUNT`.
+//! The program, which writes to the file in the environment variable `COUNT` the number of blocks of the library's code that it
+//! has passed, and the most bytes of memory that it had at a time.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -8,8 +8,9 @@ mod cli;
 #[path = "../../../src/commands/mod.rs"]
 mod commands;
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 static PASSED: AtomicU64 = AtomicU64::new(0);
 
@@ -19,10 +20,49 @@ pub extern "C" fn __sanitizer_cov_trace_pc() {
     PASSED.fetch_add(1, Ordering::Relaxed);
 }
 
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static MOST_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+fn add_bytes(size: usize) {
+    let bytes = BYTES.fetch_add(size, Ordering::Relaxed) + size;
+    MOST_BYTES.fetch_max(bytes, Ordering::Relaxed);
+}
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add_bytes(layout.size());
+        // SAFETY: the caller's promises are those that are asked for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        add_bytes(size);
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
 fn main() -> ExitCode {
     let status = commands::run();
     if let Some(path) = std::env::var_os("COUNT") {
-        std::fs::write(path, PASSED.load(Ordering::Relaxed).to_string()).unwrap();
+        let counts = [
+            PASSED.load(Ordering::Relaxed),
+            MOST_BYTES.load(Ordering::Relaxed) as u64,
+        ];
+        std::fs::write(path, counts.map(|count| count.to_string()).join(" ")).unwrap();
     }
     status
 }

@@ -6,6 +6,7 @@
 
 mod comparison;
 mod damage;
+mod dimensions;
 mod flooding;
 mod many_files;
 mod pairs;

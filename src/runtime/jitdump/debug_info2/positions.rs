@@ -25,7 +25,7 @@ const POSITION_SIZE: usize = 28;
 
 /// Maximum number of call ranges for each entry of the record, in addition to [`MAX_RANGES`]. A real entry
 /// opens few calls, but a crafted record could close and reopen 64 calls at every byte.
-const RANGES_PER_ENTRY: usize = 8;
+const RANGES_PER_ENTRY: usize = 2;
 
 /// The lists of a record, not parsed yet.
 #[derive(Clone, Debug)]

@@ -25,6 +25,8 @@ use std::process::{Command, Output};
 pub struct Work {
     /// Blocks of the library's code that it passed: each pass through a loop counts, however long it takes.
     pub blocks: u64,
+    /// Bytes of memory that it had at a time.
+    pub most_bytes: u64,
     pub output: Output,
 }
 
@@ -44,12 +46,17 @@ pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Work {
         .env("RAYON_NUM_THREADS", "1")
         .output()
         .unwrap();
-    let blocks = std::fs::read_to_string(count.path()).unwrap();
-    let blocks = blocks
-        .parse()
-        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let counts = std::fs::read_to_string(count.path()).unwrap();
+    let counts: Vec<u64> = counts.split(' ').flat_map(str::parse).collect();
+    let [blocks, most_bytes] = counts[..] else {
+        panic!("{}", String::from_utf8_lossy(&output.stderr));
+    };
     assert!(blocks > 0, "scripts/test builds the program that counts");
-    Work { blocks, output }
+    Work {
+        blocks,
+        most_bytes,
+        output,
+    }
 }
 
 /// Runs jitinject, which must succeed and print `expected`; returns the blocks that it passed.

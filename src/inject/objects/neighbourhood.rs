@@ -1,0 +1,201 @@
+//! What is mapped around the functions of an address space, and of those that share code with it.
+
+use crate::code::process::{Processes, SpaceId};
+use crate::code::timeline::CodeMapping;
+use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::indexed_table::IndexedTable;
+use crate::elf::object::LEAD_IN;
+use crate::inject::objects::grouping::Mapped;
+use crate::perf::event::Backing;
+use crate::units::{Address, AddressRange, Time};
+
+/// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
+/// a library; libdw's module also covers the data after it.
+pub const FILE_MARGIN: u64 = 256 << 20;
+
+/// Addresses in use, as sorted ranges that don't touch each other.
+#[derive(Clone, Debug, Default)]
+struct Taken(Vec<AddressRange>);
+
+impl Taken {
+    fn new(mut ranges: Vec<AddressRange>) -> Self {
+        ranges.sort_unstable();
+        ranges.dedup_by(|range, before| {
+            let is_joined = range.start <= before.end;
+            if is_joined {
+                before.end = before.end.max(range.end);
+            }
+            is_joined
+        });
+        Self(ranges)
+    }
+
+    fn is_free(&self, range: AddressRange) -> bool {
+        let behind = self.0.partition_point(|taken| taken.end <= range.start);
+        self.0.get(behind).is_none_or(|taken| range.end <= taken.start)
+    }
+}
+
+const NOTHING: &Taken = &Taken(Vec::new());
+
+/// Addresses in use in all address spaces of families with functions. Others take no memory: a profile may have a million
+/// of them.
+pub struct Neighbourhoods {
+    /// For each address space, its own ranges, including its functions.
+    all: HashMap<SpaceId, Taken>,
+    /// For each address space with functions, its own other ranges and all those of its copies.
+    others: HashMap<SpaceId, Taken>,
+    /// For each address space, the files mapped before its first function.
+    ground: HashMap<SpaceId, Taken>,
+    /// For each address space, the first one of its family.
+    families: IndexedTable<SpaceId, SpaceId>,
+    /// For each family, all files that it ever maps.
+    files: HashMap<SpaceId, Taken>,
+    /// Longest hole between two functions of an object, in bytes.
+    max_hole: u64,
+}
+
+/// Addresses in use in one address space, except by its own functions, and in those that share code with it.
+pub struct Neighbourhood<'a> {
+    others: &'a Taken,
+    ground: &'a Taken,
+    ancestors: Vec<&'a Taken>,
+    files: &'a Taken,
+    /// Longest hole between two functions of an object, in bytes.
+    pub max_hole: u64,
+}
+
+/// Addresses of one address space, in any order.
+#[derive(Default)]
+struct Ranges {
+    functions: Vec<AddressRange>,
+    others: Vec<AddressRange>,
+    ground: Vec<AddressRange>,
+}
+
+impl Neighbourhoods {
+    /// Collects the addresses of all that is `mapped`, and of the maps of `processes`.
+    pub fn new(processes: &Processes, mapped: Mapped<'_>, max_hole: u64) -> Self {
+        let families = processes.families();
+        let with_functions: HashSet<SpaceId> = mapped
+            .mappings
+            .iter()
+            .map(|mapping| families[mapping.space])
+            .collect();
+        let has_functions = |space: SpaceId| with_functions.contains(&families[space]);
+        let mut ranges: HashMap<SpaceId, Ranges> = HashMap::default();
+        let mut starts: HashMap<SpaceId, Time> = HashMap::default();
+        for mapping in mapped.mappings {
+            ranges
+                .entry(mapping.space)
+                .or_default()
+                .functions
+                .push(mapping.range);
+            let start = starts.entry(mapping.space).or_insert(mapping.since);
+            *start = mapping.since.min(*start);
+        }
+        let freed_ranges = mapped.freed_ranges.iter().map(|freed| (freed.space, freed.range));
+        let symbols = mapped.symbols.iter().map(|symbol| (symbol.space, symbol.range));
+        let unknown = mapped.unknown.iter();
+        let unknown = unknown.filter_map(|(space, at)| Some((space, AddressRange::new(at, 1)?)));
+        let others = freed_ranges.chain(symbols).chain(unknown);
+        for (space, range) in others.filter(|&(space, _)| has_functions(space)) {
+            ranges.entry(space).or_default().others.push(range);
+        }
+        let mut files: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
+        for (id, space) in processes.iter().filter(|&(id, _)| has_functions(id)) {
+            let start = starts.get(&id).copied().unwrap_or(Time::MAX);
+            for map in space.maps.iter().filter(|map| map.backing == Backing::File) {
+                let own = ranges.entry(id).or_default();
+                match map.time < start {
+                    true => own.ground.push(map.range),
+                    false => own.others.push(map.range),
+                }
+                files.entry(families[id]).or_default().push(map.range);
+            }
+        }
+        let all = ranges.iter().map(|(&id, ranges)| {
+            let Ranges {
+                functions,
+                others,
+                ground,
+            } = ranges;
+            (id, Taken::new([&functions[..], others, ground].concat()))
+        });
+        let all: HashMap<SpaceId, Taken> = all.collect();
+        for (id, _) in processes.iter().filter(|(id, _)| all.contains_key(id)) {
+            for (ancestor, _) in processes.ancestors(id) {
+                if let (Some(ancestor), Some(taken)) = (ranges.get_mut(&ancestor), all.get(&id))
+                    && !ancestor.functions.is_empty()
+                {
+                    ancestor.others.extend_from_slice(&taken.0);
+                }
+            }
+        }
+        let mut ground = HashMap::default();
+        let mut others = HashMap::default();
+        for (id, ranges) in ranges {
+            ground.insert(id, Taken::new(ranges.ground));
+            others.insert(id, Taken::new(ranges.others));
+        }
+        Self {
+            all,
+            others,
+            ground,
+            families,
+            max_hole: if mapped.unknown.is_full() { 0 } else { max_hole },
+            files: files
+                .into_iter()
+                .map(|(family, ranges)| (family, Taken::new(ranges)))
+                .collect(),
+        }
+    }
+
+    /// Returns what is around the functions of one address space.
+    pub fn of(&self, processes: &Processes, space: SpaceId) -> Neighbourhood<'_> {
+        let ancestors = processes.ancestors(space);
+        Neighbourhood {
+            others: self.others.get(&space).unwrap_or(NOTHING),
+            ground: self.ground.get(&space).unwrap_or(NOTHING),
+            ancestors: ancestors
+                .filter_map(|(ancestor, _)| self.all.get(&ancestor))
+                .collect(),
+            files: self.files.get(&self.families[space]).unwrap_or(NOTHING),
+            max_hole: self.max_hole,
+        }
+    }
+}
+
+impl Neighbourhood<'_> {
+    /// Whether the object of a group can start [`LEAD_IN`] bytes before its first function. `end_before` is the end
+    /// of the address space's code before it.
+    pub fn has_lead_in(&self, functions: &[CodeMapping], end_before: Address) -> bool {
+        let Some(first) = functions.first() else {
+            return false;
+        };
+        if self.max_hole == 0 {
+            return false;
+        }
+        let end = first.range.start;
+        let before = |size: u64| {
+            let start = Address(end.0.saturating_sub(size));
+            AddressRange { start, end }
+        };
+        let lead_in = before(LEAD_IN);
+        lead_in.size() == LEAD_IN
+            && end_before <= lead_in.start
+            && self.is_free(lead_in)
+            && self.files.is_free(before(LEAD_IN.saturating_add(FILE_MARGIN)))
+    }
+
+    /// Whether a range is never used, except by functions of the address space itself and files mapped before them.
+    pub fn is_free(&self, range: AddressRange) -> bool {
+        let mut all = std::iter::once(self.others).chain(self.ancestors.iter().copied());
+        range.size() == 0 || all.all(|taken| taken.is_free(range))
+    }
+
+    /// Whether no file was mapped in a range before the first function of the address space.
+    pub fn is_without_ground(&self, range: AddressRange) -> bool {
+        self.ground.is_free(range)
+    }
+}

@@ -1,0 +1,313 @@
+//! Decides which groups of functions share an object although no single map can cover them.
+//!
+//! Each file costs readers more than its content, so there must not be one for each of very many groups: for code that
+//! replaces other code, for a function that moves again and again, for functions with unknown frames between them. Where
+//! groups would make too many objects, these contain several groups, in two ways:
+//!
+//! - Neighbours with nothing but unknown frames between them keep their distances, and each is mapped by itself. The object
+//!   is still that of one stretch of memory.
+//! - The others are put one after the other, and a function only once, however often it is moved. Each of its places has a
+//!   map of its own. Such an object is at several addresses at once.
+//!
+//! Unwinders expect an object at one address, so stacks that readers unwind rule this out.
+
+use std::cmp::Reverse;
+
+use crate::code::process::Processes;
+use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
+use crate::code::unknown_addresses::UnknownAddresses;
+use crate::collections::hash::HashMap;
+use crate::inject::objects::grouping::{
+    Groups, MAX_HOLE, MAX_SPAN, Mapped, Members, Source, first_of, key, sizes,
+};
+use crate::inject::objects::neighbourhood::Neighbourhoods;
+use crate::units::{Address, AddressRange};
+
+/// Number of groups from which on they share objects.
+const MAX_SEPARATE: usize = 256;
+
+/// Number of objects that are not shared by groups from elsewhere: those with most functions.
+const MAX_LARGE: usize = 64;
+
+/// Maximum size of the records to read for an object of groups from anywhere, in bytes. Several are encoded at a time.
+const MAX_BYTES: u64 = 2 << 20;
+
+/// Alignment of groups from anywhere in their object, in bytes.
+const ALIGN: u64 = 16;
+
+/// Functions that keep their distances, in an object.
+#[derive(Clone, Debug)]
+pub struct Block<'a> {
+    /// Functions by address; not empty.
+    pub functions: &'a [CodeMapping],
+    /// Address in the object, from that of the object's first function.
+    pub offset: u64,
+    /// Further mappings of the function, if it is a single one.
+    pub repeats: Vec<CodeMapping>,
+}
+
+/// Functions of an object.
+#[derive(Clone, Debug)]
+pub struct ObjectMembers<'a> {
+    /// The block at the lowest address.
+    pub first: Block<'a>,
+    /// All others, by their address in the object. Each has a map of its own.
+    pub others: Vec<Block<'a>>,
+    /// Whether the [`crate::elf::object::LEAD_IN`] addresses before the first function can be part of the object.
+    pub has_lead_in: bool,
+}
+
+impl<'a> Block<'a> {
+    fn new(functions: &'a [CodeMapping], offset: u64) -> Self {
+        Self {
+            functions,
+            offset,
+            repeats: Vec::new(),
+        }
+    }
+
+    /// Addresses from the first function to the end of the last one, where they were loaded first.
+    pub fn range(&self) -> AddressRange {
+        range_of(self.functions)
+    }
+}
+
+impl<'a> ObjectMembers<'a> {
+    fn of_group(group: Members<'a>) -> Self {
+        Self {
+            first: Block::new(group.functions, 0),
+            others: Vec::new(),
+            has_lead_in: group.has_lead_in,
+        }
+    }
+
+    /// Returns the blocks by their address in the object.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block<'a>> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// Whether all of the object is mapped at once, at one address.
+    pub fn is_mapped_whole(&self) -> bool {
+        self.others.is_empty() && self.first.repeats.is_empty()
+    }
+
+    /// Returns the earliest function.
+    pub fn earliest(&self) -> Option<&'a CodeMapping> {
+        let firsts = self.blocks().filter_map(|block| first_of(block.functions));
+        firsts.min_by_key(|mapping| key(mapping))
+    }
+}
+
+/// Returns an object for each group.
+pub fn separate(groups: &Groups) -> Vec<ObjectMembers<'_>> {
+    groups.iter().map(ObjectMembers::of_group).collect()
+}
+
+/// Returns objects of `groups`, each with one group if these are few. `source` returns the size and kind of a function's
+/// records.
+pub fn shared<'g>(
+    processes: &Processes,
+    mapped: Mapped<'_>,
+    groups: &'g Groups,
+    source: impl Fn(&CodeMapping) -> Source,
+) -> Vec<ObjectMembers<'g>> {
+    if groups.len() <= MAX_SEPARATE {
+        return separate(groups);
+    }
+    let groups: Vec<(Members<'g>, Source)> = groups
+        .iter()
+        .map(|group| (group, source_of(&group, &source)))
+        .collect();
+    let stretches = stretches(processes, mapped, &groups);
+    let (kept, loose) = match stretches.len() <= MAX_SEPARATE {
+        true => (stretches, Vec::new()),
+        false => largest(stretches, &groups),
+    };
+    let mut objects: Vec<ObjectMembers<'g>> = kept
+        .iter()
+        .filter_map(|stretch| object_of(stretch, &groups))
+        .collect();
+    let mut packer = Packer::default();
+    for (group, source) in loose.iter().filter_map(|&index| groups.get(index)) {
+        packer.add(*group, *source);
+    }
+    objects.extend(packer.objects.into_iter().map(Packed::finish));
+    objects.sort_by_cached_key(|object| object.earliest().map(key));
+    objects
+}
+
+fn source_of(group: &Members<'_>, source: impl Fn(&CodeMapping) -> Source) -> Source {
+    let mut all = Source {
+        bytes: 0,
+        has_code: group
+            .functions
+            .first()
+            .is_some_and(|first| source(first).has_code),
+    };
+    for function in group.functions {
+        all.bytes = all.bytes.saturating_add(source(function).bytes);
+    }
+    all
+}
+
+fn range_of(functions: &[CodeMapping]) -> AddressRange {
+    let (first, last) = (functions.first(), functions.last());
+    AddressRange {
+        start: first.map_or(Address(0), |first| first.range.start),
+        end: last.map_or(Address(0), |last| last.range.end),
+    }
+}
+
+/// Returns groups that have nothing but unknown frames between them, by their indices and in the order of addresses.
+fn stretches(processes: &Processes, mapped: Mapped<'_>, groups: &[(Members<'_>, Source)]) -> Vec<Vec<usize>> {
+    // Each group as if it were a function.
+    let whole = groups.iter().enumerate().filter_map(|(index, (group, source))| {
+        let mapping = CodeMapping {
+            range: range_of(group.functions),
+            ..*first_of(group.functions)?
+        };
+        Some((mapping, *source, index))
+    });
+    let mut whole: Vec<(CodeMapping, Source, usize)> = whole.collect();
+    whole.sort_by_key(|(mapping, ..)| (mapping.space, mapping.range, mapping.since, mapping.sequence));
+    let nothing = UnknownAddresses::default();
+    let known = Mapped {
+        unknown: &nothing,
+        ..mapped
+    };
+    let neighbourhoods = Neighbourhoods::new(processes, known, MAX_HOLE);
+    let mut stretches = Vec::new();
+    for own in whole.chunk_by(|(one, ..), (other, ..)| one.space == other.space) {
+        let mappings: Vec<CodeMapping> = own.iter().map(|&(mapping, ..)| mapping).collect();
+        let Some(space) = mappings.first().map(|mapping| mapping.space) else {
+            continue;
+        };
+        let mut sources = own.iter().map(|&(_, source, _)| source);
+        let none = Source {
+            bytes: 0,
+            has_code: false,
+        };
+        let neighbourhood = neighbourhoods.of(processes, space);
+        let sizes = sizes(&mappings, &neighbourhood, |_| sources.next().unwrap_or(none));
+        let mut indices = own.iter().map(|&(.., index)| index);
+        stretches.extend(
+            sizes
+                .into_iter()
+                .map(|size| indices.by_ref().take(size).collect::<Vec<_>>()),
+        );
+    }
+    stretches
+}
+
+/// Splits stretches into those with most functions, which are not single ones, and the groups of all others, in order.
+fn largest(stretches: Vec<Vec<usize>>, groups: &[(Members<'_>, Source)]) -> (Vec<Vec<usize>>, Vec<usize>) {
+    let functions = |stretch: &Vec<usize>| -> usize {
+        let groups = stretch.iter().filter_map(|&index| groups.get(index));
+        groups.map(|(group, _)| group.functions.len()).sum()
+    };
+    let mut stretches: Vec<(Reverse<usize>, Vec<usize>)> = stretches
+        .into_iter()
+        .map(|stretch| (Reverse(functions(&stretch)), stretch))
+        .collect();
+    stretches.sort();
+    let many = stretches.partition_point(|(functions, _)| functions.0 > 1);
+    let rest = stretches.split_off(many.min(MAX_LARGE));
+    let mut loose: Vec<usize> = rest.into_iter().flat_map(|(_, stretch)| stretch).collect();
+    loose.sort_unstable();
+    (stretches.into_iter().map(|(_, stretch)| stretch).collect(), loose)
+}
+
+/// Returns the object of a stretch.
+fn object_of<'g>(stretch: &[usize], groups: &[(Members<'g>, Source)]) -> Option<ObjectMembers<'g>> {
+    let mut members = stretch
+        .iter()
+        .filter_map(|&index| groups.get(index))
+        .map(|(group, _)| group);
+    let mut object = ObjectMembers::of_group(*members.next()?);
+    let start = object.first.range().start;
+    object.others.extend(members.map(|group| {
+        let offset = range_of(group.functions).start.0.saturating_sub(start.0);
+        Block::new(group.functions, offset)
+    }));
+    Some(object)
+}
+
+/// Puts groups from anywhere one after the other into objects.
+#[derive(Default)]
+struct Packer<'a> {
+    objects: Vec<Packed<'a>>,
+    /// The object that more groups can join, by file and by whether machine code is known.
+    open: HashMap<(FileIndex, bool), usize>,
+    /// Object and block of each function that is a group.
+    known: HashMap<FunctionId, (usize, usize)>,
+}
+
+struct Packed<'a> {
+    object: ObjectMembers<'a>,
+    bytes: u64,
+    end: u64,
+}
+
+impl<'a> Packed<'a> {
+    fn finish(mut self) -> ObjectMembers<'a> {
+        // Only the blocks are mapped, so what is before them in memory does not matter.
+        let is_mapped_whole = self.object.is_mapped_whole();
+        self.object.has_lead_in |= !is_mapped_whole;
+        self.object
+    }
+}
+
+impl<'a> Packer<'a> {
+    fn add(&mut self, group: Members<'a>, source: Source) {
+        let Some(first) = group.functions.first() else {
+            return;
+        };
+        let single = (group.functions.len() == 1).then_some(first);
+        if let Some(single) = single
+            && let Some(block) = self.block_of(single.function)
+            && block.range().size() == single.range.size()
+        {
+            block.repeats.push(*single);
+            return;
+        }
+        let size = range_of(group.functions).size();
+        let kind = (first.function.file, source.has_code);
+        let open = self.open.get(&kind).copied();
+        let has_room = |packed: &Packed<'_>| {
+            packed.bytes.saturating_add(source.bytes) <= MAX_BYTES
+                && packed.end.saturating_add(size) <= MAX_SPAN
+        };
+        let open = open.filter(|&open| self.objects.get(open).is_some_and(has_room));
+        let index = open.unwrap_or(self.objects.len());
+        let block = match open.and_then(|open| self.objects.get_mut(open)) {
+            Some(packed) => {
+                let offset = packed.end.next_multiple_of(ALIGN);
+                packed.object.others.push(Block::new(group.functions, offset));
+                packed.bytes = packed.bytes.saturating_add(source.bytes);
+                packed.end = offset.saturating_add(size);
+                packed.object.others.len()
+            }
+            None => {
+                self.objects.push(Packed {
+                    object: ObjectMembers::of_group(group),
+                    bytes: source.bytes,
+                    end: size,
+                });
+                self.open.insert(kind, index);
+                0
+            }
+        };
+        if let Some(single) = single {
+            self.known.insert(single.function, (index, block));
+        }
+    }
+
+    fn block_of(&mut self, function: FunctionId) -> Option<&mut Block<'a>> {
+        let &(object, block) = self.known.get(&function)?;
+        let object = &mut self.objects.get_mut(object)?.object;
+        match block.checked_sub(1) {
+            Some(other) => object.others.get_mut(other),
+            None => Some(&mut object.first),
+        }
+    }
+}
