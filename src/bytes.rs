@@ -23,6 +23,11 @@ pub trait RandomAccess: Debug + Sync {
 /// Size in bytes of the blocks of a [`BlockFile`].
 pub const BLOCK_SIZE: u64 = 64 << 10;
 
+/// Returns the start of the block that a position is in.
+pub fn start_of_block(position: u64) -> u64 {
+    position.saturating_sub(position % BLOCK_SIZE)
+}
+
 /// A file that is read in blocks, of which it keeps none.
 pub trait BlockFile: Debug + Sync {
     /// Returns the number of bytes.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::bytes::{BLOCK_SIZE, ByteOrder};
+use crate::bytes::{ByteOrder, start_of_block};
 use crate::perf::record::Record;
 use crate::perf::record::data::{COPY_SIZE, FilePart};
 use crate::perf::record::reader::MAX_SIZE;
@@ -130,7 +130,7 @@ impl<'a> Batches<'a> {
                 .copy_within(self.filled.saturating_sub(kept)..self.filled, 0);
             self.start = from;
         } else {
-            self.start = from - from % BLOCK_SIZE;
+            self.start = start_of_block(from);
         }
         self.filled = kept;
         let next = self.start.saturating_add(kept as u64);
@@ -166,6 +166,7 @@ impl<'a> Batches<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::BLOCK_SIZE;
     use crate::perf::record::data::Data;
     use crate::perf::record::{self, Records};
     use crate::perf::testing::{BlocksInMemory, ORDER};

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use crate::bytes::{self, BLOCK_SIZE, BlockFile};
+use crate::bytes::{self, BLOCK_SIZE, BlockFile, start_of_block};
 use crate::perf::record::Record;
 use crate::threads;
 
@@ -216,7 +216,7 @@ impl<'a> Window<'a> {
         let kept = match from.checked_sub(self.start).map(usize::try_from) {
             Some(Ok(kept)) if kept <= self.filled => kept,
             _ => {
-                self.start = from - from % BLOCK_SIZE;
+                self.start = start_of_block(from);
                 self.filled = 0;
                 0
             }
