@@ -219,6 +219,7 @@ mod tests {
         assert!(read(&file, START as u64) == (expected.clone(), size));
         // The end is cut off.
         file.bytes.truncate(START + size as usize - 10);
+        file.readable = file.bytes.len();
         let last = expected.last().unwrap().0;
         assert!(read(&file, START as u64) == (expected[..expected.len() - 1].to_vec(), last));
         // A record is invalid.
