@@ -48,7 +48,7 @@ use jitinject::elf::object::{self, ObjectContent, PlacedTables};
 use jitinject::machine::Machine;
 use jitinject::perf::Profile;
 use jitinject::perf::compression::{self, Compressor};
-use jitinject::perf::record::Records;
+use jitinject::perf::record::data::Data;
 use jitinject::runtime::FunctionView;
 use jitinject::runtime::jitdump::{Dump, marker};
 use jitinject::runtime::mono;

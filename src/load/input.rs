@@ -44,7 +44,7 @@ pub enum MainFile {
     /// In memory.
     Whole(Arc<InputFile>),
     /// A large profile, which is read in blocks.
-    Streamed(StreamedFile),
+    Streamed(Box<StreamedFile>),
 }
 
 /// The records of a profile after they were repaired, decompressed and merged into one file.
@@ -127,7 +127,7 @@ fn read_profile(file: OpenFile, options: &LoadOptions) -> Result<MainFile, Diagn
             .read_start()
             .is_ok_and(|start| is_streamed_kind(&start, options));
     let read = match is_streamed {
-        true => StreamedFile::of(file).map(MainFile::Streamed),
+        true => StreamedFile::of(file).map(|file| MainFile::Streamed(Box::new(file))),
         false => file.read().map(|file| MainFile::Whole(Arc::new(file))),
     };
     read.map_err(|cause| input_error(&path, cause))
@@ -155,7 +155,9 @@ fn open_stream(file: File, path: &Path, options: &LoadOptions) -> Result<MainFil
         CopyError::Write(cause) => temp_file_error(cause),
     })?;
     let read = match is_streamed {
-        true => temp_file.into_streamed(path).map(MainFile::Streamed),
+        true => temp_file
+            .into_streamed(path)
+            .map(|file| MainFile::Streamed(Box::new(file))),
         false => temp_file.map(path).map(|file| MainFile::Whole(Arc::new(file))),
     };
     read.map_err(temp_file_error)
@@ -234,7 +236,7 @@ impl MainFile {
     pub fn data(&self) -> Data<'_> {
         match self {
             Self::Whole(file) => Data::from(&file[..]),
-            Self::Streamed(file) => Data::of_file(file),
+            Self::Streamed(file) => Data::of_file(&**file),
         }
     }
 

@@ -156,14 +156,14 @@ fn damaged_profiles_in_blocks_give_the_files_of_those_in_memory() {
     let sound = fs::read(capture::profile("node20")).unwrap();
     let path = folder.path().join("perf.data");
     let middle = sound.len() / 2;
-    let damage: [&dyn Fn(&mut Vec<u8>); 3] = [
-        &|bytes| bytes[middle..middle + 500].fill(0xff),
-        &|bytes| drop(bytes.drain(middle..middle + 3)),
-        &|bytes| bytes.truncate(middle),
+    let spoil: [fn(&mut Vec<u8>, usize); 3] = [
+        |bytes, middle| bytes[middle..middle + 500].fill(0xff),
+        |bytes, middle| drop(bytes.drain(middle..middle + 3)),
+        Vec::truncate,
     ];
-    for spoil in damage {
+    for spoil in spoil {
         let mut bytes = sound.clone();
-        spoil(&mut bytes);
+        spoil(&mut bytes, middle);
         fs::write(&path, bytes).unwrap();
         check("node20", &path, |_| {});
     }

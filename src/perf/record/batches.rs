@@ -130,7 +130,7 @@ impl<'a> Batches<'a> {
                 .copy_within(self.filled.saturating_sub(kept)..self.filled, 0);
             self.start = from;
         } else {
-            self.start = from - from % BLOCK_SIZE;
+            self.start = from.saturating_sub(from % BLOCK_SIZE);
         }
         self.filled = kept;
         let next = self.start.saturating_add(kept as u64);

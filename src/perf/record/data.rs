@@ -216,7 +216,7 @@ impl<'a> Window<'a> {
         let kept = match from.checked_sub(self.start).map(usize::try_from) {
             Some(Ok(kept)) if kept <= self.filled => kept,
             _ => {
-                self.start = from - from % BLOCK_SIZE;
+                self.start = from.saturating_sub(from % BLOCK_SIZE);
                 self.filled = 0;
                 0
             }
