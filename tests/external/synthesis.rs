@@ -126,7 +126,7 @@ fn expected(times: &[u64]) -> Vec<String> {
 /// Writes the profile, as a file and as a pipe.
 fn write(synthesized: &Synthesized, records: &[u8], folder: &Path) -> (PathBuf, PathBuf) {
     let paths = (folder.join("out.data"), folder.join("out.pipe"));
-    let profile = synthesized.profile(records);
+    let profile = synthesized.profile(records.into());
     let profile_index = ProfileIndex::of(&profile, marker::dump_path);
     let rewrite = || Rewrite {
         profile: &profile,
