@@ -160,11 +160,9 @@ impl CallTree {
             event,
             frame,
         };
-        let entry = self.by_key.entry(
-            hash(&new),
-            |&node| nodes[node] == new,
-            |&node| hash(&nodes[node]),
-        );
+        let entry = self
+            .by_key
+            .entry(hash(&new), |&node| nodes[node] == new, |&node| hash(&nodes[node]));
         match entry {
             Entry::Occupied(found) => Position::Node(*found.get()),
             Entry::Vacant(_) if nodes.len() >= self.max_nodes => Position::NoRoom,

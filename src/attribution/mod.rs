@@ -67,8 +67,8 @@ pub fn profile_summary(
     };
     let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
     let (nodes, without_callers) = tree.into_nodes();
-    let too_many = (without_callers > 0)
-        .then(|| Diagnostic::new(Issue::StacksTooMany).times(without_callers));
+    let too_many =
+        (without_callers > 0).then(|| Diagnostic::new(Issue::StacksTooMany).times(without_callers));
     let events = events(profile, &nodes);
     let functions = Functions::new(recording, &symbols, v8_functions, names, &nodes, events.len());
     let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);

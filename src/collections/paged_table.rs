@@ -42,7 +42,8 @@ impl<I: TableIndex, T: Default + Copy> PagedTable<I, T> {
         let page = self.pages.get_mut(page);
         let page = page.map(|page| page.get_or_insert_with(|| Box::new([T::default(); PAGE])));
         // There are as many pages and rows.
-        page.and_then(|page| page.get_mut(row)).unwrap_or(&mut self.default)
+        page.and_then(|page| page.get_mut(row))
+            .unwrap_or(&mut self.default)
     }
 
     /// Returns the rows of all pages in use, by index.
@@ -69,7 +70,10 @@ mod tests {
     fn only_pages_in_use_take_memory() {
         let mut table: PagedTable<u32, u8> = PagedTable::default();
         *table.get_mut(1_000_000) = 7;
-        assert_eq!([0, 1_000_000, 1_000_001, u32::MAX].map(|row| *table.get(row)), [0, 7, 0, 0]);
+        assert_eq!(
+            [0, 1_000_000, 1_000_001, u32::MAX].map(|row| *table.get(row)),
+            [0, 7, 0, 0]
+        );
         let used: Vec<(u32, &u8)> = table.iter().filter(|&(_, row)| *row > 0).collect();
         assert_eq!(used, [(1_000_000, &7)]);
         assert_eq!(table.iter().count(), PAGE);

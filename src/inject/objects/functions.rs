@@ -18,8 +18,8 @@ use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTab
 use crate::elf::store::{ObjectKind, Store};
 use crate::elf::stored_source::StoredSource;
 use crate::inject::objects::free_addresses::FreeAddresses;
-use crate::inject::objects::job::{Job, batches};
 use crate::inject::objects::grouping::{first_of, key};
+use crate::inject::objects::job::{Job, batches};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
@@ -308,7 +308,9 @@ impl<'a> ObjectWriter<'a> {
         }
         let tables = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables(job)).flatten();
         let mut all_tables = threads::map(jobs, tables);
-        let code = jobs.iter().flat_map(|job| job.covered().map(|range| (job.first.space, range)));
+        let code = jobs
+            .iter()
+            .flat_map(|job| job.covered().map(|range| (job.first.space, range)));
         let mut free = FreeAddresses::new(self.input.processes, code);
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let key = |at: &usize| {

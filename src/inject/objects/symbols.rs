@@ -153,10 +153,7 @@ fn shared<'a, 'p>(symbols: Vec<Found<'a, 'p>>) -> Vec<Members<'a, 'p>> {
                 0
             }
         };
-        end = (
-            offset.saturating_add(symbol.range.size()),
-            symbol.range.end.0,
-        );
+        end = (offset.saturating_add(symbol.range.size()), symbol.range.end.0);
     }
     all
 }
@@ -275,7 +272,9 @@ impl<'a> SymbolWriter<'a> {
             }
         }
         // With an empty index, libunwind follows the frame pointer, and its address does not matter.
-        let end = functions.last().map_or(0, |last| last.address.saturating_add(last.code.size()));
+        let end = functions
+            .last()
+            .map_or(0, |last| last.address.saturating_add(last.code.size()));
         let eh_frame = end.next_multiple_of(TABLE_ALIGN);
         let layout = TableLayout {
             eh_frame,

@@ -103,7 +103,9 @@ const DIMENSIONS: &[Dimension] = &[
             for at in 0..size {
                 files.profile.comm(PID, "program", true, 2000 + 10 * at);
                 let time = 2001 + 10 * at;
-                files.profile.mmap2(PID, 0x40_0000, 0x1000, 0, "/bin/program", time);
+                files
+                    .profile
+                    .mmap2(PID, 0x40_0000, 0x1000, 0, "/bin/program", time);
                 files.sample(2002 + 10 * at, 0x40_0100);
             }
         },
@@ -290,10 +292,18 @@ fn work_memory_and_output_grow_as_the_input_does() {
             .map(|((what, few), many)| (what, few, many))
         {
             let exponent = (many as f64 / few as f64).log(growth);
-            println!("{}: {few} and {many} {what}, exponent {exponent:.2}", dimension.name);
+            println!(
+                "{}: {few} and {many} {what}, exponent {exponent:.2}",
+                dimension.name
+            );
             assert!(exponent <= 1.1, "{}: {what}, {exponent:.2}", dimension.name);
         }
         println!("{}: {} and {} files", dimension.name, few.files, many.files);
-        assert!(many.files <= dimension.max_files, "{}: {} files", dimension.name, many.files);
+        assert!(
+            many.files <= dimension.max_files,
+            "{}: {} files",
+            dimension.name,
+            many.files
+        );
     }
 }
