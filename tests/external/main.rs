@@ -42,6 +42,7 @@ mod record;
 mod record_users;
 mod runtimes;
 mod script_lines;
+mod sharing;
 mod support;
 mod symbolize;
 mod synthesis;

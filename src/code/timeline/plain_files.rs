@@ -44,3 +44,42 @@ impl PlainFiles {
         here.map(|&(_, since)| since).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_there_from_their_first_map_on() {
+        let map = |time, start, backing| Map {
+            time: Time(time),
+            range: AddressRange::new(Address(start), 0x100).unwrap(),
+            backing,
+            record: 0,
+        };
+        let maps = [
+            map(10, 0x1000, Backing::File),
+            map(20, 0x1080, Backing::File),
+            map(30, 0x1000, Backing::File),
+        ];
+        let files = PlainFiles::of(&maps).unwrap();
+        for (address, time, expected) in [
+            (0x1000, 9, Lookup::Unmapped),
+            (0x1000, 10, Lookup::File),
+            (0x10ff, 10, Lookup::File),
+            (0x1100, 19, Lookup::Unmapped),
+            (0x117f, 20, Lookup::File),
+            (0x1180, 99, Lookup::Unmapped),
+        ] {
+            let (address, time) = (Address(address), Time(time));
+            assert_eq!(files.at(address, time), expected, "{address} {time}");
+            let times = files.times_at(address, time);
+            assert!(times.contains(&time));
+            for end in [times.start, Time(times.end.0 - 1)] {
+                assert_eq!(files.at(address, end), expected, "{address} {end}");
+            }
+        }
+        assert!(PlainFiles::of(&[map(1, 0x1000, Backing::Anonymous)]).is_none());
+        assert!(PlainFiles::of(&[maps[0]; MAX + 1]).is_none());
+    }
+}

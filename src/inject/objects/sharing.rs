@@ -311,3 +311,103 @@ impl<'a> Packer<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::process::ProcessEvent;
+    use crate::units::{Pid, Time};
+
+    const SOURCE: Source = Source {
+        bytes: 1000,
+        has_code: true,
+    };
+    const SIZE: u64 = 0x40;
+
+    /// Makes objects of functions, each with its number and address, in the order of time, and with unknown frames. Returns the
+    /// blocks of each object: the offset, the functions and the number of repeats.
+    fn objects(functions: &[(u32, u64)], unknown: &[u64]) -> Vec<Vec<(u64, Vec<u32>, usize)>> {
+        let processes = Processes::new(vec![ProcessEvent::Exec(Pid(1), Time(1))]);
+        let space = processes.space_at(Pid(1), Time(100)).unwrap();
+        let mapping = |(sequence, &(function, start)): (u32, &(u32, u64))| CodeMapping {
+            function: FunctionId {
+                file: FileIndex(0),
+                function,
+            },
+            space,
+            range: AddressRange::new(Address(start), SIZE).unwrap(),
+            since: Time(100 + u64::from(sequence)),
+            sequence,
+        };
+        let mappings: Vec<CodeMapping> = (0..).zip(functions).map(mapping).collect();
+        let mut addresses = UnknownAddresses::default();
+        for &address in unknown {
+            addresses.insert(space, Address(address));
+        }
+        let mapped = Mapped {
+            mappings: &mappings,
+            freed_ranges: &[],
+            symbols: &[],
+            unknown: &addresses,
+        };
+        let groups = Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| SOURCE);
+        let objects = shared(&processes, mapped, &groups, |_| SOURCE);
+        let block = |block: &Block<'_>| {
+            let functions = block.functions.iter().map(|mapping| mapping.function.function);
+            (block.offset, functions.collect(), block.repeats.len())
+        };
+        let blocks = |object: &ObjectMembers<'_>| object.blocks().map(block).collect();
+        objects.iter().map(blocks).collect()
+    }
+
+    #[test]
+    fn few_groups_are_objects_of_their_own() {
+        let again: Vec<(u32, u64)> = (0..256).map(|number| (number, 0x1_0000)).collect();
+        let alone = objects(&again, &[]);
+        assert_eq!(alone.len(), 256);
+        assert!(alone.iter().all(|blocks| blocks.len() == 1));
+    }
+
+    #[test]
+    fn a_function_that_moves_is_in_one_object() {
+        let moves: Vec<(u32, u64)> = (0..300u64).map(|at| (7, 0x1_0000 + at % 2 * 0x20)).collect();
+        assert_eq!(objects(&moves, &[]), [[(0, vec![7], 299)]]);
+    }
+
+    #[test]
+    fn functions_at_one_address_follow_each_other() {
+        let again: Vec<(u32, u64)> = (0..300).map(|number| (number, 0x1_0000)).collect();
+        let expected: Vec<_> = (0..300u32)
+            .map(|number| (SIZE * u64::from(number), vec![number], 0))
+            .collect();
+        assert_eq!(objects(&again, &[]), [expected]);
+    }
+
+    #[test]
+    fn neighbours_of_unknown_frames_keep_their_distances() {
+        let start = |number: u32| 0x1_0000 + 0x80 * u64::from(number);
+        let apart: Vec<(u32, u64)> = (0..300).rev().map(|number| (number, start(number))).collect();
+        let unknown: Vec<u64> = (0..300).map(|number| start(number) + SIZE).collect();
+        let expected: Vec<_> = (0..300u32)
+            .map(|number| (0x80 * u64::from(number), vec![number], 0))
+            .collect();
+        assert_eq!(objects(&apart, &unknown), [expected]);
+    }
+
+    #[test]
+    fn large_images_are_not_shared_by_code_from_elsewhere() {
+        let image = (1000..1010u32).map(|number| (number, 0x100_0000 + 0x40 * u64::from(number)));
+        let again = (0..300).map(|number| (number, 0x1_0000));
+        let found = objects(&image.chain(again).collect::<Vec<_>>(), &[]);
+        let counts: Vec<usize> = found.iter().map(Vec::len).collect();
+        assert_eq!(counts, [1, 300]);
+        assert_eq!(found[0][0].1.len(), 10);
+    }
+
+    #[test]
+    fn objects_of_code_from_anywhere_have_a_largest_size() {
+        let many: Vec<(u32, u64)> = (0..5000).map(|number| (number, 0x1_0000)).collect();
+        let counts: Vec<usize> = objects(&many, &[]).iter().map(Vec::len).collect();
+        assert_eq!(counts, [2097, 2097, 806]);
+    }
+}

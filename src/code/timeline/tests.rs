@@ -1,0 +1,133 @@
+use super::*;
+use crate::code::process::{Map, ProcessEvent};
+use crate::units::Pid;
+
+fn range(start: u64, size: u64) -> AddressRange {
+    AddressRange::new(Address(start), size).unwrap()
+}
+
+fn map(pid: u32, time: u64, start: u64, backing: Backing) -> ProcessEvent {
+    let map = Map {
+        time: Time(time),
+        range: range(start, 0x1000),
+        backing,
+        record: 0,
+    };
+    ProcessEvent::Map(Pid(pid), map)
+}
+
+/// Loads function 1 at 0x1000, and function 2 over its end at time 30.
+fn two_loads(processes: &Processes) -> [PlacedEvent; 2] {
+    let event = |time, function, start| PlacedEvent {
+        time: Time(time),
+        space: processes.space_at(Pid(1), Time(time)).unwrap(),
+        function: FunctionId {
+            file: FileIndex(0),
+            function,
+        },
+        range: Some(range(start, 0x100)),
+        left: None,
+    };
+    [event(10, 1, 0x1000), event(30, 2, 0x1080)]
+}
+
+fn function_at(timeline: &Timeline, processes: &Processes, pid: u32, address: u64, time: u64) -> Option<u32> {
+    let space = processes.space_at(Pid(pid), Time(time))?;
+    match timeline.at(space, Address(address), Time(time)) {
+        Lookup::Function(at) => Some(timeline.mappings()[at].function.function),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_newest_load_holds_and_the_rest_of_the_older_one_stays() {
+    let processes = Processes::new(vec![
+        map(1, 5, 0x1000, Backing::Anonymous),
+        map(1, 40, 0x1000, Backing::Anonymous),
+    ]);
+    let timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());
+    let at = |address, time| function_at(&timeline, &processes, 1, address, time);
+    assert_eq!(at(0x1090, 9), None);
+    assert_eq!(at(0x1090, 10), Some(1));
+    assert_eq!(at(0x1090, 30), Some(2));
+    assert_eq!(at(0x1090, 50), Some(2), "an anonymous map hides nothing");
+    assert_eq!(at(0x107f, 50), Some(1));
+    let space = processes.space_at(Pid(1), Time(0)).unwrap();
+    assert_eq!(timeline.at(space, Address(0x1fff), Time(50)), Lookup::Anonymous);
+    assert_eq!(timeline.at(space, Address(0x2000), Time(50)), Lookup::Unmapped);
+    assert!(timeline.has_later_code(space, Address(0x1090), Time(9)));
+}
+
+#[test]
+fn a_file_mapped_over_code_ends_it() {
+    let processes = Processes::new(vec![map(1, 20, 0x1000, Backing::File)]);
+    let timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());
+    let at = |address, time| function_at(&timeline, &processes, 1, address, time);
+    assert_eq!(at(0x1010, 19), Some(1));
+    assert_eq!(at(0x1010, 20), None);
+    assert_eq!(at(0x1090, 30), Some(2), "code may lie inside a file's map");
+}
+
+#[test]
+fn children_see_what_the_parent_had_when_they_were_forked() {
+    let fork = |child, parent, time| ProcessEvent::Fork {
+        child: Pid(child),
+        parent: Pid(parent),
+        time: Time(time),
+    };
+    let processes = Processes::new(vec![
+        map(1, 5, 0x1000, Backing::Anonymous),
+        fork(2, 1, 20),
+        fork(3, 2, 25),
+        map(3, 26, 0x1000, Backing::Anonymous),
+        fork(4, 1, 35),
+        ProcessEvent::Exec(Pid(4), Time(60)),
+    ]);
+    let timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());
+    let at = |pid, address, time| function_at(&timeline, &processes, pid, address, time);
+    assert_eq!(at(2, 0x1090, 50), Some(1));
+    assert_eq!(at(3, 0x1090, 50), Some(1));
+    assert_eq!(at(4, 0x1090, 50), Some(2));
+    assert_eq!(at(4, 0x1090, 60), None, "another program has other memory");
+    for (pid, address, time) in (1..5).flat_map(|pid| {
+        let addresses = [0xfff, 0x1000, 0x1090, 0x1900, 0x2000];
+        addresses
+            .into_iter()
+            .flat_map(move |address| (0..70).map(move |time| (pid, Address(address), Time(time))))
+    }) {
+        let space = processes.space_at(Pid(pid), time).unwrap();
+        let times = timeline.times_of(space, address, time);
+        assert!(times.contains(&time));
+        for end in [times.start, Time(times.end.0 - 1)] {
+            let lookups = [time, end].map(|time| timeline.at(space, address, time));
+            assert_eq!(lookups[0], lookups[1], "{pid} {address} {time} {end}");
+        }
+    }
+}
+
+#[test]
+fn a_move_takes_the_code_away() {
+    let processes = Processes::new(vec![map(1, 5, 0x1000, Backing::Anonymous)]);
+    let loads = two_loads(&processes);
+    let moved = PlacedEvent {
+        time: Time(40),
+        range: Some(range(0x5000, 0x100)),
+        left: AddressRange::new(Address(0x1000), 0x100),
+        ..loads[0]
+    };
+    let timeline = Timeline::new(&processes, loads.into_iter().chain([moved]).collect());
+    let at = |address, time| function_at(&timeline, &processes, 1, address, time);
+    assert_eq!(at(0x1000, 39), Some(1));
+    assert_eq!(at(0x1000, 40), None);
+    assert_eq!(at(0x5010, 40), Some(1));
+    assert_eq!(
+        at(0x1090, 40),
+        Some(2),
+        "what took its place before the move stays"
+    );
+    let freed_range = timeline.freed_ranges()[FreedRangeIndex(0)];
+    assert_eq!(
+        (freed_range.range, freed_range.since),
+        (range(0x1000, 0x80), Time(40))
+    );
+}
