@@ -8,11 +8,14 @@ use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
-use crate::support::{hotspot, inject_into, objects_of, perf, scratch, tools};
+use crate::support::{FUNCTION_LAYOUT, hotspot, inject_into, objects_of, perf, scratch, tools};
 
 const PID: u32 = 10;
 const CODE: u64 = 0x7f84_0000_0000;
 const COUNT: u64 = 400;
+
+/// The default of the program.
+const AUTO: [&str; 2] = ["--layout", "auto"];
 
 /// Functions at a hundred addresses, each used four times, one that moves between two addresses after each of them, and stacks
 /// of all that is there. Each function has a line.
@@ -90,7 +93,7 @@ fn names(profile: &Path) -> Vec<String> {
 fn shared_objects_name_the_same_code_as_separate_ones() {
     for make in [code_that_changes, symbols] {
         let folders = [scratch(), scratch()];
-        let options: [&[&str]; 2] = [&[], &["--layout", "function"]];
+        let options: [&[&str]; 2] = [&AUTO, &FUNCTION_LAYOUT];
         let outputs: Vec<PathBuf> = folders
             .iter()
             .zip(options)
@@ -99,7 +102,8 @@ fn shared_objects_name_the_same_code_as_separate_ones() {
         let [shared, separate] = &outputs[..] else {
             panic!()
         };
-        assert!(objects_of(shared).len() <= 2);
+        let files = objects_of(shared).len();
+        assert!(files <= 2, "{files}");
         assert!(objects_of(separate).len() >= COUNT as usize);
         let found = names(shared);
         assert_eq!(found, names(separate));
@@ -113,7 +117,7 @@ fn shared_objects_name_the_same_code_as_separate_ones() {
 fn hotspot_names_all_functions_of_a_stack_in_a_shared_object() {
     for (make, frames) in [(code_that_changes as fn(&Path) -> PathBuf, 3), (symbols, 3)] {
         let folder = scratch();
-        let output = inject_into(folder.path(), &make(folder.path()), &[]);
+        let output = inject_into(folder.path(), &make(folder.path()), &AUTO);
         let stream = hotspot::parse(folder.path(), &output);
         let stacks: Vec<Vec<String>> = stream.stacks().collect();
         assert_eq!(stacks.len(), COUNT as usize);
@@ -128,7 +132,7 @@ fn hotspot_names_all_functions_of_a_stack_in_a_shared_object() {
 #[test]
 fn a_function_that_moves_keeps_its_lines_in_a_shared_object() {
     let folder = scratch();
-    let output = inject_into(folder.path(), &code_that_changes(folder.path()), &[]);
+    let output = inject_into(folder.path(), &code_that_changes(folder.path()), &AUTO);
     let lines = frames(&output, "ip,sym,srcline");
     let count = |line: &str| lines.iter().filter(|shown| shown.ends_with(line)).count();
     assert_eq!(count("moved.js:77"), COUNT as usize, "{lines:?}");

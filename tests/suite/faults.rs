@@ -468,9 +468,11 @@ fn where_memory_ends_the_old_output_stays() {
             .output()
             .unwrap();
         let said = said(&ran);
-        assert!(!said.contains("panicked"), "{limit} KiB: {said}");
+        // Before `main`, the standard library may find no memory for a stack of its signal handler.
+        let reaches_main = !said.contains("failed to allocate an alternative stack");
+        assert!(!reaches_main || !said.contains("panicked"), "{limit} KiB: {said}");
         // If jitinject cannot be loaded, the status is that of the dynamic linker or of the shell.
-        let is_started = said.lines().any(|line| line.starts_with("jitinject: "));
+        let is_started = reaches_main && said.lines().any(|line| line.starts_with("jitinject: "));
         match ran.status.code() {
             Some(0) => break,
             Some(1) if is_started => scene.assert_unchanged(&said),
