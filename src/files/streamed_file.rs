@@ -114,7 +114,7 @@ impl Checksums {
         };
         let checksum = self.hash.hash_one(bytes) | 1;
         let first = known.compare_exchange(0, checksum, Ordering::Relaxed, Ordering::Relaxed);
-        first.unwrap_or_else(|first| if first == checksum { 0 } else { first }) == 0
+        first.map_or_else(|first| first == checksum, |_| true)
     }
 }
 

@@ -439,7 +439,11 @@ fn a_profile_that_becomes_shorter_while_it_is_read_is_an_error() {
     let output = ["-o", tools::text(&recording.output)];
     for command in [&[][..], &["timeline"]] {
         let arguments = [command, &input, &output].concat();
-        let cut = || truncate(profile, content.len() as u64);
+        let cut = || {
+            // That of an attempt that ended too early.
+            let _ = fs::remove_file(&recording.output);
+            truncate(profile, content.len() as u64);
+        };
         let ran = run_and_change(profile, &content, &arguments, &cut, "JI149");
         assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
         let start = format!("jitinject: error[JI149]: {}: ", profile.display());
