@@ -123,7 +123,8 @@ const DIMENSIONS: &[Dimension] = &[
                 files.sample(2000 + at, start + 1);
             }
         },
-        size: 100,
+        // With fewer, buffers that are used again have not reached their size.
+        size: 300,
         options: &[],
         max_files: 20,
     },
