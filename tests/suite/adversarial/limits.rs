@@ -41,24 +41,32 @@ fn texts_of_sources_are_not_without_bounds() {
     assert!(((32 << 20)..(128 << 20)).contains(&bytes), "{bytes}");
 }
 
+/// Writes a jitdump and a profile of its process to a folder, with what `fill` adds; returns the profile.
+fn recorded(folder: &Path, fill: impl FnOnce(&mut DumpWriter, &mut ProfileWriter)) -> PathBuf {
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, PID);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    let path = folder.join(format!("jit-{PID}.dump"));
+    profile.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    fill(&mut dump, &mut profile);
+    fs::write(&path, &dump.bytes).unwrap();
+    let input = folder.join("perf.data");
+    fs::write(&input, profile.finish()).unwrap();
+    input
+}
+
 /// Each function has a thousand ranges of inlined calls in a record of 4 KB.
 #[test]
 fn inlined_calls_are_not_without_bounds() {
     const FUNCTIONS: u64 = 1100;
     let folder = scratch();
-    let mut dump = DumpWriter::new(ByteOrder::Little, 62, PID);
-    let mut profile = ProfileWriter::new(ByteOrder::Little);
-    let path = folder.path().join(format!("jit-{PID}.dump"));
-    profile.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&path), 500);
-    for at in 0..FUNCTIONS {
-        let address = CODE + 64 * at;
-        dump.alternating_calls(900, address, 60);
-        dump.load(1000, address, at, b"outer", &[0x90; 64]);
-        profile.sample(PID, LAST, &[address + 1], None);
-    }
-    fs::write(&path, &dump.bytes).unwrap();
-    let input = folder.path().join("perf.data");
-    fs::write(&input, profile.finish()).unwrap();
+    let input = recorded(folder.path(), |dump, profile| {
+        for at in 0..FUNCTIONS {
+            let address = CODE + 64 * at;
+            dump.alternating_calls(900, address, 60);
+            dump.load(1000, address, at, b"outer", &[0x90; 64]);
+            profile.sample(PID, LAST, &[address + 1], None);
+        }
+    });
     let said = inject(&input, &folder.path().join("out.data"), &["--layout", "function"]);
     assert!(reports(&said, "JI276", "76 functions "), "{said}");
 }
@@ -68,25 +76,20 @@ fn inlined_calls_are_not_without_bounds() {
 fn stacks_of_a_summary_are_not_without_bounds() {
     const FUNCTIONS: u64 = 500;
     let folder = scratch();
-    let mut dump = DumpWriter::new(ByteOrder::Little, 62, PID);
-    let mut profile = ProfileWriter::new(ByteOrder::Little);
-    let path = folder.path().join(format!("jit-{PID}.dump"));
-    profile.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&path), 500);
-    for at in 0..FUNCTIONS {
-        dump.load(1000, CODE + 64 * at, at, b"function", &[0x90; 64]);
-    }
-    let mut state = 1u64;
-    for _ in 0..3000 {
-        let mut address = || {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            CODE + 64 * ((state >> 33) % FUNCTIONS) + 1
-        };
-        let chain: Vec<u64> = (0..100).map(|_| address()).collect();
-        profile.sample(PID, LAST, &chain, None);
-    }
-    fs::write(&path, &dump.bytes).unwrap();
-    let input = folder.path().join("perf.data");
-    fs::write(&input, profile.finish()).unwrap();
+    let input = recorded(folder.path(), |dump, profile| {
+        for at in 0..FUNCTIONS {
+            dump.load(1000, CODE + 64 * at, at, b"function", &[0x90; 64]);
+        }
+        let mut state = 1u64;
+        for _ in 0..3000 {
+            let mut address = || {
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                CODE + 64 * ((state >> 33) % FUNCTIONS) + 1
+            };
+            let chain: Vec<u64> = (0..100).map(|_| address()).collect();
+            profile.sample(PID, LAST, &chain, None);
+        }
+    });
     let (said, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &[]);
     assert!(has_code(&said, "JI277"), "{said}");
     let omitted = summary["profile"]["without_callers"].as_u64().unwrap();
