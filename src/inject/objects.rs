@@ -163,7 +163,8 @@ impl Input<'_> {
     }
 }
 
-/// Maximum number of functions and perf map symbols that get an object each by default. If readers unwind stacks, functions
+/// Maximum number of functions and perf map symbols that get an object each by default. More groups of functions, or more
+/// symbols, share objects where they [can](Input::can_share). If readers unwind stacks, functions
 /// that are so close that the ELF header of one would overlap the other share an object: libdw can fail otherwise.
 ///
 /// samply knows the language of each function only if it is the only one in its object. But readers keep file descriptors

@@ -17,14 +17,12 @@ use crate::code::process::Processes;
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::HashMap;
+use crate::inject::objects::MAX_SEPARATE;
 use crate::inject::objects::grouping::{
     Groups, MAX_HOLE, MAX_SPAN, Mapped, Members, Source, first_of, key, sizes,
 };
 use crate::inject::objects::neighbourhood::Neighbourhoods;
 use crate::units::{Address, AddressRange};
-
-/// Number of groups from which on they share objects.
-const MAX_SEPARATE: usize = 256;
 
 /// Number of objects that are not shared by groups from elsewhere: those with most functions.
 const MAX_LARGE: usize = 64;

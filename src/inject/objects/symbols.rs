@@ -13,7 +13,7 @@ use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
 use crate::elf::store::ObjectKind;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
-use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
+use crate::inject::objects::{Input, MAX_SEPARATE, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::machine::Machine;
@@ -25,9 +25,6 @@ struct SymbolWriter<'a> {
     input: &'a Input<'a>,
     machine: Machine,
 }
-
-/// Number of symbols from which on they share objects.
-const MAX_SEPARATE: usize = 256;
 
 /// Maximum number of symbols in an object, and of the bytes of their names.
 const MAX_SHARED: usize = 1 << 14;
