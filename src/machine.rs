@@ -83,7 +83,14 @@ impl Machine {
     /// endianness. `recorded` is the machine that the profile was recorded on, `code_end` the end address of
     /// all code in the file.
     ///
-    /// If the ID is `EM_NONE`, the recorded machine's ID is used. If the ID leaves the class open, code above
+    /// If the ID is `EM_NONE`, the recorded machine's ID is used.
+    ///
+    /// Quirk: Erlang/OTP 27 writes `EM_X86_64` on AArch64, as other writers that know only one machine do (capture
+    /// erlang27-arm64-fp). Code that was sampled ran on the recorded machine, so that ID gives way to the one of any other 64-bit
+    /// machine. Other IDs do not: under QEMU's user emulation, the jitdump is for the emulated machine (captures node20-arm64-dump
+    /// and others).
+    ///
+    /// If the ID leaves the class open, code above
     /// 4 GiB is 64-bit, and code below 4 GiB has the class of the recorded machine if the two IDs are equal.
     /// If they differ, MIPS and RISC-V code below 4 GiB is 32-bit, because 64-bit programs have their
     /// mappings far above it (captures node18-mipsle-dump, node18-mips64le-dump). 31-bit S/390 and 32-bit
@@ -96,6 +103,7 @@ impl Machine {
         let declared = Self::new(id, endian);
         let id = match declared.id {
             elf::EM_NONE => recorded.id,
+            elf::EM_X86_64 if recorded.is_64 && recorded.endian == endian => recorded.id,
             id => id,
         };
         let is_64_by_evidence = || match id {
@@ -201,14 +209,17 @@ mod tests {
             (0, "i686", low, false),
             (0, "ppc64", low, true),
             (0, "s390", low, false),
+            // Erlang writes x86-64's on all machines.
+            (62, "aarch64", high, true),
+            (62, "i686", high, true),
             // unknown machine ID
             (54321, "i686", low, true),
         ] {
             let machine = Machine::of_file(id, ORDER, recorded(profile), code_end);
             assert_eq!(machine.is_64, is_64, "{id}, {profile}, {code_end:#x}");
-            let expected = match id {
-                0 => recorded(profile).id.0.into(),
-                id => id,
+            let expected = match (id, profile) {
+                (0, _) | (62, "aarch64") => recorded(profile).id.0.into(),
+                (id, _) => id,
             };
             assert_eq!(u32::from(machine.id.0), expected);
         }

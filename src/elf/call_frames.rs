@@ -27,8 +27,9 @@ const MAX_ENTRY: usize = 64 << 10;
 /// Maximum size in bytes of the common part of entries, which is evaluated for each.
 const MAX_CIE: usize = 4096;
 
-/// Maximum number of rows and rules of an entry.
-const MAX_RULES: usize = 64 << 10;
+/// Maximum number of rows and rules of an entry. The interpreter loop of CPython 3.13 has 75,202 on AArch64; the next largest
+/// function of Debian's programs has 7,759.
+const MAX_RULES: usize = 256 << 10;
 
 /// Maximum size of an expression in bytes.
 const MAX_EXPRESSION: usize = 256;
@@ -156,6 +157,11 @@ pub struct Rules<'r> {
 }
 
 impl<'r> Rules<'r> {
+    /// Whether the CFA is a register plus an offset, for this register.
+    pub fn is_by(&self, register: u16) -> bool {
+        matches!(self.cfa, CfaRule::Register(base, _) if *base == register)
+    }
+
     /// Returns the bytes of an expression.
     pub fn expression(&self, at: &Range<usize>) -> &'r [u8] {
         self.expressions.get(at.clone()).unwrap_or_default()

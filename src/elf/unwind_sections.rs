@@ -10,7 +10,7 @@ use crate::elf::call_frames::{CallFrames, FrameSection, SectionKind};
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::code_segments;
-use crate::units::Address;
+use crate::units::{Address, AddressRange};
 
 /// Unwinding tables of an ELF file.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct UnwindSections {
     /// Build ID; empty if the file has none.
     pub build_id: Vec<u8>,
     segments: Vec<Segment>,
+    /// Sections of procedure linkage tables.
+    linkage: Vec<AddressRange>,
     /// Tables by section, `.eh_frame` first.
     pub tables: Vec<CallFrames>,
 }
@@ -74,8 +76,15 @@ impl UnwindSections {
         let tables: Option<Vec<CallFrames>> = tables
             .filter(|table| table.as_ref().is_none_or(|table| !table.is_empty()))
             .collect();
+        let linkage = [".plt", ".plt.sec", ".plt.got", ".iplt"]
+            .into_iter()
+            .filter_map(|name| {
+                let section = file.section_by_name(name)?;
+                AddressRange::new(Address(section.address()), section.size())
+            });
         Some(Self {
             build_id,
+            linkage: linkage.collect(),
             tables: tables?,
             segments: code_segments(&file),
         })
@@ -84,6 +93,11 @@ impl UnwindSections {
     /// Returns the linked address of a file offset; `None` if no code segment contains it.
     pub fn address(&self, file_offset: u64) -> Option<Address> {
         executable::linked_address(&self.segments, file_offset)
+    }
+
+    /// Whether an address is in a procedure linkage table. Linkers for AArch64 write no unwinding tables for these.
+    pub fn is_linkage(&self, address: Address) -> bool {
+        self.linkage.iter().any(|range| range.contains(address))
     }
 
     /// Returns the size in memory in bytes.

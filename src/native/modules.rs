@@ -33,6 +33,18 @@ pub struct MappedModule {
     pub module: ModuleIndex,
     /// Number to add to an address to get the offset in the file; wraps around.
     to_offset: u64,
+    /// Whether the memory may hold code.
+    pub is_executable: bool,
+}
+
+/// What a process has mapped somewhere.
+#[derive(Clone, Copy, Debug)]
+enum Mapped {
+    Module(MappedModule),
+    /// The stack or the heap, which are not executable.
+    Data,
+    /// Memory in which runtimes may put code.
+    Other,
 }
 
 impl MappedModule {
@@ -54,8 +66,8 @@ pub struct Modules {
 
 #[derive(Debug)]
 struct SpaceModules {
-    /// Modules by address and time, `None` for memory of other kinds.
-    maps: Option<History<Option<MappedModule>>>,
+    /// Mapped memory by address and time.
+    maps: Option<History<Mapped>>,
     parent: Option<(SpaceId, Time)>,
 }
 
@@ -110,12 +122,15 @@ impl Modules {
             for map in space.maps.iter().filter(|_| is_needed[id]) {
                 let record = index.kept.at(map.record, profile.endian);
                 let mmap = record.and_then(|record| Mmap::parse(&record, profile.endian));
-                let mapped = mmap
-                    .filter(|_| map.backing == Backing::File)
-                    .map(|mmap| MappedModule {
+                let mapped = match mmap {
+                    Some(mmap) if map.backing == Backing::File => Mapped::Module(MappedModule {
                         module: numbers.of(mmap.name, mmap.build_id),
                         to_offset: mmap.file_offset.wrapping_sub(mmap.range.start.0),
-                    });
+                        is_executable: !mmap.is_data,
+                    }),
+                    Some(mmap) if mmap.is_data && mmap.is_stack_or_heap() => Mapped::Data,
+                    _ => Mapped::Other,
+                };
                 maps.put(map.range, map.time, mapped);
             }
             spaces.push(SpaceModules {
@@ -143,6 +158,20 @@ impl Modules {
         address: Address,
         time: Time,
     ) -> (Option<MappedModule>, Range<Time>) {
+        let (mapped, times) = self.mapped(space, address, time);
+        let module = mapped.and_then(|mapped| match mapped {
+            Mapped::Module(module) => Some(module),
+            Mapped::Data | Mapped::Other => None,
+        });
+        (module, times)
+    }
+
+    /// Whether an address is in the stack or the heap of a process, and these are not executable.
+    pub fn has_data(&self, space: SpaceId, address: Address, time: Time) -> bool {
+        matches!(self.mapped(space, address, time).0, Some(Mapped::Data))
+    }
+
+    fn mapped(&self, space: SpaceId, address: Address, time: Time) -> (Option<Mapped>, Range<Time>) {
         let mut times = Time(0)..Time::MAX;
         let (mut space, mut seen) = (space, time);
         for _ in 0..MAX_GENERATIONS {
@@ -150,7 +179,7 @@ impl Modules {
             if let Some(maps) = &here.maps {
                 times = intersection(times, as_inherited(maps.times_at(address, seen), seen < time));
                 if let Some(found) = maps.at(address, seen) {
-                    return (found.value, times);
+                    return (Some(found.value), times);
                 }
             }
             let Some((parent, forked)) = here.parent else {

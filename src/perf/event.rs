@@ -19,6 +19,8 @@ pub struct Mmap<'a> {
     pub file: Option<FileId>,
     /// Build ID of the file, if the record has one instead of device and inode.
     pub build_id: Option<&'a [u8]>,
+    /// Whether the memory is known to hold no code: it may be read or written, but not executed.
+    pub is_data: bool,
     /// Path of the file, or a placeholder: `//anon`, `[heap]`, `/memfd:name (deleted)`.
     pub name: &'a [u8],
 }
@@ -76,22 +78,26 @@ impl<'a> Mmap<'a> {
     }
 
     fn read(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
+        /// Right to execute the memory (`mmap(2)`).
+        const PROT_EXEC: u32 = 4;
         let mut body = record.body(endian);
         let pid = Pid(body.u32()?);
         let tid = body.u32()?;
         let start = Address(body.u64()?);
         let size = body.u64()?;
         let file_offset = body.u64()?;
-        let (file, build_id) = match record.kind {
-            record::MMAP => (None, None),
+        let (file, build_id, is_data) = match record.kind {
+            record::MMAP => (None, None, record.misc & record::MISC_MMAP_DATA != 0),
             record::MMAP2 => {
                 let identity = body.bytes(24)?;
-                let _protection = body.u32()?;
+                let protection = body.u32()?;
                 let _flags = body.u32()?;
-                match record.misc & record::MISC_MMAP_BUILD_ID {
+                let (file, build_id) = match record.misc & record::MISC_MMAP_BUILD_ID {
                     0 => (FileId::read(&mut Reader::new(identity, endian)), None),
                     _ => (None, build_id(identity)),
-                }
+                };
+                // Memory without any rights is reserved, and gets its rights later: V8's code is reported like this first.
+                (file, build_id, protection != 0 && protection & PROT_EXEC == 0)
             }
             _ => return None,
         };
@@ -102,8 +108,14 @@ impl<'a> Mmap<'a> {
             file_offset,
             file,
             build_id,
+            is_data,
             name: until_nul(body.rest()),
         })
+    }
+
+    /// Whether the memory is the stack or the heap of its process.
+    pub fn is_stack_or_heap(&self) -> bool {
+        self.name == b"[heap]" || self.name.starts_with(b"[stack")
     }
 
     /// Classifies the mapped memory by the name of the mapping.

@@ -38,6 +38,11 @@ pub fn is_v8_optimized(name: &[u8]) -> bool {
     is_v8(name) && matches!(tier(name), Some("Maglev" | "TurboFan"))
 }
 
+/// Whether V8 writes names like this one for functions compiled by Sparkplug, its baseline compiler.
+pub fn is_v8_baseline(name: &[u8]) -> bool {
+    is_v8(name) && tier(name) == Some("Sparkplug")
+}
+
 /// The function's own name in V8's name of it, which ends with `location`: without prefix, tier and location.
 pub fn v8_function_name<'a>(name: &'a [u8], location: &SourceLocation<'a>) -> Option<&'a [u8]> {
     let rest = without_v8_prefix(name).and_then(without_v8_mark)?;

@@ -9,7 +9,7 @@ use crate::elf::call_frames::{EntryRows, RuleRoom, Rules};
 use crate::elf::eh_frame::{EhFrame, FdeIndex};
 use crate::load::{UsedFile, function_of};
 use crate::units::Address;
-use crate::unwind::prologue::pushed_words;
+use crate::unwind::frameless::{FramelessTop, frameless_top};
 use crate::unwind::registers::Target;
 
 /// Tables of all functions, each read when it is first asked for.
@@ -93,13 +93,13 @@ impl<'a> JitTables<'a> {
         Some(tables.entry(key).or_insert_with(read).clone())
     }
 
-    /// Returns the number of words that the function of a mapping has pushed at an address, if it has no frame there
-    /// yet. For functions without tables.
-    pub fn pushed_words(&self, mapping: MappingIndex, address: Address) -> Option<u64> {
+    /// Returns what the function of a mapping has on top of the stack at an address, if it has no frame there. For functions
+    /// without tables.
+    pub fn frameless_top(&self, mapping: MappingIndex, address: Address) -> Option<FramelessTop> {
         let mapped = &self.timeline.mappings()[mapping];
         let view = function_of(self.files, mapped.function)?;
         let offset = address.0.wrapping_sub(mapped.range.start.0);
-        pushed_words(self.target, view.code?, offset)
+        frameless_top(self.target, view.code?, offset)
     }
 }
 

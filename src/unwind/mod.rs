@@ -5,6 +5,7 @@
 //!                               ▼
 //! [native]: tables of files ─► [stack]: frame by frame ─► [rewrite]: samples with call chains
 //! [jit]: tables of runtimes ─►   ├─ [places]: rules for the addresses of frames, as far as they are known
+//!                                ├─ [frameless]: functions without rules, where they have no frame
 //!                                └─ [step]: one frame, by its rules or by the frame pointer
 //! ```
 //!
@@ -12,11 +13,11 @@
 //!
 //! Readers unwind each stack again, one by one, and most ignore the tables of runtimes. Here it is done once, in parallel.
 
+mod frameless;
 mod interpreters;
 mod jit;
 mod native;
 mod places;
-mod prologue;
 mod registers;
 mod rewrite;
 mod stack;

@@ -24,6 +24,8 @@ pub enum NativeRules<'r> {
     NoFile,
     /// It has no table for the address.
     NoRules,
+    /// It has none, and the address is in the code by which the module calls functions of others.
+    Linkage,
     /// The rules.
     Rules(Rules<'r>),
 }
@@ -101,6 +103,10 @@ impl<'a> NativeTables<'a> {
         let files = [Some(&tables.file), tables.debug.as_ref()].into_iter().flatten();
         let mut sections = files.flat_map(|file| &file.tables);
         let rules = sections.find_map(|section| section.at(address, self.room));
-        rules.map_or(NativeRules::NoRules, NativeRules::Rules)
+        match rules {
+            Some(rules) => NativeRules::Rules(rules),
+            None if tables.file.is_linkage(address) => NativeRules::Linkage,
+            None => NativeRules::NoRules,
+        }
     }
 }

@@ -22,6 +22,8 @@ pub struct KnownPlace<'w> {
     pub place: Place,
     /// Rules for unwinding, if there are any.
     pub rules: Option<Rules<'w>>,
+    /// Whether it is in the code by which a module calls functions of others (`.plt`).
+    pub is_linkage: bool,
     /// Whether it is in a module that this machine does not have.
     pub lacks_file: bool,
 }

@@ -10,6 +10,7 @@ use crate::code::timeline::{Lookup, Timeline};
 use crate::collections::hash::HashMap;
 use crate::native::modules::{ModuleIndex, Modules};
 use crate::units::{Address, Time};
+use crate::unwind::frameless::FramelessTop;
 use crate::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
 use crate::unwind::jit::JitTables;
 use crate::unwind::native::{NativeRules, NativeTables};
@@ -154,6 +155,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             registers: stack.registers,
             address: stack.address,
             is_interrupted: true,
+            has_low_stack_pointer: false,
         };
         let Some(mut known) = self.known_place(stack, frame.address) else {
             self.frames.push(stack.address);
@@ -214,15 +216,14 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         if let Some(rules) = known.rules {
             return frame.unwind_by(rules);
         }
-        let pushed = match known.place {
-            Place::Function(mapping) if frame.is_interrupted => {
-                let address = Address(frame.address);
-                self.unwinder.jit.pushed_words(mapping, address)
-            }
+        let frameless = match known.place {
+            _ if !frame.is_interrupted => None,
+            Place::Function(mapping) => self.unwinder.jit.frameless_top(mapping, Address(frame.address)),
+            Place::Module(_) if known.is_linkage => Some(FramelessTop::at_call(frame.target)),
             _ => None,
         };
-        match pushed {
-            Some(words) => frame.unwind_before_frame(words),
+        match frameless {
+            Some(top) => frame.unwind_without_frame(top),
             None => frame.unwind_by_frame_pointer(),
         }
     }
@@ -250,6 +251,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         let mut known = KnownPlace {
             place: Place::Memory,
             rules: None,
+            is_linkage: false,
             lacks_file: false,
         };
         let (lookup, extent) = self.caches.code.lookup(unwinder.timeline, space, address, time);
@@ -261,10 +263,11 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             }
             Lookup::File => {
                 let (mapped, times) = unwinder.modules.with_times(space, address, time);
-                let mapped = mapped?;
+                let mapped = mapped.filter(|mapped| mapped.is_executable)?;
                 known.place = Place::Module(mapped);
                 match unwinder.native.at(mapped.module, mapped.file_offset(address)) {
                     NativeRules::Rules(rules) => known.rules = Some(rules),
+                    NativeRules::Linkage => known.is_linkage = true,
                     NativeRules::NoRules => {}
                     NativeRules::NoFile => known.lacks_file = true,
                 }
@@ -273,6 +276,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                     unwinder.timeline.times_of(space, address, time),
                 ))
             }
+            Lookup::Anonymous if unwinder.modules.has_data(space, address, time) => return None,
             Lookup::Freed(_) | Lookup::Symbol(_) | Lookup::Anonymous => None,
             Lookup::Unmapped => return None,
         };

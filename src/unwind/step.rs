@@ -5,6 +5,7 @@ use std::ops::Range;
 use gimli::{EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Location, Value};
 
 use crate::elf::call_frames::{CfaRule, Rule, Rules};
+use crate::unwind::frameless::FramelessTop;
 use crate::unwind::registers::{Registers, Target};
 
 /// Maximum number of operations of an expression. Those of linkers and C libraries have about ten, but an expression may be an
@@ -54,6 +55,9 @@ pub struct Frame<'a> {
     pub address: u64,
     /// Whether the frame was interrupted: by the sample or by a signal. All others wait for the return of a call.
     pub is_interrupted: bool,
+    /// Whether the stack pointer in `registers` is only a lower bound: that of a caller, found by a frame record that may be
+    /// anywhere in the frame of its callee.
+    pub has_low_stack_pointer: bool,
 }
 
 /// Each way to the caller leaves its registers in the frame, and returns the return address, or the address at which a signal
@@ -62,13 +66,20 @@ impl Frame<'_> {
     /// Finds the caller by the rules for this address.
     pub fn unwind_by(&mut self, rules: Rules<'_>) -> Result<u64, End> {
         let callee = *self;
-        let cfa = match rules.cfa {
-            CfaRule::Register(register, offset) => {
+        let by_record = if self.has_low_stack_pointer {
+            self.cfa_by_frame_record(rules)
+        } else {
+            None
+        };
+        let cfa = match (rules.cfa, by_record) {
+            (_, Some(cfa)) => cfa,
+            (CfaRule::Register(register, offset), None) => {
                 let base = self.registers.get(*register).ok_or(End::Lost)?;
                 base.checked_add_signed(*offset).ok_or(End::Lost)?
             }
-            CfaRule::Expression(at) => self.evaluate(rules, at, None)?,
+            (CfaRule::Expression(at), None) => self.evaluate(rules, at, None)?,
         };
+        self.has_low_stack_pointer &= by_record.is_none() && rules.is_by(self.target.stack_pointer());
         self.registers.set(self.target.stack_pointer(), cfa);
         let mut address = match self.target.link_register() {
             // A function that calls nothing leaves the return address where it is.
@@ -88,6 +99,26 @@ impl Frame<'_> {
         callee.check(address?, &self.registers, rules.is_signal)
     }
 
+    /// Returns the CFA by the frame record that the rules place below it, and that the frame pointer points to; `None` if they
+    /// have none.
+    fn cfa_by_frame_record(&self, rules: Rules<'_>) -> Option<u64> {
+        let saved = |wanted| {
+            let mut rules = rules.registers.iter();
+            rules.find_map(|(register, rule)| match rule {
+                Rule::Offset(offset) if *register == wanted => Some(*offset),
+                _ => None,
+            })
+        };
+        let (pointer, link) = (self.target.frame_pointer(), self.target.link_register()?);
+        let record = saved(pointer)?;
+        if saved(link)? != record.checked_add(8)? {
+            return None;
+        }
+        self.registers
+            .get(pointer)?
+            .checked_add_signed(record.checked_neg()?)
+    }
+
     /// Returns the caller's value of a register; `None` if it has none.
     fn value(&self, rules: Rules<'_>, rule: &Rule, register: u16, cfa: u64) -> Result<Option<u64>, End> {
         let of = |register| self.registers.get(register).ok_or(End::Lost);
@@ -95,6 +126,9 @@ impl Frame<'_> {
         Ok(Some(match rule {
             Rule::Undefined => return Ok(None),
             Rule::SameValue => of(register)?,
+            // Tables of compilers have a register in its slot until the function returns, but what is below the stack pointer
+            // has been popped: the register has its value again. In a prologue it still has it.
+            Rule::Offset(offset) if self.is_popped(at(*offset)?) => of(register)?,
             Rule::Offset(offset) => self.stack.word(at(*offset)?)?,
             Rule::ValueOffset(offset) => at(*offset)?,
             Rule::Register(other) => of(*other)?,
@@ -103,6 +137,12 @@ impl Frame<'_> {
             }
             Rule::ValueExpression(expression) => self.evaluate(rules, expression, Some(cfa))?,
         }))
+    }
+
+    /// Whether a slot of an interrupted frame is below its stack pointer.
+    fn is_popped(&self, slot: u64) -> bool {
+        let top = self.registers.get(self.target.stack_pointer());
+        self.is_interrupted && top.is_some_and(|top| slot < top)
     }
 
     /// Evaluates an expression; rules of registers start with the CFA.
@@ -164,6 +204,8 @@ impl Frame<'_> {
         let address = self.stack.word(return_address)?;
         let cfa = pointer.checked_add(16).ok_or(End::Lost)?;
         let callee = *self;
+        // AArch64 has no rule for where in a frame its record is: gcc puts it at the bottom, V8's JSEntry below 18 registers.
+        self.has_low_stack_pointer = self.target.link_register().is_some();
         // What the frame did with the other registers is not known.
         self.registers = Registers::NONE;
         self.registers.set(self.target.stack_pointer(), cfa);
@@ -171,23 +213,23 @@ impl Frame<'_> {
         callee.check(address, &self.registers, false)
     }
 
-    /// Finds the caller of a function that has pushed `words` words since it was called: none, or the frame pointer.
-    pub fn unwind_before_frame(&mut self, words: u64) -> Result<u64, End> {
-        let top = self.registers.get(self.target.stack_pointer()).ok_or(End::Lost)?;
-        let (cfa, address) = match self.target.link_register() {
-            None => {
-                let at = top.checked_add(words.saturating_mul(8)).ok_or(End::Lost)?;
-                (at.checked_add(8).ok_or(End::Lost)?, self.stack.word(at)?)
-            }
-            Some(link) => {
-                let cfa = top.checked_add(words.saturating_mul(16)).ok_or(End::Lost)?;
-                (cfa, self.registers.get(link).ok_or(End::Lost)?)
+    /// Finds the caller of a function that has no frame.
+    pub fn unwind_without_frame(&mut self, top: FramelessTop) -> Result<u64, End> {
+        let stack_pointer = self.registers.get(self.target.stack_pointer()).ok_or(End::Lost)?;
+        let after = |offset: u64| stack_pointer.checked_add(offset).ok_or(End::Lost);
+        let (cfa, address) = match top {
+            FramelessTop::ReturnAddress { offset, removed } => (
+                after(offset.saturating_add(8).saturating_add(removed))?,
+                self.stack.word(after(offset)?)?,
+            ),
+            FramelessTop::Register { register, offset } => {
+                (after(offset)?, self.registers.get(register).ok_or(End::Lost)?)
             }
         };
         let callee = *self;
-        if words > 0 {
-            self.registers
-                .set(self.target.frame_pointer(), self.stack.word(top)?);
+        if top.has_frame_pointer() {
+            let pointer = self.stack.word(stack_pointer)?;
+            self.registers.set(self.target.frame_pointer(), pointer);
         }
         self.registers.set(self.target.stack_pointer(), cfa);
         callee.check(address, &self.registers, false)

@@ -90,6 +90,12 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
     (&["mono-calls/trace.mlpd"], &["ML030", "ML032", "ML037"]),
     (&["mono-default/trace.mlpd", "mono-jit/trace.mlpd"], &["ML030"]),
     (
+        &["node20-arm64-dwarf/jit-171.dump"],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD073", "JD074", "JD080", "JD093", "JD095",
+        ],
+    ),
+    (
         &[
             "multi/jit-4832.dump",
             "node20/jit-11682.dump",

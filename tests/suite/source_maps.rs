@@ -390,7 +390,7 @@ fn deno_has_the_lines_of_typescript() {
         1000,
         start,
         1,
-        format!("JS:^slow {url}:1:21").as_bytes(),
+        format!("JS:~slow {url}:1:21").as_bytes(),
         &[0x90; 24],
     );
     std::fs::write(&dump_path, dump.bytes).unwrap();
@@ -419,7 +419,7 @@ fn deno_has_the_lines_of_typescript() {
     let only = |line: &str| std::iter::once(line.to_owned()).collect::<BTreeSet<_>>();
     let (lines, symbols, said) = run(&cache);
     assert_eq!(lines, only("slow work.ts:5"), "{said}");
-    assert_eq!(symbols, only(&format!("JS:^slow {url}:2:1")));
+    assert_eq!(symbols, only(&format!("JS:~slow {url}:2:1")));
     // Without the cache, nothing shows the right lines.
     let (lines, _, said) = run(&folder.path().join("elsewhere"));
     assert_eq!(lines, only("slow work.ts:2"));

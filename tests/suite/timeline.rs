@@ -434,7 +434,7 @@ fn profile_with_lines(folder: &Path, source: &str) -> std::path::PathBuf {
         2000,
         0x7000_0000,
         1,
-        format!("JS:^run {source}:2:1").as_bytes(),
+        format!("JS:~run {source}:2:1").as_bytes(),
         &code,
     );
     dump.load(2001, 0x7000_1000, 2, b"Builtin:Add", &code);
@@ -473,7 +473,7 @@ fn samples_are_counted_by_source_line() {
     );
     assert_eq!(values.0["excerpts"], serde_json::json!([]), "only on request");
     assert_eq!(values.0["built_ins"], serde_json::json!([1]));
-    assert_eq!(values.0["colors"], serde_json::json!(["#2fa36b", "#9c6b4e"]));
+    assert_eq!(values.0["colors"], serde_json::json!(["#c9a800", "#9c6b4e"]));
     let name = values.0["names"][0].as_str().unwrap();
     let part = |column: &str| values.numbers("locations", column)[0] as usize;
     assert_eq!(&name[part("function_start")..part("function_end")], "run");

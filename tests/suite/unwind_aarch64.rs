@@ -1,11 +1,13 @@
 //! Copied stacks of AArch64: calls leave the return address in a register (x30), and code may sign it.
 
+use std::collections::HashMap;
+
 use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::{self, AARCH64, DumpWriter};
 use crate::support::profile::{ProfileWriter, Registers, UserStack, field};
 use crate::support::tools::text;
-use crate::support::{inject, model, scratch};
+use crate::support::{capture, inject, model, scratch};
 
 const ENDIAN: ByteOrder = ByteOrder::Little;
 const CODE: u64 = 0x7f_1000_0000;
@@ -24,6 +26,7 @@ const KEPT: u64 = 4;
 const SAVING: u64 = 5;
 const SIGNAL: u64 = 6;
 const BARE: u64 = 7;
+const POPPED: u64 = 8;
 
 /// CIE: version 1, "zR", factors 4 and -8, return address in x30, pc-relative pointers; CFA is sp.
 const CIE: [u8; 16] = [1, b'z', b'R', 0, 4, 0x78, 30, 1, 0x1b, 0x0c, 31, 0, 0, 0, 0, 0];
@@ -31,7 +34,7 @@ const CIE: [u8; 16] = [1, b'z', b'R', 0, 4, 0x78, 30, 1, 0x1b, 0x0c, 31, 0, 0, 0
 const SIGNAL_CIE: [u8; 16] = [1, b'z', b'R', b'S', 0, 4, 0x78, 30, 1, 0x1b, 0x0c, 31, 0, 0, 0, 0];
 
 /// Instructions of the functions that have tables.
-const TABLES: [(u64, [u8; 16], &[u8]); 7] = [
+const TABLES: [(u64, [u8; 16], &[u8]); 8] = [
     // x30 is undefined.
     (START, CIE, &[0x07, 30]),
     (LEAF, CIE, &[]),
@@ -41,6 +44,8 @@ const TABLES: [(u64, [u8; 16], &[u8]); 7] = [
     (DYNAMIC, CIE, &[0x41, 0x0e, 32, 0x9d, 4, 0x9e, 3, 0x41, 0x0d, 29]),
     // mov x19, x30; sub sp, sp, #16
     (KEPT, CIE, &[0x41, 0x09, 30, 19, 0x41, 0x0e, 16]),
+    // stp x29, x30, [sp, #-16]!; ...; ldp x29, x30, [sp], #16: the table says only that the CFA is sp again.
+    (POPPED, CIE, &[0x41, 0x0e, 16, 0x9d, 2, 0x9e, 1, 0x42, 0x0e, 0]),
     // stp x19, x30, [sp, #-16]!
     (SAVING, CIE, &[0x41, 0x0e, 16, 0x93, 2, 0x9e, 1]),
     // The kernel leaves x29 and the address at x29.
@@ -181,6 +186,33 @@ fn cases() -> Vec<Case> {
             &[0, 0, 0, signed(start)],
             &[at(BARE, 8), start - 1],
         ),
+        case(
+            "a frame record at the bottom of its frame, then a function whose table counts from the stack pointer",
+            &[(29, STACK), (30, 1)],
+            &[
+                STACK + 48,
+                at(FRAMED, 20),
+                // registers that the function without tables has saved
+                1,
+                2,
+                3,
+                4, //
+                0,
+                signed(start),
+                0,
+                0,
+                0,
+                0,
+            ],
+            &[at(BARE, 8), at(FRAMED, 19), start - 1],
+        ),
+        case(
+            "after the frame record was popped",
+            &[(29, 0), (30, signed(start))],
+            // What was below the stack pointer is not in the copy.
+            &[0],
+            &[at(POPPED, 12), start - 1],
+        ),
     ]
 }
 
@@ -245,4 +277,49 @@ fn callers_are_found_in_the_link_register_and_on_the_stack() {
     assert_eq!(found, cases.len());
     let all = format!("; {} to the start of the thread", cases.len());
     assert!(said.contains(&all), "{said}");
+}
+
+/// The frame records of a real program were followed by another program. It finds fewer frames, but each of them is one.
+#[test]
+fn callers_of_node_are_those_of_its_frame_records() {
+    let folder = scratch();
+    let recorded = capture::folder("node20-arm64-dwarf");
+    let unpacked = |name: &str| zstd::decode_all(&*std::fs::read(recorded.join(name)).unwrap()).unwrap();
+    let files = folder.path().join("files");
+    tar::Archive::new(&*unpacked("symfs.tar.zst"))
+        .unpack(&files)
+        .unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, unpacked("perf.data.zst")).unwrap();
+    let output = folder.path().join("out.data");
+    let options = ["--unwind", "--jitdump", text(&recorded), "--symfs", text(&files)];
+    inject(&input, &output, &options);
+
+    let parts = model::parse(&std::fs::read(&output).unwrap());
+    let samples = parts
+        .records
+        .iter()
+        .filter(|record| model::kind(record, ENDIAN) == 9);
+    let chains = samples.map(|sample| {
+        let word = |at| model::word(sample, ENDIAN, at);
+        // Address of the instruction, process and thread, time, address of the data, period, call chain.
+        let (thread, time) = (word(16) >> 32, word(24));
+        let chain = (0..word(48) as usize).map(|entry| word(56 + 8 * entry));
+        ((thread, time), chain.collect())
+    });
+    let chains: HashMap<(u64, u64), Vec<u64>> = chains.collect();
+    let table = std::fs::read_to_string(recorded.join("frame-records.tsv")).unwrap();
+    let mut stacks = 0;
+    for row in table.lines().filter(|row| !row.starts_with('#')) {
+        let mut fields = row.split('\t');
+        let mut number = || fields.next().unwrap().parse::<u64>().unwrap();
+        let chain = &chains[&(number(), number())];
+        let _end = fields.next().unwrap();
+        for call in fields.next().unwrap().split(' ').filter(|call| !call.is_empty()) {
+            let call = u64::from_str_radix(call, 16).unwrap();
+            assert!(chain.contains(&call), "{call:x} of {row}: {chain:x?}");
+        }
+        stacks += 1;
+    }
+    assert_eq!(stacks, 130);
 }

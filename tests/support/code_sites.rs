@@ -37,7 +37,7 @@ pub fn symbols(objects: &[PathBuf]) -> BTreeSet<String> {
 pub fn shown(chain: &[Site]) -> String {
     let sites = chain.iter().map(|site| {
         let function = site.function.strip_prefix("JS:").unwrap_or(&site.function);
-        let function = function.trim_start_matches(['*', '^', '+']);
+        let function = function.trim_start_matches(['~', '^', '+', '*']);
         let function = function.split(' ').next().unwrap();
         let file = Path::new(&site.file).file_name().unwrap().to_str().unwrap();
         format!("{function} {file}:{}", site.line)

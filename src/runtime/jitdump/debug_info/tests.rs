@@ -93,9 +93,9 @@ fn damaged_names_are_told_from_the_function() {
     let path = b"/tmp/project/work.js";
     let bad = damaged(path);
     for (name, padding) in [
-        (&b"JS:^f /tmp/project/work.js:1:2"[..], &b""[..]),
-        (b"JS:^f", b""),
-        (b"JS:^with space /tmp/project/work.js:1:2", b"\0\xab\0\0\0\0\x01"),
+        (&b"JS:*f /tmp/project/work.js:1:2"[..], &b""[..]),
+        (b"JS:*f", b""),
+        (b"JS:*with space /tmp/project/work.js:1:2", b"\0\xab\0\0\0\0\x01"),
     ] {
         let content = record(
             &[(0x40, 1, &bad), (0x48, 2, b"node:path"), (0x50, 3, path)],
@@ -113,7 +113,7 @@ fn damaged_names_are_told_from_the_function() {
     // The path is too short to be recognised by its end, but all entries have the same size.
     let bad = damaged(b"short.js");
     let content = record(&[(0x40, 1, &bad), (0x48, 2, &bad)], b"");
-    let found = rows(b"JS:^f short.js:1:2", &content, DebugInfoQuirks::default());
+    let found = rows(b"JS:*f short.js:1:2", &content, DebugInfoQuirks::default());
     assert_eq!(found, of(&[(0x40, 1, "short.js"), (0x48, 2, "short.js")]));
 }
 
@@ -137,4 +137,23 @@ fn the_bias_is_that_of_v8_and_llvm_only() {
     assert_eq!(find(b"LWork;run()V", &[&[0x40, 0x60], &[0x40]]), 0);
     assert_eq!(find(b"LWork;run()V", &[&[0x57, 0x60], &[0x220]]), 0);
     assert_eq!(find(b"f", &[]), 0);
+}
+
+#[test]
+fn baseline_code_of_v8_has_the_line_of_its_function() {
+    let content = record(
+        &[(0x40, 7, b"a.js"), (0x43, 9, b"a.js"), (0x300, 9, b"a.js")],
+        b"",
+    );
+    let quirks = DebugInfoQuirks {
+        bias: MAX_BIAS,
+        has_discriminators: false,
+    };
+    let optimized = of(&[(0, 7, "a.js"), (3, 9, "a.js")]);
+    assert_eq!(rows(b"JS:*f a.js:5:1", &content, quirks), optimized);
+    assert_eq!(rows(b"JS:^f a.js:5:1", &content, quirks), of(&[(0, 5, "a.js")]));
+    let baseline = parse(&content, function_ref(b"JS:^f a.js:5:1"), quirks, ORDER).unwrap();
+    assert_eq!(baseline.outside, 0);
+    // A function that was made from text has no file.
+    assert_eq!(rows(b"JS:^f :5:1", &content, quirks), of(&[]));
 }
