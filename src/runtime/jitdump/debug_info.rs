@@ -245,18 +245,19 @@ pub fn parse<'a>(
         column: location.map_or(0, |location| location.column),
     };
     // Quirk: V8 writes offsets in the bytecode of a function as addresses of its Sparkplug code, for which it has no other table
-    // (captures node20, node20-arm64-fp: most are no multiples of 4). All of the code has the line of the function instead. V8 is
-    // recognised by its function names.
+    // (captures node20, node20-arm64-fp: most are no multiples of 4). All of the code has the line of the function instead, or the
+    // first one if its name has none. V8 is recognised by its function names.
     if names::is_v8_baseline(function_ref.name) {
         lines.outside = 0;
-        lines.info.rows.clear();
-        lines.info.rows.extend((function.line > 0).then_some(Row {
+        let first = lines.info.rows.first().map(|row| Row { offset: 0, ..*row });
+        let of_function = function.file.map(|file| Row {
             offset: 0,
-            file: function.file,
+            file: Some(file),
             line: function.line,
             column: function.column,
             discriminator: 0,
-        }));
+        });
+        lines.info.rows = of_function.or(first).into_iter().collect();
     }
     lines.info.functions = vec![function];
     lines.info.files = files.finish();
