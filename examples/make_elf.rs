@@ -3,11 +3,11 @@
 //!
 //!     cargo run --example make_elf -- function.so && objdump -d -l function.so
 
-use jitinject::collections::sparse::SparseBytes;
 use jitinject::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
 use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
 use jitinject::elf::eh_frame::{TableLayout, Tables};
 use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
+use jitinject::elf::sparse::SparseBytes;
 use jitinject::files::staged::write_atomically;
 use jitinject::machine::Machine;
 

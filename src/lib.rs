@@ -95,58 +95,32 @@
 // Tests read and write files of their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 // Parts of `load` are for `timeline` alone.
-#![cfg_attr(
-    all(feature = "inject", not(feature = "timeline")),
-    allow(dead_code, unused_imports)
-)]
+#![cfg_attr(not(feature = "timeline"), allow(dead_code, unused_imports))]
 
-#[cfg(feature = "inject")]
 mod attribution;
-pub mod bytes;
-#[cfg(feature = "inject")]
 pub mod check;
 pub mod code;
-pub mod collections;
-#[cfg(feature = "inject")]
 pub mod compare;
-pub mod debug_info;
 pub mod diagnostics;
-#[cfg(feature = "inject")]
 pub mod dump;
-#[cfg(feature = "inject")]
 pub mod elf;
 pub mod files;
-#[cfg(feature = "inject")]
 pub mod inject;
-#[cfg(feature = "inject")]
 mod json;
-#[cfg(feature = "inject")]
 pub mod load;
-pub mod machine;
-#[cfg(feature = "inject")]
 pub mod name_style;
-#[cfg(feature = "inject")]
 mod native;
-#[cfg(feature = "inject")]
 pub mod perf;
-#[cfg(feature = "inject")]
 pub mod record;
 pub mod runtime;
-#[cfg(feature = "inject")]
 pub mod runtimes;
-#[cfg(feature = "inject")]
-pub mod script;
-#[cfg(feature = "inject")]
 pub mod source_files;
-#[cfg(feature = "inject")]
 pub mod summary;
-pub mod symbolize;
-#[cfg(feature = "inject")]
 pub mod threads;
 #[cfg(feature = "timeline")]
 pub mod timeline;
-#[cfg(feature = "inject")]
 mod trace;
-pub mod units;
-#[cfg(feature = "inject")]
 mod unwind;
+
+pub use jitdump::internals::{bytes, collections, machine, script, units};
+pub use jitdump::{debug_info, symbolize};

@@ -4,7 +4,7 @@
 
 use jitinject::elf::eh_frame::{TableLayout, Tables};
 use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
-use jitinject::collections::sparse::SparseBytes;
+use jitinject::elf::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
 use libfuzzer_sys::fuzz_target;

@@ -339,7 +339,7 @@ impl Timeline {
                 continue;
             };
             if memory.value != Memory::File {
-                region = region.or(Some(memory.region(of)));
+                region = region.or(Some(JitRegion::of(memory, of)));
             } else if region.is_none() {
                 return (Lookup::File, None);
             }
@@ -363,7 +363,7 @@ impl Timeline {
             let layers = space.content.iter().flat_map(|content| &content.layers);
             let intervals = layers.flat_map(|layers| layers.maps.intervals());
             let anonymous = intervals.filter(|interval| interval.value != Memory::File);
-            anonymous.map(move |interval| interval.region(id))
+            anonymous.map(move |interval| JitRegion::of(interval, id))
         });
         regions.flat_map(|region| self.symbols.in_region(region))
     }
@@ -439,12 +439,12 @@ impl Timeline {
     }
 }
 
-impl Interval<Memory> {
-    fn region(&self, space: SpaceId) -> JitRegion {
-        JitRegion {
+impl JitRegion {
+    fn of(memory: &Interval<Memory>, space: SpaceId) -> Self {
+        Self {
             space,
-            range: self.range,
-            since: self.from,
+            range: memory.range,
+            since: memory.from,
         }
     }
 }

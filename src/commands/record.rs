@@ -10,9 +10,9 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
+use jitinject::bytes::printable_path;
 use jitinject::code::profile_index::ProfileIndex;
 use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::files::search::printable_path;
 use jitinject::inject::{SummaryOutput, inject_after};
 use jitinject::name_style::NameStyle;
 use jitinject::record::{

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use jitinject::bytes::printable_path;
 use jitinject::diagnostics::Diagnostic;
-use jitinject::files::search::printable_path;
 use jitinject::files::staged::write_atomically;
 use jitinject::files::stdio::is_standard;
 use jitinject::load::LoadOptions;

@@ -9,8 +9,8 @@ mod define;
 #[macro_use]
 mod run_issues;
 pub mod issues;
-#[cfg(feature = "inject")]
 mod json;
+mod of_jitdumps;
 mod remedies;
 pub mod rules;
 
@@ -19,8 +19,8 @@ use std::io;
 use std::path::Path;
 
 use crate::bytes::printable;
+use crate::bytes::printable_path;
 use crate::collections::tally::Tally;
-use crate::files::search::printable_path;
 
 pub use issues::Issue;
 
@@ -180,17 +180,17 @@ impl Diagnostic {
     }
 
     /// Creates a diagnostic for each issue of a tally. `has_offsets` is false if its offsets are not offsets in the file.
-    pub fn of_tally<'t>(
-        tally: &'t Tally<Issue>,
+    pub fn of_tally<'t, K: Into<Issue> + Ord + Copy>(
+        tally: &'t Tally<K>,
         file: Option<&Path>,
         has_offsets: bool,
-    ) -> impl Iterator<Item = Self> + use<'t> {
+    ) -> impl Iterator<Item = Self> + use<'t, K> {
         let file = file.map(printable_path);
         tally.iter().map(move |(issue, seen)| Self {
             count: seen.count,
             file: file.clone(),
             offset: has_offsets.then_some(seen.first_offset),
-            ..Self::new(issue)
+            ..Self::new(issue.into())
         })
     }
 

@@ -22,7 +22,7 @@ use crate::bytes::hex_digits;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::folder::ignore_existing;
 use crate::files::staged::write_new_file;
-use crate::files::{Folder, InputFile, OpenFile, Place, walk};
+use crate::files::{Folder, InputFile, Place, walk};
 use crate::units::BuildId;
 
 /// Name of the directory with the links.
@@ -139,7 +139,7 @@ impl BuildIdCache {
     pub fn add(&mut self, build_id: &BuildId, objects: &Folder, path: &Path) -> Result<Added, Diagnostic> {
         let file_name = path.file_name().unwrap_or_default();
         let original = objects.at(file_name);
-        let object = original.open_file().and_then(OpenFile::read);
+        let object = original.open_file().and_then(|file| InputFile::read(&file));
         let object = object.map_err(|cause| error(path, &cause))?;
         let name = build_id.to_string();
         let (first, rest) = name.split_at(2);
@@ -213,7 +213,8 @@ fn error(path: &Path, cause: &io::Error) -> Diagnostic {
 
 /// Returns whether a link leads to a file with the same content.
 fn has_content(links: &Folder, name: &str, object: &InputFile) -> bool {
-    let found = walk::open_from(links.as_fd(), &Path::new(name).join(OBJECT)).and_then(OpenFile::read);
+    let found =
+        walk::open_from(links.as_fd(), &Path::new(name).join(OBJECT)).and_then(|file| InputFile::read(&file));
     found.is_ok_and(|found| found[..] == object[..])
 }
 
@@ -227,7 +228,7 @@ mod tests {
     fn folder_and_file(dir: &Path) -> (Folder, Place, InputFile) {
         fs::write(dir.join("file"), "content").unwrap();
         let file = Folder::open(dir, Scope::Named).unwrap().at("file");
-        let read = file.open_file().unwrap().read().unwrap();
+        let read = InputFile::read(&file.open_file().unwrap()).unwrap();
         (Folder::create_all(&dir.join("a/b")).unwrap(), file, read)
     }
 

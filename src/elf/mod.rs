@@ -26,6 +26,7 @@ mod escape;
 pub mod executable;
 pub mod limited_reads;
 pub mod object;
+pub mod sparse;
 pub mod store;
 pub mod stored_source;
 pub mod symbols;

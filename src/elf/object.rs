@@ -41,11 +41,11 @@ use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, ProgramHeader, S
 use sha1::{Digest, Sha1};
 
 use crate::bytes::ByteOrder;
-use crate::collections::sparse::SparseBytes;
 use crate::elf::attributes;
 use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
 use crate::elf::escape::write_escaped;
+use crate::elf::sparse::SparseBytes;
 use crate::machine::Machine;
 use crate::units::BuildId;
 

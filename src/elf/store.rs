@@ -17,8 +17,8 @@ use rustix::io::Errno;
 
 use crate::bytes::printable;
 use crate::collections::hash::HashSet;
-use crate::collections::sparse::SparseBytes;
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::elf::sparse::SparseBytes;
 use crate::elf::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
 use crate::files::search::{folder_of, without_links};
 use crate::files::{Folder, FolderContents, Place, StagedFolder};

@@ -97,7 +97,7 @@ impl PagedFile {
         let is_small = file.size() <= MAX_SMALL_FILE;
         let bytes = match OpenSlot::take().filter(|_| !is_small) {
             Some(slot) => Bytes::Pages(Box::new(Pages::new(file, slot)?)),
-            None => Bytes::Whole(Arc::new(file.read()?)),
+            None => Bytes::Whole(Arc::new(InputFile::read(&file)?)),
         };
         Ok(Self { bytes })
     }

@@ -78,7 +78,7 @@ impl StreamedFile {
     /// Reads the whole file, as it is now.
     pub fn read_whole(&self) -> io::Result<InputFile> {
         match self.checksums {
-            Some(_) => self.file.read_again(),
+            Some(_) => InputFile::read(&self.file),
             None => InputFile::map_private(self.file.file(), self.path()),
         }
     }

@@ -1,5 +1,6 @@
 //! Summary of a run: what was read, written and named, and what to report of it.
 
+use crate::bytes::printable_path;
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
 use crate::code::selection::{Selection, SpaceCounts};
@@ -9,7 +10,6 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::collections::tally::Tally;
 use crate::diagnostics::issues::EMBEDDED_COMPILER;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::bytes::printable_path;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
 use crate::files::stdio::is_standard;
 use crate::load::options::LoadOptions;
 use crate::load::recording::Recording;

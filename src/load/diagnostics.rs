@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use crate::bytes::printable_path;
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
 use crate::collections::hash::HashSet;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
-use crate::files::search::printable_path;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
 use crate::load::runtimes;
@@ -123,7 +123,7 @@ impl Recording<'_> {
             CodeFile::Jitdump(dump) => dump
                 .faults()
                 .iter()
-                .any(|(issue, _)| issue == Issue::JitdumpCutTail),
+                .any(|(fault, _)| fault == jitdump::Fault::CutTail),
             CodeFile::SymbolOnly(_) => false,
         };
         let truncated = self.sources.used.iter().filter(is_truncated);

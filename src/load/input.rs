@@ -7,10 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::bytes::printable_path;
 use crate::collections::tally::Tally;
 use crate::diagnostics::issues::RECORD_FIRST;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::{files_below, printable_path};
+use crate::files::search::files_below;
 use crate::files::stdio::is_standard;
 use crate::files::temp_file::{CopyError, copy_if, temp_file_error};
 use crate::files::{CompressionFormat, FileOrigin, InputFile, OpenFile, StreamedFile, TempFile, stream};
@@ -101,7 +102,7 @@ fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Inp
         .filter_map(|path| reach.open_named(folder, &path).ok());
     match files.find(|file| file.read_start().is_ok_and(|start| is_wanted(&start))) {
         Some(file) => {
-            let file = file.read().map_err(|cause| input_error(folder, cause))?;
+            let file = InputFile::read(&file).map_err(|cause| input_error(folder, cause))?;
             Ok(Input::of_file(MainFile::Whole(Arc::new(file)), options))
         }
         None => Err(input_error(folder, io::ErrorKind::NotFound.into())),
@@ -128,7 +129,7 @@ fn read_profile(file: OpenFile, options: &LoadOptions) -> Result<MainFile, Diagn
             .is_ok_and(|start| is_streamed_kind(&start, options));
     let read = match is_streamed {
         true => StreamedFile::of(file).map(|file| MainFile::Streamed(Box::new(file))),
-        false => file.read().map(|file| MainFile::Whole(Arc::new(file))),
+        false => InputFile::read(&file).map(|file| MainFile::Whole(Arc::new(file))),
     };
     read.map_err(|cause| input_error(&path, cause))
 }
@@ -203,7 +204,7 @@ fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
     kernel_copies.sort();
     let read = |file: OpenFile| {
         let path = file.path().to_owned();
-        file.read().map_err(|cause| input_error(&path, cause))
+        InputFile::read(&file).map_err(|cause| input_error(&path, cause))
     };
     // To be merged, the records of all files must be in memory.
     let main = match parts.is_empty() {

@@ -28,7 +28,7 @@ pub fn read<'a>(input: &'a Input, buffers: &'a Buffers) -> Result<IndexedProfile
     }
     let index = |file| {
         let profile = Profile::of(file).map_err(|error| error.in_file(path))?;
-        Ok(IndexedProfile::new(profile, marker::dump_path))
+        Ok::<_, Diagnostic>(IndexedProfile::new(profile, marker::dump_path))
     };
     let mut recorded = index(input.main.data())?;
     if recorded.index.needs_memory

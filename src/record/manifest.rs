@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::recorded_process::{RecordedProcess, add_versions};
 use super::session::{ProgramStatus, Recorded};
 use crate::bytes::printable;
-use crate::files::search::printable_path;
+use crate::bytes::printable_path;
 
 /// Name of the file in the folder of a recording.
 pub(super) const MANIFEST: &str = "manifest.json";

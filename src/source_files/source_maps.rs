@@ -172,7 +172,7 @@ fn read(
             .checked_sub(size)
             .filter(|_| size <= MAX_MAP)
             .ok_or(Issue::SourceMapTooLarge)?;
-        Ok(())
+        Ok::<_, Issue>(())
     };
     let file = match location {
         Location::Inline(text) => {

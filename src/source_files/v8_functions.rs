@@ -169,9 +169,10 @@ impl<'a> V8Functions<'a> {
         track: Option<&[u8]>,
     ) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
         if let Some(track) = track.and_then(|track| code.track(view, track)) {
-            return (track.info, track.faults);
+            return (track.info, track.faults.into_kinds());
         }
-        let FunctionSources { mut info, mut faults } = code.sources(view);
+        let FunctionSources { mut info, faults } = code.sources(view);
+        let mut faults: Tally<Issue> = faults.into_kinds();
         if track.is_some() {
             faults.add(Issue::TrackMissing, 0);
         }

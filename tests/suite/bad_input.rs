@@ -39,7 +39,7 @@ fn fails(folder: &Path, input: &Path, output: &Path, expected: &Diagnostic) -> S
 /// Returns why a file cannot be used as a jitdump.
 fn rejection(path: &Path) -> Diagnostic {
     match InputFile::open(path) {
-        Ok(file) => Header::parse(&file).unwrap_err(),
+        Ok(file) => Header::parse(&file).unwrap_err().into(),
         Err(cause) => Diagnostic::cannot_read(path, &cause),
     }
 }

@@ -1,8 +1,9 @@
 //! Checks of a function's line records.
 
+use jitdump::Fault;
+
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::{lists, names, rule_of};
-use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, debug_info as rules};
 use crate::runtime::jitdump::debug_info::{self, FunctionRef, LineEntry};
 use crate::runtime::jitdump::record::RecordLocation;
@@ -17,7 +18,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
         let sources = dump.sources(&view);
         let faults = sources.faults;
         // If DEBUG_INFO2 has no lines, the faults include those of DEBUG_INFO.
-        let is_own = |fault: Issue| faults.offsets(fault).contains(&place.offset);
+        let is_own = |fault: Fault| faults.offsets(fault).contains(&place.offset);
         findings.add_faults(&faults, |fault| {
             Some((rule_of(fault).filter(|_| is_own(fault))?, ""))
         });

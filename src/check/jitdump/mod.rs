@@ -11,11 +11,12 @@ mod records;
 mod source_files;
 mod unwinding;
 
+use jitdump::{ErrorKind, Fault};
+
 use crate::bytes::ByteOrder;
 use crate::check::ReadSource;
 use crate::check::findings::{Findings, Place};
 use crate::collections::hash::HashMap;
-use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::machine::Machine;
 use crate::runtime::jitdump::header::SIZE;
@@ -33,8 +34,8 @@ pub(super) fn check(file: &[u8], name: &[u8], read_source: ReadSource<'_>) -> (u
     let dump = match Dump::parse(file, Machine::host()) {
         Ok(dump) => dump,
         Err(error) => {
-            let rule = match error.issue {
-                Issue::JitdumpEmpty => &rules::EMPTY,
+            let rule = match error.kind() {
+                ErrorKind::Empty => &rules::EMPTY,
                 _ => &rules::SHORT_HEADER,
             };
             findings.add(rule, 0, || {
@@ -53,28 +54,28 @@ pub(super) fn check(file: &[u8], name: &[u8], read_source: ReadSource<'_>) -> (u
 }
 
 /// Returns the rule for a fault; `None` for faults that this module checks in more detail.
-fn rule_of(fault: Issue) -> Option<&'static Rule> {
+fn rule_of(fault: Fault) -> Option<&'static Rule> {
     Some(match fault {
-        Issue::JitdumpUnknownFlags => &rules::UNKNOWN_FLAGS,
-        Issue::JitdumpSkippedBytes => &rules::SKIPPED_BYTES,
-        Issue::JitdumpRepairedSize => &rules::WRONG_SIZE,
-        Issue::JitdumpCutTail => &rules::CUT_TAIL,
-        Issue::JitdumpDuplicate => &rules::DUPLICATE,
-        Issue::JitdumpBadLoad => &rules::BAD_LOAD,
-        Issue::JitdumpLongName => &rules::LONG_NAME,
-        Issue::JitdumpBadMove => &rules::BAD_MOVE,
-        Issue::JitdumpDebugInfoUnpaired => &debug_info::WITHOUT_LOAD,
-        Issue::JitdumpUnwindingUnpaired => &unwinding_rules::WITHOUT_LOAD,
-        Issue::JitdumpBadUnwinding => &unwinding_rules::UNREADABLE,
-        Issue::JitdumpTierUnpaired => &debug_info::TIER_WITHOUT_LOAD,
-        Issue::JitdumpBadExtension => &debug_info::BAD_EXTENSION,
-        Issue::JitdumpBadDebugInfo => &debug_info::UNREADABLE,
-        Issue::JitdumpRepairedFileName => &debug_info::DAMAGED_NAMES,
-        Issue::JitdumpLineOutside => &debug_info::PAST_CODE,
-        Issue::JitdumpLineInvalid => &debug_info::IMPOSSIBLE_ENTRIES,
-        Issue::JitdumpCallInvalid | Issue::JitdumpRangeInvalid => &debug_info::BAD_CALLS,
-        Issue::JitdumpCallInsideLine => &debug_info::CALL_INSIDE_LINE,
-        Issue::JitdumpBothLayouts => &debug_info::BOTH_LAYOUTS,
+        Fault::UnknownFlags => &rules::UNKNOWN_FLAGS,
+        Fault::SkippedBytes => &rules::SKIPPED_BYTES,
+        Fault::RepairedSize => &rules::WRONG_SIZE,
+        Fault::CutTail => &rules::CUT_TAIL,
+        Fault::Duplicate => &rules::DUPLICATE,
+        Fault::BadLoad => &rules::BAD_LOAD,
+        Fault::LongName => &rules::LONG_NAME,
+        Fault::BadMove => &rules::BAD_MOVE,
+        Fault::DebugInfoUnpaired => &debug_info::WITHOUT_LOAD,
+        Fault::UnwindingUnpaired => &unwinding_rules::WITHOUT_LOAD,
+        Fault::BadUnwinding => &unwinding_rules::UNREADABLE,
+        Fault::TierUnpaired => &debug_info::TIER_WITHOUT_LOAD,
+        Fault::BadExtension => &debug_info::BAD_EXTENSION,
+        Fault::BadDebugInfo => &debug_info::UNREADABLE,
+        Fault::RepairedFileName => &debug_info::DAMAGED_NAMES,
+        Fault::LineOutside => &debug_info::PAST_CODE,
+        Fault::LineInvalid => &debug_info::IMPOSSIBLE_ENTRIES,
+        Fault::CallInvalid | Fault::RangeInvalid => &debug_info::BAD_CALLS,
+        Fault::CallInsideLine => &debug_info::CALL_INSIDE_LINE,
+        Fault::BothLayouts => &debug_info::BOTH_LAYOUTS,
         _ => return None,
     })
 }

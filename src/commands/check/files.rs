@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use jitinject::bytes::printable_path;
 use jitinject::check::{self, Report};
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::InputFile;
-use jitinject::files::search::{files_below, printable_path};
+use jitinject::files::search::files_below;
 use jitinject::files::stdio::is_standard;
 use jitinject::load::LoadOptions;
 use jitinject::runtime::FileKind;

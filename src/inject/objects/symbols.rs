@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::SpaceId;
-use crate::collections::sparse::SparseBytes;
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
+use crate::elf::sparse::SparseBytes;
 use crate::elf::store::ObjectKind;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, MAX_SEPARATE, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
@@ -87,7 +87,7 @@ pub fn write(
                 let members = Members::of_one(pid, owner, symbol, places);
                 writer.write(&members, output, kept, objects, &mut buffers)?;
                 progress(members.place_count());
-                Ok(())
+                Ok::<_, Diagnostic>(())
             })?;
         }
     }

@@ -46,7 +46,7 @@ impl Candidate {
             Ok(())
         })?;
         let file = PagedFile::of(file).map_err(|cause| Diagnostic::unusable(&cause))?;
-        let header = Header::read(&file).map_err(Diagnostic::as_unused)?;
+        let header = Header::read(&file).map_err(|error| Diagnostic::from(error).as_unused())?;
         Ok(Self {
             first: first_time(&file, &header),
             last: Arc::default(),

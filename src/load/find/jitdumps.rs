@@ -13,13 +13,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::bytes::printable_path;
 use crate::bytes::{base_name, printable};
 use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{IndexedProfile, Marker, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
 use crate::files::walk::{self, Scope};
 use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;

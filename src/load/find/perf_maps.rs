@@ -11,14 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::bytes::base_name;
+use crate::bytes::{base_name, printable_path};
 use crate::code::perf_map_symbols::{SymbolId, SymbolTable, SymbolTableIndex};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::{files_below, printable_path};
+use crate::files::search::files_below;
 use crate::files::walk::{self, Scope};
 use crate::files::{InputFile, kernel};
 use crate::load::find::access::Access;

@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::bytes::printable_path;
 use crate::code::process::Processes;
 use crate::collections::range_map::RangeMap;
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
 use crate::files::{InputFile, TempFile};
 use crate::machine::Machine;
 use crate::perf::event::Backing;

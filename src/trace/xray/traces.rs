@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::bytes::printable_path;
 use crate::collections::tally::Tally;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
-use crate::files::search::printable_path;
 use crate::machine::Machine;
 use crate::runtime::symbol_only_code::SymbolOnlyCode;
 use crate::runtime::xray::{Index, Trace};

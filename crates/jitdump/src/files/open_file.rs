@@ -16,7 +16,7 @@ use crate::files::walk::{self, Scope, Trail};
 const MAX_HOLES: u64 = 1 << 30;
 
 /// Bytes at the start of a file that are read to recognize it.
-pub(super) const START_SIZE: u64 = 4 << 10;
+pub const START_SIZE: u64 = 4 << 10;
 
 /// Bytes of two files that are compared at a time.
 const COMPARED_SIZE: usize = 64 << 10;
@@ -35,7 +35,8 @@ pub struct FileOrigin {
 }
 
 impl FileOrigin {
-    pub(super) fn new(path: &Path, metadata: &Metadata) -> Self {
+    /// Creates it from the metadata of an open file.
+    pub fn new(path: &Path, metadata: &Metadata) -> Self {
         Self {
             path: path.to_owned(),
             file_id: (metadata.dev(), metadata.ino()),
@@ -75,6 +76,11 @@ impl OpenFile {
     /// reads may return other bytes.
     pub fn read_start(&self) -> io::Result<Vec<u8>> {
         self.read_part(0, START_SIZE)
+    }
+
+    /// Returns the metadata when the file was opened.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
 
     /// Returns what identifies the file.
@@ -120,21 +126,18 @@ impl OpenFile {
     }
 
     /// Rejects a file with more holes than any program leaves.
-    #[cfg(feature = "inject")]
-    pub(super) fn refuse_sparse(&self) -> io::Result<()> {
+    pub fn refuse_sparse(&self) -> io::Result<()> {
         refuse_sparse(&self.file, &self.metadata)
     }
 
     /// Whether only this user and root can change the file.
-    #[cfg(feature = "inject")]
-    pub(super) fn is_unchanged_by_others(&self) -> bool {
+    pub fn is_unchanged_by_others(&self) -> bool {
         /// Write permission of the group and of others.
         const OTHERS: u32 = 0o022;
         is_trusted(self.origin.owner) && self.metadata.mode() & OTHERS == 0
     }
 
     /// Rejects a file if more than `max_holes` of its bytes are in holes.
-    #[cfg(feature = "inject")]
     pub fn refuse_holes(&self, max_holes: u64) -> io::Result<()> {
         refuse_holes(&self.file, &self.metadata, max_holes)
     }
@@ -192,7 +195,7 @@ impl OpenFile {
 
 /// Fills `bytes` from offset `offset` of a file. Returns the number of bytes read, less than `bytes.len()` at
 /// the end of the file.
-pub(super) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+pub fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut read = 0;
     while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset.saturating_add(read as u64)) {
@@ -334,7 +337,7 @@ mod tests {
         for inside in ["deep/file", "deep/../deep/file", "./deep/file"] {
             assert_eq!(open(inside).unwrap().read_start().unwrap(), b"inside", "{inside}");
         }
-        let file = open("deep/file").unwrap().read().unwrap();
+        let file = open("deep/file").unwrap();
         assert_eq!(file.path(), folder.join("deep/file"));
         let secret = scratch.path().join("secret");
         let outside = ["../secret", "deep/../../secret", secret.to_str().unwrap()];

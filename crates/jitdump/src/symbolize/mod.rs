@@ -14,17 +14,17 @@
 //! and not kept. Callers that resolve an address often should keep its frames.
 //!
 //! Nothing here panics or blocks on what a file contains. Damaged records are skipped and counted as in
-//! [`Dump`](crate::runtime::jitdump::Dump).
+//! [`Dump`](crate::Dump).
 //!
 //! Times are those of the file: of CLOCK_MONOTONIC for nearly all runtimes, which is the clock of `perf record -k mono`.
-//! All processes that write to one file share a timeline. For processes that fork, other clocks and mappings over code,
-//! use [`code`](crate::code), which takes them from a profile.
+//! All processes that write to one file share a timeline. Processes that fork, other clocks and mappings over code are a
+//! matter of a profile, which this crate does not read.
 //!
 //! # Example
 //!
 //! ```no_run
-//! use jitinject::symbolize::Process;
-//! use jitinject::units::{Address, Time};
+//! use jitdump::symbolize::Process;
+//! use jitdump::{Address, Time};
 //!
 //! let mut process = Process::new(4711);
 //! process.update()?;
@@ -35,7 +35,7 @@
 //!         println!("{address:#x} {name}:{line}");
 //!     }
 //! }
-//! # Ok::<(), jitinject::diagnostics::Diagnostic>(())
+//! # Ok::<(), jitdump::Error>(())
 //! ```
 
 mod code_over_time;

@@ -4,9 +4,5 @@
 
 pub mod hash;
 pub mod indexed_table;
-#[cfg(feature = "inject")]
-pub mod paged_table;
 pub mod range_map;
-#[cfg(feature = "inject")]
-pub mod sparse;
 pub mod tally;

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
+use crate::fault::Fault;
 use crate::runtime::jitdump::dump::FunctionTable;
 use crate::runtime::jitdump::moves::Move;
 use crate::runtime::jitdump::record::Contents;
@@ -19,7 +19,7 @@ pub(super) fn drop_duplicates(
     functions: &FunctionTable,
     loads: &mut Vec<u32>,
     moves: &mut Vec<Move>,
-    faults: &mut Tally<Issue>,
+    faults: &mut Tally<Fault>,
 ) {
     let content = |load: u32| contents.of(functions.load(load)?);
     // Contents are read only where all else is equal.
@@ -37,7 +37,7 @@ pub(super) fn drop_duplicates(
     });
     let moved = keep_first(moves, compare_moves, |moved| moved.offset);
     for offset in dropped.into_iter().chain(moved) {
-        faults.add(Issue::JitdumpDuplicate, offset);
+        faults.add(Fault::Duplicate, offset);
     }
 }
 

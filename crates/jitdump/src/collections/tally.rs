@@ -62,6 +62,20 @@ impl<K: Ord + Copy> Tally<K> {
         }
     }
 
+    /// Returns the tally with kinds of another type.
+    pub fn into_kinds<L: Ord + Copy + From<K>>(self) -> Tally<L> {
+        let mut tally = Tally::default();
+        for (kind, counter) in self.kinds {
+            let entry: &mut Counter = tally.kinds.entry(kind.into()).or_default();
+            entry.count = entry.count.saturating_add(counter.count);
+            counter
+                .offsets
+                .iter()
+                .for_each(|&offset| entry.add_offset(offset));
+        }
+        tally
+    }
+
     /// Returns the tally with `distance` bytes added to every offset.
     pub fn offset_by(mut self, distance: u64) -> Self {
         for offset in self.kinds.values_mut().flat_map(|entry| &mut entry.offsets) {

@@ -3,7 +3,7 @@
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
+use crate::fault::Fault;
 use crate::runtime::jitdump::debug_info::MAX_BIAS;
 use crate::runtime::jitdump::debug_info2::Layout;
 use crate::runtime::jitdump::record::{Record, RecordLocation};
@@ -99,11 +99,11 @@ impl PendingDebugInfo {
 
 impl PendingRecords {
     /// Adds a DEBUG_INFO record.
-    pub fn add_debug_info(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
+    pub fn add_debug_info(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Fault>) {
         self.start_batch(faults);
         let mut content = Reader::new(record.content, endian);
         let (Some(address), Some(_count)) = (content.u64().map(Address), content.u64()) else {
-            return faults.add(Issue::JitdumpDebugInfoUnpaired, record.offset);
+            return faults.add(Fault::DebugInfoUnpaired, record.offset);
         };
         let pending = self.pending_debug_info(address, record.location(), content.u64().map(Address));
         if let Some(replaced) = self.debug_info.insert(address, pending) {
@@ -113,7 +113,7 @@ impl PendingRecords {
     }
 
     /// Adds a DEBUG_INFO2 record.
-    pub fn add_debug_info2(&mut self, layout: Layout, location: RecordLocation, faults: &mut Tally<Issue>) {
+    pub fn add_debug_info2(&mut self, layout: Layout, location: RecordLocation, faults: &mut Tally<Fault>) {
         self.start_batch(faults);
         let replaced = match layout {
             Layout::Positions(address) => {
@@ -125,7 +125,7 @@ impl PendingRecords {
             Layout::Lists => self.next_debug_info2.replace(location),
         };
         if let Some(location) = replaced {
-            faults.add(Issue::JitdumpDebugInfoUnpaired, location.offset);
+            faults.add(Fault::DebugInfoUnpaired, location.offset);
         }
     }
 
@@ -146,7 +146,7 @@ impl PendingRecords {
     }
 
     /// Adds a SOURCE_TRACK record for the function at an address.
-    pub fn add_track(&mut self, start: Address, location: RecordLocation, faults: &mut Tally<Issue>) {
+    pub fn add_track(&mut self, start: Address, location: RecordLocation, faults: &mut Tally<Fault>) {
         self.start_batch(faults);
         let pending = self.tracks.entry(start).or_default();
         pending.locations.push(location);
@@ -154,14 +154,14 @@ impl PendingRecords {
     }
 
     /// Adds a JIT_TIER record.
-    pub fn add_tier(&mut self, record: &Record<'_>, faults: &mut Tally<Issue>) {
+    pub fn add_tier(&mut self, record: &Record<'_>, faults: &mut Tally<Fault>) {
         if let Some(replaced) = self.tier.replace(record.location()) {
-            faults.add(Issue::JitdumpTierUnpaired, replaced.offset);
+            faults.add(Fault::TierUnpaired, replaced.offset);
         }
     }
 
     /// Adds an UNWINDING_INFO record, unless it is empty.
-    pub fn add_unwinding(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
+    pub fn add_unwinding(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Fault>) {
         self.drop_unwinding(faults);
         match Unwinding::parse(record.content, endian) {
             Ok(None) => {}
@@ -172,12 +172,12 @@ impl PendingRecords {
                     is_used: false,
                 });
             }
-            Err(UnknownLayout) => faults.add(Issue::JitdumpBadUnwinding, record.offset),
+            Err(UnknownLayout) => faults.add(Fault::BadUnwinding, record.offset),
         }
     }
 
     /// Drops all records.
-    pub fn drop_all(&mut self, faults: &mut Tally<Issue>) {
+    pub fn drop_all(&mut self, faults: &mut Tally<Fault>) {
         self.drop_without_address(faults);
         self.drop_unwinding(faults);
         self.drop_before(u64::MAX, faults);
@@ -185,12 +185,12 @@ impl PendingRecords {
     }
 
     /// Drops the records without a code address, except unwinding information with absolute addresses.
-    pub fn drop_without_address(&mut self, faults: &mut Tally<Issue>) {
+    pub fn drop_without_address(&mut self, faults: &mut Tally<Fault>) {
         if let Some(location) = self.next_debug_info2.take() {
-            faults.add(Issue::JitdumpDebugInfoUnpaired, location.offset);
+            faults.add(Fault::DebugInfoUnpaired, location.offset);
         }
         if let Some(location) = self.tier.take() {
-            faults.add(Issue::JitdumpTierUnpaired, location.offset);
+            faults.add(Fault::TierUnpaired, location.offset);
         }
         if self.unwinding.is_some_and(|unwinding| !unwinding.is_shared) {
             self.drop_unwinding(faults);
@@ -200,7 +200,7 @@ impl PendingRecords {
 
     /// Starts a new batch if LOADs have followed the pending records. Records of the previous batch are kept,
     /// because threads may write at the same time and their LOADs may still follow; older ones are dropped.
-    fn start_batch(&mut self, faults: &mut Tally<Issue>) {
+    fn start_batch(&mut self, faults: &mut Tally<Fault>) {
         if std::mem::take(&mut self.has_loaded) {
             self.drop_before(self.batch, faults);
             self.batch = self.batch.saturating_add(1);
@@ -208,7 +208,7 @@ impl PendingRecords {
     }
 
     /// Drops debug information of batches before `batch`.
-    fn drop_before(&mut self, batch: u64, faults: &mut Tally<Issue>) {
+    fn drop_before(&mut self, batch: u64, faults: &mut Tally<Fault>) {
         let is_old = |_: &Address, pending: &mut PendingDebugInfo| pending.batch < batch;
         let mut lines: Vec<PendingDebugInfo> = self
             .debug_info
@@ -223,13 +223,13 @@ impl PendingRecords {
             let next = pending.next.map(|(function, ..)| function);
             match pending.previous.or(next) {
                 Some(function) => self.reassigned.debug_info2.push((function, pending.location)),
-                None => faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset),
+                None => faults.add(Fault::DebugInfoUnpaired, pending.location.offset),
             }
         }
         let is_old = |_: &Address, pending: &mut PendingTracks| pending.batch < batch;
         for (_, pending) in self.tracks.extract_if(is_old) {
             for location in pending.locations {
-                faults.add(Issue::JitdumpDebugInfoUnpaired, location.offset);
+                faults.add(Fault::DebugInfoUnpaired, location.offset);
             }
         }
         // A search for old records takes time proportional to the capacity.
@@ -240,18 +240,18 @@ impl PendingRecords {
     }
 
     /// Handles debug information whose address no LOAD has.
-    fn reassign_or_drop(&mut self, pending: PendingDebugInfo, faults: &mut Tally<Issue>) {
+    fn reassign_or_drop(&mut self, pending: PendingDebugInfo, faults: &mut Tally<Fault>) {
         match pending.fallback_function() {
             Some(function) => self.reassigned.debug_info.push((function, pending.location)),
-            None => faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset),
+            None => faults.add(Fault::DebugInfoUnpaired, pending.location.offset),
         }
     }
 
-    fn drop_unwinding(&mut self, faults: &mut Tally<Issue>) {
+    fn drop_unwinding(&mut self, faults: &mut Tally<Fault>) {
         if let Some(dropped) = self.unwinding.take()
             && !dropped.is_used
         {
-            faults.add(Issue::JitdumpUnwindingUnpaired, dropped.location.offset);
+            faults.add(Fault::UnwindingUnpaired, dropped.location.offset);
         }
     }
 
@@ -277,7 +277,7 @@ impl PendingRecords {
         function: u32,
         start: Address,
         size: u32,
-        faults: &mut Tally<Issue>,
+        faults: &mut Tally<Fault>,
     ) -> Option<RecordLocation> {
         let last = self.last_debug_info2.take();
         let own = self.debug_info2.remove(&start).map(|pending| pending.location);
@@ -291,7 +291,7 @@ impl PendingRecords {
         if own.is_some()
             && let Some(unused) = next
         {
-            faults.add(Issue::JitdumpBothLayouts, unused.offset);
+            faults.add(Fault::BothLayouts, unused.offset);
         }
         let found = own.or(next);
         if found.is_some() {

@@ -5,7 +5,7 @@
 //! Runtimes append them as they compile, so a later line overrides an earlier one for the same address.
 
 use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
+use crate::fault::Fault;
 use crate::runtime::names;
 use crate::units::{Address, AddressRange};
 
@@ -31,7 +31,7 @@ pub struct PerfMap<'a> {
     /// The symbols. If several have the same address, the last one is valid.
     pub symbols: Vec<Symbol<'a>>,
     /// Lines that were skipped.
-    pub faults: Tally<Issue>,
+    pub faults: Tally<Fault>,
 }
 
 /// Symbols of this size in bytes or more are rejected: no function is as large, and the symbol would also
@@ -53,7 +53,7 @@ pub fn parse(file: &[u8]) -> PerfMap<'_> {
                 Some((symbol, true)) => map.symbols.push(symbol),
                 Some((symbol, false)) => points.push(symbol),
                 None if at > 0 || content.is_empty() => {}
-                None => map.faults.add(Issue::PerfMapBadLine, offset),
+                None => map.faults.add(Fault::InvalidLine, offset),
             }
         }
         offset = offset.saturating_add(line.len() as u64);
@@ -177,7 +177,7 @@ mod tests {
             let file = format!("\n10 10 good\n{line}\n20 10 good\n");
             let map = parse(file.as_bytes());
             assert_eq!(map.symbols.len(), 2, "{line:?}");
-            assert_eq!(map.faults.count(Issue::PerfMapBadLine), 1, "{line:?}");
+            assert_eq!(map.faults.count(Fault::InvalidLine), 1, "{line:?}");
             assert_eq!(map.faults.iter().next().unwrap().1.first_offset, 12, "{line:?}");
         }
         assert!(parse(b"").faults.is_empty());

@@ -1,7 +1,7 @@
 //! Builds the index of a jitdump, record by record.
 
 use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
+use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::debug_info::DebugInfoQuirks;
@@ -27,7 +27,7 @@ pub struct IndexBuilder {
 
 impl IndexBuilder {
     /// Starts with no functions. `faults` are those of the header.
-    pub fn new(header: Header, faults: Tally<Issue>) -> Self {
+    pub fn new(header: Header, faults: Tally<Fault>) -> Self {
         let index = Index {
             header,
             machine: Machine::new(header.elf_machine, header.endian),
@@ -59,17 +59,17 @@ impl IndexBuilder {
         let record = match step {
             Step::Record(record) => record,
             Step::Repaired(record) => {
-                faults.add(Issue::JitdumpRepairedSize, record.offset);
+                faults.add(Fault::RepairedSize, record.offset);
                 record
             }
             Step::Damage { offset, size } => {
                 // The LOADs of pending records may be lost.
                 self.pending.drop_all(faults);
-                faults.add_many(Issue::JitdumpSkippedBytes, size, offset);
+                faults.add_many(Fault::SkippedBytes, size, offset);
                 return None;
             }
             Step::CutTail { offset } => {
-                faults.add(Issue::JitdumpCutTail, offset);
+                faults.add(Fault::CutTail, offset);
                 return None;
             }
         };
@@ -77,7 +77,7 @@ impl IndexBuilder {
             record::LOAD => return self.load(&record),
             record::MOVE => match Move::parse(&record, endian) {
                 Some(moved) => self.moves.push(moved),
-                None => faults.add(Issue::JitdumpBadMove, record.offset),
+                None => faults.add(Fault::BadMove, record.offset),
             },
             record::DEBUG_INFO => self.pending.add_debug_info(&record, endian, faults),
             record::UNWINDING_INFO => self.pending.add_unwinding(&record, endian, faults),
@@ -85,9 +85,9 @@ impl IndexBuilder {
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
             record::SOURCE_TRACK => match SourceTrack::parse(record.content, endian) {
                 Some(track) => self.pending.add_track(track.start, record.location(), faults),
-                None => faults.add(Issue::JitdumpBadExtension, record.offset),
+                None => faults.add(Fault::BadExtension, record.offset),
             },
-            _ => faults.add(Issue::JitdumpUnknownRecord, record.offset),
+            _ => faults.add(Fault::UnknownRecord, record.offset),
         }
         None
     }
@@ -117,9 +117,9 @@ impl IndexBuilder {
                         .or_default()
                         .push(text);
                 }
-                None => self.index.faults.add(Issue::JitdumpBadExtension, record.offset),
+                None => self.index.faults.add(Fault::BadExtension, record.offset),
             },
-            _ => self.index.faults.add(Issue::JitdumpBadExtension, record.offset),
+            _ => self.index.faults.add(Fault::BadExtension, record.offset),
         }
     }
 
@@ -129,11 +129,11 @@ impl IndexBuilder {
         let (Some(load), Ok(function)) = (load, next) else {
             // Pending records without an address belong to this function.
             self.pending.drop_without_address(&mut self.index.faults);
-            self.index.faults.add(Issue::JitdumpBadLoad, record.offset);
+            self.index.faults.add(Fault::BadLoad, record.offset);
             return None;
         };
         if load.name.len() > record::MAX_NAME {
-            self.index.faults.add(Issue::JitdumpLongName, record.offset);
+            self.index.faults.add(Fault::LongName, record.offset);
         }
         let records = FunctionRecords {
             load: record.location(),

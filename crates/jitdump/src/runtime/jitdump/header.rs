@@ -1,7 +1,7 @@
 //! The header at the start of a jitdump.
 
-use crate::bytes::{ByteOrder, RandomAccess, Reader, hex};
-use crate::diagnostics::{Diagnostic, Issue};
+use crate::bytes::{ByteOrder, RandomAccess, Reader};
+use crate::error::{Error, ErrorKind};
 
 /// The first four bytes of the file, "JiTD" as an integer in the file's endianness.
 const MAGIC: u32 = 0x4A69_5444;
@@ -42,19 +42,19 @@ pub fn byte_order(file: &[u8]) -> Option<ByteOrder> {
 
 impl Header {
     /// Reads the header.
-    pub fn parse(file: &[u8]) -> Result<Self, Diagnostic> {
+    pub fn parse(file: &[u8]) -> Result<Self, Error> {
         let too_short = || match file.len() as u64 {
-            0 => Diagnostic::new(Issue::JitdumpEmpty),
-            length => Diagnostic::new(Issue::JitdumpTooShort).with("size", length),
+            0 => ErrorKind::Empty,
+            size => ErrorKind::TooShort { size },
         };
         let magic: [u8; 4] = *file.first_chunk().ok_or_else(too_short)?;
-        let not_a_jitdump = || Diagnostic::new(Issue::NotAJitdump).with("magic", hex(&magic));
+        let not_a_jitdump = || ErrorKind::NotAJitdump { magic };
         let endian = byte_order(file).ok_or_else(not_a_jitdump)?;
-        Self::parse_rest(file, endian).ok_or_else(too_short)
+        Ok(Self::parse_rest(file, endian).ok_or_else(too_short)?)
     }
 
     /// Reads the header of a file that is not in memory.
-    pub fn read(file: &dyn RandomAccess) -> Result<Self, Diagnostic> {
+    pub fn read(file: &dyn RandomAccess) -> Result<Self, Error> {
         let mut start = [0; SIZE as usize];
         let read = file.read(0, &mut start);
         Self::parse(start.get(..read).unwrap_or_default())
@@ -132,10 +132,13 @@ mod tests {
 
     #[test]
     fn what_is_no_jitdump_says_why() {
-        let error = |file| Header::parse(file).unwrap_err().issue;
-        assert_eq!(error(b""), Issue::JitdumpEmpty);
-        assert_eq!(error(b"DT"), Issue::JitdumpTooShort);
-        assert_eq!(error(b"DTiJ rest"), Issue::JitdumpTooShort);
-        assert_eq!(error(b"\x7fELF"), Issue::NotAJitdump);
+        let error = |file| Header::parse(file).unwrap_err().to_string();
+        assert_eq!(error(b""), "empty file");
+        assert_eq!(error(b"DT"), "ends inside its header, after 2 bytes");
+        assert_eq!(error(b"DTiJ rest"), "ends inside its header, after 9 bytes");
+        assert_eq!(
+            error(b"\x7fELF"),
+            "not a jitdump: starts with 7f 45 4c 46, not with JiTD"
+        );
     }
 }

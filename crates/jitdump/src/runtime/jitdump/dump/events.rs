@@ -1,7 +1,7 @@
 //! Loads and moves of a jitdump, in the order of time.
 
 use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
+use crate::fault::Fault;
 use crate::runtime::CodeEvent;
 use crate::runtime::jitdump::dump::function_table::FunctionTable;
 use crate::runtime::jitdump::moves::{LoadEvent, Move, merge_events};
@@ -34,7 +34,7 @@ impl Events {
         moves: Vec<Move>,
         functions: &FunctionTable,
         code_indices: &[u64],
-        faults: &mut Tally<Issue>,
+        faults: &mut Tally<Fault>,
     ) -> Self {
         sort(&mut loads, functions);
         let loads = loads.into_iter().filter_map(|function| {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
 use crate::debug_info::DebugInfo;
-use crate::diagnostics::Issue;
+use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, LineEntry, ParsedDebugInfo};
 use crate::runtime::jitdump::debug_info2;
@@ -41,7 +41,7 @@ pub struct Index {
     pub(super) header: Header,
     pub(super) machine: Machine,
     pub(super) functions: FunctionTable,
-    pub(super) faults: Tally<Issue>,
+    pub(super) faults: Tally<Fault>,
     pub(super) quirks: DebugInfoQuirks,
     pub(super) sources: EmbeddedSources,
 }
@@ -52,7 +52,7 @@ pub struct FunctionSources<'a> {
     /// Lines and inlined calls; `None` if the file has none.
     pub info: Option<DebugInfo<'a>>,
     /// Faults found in the debug information.
-    pub faults: Tally<Issue>,
+    pub faults: Tally<Fault>,
 }
 
 impl Index {
@@ -67,7 +67,7 @@ impl Index {
     }
 
     /// Returns the faults found in the records that were read.
-    pub fn faults(&self) -> &Tally<Issue> {
+    pub fn faults(&self) -> &Tally<Fault> {
         &self.faults
     }
 
@@ -204,7 +204,7 @@ impl Index {
     }
 
     /// Returns the faults in all tracks of a function.
-    pub(super) fn track_faults<'a>(&self, contents: Contents<'a>, view: &FunctionView<'a>) -> Tally<Issue> {
+    pub(super) fn track_faults<'a>(&self, contents: Contents<'a>, view: &FunctionView<'a>) -> Tally<Fault> {
         let mut faults = Tally::default();
         let Some(function) = self.functions.get(view.number) else {
             return faults;
@@ -285,38 +285,32 @@ fn normalised<'a>(
     lines: Option<ParsedDebugInfo<'a>>,
     size: u32,
     location: RecordLocation,
-    faults: &mut Tally<Issue>,
+    faults: &mut Tally<Fault>,
 ) -> Option<DebugInfo<'a>> {
     let Some(mut lines) = lines else {
-        faults.add(Issue::JitdumpBadDebugInfo, location.offset);
+        faults.add(Fault::BadDebugInfo, location.offset);
         return None;
     };
     if lines.is_partial {
-        faults.add(Issue::JitdumpBadDebugInfo, location.offset);
+        faults.add(Fault::BadDebugInfo, location.offset);
     }
     let dropped = lines.info.normalise(size);
     for (fault, count) in [
-        (Issue::JitdumpRepairedFileName, lines.repaired),
+        (Fault::RepairedFileName, lines.repaired),
+        (Fault::LineOutside, lines.outside.saturating_add(dropped.rows)),
         (
-            Issue::JitdumpLineOutside,
-            lines.outside.saturating_add(dropped.rows),
-        ),
-        (
-            Issue::JitdumpLineInvalid,
+            Fault::LineInvalid,
             lines
                 .invalid
                 .saturating_add(dropped.files)
                 .saturating_add(dropped.lines),
         ),
+        (Fault::CallInvalid, lines.calls_lost.saturating_add(dropped.calls)),
         (
-            Issue::JitdumpCallInvalid,
-            lines.calls_lost.saturating_add(dropped.calls),
-        ),
-        (
-            Issue::JitdumpRangeInvalid,
+            Fault::RangeInvalid,
             lines.ranges_unpaired.saturating_add(dropped.ranges),
         ),
-        (Issue::JitdumpCallInsideLine, dropped.borders),
+        (Fault::CallInsideLine, dropped.borders),
     ] {
         if count > 0 {
             faults.add_many(fault, count, location.offset);

@@ -5,7 +5,7 @@ use std::vec;
 
 use crate::bytes::RandomAccess;
 use crate::debug_info::DebugInfo;
-use crate::diagnostics::{Diagnostic, Issue};
+use crate::error::{Error, ErrorKind};
 use crate::files::OpenFile;
 use crate::machine::Machine;
 use crate::runtime::FunctionView;
@@ -88,8 +88,8 @@ impl std::iter::FusedIterator for Frames {}
 
 impl Jitdump {
     /// Opens a regular file, which may still be empty. Nothing is read before [`update`](Self::update).
-    pub fn open(path: &Path) -> Result<Self, Diagnostic> {
-        let file = OpenFile::open(path).map_err(|cause| Diagnostic::cannot_read(path, &cause))?;
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = OpenFile::open(path).map_err(|cause| Error::unreadable(path, cause))?;
         Ok(Self::new(file))
     }
 
@@ -102,23 +102,23 @@ impl Jitdump {
     /// moved.
     ///
     /// Fails if the file is not a jitdump, has become shorter, or cannot be read.
-    pub fn update(&mut self) -> Result<usize, Diagnostic> {
+    pub fn update(&mut self) -> Result<usize, Error> {
         self.read(false)
     }
 
     /// Like [`update`](Self::update), for a file that nothing writes to any more. An unfinished record at its end counts as a fault.
-    pub fn finish(&mut self) -> Result<usize, Diagnostic> {
+    pub fn finish(&mut self) -> Result<usize, Error> {
         self.read(true)
     }
 
-    fn read(&mut self, is_complete: bool) -> Result<usize, Diagnostic> {
+    fn read(&mut self, is_complete: bool) -> Result<usize, Error> {
         let path = &self.file.origin().path;
-        let file = FileNow::new(&self.file).map_err(|cause| Diagnostic::cannot_read(path, &cause))?;
+        let file = FileNow::new(&self.file).map_err(|cause| Error::unreadable(path, cause))?;
         let read = match &mut self.read {
             Some(read) => read,
             empty => {
                 let is_early =
-                    |error: &Diagnostic| matches!(error.issue, Issue::JitdumpEmpty | Issue::JitdumpTooShort);
+                    |error: &Error| matches!(error.kind(), ErrorKind::Empty | ErrorKind::TooShort { .. });
                 let header = match Header::read(&file) {
                     Err(error) if is_early(&error) && !is_complete => return Ok(0),
                     header => header.map_err(|error| error.in_file(path))?,
@@ -134,7 +134,7 @@ impl Jitdump {
             }
         };
         if file.size() < read.index.position() {
-            return Err(Diagnostic::new(Issue::FileShrunk).in_file(path).as_error());
+            return Err(Error::from(ErrorKind::Shrunk).in_file(path));
         }
         let mut count = 0usize;
         loop {

@@ -13,6 +13,8 @@ pub trait TableIndex: Copy + From<u32> + Into<u32> {}
 impl<I: Copy + From<u32> + Into<u32>> TableIndex for I {}
 
 /// Defines a type of indices.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! table_index {
     ($(#[$attribute:meta])* $name:ident) => {
         $(#[$attribute])*
@@ -32,7 +34,7 @@ macro_rules! table_index {
         }
     };
 }
-pub(crate) use table_index;
+pub use table_index;
 
 /// A list of rows with indices of type `I`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -14,7 +14,8 @@ use std::ops::ControlFlow;
 
 use crate::bytes::{ByteOrder, RandomAccess};
 use crate::collections::tally::Tally;
-use crate::diagnostics::{Diagnostic, Issue};
+use crate::error::Error;
+use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{DebugInfoQuirks, LineEntry};
 use crate::runtime::jitdump::dump::builder::IndexBuilder;
@@ -47,7 +48,7 @@ impl<'a> Dump<'a> {
     ///
     /// `recorded` is the machine on which the profile was recorded. It is used as far as the file does not
     /// specify a machine.
-    pub fn parse(file: &'a [u8], recorded: Machine) -> Result<Self, Diagnostic> {
+    pub fn parse(file: &'a [u8], recorded: Machine) -> Result<Self, Error> {
         let header = Header::parse(file)?;
         Ok(Self::read(
             Contents::InMemory(file),
@@ -59,7 +60,7 @@ impl<'a> Dump<'a> {
 
     /// Parses a file like [`Dump::parse`], and keeps only the index in memory. If the file changes before a
     /// function is read, that function may have other contents, or none.
-    pub fn index(file: &'a dyn RandomAccess, recorded: Machine) -> Result<Self, Diagnostic> {
+    pub fn index(file: &'a dyn RandomAccess, recorded: Machine) -> Result<Self, Error> {
         let header = Header::read(file)?;
         Ok(Self::read(
             Contents::OnDemand(file),
@@ -130,7 +131,7 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the faults found in the file.
-    pub fn faults(&self) -> &Tally<Issue> {
+    pub fn faults(&self) -> &Tally<Fault> {
         &self.index.faults
     }
 
@@ -222,7 +223,7 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the faults in all tracks of a function.
-    pub fn track_faults(&self, view: &FunctionView<'a>) -> Tally<Issue> {
+    pub fn track_faults(&self, view: &FunctionView<'a>) -> Tally<Fault> {
         self.index.track_faults(self.contents, view)
     }
 
@@ -238,16 +239,16 @@ impl<'a> Dump<'a> {
 }
 
 /// Returns the faults of a header, and the offset of the first record.
-fn header_faults(header: &Header, file_size: u64) -> (Tally<Issue>, usize) {
+fn header_faults(header: &Header, file_size: u64) -> (Tally<Fault>, usize) {
     let mut faults = Tally::default();
     if !header.has_known_version() {
-        faults.add(Issue::JitdumpVersion, 4);
+        faults.add(Fault::UnknownVersion, 4);
     }
     if header.has_unknown_flags() {
-        faults.add(Issue::JitdumpUnknownFlags, 32);
+        faults.add(Fault::UnknownFlags, 32);
     }
     let start = header.first_record_offset(file_size).unwrap_or_else(|| {
-        faults.add(Issue::JitdumpHeaderSize, 8);
+        faults.add(Fault::InvalidHeaderSize, 8);
         header::SIZE as usize
     });
     (faults, start)

@@ -238,7 +238,6 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns all tiers that names can have; some more than once.
-#[cfg(test)]
 pub fn all_tiers() -> impl Iterator<Item = &'static str> {
     let by_prefix = PREFIXES.iter().map(|(_, tier, _)| *tier);
     by_prefix.chain(V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier))

@@ -184,8 +184,8 @@ mod tests {
     /// V8's own positions, from the names of a jitdump of Node.js 20.
     #[test]
     fn functions_start_where_v8_says() {
-        let text = include_str!("../../testdata/scripts/functions.js");
-        let expected = include_str!("../../testdata/scripts/functions.txt");
+        let text = include_str!("../../../../testdata/scripts/functions.js");
+        let expected = include_str!("../../../../testdata/scripts/functions.txt");
         let mut found: Vec<String> = functions(text)
             .iter()
             .map(|(line, column, ..)| format!("{line}:{column}"))

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{ffi::OsStr, io, mem};
 
 use crate::collections::hash::HashSet;
-use crate::diagnostics::Diagnostic;
+use crate::error::Error;
 use crate::files::OpenFile;
 use crate::files::kernel;
 use crate::files::walk::{self, Scope};
@@ -58,7 +58,7 @@ impl Process {
     /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read. Fails if a mapped
     /// file cannot be opened or read, or is not a jitdump, once for each such file: of several, the next call fails for the next
     /// one. A call that fails also reads the other open jitdumps.
-    pub fn update(&mut self) -> Result<usize, Diagnostic> {
+    pub fn update(&mut self) -> Result<usize, Error> {
         let mut failed = None;
         let maps = kernel::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         for marker in markers(&maps) {
@@ -72,13 +72,13 @@ impl Process {
                         let closed = self.dumps.remove(0);
                         let cause =
                             format!("closed, because the process has mapped more than {MAX_DUMPS} jitdumps");
-                        let closed = Diagnostic::cannot_read(closed.path(), &io::Error::other(cause));
+                        let closed = Error::unreadable(closed.path(), io::Error::other(cause));
                         failed = failed.or(Some(closed));
                     }
                 }
                 Err(cause) => {
                     let path = Path::new(OsStr::from_bytes(marker.path));
-                    failed = Some(Diagnostic::cannot_read(path, &cause));
+                    failed = Some(Error::unreadable(path, cause));
                     // The next call looks at the others.
                     break;
                 }

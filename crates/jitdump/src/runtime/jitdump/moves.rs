@@ -3,7 +3,7 @@
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
+use crate::fault::Fault;
 use crate::runtime::jitdump::record::Record;
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::units::{Address, AddressRange};
@@ -71,7 +71,7 @@ pub(super) fn merge_events(
     loads: impl Iterator<Item = LoadEvent>,
     mut moves: Vec<Move>,
     range: impl Fn(u32) -> Option<AddressRange>,
-    faults: &mut Tally<Issue>,
+    faults: &mut Tally<Fault>,
 ) -> Vec<CodeEvent> {
     moves.sort_by_key(|moved| (moved.time, moved.offset));
     let mut events = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn merge_events(
         }
         match addresses.apply_move(moved, &range) {
             Some(event) => events.push(event),
-            None => faults.add(Issue::JitdumpBadMove, moved.offset),
+            None => faults.add(Fault::BadMove, moved.offset),
         }
     }
     events.extend(loads.map(|load| load.event));

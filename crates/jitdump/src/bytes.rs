@@ -3,6 +3,8 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use std::fmt::Debug;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use byteorder::{BE, ByteOrder as _, LE};
 
@@ -243,6 +245,11 @@ pub fn printable(name: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Returns a path without characters that a terminal interprets.
+pub fn printable_path(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
 }
 
 /// Returns whether a character has an effect beyond its own glyph: control characters, line and paragraph

@@ -1,0 +1,3 @@
+//! Code over time.
+
+pub mod history;
