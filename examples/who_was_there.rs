@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
-use jitinject::bytes::printable;
-use jitinject::symbolize::Jitdump;
-use jitinject::units::{Address, Time};
+use jitdump::printable;
+use jitdump::symbolize::Jitdump;
+use jitdump::{Address, Time};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let usage = "usage: who_was_there JITDUMP ADDRESS [TIME]";

@@ -5,11 +5,11 @@
 
 use std::convert::Infallible;
 
-use jitinject::check::check;
-use jitinject::dump::{Entry, Filter, Options, dump};
-use jitinject::runtime::FileKind;
-use jitinject::collections::tally::Tally;
-use jitinject::units::Address;
+use jitinject::internals::tools::check::check;
+use jitinject::internals::tools::dump::{Entry, Filter, Options, dump};
+use jitinject::internals::results::FileKind;
+use jitdump::Tally;
+use jitdump::Address;
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;
 

@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use jitinject::debug_info::{DebugInfo, MAX_DEPTH};
-use jitinject::runtime::jitdump::Dump;
-use jitinject::runtime::{Change, CodeEvent};
+use jitdump::debug_info::{DebugInfo, MAX_DEPTH};
+use jitdump::Dump;
+use jitdump::{Change, CodeEvent};
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;
 

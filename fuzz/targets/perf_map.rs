@@ -3,7 +3,7 @@
 #![no_main]
 
 use jitdump::Fault;
-use jitinject::runtime::perf_map;
+use jitdump::internals::perf_map;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

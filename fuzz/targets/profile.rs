@@ -5,18 +5,22 @@
 
 use std::io::Cursor;
 
-use jitinject::code::profile_index::ProfileIndex;
-use jitinject::diagnostics::Issue;
-use jitinject::perf::event::{self, Fork, Mmap};
-use jitinject::perf::output::{Edits, Rewrite};
-use jitinject::perf::record::data::Data;
-use jitinject::perf::record::resync;
-use jitinject::perf::record::{self, Record};
-use jitinject::perf::sample::Sample;
-use jitinject::perf::synthesis::{self, Definition, Measure, Synthesis, Thread};
-use jitinject::perf::{Container, Profile};
-use jitinject::runtime::jitdump::marker;
-use jitinject::units::{Address, Pid, Time};
+use jitinject::internals::code::profile_index::ProfileIndex;
+use jitinject::Issue;
+use jitinject::internals::perf::event;
+use jitinject::internals::perf::event::{Fork, Mmap};
+use jitinject::internals::perf::output::{Edits, Rewrite};
+use jitinject::internals::perf::record::data::Data;
+use jitinject::internals::perf::record::resync;
+use jitinject::internals::perf::record;
+use jitinject::internals::perf::record::Record;
+use jitinject::internals::perf::sample::Sample;
+use jitinject::internals::traces::synthesis;
+use jitinject::internals::traces::synthesis::{Definition, Measure, Synthesis, Thread};
+use jitinject::internals::perf::{Container, Profile};
+use jitdump::internals::format::marker;
+use jitdump::{Address, Time};
+use jitdump::internals::units::Pid;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

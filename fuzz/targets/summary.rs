@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use jitinject::compare::{CompareOptions, ParsedSummary, Verdict, compare};
+use jitinject::internals::tools::compare::{CompareOptions, ParsedSummary, Verdict, compare};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::inject::{InjectOptions, Kept, UnwindOptions, inject};
-use jitinject::perf::Profile;
-use jitinject::perf::record;
-use jitinject::perf::sample::{ChainEntry, Sample};
-use jitinject::units::Address;
+use jitdump::ByteOrder;
+use jitinject::{InjectOptions, Kept, UnwindOptions, inject};
+use jitinject::internals::perf::Profile;
+use jitinject::internals::perf::record;
+use jitinject::internals::perf::sample::{ChainEntry, Sample};
+use jitdump::Address;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::dump::{DumpWriter, X86_64};
 use jitinject_fuzz::profile::{ProfileWriter, UserStack, field};

@@ -2,8 +2,8 @@
 
 use crate::code::process::SpaceId;
 use crate::collections::indexed_table::table_index;
-use crate::runtime::{Change, CodeEvent};
-use crate::units::{AddressRange, Time};
+use jitdump::{AddressRange, Time};
+use jitdump::{Change, CodeEvent};
 
 table_index! {
     /// Index of a runtime's file, in the order in which the files were read.

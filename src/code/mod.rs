@@ -9,6 +9,7 @@
 //! Of many functions, only those at [recorded addresses](recorded_addresses) are on the timeline.
 
 pub mod clock;
+mod code_file;
 pub mod live_code;
 pub mod mappings;
 mod paged_table;
@@ -19,7 +20,8 @@ pub mod recent;
 pub mod recorded_addresses;
 pub mod samples;
 pub mod selection;
+pub mod symbol_only_code;
 pub mod timeline;
 pub mod unknown_addresses;
 
-pub use jitdump::history;
+pub use code_file::CodeFile;

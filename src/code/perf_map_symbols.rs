@@ -13,7 +13,8 @@ use crate::code::profile_index::EarlierMap;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::collections::range_map::RangeMap;
-use crate::units::{Address, AddressRange, Pid, Time};
+use crate::units::Pid;
+use jitdump::{Address, AddressRange, Time};
 
 /// Symbol addresses of one perf map.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::perf::Profile;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::{Sample, deferred_callers};
-use crate::units::{Address, AddressRange};
+use jitdump::{Address, AddressRange};
 
 /// Maximum number of pages with recorded addresses. With more of them, so many functions have samples that their
 /// selection would save little.
@@ -213,7 +213,8 @@ mod tests {
         CodeMapping, FileIndex, FunctionId, Lookup, PlacedCode, PlacedEvent, Timeline,
     };
     use crate::perf::event::Backing;
-    use crate::units::{Pid, Time};
+    use crate::units::Pid;
+    use jitdump::Time;
     use proptest::prelude::*;
 
     fn range(start: u64, size: u64) -> AddressRange {

@@ -9,7 +9,8 @@ use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::Sample;
 use crate::threads;
-use crate::units::{Address, Pid, Time};
+use crate::units::Pid;
+use jitdump::{Address, Time};
 
 /// Maximum size of a chunk of records that one thread reads at a time, in bytes.
 const CHUNK: u64 = 16 << 20;

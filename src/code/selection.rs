@@ -19,7 +19,7 @@ use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::{IndexedTable, TableIndex};
 use crate::perf::Profile;
-use crate::units::{Address, Time};
+use jitdump::{Address, Time};
 
 /// State of the dumps of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -13,7 +13,6 @@ mod tests;
 
 use std::ops::Range;
 
-use crate::code::history::{History, Interval, as_inherited, intersection};
 pub use crate::code::mappings::{
     CodeMapping, FileIndex, FreedRange, FreedRangeIndex, FunctionId, JitRegion, MappingIndex, PlacedEvent,
     ranges,
@@ -27,10 +26,11 @@ use crate::code::timeline::placing::Placing;
 use crate::code::timeline::plain_files::PlainFiles;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeSet;
-use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
 use crate::perf::event::Backing;
-use crate::units::{Address, AddressRange, Time};
+use crate::results::diagnostics::Issue;
+use jitdump::Tally;
+use jitdump::history::{History, Interval, as_inherited, intersection};
+use jitdump::{Address, AddressRange, Time};
 
 /// Content of an address at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::code::process::SpaceId;
 use crate::collections::hash::HashSet;
-use crate::units::Address;
+use jitdump::Address;
 
 /// Maximum number of addresses. Real profiles have a few thousand.
 const MAX: usize = 1 << 20;

@@ -8,8 +8,8 @@
 
 use object::elf;
 
-use crate::bytes::ByteOrder;
-use crate::machine::Machine;
+use jitdump::ByteOrder;
+use jitdump::Machine;
 
 /// Section name, type and content.
 pub type Section = (&'static str, elf::SectionType, Vec<u8>);

@@ -13,11 +13,11 @@ use gimli::{
     LittleEndian, UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, Vendor,
 };
 
-use crate::bytes::ByteOrder;
 use crate::collections::hash::HashMap;
 use crate::elf::eh_frame::{Fde, TableLayout, Tables};
 use crate::elf::limited_reads::{FileMemory, MemoryRoom};
-use crate::units::{Address, AddressRange};
+use jitdump::ByteOrder;
+use jitdump::{Address, AddressRange};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 

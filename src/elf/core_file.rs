@@ -7,8 +7,8 @@ use object::endian::Endianness;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::units::{Address, AddressRange};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use jitdump::{Address, AddressRange};
 
 /// Maps the memory of a process to offsets in its core file.
 #[derive(Clone, Debug, Default)]

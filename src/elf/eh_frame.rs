@@ -9,9 +9,10 @@
 
 use gimli::constants as dw;
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::Reader;
 use crate::collections::hash::HashMap;
-use crate::units::{Address, AddressRange};
+use jitdump::ByteOrder;
+use jitdump::{Address, AddressRange};
 
 /// An `.eh_frame` section and the address that it had in memory.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use object::endian::Endianness;
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 
 use crate::collections::range_map::RangeMap;
-use crate::units::{Address, AddressRange};
+use jitdump::{Address, AddressRange};
 
 /// An executable segment of a file (`PT_LOAD` with `PF_X`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

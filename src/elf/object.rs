@@ -40,14 +40,14 @@ use object::endian::Endianness;
 use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, ProgramHeader, SectionHeader, Sym};
 use sha1::{Digest, Sha1};
 
-use crate::bytes::ByteOrder;
 use crate::elf::attributes;
 use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
 use crate::elf::escape::write_escaped;
-use crate::elf::sparse::SparseBytes;
-use crate::machine::Machine;
+use crate::files::objects::sparse::SparseBytes;
 use crate::units::BuildId;
+use jitdump::ByteOrder;
+use jitdump::Machine;
 
 /// Content of an object.
 #[derive(Clone, Copy, Debug)]

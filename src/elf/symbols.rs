@@ -12,7 +12,7 @@ use object::{SegmentFlags, SymbolKind, elf};
 
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
-use crate::units::{Address, AddressRange};
+use jitdump::{Address, AddressRange};
 
 /// Function symbols of an ELF file, by address.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use crate::elf::call_frames::{CallFrames, FrameSection, SectionKind};
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::code_segments;
-use crate::units::Address;
+use jitdump::Address;
 
 /// Unwinding tables of an ELF file.
 #[derive(Debug)]

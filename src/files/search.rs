@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::diagnostics::{Diagnostic, Issue};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Returns the folder of a path; `.` if it names none.
 pub fn folder_of(path: &Path) -> &Path {

@@ -3,17 +3,18 @@
 use std::path::Path;
 
 use crate::bytes::printable_path;
+use crate::code::CodeFile;
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
 use crate::collections::hash::HashSet;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
+use crate::load::advice as runtimes;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
-use crate::load::runtimes;
 use crate::load::sources::UsedFile;
-use crate::runtime::{CodeFile, FileKind};
-use crate::trace::aux_logs::AuxLogs;
+use crate::results::FileKind;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::aux_logs::AuxLogs;
 use crate::units::Pid;
 
 impl Recording<'_> {

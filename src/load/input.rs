@@ -8,21 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bytes::printable_path;
-use crate::collections::tally::Tally;
-use crate::diagnostics::issues::RECORD_FIRST;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::files_below;
 use crate::files::stdio::is_standard;
 use crate::files::temp_file::{CopyError, copy_if, temp_file_error};
 use crate::files::{CompressionFormat, FileOrigin, InputFile, OpenFile, StreamedFile, TempFile, stream};
-use crate::load::find::reach::Reach;
 use crate::load::options::{InputKind, LoadOptions};
 use crate::perf::record::data::Data;
 use crate::perf::record::resync::{self, Damage, IntactReader};
 use crate::perf::{Profile, compression, header, merge};
-use crate::runtime::mono::packed;
-use crate::runtime::xray;
+use crate::results::diagnostics::issues::RECORD_FIRST;
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
+use crate::traces::mono::format::packed;
+use crate::traces::xray::format as xray;
+use jitdump::Tally;
 
 /// The files of the input.
 #[derive(Debug)]
@@ -95,7 +94,7 @@ fn input_error(path: &Path, cause: io::Error) -> Diagnostic {
 
 /// Opens the first wanted file in a folder. The others are opened with the logs or traces that options name.
 fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Diagnostic> {
-    let (folder, reach) = (&options.input, Reach::of(options));
+    let (folder, reach) = (&options.input, options.reach());
     let files = files_below(folder, &mut Vec::new());
     let mut files = files
         .into_iter()
@@ -110,7 +109,8 @@ fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Inp
 }
 
 fn open_file(path: &Path, options: &LoadOptions) -> Result<OpenFile, Diagnostic> {
-    let file = Reach::of(options)
+    let file = options
+        .reach()
         .open_named(path, path)
         .map_err(|cause| input_error(path, cause))?;
     // perf has the same rule: whoever writes a profile chooses the files that its reader opens.

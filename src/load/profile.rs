@@ -2,15 +2,15 @@
 
 use crate::code::process::{AddressSpace, Processes};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
-use crate::diagnostics::issues::RECORD_AGAIN;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::CompressionFormat;
 use crate::files::temp_file::temp_file_error;
 use crate::load::buffers::{Buffers, keep};
 use crate::load::input::{Input, MainFile};
 use crate::perf::Profile;
 use crate::perf::record::data::Data;
-use crate::runtime::jitdump::marker;
+use crate::results::diagnostics::issues::RECORD_AGAIN;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use jitdump::internals::format::marker;
 
 /// Parses and indexes the profile of the input. The index of the input shows whether records have to be
 /// decompressed, merged or repaired. If so, all later steps use the new records, which `buffers` keep.
@@ -97,7 +97,8 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
     use crate::perf::event::Backing;
-    use crate::units::{Address, AddressRange, Pid, Time};
+    use crate::units::Pid;
+    use jitdump::{Address, AddressRange, Time};
 
     fn is_remapped_with(starts: &[(u32, u64)]) -> bool {
         let maps = starts.iter().map(|&(pid, start)| {

@@ -10,14 +10,16 @@ use linux_perf_event_reader::constants::{
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 use serde::{Deserialize, Serialize};
 
-use crate::bytes::{ByteOrder, Reader, write_padded};
+use crate::bytes::{Reader, write_padded};
 use crate::collections::hash::HashMap;
 use crate::perf::callchain::unwound::Kept;
 use crate::perf::event;
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::SampleSize;
-use crate::units::{Pid, Time};
+use crate::units::Pid;
+use jitdump::ByteOrder;
+use jitdump::Time;
 
 /// The layout of one event's records.
 #[derive(Clone, Debug)]
@@ -95,7 +97,7 @@ impl Unit {
 }
 
 /// Offsets in `struct perf_event_attr`.
-pub(super) mod offset {
+pub(crate) mod offset {
     pub const TYPE: usize = 0;
     pub const SIZE: usize = 4;
     pub const CONFIG: usize = 8;
@@ -305,7 +307,7 @@ pub fn add_identifier(attr: &mut [u8], endian: ByteOrder) {
 
 /// Converts the flags of an attribute to the numbers of [`AttrFlags`], and back. They are C bit fields, which big-endian
 /// compilers lay out from the most significant bit.
-pub(super) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
+pub(crate) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
     match endian {
         ByteOrder::Little => flags,
         ByteOrder::Big => flags.reverse_bits(),

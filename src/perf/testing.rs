@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytes::{BLOCK_SIZE, BlockFile, ByteOrder};
+use crate::bytes::{BLOCK_SIZE, BlockFile};
 use crate::perf::attr::offset;
 use crate::perf::record::{HEADER_SIZE, write_header};
+use jitdump::ByteOrder;
 
 /// Endianness of the attributes and records.
 pub const ORDER: ByteOrder = ByteOrder::Little;

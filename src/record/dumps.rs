@@ -20,8 +20,8 @@ use crate::files::kernel;
 use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile, Place};
-use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::Pid;
+use jitdump::internals::format::marker::pid_in_name;
 
 /// A file of a runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -14,8 +14,8 @@ use super::dumps::CollectedFile;
 use super::plan::Plan;
 use super::recorded_process::{RecordedProcess, add_versions};
 use super::session::{ProgramStatus, Recorded};
-use crate::bytes::printable;
 use crate::bytes::printable_path;
+use jitdump::printable;
 
 /// Name of the file in the folder of a recording.
 pub(super) const MANIFEST: &str = "manifest.json";

@@ -14,14 +14,15 @@ use super::attach::AttachOptions;
 use super::environment::{self, PHP_FILE, PHP_FOLDER, PHP_SETTINGS, Request};
 use super::perf::PerfOptions;
 use super::program::{ends_recording, find, program_of, search_path, user_of_sudo};
+use crate::bytes::base_name;
 use crate::bytes::printable_path;
-use crate::bytes::{base_name, printable};
-use crate::diagnostics::issues::KEEP_PATH;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::load::RUNTIME_FILES;
-use crate::name_style::NameStyle;
+use crate::results::diagnostics::issues::KEEP_PATH;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::name_style::NameStyle;
+use crate::results::summary::shell_word;
 use crate::runtimes::Runtime;
-use crate::summary::shell_word;
+use jitdump::printable;
 
 /// Name of the recorded profile in the folder of a recording.
 pub(super) const PROFILE: &str = "perf.data";

@@ -18,9 +18,9 @@ use crate::files::folder::PRIVATE;
 use crate::files::kernel;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile};
-use crate::runtime::jitdump::marker::pid_in_name;
-use crate::runtime::perf_map;
 use crate::runtimes::{Description, Runtime};
+use jitdump::internals::format::marker::pid_in_name;
+use jitdump::internals::perf_map;
 
 /// How much older than an event the files that were written after it may seem, since file systems store rounded times.
 pub const SLACK: Duration = Duration::from_secs(2);

@@ -13,11 +13,12 @@ use serde::Serialize;
 
 use super::process_files::{has_same_root, ids_of, owner_of, runtime_in};
 use super::short_command;
+use crate::bytes::base_name;
 use crate::bytes::printable_path;
-use crate::bytes::{base_name, printable};
 use crate::files::folder::{descriptor_path, open_unchangeable};
 use crate::files::kernel;
 use crate::runtimes::Runtime;
+use jitdump::printable;
 
 /// Longest version in bytes.
 const MAX_VERSION: usize = 200;

@@ -6,7 +6,7 @@ use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::model::{self, kind, word};
 use crate::support::profile::{ProfileWriter, field};
 use crate::support::{attempt, capture, inject, jitinject, objects_of, perf, said, scratch, tools};
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 

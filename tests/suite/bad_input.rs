@@ -3,13 +3,13 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::files::InputFile;
-use jitinject::inject::InjectOptions;
-use jitinject::perf::Profile;
-use jitinject::perf::output::{Edits, Rewrite};
-use jitinject::runtime::jitdump::Header;
+use jitdump::ByteOrder;
+use jitdump::Header;
+use jitinject::InjectOptions;
+use jitinject::internals::files::InputFile;
+use jitinject::internals::perf::Profile;
+use jitinject::internals::perf::output::{Edits, Rewrite};
+use jitinject::{Diagnostic, Issue};
 
 use crate::support::damage::damage;
 use crate::support::dump::DumpWriter;
@@ -505,7 +505,7 @@ fn damage_of_any_kind_neither_panics_nor_hangs() {
                 all: round % 3 == 0,
                 ..InjectOptions::new(&generated.profile, folder.path().join("out.data"))
             };
-            outcomes[usize::from(jitinject::inject::inject(&options, &mut ()).is_ok())] += 1;
+            outcomes[usize::from(jitinject::inject(&options, &mut ()).is_ok())] += 1;
         }
     }
     assert!(

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::machine::Machine;
-use jitinject::runtime::jitdump::Dump;
+use jitdump::ByteOrder;
+use jitdump::Dump;
+use jitdump::Machine;
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};

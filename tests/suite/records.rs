@@ -7,8 +7,8 @@ use crate::support::profile::ProfileWriter;
 use crate::support::{
     bare_records, capture, has_code, inject, inject_capture, inject_into, objects_of, scratch, shown, tools,
 };
-use jitinject::bytes::ByteOrder;
-use jitinject::perf::Profile;
+use jitdump::ByteOrder;
+use jitinject::internals::perf::Profile;
 
 /// Numbers of records that were dropped, trimmed and added, and of parts that mappings of files were divided into.
 #[derive(Debug, Default, PartialEq, Eq)]

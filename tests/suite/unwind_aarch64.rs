@@ -1,6 +1,6 @@
 //! Copied stacks of AArch64: calls leave the return address in a register (x30), and code may sign it.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::{self, AARCH64, DumpWriter};
 use crate::support::profile::{ProfileWriter, Registers, UserStack, field};

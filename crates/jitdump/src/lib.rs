@@ -54,29 +54,32 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod bytes;
-mod code;
 mod collections;
 pub mod debug_info;
 mod error;
+mod event;
 mod fault;
 mod files;
+mod format;
+mod function_view;
+pub mod history;
 mod machine;
-mod runtime;
-#[cfg(feature = "v8")]
-mod script;
+pub mod names;
+mod perf_map;
 pub mod symbolize;
 mod units;
+#[cfg(feature = "v8")]
+pub mod v8;
 
 pub use bytes::{ByteOrder, RandomAccess, printable};
-pub use code::history;
 pub use collections::tally::{FaultCount, Tally};
 pub use error::{Error, ErrorKind};
+pub use event::{Change, CodeEvent, RuntimeTime};
 pub use fault::Fault;
+pub use format::{Dump, FunctionSources, Header, Index};
+pub use function_view::FunctionView;
 pub use machine::Machine;
-pub use runtime::jitdump::{Dump, FunctionSources, Header, Index};
-pub use runtime::names;
-pub use runtime::perf_map::PerfMap;
-pub use runtime::{Change, CodeEvent, FunctionView, RuntimeTime};
+pub use perf_map::PerfMap;
 pub use units::{Address, AddressRange, Time};
 
 /// What the program jitinject shares with this crate. It changes in any version.
@@ -90,7 +93,5 @@ pub mod internals {
         };
     }
 
-    share! { bytes code collections files machine runtime units }
-    #[cfg(feature = "v8")]
-    share! { script }
+    share! { bytes collections files format machine perf_map units }
 }

@@ -2,8 +2,8 @@
 
 use crate::code::profile_index::{IndexedProfile, TimeConversion};
 use crate::perf::feature::{self, ClockData};
-use crate::runtime::RuntimeTime;
-use crate::units::Time;
+use jitdump::RuntimeTime;
+use jitdump::Time;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::code::process::SpaceId;
-use crate::units::{Address, Time};
+use jitdump::{Address, Time};
 
 /// Number of addresses in the cache: so few that it stays in the processor's.
 const SLOTS: u32 = 1 << 11;

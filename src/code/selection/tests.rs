@@ -8,7 +8,8 @@ use crate::perf::event::Backing;
 use crate::perf::record;
 use crate::perf::testing;
 use crate::threads;
-use crate::units::{AddressRange, Pid};
+use crate::units::Pid;
+use jitdump::AddressRange;
 
 const USER: u64 = -512i64 as u64;
 const KERNEL: u64 = -128i64 as u64;

@@ -3,12 +3,12 @@
 use gimli::constants as dw;
 
 use crate::bytes::rsplit_once;
-use crate::debug_info::{InlinedCall, SourceFunction};
 use crate::elf::dwarf::abbreviations::{
     CHILDREN, COLUMN, EntryKind, FILE, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
 };
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, line, ranges, write_address};
 use crate::elf::escape::{write_escaped, write_path};
+use jitdump::debug_info::{InlinedCall, SourceFunction};
 
 /// Appends everything about a function, whose files are collected.
 pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) {

@@ -18,7 +18,7 @@ use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::inject::objects::neighbourhood::{Neighbourhood, Neighbourhoods};
-use crate::units::{Address, AddressRange, Time};
+use jitdump::{Address, AddressRange, Time};
 
 /// Maximum number of addresses in an object, in bytes. Readers map the object whole, and programs that copy files
 /// without preserving holes write that much.

@@ -7,7 +7,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::elf::object::LEAD_IN;
 use crate::inject::objects::grouping::Mapped;
 use crate::perf::event::Backing;
-use crate::units::{Address, AddressRange, Time};
+use jitdump::{Address, AddressRange, Time};
 
 /// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
 /// a library; libdw's module also covers the data after it.

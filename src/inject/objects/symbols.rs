@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::SpaceId;
-use crate::collections::tally::Tally;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
-use crate::elf::sparse::SparseBytes;
-use crate::elf::store::ObjectKind;
+use crate::files::objects::sparse::SparseBytes;
+use crate::files::objects::store::ObjectKind;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, MAX_SEPARATE, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
-use crate::machine::Machine;
-use crate::runtime::perf_map::Symbol;
-use crate::units::{AddressRange, BuildId, Pid, Time};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::{BuildId, Pid};
+use jitdump::Machine;
+use jitdump::Tally;
+use jitdump::internals::perf_map::Symbol;
+use jitdump::{AddressRange, Time};
 
 /// Writer of objects for symbols.
 struct SymbolWriter<'a> {

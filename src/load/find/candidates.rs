@@ -11,15 +11,17 @@ use crate::code::clock::apply_offset;
 use crate::code::process::Processes;
 use crate::code::profile_index::ProfileIndex;
 use crate::collections::hash::HashSet;
-use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::Reach;
 use crate::files::search::files_below;
 use crate::files::{OpenFile, PagedFile};
 use crate::load::find::open::{MAX_FILES, accept_if};
-use crate::load::find::reach::Reach;
-use crate::runtime::RuntimeTime;
-use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
-use crate::runtime::jitdump::{Header, first_time, last_time};
-use crate::units::{Pid, Time};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::Pid;
+use jitdump::Header;
+use jitdump::RuntimeTime;
+use jitdump::Time;
+use jitdump::internals::format::marker::{is_dump_name, pid_in_name};
+use jitdump::internals::format::{first_time, last_time};
 
 /// How much later than the code a marker may be, in nanoseconds: some runtimes map their dump only after they
 /// have written to it.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
 
-use crate::bytes::RandomAccess;
 use crate::collections::hash::HashMap;
 use crate::files::PagedFile;
+use jitdump::RandomAccess;
 
 /// Number of bytes at the start of files to compare first: a jitdump header, which is unique due to its
 /// process and time.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::files::PagedFile;
-use crate::units::{Pid, Time};
+use crate::units::Pid;
+use jitdump::Time;
 
 /// A runtime file that belongs to the profile.
 #[derive(Clone, Debug)]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::bytes::printable_path;
 use crate::collections::hash::HashSet;
-use crate::diagnostics::issues::CHECK_PATH;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::files_below;
 use crate::files::{CompressionFormat, InputFile, OpenFile};
 use crate::load::find::access::Access;
+use crate::results::diagnostics::issues::CHECK_PATH;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Maximum number of files in use when another runtime file is opened: more than the processes on any
 /// machine, and few enough to search in seconds.

@@ -16,8 +16,6 @@ use crate::code::perf_map_symbols::{SymbolId, SymbolTable, SymbolTableIndex};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
-use crate::diagnostics::issues::CHECK_PATH;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::files_below;
 use crate::files::walk::{self, Scope};
 use crate::files::{InputFile, kernel};
@@ -28,9 +26,14 @@ use crate::load::find::open::read_if;
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
 use crate::perf::feature::{self, ClockData};
-use crate::runtime::jitdump::marker;
-use crate::runtime::perf_map::{self, PerfMap, Symbol, pid_in_name};
-use crate::units::{Pid, Time};
+use crate::results::diagnostics::issues::CHECK_PATH;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::Pid;
+use jitdump::PerfMap;
+use jitdump::Time;
+use jitdump::internals::format::marker;
+use jitdump::internals::perf_map;
+use jitdump::internals::perf_map::{Symbol, pid_in_name};
 
 /// How far clocks may have been set back, which makes the map of a process look older than the process.
 const SLACK: Duration = Duration::from_secs(60);

@@ -2,8 +2,6 @@
 
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
-use crate::bytes::ByteOrder;
-use crate::collections::tally::Tally;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
 use crate::perf::pipe::PipeHeader;
@@ -11,6 +9,8 @@ use crate::perf::profile::{Container, Profile};
 use crate::perf::record::data::Data;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
+use jitdump::ByteOrder;
+use jitdump::Tally;
 
 /// Size of a word in bytes.
 const WORD: usize = 8;

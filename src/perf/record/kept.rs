@@ -1,7 +1,7 @@
 //! Records that are looked at again, in memory.
 
-use crate::bytes::ByteOrder;
 use crate::perf::record::Record;
+use jitdump::ByteOrder;
 
 /// Copies of some records of a profile, without the data after them. They have the offsets of the originals.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! The code of a jitdump by address and time, while new code comes.
 
-use crate::code::history::Interval;
 use crate::collections::range_map::RangeMap;
+use crate::history::Interval;
 use crate::symbolize::past::Past;
 use crate::units::{Address, AddressRange, Time};
 

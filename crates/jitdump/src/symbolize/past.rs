@@ -1,6 +1,6 @@
 //! Code that was replaced or moved away, by address and time.
 
-use crate::code::history::{History, Interval};
+use crate::history::{History, Interval};
 use crate::symbolize::code_over_time::Placed;
 use crate::units::{Address, Time};
 

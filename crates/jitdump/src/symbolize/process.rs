@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::files::OpenFile;
 use crate::files::kernel;
 use crate::files::walk::{self, Scope};
-use crate::runtime::jitdump::marker;
+use crate::format::marker;
 use crate::symbolize::{Function, Jitdump};
 use crate::units::{Address, Time};
 

@@ -1,3 +1,0 @@
-//! Code over time.
-
-pub mod history;
