@@ -7,10 +7,7 @@
 
 use std::path::Path;
 
-use jitdump::Change;
-use jitdump::Dump;
-use jitdump::Machine;
-use jitdump::printable;
+use jitdump::{Change, Dump, Machine, printable};
 use jitinject::internals::files::InputFile;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,12 +8,10 @@
 use std::path::Path;
 
 use jitdump::internals::units::Pid;
-use jitinject::internals::files::InputFile;
-use jitinject::internals::files::{Place, StagedFile};
-use jitinject::internals::perf::Profile;
+use jitinject::internals::files::{InputFile, Place, StagedFile};
 use jitinject::internals::perf::output::{Edits, Rewrite};
-use jitinject::internals::perf::record;
 use jitinject::internals::perf::sample::Sample;
+use jitinject::internals::perf::{Profile, record};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let usage = "usage: rewrite_profile INPUT OUTPUT PID";

@@ -6,9 +6,8 @@
 
 use std::path::Path;
 
-use jitdump::printable;
 use jitdump::symbolize::Jitdump;
-use jitdump::{Address, Time};
+use jitdump::{Address, Time, printable};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let usage = "usage: who_was_there JITDUMP ADDRESS [TIME]";

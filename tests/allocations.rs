@@ -20,13 +20,10 @@ use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use jitdump::ByteOrder;
-use jitdump::Machine;
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
-use jitinject::LoadOptions;
-use jitinject::Summary;
+use jitdump::{ByteOrder, Machine};
 use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
-use jitinject::{InjectOptions, inject};
+use jitinject::{InjectOptions, LoadOptions, Summary, inject};
 
 use crate::dump::DumpWriter;
 use crate::profile::ProfileWriter;

@@ -5,11 +5,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use jitdump::ByteOrder;
-use jitdump::Machine;
+use jitdump::{ByteOrder, Dump, Machine};
 use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::compression::Compressor;
-use jitdump::Dump;
 use jitinject::internals::traces::mono::format::{Log, packed};
 use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
 use jitinject_fuzz::damage::damage;

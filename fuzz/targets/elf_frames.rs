@@ -2,10 +2,10 @@
 
 #![no_main]
 
+use jitdump::Address;
 use jitinject::internals::elf::call_frames::RuleRoom;
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::unwind_sections::UnwindSections;
-use jitdump::Address;
 use libfuzzer_sys::fuzz_target;
 use object::elf::{EM_AARCH64, EM_X86_64};
 

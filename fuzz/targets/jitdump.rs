@@ -3,8 +3,7 @@
 #![no_main]
 
 use jitdump::debug_info::{DebugInfo, MAX_DEPTH};
-use jitdump::Dump;
-use jitdump::{Change, CodeEvent};
+use jitdump::{Change, CodeEvent, Dump};
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;
 

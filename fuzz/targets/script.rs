@@ -3,11 +3,10 @@
 #![no_main]
 
 use jitdump::debug_info::{DebugInfo, Row, SourceFunction};
-use jitdump::v8::original_lines;
 use jitdump::v8::original_lines::{MappedScript, SourceMaps};
 use jitdump::v8::source_map::{SourceMap, mapping_url};
 use jitdump::v8::v8_inlining::Scripts;
-use jitdump::v8::{Position, Script};
+use jitdump::v8::{Position, Script, original_lines};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -21,6 +21,10 @@ fuzz_target!(|input: &[u8]| {
     }
     let graph = compared.flame_graph.svg("before", "after", "values");
     for text in [comparison.text(0.0), comparison.markdown(0.0), graph] {
-        assert!(!text.chars().any(|character| character.is_control() && character != '\n'));
+        assert!(
+            !text
+                .chars()
+                .any(|character| character.is_control() && character != '\n')
+        );
     }
 });

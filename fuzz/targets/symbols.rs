@@ -2,9 +2,9 @@
 
 #![no_main]
 
+use jitdump::Address;
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::symbols::FunctionSymbols;
-use jitdump::Address;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -1,12 +1,10 @@
 //! A common interface to jitdumps and to logs that contain only symbols.
 
-use crate::code::symbol_only_code::SymbolOnlyCode;
-use jitdump::AddressRange;
-use jitdump::Machine;
 use jitdump::internals::format::unwinding::Unwinding;
 use jitdump::names::NameParts;
-use jitdump::{CodeEvent, FunctionView};
-use jitdump::{Dump, FunctionSources};
+use jitdump::{AddressRange, CodeEvent, Dump, FunctionSources, FunctionView, Machine};
+
+use crate::code::symbol_only_code::SymbolOnlyCode;
 
 /// A file that describes JIT-compiled code.
 #[derive(Clone, Debug)]

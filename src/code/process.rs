@@ -8,11 +8,12 @@
 //! the same addresses and memory without a file that starts at the same address: the kernel randomizes both each time
 //! a program is executed.
 
+use jitdump::{AddressRange, Time};
+
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::perf::event::Backing;
 use crate::units::Pid;
-use jitdump::{AddressRange, Time};
 
 table_index! {
     /// ID of an address space: an index into [`Processes::spaces`].

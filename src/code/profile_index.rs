@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use jitdump::{AddressRange, Time};
+
 use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes};
 use crate::collections::hash::HashMap;
@@ -17,7 +19,6 @@ use crate::perf::record::validation::RecordValidator;
 use crate::perf::record::{self, Record};
 use crate::perf::sample;
 use crate::units::Pid;
-use jitdump::{AddressRange, Time};
 
 /// Result of the first pass over a profile.
 #[derive(Clone, Debug, Default)]

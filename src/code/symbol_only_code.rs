@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
+use jitdump::{AddressRange, Change, CodeEvent, FunctionView, Machine, RuntimeTime};
+
 use crate::results::FileKind;
-use jitdump::AddressRange;
-use jitdump::Machine;
-use jitdump::{Change, CodeEvent, FunctionView, RuntimeTime};
 
 /// A function with a name and an address range.
 #[derive(Clone, Debug)]

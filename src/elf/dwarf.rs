@@ -29,11 +29,10 @@ mod ranges;
 mod strings;
 mod unit;
 
-use jitdump::Machine;
-use jitdump::debug_info::DebugInfo;
-
 use abbreviations::AbbreviationCodes;
 use files::FileTable;
+use jitdump::Machine;
+use jitdump::debug_info::DebugInfo;
 pub use line::rows_beyond_limits;
 use strings::StringTable;
 

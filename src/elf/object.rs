@@ -35,6 +35,7 @@
 //!   profile's. So the ID covers all of the file's content, and the load address and time, which are not in the
 //!   file.
 
+use jitdump::{ByteOrder, Machine};
 use object::elf;
 use object::endian::Endianness;
 use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, ProgramHeader, SectionHeader, Sym};
@@ -46,8 +47,6 @@ use crate::elf::eh_frame::Tables;
 use crate::elf::escape::write_escaped;
 use crate::files::objects::sparse::SparseBytes;
 use crate::units::BuildId;
-use jitdump::ByteOrder;
-use jitdump::Machine;
 
 /// Content of an object.
 #[derive(Clone, Copy, Debug)]

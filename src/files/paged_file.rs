@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use jitdump::RandomAccess;
 use rustix::process::{Resource, getrlimit};
 
 use crate::files::input_file::MAX_SMALL_FILE;
 use crate::files::open_file::read_at;
 use crate::files::{FileOrigin, InputFile, OpenFile};
-use jitdump::RandomAccess;
 
 /// Bytes in a page: few enough that functions spread over a file take little memory, and enough that a file that
 /// is needed as a whole takes little longer to read.

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use jitdump::Tally;
+
 use crate::files::Folder;
 use crate::files::objects::build_id_cache::{Added, BuildIdCache};
 use crate::inject::objects::PlacedObject;
@@ -11,7 +13,6 @@ use crate::inject::options::InjectOptions;
 use crate::inject::output::refuse_cache;
 use crate::load::Progress;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use jitdump::Tally;
 
 /// What was added to the cache.
 #[derive(Debug, Default)]

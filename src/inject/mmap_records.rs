@@ -1,5 +1,7 @@
 //! Changes to the mmap records of a profile.
 
+use jitdump::{Address, Tally, Time, printable};
+
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::timeline::FreedRange;
 use crate::inject::mmap_trim;
@@ -12,9 +14,6 @@ use crate::perf::output::Edits;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::synthesis;
 use crate::traces::synthesis::{Event, Mapping};
-use jitdump::Tally;
-use jitdump::printable;
-use jitdump::{Address, Time};
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
 const MAX_PATH: usize = 4096;

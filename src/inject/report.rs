@@ -1,5 +1,7 @@
 //! Summary of a run: what was read, written and named, and what to report of it.
 
+use jitdump::Tally;
+
 use crate::bytes::printable_path;
 use crate::code::CodeFile;
 use crate::code::clock::Alignment;
@@ -23,7 +25,6 @@ use crate::results::summary::{
     SymbolSummary, Unnamed,
 };
 use crate::units::Pid;
-use jitdump::Tally;
 
 /// Everything that a run read and wrote.
 #[derive(Clone, Copy)]

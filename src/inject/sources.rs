@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jitdump::Tally;
+use jitdump::debug_info::SourceFile;
+
 use crate::collections::hash::HashMap;
 use crate::files::objects::store::Store;
 use crate::files::objects::stored_source::StoredSource;
@@ -14,8 +17,6 @@ use crate::files::open_file::is_trusted;
 use crate::frames::source_files::{SourceFiles, SourceOptions};
 use crate::load::LoadOptions;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use jitdump::Tally;
-use jitdump::debug_info::SourceFile;
 
 /// Maximum size of a source file, in bytes. Bundles of JavaScript have up to some 10 MB.
 const MAX_FILE: u64 = 32 << 20;

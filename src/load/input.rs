@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jitdump::Tally;
+
 use crate::bytes::printable_path;
 use crate::files::search::files_below;
 use crate::files::stdio::is_standard;
@@ -21,7 +23,6 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 use crate::traces::mono::format::packed;
 use crate::traces::xray::format as xray;
-use jitdump::Tally;
 
 /// The files of the input.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Reading of the profile: its records, complete and without damage, and their index.
 
+use jitdump::internals::format::marker;
+
 use crate::code::process::{AddressSpace, Processes};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::files::CompressionFormat;
@@ -10,7 +12,6 @@ use crate::perf::Profile;
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::issues::RECORD_AGAIN;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use jitdump::internals::format::marker;
 
 /// Parses and indexes the profile of the input. The index of the input shows whether records have to be
 /// decompressed, merged or repaired. If so, all later steps use the new records, which `buffers` keep.

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use jitdump::internals::format::marker;
+use jitdump::{AddressRange, Machine, Tally};
+
 use crate::code::perf_map_symbols::SymbolTable;
 use crate::code::perf_map_symbols::SymbolTableIndex;
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
@@ -26,10 +29,6 @@ use crate::perf::record::data::Data;
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::aux_logs::AuxLogs;
 use crate::traces::{mono, xray};
-use jitdump::AddressRange;
-use jitdump::Machine;
-use jitdump::Tally;
-use jitdump::internals::format::marker;
 
 /// A profile with the code of its processes over time.
 #[derive(Debug)]

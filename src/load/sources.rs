@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jitdump::{AddressRange, Change, CodeEvent, Dump, FunctionView, Machine, Time};
+
 use crate::code::CodeFile;
 use crate::code::clock::{Alignment, RuntimeClock};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
@@ -25,10 +27,6 @@ use crate::traces::mono::memory::Memory;
 use crate::traces::mono::{Logs, ReadLog};
 use crate::traces::xray::Traces;
 use crate::units::Pid;
-use jitdump::Dump;
-use jitdump::Machine;
-use jitdump::{AddressRange, Time};
-use jitdump::{Change, CodeEvent, FunctionView};
 
 /// A runtime file in use.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 //! Only the fields that determine the layout of records are read. No value is rejected, so that events of
 //! unknown types, clocks and sizes work like all others.
 
+use jitdump::{ByteOrder, Time};
 use linux_perf_event_reader::constants::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK,
     PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
 };
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
-use serde::{Deserialize, Serialize};
 
 use crate::bytes::{Reader, write_padded};
 use crate::collections::hash::HashMap;
@@ -17,9 +17,8 @@ use crate::perf::event;
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::SampleSize;
+use crate::results::summary::profile::Unit;
 use crate::units::Pid;
-use jitdump::ByteOrder;
-use jitdump::Time;
 
 /// The layout of one event's records.
 #[derive(Clone, Debug)]
@@ -60,21 +59,6 @@ pub struct Attr {
     trailer_time: Option<usize>,
     /// Bytes from the event ID in the trailer to the end of the record.
     trailer_id: Option<usize>,
-}
-
-/// What an event counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum Unit {
-    /// Nanoseconds of CPU time (`cpu-clock`, `task-clock`).
-    #[serde(rename = "ns")]
-    Nanoseconds,
-    /// Cycles of the CPU (`cycles`).
-    #[serde(rename = "cycles")]
-    Cycles,
-    /// Anything else.
-    #[default]
-    #[serde(rename = "count", other)]
-    Occurrences,
 }
 
 impl Unit {

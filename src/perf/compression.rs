@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 
+use jitdump::{ByteOrder, Tally};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
@@ -14,8 +15,6 @@ use crate::perf::record::data::Data;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records, USER_TYPE_START};
 use crate::results::diagnostics::Issue;
-use jitdump::ByteOrder;
-use jitdump::Tally;
 
 /// Bytes of records that are compressed together.
 const CHUNK_SIZE: usize = 512 << 10;

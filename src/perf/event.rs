@@ -1,10 +1,10 @@
 //! Views of the records about processes, threads and their mappings.
 
+use jitdump::{Address, AddressRange, ByteOrder, Time};
+
 use crate::bytes::{Reader, until_nul};
 use crate::perf::record::{self, Record};
 use crate::units::Pid;
-use jitdump::ByteOrder;
-use jitdump::{Address, AddressRange, Time};
 
 /// An [`record::MMAP`] or [`record::MMAP2`] record of a user process.
 #[derive(Clone, Copy, Debug)]

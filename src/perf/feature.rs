@@ -6,11 +6,11 @@
 
 use std::borrow::Cow;
 
+use jitdump::ByteOrder;
 use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
 
 use crate::bytes::{Reader, until_nul};
 use crate::perf::record::Records;
-use jitdump::ByteOrder;
 
 /// `HEADER_TRACING_DATA`: formats of tracepoints.
 pub const TRACING_DATA: u8 = 1;

@@ -9,11 +9,11 @@ use std::collections::BinaryHeap;
 use std::io::{self, Write};
 use std::iter::Peekable;
 
+use jitdump::{ByteOrder, Time};
+
 use crate::bytes::slice;
 use crate::perf::attr::Attrs;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
-use jitdump::ByteOrder;
-use jitdump::Time;
 
 /// Bytes between two FINISHED_ROUND records, after which readers can release records that they have buffered.
 pub(crate) const ROUND_SIZE: u64 = 1 << 20;

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
+use jitdump::ByteOrder;
+
 use crate::collections::hash::HashSet;
 use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};
@@ -13,7 +15,6 @@ use crate::perf::profile::{AttrEntry, Container, Profile};
 use crate::perf::record::data::Copier;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record};
-use jitdump::ByteOrder;
 
 /// Changes to the records of a profile.
 #[derive(Clone, Debug, Default)]

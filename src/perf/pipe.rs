@@ -5,6 +5,8 @@
 //! build ID table ([`record::HEADER_BUILD_ID`]), and the formats of tracepoints after a
 //! [`record::HEADER_TRACING_DATA`] record.
 
+use jitdump::{ByteOrder, Tally};
+
 use crate::bytes::write_padded;
 use crate::perf::attr;
 use crate::perf::feature::{self, Feature};
@@ -12,8 +14,6 @@ use crate::perf::profile::AttrEntry;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::results::diagnostics::Issue;
-use jitdump::ByteOrder;
-use jitdump::Tally;
 
 /// One more than the highest feature ID of Linux 7.3 (`HEADER_LAST_FEATURE`). Features that perf itself writes to pipes
 /// differ from those that it leaves out, which is unknown of newer ones.

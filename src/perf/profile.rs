@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use jitdump::{ByteOrder, Tally};
+
 use crate::bytes::Reader;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
@@ -14,8 +16,6 @@ use crate::perf::record::data::Data;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::IntactReader;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use jitdump::ByteOrder;
-use jitdump::Tally;
 
 /// How a profile is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,6 @@
 //! Samples: the sampled address and all other code addresses in a sample record.
 
+use jitdump::{Address, ByteOrder, Time};
 use linux_perf_event_reader::constants::{
     PERF_CONTEXT_USER, PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_REGS_ABI_32,
 };
@@ -9,8 +10,6 @@ use crate::bytes::Reader;
 use crate::perf::attr::Attr;
 use crate::perf::record::{HEADER_SIZE, Record};
 use crate::units::{Pid, Tid};
-use jitdump::ByteOrder;
-use jitdump::{Address, Time};
 
 /// `PERF_FORMAT_LOST`, which linux-perf-event-reader lacks.
 const READ_FORMAT_LOST: u64 = 1 << 4;

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jitdump::ByteOrder;
+
 use crate::bytes::{BLOCK_SIZE, BlockFile};
 use crate::perf::attr::offset;
 use crate::perf::record::{HEADER_SIZE, write_header};
-use jitdump::ByteOrder;
 
 /// Endianness of the attributes and records.
 pub const ORDER: ByteOrder = ByteOrder::Little;

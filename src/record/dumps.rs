@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use jitdump::internals::format::marker::pid_in_name;
 use rustix::process::geteuid;
 use serde::Serialize;
 
@@ -21,7 +22,6 @@ use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile, Place};
 use crate::units::Pid;
-use jitdump::internals::format::marker::pid_in_name;
 
 /// A file of a runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

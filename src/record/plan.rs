@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, SystemTime};
 
 use humantime::format_rfc3339_seconds;
+use jitdump::printable;
 use rustix::fs::{Access, access};
 
 use super::attach::AttachOptions;
@@ -22,7 +23,6 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::name_style::NameStyle;
 use crate::results::summary::shell_word;
 use crate::runtimes::Runtime;
-use jitdump::printable;
 
 /// Name of the recorded profile in the folder of a recording.
 pub(super) const PROFILE: &str = "perf.data";

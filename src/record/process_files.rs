@@ -9,6 +9,8 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use jitdump::internals::format::marker::pid_in_name;
+use jitdump::internals::perf_map;
 use rustix::param::clock_ticks_per_second;
 
 use super::process_stat::ProcessStat;
@@ -19,8 +21,6 @@ use crate::files::kernel;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile};
 use crate::runtimes::{Description, Runtime};
-use jitdump::internals::format::marker::pid_in_name;
-use jitdump::internals::perf_map;
 
 /// How much older than an event the files that were written after it may seem, since file systems store rounded times.
 pub const SLACK: Duration = Duration::from_secs(2);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use jitdump::printable;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use serde::Serialize;
@@ -18,7 +19,6 @@ use crate::bytes::printable_path;
 use crate::files::folder::{descriptor_path, open_unchangeable};
 use crate::files::kernel;
 use crate::runtimes::Runtime;
-use jitdump::printable;
 
 /// Longest version in bytes.
 const MAX_VERSION: usize = 200;

@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::bytes::base_name;
 use jitdump::names;
 use jitdump::names::{NameParts, SourceLocation};
+
+use crate::bytes::base_name;
 
 /// Form of the names of functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -1,5 +1,7 @@
 //! Logs of Mono's profiler and XRay traces, and how their events and call stacks get into a profile.
 
+use jitdump::{ByteOrder, Tally};
+
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC};
 use crate::code::profile_index::IndexedProfile;
 use crate::files::{InputFile, StreamedFile};
@@ -18,8 +20,6 @@ use crate::traces::synthesize::{BaseProfile, EventSource, SynthesizedProfile, sy
 use crate::traces::xray::Traces;
 use crate::traces::xray::events::TraceSource;
 use crate::traces::{mono, xray};
-use jitdump::ByteOrder;
-use jitdump::Tally;
 
 /// Logs and traces in use.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Replay of recorded calls to find the call stack of a thread at each sample.
 
+use jitdump::{Address, RuntimeTime};
+
 use crate::collections::hash::HashMap;
 use crate::traces::call_tree::{CallTree, Stack};
 use crate::traces::chain::Chain;
@@ -8,8 +10,6 @@ use crate::traces::source::{EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TI
 use crate::traces::splice::{SampleKey, StackSource};
 use crate::traces::synthesis::Thread;
 use crate::units::Pid;
-use jitdump::Address;
-use jitdump::RuntimeTime;
 
 /// Stacks of samples, replayed from the calls of a source.
 #[derive(Debug)]

@@ -5,9 +5,10 @@
 
 use std::hash::Hash;
 
+use jitdump::Tally;
+
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::Issue;
-use jitdump::Tally;
 
 /// A stack, identified by its innermost call, or an empty stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

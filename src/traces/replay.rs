@@ -3,9 +3,10 @@
 //! The buffers of a file hold the events of one thread each. The iterator over a thread's events reads them one after the
 //! other, and all threads are merged. One event of each thread is held in memory.
 
+use jitdump::RuntimeTime;
+
 use crate::traces::merge::{Ahead, Merge};
 use crate::traces::source::{EventOf, Source};
-use jitdump::RuntimeTime;
 
 /// Iterator over the events of a source in time order. Events with the same time are in the order of the threads.
 #[derive(Debug)]

@@ -5,6 +5,8 @@
 
 use std::io;
 
+use jitdump::{RuntimeTime, Time};
+
 use crate::code::clock::Alignment;
 use crate::collections::hash::HashMap;
 use crate::traces::call_tree::{CallTree, Stack, Step};
@@ -15,8 +17,6 @@ use crate::traces::replay::Replay;
 use crate::traces::source::{EventContext, EventKind, EventOf, Source};
 use crate::traces::synthesis::{Comm, Sample, Thread, ThreadStart};
 use crate::traces::synthesize::{EventSource, Out};
-use jitdump::RuntimeTime;
-use jitdump::Time;
 
 /// Maximum number of samples that resampling makes of long calls, beyond one per record. After that, the time between
 /// two records becomes one sample, whose period is all of its steps.

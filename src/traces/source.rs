@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::io;
 
+use jitdump::{Address, RuntimeTime, Tally, Time};
+
 use crate::code::clock::Alignment;
 use crate::results::diagnostics::Issue;
 use crate::traces::call_tree::Step;
@@ -12,9 +14,6 @@ use crate::traces::event_selection::ProfileEvent;
 use crate::traces::synthesis::Thread;
 use crate::traces::synthesize::Out;
 use crate::units::Pid;
-use jitdump::RuntimeTime;
-use jitdump::Tally;
-use jitdump::{Address, Time};
 
 /// First thread ID that the kernel never assigns (`PID_MAX_LIMIT`). Threads that the profile does not have, or not
 /// with their own ID, get one from here on.

@@ -7,6 +7,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use jitdump::{Address, Time};
+
 use crate::collections::hash::HashMap;
 use crate::files::temp_file::temp_file_error;
 use crate::files::{StreamedFile, TempFile};
@@ -17,7 +19,6 @@ use crate::perf::{Profile, callchain, record};
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::chain::Chain;
 use crate::units::{Pid, Tid};
-use jitdump::{Address, Time};
 
 /// Thread and time of a sample that may get another call chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -17,6 +17,7 @@ mod stand_alone;
 mod stream;
 mod synthesized;
 
+use jitdump::{AddressRange, ByteOrder, Time};
 use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
 
@@ -24,8 +25,6 @@ use crate::bytes::write_padded;
 use crate::perf::attr::{Attr, TRAILER_FIELDS};
 use crate::perf::record::{self, Record};
 use crate::units::{BuildId, Pid};
-use jitdump::ByteOrder;
-use jitdump::{AddressRange, Time};
 
 pub use definition::{Definition, Measure};
 pub use process::{Comm, Thread, ThreadStart, write_comm, write_fork};

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use jitdump::Time;
+
 use crate::files::temp_file::temp_file_error;
 use crate::files::{StreamedFile, TempFile};
 use crate::perf::Profile;
@@ -10,7 +12,6 @@ use crate::perf::record::data::Data;
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::merge::{Ahead, Merge};
 use crate::traces::synthesis::{Definition, Origin, Synthesis, Synthesized};
-use jitdump::Time;
 
 /// Writer of a new profile's records.
 pub type Out<'p> = Synthesis<'p, TempFile>;

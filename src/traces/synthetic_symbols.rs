@@ -3,13 +3,13 @@
 
 use std::hash::Hash;
 
+use jitdump::{Address, AddressRange, RuntimeTime};
+
 use crate::code::process::Processes;
 use crate::code::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
 use crate::collections::hash::HashMap;
 use crate::collections::range_map::RangeMap;
 use crate::units::Pid;
-use jitdump::RuntimeTime;
-use jitdump::{Address, AddressRange};
 
 /// Number of addresses of a synthetic symbol: one for itself, the next for it as a caller, rounded up to be
 /// readable.

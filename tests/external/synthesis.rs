@@ -4,10 +4,9 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use jitdump::ByteOrder;
 use jitdump::internals::format::marker;
 use jitdump::internals::units::{Pid, Tid};
-use jitdump::{Address, AddressRange, Time};
+use jitdump::{Address, AddressRange, ByteOrder, Time};
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::output::{Edits, Rewrite};

@@ -3,13 +3,11 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use jitdump::ByteOrder;
-use jitdump::Header;
-use jitinject::InjectOptions;
+use jitdump::{ByteOrder, Header};
 use jitinject::internals::files::InputFile;
 use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::output::{Edits, Rewrite};
-use jitinject::{Diagnostic, Issue};
+use jitinject::{Diagnostic, InjectOptions, Issue};
 
 use crate::support::damage::damage;
 use crate::support::dump::DumpWriter;

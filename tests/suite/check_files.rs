@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use jitdump::ByteOrder;
-use jitdump::Tally;
+use jitdump::{ByteOrder, Tally};
 use jitinject::internals::files::InputFile;
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::check::check;

@@ -1,7 +1,6 @@
 //! Dumps with one fault each, and the rules that they break.
 
-use jitdump::ByteOrder;
-use jitdump::Tally;
+use jitdump::{ByteOrder, Tally};
 use jitinject::Issue;
 
 use crate::check_made_extensions::{NUMBER_OF_POSITIONS, extensions, lists, positions};

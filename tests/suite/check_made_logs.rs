@@ -1,8 +1,6 @@
 //! Logs and traces with one fault each, and the rules that they break.
 
-use jitdump::Address;
-use jitdump::ByteOrder;
-use jitdump::RuntimeTime;
+use jitdump::{Address, ByteOrder, RuntimeTime};
 use jitinject::internals::traces::mono::format::event::{
     CodeBufferKind, Kind, Method, Object, Pointer, ThreadId, TypeReference,
 };

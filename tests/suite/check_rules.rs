@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jitdump::ByteOrder;
-use jitdump::Tally;
+use jitdump::{ByteOrder, Tally};
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::check::{Place, Report, check, rules};
 use jitinject::internals::tools::dump::{Options, dump};

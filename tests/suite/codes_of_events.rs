@@ -5,8 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use jitdump::Address;
-use jitdump::ByteOrder;
+use jitdump::{Address, ByteOrder};
 use jitinject::internals::traces::mono::format::event::{
     Kind, Metadata, Method, MonitorEvent, Object, Stage, ThreadId,
 };

@@ -5,8 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use jitdump::Address;
-use jitdump::ByteOrder;
+use jitdump::{Address, ByteOrder};
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::dump::{Entry, Filter, Options, dump};
 use serde_json::Value;

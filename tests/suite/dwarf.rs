@@ -4,9 +4,8 @@
 use std::borrow::Cow;
 
 use gimli::{DwLang, RunTimeEndian};
-use jitdump::ByteOrder;
-use jitdump::Machine;
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitdump::{ByteOrder, Machine};
 use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Settings, Version};
 use proptest::prelude::*;
 

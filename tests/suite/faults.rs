@@ -11,10 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use jitdump::ByteOrder;
-use jitinject::Progress;
-use jitinject::Summary;
-use jitinject::{Diagnostic, Issue};
-use jitinject::{InjectOptions, inject as inject_here};
+use jitinject::{Diagnostic, InjectOptions, Issue, Progress, Summary, inject as inject_here};
 use rustix::io::Errno;
 use rustix::process::Signal;
 

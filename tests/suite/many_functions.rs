@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitdump::ByteOrder;
-use jitdump::Dump;
-use jitdump::Machine;
+use jitdump::{ByteOrder, Dump, Machine};
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use jitdump::Address;
-use jitdump::ByteOrder;
+use jitdump::{Address, ByteOrder};
 use jitinject::internals::traces::mono::format::event::{
     Kind, Metadata, Method, MonitorEvent, Object, Pointer, Stage, ThreadId, TypeReference,
 };

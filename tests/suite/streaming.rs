@@ -11,8 +11,7 @@ use std::thread;
 
 use jitdump::ByteOrder;
 use jitinject::internals::tools::timeline::{TimelineOptions, html, timeline};
-use jitinject::{InjectOptions, Kept, UnwindOptions, inject};
-use jitinject::{LoadOptions, TraceOptions};
+use jitinject::{InjectOptions, Kept, LoadOptions, TraceOptions, UnwindOptions, inject};
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;

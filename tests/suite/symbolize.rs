@@ -4,11 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use jitdump::Dump;
-use jitdump::Machine;
 use jitdump::symbolize::{Function, Jitdump, Process};
-use jitdump::{Address, AddressRange, Time};
-use jitdump::{Change, RuntimeTime};
+use jitdump::{Address, AddressRange, Change, Dump, Machine, RuntimeTime, Time};
 
 use crate::support::{capture, scratch};
 

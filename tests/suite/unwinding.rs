@@ -1,7 +1,6 @@
 //! Unwinding tables.
 
-use jitdump::ByteOrder;
-use jitdump::{Address, AddressRange};
+use jitdump::{Address, AddressRange, ByteOrder};
 use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
 
 /// Returns an `.eh_frame` with an entry for each range, given as absolute start address and size.

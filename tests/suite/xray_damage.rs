@@ -1,7 +1,6 @@
 //! Damaged XRay traces: intact records are read, and damage is reported.
 
-use jitdump::ByteOrder;
-use jitdump::Tally;
+use jitdump::{ByteOrder, Tally};
 use jitinject::Issue;
 use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
 

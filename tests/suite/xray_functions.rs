@@ -1,7 +1,6 @@
 //! Instrumentation maps of binaries, which map the function IDs in a trace to addresses.
 
-use jitdump::Address;
-use jitdump::ByteOrder;
+use jitdump::{Address, ByteOrder};
 use jitinject::Issue;
 use jitinject::internals::traces::xray::format::instrumentation_map::InstrumentationMap;
 

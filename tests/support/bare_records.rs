@@ -1,8 +1,7 @@
 //! A profile that not perf, but another program may write: its attribute promises a trailer at the end of each
 //! kernel record, but some records have none. Includes a log of Mono's profiler, to add events from.
 
-use jitdump::Address;
-use jitdump::ByteOrder;
+use jitdump::{Address, ByteOrder};
 use jitinject::internals::traces::mono::format::event::{Kind, Method, Object};
 
 use super::mono_log::{Bases, Writer};

@@ -1,8 +1,7 @@
 //! Many functions with line tables and an inlined call each, for one file.
 
-use jitdump::ByteOrder;
-use jitdump::Machine;
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitdump::{ByteOrder, Machine};
 use jitinject::internals::elf::dwarf::{Settings, Version};
 use jitinject::internals::elf::object::TEXT_OFFSET;
 

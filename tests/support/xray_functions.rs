@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jitdump::Address;
-use jitdump::ByteOrder;
+use jitdump::{Address, ByteOrder};
 use jitinject::internals::traces::xray::format::instrumentation_map::InstrumentationMap;
 
 use super::capture;

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
-
 use jitinject::Diagnostic;
 use jitinject::internals::results::diagnostics;
 

@@ -4,13 +4,11 @@ mod arguments;
 
 use std::process::ExitCode;
 
-use jitinject::Summary;
+pub use self::arguments::{InjectArguments, label, percent};
 use jitinject::internals::files::objects::build_id_cache;
 use jitinject::internals::results::FileKind;
-use jitinject::{Diagnostic, Issue};
-use jitinject::{InjectOptions, inject};
+use jitinject::{Diagnostic, InjectOptions, Issue, Summary, inject};
 
-pub use self::arguments::{InjectArguments, label, percent};
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{default_profile, is_stream};
 use crate::cli::startup::start_long_work;

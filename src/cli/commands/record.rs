@@ -11,8 +11,6 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
 use jitdump::internals::bytes::printable_path;
-use jitinject::NameStyle;
-use jitinject::Summary;
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::inject::{SummaryOutput, inject_after};
 use jitinject::internals::record::{
@@ -21,7 +19,7 @@ use jitinject::internals::record::{
 };
 use jitinject::internals::results::summary::shell_word;
 use jitinject::internals::runtimes::Runtime;
-use jitinject::{Diagnostic, Issue};
+use jitinject::{Diagnostic, Issue, NameStyle, Summary};
 
 use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
 use crate::cli::commands::inject::{exit_code, label, percent};

@@ -7,12 +7,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jitdump::internals::bytes::printable_path;
-use jitinject::Diagnostic;
-use jitinject::LoadOptions;
 use jitinject::internals::files::staged::write_atomically;
 use jitinject::internals::files::stdio::is_standard;
 use jitinject::internals::record::Plan;
 use jitinject::internals::tools::timeline::{DEFAULT_OUTPUT, TimelineOptions, Values, html, timeline};
+use jitinject::{Diagnostic, LoadOptions};
 
 use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};

@@ -5,12 +5,13 @@
 
 use std::ops::Range;
 
+use jitdump::Time;
+use jitdump::history::intersection;
+
 use crate::code::process::SpaceId;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::perf::sample::{Addresses, ChainEntry, Sample};
 use crate::units::Tid;
-use jitdump::Time;
-use jitdump::history::intersection;
 
 /// Number of threads whose chains are kept.
 const THREADS: u32 = 64;

@@ -1,3 +1,5 @@
+use jitdump::AddressRange;
+
 use super::*;
 use crate::code::perf_map_symbols::SymbolTable;
 use crate::code::process::{Map, ProcessEvent};
@@ -9,7 +11,6 @@ use crate::perf::record;
 use crate::perf::testing;
 use crate::threads;
 use crate::units::Pid;
-use jitdump::AddressRange;
 
 const USER: u64 = -512i64 as u64;
 const KERNEL: u64 = -128i64 as u64;

@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use jitdump::history::intersection;
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
@@ -11,8 +14,6 @@ use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector};
 use crate::code::timeline::{Code, Extent, Lookup};
 use crate::perf::record::Record;
 use crate::perf::sample::{ChainEntry, Sample, deferred_callers};
-use jitdump::history::intersection;
-use jitdump::{Address, AddressRange, Time};
 
 /// Address space and time in which the frames of a sample are looked up.
 #[derive(Clone, Copy)]

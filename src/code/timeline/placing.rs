@@ -1,5 +1,8 @@
 //! Applies maps and code events to one address space, in the order of time.
 
+use jitdump::history::Builder;
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
     Code, CodeMapping, FreedRange, FunctionId, Layers, MappingIndex, Memory, PlacedEvent, Timeline,
@@ -7,8 +10,6 @@ use crate::code::timeline::{
 use crate::collections::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::results::diagnostics::Issue;
-use jitdump::history::Builder;
-use jitdump::{Address, AddressRange, Time};
 
 /// Maximum number of ranges of inherited code to check, in all processes together, for what is left of moved code.
 pub(super) const MAX_PIECES: usize = 1 << 22;

@@ -1,8 +1,9 @@
 //! Source files and directories of a unit.
 
+use jitdump::debug_info::{DebugInfo, SourceFile};
+
 use crate::bytes::rsplit_once;
 use crate::elf::dwarf::Version;
-use jitdump::debug_info::{DebugInfo, SourceFile};
 
 /// The files that a function's lines, calls and declarations refer to, by their index in the unit. The first one
 /// is the function's own file, or that of its first line.

@@ -1,12 +1,12 @@
 //! Writes files and rows of a unit (`.debug_line`).
 
 use gimli::constants as dw;
+use jitdump::debug_info::{DebugInfo, Row, SourceFile};
 
 use crate::elf::dwarf::files::{FileTable, split};
 use crate::elf::dwarf::strings::StringTable;
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, write_address};
 use crate::elf::escape::write_path;
-use jitdump::debug_info::{DebugInfo, Row, SourceFile};
 
 /// Smallest line increment of a special opcode, and number of increments.
 const LINE_BASE: i8 = -5;

@@ -1,6 +1,7 @@
 //! Writes one function as a compile unit (`.debug_info`).
 
 use gimli::constants as dw;
+use jitdump::debug_info::{InlinedCall, SourceFunction};
 
 use crate::bytes::rsplit_once;
 use crate::elf::dwarf::abbreviations::{
@@ -8,7 +9,6 @@ use crate::elf::dwarf::abbreviations::{
 };
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, line, ranges, write_address};
 use crate::elf::escape::{write_escaped, write_path};
-use jitdump::debug_info::{InlinedCall, SourceFunction};
 
 /// Appends everything about a function, whose files are collected.
 pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jitdump::{Address, printable};
 use rustix::fs::{FileType, FlockOperation, Mode};
 use rustix::io::Errno;
 
@@ -22,8 +23,6 @@ use crate::files::search::{folder_of, without_links};
 use crate::files::{Folder, FolderContents, Place, StagedFolder};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::{BuildId, Pid};
-use jitdump::Address;
-use jitdump::printable;
 
 /// Whether the directory of objects is shared with other profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use jitdump::printable;
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
 use crate::bytes::hex_digits;
-use jitdump::printable;
 
 /// Name of the subdirectory with source files.
 pub const SOURCES: &str = "sources";

@@ -5,6 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem;
 
+use jitdump::names::NameParts;
+use jitdump::{names, printable};
+
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::{IndexedTable, table_index};
@@ -16,9 +19,6 @@ use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
 use crate::results::name_style::NameStyle;
 use crate::results::summary::event_counts::EventCounts;
 use crate::results::summary::profile::{FunctionKind, FunctionProfile};
-use jitdump::names;
-use jitdump::names::NameParts;
-use jitdump::printable;
 
 /// Number of callers listed for each function.
 const CALLERS: usize = 3;

@@ -4,13 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use jitdump::Address;
+
 use crate::bytes::hex_digits;
 use crate::files::objects::build_id_cache;
 use crate::files::{OpenFile, kernel};
 use crate::load::LoadOptions;
 use crate::perf::event::KernelMap;
 use crate::perf::feature::BuildIdEntry;
-use jitdump::Address;
 
 /// Maximum size of a copy in bytes. Kernels with many modules have 20 MB.
 const MAX_BYTES: u64 = 1 << 28;

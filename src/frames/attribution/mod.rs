@@ -19,6 +19,8 @@ mod walk;
 
 use std::collections::BTreeMap;
 
+use jitdump::printable;
+
 use crate::code::selection::Selection;
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::attribution::call_tree::{Node, NodeIndex};
@@ -32,14 +34,13 @@ use crate::frames::native::symbols::NativeSymbols;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::load::{LoadOptions, Recording};
 use crate::perf::Profile;
-use crate::perf::attr::Unit;
 use crate::perf::feature;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::name_style::NameStyle;
 use crate::results::summary::event_counts::EventCounts;
+use crate::results::summary::profile::Unit;
 use crate::results::summary::profile::{EventSummary, ProfileSummary, ThreadSummary};
 use crate::units::{Pid, Tid};
-use jitdump::printable;
 
 /// Counts all samples of a recording by function and stack. `selection` has the number of samples of each process, `v8_functions`
 /// the original names of functions, `labels` are those of the user.

@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use jitdump::history::intersection;
+use jitdump::{Address, Time};
+
 use crate::code::process::SpaceId;
 use crate::code::profile_index::TimeMarks;
 use crate::code::recent::Recent;
@@ -20,8 +23,6 @@ use crate::frames::native::symbols::NativeSymbols;
 use crate::perf::record;
 use crate::perf::sample::ChainEntry;
 use crate::units::{Pid, Tid};
-use jitdump::history::intersection;
-use jitdump::{Address, Time};
 
 /// Times of what never changes.
 const ALWAYS: Range<Time> = Time(0)..Time::MAX;

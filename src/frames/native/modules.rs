@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use jitdump::history::{Builder, History, as_inherited, intersection};
+use jitdump::{Address, AddressRange, Time, printable};
+
 use crate::bytes::base_name;
 use crate::code::process::{MAX_GENERATIONS, SpaceId};
 use crate::code::profile_index::IndexedProfile;
@@ -9,9 +12,6 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::perf::event::{Backing, KernelMap, Mmap};
 use crate::perf::feature::{self, build_ids};
-use jitdump::history::{Builder, History, as_inherited, intersection};
-use jitdump::printable;
-use jitdump::{Address, AddressRange, Time};
 
 table_index! {
     /// Index of a module.

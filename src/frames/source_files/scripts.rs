@@ -5,14 +5,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use jitdump::v8::known_functions::KnownFunctions;
+use jitdump::v8::v8_inlining::Scripts;
+use jitdump::v8::{Position, Script};
+
 use crate::collections::hash::{HashMap, HashSet};
 use crate::files::OpenFile;
 use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
-use jitdump::v8::known_functions::KnownFunctions;
-use jitdump::v8::v8_inlining::Scripts;
-use jitdump::v8::{Position, Script};
 
 /// Maximum size of a script, of all scripts, and their number. They bound time and memory: nothing is lost but inlined
 /// calls.

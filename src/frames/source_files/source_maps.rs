@@ -8,16 +8,16 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 
 use base64ct::{Base64, Encoding};
+use jitdump::printable;
+use jitdump::v8::original_lines;
+use jitdump::v8::original_lines::{MappedScript, SourceMaps};
+use jitdump::v8::source_map::{MapError, SourceMap, mapping_url};
 
 use crate::collections::hash::HashMap;
 use crate::frames::source_files::paths::{SourceFiles, percent_decoded};
 use crate::frames::source_files::scripts::ScriptFiles;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
-use jitdump::printable;
-use jitdump::v8::original_lines;
-use jitdump::v8::original_lines::{MappedScript, SourceMaps};
-use jitdump::v8::source_map::{MapError, SourceMap, mapping_url};
 
 /// Maximum size of a map, and of all maps, in bytes. In memory, a map takes several times its size.
 const MAX_MAP: u64 = 128 << 20;

@@ -2,6 +2,14 @@
 
 use std::borrow::Cow;
 
+use jitdump::debug_info::DebugInfo;
+use jitdump::names::SourceLocation;
+use jitdump::v8::known_functions::KnownFunctions;
+use jitdump::v8::original_lines::SourceMaps;
+use jitdump::v8::v8_inlining::{Evidence, Inlined, Scripts};
+use jitdump::v8::{Position, original_lines, v8_inlining};
+use jitdump::{Dump, FunctionSources, FunctionView, Tally, names};
+
 use crate::code::CodeFile;
 use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
 use crate::code::timeline::{FileIndex, FunctionId};
@@ -12,17 +20,6 @@ use crate::frames::source_files::source_maps::SourceMapFiles;
 use crate::load::{LoadOptions, Recording, UsedFile, UsedMap, function_of, symbol_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
-use jitdump::Tally;
-use jitdump::debug_info::DebugInfo;
-use jitdump::names::SourceLocation;
-use jitdump::v8::Position;
-use jitdump::v8::known_functions::KnownFunctions;
-use jitdump::v8::original_lines;
-use jitdump::v8::original_lines::SourceMaps;
-use jitdump::v8::v8_inlining;
-use jitdump::v8::v8_inlining::{Evidence, Inlined, Scripts};
-use jitdump::{Dump, FunctionSources};
-use jitdump::{FunctionView, names};
 
 /// The scripts of V8's functions, with their source maps, and the functions of each jitdump.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! The frames of interpreters between those of the functions they run.
 
+use jitdump::Address;
+
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::native::modules::{MappedModule, ModuleIndex};
 use crate::frames::native::symbols::NativeSymbols;
 use crate::load::{UsedFile, function_of};
-use jitdump::Address;
 
 /// Functions through which CPython runs a function that has a trampoline (`-X perf`, `-X perf_jit`): its evaluator, and those
 /// that call it.

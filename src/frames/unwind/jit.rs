@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use jitdump::Address;
+
 use crate::code::timeline::{FileIndex, MappingIndex, Timeline};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
@@ -10,7 +12,6 @@ use crate::elf::eh_frame::{EhFrame, FdeIndex};
 use crate::frames::unwind::prologue::pushed_words;
 use crate::frames::unwind::registers::Target;
 use crate::load::{UsedFile, function_of};
-use jitdump::Address;
 
 /// Tables of all functions, each read when it is first asked for.
 #[derive(Debug)]

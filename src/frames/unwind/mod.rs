@@ -24,6 +24,8 @@ mod step;
 
 use std::cmp::Reverse;
 
+use jitdump::internals::format::marker;
+
 use crate::bytes::base_name;
 use crate::code::profile_index::IndexedProfile;
 use crate::elf::call_frames::RuleRoom;
@@ -41,7 +43,6 @@ use crate::perf::callchain::unwound::UnwoundHeader;
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::UnwindSummary;
-use jitdump::internals::format::marker;
 
 pub use crate::perf::callchain::unwound::Kept;
 

@@ -1,10 +1,10 @@
 //! Registers of a frame.
 
+use jitdump::Machine;
 use object::elf;
 
 use crate::elf::call_frames::MAX_REGISTER;
 use crate::perf::sample::Sample;
-use jitdump::Machine;
 
 /// Machines whose stacks can be unwound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

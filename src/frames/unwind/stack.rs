@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use jitdump::history::intersection;
+use jitdump::{Address, Time};
+
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
@@ -14,8 +17,6 @@ use crate::frames::unwind::native::{NativeRules, NativeTables};
 use crate::frames::unwind::places::{KnownPlace, Place};
 use crate::frames::unwind::registers::{Registers, Target};
 use crate::frames::unwind::step::{End, Frame, StackCopy};
-use jitdump::history::intersection;
-use jitdump::{Address, Time};
 
 /// Maximum number of frames. Each is further up the stack than its callee, so only stacks of signals within signals can have
 /// more than a copy has words.

@@ -4,6 +4,10 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
+use jitdump::debug_info::DebugInfo;
+use jitdump::internals::format::unwinding::{Placement, Unwinding};
+use jitdump::{Address, AddressRange, FunctionView, Machine, RandomAccess, Tally};
+
 use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
@@ -25,13 +29,6 @@ use crate::load::function_of;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 use crate::units::Pid;
-use jitdump::FunctionView;
-use jitdump::Machine;
-use jitdump::RandomAccess;
-use jitdump::Tally;
-use jitdump::debug_info::DebugInfo;
-use jitdump::internals::format::unwinding::{Placement, Unwinding};
-use jitdump::{Address, AddressRange};
 
 /// Writes the objects in their order. Reports the number of finished functions to `progress`.
 pub fn write(

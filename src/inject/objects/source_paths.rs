@@ -5,6 +5,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Mutex;
 
+use jitdump::Machine;
+use jitdump::debug_info::{DebugInfo, SourceFile, SourceFunction};
+use jitdump::names::SourceLocation;
+
 use crate::collections::hash::HashMap;
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
@@ -12,9 +16,6 @@ use crate::files::objects::stored_source::{StoredSource, folder_name};
 use crate::frames::source_files::SourceOptions;
 use crate::inject::sources::{KeptSources, SourceName};
 use crate::results::name_style::NameStyle;
-use jitdump::Machine;
-use jitdump::debug_info::{DebugInfo, SourceFile, SourceFunction};
-use jitdump::names::SourceLocation;
 
 /// How line tables are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use jitdump::internals::perf_map::Symbol;
+use jitdump::{AddressRange, Machine, Tally, Time};
+
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::SpaceId;
 use crate::elf::dwarf::{Buffers, Encoder};
@@ -16,10 +19,6 @@ use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::{BuildId, Pid};
-use jitdump::Machine;
-use jitdump::Tally;
-use jitdump::internals::perf_map::Symbol;
-use jitdump::{AddressRange, Time};
 
 /// Writer of objects for symbols.
 struct SymbolWriter<'a> {

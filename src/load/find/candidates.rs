@@ -6,6 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use jitdump::internals::format::marker::{is_dump_name, pid_in_name};
+use jitdump::internals::format::{first_time, last_time};
+use jitdump::{Header, RuntimeTime, Time};
+
 use crate::bytes::base_name;
 use crate::code::clock::apply_offset;
 use crate::code::process::Processes;
@@ -17,11 +21,6 @@ use crate::files::{OpenFile, PagedFile};
 use crate::load::find::open::{MAX_FILES, accept_if};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
-use jitdump::Header;
-use jitdump::RuntimeTime;
-use jitdump::Time;
-use jitdump::internals::format::marker::{is_dump_name, pid_in_name};
-use jitdump::internals::format::{first_time, last_time};
 
 /// How much later than the code a marker may be, in nanoseconds: some runtimes map their dump only after they
 /// have written to it.

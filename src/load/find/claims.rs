@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jitdump::printable;
+
 use crate::code::profile_index::Marker;
 use crate::collections::hash::HashMap;
 use crate::files::PagedFile;
@@ -9,7 +11,6 @@ use crate::load::find::dedup::{ContentId, Contents};
 use crate::perf::event::FileId;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
-use jitdump::printable;
 
 /// What identifies the file of a marker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

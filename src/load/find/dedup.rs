@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use jitdump::RandomAccess;
 use sha1::{Digest, Sha1};
 
 use crate::collections::hash::HashMap;
 use crate::files::PagedFile;
-use jitdump::RandomAccess;
 
 /// Number of bytes at the start of files to compare first: a jitdump header, which is unique due to its
 /// process and time.

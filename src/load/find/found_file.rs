@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use jitdump::Time;
+
 use crate::files::PagedFile;
 use crate::units::Pid;
-use jitdump::Time;
 
 /// A runtime file that belongs to the profile.
 #[derive(Clone, Debug)]

@@ -13,6 +13,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jitdump::internals::format::marker::pid_in_name;
+use jitdump::{Time, printable};
+
 use crate::bytes::base_name;
 use crate::bytes::printable_path;
 use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
@@ -31,9 +34,6 @@ use crate::load::options::LoadOptions;
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
-use jitdump::Time;
-use jitdump::internals::format::marker::pid_in_name;
-use jitdump::printable;
 
 /// Result of the search.
 #[derive(Debug, Default)]

@@ -11,6 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jitdump::internals::format::marker;
+use jitdump::internals::perf_map;
+use jitdump::internals::perf_map::{Symbol, pid_in_name};
+use jitdump::{PerfMap, Time};
+
 use crate::bytes::{base_name, printable_path};
 use crate::code::perf_map_symbols::{SymbolId, SymbolTable, SymbolTableIndex};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
@@ -29,11 +34,6 @@ use crate::perf::feature::{self, ClockData};
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
-use jitdump::PerfMap;
-use jitdump::Time;
-use jitdump::internals::format::marker;
-use jitdump::internals::perf_map;
-use jitdump::internals::perf_map::{Symbol, pid_in_name};
 
 /// How far clocks may have been set back, which makes the map of a process look older than the process.
 const SLACK: Duration = Duration::from_secs(60);

@@ -1,5 +1,6 @@
 //! Puts unwound stacks into a profile, as call chains in place of the registers and stacks they come from.
 
+use jitdump::{ByteOrder, Tally};
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::perf::attr::{self, Attrs};
@@ -9,8 +10,6 @@ use crate::perf::profile::{Container, Profile};
 use crate::perf::record::data::Data;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
-use jitdump::ByteOrder;
-use jitdump::Tally;
 
 /// Size of a word in bytes.
 const WORD: usize = 8;

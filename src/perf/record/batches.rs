@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use jitdump::ByteOrder;
+
 use crate::bytes::start_of_block;
 use crate::perf::record::Record;
 use crate::perf::record::data::{COPY_SIZE, FilePart};
 use crate::perf::record::reader::MAX_SIZE;
 use crate::threads;
-use jitdump::ByteOrder;
 
 /// Bytes of a file that are in memory at a time.
 const BATCH_SIZE: usize = 8 << 20;

@@ -1,7 +1,8 @@
 //! Records that are looked at again, in memory.
 
-use crate::perf::record::Record;
 use jitdump::ByteOrder;
+
+use crate::perf::record::Record;
 
 /// Copies of some records of a profile, without the data after them. They have the offsets of the originals.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,9 @@
 //! Reads records one after the other, wherever they are.
 
+use jitdump::ByteOrder;
+
 use crate::perf::record::data::{Data, READ_SIZE, Window};
 use crate::perf::record::{HEADER_SIZE, Record, SIZE_OFFSET};
-use jitdump::ByteOrder;
 
 /// Largest size of a record in bytes, without the data after it.
 pub(super) const MAX_SIZE: usize = u16::MAX as usize;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::perf::attr::Unit;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::event_counts::EventCounts;
 
@@ -50,6 +49,21 @@ pub struct ProfileSummary {
     /// What is incomplete; part of the diagnostics of the summary.
     #[serde(skip)]
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What an event counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Unit {
+    /// Nanoseconds of CPU time (`cpu-clock`, `task-clock`).
+    #[serde(rename = "ns")]
+    Nanoseconds,
+    /// Cycles of the CPU (`cycles`).
+    #[serde(rename = "cycles")]
+    Cycles,
+    /// Anything else.
+    #[default]
+    #[serde(rename = "count", other)]
+    Occurrences,
 }
 
 /// An event.

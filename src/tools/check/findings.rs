@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jitdump::Tally;
 use serde::Serialize;
 
 use crate::collections::tally::MAX_OFFSETS;
 use crate::results::diagnostics::rules::Rule;
-use jitdump::Tally;
 
 /// Maximum number of characters of a name in findings.
 pub const MAX_NAME_LENGTH: usize = 200;

@@ -1,5 +1,7 @@
 //! Checks of logs of Mono's profiler.
 
+use jitdump::{Address, AddressRange, Tally};
+
 use crate::collections::hash::{HashMap, HashSet};
 use crate::results::diagnostics::Issue;
 use crate::results::diagnostics::rules::{Rule, mono as rules};
@@ -9,8 +11,6 @@ use crate::traces::mono::format::event::{
     CodeBufferKind, Kind, Metadata, Method, Stage, ThreadId, TypeReference,
 };
 use crate::traces::mono::format::{Event, Index, Log};
-use jitdump::Tally;
-use jitdump::{Address, AddressRange};
 
 /// Record types in findings.
 const FILE: &str = "file";

@@ -1,5 +1,7 @@
 //! Checks of XRay traces.
 
+use jitdump::ByteOrder;
+
 use crate::bytes::Reader;
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::Issue;
@@ -7,7 +9,6 @@ use crate::results::diagnostics::rules::{Rule, xray as rules};
 use crate::tools::check::findings::{Findings, Place};
 use crate::traces::xray::format::header::SIZE;
 use crate::traces::xray::format::{Header, Mode, RecordKind, Thread, Trace};
-use jitdump::ByteOrder;
 
 /// Record types in findings.
 const HEADER: &str = "header";

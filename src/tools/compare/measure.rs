@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::perf::attr::Unit;
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::profile::Unit;
 use crate::tools::compare::matching::Table;
 use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::summary_file::ParsedSummary;

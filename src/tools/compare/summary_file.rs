@@ -114,8 +114,8 @@ fn check_samples(profile: &ProfileSummary) -> Result<(), Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::attr::Unit;
     use crate::results::summary::profile::FunctionKind;
+    use crate::results::summary::profile::Unit;
 
     fn issue(json: &str) -> Issue {
         ParsedSummary::parse(json.as_bytes()).unwrap_err().issue

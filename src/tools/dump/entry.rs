@@ -2,10 +2,9 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use jitdump::{ByteOrder, printable};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
-
-use jitdump::{ByteOrder, printable};
 
 /// A range of bytes in a file and its decoded content.
 #[derive(Debug)]

@@ -2,10 +2,8 @@
 
 use std::str::FromStr;
 
+use jitdump::{Address, AddressRange, printable};
 use memchr::memmem;
-
-use jitdump::printable;
-use jitdump::{Address, AddressRange};
 
 /// Conditions on an entry; an entry must meet all of them.
 #[derive(Clone, Debug, Default)]

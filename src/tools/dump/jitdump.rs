@@ -4,16 +4,17 @@ mod content;
 mod fields;
 mod selection;
 
+use jitdump::ByteOrder;
+use jitdump::internals::format::header;
+use jitdump::internals::format::header::{Header, byte_order};
+use jitdump::internals::format::record::{PREFIX_SIZE, Record, Records, Step};
+
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
 use crate::tools::dump::entry::{CUT, Entry, Fields, PADDING, REPAIRED, Value};
 use crate::tools::dump::jitdump::content::{Content, ContentReader};
 use crate::tools::dump::jitdump::selection::Selection;
 use crate::tools::dump::{EntrySink, Options};
-use jitdump::ByteOrder;
-use jitdump::internals::format::header;
-use jitdump::internals::format::header::{Header, byte_order};
-use jitdump::internals::format::record::{PREFIX_SIZE, Record, Records, Step};
 
 /// Passes the header, records and unreadable bytes of a jitdump to `sink`, as far as the filter selects them.
 pub fn dump<E>(file: &[u8], options: &Options, sink: &mut EntrySink<'_, E>) -> Result<(), E> {

@@ -2,6 +2,8 @@
 
 pub(crate) mod event;
 
+use jitdump::{Address, AddressRange};
+
 use crate::collections::hash::HashSet;
 use crate::results::diagnostics::Issue;
 use crate::tools::dump::EntrySink;
@@ -9,7 +11,6 @@ use crate::tools::dump::entry::{CUT, Entry, Fields};
 use crate::tools::dump::filter::Filter;
 use crate::traces::mono::format::log::BUFFER_HEADER_SIZE;
 use crate::traces::mono::format::{Buffer, Header, Kind, Log, Method};
-use jitdump::{Address, AddressRange};
 
 /// Passes the entries of a log to `sink`, as far as the filter selects them.
 pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {

@@ -1,5 +1,7 @@
 //! Dumps the records of an XRay trace.
 
+use jitdump::ByteOrder;
+
 use crate::results::diagnostics::Issue;
 use crate::tools::dump::EntrySink;
 use crate::tools::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
@@ -8,7 +10,6 @@ use crate::traces::xray::format::{
     BASIC_RECORD_SIZE, Buffer, FdrMetadata, GapReason, Header, Mode, Record, RecordKind, Records, Segment,
     Trace, header,
 };
-use jitdump::ByteOrder;
 
 /// Passes the entries of a trace to `sink`, as far as the filter selects them.
 ///

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jitdump::{AddressRange, Time, names, printable};
+
 use crate::code::selection::StackCounts;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::index_of;
@@ -22,9 +24,6 @@ use crate::tools::timeline::tiers::{Ranks, Tiers};
 use crate::tools::timeline::values::{FORMAT, Locations, Process, Region, Values};
 use crate::tools::timeline::{Timeline, TimelineOptions};
 use crate::units::Pid;
-use jitdump::names;
-use jitdump::printable;
-use jitdump::{AddressRange, Time};
 
 /// Returns the content of the page.
 pub fn timeline(

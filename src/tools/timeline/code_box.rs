@@ -1,10 +1,11 @@
 //! Code with a name, and its place on the page.
 
+use jitdump::{AddressRange, Time};
+
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::selection::SampledCode;
 use crate::code::timeline::{FunctionId, Timeline};
 use crate::units::Pid;
-use jitdump::{AddressRange, Time};
 
 /// Code with a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

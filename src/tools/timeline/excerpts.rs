@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use jitdump::{Tally, printable};
 use sha2::{Digest, Sha256};
 
 use crate::bytes::hex_digits;
@@ -17,8 +18,6 @@ use crate::inject::{DEFAULT_OUTPUT, KeptSources, SourceName};
 use crate::results::diagnostics::Issue;
 use crate::tools::timeline::TimelineOptions;
 use crate::tools::timeline::values::Excerpt;
-use jitdump::Tally;
-use jitdump::printable;
 
 /// Number of lines shown before and after each line with samples.
 const CONTEXT: u32 = 4;

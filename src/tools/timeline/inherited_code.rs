@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use jitdump::history::Builder;
+use jitdump::{AddressRange, Time};
+
 use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::selection::SampledCode;
 use crate::code::timeline::{Code, Lookup, MappingIndex, Timeline};
@@ -10,8 +13,6 @@ use crate::load::Recording;
 use crate::perf::event::Backing;
 use crate::tools::timeline::code_box::{CodeBox, item_of};
 use crate::tools::timeline::samples::Counts;
-use jitdump::history::Builder;
-use jitdump::{AddressRange, Time};
 
 /// Maximum number of ranges of inherited code to use. Code may be overwritten at many addresses and inherited by many
 /// processes.

@@ -3,6 +3,8 @@
 
 use std::hash::Hash;
 
+use jitdump::Time;
+
 use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
@@ -12,7 +14,6 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::load::Progress;
 use crate::tools::timeline::tiers::TierIndex;
 use crate::units::Pid;
-use jitdump::Time;
 
 /// Number of bins that the recording is divided into: more than the chart has columns on a wide screen, so that
 /// zooming shows more detail.

@@ -3,6 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use jitdump::debug_info::DebugInfo;
+use jitdump::{Tally, names, printable};
+
 use crate::code::process::SpaceId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
@@ -15,10 +18,6 @@ use crate::tools::timeline::excerpts::{SourceText, Texts};
 use crate::tools::timeline::samples::Counts;
 use crate::tools::timeline::values::Excerpt;
 use crate::units::Pid;
-use jitdump::Tally;
-use jitdump::debug_info::DebugInfo;
-use jitdump::names;
-use jitdump::printable;
 
 /// Maximum number of lines with samples.
 const MAX_LINES: usize = 1 << 16;

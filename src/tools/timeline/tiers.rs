@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 
+use jitdump::printable;
+
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
 use crate::load::Recording;
 use crate::load::{all_symbols, function_of};
 use crate::tools::timeline::code_box::Item;
 use crate::tools::timeline::samples::{Counts, Series};
-use jitdump::printable;
 
 /// Maximum number of compilers to distinguish by colour. Runtimes have up to six each.
 const MAX_TIERS: usize = 10;

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use jitdump::{Address, RuntimeTime, Tally, Time};
+
 use crate::code::clock::Alignment;
 use crate::collections::hash::HashMap;
 use crate::collections::range_map::RangeMap;
@@ -22,9 +24,6 @@ use crate::traces::source::{EventContext, NewSample, Source, TracedThread};
 use crate::traces::synthesis::{Comm, Thread};
 use crate::traces::synthesize::Out;
 use crate::units::Pid;
-use jitdump::RuntimeTime;
-use jitdump::Tally;
-use jitdump::{Address, Time};
 
 /// Returns a source for each log that was prepared.
 ///

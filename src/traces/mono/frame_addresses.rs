@@ -3,13 +3,13 @@
 //! A method's frame gets the address of its code. Allocated types, collections and methods without code get synthetic
 //! symbols.
 
+use jitdump::{Address, AddressRange, RuntimeTime};
+
 use crate::code::process::Processes;
 use crate::collections::hash::HashMap;
 use crate::traces::mono::format::{Index, Method};
 use crate::traces::synthetic_symbols::SyntheticSymbols;
 use crate::units::Pid;
-use jitdump::RuntimeTime;
-use jitdump::{Address, AddressRange};
 
 /// Code of a method.
 #[derive(Clone, Copy, Debug)]

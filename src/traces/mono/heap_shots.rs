@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use jitdump::RuntimeTime;
+
 use crate::collections::hash::HashMap;
 use crate::traces::mono::format::event::Kind;
 use crate::traces::mono::format::{Event, ThreadId};
-use jitdump::RuntimeTime;
 
 /// Finds the heap shots of a log, event by event.
 #[derive(Debug, Default)]

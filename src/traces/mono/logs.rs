@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use jitdump::{AddressRange, Machine, Tally};
+
 use crate::bytes::printable_path;
 use crate::code::process::Processes;
 use crate::code::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
@@ -16,9 +18,6 @@ use crate::traces::mono::memory::Memory;
 use crate::traces::mono::prepare::Prepared;
 use crate::traces::options::TraceOptions;
 use crate::units::Pid;
-use jitdump::AddressRange;
-use jitdump::Machine;
-use jitdump::Tally;
 
 /// A log whose process is not known yet.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::path::Path;
 
+use jitdump::AddressRange;
 use object::read::ReadCache;
 
 use crate::elf::core_file::CoreFile;
 use crate::files::OpenFile;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::diagnostics::issues::CHECK_PATH;
-use jitdump::AddressRange;
 
 /// A core file. Only requested ranges are read, since core files are large and sparse.
 #[derive(Debug)]

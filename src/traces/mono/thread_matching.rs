@@ -4,13 +4,13 @@
 //! and records it: a COMM record follows the log's entry by microseconds. If two threads get the same name so close
 //! to each other that either could match, neither is used.
 
+use jitdump::{RuntimeTime, Time};
+
 use crate::code::clock::Alignment;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::perf::event::{self, ThreadChange};
 use crate::units::Pid;
-use jitdump::RuntimeTime;
-use jitdump::Time;
 
 /// A thread in the profile.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use jitdump::RuntimeTime;
+
 use crate::code::clock::Alignment;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::traces::mono::format::event::{Kind, Metadata, Stage};
@@ -13,7 +15,6 @@ use crate::traces::options::MonoEvent;
 use crate::traces::source::TracedThread;
 use crate::traces::synthesis;
 use crate::units::{Pid, Tid};
-use jitdump::RuntimeTime;
 
 /// Returns the threads of a log, in the order in which they appear, the kinds of its events that can be converted, and its heap
 /// shots.

@@ -2,6 +2,8 @@
 
 use std::vec;
 
+use jitdump::{RuntimeTime, Tally};
+
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::Issue;
 use crate::traces::call_tree::Step;
@@ -10,8 +12,6 @@ use crate::traces::mono::format::log::{Buffer, Events};
 use crate::traces::mono::format::{Event, Log, Method, ThreadId};
 use crate::traces::mono::threads::Threads;
 use crate::traces::source::{EventContext, EventKind, TraceEvent};
-use jitdump::RuntimeTime;
-use jitdump::Tally;
 
 /// Iterator over the events of one thread. Events about code and names are left out: only their times step backwards.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! Definitions of synthetic events: their attributes and IDs.
 
+use jitdump::ByteOrder;
 use linux_perf_event_reader::constants::{
     PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_EMULATION_FAULTS, PERF_TYPE_SOFTWARE,
 };
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::perf::attr::{Attr, Attrs, flag_bits, offset};
-use jitdump::ByteOrder;
 
 /// Name and type of a synthetic event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

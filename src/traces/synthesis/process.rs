@@ -1,11 +1,11 @@
 //! Records about processes and threads.
 
+use jitdump::{ByteOrder, Time};
+
 use crate::bytes::until_nul;
 use crate::perf::record;
 use crate::traces::synthesis::{Event, padded, write_header, write_padded, write_trailer};
 use crate::units::{Pid, Tid};
-use jitdump::ByteOrder;
-use jitdump::Time;
 
 /// A thread of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

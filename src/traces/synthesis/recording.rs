@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::iter::Peekable;
 use std::slice;
 
+use jitdump::{Tally, Time};
+
 use crate::perf::profile::Profile;
 use crate::perf::record::Record;
 use crate::perf::record::data::Data;
 use crate::perf::record::reader::RecordReader;
 use crate::results::diagnostics::Issue;
 use crate::traces::synthesis::identifier::{IdInserter, Outcome};
-use jitdump::Tally;
-use jitdump::Time;
 
 /// Output for records, with counts of lost data.
 #[derive(Debug)]

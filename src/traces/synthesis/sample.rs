@@ -1,13 +1,12 @@
 //! Samples of synthetic events.
 
+use jitdump::{Address, ByteOrder, Time};
 use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::perf::record::{self, HEADER_SIZE};
 use crate::traces::synthesis::definition::SyntheticEvent;
 use crate::traces::synthesis::process::Thread;
-use jitdump::ByteOrder;
-use jitdump::{Address, Time};
 
 /// A sample of a synthetic event.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Feature sections of a profile that has no recording.
 
+use jitdump::{ByteOrder, Time};
+
 use crate::perf::feature::{self, Feature};
-use jitdump::ByteOrder;
-use jitdump::Time;
 
 /// Origin of the events in a profile that has no recording. Empty fields are left out of the profile.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use jitdump::{ByteOrder, Tally, Time};
+
 use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND_SIZE, write_finished_round};
@@ -15,9 +17,6 @@ use crate::traces::synthesis::stand_alone;
 use crate::traces::synthesis::stand_alone::Origin;
 use crate::traces::synthesis::synthesized::{Synthesized, copy_feature, with_identifiers};
 use crate::traces::synthesis::{Event, Mapping, event_desc, write_mmap2};
-use jitdump::ByteOrder;
-use jitdump::Tally;
-use jitdump::Time;
 
 /// Writes a profile of synthetic records and, if there is a recording, of its records.
 ///

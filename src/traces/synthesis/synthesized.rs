@@ -1,12 +1,12 @@
 //! The parts of a profile other than its records: attributes, IDs and features.
 
+use jitdump::{ByteOrder, Tally};
+
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::Feature;
 use crate::perf::profile::{AttrEntry, Container, Profile};
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::Issue;
-use jitdump::ByteOrder;
-use jitdump::Tally;
 
 /// A synthesized profile without its records.
 #[derive(Clone, Debug)]

@@ -4,6 +4,8 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
+use jitdump::{Address, AddressRange, Time};
+
 use crate::bytes::base_name;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
@@ -17,7 +19,6 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::synthesis::Mapping;
 use crate::traces::xray::format::InstrumentationMap;
 use crate::units::{BuildId, Pid};
-use jitdump::{Address, AddressRange, Time};
 
 /// Load bias assumed for a position-independent program: where Linux loads it without address space randomization.
 const DEFAULT_BASE: u64 = 0x5555_5555_4000;

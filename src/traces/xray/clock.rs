@@ -1,11 +1,12 @@
 //! Conversion of a trace's ticks to the profile's clock.
 
+use jitdump::Time;
+
 use crate::code::clock::{CLOCK_MONOTONIC, ProfileClock};
 use crate::code::profile_index::TimeConversion;
 use crate::results::diagnostics::Issue;
 use crate::traces::xray::format::{Buffer, Index, Trace};
 use crate::traces::xray::tick_clock::{Calibration, Speed, TickClock};
-use jitdump::Time;
 
 /// `CLOCK_REALTIME` of Linux' include/uapi/linux/time.h.
 const CLOCK_REALTIME: i32 = 0;

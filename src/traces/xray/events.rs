@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use jitdump::{Address, RuntimeTime, Tally, Time};
+
 use crate::bytes::base_name;
 use crate::code::clock::Alignment;
 use crate::collections::hash::HashSet;
@@ -17,9 +19,6 @@ use crate::traces::xray::format::RecordKind;
 use crate::traces::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
 use crate::traces::xray::walk::{ThreadWalk, walks};
 use crate::units::Pid;
-use jitdump::RuntimeTime;
-use jitdump::Tally;
-use jitdump::{Address, Time};
 
 /// Returns the traces for the call chains of their processes; `None` if there are none, or no binary, which is reported.
 pub fn call_source<'l, 'a>(traces: &'l mut Traces<'a>) -> Option<TraceSource<'l, 'a>> {

@@ -1,12 +1,13 @@
 //! Addresses of functions by their XRay function IDs.
 
+use jitdump::Address;
+
 use crate::code::process::Processes;
 use crate::traces::chain::Chain;
 use crate::traces::synthetic_symbols::SyntheticSymbols;
 use crate::traces::xray::binary::LoadBias;
 use crate::traces::xray::format::InstrumentationMap;
 use crate::units::Pid;
-use jitdump::Address;
 
 /// Function addresses of a process.
 #[derive(Debug)]

@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 
+use jitdump::RuntimeTime;
+
 use crate::traces::call_tree::{ScanBudget, Step};
 use crate::traces::source::{EventKind, TraceEvent};
-use jitdump::RuntimeTime;
 
 /// Maximum number of queued records. A call with more records inside counts as long.
 const MAX_WAITING: usize = 1 << 16;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jitdump::Time;
+
 use crate::code::clock::ProfileClock;
 use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
@@ -19,7 +21,6 @@ use crate::traces::xray::frame_addresses::FrameAddresses;
 use crate::traces::xray::threads::{ProfileThreads, threads};
 use crate::traces::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
 use crate::units::Pid;
-use jitdump::Time;
 
 /// Reads the traces that were opened, and the instrumented binary. `clock_offset` is the number of nanoseconds to add to
 /// the times of traces, if the user gave it. `recorded` is the profile that they belong to, if there is one. Fails if a trace

@@ -3,8 +3,9 @@
 //! A tracer reads its tick counter and then the wall clock. The wall clock is therefore never too early, and late by
 //! as much as the thread was interrupted in between: the anchor with the earliest wall-clock time is right.
 
-use crate::traces::xray::format::Anchor;
 use jitdump::RuntimeTime;
+
+use crate::traces::xray::format::Anchor;
 
 const SECOND: u64 = 1_000_000_000;
 

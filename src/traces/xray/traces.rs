@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jitdump::{Machine, RuntimeTime, Tally, Time};
+
 use crate::bytes::printable_path;
 use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::files::InputFile;
@@ -15,10 +17,6 @@ use crate::traces::xray::clock::FoundClock;
 use crate::traces::xray::format::{Index, Trace};
 use crate::traces::xray::frame_addresses::FrameAddresses;
 use crate::units::Pid;
-use jitdump::Machine;
-use jitdump::RuntimeTime;
-use jitdump::Tally;
-use jitdump::Time;
 
 /// A trace that was read.
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 
 use std::slice;
 
+use jitdump::{RuntimeTime, Tally, Time};
+
 use crate::results::diagnostics::Issue;
 use crate::traces::call_tree::Step;
 use crate::traces::source::{EventContext, EventKind, TraceEvent};
@@ -9,9 +11,6 @@ use crate::traces::xray::clock::TraceClock;
 use crate::traces::xray::format::{Buffer, RecordKind, Records, Trace};
 use crate::traces::xray::long_calls::LongCalls;
 use crate::traces::xray::traces::{ReadTrace, TraceCounts};
-use jitdump::RuntimeTime;
-use jitdump::Tally;
-use jitdump::Time;
 
 /// A record with its time on the profile's clock.
 pub type Event<'a> = TraceEvent<u32, RecordKind<'a>>;

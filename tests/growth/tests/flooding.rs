@@ -6,8 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use jitdump::Address;
-use jitdump::ByteOrder;
+use jitdump::{Address, ByteOrder};
 use jitinject::internals::traces::mono::format::event::{Kind, Method};
 
 use crate::support::dump::DumpWriter;

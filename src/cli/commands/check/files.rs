@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jitdump::internals::bytes::printable_path;
-use jitinject::LoadOptions;
 use jitinject::internals::files::InputFile;
 use jitinject::internals::files::search::files_below;
 use jitinject::internals::files::stdio::is_standard;
@@ -13,7 +12,7 @@ use jitinject::internals::frames::source_files::paths::SourceFiles;
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::check;
 use jitinject::internals::tools::check::Report;
-use jitinject::{Diagnostic, Issue};
+use jitinject::{Diagnostic, Issue, LoadOptions};
 
 use crate::cli::commands::input::{RuntimeFile, base_name};
 use crate::cli::terminal::report;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use jitinject::Diagnostic;
-use jitinject::NameStyle;
 use jitinject::internals::elf::dwarf::Version;
 use jitinject::internals::files::stdio::is_standard;
 use jitinject::internals::inject::DEFAULT_OUTPUT;
 use jitinject::internals::record::Plan;
-use jitinject::{InjectOptions, Kept, Layout, LineOptions, Tiers, UnwindOptions};
-use jitinject::{InputKind, LoadOptions, MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
+use jitinject::{
+    Diagnostic, InjectOptions, InputKind, Kept, Layout, LineOptions, LoadOptions, MonoEvent, NameStyle,
+    SamplingOptions, Tiers, TraceOptions, UnwindOptions, XrayEvent,
+};
 
 use crate::cli::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};

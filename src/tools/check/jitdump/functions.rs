@@ -1,11 +1,12 @@
 //! Checks of a single LOAD record.
 
+use jitdump::Dump;
+use jitdump::internals::format::Load;
+
 use crate::bytes::is_terminal_control;
 use crate::results::diagnostics::rules::jitdump as rules;
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::names::is_encoded_twice;
-use jitdump::Dump;
-use jitdump::internals::format::Load;
 
 /// Checks the record at `offset`.
 pub(super) fn check(dump: &Dump<'_>, offset: u64, load: &Load<'_>, findings: &mut Findings) {

@@ -2,12 +2,13 @@
 
 use std::ops::RangeInclusive;
 
-use crate::results::diagnostics::rules::{Rule, jitdump as rules};
-use crate::tools::check::findings::{Findings, Place};
-use crate::tools::check::jitdump::HEADER;
 use jitdump::internals::format::header;
 use jitdump::internals::format::marker::pid_in_name;
 use jitdump::{Dump, Header};
+
+use crate::results::diagnostics::rules::{Rule, jitdump as rules};
+use crate::tools::check::findings::{Findings, Place};
+use crate::tools::check::jitdump::HEADER;
 
 /// Tolerance for a header time that is later than the first record's, in nanoseconds: some runtimes create the file
 /// when other threads are already running.

@@ -1,15 +1,13 @@
 //! Checks of a function's line records.
 
-use jitdump::Fault;
+use jitdump::internals::format::debug_info::{FunctionRef, LineEntry};
+use jitdump::internals::format::record::RecordLocation;
+use jitdump::internals::format::{Records, debug_info};
+use jitdump::{Dump, Fault};
 
 use crate::results::diagnostics::rules::{Rule, debug_info as rules};
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::{lists, names, rule_of};
-use jitdump::Dump;
-use jitdump::internals::format::Records;
-use jitdump::internals::format::debug_info;
-use jitdump::internals::format::debug_info::{FunctionRef, LineEntry};
-use jitdump::internals::format::record::RecordLocation;
 
 /// Checks the lines of a function.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Findings) {

@@ -1,16 +1,15 @@
 //! Checks of a function's DEBUG_INFO2 record.
 
+use jitdump::debug_info::DebugInfo;
+use jitdump::internals::format::debug_info::ParsedDebugInfo;
+use jitdump::internals::format::debug_info2::Layout;
+use jitdump::internals::format::record::RecordLocation;
+use jitdump::internals::format::{Records, debug_info2};
+use jitdump::{Dump, FunctionView};
+
 use crate::results::diagnostics::rules::{Rule, debug_info as rules};
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::names;
-use jitdump::Dump;
-use jitdump::FunctionView;
-use jitdump::debug_info::DebugInfo;
-use jitdump::internals::format::Records;
-use jitdump::internals::format::debug_info::ParsedDebugInfo;
-use jitdump::internals::format::debug_info2;
-use jitdump::internals::format::debug_info2::Layout;
-use jitdump::internals::format::record::RecordLocation;
 
 /// Checks the record at `place`. `info` is what the reader makes of it.
 pub(super) fn check(

@@ -11,20 +11,16 @@ mod records;
 mod source_files;
 mod unwinding;
 
-use jitdump::{ErrorKind, Fault};
+use jitdump::internals::format;
+use jitdump::internals::format::header::SIZE;
+use jitdump::internals::format::record::Record;
+use jitdump::internals::format::{Load, Records, debug_info2, record};
+use jitdump::{ByteOrder, Dump, ErrorKind, Fault, Machine};
 
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::ReadSource;
 use crate::tools::check::findings::{Findings, Place};
-use jitdump::ByteOrder;
-use jitdump::Dump;
-use jitdump::Machine;
-use jitdump::internals::format;
-use jitdump::internals::format::header::SIZE;
-use jitdump::internals::format::record;
-use jitdump::internals::format::record::Record;
-use jitdump::internals::format::{Load, Records, debug_info2};
 
 /// Name of the header in findings.
 const HEADER: &str = "header";

@@ -1,10 +1,10 @@
 //! Checks of MOVE records: whether the `code_index` in each is that of the function at the old address.
 
+use jitdump::internals::format::{Load, Move};
+use jitdump::{Address, Dump};
+
 use crate::collections::hash::{HashMap, HashSet};
 use crate::tools::check::findings::truncated_name;
-use jitdump::Address;
-use jitdump::Dump;
-use jitdump::internals::format::{Load, Move};
 
 /// Functions by address and `code_index`, as of some record in the file. Functions are indexes in file order.
 #[derive(Debug, Default)]

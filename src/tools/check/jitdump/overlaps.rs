@@ -1,17 +1,15 @@
 //! Checks for overlapping code, in time order.
 
+use jitdump::internals::format;
+use jitdump::internals::format::record::Step;
+use jitdump::internals::format::{Move, Records, record};
+use jitdump::{Address, AddressRange, Change, CodeEvent, Dump, RuntimeTime};
+
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::range_map::RangeMap;
 use crate::results::diagnostics::rules::{Rule, jitdump as rules, unwinding};
 use crate::tools::check::findings::{Findings, Place, truncated_name};
 use crate::tools::check::jitdump::unwinding::mapped_size;
-use jitdump::Dump;
-use jitdump::internals::format;
-use jitdump::internals::format::record;
-use jitdump::internals::format::record::Step;
-use jitdump::internals::format::{Move, Records};
-use jitdump::{Address, AddressRange};
-use jitdump::{Change, CodeEvent, RuntimeTime};
 
 /// A function that overlaps an earlier one, with its code or with its unwinding tables.
 #[derive(Clone, Copy)]

@@ -1,18 +1,16 @@
 //! Checks of each record of a jitdump, using only the records before it, as other readers do.
 
+use jitdump::internals::format;
+use jitdump::internals::format::debug_info2::Layout;
+use jitdump::internals::format::record::{PREFIX_SIZE, Record, Step};
+use jitdump::internals::format::{Load, Move, Records, debug_info2, record};
+use jitdump::{ByteOrder, Dump};
+
 use crate::bytes::Reader;
 use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::moves::CodeAddresses;
 use crate::tools::check::jitdump::{functions, lines, unwinding};
-use jitdump::ByteOrder;
-use jitdump::Dump;
-use jitdump::internals::format;
-use jitdump::internals::format::debug_info2;
-use jitdump::internals::format::debug_info2::Layout;
-use jitdump::internals::format::record;
-use jitdump::internals::format::record::{PREFIX_SIZE, Record, Step};
-use jitdump::internals::format::{Load, Move, Records};
 
 /// Record type with which samply reads DEBUG_INFO2 in the layout of positions with their callers.
 const POSITIONS: u32 = record::JIT_TIER;

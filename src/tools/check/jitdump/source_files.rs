@@ -1,12 +1,12 @@
 //! Checks of lines against the source files on this machine.
 
+use jitdump::v8::{Position, Text};
+use jitdump::{Dump, names};
+
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::rules::debug_info as rules;
 use crate::tools::check::ReadSource;
 use crate::tools::check::findings::{Findings, Place};
-use jitdump::Dump;
-use jitdump::names;
-use jitdump::v8::{Position, Text};
 
 /// Maximum size of all source files together, in bytes, and their number.
 const MAX_TOTAL: usize = 128 << 20;

@@ -1,11 +1,12 @@
 //! Checks of a single UNWINDING_INFO record.
 
-use crate::bytes::Reader;
-use crate::results::diagnostics::rules::unwinding as rules;
-use crate::tools::check::findings::{Findings, Place};
 use jitdump::ByteOrder;
 use jitdump::internals::format::record::Record;
 use jitdump::internals::format::unwinding::{Placement, Unwinding, UnwindingSizes};
+
+use crate::bytes::Reader;
+use crate::results::diagnostics::rules::unwinding as rules;
+use crate::tools::check::findings::{Findings, Place};
 
 /// Checks a record. The reader reports records that are invalid.
 pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findings) {

@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 
-use crate::results::summary::profile::{FunctionKind, FunctionProfile};
 use jitdump::names;
+
+use crate::results::summary::profile::{FunctionKind, FunctionProfile};
 
 /// A function's name in parts.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,10 +6,11 @@
 
 use std::fmt::Write as _;
 
+use jitdump::printable;
+
 use crate::collections::hash::HashMap;
 use crate::tools::compare::matching::{AFTER, BEFORE, Table};
 use crate::tools::compare::measure::Scale;
-use jitdump::printable;
 
 /// Script for zooming and searching. Without it, the graph is complete but does not zoom.
 const SCRIPT: &str = include_str!("flame_graph.js");

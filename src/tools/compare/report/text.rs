@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use jitdump::printable;
+
 use crate::results::summary::{count, percent};
 use crate::tools::compare::comparison::{Comparison, Estimate, FunctionChange, Side, Verdict};
 use crate::tools::compare::report::shortened;
-use jitdump::printable;
 
 /// Rows of the tables of own times and totals. All functions are in the JSON.
 const MAX_ROWS: usize = 40;

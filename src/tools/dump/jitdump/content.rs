@@ -3,25 +3,22 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
+use jitdump::internals::format::debug_info::FunctionRef;
+use jitdump::internals::format::debug_info2::Layout as DebugInfo2Layout;
+use jitdump::internals::format::debug_info2::source_track::SourceTrack;
+use jitdump::internals::format::load::Load;
+use jitdump::internals::format::record::Records;
+use jitdump::internals::format::source_file::EmbeddedSource;
+use jitdump::internals::format::unwinding::{EhFrameEntries, Placement, Unwinding};
+use jitdump::internals::format::{debug_info, debug_info2, record, tier};
+use jitdump::{Address, AddressRange, ByteOrder};
+
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
 use crate::tools::dump::entry::{CUT, Fields, List, Value};
 use crate::tools::dump::jitdump::fields;
 use crate::tools::dump::jitdump::fields::Layout;
-use jitdump::ByteOrder;
-use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
-use jitdump::internals::format::debug_info;
-use jitdump::internals::format::debug_info::FunctionRef;
-use jitdump::internals::format::debug_info2;
-use jitdump::internals::format::debug_info2::Layout as DebugInfo2Layout;
-use jitdump::internals::format::debug_info2::source_track::SourceTrack;
-use jitdump::internals::format::load::Load;
-use jitdump::internals::format::record;
-use jitdump::internals::format::record::Records;
-use jitdump::internals::format::source_file::EmbeddedSource;
-use jitdump::internals::format::tier;
-use jitdump::internals::format::unwinding::{EhFrameEntries, Placement, Unwinding};
-use jitdump::{Address, AddressRange};
 
 /// Number of records to search for a function's LOAD record, whose name is needed to repair damaged file
 /// names. Writers that damage file names write it next; other records about the function may come between.

@@ -1,12 +1,10 @@
 //! Selects the records of the functions that match a filter.
 
+use jitdump::{Address, AddressRange, Change, Dump, Machine};
+
 use crate::collections::hash::HashSet;
 use crate::tools::dump::entry::Entry;
 use crate::tools::dump::filter::Filter;
-use jitdump::Change;
-use jitdump::Dump;
-use jitdump::Machine;
-use jitdump::{Address, AddressRange};
 
 /// Records of the matching functions, associated with them in the same way as for a profile.
 pub struct Selection<'f> {

@@ -1,12 +1,13 @@
 //! Converts events of Mono's profiler into dump entries.
 
+use jitdump::Address;
+
 use crate::tools::dump::entry::{Fields, List, Value};
 use crate::traces::mono::format::event::{
     CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Kind,
     Metadata, MonitorEvent, Move, Object, Reference, Root, RootOrigin, Stage, TypeReference,
 };
 use crate::traces::mono::format::list::{Element, Frames, List as EventList};
-use jitdump::Address;
 
 /// Returns the type of an event and its fields.
 pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {

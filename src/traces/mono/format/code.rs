@@ -16,12 +16,12 @@
 //! domain. So they are not used, and code stays until other code is loaded at its addresses, as in the files
 //! of all runtimes. Anything else at the addresses of unloaded code gets the old name before that.
 
+use jitdump::{Address, AddressRange, RuntimeTime};
+
 use crate::collections::hash::{HashMap, HashSet};
 use crate::traces::mono::format::Names;
 use crate::traces::mono::format::decode::Call;
 use crate::traces::mono::format::event::{CodeBufferKind, Event, Kind, Method, ThreadId};
-use jitdump::RuntimeTime;
-use jitdump::{Address, AddressRange};
 
 /// A function of a log: a method or a helper with its code.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,8 +1,9 @@
 //! Decodes the numbers and strings of events.
 
+use jitdump::Address;
+
 use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::event::{Method, Object};
-use jitdump::Address;
 
 /// Maximum size of a 64-bit number in bytes, with seven bits per byte.
 const MAX_NUMBER: usize = 10;

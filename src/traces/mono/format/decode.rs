@@ -8,11 +8,12 @@ mod measurements;
 mod memory;
 mod program;
 
+use jitdump::RuntimeTime;
+
 use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::cursor::{Cursor, Encoding};
 use crate::traces::mono::format::event::{Event, Kind, Method, Pointer, ThreadId, TypeReference};
 use crate::traces::mono::format::list::{Frames, StackEncoding};
-use jitdump::RuntimeTime;
 
 // Event types.
 const ALLOCATION: u8 = 0;

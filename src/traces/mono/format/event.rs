@@ -2,9 +2,9 @@
 //!
 //! Numbers that this program does not interpret, such as handle types, keep their values from the file.
 
+use jitdump::{Address, RuntimeTime};
+
 use crate::traces::mono::format::list::{Frames, List};
-use jitdump::Address;
-use jitdump::RuntimeTime;
 
 /// A method, identified by the address of the runtime's `MonoMethod`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -1,8 +1,9 @@
 //! Parses the header of a log.
 
+use jitdump::ByteOrder;
+
 use crate::bytes::{Reader, hex};
 use crate::results::diagnostics::{Diagnostic, Issue};
-use jitdump::ByteOrder;
 
 /// First four bytes of a log (`LOG_HEADER_ID`, little-endian).
 const MAGIC: [u8; 4] = *b"\x01ZPM";

@@ -1,13 +1,12 @@
 //! Index of a log: the code and names that are needed to interpret its events.
 
+use jitdump::{Address, RuntimeTime, Tally};
+
 use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::code::{Code, Collector};
 use crate::traces::mono::format::event::Kind;
 use crate::traces::mono::format::log::Log;
 use crate::traces::mono::format::names::Names;
-use jitdump::Address;
-use jitdump::RuntimeTime;
-use jitdump::Tally;
 
 /// Result of a first pass over a log. Its size depends on code and names, not on the number of events.
 #[derive(Clone, Debug, Default)]

@@ -5,12 +5,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use jitdump::Address;
+
 use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::cursor::{Cursor, Encoding, last_signed};
 use crate::traces::mono::format::event::{
     CounterChange, CounterDescription, CounterValue, Method, Move, Reference, Root, RootOrigin,
 };
-use jitdump::Address;
 
 /// An element of a list.
 pub trait Element<'a>: Copy {

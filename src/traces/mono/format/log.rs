@@ -3,15 +3,14 @@
 //! Each value in a buffer depends on the values before it. So a damaged event makes the rest of its buffer
 //! unreadable, but not the next buffer.
 
+use jitdump::{ByteOrder, RuntimeTime, Tally};
+
 use crate::bytes::Reader;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::mono::format::cursor::Encoding;
 use crate::traces::mono::format::decode::{Call, Decoder};
 use crate::traces::mono::format::event::{Event, ThreadId};
 use crate::traces::mono::format::header::Header;
-use jitdump::ByteOrder;
-use jitdump::RuntimeTime;
-use jitdump::Tally;
 
 /// First four bytes of a buffer (`BUF_ID`, little-endian).
 pub(super) const BUFFER_ID: [u8; 4] = *b"\x01LPM";

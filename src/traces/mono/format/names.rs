@@ -3,9 +3,10 @@
 //! A log uses pointers before it defines them, and defines some again when their memory is reused. So names
 //! are looked up with a time, after the whole log has been read.
 
+use jitdump::RuntimeTime;
+
 use crate::collections::hash::HashMap;
 use crate::traces::mono::format::event::{Kind, Metadata, Method, Pointer, Stage, TypeReference};
-use jitdump::RuntimeTime;
 
 /// Values of IDs, each valid from a time on.
 #[derive(Clone, Debug, Default)]

@@ -6,12 +6,12 @@
 use std::io::{self, Read as _, Write};
 
 use flate2::bufread::GzDecoder;
+use jitdump::Tally;
 
 use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::header;
 use crate::traces::mono::format::header::Header;
 use crate::traces::mono::format::log::{BUFFER_HEADER_SIZE, BUFFER_ID};
-use jitdump::Tally;
 
 /// The two magic bytes of gzip, and the compression method (deflate).
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];

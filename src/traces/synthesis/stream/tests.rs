@@ -1,5 +1,7 @@
 //! Tests of synthetic streams.
 
+use jitdump::Address;
+
 use super::*;
 use crate::perf::profile::{AttrEntry, Container};
 use crate::perf::record;
@@ -8,7 +10,6 @@ use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL, attr};
 use crate::traces::synthesis::definition::Measure;
 use crate::traces::synthesis::process::Thread;
 use crate::units::{Pid, Tid};
-use jitdump::Address;
 
 const TID: u64 = 1 << 1;
 const TIME: u64 = 1 << 2;

@@ -3,14 +3,14 @@
 //! A thread writes its records in batches, mostly of 1024. So the file has runs of records of one thread, in
 //! the order in which the thread made them.
 
+use jitdump::{ByteOrder, Tally};
+
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
 use crate::traces::xray::format::header;
 use crate::traces::xray::format::header::Header;
 use crate::traces::xray::format::index::Buffer;
 use crate::traces::xray::format::record::{Record, RecordKind};
-use jitdump::ByteOrder;
-use jitdump::Tally;
 
 /// Size of a record, in bytes.
 pub const RECORD_SIZE: usize = 32;

@@ -8,6 +8,8 @@
 //! searches for the next start. A start is a sequence of records that occurs only at starts of buffers, with
 //! possible values.
 
+use jitdump::{RuntimeTime, Tally};
+
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
 use crate::traces::xray::format::fdr;
@@ -15,8 +17,6 @@ use crate::traces::xray::format::fdr::{Decoder, METADATA_SIZE};
 use crate::traces::xray::format::header;
 use crate::traces::xray::format::header::Header;
 use crate::traces::xray::format::index::Buffer;
-use jitdump::RuntimeTime;
-use jitdump::Tally;
 
 /// A part of a trace after its header: a buffer, or the bytes between two buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

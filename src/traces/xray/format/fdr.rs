@@ -8,13 +8,13 @@
 //! version 5, events count ticks in the same way; in older versions, they have a tick of their own and do not
 //! change the base.
 
+use jitdump::{ByteOrder, Tally};
+
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
 use crate::traces::xray::format::header::Header;
 use crate::traces::xray::format::index::Buffer;
 use crate::traces::xray::format::record::{Record, RecordKind};
-use jitdump::ByteOrder;
-use jitdump::Tally;
 
 /// Sizes of function and metadata records, in bytes.
 pub(super) const FUNCTION_SIZE: usize = 8;

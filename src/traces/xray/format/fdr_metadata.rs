@@ -1,10 +1,11 @@
 //! Decodes metadata records of XRay's flight data recorder (FDR) mode, such as the thread of a buffer or the
 //! base of ticks. The readers of events use these records, but do not return them.
 
+use jitdump::ByteOrder;
+
 use crate::bytes::Reader;
 use crate::traces::xray::format::fdr;
 use crate::traces::xray::format::fdr::{FUNCTION_SIZE, METADATA_SIZE};
-use jitdump::ByteOrder;
 
 /// A metadata record, or another record that could not be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

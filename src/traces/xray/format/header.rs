@@ -1,9 +1,10 @@
 //! Parses the header of an XRay trace and detects traces by their content.
 
+use jitdump::ByteOrder;
+
 use crate::bytes::{Reader, hex};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::xray::format::{basic, buffers};
-use jitdump::ByteOrder;
 
 /// Size of the header in bytes, the same in all versions.
 pub const SIZE: usize = 32;

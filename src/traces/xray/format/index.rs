@@ -1,11 +1,11 @@
 //! Index of an XRay trace: the buffers of each thread, which are needed before the trace can be replayed.
 
+use jitdump::{RuntimeTime, Tally};
+
 use crate::results::diagnostics::Issue;
 use crate::traces::xray::format::header::Mode;
 use crate::traces::xray::format::trace::Trace;
 use crate::traces::xray::format::{Segment, fdr};
-use jitdump::RuntimeTime;
-use jitdump::Tally;
 
 /// Maximum number of buffers in the index, which limits its memory to about a gigabyte. With the default
 /// buffer size of 16 KiB, that is a trace of 256 GiB.

@@ -7,6 +7,7 @@
 
 use std::fmt::Display;
 
+use jitdump::{Address, ByteOrder};
 use object::elf;
 use object::endian::Endianness;
 use object::read::elf::{FileHeader, Rela as _, SectionHeader, SectionTable};
@@ -14,8 +15,6 @@ use object::read::elf::{FileHeader, Rela as _, SectionHeader, SectionTable};
 use crate::bytes::Reader;
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use jitdump::Address;
-use jitdump::ByteOrder;
 
 /// Newest version of entries.
 const NEWEST_VERSION: u8 = 2;

@@ -1,11 +1,12 @@
 //! Reads an XRay trace: its buffers, their records, and the faults of a damaged file.
 
+use jitdump::Tally;
+
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::xray::format::header::{Header, Mode};
 use crate::traces::xray::format::index::{Buffer, Index};
 use crate::traces::xray::format::record::Record;
 use crate::traces::xray::format::{Segment, basic, buffers, fdr};
-use jitdump::Tally;
 
 /// An XRay trace.
 #[derive(Clone, Copy, Debug)]
