@@ -7,9 +7,8 @@ use std::io::{BufRead, BufReader, Write, stdout};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use jitinject::bytes::printable;
-use jitinject::symbolize::Process;
-use jitinject::units::{Address, Time};
+use jitdump::symbolize::Process;
+use jitdump::{Address, Time, printable};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pid = std::env::args().nth(1).ok_or("usage: live_symbolizer PID")?;

@@ -3,20 +3,21 @@
 //!
 //!     cargo run --example make_elf -- function.so && objdump -d -l function.so
 
-use jitinject::collections::sparse::SparseBytes;
-use jitinject::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
-use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
-use jitinject::elf::eh_frame::{TableLayout, Tables};
-use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
-use jitinject::files::staged::write_atomically;
-use jitinject::machine::Machine;
+use jitdump::Machine;
+use jitdump::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
+use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
+use jitinject::internals::elf::object;
+use jitinject::internals::elf::object::{Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
+use jitinject::internals::files::objects::sparse::SparseBytes;
+use jitinject::internals::files::staged::write_atomically;
 
 /// x86-64: lea eax, [rdi + rsi]; ret
 const CODE: [u8; 4] = [0x8d, 0x04, 0x37, 0xc3];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: make_elf OUTPUT")?;
-    let machine = Machine::new(62, jitinject::bytes::ByteOrder::Little);
+    let machine = Machine::new(62, jitdump::ByteOrder::Little);
     let function = Function {
         name: b"add",
         code: Code::Known(&CODE),

@@ -7,11 +7,8 @@
 
 use std::path::Path;
 
-use jitinject::bytes::printable;
-use jitinject::files::InputFile;
-use jitinject::machine::Machine;
-use jitinject::runtime::Change;
-use jitinject::runtime::jitdump::Dump;
+use jitdump::{Change, Dump, Machine, printable};
+use jitinject::internals::files::InputFile;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: read_jitdump JITDUMP")?;

@@ -7,13 +7,11 @@
 
 use std::path::Path;
 
-use jitinject::files::InputFile;
-use jitinject::files::{Place, StagedFile};
-use jitinject::perf::Profile;
-use jitinject::perf::output::{Edits, Rewrite};
-use jitinject::perf::record;
-use jitinject::perf::sample::Sample;
-use jitinject::units::Pid;
+use jitdump::internals::units::Pid;
+use jitinject::internals::files::{InputFile, Place, StagedFile};
+use jitinject::internals::perf::output::{Edits, Rewrite};
+use jitinject::internals::perf::sample::Sample;
+use jitinject::internals::perf::{Profile, record};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let usage = "usage: rewrite_profile INPUT OUTPUT PID";

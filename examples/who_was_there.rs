@@ -6,9 +6,8 @@
 
 use std::path::Path;
 
-use jitinject::bytes::printable;
-use jitinject::symbolize::Jitdump;
-use jitinject::units::{Address, Time};
+use jitdump::symbolize::Jitdump;
+use jitdump::{Address, Time, printable};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let usage = "usage: who_was_there JITDUMP ADDRESS [TIME]";

@@ -1,152 +1,70 @@
 //! Adds function names, source lines, inlined calls and unwinding tables to Linux `perf` profiles of
 //! JIT-compiled code.
 //!
-//! jitinject reads a profile and writes the same profile with its JIT code named. Data flows in one
-//! direction:
-//!
-//! ```text
-//! perf.data ──► perf/      records, raw and in file order ────────────────────┐
-//! jit-*.dump ─► runtime/   what each runtime wrote ─► code events             │
-//! perf-*.map ─►               │                       and names               │
-//!                             ▼                                               │
-//!                          code/    functions on a time axis;                 │
-//!                                   which of them have samples                │
-//!                             ▼                                               ▼
-//!                          elf/     functions ─► ELF objects ──► perf/ writes the new profile
-//! ```
-//!
-//! [`inject::inject`] runs all steps. [`record`] runs perf and a program first. [`timeline::timeline`] renders the code over time as a page.
-//! These modules can be used on their own:
-//!
-//! - [`perf`]: reads and rewrites perf.data;
-//! - [`runtime`]: reads the files that runtimes write: jitdumps, perf maps, Mono profiler logs, XRay traces;
-//! - [`code`]: finds the function at an address of a process at a given time;
-//! - [`elf`]: writes small ELF files for perf, its unwinders and debuggers;
-//! - [`symbolize`]: names addresses of a running process, while its jitdump grows.
-//!
-//! [`dump`] prints the contents of a runtime's file, for authors of runtimes.
-//! [`check`] validates the files that runtimes write.
-//!
-//! Codecs take and return bytes and values. [`inject`] and the program around it decide which files to read,
-//! what to write and what to print. Input is never trusted: every length, count and offset is checked before
-//! use.
-//!
-//! # Names for a profile
+//! [`inject()`] reads a profile and what the runtimes of its processes wrote, and writes the same profile with its JIT code named,
+//! and ELF objects with that code. This is what the program `jitinject` does.
 //!
 //! ```no_run
-//! use jitinject::inject::{InjectOptions, inject};
+//! use jitinject::{InjectOptions, inject};
 //!
 //! let options = InjectOptions::new("perf.data", "perf.jit.data");
 //! let summary = inject(&options, &mut ())?;
 //! println!("{} of {} samples in JIT code have a name", summary.samples.named, summary.samples.jit);
-//! # Ok::<(), jitinject::diagnostics::Diagnostic>(())
+//! # Ok::<(), jitinject::Diagnostic>(())
 //! ```
 //!
-//! # Reading a jitdump
-//!
-//! ```
-//! use jitinject::bytes::ByteOrder;
-//! use jitinject::machine::Machine;
-//! use jitinject::runtime::jitdump::Dump;
-//!
-//! # fn word(out: &mut Vec<u8>, value: u32) { ByteOrder::Little.write_u32(out, value) }
-//! # fn long(out: &mut Vec<u8>, value: u64) { ByteOrder::Little.write_u64(out, value) }
-//! # let mut file = Vec::new();
-//! # for value in [0x4a69_5444, 1, 40, 62, 0, 77] { word(&mut file, value) } // magic .. process
-//! # for value in [0, 0] { long(&mut file, value) } // time, flags
-//! # let (name, code) = (b"add\0", [0x8d, 0x04, 0x37, 0xc3]);
-//! # for value in [0, 56 + 8] { word(&mut file, value) } // JIT_CODE_LOAD, size
-//! # long(&mut file, 1_000); // time
-//! # for value in [77, 77] { word(&mut file, value) } // process, thread
-//! # for value in [0x1000, 0x1000, code.len() as u64, 0] { long(&mut file, value) } // vma, address, size, index
-//! # file.extend_from_slice(name);
-//! # file.extend_from_slice(&code);
-//! // `file` holds the bytes of a jitdump; `files::InputFile::open` reads one.
-//! let dump = Dump::parse(&file, Machine::host())?;
-//! for event in dump.events() {
-//!     let function = dump.function(event.function).expect("an event is about a function");
-//!     assert_eq!(function.name, b"add");
-//!     assert_eq!(function.range.start.0, 0x1000);
-//!     assert_eq!(event.time.0, 1_000);
-//! }
-//! assert!(dump.faults().is_empty());
-//! # Ok::<(), jitinject::diagnostics::Diagnostic>(())
-//! ```
-//!
-//! # More
-//!
-//! The programs in `examples/` read a jitdump (`read_jitdump`), print the function and inlined calls at an address at a
-//! given time (`who_was_there`) or the hottest functions of a running process (`live_symbolizer`), make an ELF object
-//! (`make_elf`), and rewrite a profile (`rewrite_profile`).
+//! To read jitdumps and perf maps, or to name addresses of a running process, use the crate [`jitdump`].
 //!
 //! # Features
 //!
-//! - none: [`symbolize`], [`runtime::jitdump`] and [`runtime::perf_map`], with 8 crates;
-//! - `mono`, `xray`: [`runtime::mono`], [`runtime::xray`];
-//! - `inject`: profiles, and all other modules except:
-//! - `timeline`: [`timeline`];
-//! - `cli` (default): the program.
+//! - `cli` (default): the program;
+//! - `timeline`: code over time as a page.
 //!
 //! # Versions
 //!
-//! From 1.0 on, [`symbolize`] changes only in major versions. Enums of errors and faults may grow in any version. The
-//! minimum supported Rust version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
+//! From 1.0 on, the interface changes only in major versions. [`Issue`] may grow in any version. The minimum supported Rust
+//! version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
 
 // Tests read and write files of their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 // Parts of `load` are for `timeline` alone.
-#![cfg_attr(
-    all(feature = "inject", not(feature = "timeline")),
-    allow(dead_code, unused_imports)
-)]
+#![cfg_attr(not(feature = "timeline"), allow(dead_code, unused_imports))]
 
-#[cfg(feature = "inject")]
-mod attribution;
-pub mod bytes;
-#[cfg(feature = "inject")]
-pub mod check;
-pub mod code;
-pub mod collections;
-#[cfg(feature = "inject")]
-pub mod compare;
-pub mod debug_info;
-pub mod diagnostics;
-#[cfg(feature = "inject")]
-pub mod dump;
-#[cfg(feature = "inject")]
-pub mod elf;
-pub mod files;
-#[cfg(feature = "inject")]
-pub mod inject;
-#[cfg(feature = "inject")]
-mod json;
-#[cfg(feature = "inject")]
-pub mod load;
-pub mod machine;
-#[cfg(feature = "inject")]
-pub mod name_style;
-#[cfg(feature = "inject")]
-mod native;
-#[cfg(feature = "inject")]
-pub mod perf;
-#[cfg(feature = "inject")]
-pub mod record;
-pub mod runtime;
-#[cfg(feature = "inject")]
+mod code;
+mod elf;
+mod files;
+mod frames;
+mod inject;
+mod load;
+mod perf;
+mod record;
+mod results;
 pub mod runtimes;
-#[cfg(feature = "inject")]
-pub mod script;
-#[cfg(feature = "inject")]
-pub mod source_files;
-#[cfg(feature = "inject")]
-pub mod summary;
-pub mod symbolize;
-#[cfg(feature = "inject")]
-pub mod threads;
-#[cfg(feature = "timeline")]
-pub mod timeline;
-#[cfg(feature = "inject")]
-mod trace;
-pub mod units;
-#[cfg(feature = "inject")]
-mod unwind;
+mod threads;
+mod tools;
+mod traces;
+
+// Shared with the crate jitdump.
+use jitdump::internals::{bytes, collections, units};
+
+pub use frames::source_files::{SourceMapOptions, SourceOptions};
+pub use frames::unwind::{Kept, UnwindOptions};
+pub use inject::{InjectOptions, Layout, LineOptions, Tiers, inject};
+pub use load::{InputKind, LoadOptions, MonoEvent, Progress, SamplingOptions, TraceOptions, XrayEvent};
+pub use results::diagnostics::{Diagnostic, Issue, Severity};
+pub use results::name_style::NameStyle;
+pub use results::summary::Summary;
+
+/// For the program, tests, fuzz targets and benchmarks. It changes in any version.
+#[doc(hidden)]
+pub mod internals {
+    macro_rules! share {
+        ($($module:ident)+) => {
+            $(pub mod $module {
+                pub use crate::$module::*;
+            })+
+        };
+    }
+
+    share! { code elf files frames inject load perf record results runtimes threads tools traces }
+}

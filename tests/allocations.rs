@@ -20,13 +20,10 @@ use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
-use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
-use jitinject::inject::{InjectOptions, inject};
-use jitinject::load::LoadOptions;
-use jitinject::machine::Machine;
-use jitinject::summary::Summary;
+use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitdump::{ByteOrder, Machine};
+use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::{InjectOptions, LoadOptions, Summary, inject};
 
 use crate::dump::DumpWriter;
 use crate::profile::ProfileWriter;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Mode, RecordKind};
+use jitdump::ByteOrder;
+use jitinject::internals::traces::xray::format::{Mode, RecordKind};
 
 use crate::cases::{Bench, number, ratio, section};
 use crate::contest::{self, Contestant};

@@ -8,9 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use jitinject::diagnostics::Diagnostic;
-use jitinject::symbolize::{Function, Jitdump, Process};
-use jitinject::units::{Address, Time};
+use jitdump::symbolize::{Function, Jitdump, Process};
+use jitdump::{Address, Error, Time};
 
 /// The functions of a process or of a file.
 pub struct Symbolizer {
@@ -155,7 +154,7 @@ pub unsafe extern "C" fn jitinject_update(symbolizer: *mut Symbolizer) -> i64 {
     }
 }
 
-fn message(error: &Diagnostic) -> CString {
+fn message(error: &Error) -> CString {
     CString::new(error.to_string()).unwrap_or_default()
 }
 

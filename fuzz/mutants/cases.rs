@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use jitinject_fuzz::generator::{self, Lines, Plan, Runtimes, Stacks};
 use jitinject_fuzz::lines::Layout;
 use tempfile::TempDir;

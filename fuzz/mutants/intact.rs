@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::cases::Case;
 use crate::pieces::{Piece, Pieces, RECORDS_SIZE};

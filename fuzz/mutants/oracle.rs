@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use jitinject::bytes::{ByteOrder, Reader, until_nul};
+use jitdump::ByteOrder;
+use jitdump::internals::bytes::{Reader, until_nul};
 
 use crate::pieces::Pieces;
 use crate::profile::Frame;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use jitinject_fuzz::generator::Random;
 
 /// Format of a file.

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use jitinject::bytes::{ByteOrder, Reader, until_nul};
+use jitdump::ByteOrder;
+use jitdump::internals::bytes::{Reader, until_nul};
 use object::{Object, ObjectSymbol};
 
 /// Sample fields before the callers, in order, and the callers. Samples with other fields there are skipped.

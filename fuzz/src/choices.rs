@@ -1,7 +1,6 @@
 //! Reads parameters such as machine, endianness and sizes from the start of a fuzzing input.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::machine::Machine;
+use jitdump::{ByteOrder, Machine};
 
 /// ELF machine IDs of both classes, and an unknown one.
 const MACHINES: [u32; 8] = [62, 3, 183, 8, 21, 22, 43, 0xfffe];

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use gimli::constants as dw;
 use gimli::{EndianSlice, RunTimeEndian, SectionId, UnwindSection};
-use jitinject::bytes::ByteOrder;
-use jitinject::elf::dwarf;
+use jitdump::ByteOrder;
+use jitinject::internals::elf::dwarf;
 use object::{Object, ObjectSection, ObjectSymbol};
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
@@ -242,7 +242,11 @@ fn text(
 }
 
 /// Checks that each entry is found with the index in `.eh_frame_hdr`, which directly follows `.eh_frame`.
-pub fn check_index(tables: &jitinject::elf::eh_frame::Tables, place: TablePlace, entries: &[TableEntry]) {
+pub fn check_index(
+    tables: &jitinject::internals::elf::eh_frame::Tables,
+    place: TablePlace,
+    entries: &[TableEntry],
+) {
     let (section, header) = tables.bytes.split_at(tables.eh_frame_size);
     let mut frame = gimli::EhFrame::new(section, gimli_endian(place.endian));
     frame.set_address_size(place.address_size);

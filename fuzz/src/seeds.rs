@@ -5,13 +5,11 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::machine::Machine;
-use jitinject::perf::Profile;
-use jitinject::perf::compression::Compressor;
-use jitinject::runtime::jitdump::Dump;
-use jitinject::runtime::mono::{Log, packed};
-use jitinject::runtime::xray::{Mode, RecordKind, Trace};
+use jitdump::{ByteOrder, Dump, Machine};
+use jitinject::internals::perf::Profile;
+use jitinject::internals::perf::compression::Compressor;
+use jitinject::internals::traces::mono::format::{Log, packed};
+use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
 use jitinject_fuzz::damage::damage;
 use jitinject_fuzz::elf::{self, Section};
 use jitinject_fuzz::generator::{self, Lines, Plan, Random, Runtimes, Stacks};

@@ -5,11 +5,10 @@
 
 use std::convert::Infallible;
 
-use jitinject::check::check;
-use jitinject::dump::{Entry, Filter, Options, dump};
-use jitinject::runtime::FileKind;
-use jitinject::collections::tally::Tally;
-use jitinject::units::Address;
+use jitdump::{Address, Tally};
+use jitinject::internals::results::FileKind;
+use jitinject::internals::tools::check::check;
+use jitinject::internals::tools::dump::{Entry, Filter, Options, dump};
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;
 
@@ -46,7 +45,11 @@ fuzz_target!(|input: &[u8]| {
     });
     assert!(chosen <= pieces && end <= file.len() as u64);
 
-    for finding in check(kind, file, b"jit-1.dump", &Tally::default(), &|_| Some(b"a\nb\n".to_vec())).findings {
+    for finding in check(kind, file, b"jit-1.dump", &Tally::default(), &|_| {
+        Some(b"a\nb\n".to_vec())
+    })
+    .findings
+    {
         assert!(finding.count >= finding.places.len() as u64 && !finding.places.is_empty());
         // For a truncated log, the offset is that of the missing bytes.
         let is_dump = kind == FileKind::Jitdump && !file.is_empty();

@@ -3,9 +3,10 @@
 
 #![no_main]
 
-use jitinject::perf::compression::{self, Compressor};
-use jitinject::perf::record::Records;
-use jitinject::perf::record::data::Data;
+use jitinject::internals::perf::compression;
+use jitinject::internals::perf::compression::Compressor;
+use jitinject::internals::perf::record::Records;
+use jitinject::internals::perf::record::data::Data;
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::{Corpus, fuzz_target};
 

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use jitinject::elf::core_file::CoreFile;
-use jitinject::units::{Address, AddressRange};
+use jitdump::{Address, AddressRange};
+use jitinject::internals::elf::core_file::CoreFile;
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;
 

@@ -5,12 +5,10 @@
 
 use std::ops::Range;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::debug_info::{DebugInfo, Row};
-use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
-use jitinject::elf::object::TEXT_OFFSET;
-use jitinject::machine::Machine;
-use jitinject::runtime::jitdump::Dump;
+use jitdump::debug_info::{DebugInfo, Row};
+use jitdump::{ByteOrder, Dump, Machine};
+use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::internals::elf::object::TEXT_OFFSET;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::dump::DumpWriter;
 use jitinject_fuzz::read_back::{self, Contents};

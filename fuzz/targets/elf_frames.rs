@@ -2,10 +2,10 @@
 
 #![no_main]
 
-use jitinject::elf::call_frames::RuleRoom;
-use jitinject::elf::limited_reads::MemoryRoom;
-use jitinject::elf::unwind_sections::UnwindSections;
-use jitinject::units::Address;
+use jitdump::Address;
+use jitinject::internals::elf::call_frames::RuleRoom;
+use jitinject::internals::elf::limited_reads::MemoryRoom;
+use jitinject::internals::elf::unwind_sections::UnwindSections;
 use libfuzzer_sys::fuzz_target;
 use object::elf::{EM_AARCH64, EM_X86_64};
 
@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
                         continue;
                     };
                     for (register, _) in found.registers {
-                        assert!(*register <= jitinject::elf::call_frames::MAX_REGISTER);
+                        assert!(*register <= jitinject::internals::elf::call_frames::MAX_REGISTER);
                     }
                 }
             }

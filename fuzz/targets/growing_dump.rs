@@ -7,8 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use jitinject::symbolize::Jitdump;
-use jitinject::units::Time;
+use jitdump::Time;
+use jitdump::symbolize::Jitdump;
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;
 

@@ -2,9 +2,8 @@
 
 #![no_main]
 
-use jitinject::debug_info::{DebugInfo, MAX_DEPTH};
-use jitinject::runtime::jitdump::Dump;
-use jitinject::runtime::{Change, CodeEvent};
+use jitdump::debug_info::{DebugInfo, MAX_DEPTH};
+use jitdump::{Change, CodeEvent, Dump};
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;
 

@@ -4,8 +4,8 @@
 
 #![no_main]
 
-use jitinject::runtime::mono::event::{CodeBufferKind, CounterValue, MonitorEvent};
-use jitinject::runtime::mono::{Buffer, Event, Index, Kind, Log, packed};
+use jitinject::internals::traces::mono::format::event::{CodeBufferKind, CounterValue, MonitorEvent};
+use jitinject::internals::traces::mono::format::{Buffer, Event, Index, Kind, Log, packed};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::mono_log::{Bases, Writer};
 use libfuzzer_sys::fuzz_target;

@@ -2,9 +2,10 @@
 
 #![no_main]
 
-use jitinject::elf::eh_frame::{TableLayout, Tables};
-use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
-use jitinject::collections::sparse::SparseBytes;
+use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
+use jitinject::internals::elf::object;
+use jitinject::internals::elf::object::{Code, Function, ObjectContent, PlacedTables};
+use jitinject::internals::files::objects::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
 use libfuzzer_sys::fuzz_target;

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::perf_map;
+use jitdump::Fault;
+use jitdump::internals::perf_map;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -13,7 +13,7 @@ fuzz_target!(|input: &[u8]| {
     let parts = lines.iter().flat_map(|line| line.split(|&byte| byte == 0));
     // A NUL may end a line, or the name in it.
     let (least, most) = (lines.len() as u64, parts.count() as u64);
-    let found = map.symbols.len() as u64 + map.faults.count(Issue::PerfMapBadLine);
+    let found = map.symbols.len() as u64 + map.faults.count(Fault::InvalidLine);
     assert!((least..=most).contains(&found), "{found} of {least} to {most}");
     for symbol in &map.symbols {
         assert!(!symbol.name.is_empty() && !symbol.name.contains(&b'\n') && !symbol.name.contains(&0));

@@ -5,18 +5,19 @@
 
 use std::io::Cursor;
 
-use jitinject::code::profile_index::ProfileIndex;
-use jitinject::diagnostics::Issue;
-use jitinject::perf::event::{self, Fork, Mmap};
-use jitinject::perf::output::{Edits, Rewrite};
-use jitinject::perf::record::data::Data;
-use jitinject::perf::record::resync;
-use jitinject::perf::record::{self, Record};
-use jitinject::perf::sample::Sample;
-use jitinject::perf::synthesis::{self, Definition, Measure, Synthesis, Thread};
-use jitinject::perf::{Container, Profile};
-use jitinject::runtime::jitdump::marker;
-use jitinject::units::{Address, Pid, Time};
+use jitdump::internals::format::marker;
+use jitdump::internals::units::Pid;
+use jitdump::{Address, Time};
+use jitinject::Issue;
+use jitinject::internals::code::profile_index::ProfileIndex;
+use jitinject::internals::perf::event::{Fork, Mmap};
+use jitinject::internals::perf::output::{Edits, Rewrite};
+use jitinject::internals::perf::record::data::Data;
+use jitinject::internals::perf::record::{Record, resync};
+use jitinject::internals::perf::sample::Sample;
+use jitinject::internals::perf::{Container, Profile, event, record};
+use jitinject::internals::traces::synthesis;
+use jitinject::internals::traces::synthesis::{Definition, Measure, Synthesis, Thread};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -148,7 +149,11 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
     assert_eq!(again.attr_entries.len(), profile.attr_entries.len() + 1);
     let is_own = |record: &Record<'_>| record.kind == record::SAMPLE && record.bytes.ends_with(OWN);
     let own = again.records_in_memory().unwrap().filter(is_own).count();
-    let others: Vec<_> = again.records_in_memory().unwrap().filter(|record| !is_own(record)).collect();
+    let others: Vec<_> = again
+        .records_in_memory()
+        .unwrap()
+        .filter(|record| !is_own(record))
+        .collect();
     let head = &profile.header_records;
     let before = profile.records_in_memory().unwrap();
     let before: Vec<_> = before

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use jitinject::record::readers::{dotnet_reply_error, mapped_files};
-use jitinject::runtime::jitdump::marker::dump_path;
+use jitdump::internals::format::marker::dump_path;
+use jitinject::internals::record::readers::{dotnet_reply_error, mapped_files};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

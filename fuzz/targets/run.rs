@@ -7,11 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use jitinject::diagnostics::Issue;
-use jitinject::inject::{InjectOptions, Layout, inject};
-use jitinject::load::LoadOptions;
-use jitinject::perf::Profile;
-use jitinject::summary::SampleSummary;
+use jitinject::internals::perf::Profile;
+use jitinject::internals::results::summary::SampleSummary;
+use jitinject::{InjectOptions, Issue, Layout, LoadOptions, inject};
 use jitinject_fuzz::read_back;
 use libfuzzer_sys::fuzz_target;
 

@@ -2,11 +2,11 @@
 
 #![no_main]
 
-use jitinject::debug_info::{DebugInfo, Row, SourceFunction};
-use jitinject::script::original_lines::{self, MappedScript, SourceMaps};
-use jitinject::script::source_map::{SourceMap, mapping_url};
-use jitinject::script::v8_inlining::Scripts;
-use jitinject::script::{Position, Script};
+use jitdump::debug_info::{DebugInfo, Row, SourceFunction};
+use jitdump::v8::original_lines::{MappedScript, SourceMaps};
+use jitdump::v8::source_map::{SourceMap, mapping_url};
+use jitdump::v8::v8_inlining::Scripts;
+use jitdump::v8::{Position, Script, original_lines};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

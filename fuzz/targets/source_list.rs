@@ -4,7 +4,7 @@
 
 use std::path::{Component, Path};
 
-use jitinject::elf::stored_source::{SourceList, StoredSource, read_list};
+use jitinject::internals::files::objects::stored_source::{SourceList, StoredSource, read_list};
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::fuzz_target;
 

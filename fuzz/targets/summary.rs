@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use jitinject::compare::{CompareOptions, ParsedSummary, Verdict, compare};
+use jitinject::internals::tools::compare::{CompareOptions, ParsedSummary, Verdict, compare};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -21,6 +21,10 @@ fuzz_target!(|input: &[u8]| {
     }
     let graph = compared.flame_graph.svg("before", "after", "values");
     for text in [comparison.text(0.0), comparison.markdown(0.0), graph] {
-        assert!(!text.chars().any(|character| character.is_control() && character != '\n'));
+        assert!(
+            !text
+                .chars()
+                .any(|character| character.is_control() && character != '\n')
+        );
     }
 });

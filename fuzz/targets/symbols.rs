@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use jitinject::elf::limited_reads::MemoryRoom;
-use jitinject::elf::symbols::FunctionSymbols;
-use jitinject::units::Address;
+use jitdump::Address;
+use jitinject::internals::elf::limited_reads::MemoryRoom;
+use jitinject::internals::elf::symbols::FunctionSymbols;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -6,12 +6,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::inject::{InjectOptions, Kept, UnwindOptions, inject};
-use jitinject::perf::Profile;
-use jitinject::perf::record;
-use jitinject::perf::sample::{ChainEntry, Sample};
-use jitinject::units::Address;
+use jitdump::{Address, ByteOrder};
+use jitinject::internals::perf::sample::{ChainEntry, Sample};
+use jitinject::internals::perf::{Profile, record};
+use jitinject::{InjectOptions, Kept, UnwindOptions, inject};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::dump::{DumpWriter, X86_64};
 use jitinject_fuzz::profile::{ProfileWriter, UserStack, field};
@@ -30,7 +28,11 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     // Threads would only wait for each other.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1);
     pool.use_current_thread().build_global().unwrap();
-    tempfile::Builder::new().prefix("unwind-").tempdir().unwrap().keep()
+    tempfile::Builder::new()
+        .prefix("unwind-")
+        .tempdir()
+        .unwrap()
+        .keep()
 });
 
 fuzz_target!(|input: &[u8]| {
@@ -90,7 +92,10 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(summary.unwound.unwrap().stacks, 2);
     let written = fs::read(&options.output).unwrap();
     let written = Profile::parse(&written).expect("the output is a profile");
-    let samples = written.records_in_memory().unwrap().filter(|record| record.kind == record::SAMPLE);
+    let samples = written
+        .records_in_memory()
+        .unwrap()
+        .filter(|record| record.kind == record::SAMPLE);
     for (record, address) in samples.zip([ip, CODE + SIZE]) {
         let attr = written.attrs.event_of(&record, written.endian).unwrap();
         let sample = Sample::parse(&record, attr, written.endian);

@@ -3,10 +3,10 @@
 
 #![no_main]
 
-use jitinject::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
-use jitinject::elf::object::TEXT_OFFSET;
-use jitinject::runtime::jitdump::unwinding::Unwinding;
-use jitinject::units::{Address, AddressRange};
+use jitdump::internals::format::unwinding::Unwinding;
+use jitdump::{Address, AddressRange};
+use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
+use jitinject::internals::elf::object::TEXT_OFFSET;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back::{self, TableEntry, TablePlace};
 use libfuzzer_sys::fuzz_target;

@@ -3,8 +3,10 @@
 
 #![no_main]
 
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Buffer, InstrumentationMap, Mode, RecordKind, Trace, is_trace};
+use jitinject::Issue;
+use jitinject::internals::traces::xray::format::{
+    Buffer, InstrumentationMap, Mode, RecordKind, Trace, is_trace,
+};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::xray_trace::{self, VERSIONS, Writer};
 use libfuzzer_sys::fuzz_target;
@@ -102,7 +104,7 @@ fn check_records(trace: &Trace<'_>, buffer: &Buffer) {
     let mut again = trace.records(buffer);
     let last = again.by_ref().last().map(|record| record.tick);
     assert_eq!(last.unwrap_or(buffer.tick), tick);
-    let list = |faults: &jitinject::collections::tally::Tally<Issue>| faults.iter().collect::<Vec<_>>();
+    let list = |faults: &jitdump::Tally<Issue>| faults.iter().collect::<Vec<_>>();
     assert_eq!(list(again.faults()), list(records.faults()));
 }
 

@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jitinject::files::{cleanup, kernel};
-use jitinject::record::ReceivedSignal;
-use jitinject::threads;
+use jitinject::internals::files::{cleanup, kernel};
+use jitinject::internals::record::ReceivedSignal;
+use jitinject::internals::threads;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::iterator::{Signals, SignalsInfo};

@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod commands;
 pub mod interrupt;
 mod perf_commands;
 pub mod progress;
@@ -17,16 +18,16 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand,
 };
 
-use crate::commands::check::CheckArguments;
-use crate::commands::compare::CompareArguments;
-use crate::commands::completions::CompletionsArguments;
-use crate::commands::dump::DumpArguments;
-use crate::commands::explain::ExplainArguments;
-use crate::commands::headings::MESSAGES;
-use crate::commands::inject::InjectArguments;
-use crate::commands::man::ManArguments;
-use crate::commands::record::RecordArguments;
-use crate::commands::timeline::TimelineArguments;
+use crate::cli::commands::check::CheckArguments;
+use crate::cli::commands::compare::CompareArguments;
+use crate::cli::commands::completions::CompletionsArguments;
+use crate::cli::commands::dump::DumpArguments;
+use crate::cli::commands::explain::ExplainArguments;
+use crate::cli::commands::headings::MESSAGES;
+use crate::cli::commands::inject::InjectArguments;
+use crate::cli::commands::man::ManArguments;
+use crate::cli::commands::record::RecordArguments;
+use crate::cli::commands::timeline::TimelineArguments;
 
 /// Examples at the end of `-h`.
 const EXAMPLES: &str = "\

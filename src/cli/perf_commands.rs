@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use jitinject::files::stdio::is_standard;
+use jitinject::internals::files::stdio::is_standard;
 
 /// perf commands that read a profile.
 const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"];

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use jitinject::load::Progress;
+use jitinject::Progress;
 
 use crate::cli::interrupt::FirstInterrupt;
 

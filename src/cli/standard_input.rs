@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::files::kernel;
-use jitinject::files::stdio::is_standard;
-use jitinject::load::may_be_input;
+use jitinject::internals::files::kernel;
+use jitinject::internals::files::stdio::is_standard;
+use jitinject::internals::load::may_be_input;
+use jitinject::{Diagnostic, Issue};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 use rustix::pipe::SpliceFlags;

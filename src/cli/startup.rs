@@ -1,7 +1,7 @@
 //! Setup for commands that may run for long.
 
-use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::threads;
+use jitinject::internals::threads;
+use jitinject::{Diagnostic, Issue};
 
 use crate::cli::interrupt::{self, FirstInterrupt};
 use crate::cli::terminal::report;

@@ -3,8 +3,8 @@
 use std::io::stderr;
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use jitinject::record::Status;
-use jitinject::summary::count;
+use jitinject::internals::record::Status;
+use jitinject::internals::results::summary::count;
 use rustix::termios::{LocalModes, tcgetattr};
 
 /// A line on the terminal; nothing if standard error is no terminal.

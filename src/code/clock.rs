@@ -27,9 +27,9 @@ pub use crate::code::clock::shift::{Doubt, Shift};
 use crate::code::live_code::Windows;
 use crate::code::profile_index::TimeConversion;
 use crate::code::timeline::FileIndex;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::runtime::RuntimeTime;
-use crate::units::Time;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use jitdump::RuntimeTime;
+use jitdump::Time;
 
 /// Conversion of a runtime's times to the profile's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

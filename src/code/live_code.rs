@@ -9,13 +9,14 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use crate::code::history::{Builder, History};
+use jitdump::history::{Builder, History};
+use jitdump::{Address, AddressRange, RuntimeTime, Time};
+
 use crate::code::process::SpaceId;
 use crate::code::samples::Samples;
 use crate::code::timeline::{FileIndex, Lookup, PlacedCode, Timeline};
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::runtime::RuntimeTime;
-use crate::units::{Address, AddressRange, Pid, Time};
+use crate::units::Pid;
 
 /// Maximum number of function intervals to check, for all samples together. A million samples at an address that held
 /// thousands of functions would take too long.

@@ -1,9 +1,9 @@
 //! Code in address spaces: functions, their events and mappings, and the memory around them.
 
+use jitdump::{AddressRange, Change, CodeEvent, Time};
+
 use crate::code::process::SpaceId;
 use crate::collections::indexed_table::table_index;
-use crate::runtime::{Change, CodeEvent};
-use crate::units::{AddressRange, Time};
 
 table_index! {
     /// Index of a runtime's file, in the order in which the files were read.

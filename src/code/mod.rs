@@ -8,28 +8,20 @@
 //!
 //! Of many functions, only those at [recorded addresses](recorded_addresses) are on the timeline.
 
-#[cfg(feature = "inject")]
 pub mod clock;
-pub mod history;
-#[cfg(feature = "inject")]
+mod code_file;
 pub mod live_code;
-#[cfg(feature = "inject")]
 pub mod mappings;
-#[cfg(feature = "inject")]
+mod paged_table;
 pub mod perf_map_symbols;
-#[cfg(feature = "inject")]
 pub mod process;
-#[cfg(feature = "inject")]
 pub mod profile_index;
-#[cfg(feature = "inject")]
 pub mod recent;
-#[cfg(feature = "inject")]
 pub mod recorded_addresses;
-#[cfg(feature = "inject")]
 pub mod samples;
-#[cfg(feature = "inject")]
 pub mod selection;
-#[cfg(feature = "inject")]
+pub mod symbol_only_code;
 pub mod timeline;
-#[cfg(feature = "inject")]
 pub mod unknown_addresses;
+
+pub use code_file::CodeFile;

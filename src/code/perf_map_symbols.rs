@@ -7,13 +7,15 @@
 
 use std::collections::BTreeSet;
 
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::mappings::{CodeMapping, JitRegion, MappingIndex};
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::collections::range_map::RangeMap;
-use crate::units::{Address, AddressRange, Pid, Time};
+use crate::units::Pid;
 
 /// Symbol addresses of one perf map.
 #[derive(Clone, Debug)]

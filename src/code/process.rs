@@ -8,10 +8,12 @@
 //! the same addresses and memory without a file that starts at the same address: the kernel randomizes both each time
 //! a program is executed.
 
+use jitdump::{AddressRange, Time};
+
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::perf::event::Backing;
-use crate::units::{AddressRange, Pid, Time};
+use crate::units::Pid;
 
 table_index! {
     /// ID of an address space: an index into [`Processes::spaces`].
@@ -388,7 +390,7 @@ mod tests {
     fn first_map(pid: u32, start: u64, backing: Backing) -> ProcessEvent {
         let map = Map {
             time: Time(0),
-            range: AddressRange::new(crate::units::Address(start), 0x1000).unwrap(),
+            range: AddressRange::new(jitdump::Address(start), 0x1000).unwrap(),
             backing,
             record: start,
         };
@@ -435,7 +437,7 @@ mod tests {
     fn an_address_space_is_there_until_another_is_or_its_process_ends() {
         let map = |time| Map {
             time: Time(time),
-            range: AddressRange::new(crate::units::Address(0x1000), 1).unwrap(),
+            range: AddressRange::new(jitdump::Address(0x1000), 1).unwrap(),
             backing: Backing::Anonymous,
             record: 0,
         };

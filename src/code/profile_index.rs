@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use jitdump::{AddressRange, Time};
+
 use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes};
 use crate::collections::hash::HashMap;
-use crate::elf::store;
+use crate::files::objects::store;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
 use crate::perf::record::batches::{Batches, RecordSlice};
@@ -16,7 +18,7 @@ use crate::perf::record::resync::needs_repair;
 use crate::perf::record::validation::RecordValidator;
 use crate::perf::record::{self, Record};
 use crate::perf::sample;
-use crate::units::{AddressRange, Pid, Time};
+use crate::units::Pid;
 
 /// Result of the first pass over a profile.
 #[derive(Clone, Debug, Default)]

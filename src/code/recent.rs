@@ -8,7 +8,7 @@ pub mod last_chains;
 
 use crate::code::process::SpaceId;
 use crate::code::timeline::{Code, Extent, Lookup, Timeline};
-use crate::units::{Address, Time};
+use jitdump::{Address, Time};
 
 /// Code at an extent of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ impl Recent {
 mod tests {
     use super::*;
     use crate::code::timeline::MappingIndex;
-    use crate::units::AddressRange;
+    use jitdump::AddressRange;
 
     fn found(space: u32, start: u64, code: u32) -> CachedCode {
         CachedCode {

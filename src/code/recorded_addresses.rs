@@ -1,6 +1,8 @@
 //! Addresses that samples ask for. A function without any of them changes no lookup of a sample, so a profile with few
 //! samples in a million functions needs few of them.
 
+use jitdump::{Address, AddressRange};
+
 use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::Samples;
 use crate::collections::hash::HashMap;
@@ -9,7 +11,6 @@ use crate::perf::Profile;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::{Sample, deferred_callers};
-use crate::units::{Address, AddressRange};
 
 /// Maximum number of pages with recorded addresses. With more of them, so many functions have samples that their
 /// selection would save little.
@@ -213,7 +214,8 @@ mod tests {
         CodeMapping, FileIndex, FunctionId, Lookup, PlacedCode, PlacedEvent, Timeline,
     };
     use crate::perf::event::Backing;
-    use crate::units::{Pid, Time};
+    use crate::units::Pid;
+    use jitdump::Time;
     use proptest::prelude::*;
 
     fn range(start: u64, size: u64) -> AddressRange {

@@ -2,6 +2,8 @@
 
 use std::ops::{ControlFlow, Range};
 
+use jitdump::{Address, Time};
+
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::{IndexedProfile, TimeMarks};
 use crate::perf::Profile;
@@ -9,7 +11,7 @@ use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::Sample;
 use crate::threads;
-use crate::units::{Address, Pid, Time};
+use crate::units::Pid;
 
 /// Maximum size of a chunk of records that one thread reads at a time, in bytes.
 const CHUNK: u64 = 16 << 20;

@@ -8,6 +8,7 @@ mod walk;
 
 pub use self::counts::{FrameCounts, SampleCounts, SpaceCounts, StackCounts};
 use crate::code::clock::Doubt;
+use crate::code::paged_table::PagedTable;
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
@@ -17,9 +18,8 @@ use crate::code::timeline::{FileIndex, FreedRangeIndex, Lookup, MappingIndex, Ti
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::{IndexedTable, TableIndex};
-use crate::collections::paged_table::PagedTable;
 use crate::perf::Profile;
-use crate::units::{Address, Time};
+use jitdump::{Address, Time};
 
 /// State of the dumps of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

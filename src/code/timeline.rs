@@ -13,7 +13,6 @@ mod tests;
 
 use std::ops::Range;
 
-use crate::code::history::{History, Interval, as_inherited, intersection};
 pub use crate::code::mappings::{
     CodeMapping, FileIndex, FreedRange, FreedRangeIndex, FunctionId, JitRegion, MappingIndex, PlacedEvent,
     ranges,
@@ -27,10 +26,11 @@ use crate::code::timeline::placing::Placing;
 use crate::code::timeline::plain_files::PlainFiles;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeSet;
-use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
 use crate::perf::event::Backing;
-use crate::units::{Address, AddressRange, Time};
+use crate::results::diagnostics::Issue;
+use jitdump::Tally;
+use jitdump::history::{History, Interval, as_inherited, intersection};
+use jitdump::{Address, AddressRange, Time};
 
 /// Content of an address at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -339,7 +339,7 @@ impl Timeline {
                 continue;
             };
             if memory.value != Memory::File {
-                region = region.or(Some(memory.region(of)));
+                region = region.or(Some(JitRegion::of(memory, of)));
             } else if region.is_none() {
                 return (Lookup::File, None);
             }
@@ -363,7 +363,7 @@ impl Timeline {
             let layers = space.content.iter().flat_map(|content| &content.layers);
             let intervals = layers.flat_map(|layers| layers.maps.intervals());
             let anonymous = intervals.filter(|interval| interval.value != Memory::File);
-            anonymous.map(move |interval| interval.region(id))
+            anonymous.map(move |interval| JitRegion::of(interval, id))
         });
         regions.flat_map(|region| self.symbols.in_region(region))
     }
@@ -439,12 +439,12 @@ impl Timeline {
     }
 }
 
-impl Interval<Memory> {
-    fn region(&self, space: SpaceId) -> JitRegion {
-        JitRegion {
+impl JitRegion {
+    fn of(memory: &Interval<Memory>, space: SpaceId) -> Self {
+        Self {
             space,
-            range: self.range,
-            since: self.from,
+            range: memory.range,
+            since: memory.from,
         }
     }
 }

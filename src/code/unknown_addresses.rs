@@ -1,8 +1,9 @@
 //! Addresses in call chains, among code, that match no known code.
 
+use jitdump::Address;
+
 use crate::code::process::SpaceId;
 use crate::collections::hash::HashSet;
-use crate::units::Address;
 
 /// Maximum number of addresses. Real profiles have a few thousand.
 const MAX: usize = 1 << 20;

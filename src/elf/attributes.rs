@@ -6,10 +6,8 @@
 //! The format is defined in "Addenda to, and Errata in, the ABI for the Arm Architecture"; the RISC-V psABI
 //! adopted it.
 
+use jitdump::{ByteOrder, Machine};
 use object::elf;
-
-use crate::bytes::ByteOrder;
-use crate::machine::Machine;
 
 /// Section name, type and content.
 pub type Section = (&'static str, elf::SectionType, Vec<u8>);

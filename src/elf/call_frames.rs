@@ -12,12 +12,11 @@ use gimli::{
     BaseAddresses, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry,
     LittleEndian, UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, Vendor,
 };
+use jitdump::{Address, AddressRange, ByteOrder};
 
-use crate::bytes::ByteOrder;
 use crate::collections::hash::HashMap;
 use crate::elf::eh_frame::{Fde, TableLayout, Tables};
 use crate::elf::limited_reads::{FileMemory, MemoryRoom};
-use crate::units::{Address, AddressRange};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 

@@ -2,13 +2,13 @@
 
 use std::cmp::Reverse;
 
+use jitdump::{Address, AddressRange};
 use object::elf;
 use object::endian::Endianness;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::units::{Address, AddressRange};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Maps the memory of a process to offsets in its core file.
 #[derive(Clone, Debug, Default)]

@@ -29,11 +29,10 @@ mod ranges;
 mod strings;
 mod unit;
 
-use crate::debug_info::DebugInfo;
-use crate::machine::Machine;
-
 use abbreviations::AbbreviationCodes;
 use files::FileTable;
+use jitdump::Machine;
+use jitdump::debug_info::DebugInfo;
 pub use line::rows_beyond_limits;
 use strings::StringTable;
 
@@ -243,8 +242,8 @@ fn write_address(out: &mut Vec<u8>, address: u64, machine: Machine) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::ByteOrder;
-    use crate::debug_info::{InlinedCall, Row, SourceFile, SourceFunction};
+    use jitdump::ByteOrder;
+    use jitdump::debug_info::{InlinedCall, Row, SourceFile, SourceFunction};
 
     fn info<'a>(path: &'a [u8], name: &'a [u8]) -> DebugInfo<'a> {
         let mut info = DebugInfo {

@@ -8,10 +8,10 @@
 //! The format is defined in the Linux Standard Base 5.0, "Exception Frames", and in DWARF 5, section 6.4.
 
 use gimli::constants as dw;
+use jitdump::{Address, AddressRange, ByteOrder};
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::Reader;
 use crate::collections::hash::HashMap;
-use crate::units::{Address, AddressRange};
 
 /// An `.eh_frame` section and the address that it had in memory.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! Reads the code segments and function symbols of an executable or shared library.
 
+use jitdump::{Address, AddressRange};
 use object::elf;
 use object::endian::Endianness;
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 
 use crate::collections::range_map::RangeMap;
-use crate::units::{Address, AddressRange};
 
 /// An executable segment of a file (`PT_LOAD` with `PF_X`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

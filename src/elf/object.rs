@@ -35,18 +35,17 @@
 //!   profile's. So the ID covers all of the file's content, and the load address and time, which are not in the
 //!   file.
 
+use jitdump::{ByteOrder, Machine};
 use object::elf;
 use object::endian::Endianness;
 use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, ProgramHeader, SectionHeader, Sym};
 use sha1::{Digest, Sha1};
 
-use crate::bytes::ByteOrder;
-use crate::collections::sparse::SparseBytes;
 use crate::elf::attributes;
 use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
 use crate::elf::escape::write_escaped;
-use crate::machine::Machine;
+use crate::files::objects::sparse::SparseBytes;
 use crate::units::BuildId;
 
 /// Content of an object.

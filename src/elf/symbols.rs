@@ -7,12 +7,12 @@ use std::cmp::Reverse;
 use std::fmt::{self, Write as _};
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions};
+use jitdump::{Address, AddressRange};
 use object::read::{Object, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{SegmentFlags, SymbolKind, elf};
 
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
-use crate::units::{Address, AddressRange};
 
 /// Function symbols of an ELF file, by address.
 #[derive(Clone, Debug, Default)]

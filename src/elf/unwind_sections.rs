@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use flate2::read::ZlibDecoder;
+use jitdump::Address;
 use object::read::{CompressionFormat, Object, ObjectSection, ReadRef};
 use object::{Endianness, elf};
 
@@ -10,7 +11,6 @@ use crate::elf::call_frames::{CallFrames, FrameSection, SectionKind};
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::code_segments;
-use crate::units::{Address, AddressRange};
 
 /// Unwinding tables of an ELF file.
 #[derive(Debug)]

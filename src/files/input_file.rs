@@ -65,33 +65,26 @@ impl Drop for InputFile {
     }
 }
 
-impl OpenFile {
-    /// Reads the whole file, up to its size when it was opened.
-    pub fn read(self) -> io::Result<InputFile> {
-        self.read_again()
-    }
-
-    /// As [`Self::read`], for a file that stays open.
-    pub(super) fn read_again(&self) -> io::Result<InputFile> {
-        let len = self.metadata.len();
-        self.refuse_sparse()?;
+impl InputFile {
+    /// Reads a whole open file, up to its size when it was opened.
+    pub fn read(file: &OpenFile) -> io::Result<Self> {
+        let len = file.size();
+        file.refuse_sparse()?;
         if len <= MAX_SMALL_FILE {
-            let bytes = Bytes::Small(self.read_part(0, len)?);
-            return InputFile::new(bytes, self.origin.clone(), &self.metadata);
+            let bytes = Bytes::Small(file.read_part(0, len)?);
+            return Self::new(bytes, file.origin().clone(), file.metadata());
         }
-        let in_memory = || read_to_memory(&self.file, len);
+        let in_memory = || read_to_memory(file.file(), len);
         let is_small =
             BYTES_IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= memory_size() / MEMORY_FRACTION;
         let bytes = match is_small {
-            true => in_memory().or_else(|_| copy_to_disk(&self.file, len)),
+            true => in_memory().or_else(|_| copy_to_disk(file.file(), len)),
             // The disk may be full.
-            false => copy_to_disk(&self.file, len).or_else(|_| in_memory()),
+            false => copy_to_disk(file.file(), len).or_else(|_| in_memory()),
         };
-        InputFile::new(bytes?, self.origin.clone(), &self.metadata)
+        Self::new(bytes?, file.origin().clone(), file.metadata())
     }
-}
 
-impl InputFile {
     /// Returns the number of files that this process has read and still uses.
     pub fn live_count() -> usize {
         LIVE_FILES.load(Ordering::Relaxed)
@@ -99,7 +92,7 @@ impl InputFile {
 
     /// Opens and reads a file; see [`OpenFile::open`].
     pub fn open(path: &Path) -> io::Result<Self> {
-        OpenFile::open(path)?.read()
+        Self::read(&OpenFile::open(path)?)
     }
 
     /// Maps a file that only this process can open and that nothing writes to any more. `path` is its name in
@@ -306,7 +299,7 @@ mod tests {
             let open = OpenFile::open(file.path()).unwrap();
             assert_eq!(open.read_start().unwrap(), [7; START_SIZE as usize]);
             file.as_file().set_len(left).unwrap();
-            let read = open.read().unwrap();
+            let read = InputFile::read(&open).unwrap();
             assert_eq!(read[..], vec![7; left as usize]);
             assert!(read.has_shrunk());
         }

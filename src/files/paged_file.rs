@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use jitdump::RandomAccess;
 use rustix::process::{Resource, getrlimit};
 
-use crate::bytes::RandomAccess;
 use crate::files::input_file::MAX_SMALL_FILE;
 use crate::files::open_file::read_at;
 use crate::files::{FileOrigin, InputFile, OpenFile};
@@ -97,7 +97,7 @@ impl PagedFile {
         let is_small = file.size() <= MAX_SMALL_FILE;
         let bytes = match OpenSlot::take().filter(|_| !is_small) {
             Some(slot) => Bytes::Pages(Box::new(Pages::new(file, slot)?)),
-            None => Bytes::Whole(Arc::new(file.read()?)),
+            None => Bytes::Whole(Arc::new(InputFile::read(&file)?)),
         };
         Ok(Self { bytes })
     }

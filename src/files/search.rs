@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::bytes::printable;
-use crate::diagnostics::{Diagnostic, Issue};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Returns the folder of a path; `.` if it names none.
 pub fn folder_of(path: &Path) -> &Path {
@@ -16,7 +14,6 @@ pub fn folder_of(path: &Path) -> &Path {
 
 /// Returns the absolute path without links of a path that the user named, for paths that are written or compared. Only what
 /// [`walk`](crate::files::walk) opens may be believed.
-#[cfg(feature = "inject")]
 #[expect(clippy::disallowed_methods, reason = "nothing is opened")]
 pub fn without_links(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path)
@@ -24,11 +21,6 @@ pub fn without_links(path: &Path) -> io::Result<PathBuf> {
 
 /// Maximum depth of the search, in directories.
 const MAX_DEPTH: usize = 64;
-
-/// Returns a path without characters that a terminal interprets.
-pub fn printable_path(path: &Path) -> String {
-    printable(path.as_os_str().as_bytes())
-}
 
 /// Returns all entries below a directory except directories, sorted by name. Adds a note for each directory
 /// that was not searched.

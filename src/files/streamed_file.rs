@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytes::{BLOCK_SIZE, BlockFile};
 use crate::collections::hash::RandomState;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::open_file::read_at;
 use crate::files::{FileOrigin, InputFile, OpenFile};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// A regular file that is read in blocks.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl StreamedFile {
     /// Reads the whole file, as it is now.
     pub fn read_whole(&self) -> io::Result<InputFile> {
         match self.checksums {
-            Some(_) => self.file.read_again(),
+            Some(_) => InputFile::read(&self.file),
             None => InputFile::map_private(self.file.file(), self.path()),
         }
     }

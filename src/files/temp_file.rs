@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::{InputFile, OpenFile, StreamedFile};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Bytes at the start of a stream that are read to recognize it: far more than any format needs.
 const START_SIZE: u64 = 64 << 10;

@@ -4,14 +4,15 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::collections::tally::Tally;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::elf::build_id_cache::{Added, BuildIdCache};
+use jitdump::Tally;
+
 use crate::files::Folder;
+use crate::files::objects::build_id_cache::{Added, BuildIdCache};
 use crate::inject::objects::PlacedObject;
 use crate::inject::options::InjectOptions;
 use crate::inject::output::refuse_cache;
 use crate::load::Progress;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// What was added to the cache.
 #[derive(Debug, Default)]

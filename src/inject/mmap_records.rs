@@ -1,10 +1,9 @@
 //! Changes to the mmap records of a profile.
 
-use crate::bytes::printable;
+use jitdump::{Address, Tally, Time, printable};
+
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::timeline::FreedRange;
-use crate::collections::tally::Tally;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::mmap_trim;
 use crate::inject::mmap_trim::{InjectedMap, Replaced};
 use crate::inject::objects::PlacedObject;
@@ -12,8 +11,9 @@ use crate::load::Sources;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
-use crate::perf::synthesis::{self, Event, Mapping};
-use crate::units::{Address, Time};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::synthesis;
+use crate::traces::synthesis::{Event, Mapping};
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
 const MAX_PATH: usize = 4096;

@@ -10,14 +10,14 @@
 
 use std::collections::BTreeMap;
 
+use jitdump::{Address, AddressRange, Tally, Time};
+
 use crate::code::process::{Map, Processes, SpaceId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeMap;
-use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
 use crate::perf::event::Backing;
-use crate::units::{Address, AddressRange, Time};
+use crate::results::diagnostics::Issue;
 
 /// An injected map, of a function or of a range freed by one.
 #[derive(Clone, Copy, Debug)]

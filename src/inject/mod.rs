@@ -16,18 +16,18 @@ mod sources;
 mod summary_file;
 mod tiers;
 
-use crate::attribution;
 use crate::code::profile_index::ProfileIndex;
-use crate::diagnostics::Diagnostic;
+use crate::frames::attribution;
+use crate::frames::source_files::v8_functions::V8Scripts;
+use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::Mapped;
 use crate::load::{Buffers, NeededFunctions, Progress, Recording, load_after};
 use crate::perf::output::Rewrite;
-use crate::source_files::v8_functions::V8Scripts;
-use crate::summary::Summary;
-use crate::unwind::{Unwound, unwind};
+use crate::results::diagnostics::Diagnostic;
+use crate::results::summary::Summary;
 
-pub use crate::source_files::{SourceMapOptions, SourceOptions};
-pub use crate::unwind::{Kept, UnwindOptions};
+pub use crate::frames::source_files::{SourceMapOptions, SourceOptions};
+pub use crate::frames::unwind::{Kept, UnwindOptions};
 pub use objects::source_paths::LineOptions;
 pub use options::{InjectOptions, Layout, Tiers};
 pub use output::DEFAULT_OUTPUT;

@@ -18,21 +18,23 @@ use crate::code::perf_map_symbols::SymbolTableIndex;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::indexed_table::IndexedTable;
-use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
 use crate::elf::object::TEXT_OFFSET;
+use crate::frames::source_files::v8_functions::V8Functions;
 use crate::inject::objects::grouping::{Groups, MAX_HOLE, Mapped, Source};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
 use crate::load::UsedFile;
 use crate::load::UsedMap;
-use crate::machine::Machine;
-use crate::name_style::NameStyle;
-use crate::perf::{Profile, feature, synthesis};
-use crate::runtime::names::NameParts;
-use crate::source_files::v8_functions::V8Functions;
-use crate::units::{AddressRange, BuildId, Pid, Time};
+use crate::perf::{Profile, feature};
+use crate::results::diagnostics::Issue;
+use crate::results::name_style::NameStyle;
+use crate::traces::synthesis;
+use crate::units::{BuildId, Pid};
+use jitdump::Machine;
+use jitdump::Tally;
+use jitdump::names::NameParts;
+use jitdump::{AddressRange, Time};
 
 /// An object that was written, and its mapping.
 #[derive(Clone, Debug)]

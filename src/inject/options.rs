@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::files::Folder;
+use crate::frames::unwind::UnwindOptions;
 use crate::inject::objects::source_paths::LineOptions;
 use crate::load::LoadOptions;
-use crate::name_style::NameStyle;
-use crate::unwind::UnwindOptions;
+use crate::results::name_style::NameStyle;
 
 /// Options of [`inject`](crate::inject::inject).
 #[derive(Clone, Debug, Default)]

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::elf::store::{self, CommittedObjects, Ownership, Store};
+use crate::files::objects::store;
+use crate::files::objects::store::{CommittedObjects, Ownership, Store};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
 use crate::files::{CommitGuard, Folder, FolderContents, Place, StagedFile, StagedFolder, stdio, stream};
@@ -17,6 +17,7 @@ use crate::inject::options::InjectOptions;
 use crate::inject::summary_file::StagedSummary;
 use crate::load::{Buffers, Recording, path_file_id, refuse_input_as_output};
 use crate::perf::output::{OmittedFeatures, Rewrite};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Refuses outputs that would overwrite an input or another output.
 pub fn refuse_conflicts(options: &InjectOptions, recording: &Recording<'_>) -> Result<(), Diagnostic> {

@@ -1,28 +1,30 @@
 //! Summary of a run: what was read, written and named, and what to report of it.
 
+use jitdump::Tally;
+
+use crate::bytes::printable_path;
+use crate::code::CodeFile;
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
 use crate::code::selection::{Selection, SpaceCounts};
 use crate::code::timeline::FileIndex;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
-use crate::collections::tally::Tally;
-use crate::diagnostics::issues::EMBEDDED_COMPILER;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
+use crate::frames::unwind::Unwound;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
 use crate::inject::{output, tiers};
 use crate::load::{InputKind, Recording, UsedFile, UsedMap};
-use crate::runtime::{CodeFile, FileKind};
-use crate::summary::profile::ProfileSummary;
-use crate::summary::{
+use crate::results::FileKind;
+use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::profile::ProfileSummary;
+use crate::results::summary::{
     CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary, Summary,
     SymbolSummary, Unnamed,
 };
 use crate::units::Pid;
-use crate::unwind::Unwound;
 
 /// Everything that a run read and wrote.
 #[derive(Clone, Copy)]

@@ -7,15 +7,16 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jitdump::Tally;
+use jitdump::debug_info::SourceFile;
+
 use crate::collections::hash::HashMap;
-use crate::collections::tally::Tally;
-use crate::debug_info::SourceFile;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::elf::store::Store;
-use crate::elf::stored_source::StoredSource;
+use crate::files::objects::store::Store;
+use crate::files::objects::stored_source::StoredSource;
 use crate::files::open_file::is_trusted;
+use crate::frames::source_files::{SourceFiles, SourceOptions};
 use crate::load::LoadOptions;
-use crate::source_files::{SourceFiles, SourceOptions};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Maximum size of a source file, in bytes. Bundles of JavaScript have up to some 10 MB.
 const MAX_FILE: u64 = 32 << 20;

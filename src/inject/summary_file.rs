@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Serializer;
 
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
 use crate::files::{Folder, Place, StagedFile, stdio, stream};
-use crate::json::Rows;
-use crate::summary::Summary;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::json::Rows;
+use crate::results::summary::Summary;
 
 /// Destination of the summary, if any.
 #[derive(Debug)]

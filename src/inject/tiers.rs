@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::bytes::printable;
+use jitdump::printable;
+
 use crate::code::selection::Selection;
 use crate::collections::hash::HashSet;
 use crate::load::{Recording, function_of, symbol_of};
-use crate::summary::TierSummary;
+use crate::results::summary::TierSummary;
 
 /// Name of the tier of functions whose compiler is unknown.
 const UNKNOWN: &[u8] = b"not known";

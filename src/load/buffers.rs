@@ -2,13 +2,13 @@
 
 use std::cell::OnceCell;
 
-use crate::diagnostics::Diagnostic;
 use crate::files::{InputFile, StreamedFile};
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::logs::{OpenLogs, OpenTraces};
 use crate::load::find::perf_maps::FoundMaps;
 use crate::load::input::{Input, RewrittenRecords};
-use crate::trace::synthesize::SynthesizedProfile;
+use crate::results::diagnostics::Diagnostic;
+use crate::traces::synthesize::SynthesizedProfile;
 
 /// Files and records that a [`Recording`](super::Recording) borrows from. Each is filled once, by the step of
 /// [`load`](super::load) that reads or writes it.

@@ -1,12 +1,13 @@
 //! Evidence about clocks from outside a runtime's file: the profile and the maps of the process that wrote it.
 
+use jitdump::{Change, Time};
+
+use crate::code::CodeFile;
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
 use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
-use crate::diagnostics::Diagnostic;
 use crate::load::find::found_file::FoundFile;
-use crate::runtime::{Change, CodeFile};
-use crate::units::Time;
+use crate::results::diagnostics::Diagnostic;
 
 /// Limits for finding a clock offset in the maps of a process: the number of its programs to compare with all
 /// loads of a file, and how often each map may be examined for one file after the other. A process starts one

@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
+use crate::bytes::printable_path;
 use crate::files::stdio::is_standard;
 use crate::load::options::LoadOptions;
 use crate::load::recording::Recording;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Fails if an output is one of the files that were read, or one that the options name.
 pub fn refuse_input_as_output<'o>(

@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
+use crate::bytes::printable_path;
+use crate::code::CodeFile;
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
 use crate::collections::hash::HashSet;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
-use crate::files::search::printable_path;
+use crate::load::advice as runtimes;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
-use crate::load::runtimes;
 use crate::load::sources::UsedFile;
-use crate::runtime::{CodeFile, FileKind};
-use crate::trace::aux_logs::AuxLogs;
+use crate::results::FileKind;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::aux_logs::AuxLogs;
 use crate::units::Pid;
 
 impl Recording<'_> {
@@ -123,7 +124,7 @@ impl Recording<'_> {
             CodeFile::Jitdump(dump) => dump
                 .faults()
                 .iter()
-                .any(|(issue, _)| issue == Issue::JitdumpCutTail),
+                .any(|(fault, _)| fault == jitdump::Fault::CutTail),
             CodeFile::SymbolOnly(_) => false,
         };
         let truncated = self.sources.used.iter().filter(is_truncated);

@@ -5,12 +5,13 @@
 //! object in the text of a program, perf 7.0 and later can't unwind any stack through that program. The symbols of
 //! the file name this code as well. Shown by `unwinding::no_object_is_inside_a_file_whose_stacks_are_unwound`.
 
-use crate::code::history::{Builder, History};
+use jitdump::history::{Builder, History};
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::timeline::PlacedEvent;
 use crate::collections::hash::HashMap;
 use crate::perf::event::Backing;
-use crate::units::{Address, AddressRange, Time};
 
 /// File mappings of each address space over time, built on first use.
 pub struct Files<'a> {

@@ -7,21 +7,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::collections::tally::Tally;
-use crate::diagnostics::issues::RECORD_FIRST;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::{files_below, printable_path};
+use jitdump::Tally;
+
+use crate::bytes::printable_path;
+use crate::files::search::files_below;
 use crate::files::stdio::is_standard;
 use crate::files::temp_file::{CopyError, copy_if, temp_file_error};
 use crate::files::{CompressionFormat, FileOrigin, InputFile, OpenFile, StreamedFile, TempFile, stream};
-use crate::load::find::reach::Reach;
 use crate::load::options::{InputKind, LoadOptions};
 use crate::perf::record::data::Data;
 use crate::perf::record::resync::{self, Damage, IntactReader};
 use crate::perf::{Profile, compression, header, merge};
-use crate::runtime::mono::packed;
-use crate::runtime::xray;
+use crate::results::diagnostics::issues::RECORD_FIRST;
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
+use crate::traces::mono::format::packed;
+use crate::traces::xray::format as xray;
 
 /// The files of the input.
 #[derive(Debug)]
@@ -94,14 +95,14 @@ fn input_error(path: &Path, cause: io::Error) -> Diagnostic {
 
 /// Opens the first wanted file in a folder. The others are opened with the logs or traces that options name.
 fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Diagnostic> {
-    let (folder, reach) = (&options.input, Reach::of(options));
+    let (folder, reach) = (&options.input, options.reach());
     let files = files_below(folder, &mut Vec::new());
     let mut files = files
         .into_iter()
         .filter_map(|path| reach.open_named(folder, &path).ok());
     match files.find(|file| file.read_start().is_ok_and(|start| is_wanted(&start))) {
         Some(file) => {
-            let file = file.read().map_err(|cause| input_error(folder, cause))?;
+            let file = InputFile::read(&file).map_err(|cause| input_error(folder, cause))?;
             Ok(Input::of_file(MainFile::Whole(Arc::new(file)), options))
         }
         None => Err(input_error(folder, io::ErrorKind::NotFound.into())),
@@ -109,7 +110,8 @@ fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Inp
 }
 
 fn open_file(path: &Path, options: &LoadOptions) -> Result<OpenFile, Diagnostic> {
-    let file = Reach::of(options)
+    let file = options
+        .reach()
         .open_named(path, path)
         .map_err(|cause| input_error(path, cause))?;
     // perf has the same rule: whoever writes a profile chooses the files that its reader opens.
@@ -128,7 +130,7 @@ fn read_profile(file: OpenFile, options: &LoadOptions) -> Result<MainFile, Diagn
             .is_ok_and(|start| is_streamed_kind(&start, options));
     let read = match is_streamed {
         true => StreamedFile::of(file).map(|file| MainFile::Streamed(Box::new(file))),
-        false => file.read().map(|file| MainFile::Whole(Arc::new(file))),
+        false => InputFile::read(&file).map(|file| MainFile::Whole(Arc::new(file))),
     };
     read.map_err(|cause| input_error(&path, cause))
 }
@@ -203,7 +205,7 @@ fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
     kernel_copies.sort();
     let read = |file: OpenFile| {
         let path = file.path().to_owned();
-        file.read().map_err(|cause| input_error(&path, cause))
+        InputFile::read(&file).map_err(|cause| input_error(&path, cause))
     };
     // To be merged, the records of all files must be in memory.
     let main = match parts.is_empty() {

@@ -3,11 +3,12 @@
 //! ```text
 //! options ─► [input]: files ─► [profile]: records without damage, and their index
 //!               └─► [find]: jitdumps, perf maps, logs and traces ─► [sources]: code, on the profile's clock
-//!                              └─► [`crate::trace`]: events and call chains for the profile
+//!                              └─► [`crate::traces`]: events and call chains for the profile
 //! ```
 //!
 //! All commands that read a profile start with `recording::load`.
 
+mod advice;
 mod buffers;
 mod clocks;
 mod conflicts;
@@ -20,19 +21,17 @@ mod pid_resolver;
 mod profile;
 mod progress;
 mod recording;
-mod runtimes;
 mod sources;
 
-pub use crate::trace::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
+pub use crate::traces::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
+pub(crate) use advice::runtime_name;
 pub(crate) use buffers::{Buffers, keep};
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 pub(crate) use find::folders::RUNTIME_FILES;
 pub(crate) use find::perf_maps::{UsedMap, all_symbols, symbol_of};
-pub(crate) use find::reach::Reach;
 pub use input::may_be_input;
 pub(crate) use options::NeededFunctions;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
 pub(crate) use recording::{Recording, load, load_after};
-pub(crate) use runtimes::runtime_name;
 pub(crate) use sources::{Sources, UsedFile, function_of};

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::files::Reach;
 use crate::files::input_file::MAX_SMALL_FILE;
-use crate::trace::options::TraceOptions;
+use crate::traces::options::TraceOptions;
 
-/// What to load, for [`inject`](crate::inject::inject) and [`timeline`](crate::timeline::timeline).
+/// What to load, for [`inject`](crate::inject::inject) and [`timeline`](crate::tools::timeline::timeline).
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Path of the profile, or of a log or trace to convert to a profile; `-` is standard input.
@@ -34,6 +35,11 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
+    /// Returns the restriction of the files that may be opened.
+    pub(crate) fn reach(&self) -> Reach {
+        Reach::of(&self.input, self.confine)
+    }
+
     /// Whether a profile of this size, in bytes, is read in blocks.
     pub(crate) fn streams(&self, size: u64) -> bool {
         size > self.max_in_memory.unwrap_or(MAX_SMALL_FILE)

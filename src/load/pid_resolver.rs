@@ -82,7 +82,7 @@ mod tests {
 
     use crate::code::process::ProcessEvent;
     use crate::files::{OpenFile, PagedFile};
-    use crate::units::Time;
+    use jitdump::Time;
 
     fn processes(forks: &[(u32, u32)]) -> Processes {
         let fork = |&(parent, child)| ProcessEvent::Fork {

@@ -1,16 +1,17 @@
 //! Reading of the profile: its records, complete and without damage, and their index.
 
+use jitdump::internals::format::marker;
+
 use crate::code::process::{AddressSpace, Processes};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
-use crate::diagnostics::issues::RECORD_AGAIN;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::CompressionFormat;
 use crate::files::temp_file::temp_file_error;
 use crate::load::buffers::{Buffers, keep};
 use crate::load::input::{Input, MainFile};
 use crate::perf::Profile;
 use crate::perf::record::data::Data;
-use crate::runtime::jitdump::marker;
+use crate::results::diagnostics::issues::RECORD_AGAIN;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Parses and indexes the profile of the input. The index of the input shows whether records have to be
 /// decompressed, merged or repaired. If so, all later steps use the new records, which `buffers` keep.
@@ -28,7 +29,7 @@ pub fn read<'a>(input: &'a Input, buffers: &'a Buffers) -> Result<IndexedProfile
     }
     let index = |file| {
         let profile = Profile::of(file).map_err(|error| error.in_file(path))?;
-        Ok(IndexedProfile::new(profile, marker::dump_path))
+        Ok::<_, Diagnostic>(IndexedProfile::new(profile, marker::dump_path))
     };
     let mut recorded = index(input.main.data())?;
     if recorded.index.needs_memory
@@ -97,7 +98,8 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
     use crate::perf::event::Backing;
-    use crate::units::{Address, AddressRange, Pid, Time};
+    use crate::units::Pid;
+    use jitdump::{Address, AddressRange, Time};
 
     fn is_remapped_with(starts: &[(u32, u64)]) -> bool {
         let maps = starts.iter().map(|&(pid, start)| {

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use jitdump::internals::format::marker;
+use jitdump::{AddressRange, Machine, Tally};
+
 use crate::code::perf_map_symbols::SymbolTable;
 use crate::code::perf_map_symbols::SymbolTableIndex;
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
@@ -9,8 +12,6 @@ use crate::code::recorded_addresses::RecordedAddresses;
 use crate::code::selection::Selector;
 use crate::code::timeline::{PlacedCode, Timeline};
 use crate::collections::indexed_table::IndexedTable;
-use crate::collections::tally::Tally;
-use crate::diagnostics::Diagnostic;
 use crate::files::{FileOrigin, InputFile};
 use crate::load::buffers::{Buffers, keep};
 use crate::load::file_code::Files;
@@ -24,12 +25,10 @@ use crate::load::options::{InputKind, LoadOptions, NeededFunctions};
 use crate::load::profile;
 use crate::load::progress::Progress;
 use crate::load::sources::{Sources, machine_of};
-use crate::machine::Machine;
 use crate::perf::record::data::Data;
-use crate::runtime::jitdump::marker;
-use crate::trace::aux_logs::AuxLogs;
-use crate::trace::{mono, xray};
-use crate::units::AddressRange;
+use crate::results::diagnostics::Diagnostic;
+use crate::traces::aux_logs::AuxLogs;
+use crate::traces::{mono, xray};
 
 /// A profile with the code of its processes over time.
 #[derive(Debug)]

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use jitdump::{AddressRange, Change, CodeEvent, Dump, FunctionView, Machine, Time};
+
+use crate::code::CodeFile;
 use crate::code::clock::{Alignment, RuntimeClock};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
 use crate::code::process::{AddressSpace, Processes, SpaceId};
@@ -9,24 +12,21 @@ use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::recorded_addresses::RecordedAddresses;
 use crate::code::samples::Samples;
 use crate::code::selection::{Doubts, DumpState};
+use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::code::timeline::{FileIndex, FunctionId, PlacedEvent, ranges};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeSet;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::{InputFile, PagedFile};
 use crate::load::clocks::Clocks;
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::pid_resolver::PidResolver;
-use crate::machine::Machine;
-use crate::runtime::jitdump::Dump;
-use crate::runtime::symbol_only_code::SymbolOnlyCode;
-use crate::runtime::{Change, CodeEvent, CodeFile, FunctionView};
-use crate::trace::mono::memory::Memory;
-use crate::trace::mono::{Logs, ReadLog};
-use crate::trace::xray::Traces;
-use crate::units::{AddressRange, Pid, Time};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::mono::memory::Memory;
+use crate::traces::mono::{Logs, ReadLog};
+use crate::traces::xray::Traces;
+use crate::units::Pid;
 
 /// A runtime file in use.
 #[derive(Debug)]

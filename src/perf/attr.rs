@@ -3,21 +3,22 @@
 //! Only the fields that determine the layout of records are read. No value is rejected, so that events of
 //! unknown types, clocks and sizes work like all others.
 
+use jitdump::{ByteOrder, Time};
 use linux_perf_event_reader::constants::{
     PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK,
     PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
 };
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
-use serde::{Deserialize, Serialize};
 
-use crate::bytes::{ByteOrder, Reader, write_padded};
+use crate::bytes::{Reader, write_padded};
 use crate::collections::hash::HashMap;
 use crate::perf::callchain::unwound::Kept;
 use crate::perf::event;
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::SampleSize;
-use crate::units::{Pid, Time};
+use crate::results::summary::profile::Unit;
+use crate::units::Pid;
 
 /// The layout of one event's records.
 #[derive(Clone, Debug)]
@@ -60,21 +61,6 @@ pub struct Attr {
     trailer_id: Option<usize>,
 }
 
-/// What an event counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum Unit {
-    /// Nanoseconds of CPU time (`cpu-clock`, `task-clock`).
-    #[serde(rename = "ns")]
-    Nanoseconds,
-    /// Cycles of the CPU (`cycles`).
-    #[serde(rename = "cycles")]
-    Cycles,
-    /// Anything else.
-    #[default]
-    #[serde(rename = "count", other)]
-    Occurrences,
-}
-
 impl Unit {
     fn of(attr: &[u8], endian: ByteOrder) -> Self {
         /// The lower half of `config`; the upper half has the type of CPU, on machines with several.
@@ -95,7 +81,7 @@ impl Unit {
 }
 
 /// Offsets in `struct perf_event_attr`.
-pub(super) mod offset {
+pub(crate) mod offset {
     pub const TYPE: usize = 0;
     pub const SIZE: usize = 4;
     pub const CONFIG: usize = 8;
@@ -305,7 +291,7 @@ pub fn add_identifier(attr: &mut [u8], endian: ByteOrder) {
 
 /// Converts the flags of an attribute to the numbers of [`AttrFlags`], and back. They are C bit fields, which big-endian
 /// compilers lay out from the most significant bit.
-pub(super) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
+pub(crate) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
     match endian {
         ByteOrder::Little => flags,
         ByteOrder::Big => flags.reverse_bits(),

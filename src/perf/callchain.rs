@@ -5,11 +5,12 @@ pub mod unwound;
 
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::Reader;
 use crate::perf::attr::Attr;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
-use crate::units::Address;
+use jitdump::Address;
+use jitdump::ByteOrder;
 
 /// Returns the user-space address of a sample: the first user address in its call chain, which is the sampled
 /// address or the one from which the program entered the kernel. `None` if it has none, as in kernel threads

@@ -6,15 +6,15 @@
 
 use std::io::{self, Write};
 
+use jitdump::{ByteOrder, Tally};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
-use crate::bytes::{ByteOrder, Reader};
-use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
+use crate::bytes::Reader;
 use crate::perf::record::data::Data;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records, USER_TYPE_START};
+use crate::results::diagnostics::Issue;
 
 /// Bytes of records that are compressed together.
 const CHUNK_SIZE: usize = 512 << 10;

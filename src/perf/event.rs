@@ -1,8 +1,10 @@
 //! Views of the records about processes, threads and their mappings.
 
-use crate::bytes::{ByteOrder, Reader, until_nul};
+use jitdump::{Address, AddressRange, ByteOrder, Time};
+
+use crate::bytes::{Reader, until_nul};
 use crate::perf::record::{self, Record};
-use crate::units::{Address, AddressRange, Pid, Time};
+use crate::units::Pid;
 
 /// An [`record::MMAP`] or [`record::MMAP2`] record of a user process.
 #[derive(Clone, Copy, Debug)]

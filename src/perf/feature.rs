@@ -6,9 +6,10 @@
 
 use std::borrow::Cow;
 
+use jitdump::ByteOrder;
 use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
 
-use crate::bytes::{ByteOrder, Reader, until_nul};
+use crate::bytes::{Reader, until_nul};
 use crate::perf::record::Records;
 
 /// `HEADER_TRACING_DATA`: formats of tracepoints.

@@ -1,7 +1,9 @@
 //! The file header of a profile.
 
-use crate::bytes::{ByteOrder, Reader};
-use crate::diagnostics::{Diagnostic, Issue};
+use jitdump::ByteOrder;
+
+use crate::bytes::Reader;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// First eight bytes of a little-endian perf.data file.
 pub const MAGIC_LITTLE: &[u8; 8] = b"PERFILE2";

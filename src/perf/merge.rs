@@ -9,13 +9,14 @@ use std::collections::BinaryHeap;
 use std::io::{self, Write};
 use std::iter::Peekable;
 
-use crate::bytes::{ByteOrder, slice};
+use jitdump::{ByteOrder, Time};
+
+use crate::bytes::slice;
 use crate::perf::attr::Attrs;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
-use crate::units::Time;
 
 /// Bytes between two FINISHED_ROUND records, after which readers can release records that they have buffered.
-pub(super) const ROUND_SIZE: u64 = 1 << 20;
+pub(crate) const ROUND_SIZE: u64 = 1 << 20;
 
 /// Writes the records of `parts` by time, and those of the same time in the order of the parts. Records
 /// without a time follow their predecessor. If no record has a time, the parts are concatenated, with all
@@ -164,7 +165,7 @@ fn write_merged(
 }
 
 /// Writes a FINISHED_ROUND record: all later records are at least as late as those before the previous one.
-pub(super) fn write_finished_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_finished_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     let mut round = Vec::with_capacity(HEADER_SIZE);
     record::write_header(&mut round, endian, record::FINISHED_ROUND, 0, HEADER_SIZE);
     out.write_all(&round)

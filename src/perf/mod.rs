@@ -33,7 +33,6 @@ pub mod pipe;
 pub mod profile;
 pub mod record;
 pub mod sample;
-pub mod synthesis;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use crate::bytes::ByteOrder;
+use jitdump::ByteOrder;
+
 use crate::collections::hash::HashSet;
 use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};

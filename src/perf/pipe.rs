@@ -5,14 +5,15 @@
 //! build ID table ([`record::HEADER_BUILD_ID`]), and the formats of tracepoints after a
 //! [`record::HEADER_TRACING_DATA`] record.
 
-use crate::bytes::{ByteOrder, write_padded};
-use crate::collections::tally::Tally;
-use crate::diagnostics::Issue;
+use jitdump::{ByteOrder, Tally};
+
+use crate::bytes::write_padded;
 use crate::perf::attr;
 use crate::perf::feature::{self, Feature};
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
+use crate::results::diagnostics::Issue;
 
 /// One more than the highest feature ID of Linux 7.3 (`HEADER_LAST_FEATURE`). Features that perf itself writes to pipes
 /// differ from those that it leaves out, which is unknown of newer ones.

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::bytes::{ByteOrder, Reader};
-use crate::collections::tally::Tally;
-use crate::diagnostics::{Diagnostic, Issue};
+use jitdump::{ByteOrder, Tally};
+
+use crate::bytes::Reader;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
 use crate::perf::header::{
@@ -15,6 +15,7 @@ use crate::perf::record::Records;
 use crate::perf::record::data::Data;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::IntactReader;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// How a profile is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

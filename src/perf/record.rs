@@ -7,7 +7,8 @@ pub mod reader;
 pub mod resync;
 pub mod validation;
 
-use crate::bytes::{ByteOrder, Reader, write_padded};
+use crate::bytes::{Reader, write_padded};
+use jitdump::ByteOrder;
 
 /// `PERF_RECORD_MMAP`: a mapping of a file or of anonymous memory.
 pub const MMAP: u32 = 1;

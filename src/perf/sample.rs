@@ -1,14 +1,15 @@
 //! Samples: the sampled address and all other code addresses in a sample record.
 
+use jitdump::{Address, ByteOrder, Time};
 use linux_perf_event_reader::constants::{
     PERF_CONTEXT_USER, PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_REGS_ABI_32,
 };
 use linux_perf_event_reader::{ReadFormat, SampleFormat};
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::Reader;
 use crate::perf::attr::Attr;
 use crate::perf::record::{HEADER_SIZE, Record};
-use crate::units::{Address, Pid, Tid, Time};
+use crate::units::{Pid, Tid};
 
 /// `PERF_FORMAT_LOST`, which linux-perf-event-reader lacks.
 const READ_FORMAT_LOST: u64 = 1 << 4;
@@ -465,7 +466,7 @@ mod tests {
     use super::*;
     use crate::perf::record::{self, Records};
     use crate::perf::testing;
-    use crate::units::Time;
+    use jitdump::Time;
 
     /// An attribute with these values of sample_type, read_format and sample_regs_user.
     fn attr(sample_type: u64, read_format: u64, registers: u64) -> Attr {

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytes::{BLOCK_SIZE, BlockFile, ByteOrder};
+use jitdump::ByteOrder;
+
+use crate::bytes::{BLOCK_SIZE, BlockFile};
 use crate::perf::attr::offset;
 use crate::perf::record::{HEADER_SIZE, write_header};
 

@@ -8,19 +8,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use jitdump::internals::format::marker::pid_in_name;
 use rustix::process::geteuid;
 use serde::Serialize;
 
 use super::process_files::{SLACK, append_perf_map, copy_file, ids_of, open_perf_map, owner_of};
 use super::recorded_process::RecordedProcess;
-use crate::bytes::base_name;
+use crate::bytes::{base_name, printable_path};
 use crate::code::profile_index::{Marker, ProfileIndex};
 use crate::files::folder::PRIVATE;
 use crate::files::kernel;
-use crate::files::search::{folder_of, printable_path};
+use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile, Place};
-use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::Pid;
 
 /// A file of a runtime.

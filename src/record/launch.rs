@@ -12,8 +12,8 @@ use std::process::Command;
 
 use rustix::process::{Pid, getpid, setpgid};
 
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
+use crate::bytes::printable_path;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Beginning of the file if the program could not be started.
 const FAILED: &str = "failed: ";

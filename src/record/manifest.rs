@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 use humantime::format_rfc3339_seconds;
+use jitdump::printable;
 use rustix::system::uname;
 use serde::Serialize;
 
@@ -14,8 +15,7 @@ use super::dumps::CollectedFile;
 use super::plan::Plan;
 use super::recorded_process::{RecordedProcess, add_versions};
 use super::session::{ProgramStatus, Recorded};
-use crate::bytes::printable;
-use crate::files::search::printable_path;
+use crate::bytes::printable_path;
 
 /// Name of the file in the folder of a recording.
 pub(super) const MANIFEST: &str = "manifest.json";

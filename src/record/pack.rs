@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header, HeaderMode};
 use zstd::stream::write::Encoder;
 
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::{Folder, Place, StagedFile};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Compression level: the default of zstd.
 const LEVEL: i32 = 3;

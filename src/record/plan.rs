@@ -8,20 +8,21 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, SystemTime};
 
 use humantime::format_rfc3339_seconds;
+use jitdump::printable;
 use rustix::fs::{Access, access};
 
 use super::attach::AttachOptions;
 use super::environment::{self, PHP_FILE, PHP_FOLDER, PHP_SETTINGS, Request};
 use super::perf::PerfOptions;
 use super::program::{ends_recording, find, program_of, search_path, user_of_sudo};
-use crate::bytes::{base_name, printable};
-use crate::diagnostics::issues::KEEP_PATH;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
+use crate::bytes::base_name;
+use crate::bytes::printable_path;
 use crate::load::RUNTIME_FILES;
-use crate::name_style::NameStyle;
+use crate::results::diagnostics::issues::KEEP_PATH;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::name_style::NameStyle;
+use crate::results::summary::shell_word;
 use crate::runtimes::Runtime;
-use crate::summary::shell_word;
 
 /// Name of the recorded profile in the folder of a recording.
 pub(super) const PROFILE: &str = "perf.data";

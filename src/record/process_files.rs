@@ -9,6 +9,8 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use jitdump::internals::format::marker::pid_in_name;
+use jitdump::internals::perf_map;
 use rustix::param::clock_ticks_per_second;
 
 use super::process_stat::ProcessStat;
@@ -18,8 +20,6 @@ use crate::files::folder::PRIVATE;
 use crate::files::kernel;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile};
-use crate::runtime::jitdump::marker::pid_in_name;
-use crate::runtime::perf_map;
 use crate::runtimes::{Description, Runtime};
 
 /// How much older than an event the files that were written after it may seem, since file systems store rounded times.

@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use jitdump::printable;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use serde::Serialize;
 
 use super::process_files::{has_same_root, ids_of, owner_of, runtime_in};
 use super::short_command;
-use crate::bytes::{base_name, printable};
+use crate::bytes::base_name;
+use crate::bytes::printable_path;
 use crate::files::folder::{descriptor_path, open_unchangeable};
 use crate::files::kernel;
-use crate::files::search::printable_path;
 use crate::runtimes::Runtime;
 
 /// Longest version in bytes.

@@ -26,13 +26,13 @@ use super::recorded_process::RecordedProcess;
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
-use crate::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::folder::{PRIVATE, open_unchangeable};
 use crate::files::staged::write_file;
 use crate::files::{Folder, Place};
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
 use crate::load::RUNTIME_FILES;
+use crate::results::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Time between two looks at whether the program has been started.
 const START: Duration = Duration::from_millis(10);

@@ -12,9 +12,9 @@ use rustix::param::clock_ticks_per_second;
 use super::process_files::{files_of, maps_of, runtime_in};
 use super::process_stat::ProcessStat;
 use super::recorded_process::RecordedProcess;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::kernel;
 use crate::load::RUNTIME_FILES;
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
 use sample_count::SampleCount;
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::build_id_cache::{elf_dir, inject_with_cache, tree};
 use crate::support::debuginfod::Server;

@@ -1,9 +1,10 @@
 //! Symbolizers find each of many units in one file.
 
-use jitinject::collections::sparse::SparseBytes;
-use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Version};
-use jitinject::elf::eh_frame::Tables;
-use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
+use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Version};
+use jitinject::internals::elf::eh_frame::Tables;
+use jitinject::internals::elf::object;
+use jitinject::internals::elf::object::{Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
+use jitinject::internals::files::objects::sparse::SparseBytes;
 
 use crate::support::dwarf_units::{INLINED, SIZE, UNITS, address, info, name, settings, shuffled};
 use crate::support::symbolizers::{self, Site};

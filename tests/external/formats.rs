@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::formats::{counts, write};
 use crate::support::generator::{Plan, generate};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::generator::{Plan, generate};
 use crate::support::hotspot::{Frame, parse};

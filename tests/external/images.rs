@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::profile::ProfileWriter;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::inject::InjectOptions;
+use jitdump::ByteOrder;
+use jitinject::InjectOptions;
 use object::{Object as _, ObjectSymbol as _};
 
 use crate::support::damage::damage;
@@ -816,7 +816,7 @@ fn damage_of_any_kind_leaves_valid_lines() {
                 all: true,
                 ..InjectOptions::new(&made.input, made.folder.path().join("out.data"))
             };
-            let is_written = jitinject::inject::inject(&options, &mut ()).is_ok();
+            let is_written = jitinject::inject(&options, &mut ()).is_ok();
             if is_written && round % 10 == 0 && made.folder.path().join("out.data.elf").exists() {
                 for object in objects_of(&options.output) {
                     let said = report("llvm-dwarfdump", &["--verify", text(&object)]);

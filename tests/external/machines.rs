@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::objects::remarks;
 use crate::support::dump::{DumpWriter, I386, X86_64};

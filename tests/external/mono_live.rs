@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use jitinject::runtime::mono::event::{Metadata, Stage};
-use jitinject::runtime::mono::{Kind, Log, Method, ThreadId};
+use jitinject::internals::traces::mono::format::event::{Metadata, Stage};
+use jitinject::internals::traces::mono::format::{Kind, Log, Method, ThreadId};
 
 use crate::support::mono_report::Report;
 use crate::support::mono_sums::{alone, assert_calls, by_leaf, of, sum};

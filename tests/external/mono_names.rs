@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use jitinject::runtime::mono::{Kind, Log};
+use jitinject::internals::traces::mono::format::{Kind, Log};
 use serde_json::Value;
 
 use crate::objects::remarks;

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use jitdump::ByteOrder;
+
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::model::{self, kind, word};
 use crate::support::profile::{ProfileWriter, field};
 use crate::support::{attempt, capture, inject, jitinject, objects_of, perf, said, scratch, tools};
-use jitinject::bytes::ByteOrder;
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::other_users::has_users;
 use crate::record::{MIN_SAMPLES, SERVER, Scene};

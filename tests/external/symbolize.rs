@@ -1,4 +1,4 @@
-//! `jitinject::symbolize` on a running program: the example keeps up with node, which compiles all the time.
+//! `jitdump::symbolize` on a running program: the example keeps up with node, which compiles all the time.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

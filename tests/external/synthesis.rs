@@ -4,15 +4,15 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::code::profile_index::ProfileIndex;
-use jitinject::perf::Profile;
-use jitinject::perf::output::{Edits, Rewrite};
-use jitinject::perf::synthesis::{
+use jitdump::internals::format::marker;
+use jitdump::internals::units::{Pid, Tid};
+use jitdump::{Address, AddressRange, ByteOrder, Time};
+use jitinject::internals::code::profile_index::ProfileIndex;
+use jitinject::internals::perf::Profile;
+use jitinject::internals::perf::output::{Edits, Rewrite};
+use jitinject::internals::traces::synthesis::{
     Comm, Definition, Mapping, Measure, Origin, Sample, Synthesis, Synthesized, Thread, ThreadStart,
 };
-use jitinject::runtime::jitdump::marker;
-use jitinject::units::{Address, AddressRange, Pid, Tid, Time};
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 

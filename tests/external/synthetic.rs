@@ -1,6 +1,6 @@
 //! Generated profiles with copies of stacks: each perf unwinds them through all frames.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::generator::{Generated, Plan, Stacks, generate};
 use crate::support::shown::assert_named_by;

@@ -1,6 +1,6 @@
 //! What pages of `jitinject timeline` show of functions: which ones, their names, and their source lines.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use serde_json::json;
 
 use crate::support::dump::{self, DumpWriter};

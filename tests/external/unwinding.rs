@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::generator::Random;

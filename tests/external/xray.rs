@@ -1,8 +1,8 @@
 //! Compares the records of traces, real and generated ones, with those of LLVM's own reader, llvm-xray.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Mode, RecordKind};
+use jitdump::ByteOrder;
+use jitinject::Issue;
+use jitinject::internals::traces::xray::format::{Mode, RecordKind};
 
 use crate::support::xray_lines::{SOUND, assert_same, buffer, converted, ours, real, theirs};
 use crate::support::xray_trace::{self, VERSIONS, Writer};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use jitinject::runtime::xray::{Header, InstrumentationMap};
+use jitinject::internals::traces::xray::format::{Header, InstrumentationMap};
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde_json::Value;
 

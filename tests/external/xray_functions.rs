@@ -1,6 +1,6 @@
 //! llvm-xray and readelf find the same functions in instrumented binaries.
 
-use jitinject::runtime::xray::instrumentation_map::InstrumentationMap;
+use jitinject::internals::traces::xray::format::instrumentation_map::InstrumentationMap;
 
 use crate::support::xray_functions::{binary, extracted, map, ours};
 use crate::support::xray_map::{Map, Relocations};

@@ -6,7 +6,7 @@ mod many_files;
 use std::fs::{self, File};
 use std::io::Write;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use serde_json::Value;
 
 use crate::support::dump::DumpWriter;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::issues::{CHECK_PATH, RECORD_FIRST};
+use jitdump::ByteOrder;
+use jitinject::internals::results::diagnostics::issues::{CHECK_PATH, RECORD_FIRST};
 use serde_json::Value;
 
 use crate::support::processes;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use serde_json::{Value, json};
 

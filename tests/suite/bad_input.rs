@@ -3,13 +3,11 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::files::InputFile;
-use jitinject::inject::InjectOptions;
-use jitinject::perf::Profile;
-use jitinject::perf::output::{Edits, Rewrite};
-use jitinject::runtime::jitdump::Header;
+use jitdump::{ByteOrder, Header};
+use jitinject::internals::files::InputFile;
+use jitinject::internals::perf::Profile;
+use jitinject::internals::perf::output::{Edits, Rewrite};
+use jitinject::{Diagnostic, InjectOptions, Issue};
 
 use crate::support::damage::damage;
 use crate::support::dump::DumpWriter;
@@ -39,7 +37,7 @@ fn fails(folder: &Path, input: &Path, output: &Path, expected: &Diagnostic) -> S
 /// Returns why a file cannot be used as a jitdump.
 fn rejection(path: &Path) -> Diagnostic {
     match InputFile::open(path) {
-        Ok(file) => Header::parse(&file).unwrap_err(),
+        Ok(file) => Header::parse(&file).unwrap_err().into(),
         Err(cause) => Diagnostic::cannot_read(path, &cause),
     }
 }
@@ -505,7 +503,7 @@ fn damage_of_any_kind_neither_panics_nor_hangs() {
                 all: round % 3 == 0,
                 ..InjectOptions::new(&generated.profile, folder.path().join("out.data"))
             };
-            outcomes[usize::from(jitinject::inject::inject(&options, &mut ()).is_ok())] += 1;
+            outcomes[usize::from(jitinject::inject(&options, &mut ()).is_ok())] += 1;
         }
     }
     assert!(

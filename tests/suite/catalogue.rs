@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use jitinject::diagnostics::{Issue, catalogue};
+use jitinject::Issue;
+use jitinject::internals::results::diagnostics::catalogue;
 
 use crate::support::{has_code, jitinject, said};
 

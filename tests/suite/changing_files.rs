@@ -9,7 +9,7 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::recording::{PID, Recording};

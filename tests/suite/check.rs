@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Output;
 
-use jitinject::bytes::{ByteOrder, is_terminal_control};
-use jitinject::check::rules::{self, Severity};
-use jitinject::diagnostics;
+use jitdump::ByteOrder;
+use jitdump::internals::bytes::is_terminal_control;
+use jitinject::internals::results::diagnostics;
+use jitinject::internals::tools::check::rules;
+use jitinject::internals::tools::check::rules::Severity;
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::check::check;
-use jitinject::collections::tally::Tally;
-use jitinject::files::InputFile;
-use jitinject::runtime::FileKind;
+use jitdump::{ByteOrder, Tally};
+use jitinject::internals::files::InputFile;
+use jitinject::internals::results::FileKind;
+use jitinject::internals::tools::check::check;
 use serde_json::Value;
 
 use crate::check::{TESTDATA, json, printed, run};

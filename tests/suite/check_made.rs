@@ -1,8 +1,7 @@
 //! Dumps with one fault each, and the rules that they break.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::collections::tally::Tally;
-use jitinject::diagnostics::Issue;
+use jitdump::{ByteOrder, Tally};
+use jitinject::Issue;
 
 use crate::check_made_extensions::{NUMBER_OF_POSITIONS, extensions, lists, positions};
 use crate::support::dump::{DumpWriter, X86_64, tables};

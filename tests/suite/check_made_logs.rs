@@ -1,13 +1,11 @@
 //! Logs and traces with one fault each, and the rules that they break.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::RuntimeTime;
-use jitinject::runtime::mono::event::{
+use jitdump::{Address, ByteOrder, RuntimeTime};
+use jitinject::internals::traces::mono::format::event::{
     CodeBufferKind, Kind, Method, Object, Pointer, ThreadId, TypeReference,
 };
-use jitinject::runtime::mono::{Event, packed};
-use jitinject::runtime::xray::{Mode, RecordKind};
-use jitinject::units::Address;
+use jitinject::internals::traces::mono::format::{Event, packed};
+use jitinject::internals::traces::xray::format::{Mode, RecordKind};
 
 use crate::check_made::{TestFile, set_u64, test_file};
 use crate::support::mono_log;
@@ -119,7 +117,7 @@ pub fn logs() -> Vec<TestFile> {
         class: TypeReference::VTable(Pointer(0x900)),
         object: Object(0x1000),
         size: 16,
-        frames: jitinject::runtime::mono::list::Frames::NONE,
+        frames: jitinject::internals::traces::mono::format::list::Frames::NONE,
     };
     vec![
         test_file(&[], "app.mlpd", clean.clone()),

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::check::{Place, Report, check, rules};
-use jitinject::collections::tally::Tally;
-use jitinject::dump::{Options, dump};
-use jitinject::runtime::FileKind;
+use jitdump::{ByteOrder, Tally};
+use jitinject::internals::results::FileKind;
+use jitinject::internals::tools::check::{Place, Report, check, rules};
+use jitinject::internals::tools::dump::{Options, dump};
 
 use crate::check::{RECORDINGS, has_in_order};
 use crate::check_made::{CleanDump, TestFile, clean_dump, dumps, rich_dump, source};
@@ -273,7 +272,7 @@ fn whatever_is_damaged_is_checked_to_its_end() {
                 damaged[at] ^= bits;
                 let report = check(kind, &damaged, b"jit-1.dump", &Tally::default(), &source);
                 let places = report.findings.iter().map(|finding| finding.places.len());
-                assert!(places.max().unwrap_or(0) <= jitinject::collections::tally::MAX_OFFSETS);
+                assert!(places.max().unwrap_or(0) <= jitdump::internals::collections::tally::MAX_OFFSETS);
             }
         }
     }

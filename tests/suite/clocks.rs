@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::{Diagnostic, Issue};
+use jitdump::ByteOrder;
+use jitinject::{Diagnostic, Issue};
 use serde_json::Value;
 
 use crate::support::dump::DumpWriter;

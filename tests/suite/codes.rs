@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::jitdump::record::{DEBUG_INFO, EMBEDDED_SOURCE_FILE};
+use jitdump::ByteOrder;
+use jitdump::internals::format::record::{DEBUG_INFO, EMBEDDED_SOURCE_FILE};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use serde_json::Value;

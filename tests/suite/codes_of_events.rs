@@ -5,10 +5,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::mono::event::{Kind, Metadata, Method, MonitorEvent, Object, Stage, ThreadId};
-use jitinject::runtime::xray::{Mode, RecordKind};
-use jitinject::units::Address;
+use jitdump::{Address, ByteOrder};
+use jitinject::internals::traces::mono::format::event::{
+    Kind, Metadata, Method, MonitorEvent, Object, Stage, ThreadId,
+};
+use jitinject::internals::traces::xray::format::{Mode, RecordKind};
 use serde_json::{Value, json};
 
 use crate::support::dump::{self, DumpWriter};

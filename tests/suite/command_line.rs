@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use jitinject::diagnostics::{Diagnostic, Issue};
+use jitinject::{Diagnostic, Issue};
 use serde_json::Value;
 
 use crate::support::FUNCTION_LAYOUT;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use jitinject::diagnostics::issues::RECORD_FIRST;
+use jitinject::internals::results::diagnostics::issues::RECORD_FIRST;
 
 use crate::support::reports::reports;
 use crate::support::{attempt, capture, codes, commands, has_code, inject, jitinject, said, scratch, tools};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use serde_json::Value;
 
 use crate::support::code_sites;

@@ -5,10 +5,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::dump::{Entry, Filter, Options, dump};
-use jitinject::runtime::FileKind;
-use jitinject::units::Address;
+use jitdump::{Address, ByteOrder};
+use jitinject::internals::results::FileKind;
+use jitinject::internals::tools::dump::{Entry, Filter, Options, dump};
 use serde_json::Value;
 
 use crate::support::capture::gunzipped;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::Issue;
+use jitdump::ByteOrder;
+use jitinject::Issue;
 
 use crate::dump::{counts, files, made, number, pieces};
 use crate::support::capture::gunzipped;

@@ -4,10 +4,9 @@
 use std::borrow::Cow;
 
 use gimli::{DwLang, RunTimeEndian};
-use jitinject::bytes::ByteOrder;
-use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
-use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Settings, Version};
-use jitinject::machine::Machine;
+use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitdump::{ByteOrder, Machine};
+use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Settings, Version};
 use proptest::prelude::*;
 
 use crate::support::generator::Random;

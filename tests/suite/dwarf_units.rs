@@ -1,8 +1,8 @@
 //! Debug information of many units in one file, as in an object for many functions.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::elf::dwarf::{Buffers, FunctionUnit, Sections, Version};
-use jitinject::elf::object::TEXT_OFFSET;
+use jitdump::ByteOrder;
+use jitinject::internals::elf::dwarf::{Buffers, FunctionUnit, Sections, Version};
+use jitinject::internals::elf::object::TEXT_OFFSET;
 
 use crate::dwarf::{encode, gimli_endian};
 use crate::support::dwarf_contents;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use object::{Object, ObjectSymbol};
 
 use crate::support::dump::DumpWriter;

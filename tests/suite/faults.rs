@@ -10,11 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::inject::{InjectOptions, inject as inject_here};
-use jitinject::load::Progress;
-use jitinject::summary::Summary;
+use jitdump::ByteOrder;
+use jitinject::{Diagnostic, InjectOptions, Issue, Progress, Summary, inject as inject_here};
 use rustix::io::Errno;
 use rustix::process::Signal;
 

@@ -13,8 +13,8 @@ use crate::support::processes::{send, send_and_wait, with_usual_signals};
 use crate::support::profile::ProfileWriter;
 use crate::support::reports::reports;
 use crate::support::{attempt, capture, has_code, inject, jitinject, said, scratch, shown, tools};
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::{Diagnostic, Issue};
+use jitdump::ByteOrder;
+use jitinject::{Diagnostic, Issue};
 use rustix::io::Errno;
 use rustix::process::Signal;
 

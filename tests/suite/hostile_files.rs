@@ -7,8 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use jitinject::bytes::{ByteOrder, is_terminal_control};
-use jitinject::diagnostics::{Diagnostic, Issue};
+use jitdump::ByteOrder;
+use jitdump::internals::bytes::is_terminal_control;
+use jitinject::{Diagnostic, Issue};
 use serde_json::Value;
 
 use crate::support::dump::DumpWriter;

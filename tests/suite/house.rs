@@ -80,7 +80,14 @@ fn file_of_test(modules: &[&str]) -> PathBuf {
             root().join("tests").join(folder).join(modules.join("/"))
         }
         Some((&"growth", modules)) => root().join("tests/growth/tests").join(modules.join("/")),
-        _ => root().join("src").join(modules.join("/")),
+        _ => {
+            let sources =
+                ["src", "crates/jitdump/src"].map(|sources| root().join(sources).join(modules.join("/")));
+            let is_there =
+                |path: &PathBuf| path.with_extension("rs").exists() || path.join("mod.rs").exists();
+            let found = sources.iter().find(|path| is_there(path));
+            found.unwrap_or(&sources[0]).clone()
+        }
     };
     match path.join("mod.rs") {
         file if file.exists() => file,

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::machine::Machine;
-use jitinject::runtime::jitdump::Dump;
+use jitdump::{ByteOrder, Dump, Machine};
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::{Diagnostic, Issue};
+use jitdump::ByteOrder;
+use jitinject::{Diagnostic, Issue};
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::generator::Expected;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use jitinject::runtime::mono::event::{CodeBufferKind, CollectionPhase, Metadata, Move, Stage};
-use jitinject::runtime::mono::{Event, Function, Index, Kind, Log, Method, ThreadId};
-use jitinject::units::Address;
+use jitdump::Address;
+use jitinject::internals::traces::mono::format::event::{
+    CodeBufferKind, CollectionPhase, Metadata, Move, Stage,
+};
+use jitinject::internals::traces::mono::format::{Event, Function, Index, Kind, Log, Method, ThreadId};
 
 use crate::support::capture;
 use crate::support::capture::gunzipped;

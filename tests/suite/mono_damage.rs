@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use jitinject::collections::tally::FaultCount;
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::mono::{Log, packed};
+use jitdump::FaultCount;
+use jitinject::Issue;
+use jitinject::internals::traces::mono::format::{Log, packed};
 
 use crate::mono::{events, real, report};
 use crate::support::capture;

@@ -1,7 +1,9 @@
 //! Mono logs with several heap shots, with symbols of native code, and with buffers that are not in the order of time.
 
-use jitinject::runtime::mono::event::{Kind, Method, MonitorEvent, Object, Pointer, ThreadId, TypeReference};
-use jitinject::units::Address;
+use jitdump::Address;
+use jitinject::internals::traces::mono::format::event::{
+    Kind, Method, MonitorEvent, Object, Pointer, ThreadId, TypeReference,
+};
 
 use crate::support::mono_log::{Bases, Writer};
 use crate::support::mono_sums::{alone, by_leaf, of, sum};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use jitinject::runtime::mono::{Kind, Log};
+use jitinject::internals::traces::mono::format::{Kind, Log};
 use serde_json::{Value, json};
 
 use crate::mono::real;

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::mono::event::{
+use jitdump::{Address, ByteOrder};
+use jitinject::internals::traces::mono::format::event::{
     Kind, Metadata, Method, MonitorEvent, Object, Pointer, Stage, ThreadId, TypeReference,
 };
-use jitinject::units::Address;
 use serde_json::{Value, json};
 
 use crate::support::mono_log::{Bases, Writer};

@@ -1,13 +1,15 @@
 //! Mono logs of all data versions are read as they were written.
 
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::mono::event::{
+use jitdump::Address;
+use jitinject::Issue;
+use jitinject::internals::traces::mono::format::event::{
     CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Metadata,
     MonitorEvent, Move, Reference, Root, RootOrigin, Stage, TypeReference,
 };
-use jitinject::runtime::mono::list::Frames;
-use jitinject::runtime::mono::{Event, Header, Kind, Log, Method, Object, Pointer, ThreadId};
-use jitinject::units::Address;
+use jitinject::internals::traces::mono::format::list::Frames;
+use jitinject::internals::traces::mono::format::{
+    Event, Header, Kind, Log, Method, Object, Pointer, ThreadId,
+};
 
 use crate::mono::{REAL, events, real};
 use crate::support::mono_log::{Bases, Writer};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use serde_json::Value;
 
 use crate::support::profile::ProfileWriter;

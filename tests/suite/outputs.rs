@@ -8,11 +8,9 @@ use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use jitinject::diagnostics::Issue;
-use jitinject::files::Folder;
-use jitinject::files::walk::Scope;
-use jitinject::inject::{InjectOptions, inject as inject_here};
-use jitinject::load::Progress;
+use jitinject::internals::files::Folder;
+use jitinject::internals::files::walk::Scope;
+use jitinject::{InjectOptions, Issue, Progress, inject as inject_here};
 use rustix::fs::FlockOperation;
 
 use crate::support::processes::wait_for_rounds;

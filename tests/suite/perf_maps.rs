@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};

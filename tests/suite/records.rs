@@ -1,5 +1,8 @@
 //! Records that are not changed are copied byte for byte.
 
+use jitdump::ByteOrder;
+use jitinject::internals::perf::Profile;
+
 use crate::support::generator::{self, Plan};
 use crate::support::model::{self, Parts};
 use crate::support::perf::Event;
@@ -7,8 +10,6 @@ use crate::support::profile::ProfileWriter;
 use crate::support::{
     bare_records, capture, has_code, inject, inject_capture, inject_into, objects_of, scratch, shown, tools,
 };
-use jitinject::bytes::ByteOrder;
-use jitinject::perf::Profile;
 
 /// Numbers of records that were dropped, trimmed and added, and of parts that mappings of files were divided into.
 #[derive(Debug, Default, PartialEq, Eq)]

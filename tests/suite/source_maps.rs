@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use base64ct::{Base64, Encoding};
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use serde_json::{Value, json};
 
 use crate::support::dump::{DumpWriter, X86_64};

@@ -9,10 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::inject::{InjectOptions, Kept, UnwindOptions, inject};
-use jitinject::load::{LoadOptions, TraceOptions};
-use jitinject::timeline::{TimelineOptions, html, timeline};
+use jitdump::ByteOrder;
+use jitinject::internals::tools::timeline::{TimelineOptions, html, timeline};
+use jitinject::{InjectOptions, Kept, LoadOptions, TraceOptions, UnwindOptions, inject};
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;

@@ -1,14 +1,11 @@
-//! `jitinject::symbolize`: jitdumps that are read while they grow have the functions of the finished file.
+//! `jitdump::symbolize`: jitdumps that are read while they grow have the functions of the finished file.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use jitinject::machine::Machine;
-use jitinject::runtime::jitdump::Dump;
-use jitinject::runtime::{Change, RuntimeTime};
-use jitinject::symbolize::{Function, Jitdump, Process};
-use jitinject::units::{Address, AddressRange, Time};
+use jitdump::symbolize::{Function, Jitdump, Process};
+use jitdump::{Address, AddressRange, Change, Dump, Machine, RuntimeTime, Time};
 
 use crate::support::{capture, scratch};
 

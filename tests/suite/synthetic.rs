@@ -1,6 +1,6 @@
 //! Generated profiles: every frame of every sample has the name that it was generated with.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Expected, Generated, Lines, Plan, Runtimes, generate};

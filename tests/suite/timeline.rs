@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::{self, DumpWriter};
 use crate::support::generator::{self, Plan, Runtimes};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::{DumpWriter, X86_64, tables};
 use crate::support::generator::Random;

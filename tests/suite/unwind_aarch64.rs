@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::{self, AARCH64, DumpWriter};
 use crate::support::profile::{ProfileWriter, Registers, UserStack, field};

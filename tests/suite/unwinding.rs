@@ -1,8 +1,7 @@
 //! Unwinding tables.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
-use jitinject::units::{Address, AddressRange};
+use jitdump::{Address, AddressRange, ByteOrder};
+use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
 
 /// Returns an `.eh_frame` with an entry for each range, given as absolute start address and size.
 fn eh_frame(ranges: &[(u64, u64)]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::profile::ProfileWriter;

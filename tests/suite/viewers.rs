@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use object::{Object, ObjectSymbol, SymbolKind};
 
 use crate::support::dump::{DumpWriter, X86_64};

@@ -1,8 +1,8 @@
 //! Compares real XRay traces with the output of llvm-xray, LLVM's own reader.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Mode, Trace, is_trace};
+use jitdump::ByteOrder;
+use jitinject::Issue;
+use jitinject::internals::traces::xray::format::{Mode, Trace, is_trace};
 
 use crate::support::capture;
 use crate::support::xray_lines::{SHORT, SOUND, assert_same, buffer, llvm_output, ours, real, theirs};

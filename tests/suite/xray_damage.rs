@@ -1,9 +1,8 @@
 //! Damaged XRay traces: intact records are read, and damage is reported.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::collections::tally::Tally;
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Mode, RecordKind, Trace};
+use jitdump::{ByteOrder, Tally};
+use jitinject::Issue;
+use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
 
 use crate::support::capture;
 use crate::support::xray_lines::real;

@@ -1,9 +1,8 @@
 //! Instrumentation maps of binaries, which map the function IDs in a trace to addresses.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::instrumentation_map::InstrumentationMap;
-use jitinject::units::Address;
+use jitdump::{Address, ByteOrder};
+use jitinject::Issue;
+use jitinject::internals::traces::xray::format::instrumentation_map::InstrumentationMap;
 
 use crate::support::capture;
 use crate::support::xray_functions::{binary, extracted, map, ours};

@@ -1,8 +1,8 @@
 //! XRay traces of all versions and both byte orders are read as they were written.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Mode, RecordKind, Trace};
+use jitdump::ByteOrder;
+use jitinject::Issue;
+use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
 use proptest::prelude::*;
 
 use crate::support::xray_trace::{Buffer, Record, VERSIONS, Writer};

@@ -1,9 +1,8 @@
 //! A profile that not perf, but another program may write: its attribute promises a trailer at the end of each
 //! kernel record, but some records have none. Includes a log of Mono's profiler, to add events from.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::mono::event::{Kind, Method, Object};
-use jitinject::units::Address;
+use jitdump::{Address, ByteOrder};
+use jitinject::internals::traces::mono::format::event::{Kind, Method, Object};
 
 use super::mono_log::{Bases, Writer};
 use super::profile::{ProfileWriter, field};

@@ -1,6 +1,6 @@
 //! Writes DEBUG_INFO2 records with six lists, also such as no runtime would write.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 /// Type of the record.
 pub const KIND: u32 = 827_346_259;

@@ -1,6 +1,6 @@
 //! Writes jitdumps.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 /// Writer of a jitdump.
 #[derive(Clone)]

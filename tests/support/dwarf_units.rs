@@ -1,10 +1,9 @@
 //! Many functions with line tables and an inlined call each, for one file.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
-use jitinject::elf::dwarf::{Settings, Version};
-use jitinject::elf::object::TEXT_OFFSET;
-use jitinject::machine::Machine;
+use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitdump::{ByteOrder, Machine};
+use jitinject::internals::elf::dwarf::{Settings, Version};
+use jitinject::internals::elf::object::TEXT_OFFSET;
 
 use super::generator::Random;
 

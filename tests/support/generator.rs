@@ -5,7 +5,7 @@ use std::io::{BufWriter, Seek, Write};
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use super::dump::{self, DumpWriter};
 use super::lines::{self, Layout};

@@ -6,9 +6,9 @@ use gimli::write::{
     RangeList, Sections, Unit, UnitEntryId, Writer,
 };
 use gimli::{DwLang, Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
-use jitinject::bytes::ByteOrder;
-use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
-use jitinject::elf::dwarf::{FunctionUnit, Settings, Version};
+use jitdump::ByteOrder;
+use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
+use jitinject::internals::elf::dwarf::{FunctionUnit, Settings, Version};
 
 /// Returns the language of a source file by its path.
 pub type Language = fn(&[u8]) -> Option<DwLang>;

@@ -1,6 +1,6 @@
 //! Writes debug information of a generated function, in each layout that dumps use.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use super::dump::DumpWriter;
 

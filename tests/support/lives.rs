@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use super::dump::{DumpWriter, X86_64};
 use super::generator::Random;

@@ -1,6 +1,6 @@
 //! An independent parser of perf.data, for comparing two files record by record.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 /// Parts of a profile.
 #[derive(PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Writes logs of Mono's profiler in the data versions 1 to 17, as Mono wrote them.
 
-use jitinject::runtime::mono::event::{
+use jitdump::Address;
+use jitinject::internals::traces::mono::format::event::{
     CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Event, Kind,
     Metadata, Method, MonitorEvent, Move, Object, Pointer, Reference, Root, RootOrigin, Stage, ThreadId,
     TypeReference,
 };
-use jitinject::units::Address;
 
 /// Writer of a log.
 pub struct Writer {
@@ -713,7 +713,9 @@ impl Writer {
     /// Writes an event that was read; returns `false` if the version does not support it.
     pub fn event(&mut self, event: &Event<'_>) -> bool {
         let time = event.time.0;
-        let listed = |frames: jitinject::runtime::mono::list::Frames<'_>| frames.iter().collect::<Vec<_>>();
+        let listed = |frames: jitinject::internals::traces::mono::format::list::Frames<'_>| {
+            frames.iter().collect::<Vec<_>>()
+        };
         match event.kind {
             Kind::Allocation {
                 class,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use jitinject::runtime::mono::{Kind, Log};
+use jitinject::internals::traces::mono::format::{Kind, Log};
 
 use super::mono_report::{Called, Report};
 use super::perf::{self, Event, assert_reports_are_silent, without_addresses};

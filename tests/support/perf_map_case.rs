@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use super::generator::Expected;
 use super::profile::ProfileWriter;

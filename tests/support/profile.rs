@@ -1,6 +1,6 @@
 //! Writes profiles.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 /// Sample fields in the profiles of the tests. The last three are optional.
 pub mod field {

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 use object::{Object, ObjectSection, ObjectSymbol};
 
 use super::model::{self, word};

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::instrumentation_map::InstrumentationMap;
-use jitinject::units::Address;
+use jitdump::{Address, ByteOrder};
+use jitinject::internals::traces::xray::format::instrumentation_map::InstrumentationMap;
 
 use super::capture;
 use super::xray_map::{Map, Relocations};

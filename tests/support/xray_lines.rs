@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use jitinject::collections::tally::Tally;
-use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Index, RecordKind, Trace};
+use jitdump::Tally;
+use jitinject::Issue;
+use jitinject::internals::traces::xray::format::{Index, RecordKind, Trace};
 
 use super::capture::{self, gunzipped};
 use super::{tools, xray_trace};

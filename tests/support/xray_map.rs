@@ -1,6 +1,6 @@
 //! Writes ELF files with an XRay instrumentation map and little else.
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 /// Load address of the map, relative to the start of the file; it need not be aligned.
 const MAP: u64 = 0x5003;

@@ -1,7 +1,7 @@
 //! Writes XRay traces in all versions and both endiannesses, as LLVM's runtimes did.
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Mode, RecordKind};
+use jitdump::ByteOrder;
+use jitinject::internals::traces::xray::format::{Mode, RecordKind};
 
 /// All versions of both modes.
 pub const VERSIONS: [(Mode, u16); 8] = [

@@ -1,12 +1,12 @@
 //! Bounds of an offset between clocks, from a file and the maps of its process.
 
+use jitdump::{Address, RuntimeTime, Time};
+
 use crate::code::clock::recorded_clocks::{MARGIN, ProfileClock, RuntimeClock, SECOND, distance};
 use crate::code::process::Map;
 use crate::collections::range_map::RangeMap;
 use crate::perf::event::Backing;
 use crate::perf::feature::ClockData;
-use crate::runtime::RuntimeTime;
-use crate::units::{Address, Time};
 
 /// Maximum difference between a header's time and the marker's map, in nanoseconds. Some runtimes write the header
 /// first (PHP, Erlang: up to 0.1 ms), others map the marker first (LLVM, perf's Java agent, Wasmtime: 0.05 ms).

@@ -1,9 +1,9 @@
 //! What a profile and a runtime's file contain about their clocks.
 
+use jitdump::{RuntimeTime, Time};
+
 use crate::code::profile_index::{IndexedProfile, TimeConversion};
 use crate::perf::feature::{self, ClockData};
-use crate::runtime::RuntimeTime;
-use crate::units::Time;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 

@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
+use jitdump::{Address, Time};
+
 use crate::code::process::SpaceId;
-use crate::units::{Address, Time};
 
 /// Number of addresses in the cache: so few that it stays in the processor's.
 const SLOTS: u32 = 1 << 11;

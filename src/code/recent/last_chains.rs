@@ -5,11 +5,13 @@
 
 use std::ops::Range;
 
-use crate::code::history::intersection;
+use jitdump::Time;
+use jitdump::history::intersection;
+
 use crate::code::process::SpaceId;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::perf::sample::{Addresses, ChainEntry, Sample};
-use crate::units::{Tid, Time};
+use crate::units::Tid;
 
 /// Number of threads whose chains are kept.
 const THREADS: u32 = 64;

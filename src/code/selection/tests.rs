@@ -1,3 +1,5 @@
+use jitdump::AddressRange;
+
 use super::*;
 use crate::code::perf_map_symbols::SymbolTable;
 use crate::code::process::{Map, ProcessEvent};
@@ -8,7 +10,7 @@ use crate::perf::event::Backing;
 use crate::perf::record;
 use crate::perf::testing;
 use crate::threads;
-use crate::units::{AddressRange, Pid};
+use crate::units::Pid;
 
 const USER: u64 = -512i64 as u64;
 const KERNEL: u64 = -128i64 as u64;

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::code::history::intersection;
+use jitdump::history::intersection;
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
@@ -12,7 +14,6 @@ use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector};
 use crate::code::timeline::{Code, Extent, Lookup};
 use crate::perf::record::Record;
 use crate::perf::sample::{ChainEntry, Sample, deferred_callers};
-use crate::units::{Address, AddressRange, Time};
 
 /// Address space and time in which the frames of a sample are looked up.
 #[derive(Clone, Copy)]

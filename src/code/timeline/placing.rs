@@ -1,14 +1,15 @@
 //! Applies maps and code events to one address space, in the order of time.
 
-use crate::code::history::Builder;
+use jitdump::history::Builder;
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
     Code, CodeMapping, FreedRange, FunctionId, Layers, MappingIndex, Memory, PlacedEvent, Timeline,
 };
 use crate::collections::hash::HashMap;
-use crate::diagnostics::Issue;
 use crate::perf::event::Backing;
-use crate::units::{Address, AddressRange, Time};
+use crate::results::diagnostics::Issue;
 
 /// Maximum number of ranges of inherited code to check, in all processes together, for what is left of moved code.
 pub(super) const MAX_PIECES: usize = 1 << 22;

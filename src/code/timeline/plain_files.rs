@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::process::Map;
 use crate::code::timeline::Lookup;
 use crate::perf::event::Backing;
-use crate::units::{Address, AddressRange, Time};
 
 /// Maximum number of maps that are searched one by one.
 const MAX: usize = 16;

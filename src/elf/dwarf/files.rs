@@ -1,7 +1,8 @@
 //! Source files and directories of a unit.
 
+use jitdump::debug_info::{DebugInfo, SourceFile};
+
 use crate::bytes::rsplit_once;
-use crate::debug_info::{DebugInfo, SourceFile};
 use crate::elf::dwarf::Version;
 
 /// The files that a function's lines, calls and declarations refer to, by their index in the unit. The first one

@@ -1,8 +1,8 @@
 //! Writes files and rows of a unit (`.debug_line`).
 
 use gimli::constants as dw;
+use jitdump::debug_info::{DebugInfo, Row, SourceFile};
 
-use crate::debug_info::{DebugInfo, Row, SourceFile};
 use crate::elf::dwarf::files::{FileTable, split};
 use crate::elf::dwarf::strings::StringTable;
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, write_address};

@@ -1,9 +1,9 @@
 //! Writes one function as a compile unit (`.debug_info`).
 
 use gimli::constants as dw;
+use jitdump::debug_info::{InlinedCall, SourceFunction};
 
 use crate::bytes::rsplit_once;
-use crate::debug_info::{InlinedCall, SourceFunction};
 use crate::elf::dwarf::abbreviations::{
     CHILDREN, COLUMN, EntryKind, FILE, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
 };

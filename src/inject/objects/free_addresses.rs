@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jitdump::{Address, AddressRange};
+
 use crate::code::process::{Processes, SpaceId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
-use crate::units::{Address, AddressRange};
 
 /// Allocator of addresses near code where no process with that code maps anything.
 pub struct FreeAddresses {

@@ -4,19 +4,19 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::bytes::RandomAccess;
+use jitdump::debug_info::DebugInfo;
+use jitdump::internals::format::unwinding::{Placement, Unwinding};
+use jitdump::{Address, AddressRange, FunctionView, Machine, RandomAccess, Tally};
+
 use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
-use crate::collections::sparse::SparseBytes;
-use crate::collections::tally::Tally;
-use crate::debug_info::DebugInfo;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{self, Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
 use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTables};
-use crate::elf::store::{ObjectKind, Store};
-use crate::elf::stored_source::StoredSource;
+use crate::files::objects::sparse::SparseBytes;
+use crate::files::objects::store::{ObjectKind, Store};
+use crate::files::objects::stored_source::StoredSource;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::grouping::{first_of, key};
 use crate::inject::objects::job::{Job, batches};
@@ -26,11 +26,9 @@ use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for
 use crate::inject::output::Output;
 use crate::inject::sources::{KeptSources, SourceName};
 use crate::load::function_of;
-use crate::machine::Machine;
-use crate::runtime::FunctionView;
-use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
-use crate::units::{Address, AddressRange, Pid};
+use crate::units::Pid;
 
 /// Writes the objects in their order. Reports the number of finished functions to `progress`.
 pub fn write(
@@ -154,7 +152,7 @@ const MAX_TEXT_GROWTH: u64 = 4;
 const MIN_TEXT_ROOM: u64 = 64 << 20;
 
 /// Maximum number of ranges of inlined calls in all objects: one for this many bytes of the dumps, or this many if that is more.
-/// Each takes 8 bytes in a dump. But small records can have large numbers of them ([`crate::debug_info::MAX_RANGES`]).
+/// Each takes 8 bytes in a dump. But small records can have large numbers of them ([`jitdump::debug_info::MAX_RANGES`]).
 const BYTES_OF_RANGE: u64 = 8;
 const MIN_RANGE_ROOM: u64 = 1 << 20;
 

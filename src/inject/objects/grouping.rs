@@ -13,12 +13,13 @@
 //!
 //! These rules cover the address space, its ancestors and its descendants.
 
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::inject::objects::neighbourhood::{Neighbourhood, Neighbourhoods};
-use crate::units::{Address, AddressRange, Time};
 
 /// Maximum number of addresses in an object, in bytes. Readers map the object whole, and programs that copy files
 /// without preserving holes write that much.

@@ -1,12 +1,12 @@
 //! Objects that are to be written.
 
+use jitdump::{Address, AddressRange, Machine};
+
 use crate::code::timeline::CodeMapping;
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{Code, LEAD_IN};
 use crate::inject::objects::TABLE_ALIGN;
 use crate::inject::objects::sharing::{Block, ObjectMembers};
-use crate::machine::Machine;
-use crate::units::{Address, AddressRange};
 
 /// Maximum number of objects to encode at a time, and the size of records in bytes from which on no object is
 /// added. Both limit memory.

@@ -1,5 +1,7 @@
 //! What is mapped around the functions of an address space, and of those that share code with it.
 
+use jitdump::{Address, AddressRange, Time};
+
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::CodeMapping;
 use crate::collections::hash::{HashMap, HashSet};
@@ -7,7 +9,6 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::elf::object::LEAD_IN;
 use crate::inject::objects::grouping::Mapped;
 use crate::perf::event::Backing;
-use crate::units::{Address, AddressRange, Time};
 
 /// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
 /// a library; libdw's module also covers the data after it.

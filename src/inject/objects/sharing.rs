@@ -13,6 +13,8 @@
 
 use std::cmp::Reverse;
 
+use jitdump::{Address, AddressRange};
+
 use crate::code::process::Processes;
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
@@ -22,7 +24,6 @@ use crate::inject::objects::grouping::{
     Groups, MAX_HOLE, MAX_SPAN, Mapped, Members, Source, first_of, key, sizes,
 };
 use crate::inject::objects::neighbourhood::Neighbourhoods;
-use crate::units::{Address, AddressRange};
 
 /// Number of objects that are not shared by groups from elsewhere: those with most functions.
 const MAX_LARGE: usize = 64;
@@ -314,7 +315,8 @@ impl<'a> Packer<'a> {
 mod tests {
     use super::*;
     use crate::code::process::ProcessEvent;
-    use crate::units::{Pid, Time};
+    use crate::units::Pid;
+    use jitdump::Time;
 
     const SOURCE: Source = Source {
         bytes: 1000,

@@ -5,16 +5,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Mutex;
 
+use jitdump::Machine;
+use jitdump::debug_info::{DebugInfo, SourceFile, SourceFunction};
+use jitdump::names::SourceLocation;
+
 use crate::collections::hash::HashMap;
-use crate::debug_info::{DebugInfo, SourceFile, SourceFunction};
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
-use crate::elf::stored_source::{StoredSource, folder_name};
+use crate::files::objects::stored_source::{StoredSource, folder_name};
+use crate::frames::source_files::SourceOptions;
 use crate::inject::sources::{KeptSources, SourceName};
-use crate::machine::Machine;
-use crate::name_style::NameStyle;
-use crate::runtime::names::SourceLocation;
-use crate::source_files::SourceOptions;
+use crate::results::name_style::NameStyle;
 
 /// How line tables are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

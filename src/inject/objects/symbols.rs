@@ -3,22 +3,22 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use jitdump::internals::perf_map::Symbol;
+use jitdump::{AddressRange, Machine, Tally, Time};
+
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::SpaceId;
-use crate::collections::sparse::SparseBytes;
-use crate::collections::tally::Tally;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
-use crate::elf::store::ObjectKind;
+use crate::files::objects::sparse::SparseBytes;
+use crate::files::objects::store::ObjectKind;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, MAX_SEPARATE, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
-use crate::machine::Machine;
-use crate::runtime::perf_map::Symbol;
-use crate::units::{AddressRange, BuildId, Pid, Time};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::{BuildId, Pid};
 
 /// Writer of objects for symbols.
 struct SymbolWriter<'a> {
@@ -87,7 +87,7 @@ pub fn write(
                 let members = Members::of_one(pid, owner, symbol, places);
                 writer.write(&members, output, kept, objects, &mut buffers)?;
                 progress(members.place_count());
-                Ok(())
+                Ok::<_, Diagnostic>(())
             })?;
         }
     }

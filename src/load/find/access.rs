@@ -1,7 +1,7 @@
 //! Which files may be opened and used.
 
+use crate::files::Reach;
 use crate::load::find::ownership::Ownership;
-use crate::load::find::reach::Reach;
 use crate::load::options::LoadOptions;
 
 /// Restrictions on files, by their paths and their owners.
@@ -17,7 +17,7 @@ impl Access {
     /// Returns the restrictions for a profile that belongs to the user ID `profile_owner`.
     pub fn new(options: &LoadOptions, profile_owner: u32) -> Self {
         Self {
-            reach: Reach::of(options),
+            reach: options.reach(),
             ownership: Ownership::new(options, profile_owner),
         }
     }

@@ -6,20 +6,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use jitdump::internals::format::marker::{is_dump_name, pid_in_name};
+use jitdump::internals::format::{first_time, last_time};
+use jitdump::{Header, RuntimeTime, Time};
+
 use crate::bytes::base_name;
 use crate::code::clock::apply_offset;
 use crate::code::process::Processes;
 use crate::code::profile_index::ProfileIndex;
 use crate::collections::hash::HashSet;
-use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::Reach;
 use crate::files::search::files_below;
 use crate::files::{OpenFile, PagedFile};
 use crate::load::find::open::{MAX_FILES, accept_if};
-use crate::load::find::reach::Reach;
-use crate::runtime::RuntimeTime;
-use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
-use crate::runtime::jitdump::{Header, first_time, last_time};
-use crate::units::{Pid, Time};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::Pid;
 
 /// How much later than the code a marker may be, in nanoseconds: some runtimes map their dump only after they
 /// have written to it.
@@ -46,7 +47,7 @@ impl Candidate {
             Ok(())
         })?;
         let file = PagedFile::of(file).map_err(|cause| Diagnostic::unusable(&cause))?;
-        let header = Header::read(&file).map_err(Diagnostic::as_unused)?;
+        let header = Header::read(&file).map_err(|error| Diagnostic::from(error).as_unused())?;
         Ok(Self {
             first: first_time(&file, &header),
             last: Arc::default(),

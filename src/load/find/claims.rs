@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::bytes::printable;
+use jitdump::printable;
+
 use crate::code::profile_index::Marker;
 use crate::collections::hash::HashMap;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::PagedFile;
 use crate::load::find::dedup::{ContentId, Contents};
 use crate::perf::event::FileId;
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
 /// What identifies the file of a marker.

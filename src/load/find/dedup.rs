@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use jitdump::RandomAccess;
 use sha1::{Digest, Sha1};
 
-use crate::bytes::RandomAccess;
 use crate::collections::hash::HashMap;
 use crate::files::PagedFile;
 

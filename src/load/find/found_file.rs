@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use jitdump::Time;
+
 use crate::files::PagedFile;
-use crate::units::{Pid, Time};
+use crate::units::Pid;
 
 /// A runtime file that belongs to the profile.
 #[derive(Clone, Debug)]

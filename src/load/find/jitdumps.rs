@@ -13,13 +13,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bytes::{base_name, printable};
+use jitdump::internals::format::marker::pid_in_name;
+use jitdump::{Time, printable};
+
+use crate::bytes::base_name;
+use crate::bytes::printable_path;
 use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{IndexedProfile, Marker, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
-use crate::diagnostics::issues::CHECK_PATH;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::printable_path;
 use crate::files::walk::{self, Scope};
 use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;
@@ -30,8 +31,9 @@ use crate::load::find::folders::{Folders, beside};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::load::options::LoadOptions;
-use crate::runtime::jitdump::marker::pid_in_name;
-use crate::units::{Pid, Time};
+use crate::results::diagnostics::issues::CHECK_PATH;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::Pid;
 
 /// Result of the search.
 #[derive(Debug, Default)]

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use crate::code::process::Processes;
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::files::temp_file::temp_file_error;
 use crate::load::find::access::Access;
 use crate::load::find::open::open_given;
 use crate::load::input::Input;
 use crate::load::options::InputKind;
-use crate::runtime::mono::packed;
-use crate::runtime::xray::{Trace, is_trace};
-use crate::trace::mono::memory::Memory;
-use crate::trace::mono::{OpenLog, UnpackedLog};
-use crate::trace::options::TraceOptions;
-use crate::trace::xray::binary::Binary;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::mono::format::packed;
+use crate::traces::mono::memory::Memory;
+use crate::traces::mono::{OpenLog, UnpackedLog};
+use crate::traces::options::TraceOptions;
+use crate::traces::xray::binary::Binary;
+use crate::traces::xray::format::{Trace, is_trace};
 use crate::units::Pid;
 
 /// Maximum number of logs used. Each is matched with the profile's processes, and no machine runs more Mono programs

@@ -14,5 +14,4 @@ pub mod logs;
 mod open;
 mod ownership;
 pub mod perf_maps;
-pub mod reach;
 mod running_processes;

@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::bytes::printable_path;
 use crate::collections::hash::HashSet;
-use crate::diagnostics::issues::CHECK_PATH;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::{files_below, printable_path};
+use crate::files::search::files_below;
 use crate::files::{CompressionFormat, InputFile, OpenFile};
 use crate::load::find::access::Access;
+use crate::results::diagnostics::issues::CHECK_PATH;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Maximum number of files in use when another runtime file is opened: more than the processes on any
 /// machine, and few enough to search in seconds.
@@ -39,7 +40,7 @@ pub fn read_if(
     check: impl FnOnce(&[u8]) -> Result<(), Diagnostic>,
 ) -> Result<InputFile, Diagnostic> {
     let file = accept_if(opened, check)?;
-    file.read().map_err(|cause| Diagnostic::unusable(&cause))
+    InputFile::read(&file).map_err(|cause| Diagnostic::unusable(&cause))
 }
 
 /// Opens the files that the user named, and files in named folders if their first bytes are `wanted` and
@@ -63,7 +64,10 @@ pub fn open_given(
     for path in paths {
         let error = |cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH);
         if !fs::metadata(path).map_err(error)?.is_dir() {
-            let file = access.reach.open_named(path, path).and_then(OpenFile::read);
+            let file = access
+                .reach
+                .open_named(path, path)
+                .and_then(|file| InputFile::read(&file));
             add(file.map_err(error)?);
             continue;
         }
@@ -71,7 +75,7 @@ pub fn open_given(
         for found in files_below(path, diagnostics) {
             let file = access.reach.open_named(path, &found).and_then(|file| {
                 let is_wanted = wanted(&file.read_start()?);
-                is_wanted.then(|| file.read()).transpose()
+                is_wanted.then(|| InputFile::read(&file)).transpose()
             });
             let file = match file {
                 Ok(Some(file)) => file,

@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::FileOrigin;
 use crate::files::open_file::is_trusted;
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
 /// Decides which files may be used. In folders such as `/tmp`, anybody can create files with the names of

@@ -11,14 +11,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::bytes::base_name;
+use jitdump::internals::format::marker;
+use jitdump::internals::perf_map;
+use jitdump::internals::perf_map::{Symbol, pid_in_name};
+use jitdump::{PerfMap, Time};
+
+use crate::bytes::{base_name, printable_path};
 use crate::code::perf_map_symbols::{SymbolId, SymbolTable, SymbolTableIndex};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
-use crate::diagnostics::issues::CHECK_PATH;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::{files_below, printable_path};
+use crate::files::search::files_below;
 use crate::files::walk::{self, Scope};
 use crate::files::{InputFile, kernel};
 use crate::load::find::access::Access;
@@ -28,9 +31,9 @@ use crate::load::find::open::read_if;
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
 use crate::perf::feature::{self, ClockData};
-use crate::runtime::jitdump::marker;
-use crate::runtime::perf_map::{self, PerfMap, Symbol, pid_in_name};
-use crate::units::{Pid, Time};
+use crate::results::diagnostics::issues::CHECK_PATH;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::Pid;
 
 /// How far clocks may have been set back, which makes the map of a process look older than the process.
 const SLACK: Duration = Duration::from_secs(60);

@@ -1,9 +1,8 @@
 //! Puts unwound stacks into a profile, as call chains in place of the registers and stacks they come from.
 
+use jitdump::{ByteOrder, Tally};
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
-use crate::bytes::ByteOrder;
-use crate::collections::tally::Tally;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
 use crate::perf::pipe::PipeHeader;

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::bytes::{ByteOrder, start_of_block};
+use jitdump::ByteOrder;
+
+use crate::bytes::start_of_block;
 use crate::perf::record::Record;
 use crate::perf::record::data::{COPY_SIZE, FilePart};
 use crate::perf::record::reader::MAX_SIZE;

@@ -1,6 +1,7 @@
 //! Records that are looked at again, in memory.
 
-use crate::bytes::ByteOrder;
+use jitdump::ByteOrder;
+
 use crate::perf::record::Record;
 
 /// Copies of some records of a profile, without the data after them. They have the offsets of the originals.

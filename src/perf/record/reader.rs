@@ -1,6 +1,7 @@
 //! Reads records one after the other, wherever they are.
 
-use crate::bytes::ByteOrder;
+use jitdump::ByteOrder;
+
 use crate::perf::record::data::{Data, READ_SIZE, Window};
 use crate::perf::record::{HEADER_SIZE, Record, SIZE_OFFSET};
 

@@ -15,13 +15,13 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use crate::bytes::ByteOrder;
+use jitdump::{ByteOrder, Time};
+
 use crate::perf::attr::Attrs;
 use crate::perf::record::data::Data;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::validation::{LOOKAHEAD, RecordValidator, Verdict};
 use crate::perf::record::{HEADER_SIZE, Record, Records};
-use crate::units::Time;
 
 /// Skipped bytes between records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

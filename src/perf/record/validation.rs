@@ -14,11 +14,11 @@
 //! - An ID in a record is that of a counter, unless perf made the record. Neighboring records have similar
 //!   times.
 
-use crate::bytes::ByteOrder;
+use jitdump::{ByteOrder, Time};
+
 use crate::perf::attr::{Attrs, IdMatch};
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::perf::sample::{self, FieldsEnd};
-use crate::units::Time;
 
 /// The kernel's last type in Linux 7.3.
 const LAST_KERNEL_TYPE: u32 = record::CALLCHAIN_DEFERRED;

@@ -18,9 +18,9 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 
+use crate::bytes::printable_path;
 use crate::files::Folder;
 use crate::files::kernel;
-use crate::files::search::printable_path;
 use crate::files::walk::Scope;
 use crate::record::process_files::ids_of;
 use crate::record::process_stat::ProcessStat;

@@ -8,8 +8,8 @@ pub use dotnet::reply_error as dotnet_reply_error;
 
 use super::process_files;
 use super::short_command::{IsStopped, Printed};
-use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::Folder;
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
 
 /// What may be asked of running processes.

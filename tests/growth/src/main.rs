@@ -5,8 +5,6 @@
 
 #[path = "../../../src/cli/mod.rs"]
 mod cli;
-#[path = "../../../src/commands/mod.rs"]
-mod commands;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::ExitCode;
@@ -56,7 +54,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    let status = commands::run();
+    let status = cli::commands::run();
     if let Some(path) = std::env::var_os("COUNT") {
         let counts = [
             PASSED.load(Ordering::Relaxed),

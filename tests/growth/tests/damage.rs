@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Mode, RecordKind};
+use jitdump::ByteOrder;
+use jitinject::internals::traces::xray::format::{Mode, RecordKind};
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::profile::ProfileWriter;

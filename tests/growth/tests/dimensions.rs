@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::profile::{ProfileWriter, field};

@@ -6,9 +6,8 @@
 use std::fs;
 use std::path::Path;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::mono::event::{Kind, Method};
-use jitinject::units::Address;
+use jitdump::{Address, ByteOrder};
+use jitinject::internals::traces::mono::format::event::{Kind, Method};
 
 use crate::support::dump::DumpWriter;
 use crate::support::hostile::cases::{CODE, LAST, PID};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Mode, RecordKind};
+use jitdump::ByteOrder;
+use jitinject::internals::traces::xray::format::{Mode, RecordKind};
 
 use crate::support::xray_trace::{Buffer, Record, Writer};
 use crate::support::{assert_linear, inject};

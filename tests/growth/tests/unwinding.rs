@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::{DumpWriter, X86_64, tables_of};
 use crate::support::profile::{ProfileWriter, UserStack, field};

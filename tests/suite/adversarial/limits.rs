@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use super::counts;
 use crate::support::dump::DumpWriter;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use super::cases::{CODE, LAST};
 use crate::support::dump::DumpWriter;

@@ -7,7 +7,7 @@ pub mod many_files;
 use std::fs;
 use std::path::PathBuf;
 
-use jitinject::bytes::ByteOrder;
+use jitdump::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;

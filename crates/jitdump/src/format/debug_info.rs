@@ -1,0 +1,491 @@
+//! DEBUG_INFO records: the line table of a function.
+//!
+//! ```text
+//! u64 code_addr   u64 nr_entry
+//! nr_entry times: u64 addr   u32 line   u32 discrim   name, NUL
+//! ```
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::collections::hash::HashMap;
+use crate::debug_info::{DebugInfo, MAX_LINE, Row, SourceFile, SourceFunction};
+use crate::format::record::MAX_PADDING;
+use crate::names;
+use crate::units::AddressRange;
+
+/// Size of an entry without its name, in bytes.
+const ENTRY_SIZE: usize = 16;
+
+/// Bytes that V8 and LLVM add to every address: the size of an ELF header, here that of a 64-bit file.
+pub const MAX_BIAS: u64 = 0x40;
+
+/// The name that means "same as in the previous entry".
+const SAME_NAME: &[u8] = b"\xff";
+
+/// How the entries of a jitdump are to be interpreted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DebugInfoQuirks {
+    /// Bytes to subtract from each address.
+    pub bias: u64,
+    /// Whether the field after the line is a discriminator, as in the specification. V8 writes the column
+    /// there, and so does every other runtime that writes anything but 0, except LLVM.
+    pub has_discriminators: bool,
+}
+
+/// The function that a record belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionRef<'a> {
+    /// Name of the function.
+    pub name: &'a [u8],
+    /// Addresses at which the function was first loaded.
+    pub range: AddressRange,
+}
+
+impl FunctionRef<'_> {
+    /// Returns the offset of an entry from the function's start, in bytes, after subtracting `bias`.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "numbers of 64 bits, their differences 128"
+    )]
+    pub fn offset(&self, entry: &LineEntry<'_>, bias: u64) -> i128 {
+        i128::from(entry.address) - i128::from(self.range.start.0) - i128::from(bias)
+    }
+}
+
+/// The debug information from a record, with counts of its faults.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ParsedDebugInfo<'a> {
+    /// Lines and inlined calls.
+    pub info: DebugInfo<'a>,
+    /// Number of entries with a damaged file name that was repaired.
+    pub repaired: u64,
+    /// Number of entries outside the function.
+    pub outside: u64,
+    /// Number of invalid entries: impossible line, invalid name, or a missing or cyclic caller.
+    pub invalid: u64,
+    /// Number of parts of inlined calls that were dropped because they were too many or nested too deep.
+    pub calls_lost: u64,
+    /// Number of ranges of inlined calls that are missing, or that no call has.
+    pub ranges_unpaired: u64,
+    /// Number of names and files that functions refer to and the record does not have.
+    pub missing_indices: u64,
+    /// Number of lines with a lower offset than the one before.
+    pub unsorted: u64,
+    /// Whether the number of entries is wrong, so that only the whole ones at the start were read.
+    pub is_partial: bool,
+}
+
+/// An entry of a record, as it is in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LineEntry<'a> {
+    /// Start address of the line's code, including what the writer adds to addresses.
+    pub address: u64,
+    /// Line number.
+    pub line: u32,
+    /// Discriminator or column.
+    pub column_or_discriminator: u32,
+    /// Name of the source file, without the NUL.
+    pub name: &'a [u8],
+    /// Whether the record refers to the name of the previous entry instead of writing it out.
+    pub is_same_name: bool,
+    /// Whether the name was damaged and has been repaired.
+    pub is_repaired: bool,
+    /// Size of the entry in the record, in bytes.
+    pub size: u32,
+}
+
+impl LineEntry<'_> {
+    /// Returns whether the entry only marks the end of the code, like the last entries of Erlang and QEMU
+    /// (captures erlang25, qemu).
+    pub fn is_end(&self) -> bool {
+        self.line == 0 && self.name.is_empty()
+    }
+
+    /// Returns whether the entry is invalid: its line is impossible, or its name has control characters.
+    pub fn is_invalid(&self) -> bool {
+        self.line > MAX_LINE || !is_clean(self.name)
+    }
+}
+
+impl DebugInfoQuirks {
+    /// Detects the quirks of a jitdump from some of its functions and their records.
+    ///
+    /// Quirk: V8 and LLVM add the size of an ELF header to every address, because perf once put the code
+    /// right after one (captures node20, node20-s390x-dump, lli14-mcjit, llvm19-jitlink). V8 is recognised by
+    /// its function names. LLVM has an entry at exactly this offset in nearly all functions, and its last
+    /// entries are past the end of the code. Neither has entries at lower offsets, except rows of other
+    /// functions, which LLVM 19 adds to some functions. No other runtime has this pattern (captures java17,
+    /// erlang25, qemu).
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes have 64 bits, their sums 128; `below` is not more than `functions`, which is not more than the records"
+    )]
+    pub fn detect<'a>(
+        records: impl Iterator<Item = (FunctionRef<'a>, &'a [u8])>,
+        endian: ByteOrder,
+        is_64: bool,
+    ) -> Self {
+        let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
+        let (mut functions, mut exact, mut below, mut past_end) = (0u64, 0u64, 0u64, 0u64);
+        let mut is_v8 = false;
+        for (function_ref, content) in records {
+            let Some(entries) = entries(content, function_ref, endian) else {
+                continue;
+            };
+            let entries = entries.iter().filter(|entry| !entry.is_end());
+            let offsets: Vec<i128> = entries.map(|entry| function_ref.offset(entry, 0)).collect();
+            let size = i128::from(function_ref.range.size());
+            let any = |range: std::ops::RangeInclusive<i128>| {
+                u64::from(offsets.iter().any(|offset| range.contains(offset)))
+            };
+            functions += u64::from(!offsets.is_empty());
+            exact += any(bias..=bias);
+            below += any(0..=bias - 1);
+            past_end += any(size + 1..=size + bias);
+            is_v8 |= names::is_v8(function_ref.name);
+        }
+        let nearly_all = |count: u64| count.saturating_mul(10) >= functions.saturating_mul(9);
+        let is_llvm = !is_v8 && past_end > 0 && nearly_all(exact);
+        let is_biased = functions > 0 && nearly_all(functions - below) && (is_v8 || is_llvm);
+        Self {
+            bias: if is_biased { bias as u64 } else { 0 },
+            has_discriminators: is_biased && is_llvm,
+        }
+    }
+}
+
+/// Reads the entries of a record, without interpreting them; `None` if the record is invalid.
+pub fn entries<'a>(
+    content: &'a [u8],
+    function_ref: FunctionRef<'a>,
+    endian: ByteOrder,
+) -> Option<Vec<LineEntry<'a>>> {
+    read_entries(
+        content,
+        function_ref,
+        &names::source_locations(function_ref.name),
+        endian,
+    )
+}
+
+/// Parses the content of a record; `None` if it is invalid.
+pub fn parse<'a>(
+    content: &'a [u8],
+    function_ref: FunctionRef<'a>,
+    quirks: DebugInfoQuirks,
+    endian: ByteOrder,
+) -> Option<ParsedDebugInfo<'a>> {
+    let locations = names::source_locations(function_ref.name);
+    let mut lines = ParsedDebugInfo::default();
+    let entries = match read_entries(content, function_ref, &locations, endian) {
+        Some(entries) => entries,
+        None => {
+            lines.is_partial = true;
+            whole_entries(content, function_ref, quirks.bias, endian)?
+        }
+    };
+    let mut files = Files::default();
+    let size = i128::from(function_ref.range.size());
+    let offset = |entry: &LineEntry<'_>| function_ref.offset(entry, quirks.bias);
+    let has_start = entries.iter().any(|entry| offset(entry) == 0);
+    // The file of entries without a file name.
+    let own_file = locations.first().map(|location| location.path);
+    lines.info.rows.reserve_exact(entries.len());
+    lines.repaired = entries.iter().filter(|entry| entry.is_repaired).count() as u64;
+    for (at, entry) in entries.iter().enumerate() {
+        let mut offset = offset(entry);
+        if entry.is_invalid() {
+            lines.invalid = lines.invalid.saturating_add(1);
+            // Its code does not have the line of the entry before.
+            if (0..size).contains(&offset) {
+                lines.info.rows.push(Row {
+                    offset: offset as u32,
+                    file: None,
+                    line: 0,
+                    column: 0,
+                    discriminator: 0,
+                });
+            }
+            continue;
+        }
+        // Quirk: Erlang's first entry is for the function's header, below its code (capture erlang25).
+        if at == 0 && (-HEADER_SIZE..0).contains(&offset) {
+            if has_start {
+                continue;
+            }
+            offset = 0;
+        }
+        if !(0..size).contains(&offset) {
+            // An entry that marks the end of the code is not an error.
+            let is_the_end = entry.is_end() || offset == size;
+            lines.outside = lines.outside.saturating_add(u64::from(!is_the_end));
+            continue;
+        }
+        let (column, discriminator) = match quirks.has_discriminators {
+            true => (0, entry.column_or_discriminator),
+            false => (entry.column_or_discriminator, 0),
+        };
+        let name = Some(entry.name).filter(|name| !name.is_empty());
+        lines.info.rows.push(Row {
+            offset: offset as u32,
+            file: name
+                .or(own_file.filter(|_| entry.line > 0))
+                .map(|name| files.add(name)),
+            line: entry.line,
+            column,
+            discriminator,
+        });
+    }
+    // If the function's name is ambiguous, use the path that an entry has too.
+    let known = locations.iter().find(|location| files.has(location.path));
+    let location = known.or(locations.first());
+    let function = SourceFunction {
+        name: b"",
+        file: location.map(|location| files.add(location.path)),
+        line: location.map_or(0, |location| location.line),
+        column: location.map_or(0, |location| location.column),
+    };
+    // Quirk: V8 writes offsets in the bytecode of a function as addresses of its Sparkplug code, for which it has no other table
+    // (captures node20, node20-arm64-fp: most are no multiples of 4). All of the code has the line of the function instead, or the
+    // first one if its name has none. V8 is recognised by its function names.
+    if names::is_v8_baseline(function_ref.name) {
+        lines.outside = 0;
+        let first = lines.info.rows.first().map(|row| Row { offset: 0, ..*row });
+        let of_function = function.file.map(|file| Row {
+            offset: 0,
+            file: Some(file),
+            line: function.line,
+            column: function.column,
+            discriminator: 0,
+        });
+        lines.info.rows = of_function.or(first).into_iter().collect();
+    }
+    lines.info.functions = vec![function];
+    lines.info.files = files.finish();
+    Some(lines)
+}
+
+/// Maximum distance in bytes between the start of a function's header and its code.
+const HEADER_SIZE: i128 = 0x80;
+
+/// Reads the entries at the start of a record whose number of entries is wrong, up to the first one that is invalid or not in
+/// the function; `None` if there are none.
+///
+/// Not those of V8: its damaged names have any number of NULs, which are not ends of entries.
+fn whole_entries<'a>(
+    content: &'a [u8],
+    function_ref: FunctionRef<'a>,
+    bias: u64,
+    endian: ByteOrder,
+) -> Option<Vec<LineEntry<'a>>> {
+    if names::is_v8(function_ref.name) {
+        return None;
+    }
+    let mut reader = Reader::new(content, endian);
+    reader.skip(16)?;
+    let end = i128::from(function_ref.range.size());
+    let is_whole = |entry: &LineEntry<'_>| {
+        let is_inside = (0..=end).contains(&function_ref.offset(entry, bias));
+        is_inside && !entry.is_invalid() && std::str::from_utf8(entry.name).is_ok()
+    };
+    let entries: Vec<_> = EntryIter::new(reader, u64::MAX, None)
+        .take_while(is_whole)
+        .collect();
+    (!entries.is_empty()).then_some(entries)
+}
+
+/// Returns an iterator over the entries of a record, up to the first truncated one.
+pub fn entries_until_truncated(content: &[u8], endian: ByteOrder) -> EntryIter<'_> {
+    let mut reader = Reader::new(content, endian);
+    let _address = reader.u64();
+    let left = reader.u64().unwrap_or_default();
+    EntryIter::new(reader, left, None)
+}
+
+/// Reads the entries of a record whose function's name gives `locations`.
+///
+/// Quirk: V8 before 13.6 writes file names from freed memory: the length is correct, but the first 16 bytes
+/// are overwritten, partly with NULs (23 of 68 records of capture node20). Such a name is repaired if its
+/// remaining bytes match the path in the function's name. A path too short to have any is used if all entries
+/// have the size that it implies.
+fn read_entries<'a>(
+    content: &'a [u8],
+    function_ref: FunctionRef<'a>,
+    locations: &[names::SourceLocation<'a>],
+    endian: ByteOrder,
+) -> Option<Vec<LineEntry<'a>>> {
+    let mut reader = Reader::new(content, endian);
+    let _address = reader.u64()?;
+    let count = reader.u64()?;
+    let body = reader.rest();
+    let paths = locations.iter().map(|location| location.path);
+    let is_sound = |entries: &Vec<LineEntry<'a>>| !entries.iter().any(LineEntry::is_invalid);
+    let by_path_end = || {
+        let mut paths = paths.clone().filter(|_| names::is_v8(function_ref.name));
+        paths.find_map(|path| read_consecutive(body, count, endian, Some(path)).filter(is_sound))
+    };
+    let consecutive = || read_consecutive(body, count, endian, None);
+    let by_path_size = || {
+        paths
+            .clone()
+            .find_map(|path| read_equal_sized(body, count, endian, path, function_ref))
+    };
+    // If all entries can be read consecutively, an invalid one is an isolated error.
+    by_path_end()
+        .or_else(|| consecutive().filter(is_sound))
+        .or_else(by_path_size)
+        .or_else(consecutive)
+}
+
+/// Reads consecutive entries; `None` unless they fill the record. Names that match `path` except for their
+/// damaged start are repaired.
+fn read_consecutive<'a>(
+    body: &'a [u8],
+    count: u64,
+    endian: ByteOrder,
+    path: Option<&'a [u8]>,
+) -> Option<Vec<LineEntry<'a>>> {
+    let room = body.len() / (ENTRY_SIZE + 1);
+    let mut entries: Vec<LineEntry<'a>> =
+        Vec::with_capacity(usize::try_from(count).map_or(room, |count| count.min(room)));
+    let mut walk = EntryIter::new(Reader::new(body, endian), count, path);
+    entries.extend(&mut walk);
+    let padding = walk.rest();
+    let is_at_end = padding.len() <= MAX_PADDING || padding.iter().all(|&byte| byte == 0);
+    (walk.left == 0 && is_at_end).then_some(entries)
+}
+
+/// An iterator over consecutive entries. It stops after the last one, or at the first truncated one.
+#[derive(Clone, Debug)]
+pub struct EntryIter<'a> {
+    reader: Reader<'a>,
+    left: u64,
+    /// The path that damaged names are compared with.
+    path: Option<&'a [u8]>,
+    last_name: Option<&'a [u8]>,
+}
+
+impl<'a> EntryIter<'a> {
+    fn new(reader: Reader<'a>, left: u64, path: Option<&'a [u8]>) -> Self {
+        Self {
+            reader,
+            left,
+            path,
+            last_name: None,
+        }
+    }
+
+    /// Returns the bytes after the last entry that was read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.reader.rest()
+    }
+}
+
+impl<'a> Iterator for EntryIter<'a> {
+    type Item = LineEntry<'a>;
+
+    fn next(&mut self) -> Option<LineEntry<'a>> {
+        let left = self.left.checked_sub(1)?;
+        let mut reader = self.reader;
+        let (address, line, column_or_discriminator) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let damaged = self.path.filter(|path| is_damaged(reader.rest(), path));
+        let name = match damaged {
+            Some(path) => {
+                reader.skip(path.len() as u64)?;
+                reader.skip(1)?;
+                path
+            }
+            None => reader.c_string()?,
+        };
+        let last = self.last_name.filter(|_| name == SAME_NAME);
+        let size = self.rest().len().saturating_sub(reader.rest().len());
+        (self.reader, self.left, self.last_name) = (reader, left, Some(last.unwrap_or(name)));
+        Some(LineEntry {
+            address,
+            line,
+            column_or_discriminator,
+            name: last.unwrap_or(name),
+            is_same_name: last.is_some(),
+            is_repaired: damaged.is_some(),
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+/// Number of bytes at the start of a name that V8's freed memory has lost.
+const DAMAGED_SIZE: usize = 16;
+
+/// Whether `bytes` start with a damaged copy of `path`: the end is intact, but the first [`DAMAGED_SIZE`] bytes are
+/// not.
+fn is_damaged(bytes: &[u8], path: &[u8]) -> bool {
+    let (Some(name), Some(&0)) = (bytes.get(..path.len()), bytes.get(path.len())) else {
+        return false;
+    };
+    let is_end_whole = path.len() > DAMAGED_SIZE && name.get(DAMAGED_SIZE..) == path.get(DAMAGED_SIZE..);
+    is_end_whole && (!is_clean(name) || std::str::from_utf8(name).is_err())
+}
+
+/// Reads entries whose names are all as long as `path`, whatever they contain, and replaces them by `path`.
+fn read_equal_sized<'a>(
+    body: &[u8],
+    count: u64,
+    endian: ByteOrder,
+    path: &'a [u8],
+    function_ref: FunctionRef<'_>,
+) -> Option<Vec<LineEntry<'a>>> {
+    let size = path.len().checked_add(ENTRY_SIZE + 1)?;
+    let total = usize::try_from(count).ok()?.checked_mul(size)?;
+    let padding = body.len().checked_sub(total)?;
+    if padding > MAX_PADDING {
+        return None;
+    }
+    let low = function_ref.range.start.0;
+    let high = function_ref.range.end.0.saturating_add(MAX_BIAS);
+    let entry = |bytes: &[u8]| {
+        let mut reader = Reader::new(bytes, endian);
+        let (address, line, column_or_discriminator) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let is_sound = (low..=high).contains(&address) && line <= MAX_LINE && bytes.ends_with(&[0]);
+        is_sound.then_some(LineEntry {
+            address,
+            line,
+            column_or_discriminator,
+            name: path,
+            is_same_name: false,
+            is_repaired: true,
+            size: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        })
+    };
+    body.get(..total)?.chunks_exact(size).map(entry).collect()
+}
+
+/// Whether a name has no control characters.
+fn is_clean(name: &[u8]) -> bool {
+    !name.iter().any(u8::is_ascii_control)
+}
+
+/// The files of a function, without duplicates.
+#[derive(Default)]
+struct Files<'a> {
+    known: HashMap<&'a [u8], u32>,
+    paths: Vec<&'a [u8]>,
+}
+
+impl<'a> Files<'a> {
+    fn add(&mut self, path: &'a [u8]) -> u32 {
+        *self.known.entry(path).or_insert_with(|| {
+            let number = self.paths.len() as u32;
+            self.paths.push(path);
+            number
+        })
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        self.known.contains_key(path)
+    }
+
+    fn finish(self) -> Vec<SourceFile<'a>> {
+        self.paths.into_iter().map(SourceFile::from).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! DEBUG_INFO2 records: lines and inlined calls of a function, in two layouts.
+//!
+//! samply's author published both layouts under this name. The type number of one means another record
+//! in the numbering of the other, so the layout is recognised by the structure of the record.
+
+pub mod lists;
+pub mod positions;
+pub mod source_track;
+
+use crate::bytes::ByteOrder;
+use crate::collections::hash::HashMap;
+use crate::debug_info::SourceFile;
+use crate::format::debug_info::ParsedDebugInfo;
+use crate::units::Address;
+
+/// A layout of DEBUG_INFO2 records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// Six lists that describe the next function to be loaded.
+    Lists,
+    /// Source positions with their callers, for the function at this address.
+    Positions(Address),
+}
+
+/// Returns the layout of a record with this content; `None` if it has neither of the two.
+pub fn layout(content: &[u8], endian: ByteOrder) -> Option<Layout> {
+    if let Some(lists) = positions::RawLists::split(content, endian) {
+        return Some(Layout::Positions(lists.address));
+    }
+    lists::RawLists::split(content, endian).map(|_| Layout::Lists)
+}
+
+/// Parses the content of a record for a function of `size` bytes.
+pub fn parse(content: &[u8], size: u32, endian: ByteOrder) -> Option<ParsedDebugInfo<'_>> {
+    if let Some(lists) = positions::RawLists::split(content, endian) {
+        return Some(lists.read(size));
+    }
+    Some(lists::RawLists::split(content, endian)?.read())
+}
+
+/// Whether the sizes of lists of strings in a record with lists are not rounded up, as they should be.
+pub fn has_unrounded_sizes(content: &[u8], endian: ByteOrder) -> bool {
+    positions::RawLists::split(content, endian).is_none()
+        && lists::RawLists::split(content, endian).is_some_and(|lists| !lists.is_rounded)
+}
+
+/// Whether an index of a string is neither one of `count` strings nor all ones (none).
+fn is_missing(index: u32, count: usize) -> bool {
+    index != u32::MAX && index as usize >= count
+}
+
+/// Consecutive NUL-terminated strings.
+#[derive(Clone, Copy, Debug)]
+pub struct Strings<'a> {
+    bytes: &'a [u8],
+    count: u64,
+}
+
+impl<'a> Strings<'a> {
+    /// Creates a list of `count` strings; `None` if there are fewer, or if more than padding follows them.
+    /// Padding of more than `max_padding` bytes is NULs.
+    fn split(bytes: &'a [u8], count: u64, max_padding: usize) -> Option<Self> {
+        let last = usize::try_from(count).ok()?.checked_sub(1);
+        let end = match last {
+            Some(last) => memchr::memchr_iter(0, bytes).nth(last)?.saturating_add(1),
+            None => 0,
+        };
+        let padding = bytes.get(end..)?;
+        let is_padding = padding.len() <= max_padding || padding.iter().all(|&byte| byte == 0);
+        is_padding.then_some(Self { bytes, count })
+    }
+
+    /// Returns the strings by index.
+    fn index(&self) -> Vec<&'a [u8]> {
+        // `split` made sure that there are this many.
+        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        let mut index = Vec::with_capacity(count.min(self.bytes.len()));
+        index.extend(self.bytes.split(|&byte| byte == 0).take(count));
+        index
+    }
+}
+
+/// The files that are used, by the index of their name.
+#[derive(Debug)]
+struct Files<'s, 'a> {
+    names: &'s [&'a [u8]],
+    known: HashMap<u32, u32>,
+    files: Vec<SourceFile<'a>>,
+}
+
+impl<'s, 'a> Files<'s, 'a> {
+    fn new(names: &'s [&'a [u8]]) -> Self {
+        Self {
+            names,
+            known: HashMap::default(),
+            files: Vec::new(),
+        }
+    }
+
+    /// Returns the index of a file; `None` if `name` is out of range, as all ones (no file) is.
+    fn number(&mut self, name: u32) -> Option<u32> {
+        if let Some(&known) = self.known.get(&name) {
+            return Some(known);
+        }
+        let path = self.names.get(name as usize)?;
+        let number = u32::try_from(self.files.len()).ok()?;
+        self.files.push((*path).into());
+        self.known.insert(name, number);
+        Some(number)
+    }
+}

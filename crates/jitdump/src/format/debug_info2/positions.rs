@@ -1,0 +1,349 @@
+//! The layout of DEBUG_INFO2 records with positions that refer to their callers, as read by samply (type
+//! 827346260).
+//!
+//! ```text
+//! u64 code_addr   u64 code_offset_count   u64 position_count   u64 string_count
+//! code offsets    u32 code offset (up to the next one's), position; sorted
+//! positions       i32 caller's position (-1: none), u32 function name, i32 file (-1: none),
+//!                 u32 function's line, function's column, line, column
+//! strings         NUL-terminated
+//! ```
+//!
+//! Lines and columns count from 1; 0 means none. Names and files are indexes of strings.
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::collections::hash::HashMap;
+use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, Row, SourceFunction};
+use crate::format::debug_info::ParsedDebugInfo;
+use crate::format::debug_info2::{Files, Strings, is_missing};
+use crate::format::record::MAX_PADDING;
+use crate::units::Address;
+
+/// Sizes of list entries, in bytes.
+const OFFSET_SIZE: usize = 8;
+const POSITION_SIZE: usize = 28;
+
+/// Maximum number of call ranges for each entry of the record, in addition to [`MAX_RANGES`]. A real entry
+/// opens few calls, but a crafted record could close and reopen 64 calls at every byte.
+const RANGES_PER_ENTRY: usize = 2;
+
+/// The lists of a record, not parsed yet.
+#[derive(Clone, Debug)]
+pub struct RawLists<'a> {
+    /// Address at which the function was loaded.
+    pub address: Address,
+    endian: ByteOrder,
+    offsets: &'a [u8],
+    positions: &'a [u8],
+    strings: Strings<'a>,
+}
+
+/// An entry of the list of positions.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    caller: u32,
+    function: FunctionKey,
+    line: u32,
+    column: u32,
+}
+
+/// A function as a position gives it: name, file, line, column.
+type FunctionKey = (u32, u32, u32, u32);
+
+impl<'a> RawLists<'a> {
+    /// Splits a record's content into lists; `None` if the sizes don't match the record's.
+    pub fn split(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
+        let mut reader = Reader::new(content, endian);
+        let address = Address(reader.u64()?);
+        let (offsets, positions, string_count) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let mut list = |count: u64, size: usize| reader.bytes(count.checked_mul(size as u64)?);
+        let (offsets, positions) = (list(offsets, OFFSET_SIZE)?, list(positions, POSITION_SIZE)?);
+        let strings = Strings::split(reader.rest(), string_count, MAX_PADDING)?;
+        (!offsets.is_empty() && !positions.is_empty()).then_some(Self {
+            address,
+            endian,
+            offsets,
+            positions,
+            strings,
+        })
+    }
+
+    /// Parses the lists for a function of `size` bytes.
+    pub fn read(&self, size: u32) -> ParsedDebugInfo<'a> {
+        let strings = self.strings.index();
+        let mut files = Files::new(&strings);
+        let mut found = ParsedDebugInfo::default();
+        let offsets = self.offsets.chunks_exact(OFFSET_SIZE).map(|bytes| {
+            let mut reader = Reader::new(bytes, self.endian);
+            (reader.u32().unwrap_or(0), reader.u32().unwrap_or(u32::MAX))
+        });
+        let mut offsets: Vec<(u32, u32)> = offsets.collect();
+        let pairs = offsets.iter().zip(offsets.iter().skip(1));
+        found.unsorted = pairs.filter(|((one, _), (next, _))| next < one).count() as u64;
+        offsets.sort_by_key(|&(offset, _)| offset);
+        let ends = offsets.iter().skip(1).map(|&(offset, _)| offset).chain([size]);
+        let max_ranges = offsets
+            .len()
+            .saturating_mul(RANGES_PER_ENTRY)
+            .saturating_add(MAX_RANGES);
+        let mut tree = CallTree::new(self.positions(), max_ranges);
+        for (&(offset, at), end) in offsets.iter().zip(ends) {
+            let Some((position, call)) = tree.visit(at) else {
+                found.invalid = found.invalid.saturating_add(1);
+                tree.close(0);
+                continue;
+            };
+            tree.extend(call, offset, end);
+            let (_, file, ..) = position.function;
+            found.info.rows.push(Row {
+                offset,
+                file: files.number(file),
+                line: position.line,
+                column: position.column,
+                discriminator: 0,
+            });
+        }
+        tree.close(0);
+        found.calls_lost = tree.lost;
+        let function = |&(name, file, line, column): &FunctionKey| SourceFunction {
+            name: strings.get(name as usize).copied().unwrap_or_default(),
+            file: files.number(file),
+            line,
+            column,
+        };
+        let indices = tree.functions.iter().flat_map(|&(name, file, ..)| [name, file]);
+        found.missing_indices = indices.filter(|&index| is_missing(index, strings.len())).count() as u64;
+        found.info.functions = tree.functions.iter().map(function).collect();
+        found.info.files = files.files;
+        found.info.calls = tree.into_calls();
+        found
+    }
+
+    fn positions(&self) -> Vec<Position> {
+        let entries = self.positions.chunks_exact(POSITION_SIZE);
+        let position = |bytes: &[u8]| {
+            let mut reader = Reader::new(bytes, self.endian);
+            let mut next = || reader.u32().unwrap_or(u32::MAX);
+            let (caller, name, file) = (next(), next(), next());
+            Position {
+                caller,
+                function: (name, file, next(), next()),
+                line: next(),
+                column: next(),
+            }
+        };
+        entries.map(position).collect()
+    }
+}
+
+/// Key of a call: parent call, line and column of the call site, called function.
+type CallKey = (Option<u32>, u32, u32, u32);
+
+#[derive(Debug)]
+struct Call {
+    parent: Option<u32>,
+    info: InlinedCall,
+}
+
+/// The tree of inlined calls, built from positions and their callers.
+struct CallTree {
+    positions: Vec<Position>,
+    /// The call that each position is in.
+    calls_of: Vec<Visited>,
+    functions: Vec<FunctionKey>,
+    function_numbers: HashMap<FunctionKey, u32>,
+    call_numbers: HashMap<CallKey, u32>,
+    calls: Vec<Call>,
+    /// The calls that contain the current code offset, innermost last, each with its start offset.
+    open: Vec<(u32, u32)>,
+    /// End of the last code range.
+    end: u32,
+    /// How many more ranges calls may have.
+    ranges_left: usize,
+    /// Number of ranges over the limit and of positions that are nested too deep.
+    lost: u64,
+    /// The path from a position or a call to its root. A field so that its memory is reused.
+    path: Vec<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Visited {
+    NotYet,
+    /// The callers form a cycle or are missing.
+    Unusable,
+    /// In this call, or in the function itself (`None`).
+    In(Option<u32>),
+}
+
+impl CallTree {
+    fn new(positions: Vec<Position>, max_ranges: usize) -> Self {
+        Self {
+            calls_of: vec![Visited::NotYet; positions.len()],
+            positions,
+            functions: Vec::new(),
+            function_numbers: HashMap::default(),
+            call_numbers: HashMap::default(),
+            calls: Vec::new(),
+            open: Vec::new(),
+            end: 0,
+            ranges_left: max_ranges,
+            lost: 0,
+            path: Vec::new(),
+        }
+    }
+
+    fn position(&self, at: u32) -> Option<Position> {
+        self.positions.get(at as usize).copied()
+    }
+
+    fn visited(&self, at: u32) -> Visited {
+        self.calls_of
+            .get(at as usize)
+            .copied()
+            .unwrap_or(Visited::Unusable)
+    }
+
+    fn mark(&mut self, at: u32, visited: Visited) {
+        if let Some(mark) = self.calls_of.get_mut(at as usize) {
+            *mark = visited;
+        }
+    }
+
+    /// Returns a position and the call that it is in.
+    fn visit(&mut self, at: u32) -> Option<(Position, Option<u32>)> {
+        // Collect the callers up to one that has been visited or has no caller.
+        self.path.clear();
+        let mut next = at;
+        while next != u32::MAX && self.visited(next) == Visited::NotYet {
+            // Marked as unusable first, so that a cycle ends.
+            self.mark(next, Visited::Unusable);
+            self.path.push(next);
+            next = self.position(next)?.caller;
+        }
+        let mut caller = (next != u32::MAX).then_some(next);
+        while let Some(at) = self.path.pop() {
+            let visited = self.enter(at, caller);
+            self.mark(at, visited);
+            caller = Some(at);
+        }
+        match self.visited(at) {
+            Visited::In(call) => Some((self.position(at)?, call)),
+            _ => None,
+        }
+    }
+
+    /// Returns the call that a position is in; its caller has been visited.
+    fn enter(&mut self, at: u32, caller: Option<u32>) -> Visited {
+        let Some(position) = self.position(at) else {
+            return Visited::Unusable;
+        };
+        let Some(caller) = caller else {
+            self.function(position.function);
+            return Visited::In(None);
+        };
+        let (Visited::In(parent), Some(site)) = (self.visited(caller), self.position(caller)) else {
+            return Visited::Unusable;
+        };
+        let depth = parent
+            .and_then(|parent| self.calls.get(parent as usize))
+            .map_or(0, |call| call.info.depth.saturating_add(1));
+        if depth >= MAX_DEPTH {
+            // A position that is nested too deep belongs to its caller.
+            self.lost = self.lost.saturating_add(1);
+            return Visited::In(parent);
+        }
+        let function = self.function(position.function);
+        let key = (parent, site.line, site.column, function);
+        let number = *self.call_numbers.entry(key).or_insert_with(|| {
+            let number = self.calls.len() as u32;
+            self.calls.push(Call {
+                parent,
+                info: InlinedCall {
+                    depth,
+                    function,
+                    ranges: Vec::new(),
+                    line: site.line,
+                    column: site.column,
+                },
+            });
+            number
+        });
+        Visited::In(Some(number))
+    }
+
+    /// Returns the index of a function. The first one added is the outermost function at the first code offset.
+    fn function(&mut self, function: FunctionKey) -> u32 {
+        *self.function_numbers.entry(function).or_insert_with(|| {
+            let number = self.functions.len() as u32;
+            self.functions.push(function);
+            number
+        })
+    }
+
+    /// Adds the code from `offset` to `end` to `call` and its callers.
+    fn extend(&mut self, call: Option<u32>, offset: u32, end: u32) {
+        self.path.clear();
+        let mut next = call;
+        while let Some(call) = next {
+            self.path.push(call);
+            next = self.calls.get(call as usize).and_then(|call| call.parent);
+        }
+        self.path.reverse();
+        if offset != self.end {
+            self.close(0);
+        }
+        let open = self.open.iter().map(|&(call, _)| call);
+        let same = open
+            .zip(&self.path)
+            .take_while(|(open, wanted)| open == *wanted)
+            .count();
+        self.close(same);
+        self.open
+            .extend(self.path.iter().skip(same).map(|&call| (call, offset)));
+        self.end = end;
+    }
+
+    /// Closes all open calls except the `count` outermost ones.
+    fn close(&mut self, count: usize) {
+        while self.open.len() > count {
+            let Some((call, start)) = self.open.pop() else {
+                break;
+            };
+            let Some(call) = self.calls.get_mut(call as usize) else {
+                continue;
+            };
+            // Several entries at one offset, or behind the end of the code.
+            if start >= self.end {
+                continue;
+            }
+            match self.ranges_left.checked_sub(1) {
+                Some(left) => {
+                    self.ranges_left = left;
+                    call.info.ranges.push(start..self.end);
+                }
+                None => self.lost = self.lost.saturating_add(1),
+            }
+        }
+    }
+
+    /// Returns the calls, each followed by its callees.
+    fn into_calls(self) -> Vec<InlinedCall> {
+        let mut inside: Vec<Vec<u32>> = vec![Vec::new(); self.calls.len()];
+        let mut next = Vec::new();
+        for (number, call) in (0u32..).zip(&self.calls) {
+            match call.parent.and_then(|parent| inside.get_mut(parent as usize)) {
+                Some(siblings) => siblings.push(number),
+                None => next.push(number),
+            }
+        }
+        next.reverse();
+        let mut calls: Vec<Option<InlinedCall>> =
+            self.calls.into_iter().map(|call| Some(call.info)).collect();
+        let mut ordered = Vec::with_capacity(calls.len());
+        while let Some(number) = next.pop() {
+            ordered.extend(calls.get_mut(number as usize).and_then(Option::take));
+            next.extend(inside.get(number as usize).into_iter().flatten().rev());
+        }
+        ordered
+    }
+}

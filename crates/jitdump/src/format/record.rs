@@ -1,0 +1,575 @@
+//! The records of a jitdump in file order, with recovery after damage.
+
+mod contents;
+mod growth;
+mod window;
+
+pub use crate::format::record::contents::Contents;
+pub(super) use crate::format::record::growth::Growth;
+use crate::format::record::window::Window;
+
+use crate::bytes::{ByteOrder, Reader};
+
+/// `JIT_CODE_LOAD`: a function was compiled.
+pub const LOAD: u32 = 0;
+/// `JIT_CODE_MOVE`: a function's code was moved.
+pub const MOVE: u32 = 1;
+/// `JIT_CODE_DEBUG_INFO`: the line table of a function.
+pub const DEBUG_INFO: u32 = 2;
+/// `JIT_CODE_CLOSE`: the runtime ended.
+pub const CLOSE: u32 = 3;
+/// `JIT_CODE_UNWINDING_INFO`: the unwinding table of a function.
+pub const UNWINDING_INFO: u32 = 4;
+/// The first of samply's extensions ("SMP1" in little-endian bytes): lines and inlined calls.
+pub const EXTENSION_FIRST: u32 = 827_346_259;
+/// The second extension. In the older numbering it is a compiler tier, in the newer one lines and inlined
+/// calls.
+pub const JIT_TIER: u32 = 827_346_260;
+/// The third extension: the text of a source file.
+pub const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
+/// Positions in another file: the type after samply's, proposed by this project.
+pub const SOURCE_TRACK: u32 = 827_346_262;
+
+/// Maximum number of padding bytes at the end of a record. V8 pads some records to a multiple of 8.
+pub const MAX_PADDING: usize = 7;
+
+/// Maximum length of a function's name, in bytes; the rest is cut off. The longest names from compilers,
+/// those of C++ templates, have some thousands of bytes, and tools display a few hundred.
+pub const MAX_NAME: usize = 1 << 16;
+
+/// Size of a record's prefix (type, size and time), in bytes.
+pub const PREFIX_SIZE: usize = 16;
+
+/// Maximum time difference between adjacent records, for telling records from other bytes: 13 days in
+/// nanoseconds.
+const MAX_TIME_DIFFERENCE: u64 = 1 << 50;
+
+/// Sizes of records of fixed size, in bytes.
+const MOVE_SIZE: usize = PREFIX_SIZE + 48;
+const CLOSE_SIZE: usize = PREFIX_SIZE;
+
+/// Number of consecutive valid records that it takes to resume after damage.
+const MIN_VALID_RUN: u32 = 3;
+
+/// A record of a jitdump.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// Offset of the record in the file, in bytes.
+    pub offset: u64,
+    /// Type of the record: one of the constants in this module, or any other number.
+    pub kind: u32,
+    /// Timestamp of the record.
+    pub time: u64,
+    /// The bytes after the prefix.
+    pub content: &'a [u8],
+}
+
+/// Location of a record in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordLocation {
+    /// Offset of the record in the file, in bytes.
+    pub offset: u64,
+    /// Size of the record's content (without the prefix), in bytes.
+    pub size: u32,
+}
+
+impl Record<'_> {
+    /// Returns the record's location.
+    pub fn location(&self) -> RecordLocation {
+        RecordLocation {
+            offset: self.offset,
+            size: u32::try_from(self.content.len()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// An item of [`Records`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step<'a> {
+    /// A valid record.
+    Record(Record<'a>),
+    /// A record with an invalid size, which was repaired: the record ends where the next valid ones start.
+    Repaired(Record<'a>),
+    /// Invalid bytes between records.
+    Damage {
+        /// Offset of the first invalid byte in the file.
+        offset: u64,
+        /// Number of invalid bytes.
+        size: u64,
+    },
+    /// The last record, truncated because the program was killed or is still writing.
+    CutTail {
+        /// Offset of the record in the file, in bytes.
+        offset: u64,
+    },
+}
+
+impl<'a> Step<'a> {
+    /// Returns the record; `None` for invalid bytes and a truncated record.
+    pub fn record(self) -> Option<Record<'a>> {
+        match self {
+            Self::Record(record) | Self::Repaired(record) => Some(record),
+            Self::Damage { .. } | Self::CutTail { .. } => None,
+        }
+    }
+}
+
+/// An iterator over the records of a file.
+///
+/// After an invalid record, the iteration resumes at the next offset where three valid records follow each
+/// other. This check reads a bounded number of bytes, so the iteration takes linear time for any file.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    file: Window<'a>,
+    position: usize,
+    endian: ByteOrder,
+    last_time: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Prefix {
+    kind: u32,
+    size: usize,
+    time: u64,
+}
+
+impl<'a> Records<'a> {
+    /// Creates an iterator that starts at byte `start` of the file.
+    pub fn new(file: &'a [u8], start: usize, endian: ByteOrder) -> Self {
+        Self {
+            file: Window::whole(file),
+            position: start,
+            endian,
+            last_time: None,
+        }
+    }
+
+    /// Creates an iterator that starts at byte `position` of a file, after a record of time `last_time`.
+    fn in_window(file: Window<'a>, position: usize, endian: ByteOrder, last_time: Option<u64>) -> Self {
+        Self {
+            file,
+            position,
+            endian,
+            last_time,
+        }
+    }
+
+    /// Whether bytes outside the window were needed, so that what was returned last may be wrong.
+    fn has_missed(&self) -> bool {
+        self.file.has_missed()
+    }
+
+    /// Returns the offset at which the iteration goes on, and the time of the last record.
+    fn state(&self) -> (usize, Option<u64>) {
+        (self.position, self.last_time)
+    }
+
+    /// Takes the next record without a look at what follows it; `None` if it is not whole, or if its content does not
+    /// show that its size is right.
+    fn next_by_itself(&mut self) -> Option<Record<'a>> {
+        let at = self.position;
+        let prefix = self.prefix(at)?;
+        let record = self.record(at, prefix)?;
+        let has_room_for_others = record.kind == LOAD
+            && unpadded_size(&record, self.endian)
+                .is_none_or(|size| record.content.len().saturating_sub(size) > MAX_PADDING);
+        if has_room_for_others || !self.is_plausible_time(record.time) || !is_valid(&record, self.endian) {
+            return None;
+        }
+        self.position = at.checked_add(prefix.size)?;
+        self.last_time = Some(record.time);
+        Some(record)
+    }
+
+    /// Returns the offset at which the next record ends according to its prefix; `None` if it is no record.
+    fn next_end(&self) -> Option<usize> {
+        let prefix = self.prefix(self.position)?;
+        let is_possible = is_known(prefix.kind) && prefix.size >= PREFIX_SIZE;
+        self.position.checked_add(prefix.size).filter(|_| is_possible)
+    }
+
+    /// Returns the content of the record at `location`; `None` if it exceeds the file.
+    pub fn content(file: &'a [u8], location: RecordLocation) -> Option<&'a [u8]> {
+        Contents::InMemory(file).of(location)
+    }
+
+    fn prefix(&self, at: usize) -> Option<Prefix> {
+        let mut reader = Reader::new(self.file.get(at, PREFIX_SIZE)?, self.endian);
+        Some(Prefix {
+            kind: reader.u32()?,
+            size: usize::try_from(reader.u32()?).ok()?,
+            time: reader.u64()?,
+        })
+    }
+
+    fn record(&self, at: usize, prefix: Prefix) -> Option<Record<'a>> {
+        let bytes = self.file.get(at, prefix.size)?;
+        Some(Record {
+            offset: at as u64,
+            kind: prefix.kind,
+            time: prefix.time,
+            content: bytes.get(PREFIX_SIZE..)?,
+        })
+    }
+
+    /// Reads the record at `at`, and returns it with the offset of the next one. `None` unless the record
+    /// fits into the file and is valid, either by its own content or because of what follows it.
+    fn next_in_order(&self, at: usize) -> Option<(Step<'a>, usize)> {
+        let prefix = self.prefix(at)?;
+        if let Some(repaired) = self.with_fixed_size(at, prefix) {
+            return Some(repaired);
+        }
+        let record = self.record(at, prefix)?;
+        let end = at.checked_add(prefix.size)?;
+        if self.follows(end, &record) {
+            if let Some(repaired) = self.without_absorbed_records(at, prefix, &record) {
+                return Some(repaired);
+            }
+            return Some((Step::Record(record), end));
+        }
+        if !is_valid(&record, self.endian) {
+            return None;
+        }
+        // The content is valid, but no record follows. If the bytes that the size covers contain other
+        // records, the size is wrong.
+        let next = self.resynchronise(at.saturating_add(PREFIX_SIZE), end);
+        if next >= end {
+            return Some((Step::Record(record), end));
+        }
+        let size = next.saturating_sub(at);
+        let record = self.record(at, Prefix { size, ..prefix })?;
+        is_valid(&record, self.endian).then_some((Step::Repaired(record), next))
+    }
+
+    /// Repairs the size of a record whose type has a fixed size, if its own is smaller and valid records follow the right one.
+    fn with_fixed_size(&self, at: usize, prefix: Prefix) -> Option<(Step<'a>, usize)> {
+        let size = match prefix.kind {
+            MOVE => MOVE_SIZE,
+            CLOSE => CLOSE_SIZE,
+            _ => return None,
+        };
+        let end = at.checked_add(size)?;
+        if prefix.size >= size || !self.is_plausible_time(prefix.time) || !self.starts_valid_run(end) {
+            return None;
+        }
+        let record = self.record(at, Prefix { size, ..prefix })?;
+        Some((Step::Repaired(record), end))
+    }
+
+    /// Repairs the size of a LOAD record that spans whole records after it, and so is also followed by a
+    /// record.
+    ///
+    /// Such a record has more bytes between its name and its code than padding needs, and without them valid
+    /// records follow its code.
+    fn without_absorbed_records(
+        &self,
+        at: usize,
+        prefix: Prefix,
+        record: &Record<'a>,
+    ) -> Option<(Step<'a>, usize)> {
+        let size = PREFIX_SIZE.checked_add(unpadded_size(record, self.endian)?)?;
+        let spare = prefix.size.checked_sub(size)?;
+        if spare <= MAX_PADDING {
+            return None;
+        }
+        let size = (size..=size.checked_add(MAX_PADDING)?)
+            .find(|&size| at.checked_add(size).is_some_and(|end| self.starts_valid_run(end)))?;
+        let record = self.record(at, Prefix { size, ..prefix })?;
+        Some((Step::Repaired(record), at.checked_add(size)?))
+    }
+
+    /// Whether `at` is the end of the file, or the start of what looks like the record after `before`.
+    fn follows(&self, at: usize, before: &Record<'_>) -> bool {
+        if at == self.file.size() {
+            return true;
+        }
+        let record = self.prefix(at).and_then(|prefix| self.record(at, prefix));
+        record.is_some_and(|record| {
+            is_valid(&record, self.endian)
+                || record.kind == before.kind
+                || record.time.abs_diff(before.time) < MAX_TIME_DIFFERENCE
+        })
+    }
+
+    /// Whether valid records start at `at`: [`MIN_VALID_RUN`] of them, or all up to the end of the file.
+    fn starts_valid_run(&self, mut at: usize) -> bool {
+        for found in 0..MIN_VALID_RUN {
+            if at == self.file.size() {
+                return true;
+            }
+            let whole = self.prefix(at).and_then(|prefix| self.record(at, prefix));
+            let Some(record) = whole else {
+                return found > 0 && self.is_cut_tail(at);
+            };
+            if !self.is_plausible_time(record.time) || !is_valid(&record, self.endian) {
+                return false;
+            }
+            at = at
+                .saturating_add(PREFIX_SIZE)
+                .saturating_add(record.content.len());
+        }
+        true
+    }
+
+    fn is_plausible_time(&self, time: u64) -> bool {
+        match self.last_time {
+            Some(last) => last.abs_diff(time) < MAX_TIME_DIFFERENCE,
+            None => time != 0,
+        }
+    }
+
+    /// Returns the first offset in `from..end` at which valid records start, or else `end`.
+    fn resynchronise(&self, from: usize, end: usize) -> usize {
+        /// Maximum number of zero bytes at the start of a record: the type may be 0, but the size may not.
+        const LEADING_ZEROS: usize = 7;
+        let mut at = from;
+        while let Some(rest) = self.file.rest(at, end) {
+            let zeros = rest.iter().take_while(|&&byte| byte == 0).count();
+            if zeros > LEADING_ZEROS {
+                at = at.saturating_add(zeros.saturating_sub(LEADING_ZEROS));
+            } else if self.starts_valid_run(at) {
+                return at;
+            } else {
+                at = at.saturating_add(1);
+            }
+        }
+        end
+    }
+
+    /// Whether the file ends inside the record at `at`.
+    fn is_cut_tail(&self, at: usize) -> bool {
+        let left = self.file.size().saturating_sub(at);
+        match self.prefix(at) {
+            None => left < PREFIX_SIZE,
+            Some(prefix) => {
+                is_known(prefix.kind) && prefix.size > left && self.is_plausible_time(prefix.time)
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Step<'a>;
+
+    fn next(&mut self) -> Option<Step<'a>> {
+        let at = self.position;
+        let rest = self.file.rest(at, self.file.size())?;
+        if let Some((step, end)) = self.next_in_order(at) {
+            self.position = end;
+            self.last_time = step.record().map(|record| record.time).or(self.last_time);
+            return Some(step);
+        }
+        self.position = self.resynchronise(at.saturating_add(1), self.file.size());
+        let found_nothing = self.position == self.file.size();
+        if found_nothing && rest.iter().all(|&byte| byte == 0) {
+            // preallocated space, not lost records
+            return None;
+        }
+        let offset = at as u64;
+        if found_nothing && self.is_cut_tail(at) {
+            return Some(Step::CutTail { offset });
+        }
+        let size = self.position.saturating_sub(at) as u64;
+        Some(Step::Damage { offset, size })
+    }
+}
+
+fn is_known(kind: u32) -> bool {
+    kind <= UNWINDING_INFO || (EXTENSION_FIRST..=SOURCE_TRACK).contains(&kind)
+}
+
+/// Whether the type of a record is known and the sizes in its content fit into it.
+fn is_valid(record: &Record<'_>, endian: ByteOrder) -> bool {
+    is_known(record.kind) && sizes_fit(record, endian) == Some(true)
+}
+
+/// Size of the content of a LOAD record without padding, in bytes: fixed fields, name with its NUL, code.
+fn unpadded_size(record: &Record<'_>, endian: ByteOrder) -> Option<usize> {
+    /// Sizes in bytes of the fields before `code_size`, and of all fixed fields.
+    const BEFORE: u64 = 24;
+    const FIXED: usize = 40;
+    if record.kind != LOAD {
+        return None;
+    }
+    let mut content = Reader::new(record.content, endian);
+    content.skip(BEFORE)?;
+    let code_size = usize::try_from(content.u64()?).ok()?;
+    let name_size = memchr::memchr(0, record.content.get(FIXED..)?)?;
+    FIXED
+        .checked_add(name_size)?
+        .checked_add(1)?
+        .checked_add(code_size)
+}
+
+fn sizes_fit(record: &Record<'_>, endian: ByteOrder) -> Option<bool> {
+    let mut content = Reader::new(record.content, endian);
+    let room = record.content.len() as u64;
+    Some(match record.kind {
+        LOAD => {
+            content.skip(24)?;
+            let code_size = content.u64()?;
+            // After the fixed fields, there is at least an empty name with its NUL.
+            code_size < room.checked_sub(40)?
+        }
+        MOVE => room >= 48,
+        DEBUG_INFO => {
+            content.skip(8)?;
+            // Each entry has at least 16 bytes and an empty name with its NUL.
+            content.u64()? <= room.checked_sub(16)? / 17
+        }
+        UNWINDING_INFO => {
+            let data_size = content.u64()?;
+            let header_size = content.u64()?;
+            data_size <= room.checked_sub(24)? && header_size <= data_size
+        }
+        _ => true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDER: ByteOrder = ByteOrder::Little;
+
+    fn record(kind: u32, time: u64, content: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        ORDER.write_u32(&mut out, kind);
+        ORDER.write_u32(&mut out, (PREFIX_SIZE + content.len()) as u32);
+        ORDER.write_u64(&mut out, time);
+        out.extend_from_slice(content);
+        out
+    }
+
+    fn load(time: u64, code: &[u8]) -> Vec<u8> {
+        let mut content = vec![0; 24];
+        ORDER.write_u64(&mut content, code.len() as u64);
+        ORDER.write_u64(&mut content, time);
+        content.extend_from_slice(b"name\0");
+        content.extend_from_slice(code);
+        record(LOAD, time, &content)
+    }
+
+    fn walk(file: &[u8]) -> Vec<Step<'_>> {
+        Records::new(file, 0, ORDER).collect()
+    }
+
+    fn times(steps: &[Step<'_>]) -> Vec<u64> {
+        let records = steps.iter().filter_map(|step| step.record());
+        records.map(|record| record.time).collect()
+    }
+
+    #[test]
+    fn unknown_records_are_passed_by_their_size() {
+        let file = [
+            load(1, b"abc"),
+            record(77, 2, b"what"),
+            record(78, 3, b""),
+            record(CLOSE, 4, b""),
+        ];
+        let steps = file.concat();
+        assert_eq!(times(&walk(&steps)), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn sizes_of_moves_and_closes_are_known() {
+        let load = [load(1, b"abc"), load(2, b"abcd"), load(3, b"x")].concat();
+        for (kind, content) in [(MOVE, &[7; 48][..]), (CLOSE, &[])] {
+            let mut wrong = record(kind, 4, content);
+            wrong[4..8].copy_from_slice(&(PREFIX_SIZE as u32 + content.len() as u32 - 4).to_le_bytes());
+            let file = [&load[..], &wrong, &load].concat();
+            let steps = walk(&file);
+            assert_eq!(times(&steps), [1, 2, 3, 4, 1, 2, 3]);
+            let Step::Repaired(repaired) = steps[3] else {
+                panic!("{:?}", steps[3])
+            };
+            assert_eq!((repaired.kind, repaired.content), (kind, content));
+        }
+    }
+
+    #[test]
+    fn a_cut_tail_keeps_all_that_is_whole() {
+        let whole = [load(1, b"abc"), load(2, b"abcd")].concat();
+        for cut in 1..load(3, b"xyz").len() {
+            let file = [whole.clone(), load(3, b"xyz")[..cut].to_vec()].concat();
+            let steps = walk(&file);
+            assert_eq!(times(&steps), [1, 2], "cut after {cut} bytes");
+            let last = Step::CutTail {
+                offset: whole.len() as u64,
+            };
+            assert!(
+                cut < 8 || steps.last() == Some(&last),
+                "cut after {cut} bytes: {steps:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_walk_goes_on_behind_damage() {
+        let head = [load(1, b"abc"), load(2, b"abcd")].concat();
+        let tail = [load(3, b"e"), load(4, &[0; 300]), record(CLOSE, 5, b"")].concat();
+        for junk in [
+            &b"junk"[..],
+            &[0; 5000],
+            &[0xff; 33],
+            &load(9, b"torn in the middle")[7..],
+        ] {
+            let file = [&head, junk, &tail].concat();
+            let steps = walk(&file);
+            assert_eq!(times(&steps), [1, 2, 3, 4, 5]);
+            let damage = Step::Damage {
+                offset: head.len() as u64,
+                size: junk.len() as u64,
+            };
+            assert!(steps.contains(&damage), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_that_lies_does_not_hide_the_records_behind_it() {
+        let first = load(1, b"abc");
+        let rest = [load(2, b"d"), load(3, b"e"), load(4, b"f"), load(5, b"g")].concat();
+        for size in [
+            0,
+            1,
+            15,
+            first.len() as u32 + 60,
+            (first.len() + load(2, b"d").len()) as u32,
+            first.len() as u32 + 100,
+            u32::MAX,
+        ] {
+            let mut file = [first.clone(), rest.clone()].concat();
+            file[4..8].copy_from_slice(&size.to_le_bytes());
+            let steps = walk(&file);
+            let found = times(&steps);
+            assert!(found.ends_with(&[2, 3, 4, 5]), "size {size}: {found:?}");
+            if let Step::Repaired(record) = steps[0] {
+                assert_eq!(record.content, &first[PREFIX_SIZE..]);
+            }
+        }
+    }
+
+    /// Each record is valid, but the unknown one of time 0 after it does not resemble it.
+    #[test]
+    fn records_that_do_not_look_alike_cost_no_more_than_others() {
+        let late = 1 << 60;
+        let pair = [load(late, b"abc"), record(99, 0, b"unknown")].concat();
+        let file = pair.repeat(20_000);
+        assert_eq!(walk(&file).len(), 40_000);
+    }
+
+    #[test]
+    fn space_set_aside_at_the_end_is_no_damage() {
+        let file = [load(1, b"abc"), vec![0; 4096]].concat();
+        assert_eq!(walk(&file).len(), 1);
+    }
+
+    #[test]
+    fn a_record_whose_content_lies_is_still_a_record() {
+        let mut bad = load(2, b"abc");
+        // `code_size`
+        bad[40..48].copy_from_slice(&u64::MAX.to_le_bytes());
+        let file = [load(1, b"abc"), bad, load(3, b"abc")].concat();
+        assert_eq!(times(&walk(&file)), [1, 2, 3]);
+    }
+}

@@ -1,0 +1,161 @@
+//! A walk over the records of a file that is still written.
+
+use std::ops::ControlFlow;
+
+use crate::bytes::{ByteOrder, RandomAccess};
+use crate::format::record::window::Window;
+use crate::format::record::{Records, Step};
+
+/// Bytes read at first, in which most new records fit.
+const FIRST_WINDOW_SIZE: usize = 16 << 10;
+
+/// Bytes read at a time while there are many new records.
+const WINDOW_SIZE: usize = 1 << 20;
+
+/// Maximum bytes that wait for the rest of a record before they may be damage instead.
+const MAX_UNFINISHED: usize = 1 << 20;
+
+/// How far a walk has come.
+///
+/// Bytes at the end of the file may be the first part of a record. They stay unread until the rest is there, or, if
+/// they are many, until three valid records follow them. Bytes are then damage, as in [`Records`]. The end is read
+/// again only after it has grown by half, so the walk takes linear time however often it goes on.
+#[derive(Clone, Debug)]
+pub struct Growth {
+    position: usize,
+    last_time: Option<u64>,
+    /// Size of the file from which on another look at the unfinished end is worth it.
+    retry_at: usize,
+}
+
+impl Growth {
+    /// Starts at byte `start` of the file.
+    pub fn new(start: usize) -> Self {
+        Self {
+            position: start,
+            last_time: None,
+            retry_at: 0,
+        }
+    }
+
+    /// Returns the offset at which the walk goes on.
+    pub fn position(&self) -> u64 {
+        self.position as u64
+    }
+
+    /// Calls `visit` with the records since the last call, of at most some megabytes of the file, and returns whether
+    /// there are more. If the file `is_complete`, an unfinished record at its end is reported.
+    pub fn advance(
+        &mut self,
+        file: &dyn RandomAccess,
+        endian: ByteOrder,
+        is_complete: bool,
+        visit: &mut dyn FnMut(Step<'_>),
+    ) -> bool {
+        let size = usize::try_from(file.size()).unwrap_or(usize::MAX);
+        // Behind the end of a growing file there may be anything.
+        let end = if is_complete { size } else { usize::MAX };
+        let first = self.position;
+        let mut window_size = FIRST_WINDOW_SIZE;
+        let mut buffer = Vec::new();
+        while self.position < size {
+            let (start, left) = (self.position, size.saturating_sub(self.position));
+            let wanted = window_size.min(left);
+            buffer.resize(wanted, 0);
+            let read = file.read(start as u64, &mut buffer);
+            if read < wanted {
+                // The file has become shorter, or cannot be read.
+                return false;
+            }
+            if self.walk(&buffer, end, endian, visit).is_break() {
+                self.position = size;
+                return false;
+            }
+            let has_all = wanted == left;
+            if has_all && !is_complete {
+                // What was concluded from missing bytes is void.
+                let done = self.position.saturating_sub(start);
+                let mut records = self.records(buffer.get(done..).unwrap_or_default(), end, endian);
+                while let Some(record) = records.next_by_itself() {
+                    visit(Step::Record(record));
+                    (self.position, self.last_time) = records.state();
+                }
+            }
+            if self.position > start {
+                if window_size > FIRST_WINDOW_SIZE {
+                    return true;
+                }
+                window_size = WINDOW_SIZE;
+                continue;
+            }
+            if first < start {
+                return true;
+            }
+            if size < self.retry_at && !is_complete {
+                return false;
+            }
+            let next_end = self.records(&buffer, end, endian).next_end();
+            let is_there = is_complete || next_end.is_some_and(|end| end <= size);
+            if !has_all && (is_there || left > MAX_UNFINISHED) {
+                window_size = window_size.saturating_mul(8).max(WINDOW_SIZE);
+                continue;
+            }
+            if has_all && left > MAX_UNFINISHED && self.skip_damage(&buffer, size, endian, visit) {
+                return true;
+            }
+            if left > FIRST_WINDOW_SIZE {
+                let later = size.saturating_add(left / 2);
+                let rest = next_end.filter(|&end| end > size);
+                self.retry_at = rest.map_or(later, |end| later.min(end));
+            }
+            return false;
+        }
+        false
+    }
+
+    /// Visits the records in a part of the file. Breaks at the last one of a complete file.
+    fn walk(
+        &mut self,
+        bytes: &[u8],
+        end: usize,
+        endian: ByteOrder,
+        visit: &mut dyn FnMut(Step<'_>),
+    ) -> ControlFlow<()> {
+        let mut records = self.records(bytes, end, endian);
+        loop {
+            let step = records.next();
+            if records.has_missed() {
+                return ControlFlow::Continue(());
+            }
+            let Some(step) = step else {
+                return ControlFlow::Break(());
+            };
+            visit(step);
+            (self.position, self.last_time) = records.state();
+        }
+    }
+
+    /// Skips damage at the current position, if valid records follow it.
+    fn skip_damage(
+        &mut self,
+        rest: &[u8],
+        size: usize,
+        endian: ByteOrder,
+        visit: &mut dyn FnMut(Step<'_>),
+    ) -> bool {
+        let mut records = self.records(rest, size, endian);
+        let step = records.next();
+        let (position, last_time) = records.state();
+        let Some(step) = step.filter(|_| position < size) else {
+            return false;
+        };
+        visit(step);
+        (self.position, self.last_time) = (position, last_time);
+        true
+    }
+
+    fn records<'a>(&self, bytes: &'a [u8], end: usize, endian: ByteOrder) -> Records<'a> {
+        let window = Window::new(bytes, self.position, end);
+        Records::in_window(window, self.position, endian, self.last_time)
+    }
+}

@@ -1,0 +1,489 @@
+//! Compiler tiers and source locations encoded in function names, in the style of each runtime.
+
+use crate::bytes::{rsplit_once, split_once};
+use crate::debug_info::{DebugInfo, SourceFunction};
+
+/// V8's prefixes for names of functions compiled from source. Node.js 18 writes `LazyCompile`.
+const V8: [&[u8]; 5] = [b"JS:", b"Script:", b"Eval:", b"Function:", b"LazyCompile:"];
+
+const CPYTHON: &[u8] = b"py::";
+
+/// Maximum number of candidates for the space that separates a function name from a path.
+const MAX_PATHS: usize = 16;
+
+/// Location of a function in its source file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourceLocation<'a> {
+    /// Path of the file.
+    pub path: &'a [u8],
+    /// Line, from 1; 0 if the name has none.
+    pub line: u32,
+    /// Column, from 1; 0 if the name has none.
+    pub column: u32,
+}
+
+/// Returns whether V8 writes names like this one for functions compiled from source.
+pub fn is_v8(name: &[u8]) -> bool {
+    without_v8_prefix(name).is_some()
+}
+
+/// The name without V8's prefix. `JS::Call` and the like are C++ or Rust names.
+fn without_v8_prefix(name: &[u8]) -> Option<&[u8]> {
+    let rest = V8.iter().find_map(|prefix| name.strip_prefix(*prefix));
+    rest.filter(|rest| !rest.starts_with(b":"))
+}
+
+/// Whether V8 writes names like this one for functions compiled with inlined calls.
+pub fn is_v8_optimized(name: &[u8]) -> bool {
+    is_v8(name) && matches!(tier(name), Some("Maglev" | "TurboFan"))
+}
+
+/// Whether V8 writes names like this one for functions compiled by Sparkplug, its baseline compiler.
+pub fn is_v8_baseline(name: &[u8]) -> bool {
+    is_v8(name) && tier(name) == Some("Sparkplug")
+}
+
+/// The function's own name in V8's name of it, which ends with `location`: without prefix, tier and location.
+pub fn v8_function_name<'a>(name: &'a [u8], location: &SourceLocation<'a>) -> Option<&'a [u8]> {
+    let rest = without_v8_prefix(name).and_then(without_v8_mark)?;
+    let head = rest.get(..memchr::memmem::rfind(rest, location.path)?)?;
+    Some(head.strip_suffix(b" ").unwrap_or(head))
+}
+
+/// Parses the source locations that a name may contain, the most likely one first.
+///
+/// The formats are `name file:line:column` (V8, JavaScriptCore), `name (file:line:column)` (SpiderMonkey) and
+/// `py::name:file` (CPython). A name can be ambiguous, because both the function name and the path may
+/// contain spaces.
+///
+/// Quirk: V8 10 omits the column (capture node18-i386).
+pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
+    if let Some(rest) = name.strip_prefix(CPYTHON) {
+        return python_location(rest).into_iter().collect();
+    }
+    if let Some(inside) = name.strip_suffix(b")") {
+        let Some((head, line, column)) = split_position(inside) else {
+            return Vec::new();
+        };
+        let paths = memchr::memmem::find_iter(head, b" (").take(MAX_PATHS);
+        return most_likely_first(
+            paths.filter_map(|open| head.get(open..)?.strip_prefix(b" (")),
+            line,
+            column,
+        );
+    }
+    let without_column = || {
+        let (head, line) = split_number(name).filter(|_| is_v8(name))?;
+        Some((head, line, 0))
+    };
+    let Some((head, line, column)) = split_position(name).or_else(without_column) else {
+        return Vec::new();
+    };
+    let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
+    most_likely_first(
+        spaces.filter_map(|space| head.get(space..)?.strip_prefix(b" ")),
+        line,
+        column,
+    )
+}
+
+/// Returns debug information with only the function's declaration, for functions that have no line table.
+pub fn declaration(name: &[u8]) -> Option<DebugInfo<'_>> {
+    let location = *source_locations(name).first()?;
+    Some(DebugInfo {
+        files: vec![location.path.into()],
+        functions: vec![SourceFunction {
+            name: b"",
+            file: Some(0),
+            line: location.line,
+            column: location.column,
+        }],
+        ..DebugInfo::default()
+    })
+}
+
+/// Turns `paths`, which are sorted from longest to shortest, into locations with the most likely one first.
+fn most_likely_first<'a>(
+    paths: impl Iterator<Item = &'a [u8]>,
+    line: u32,
+    column: u32,
+) -> Vec<SourceLocation<'a>> {
+    let paths = paths.filter(|path| !path.is_empty());
+    let mut locations: Vec<SourceLocation<'_>> =
+        paths.map(|path| SourceLocation { path, line, column }).collect();
+    match locations.iter().position(|location| is_absolute(location.path)) {
+        Some(likeliest) => locations.swap(0, likeliest),
+        None => locations.reverse(),
+    }
+    locations
+}
+
+/// Whether a path is absolute or starts with a scheme. A relative path hardly ever contains such a part.
+fn is_absolute(path: &[u8]) -> bool {
+    let mut ends = path.iter().position(|byte| b": /".contains(byte)).into_iter();
+    path.starts_with(b"/") || ends.any(|end| path.get(end) == Some(&b':'))
+}
+
+/// Parses `FUNCTION:FILE`.
+fn python_location(rest: &[u8]) -> Option<SourceLocation<'_>> {
+    let (_, path) = split_once(rest, b':')?;
+    // `<frozen importlib>` and the like are not files.
+    (!path.is_empty() && !path.starts_with(b"<")).then_some(SourceLocation {
+        path,
+        line: 0,
+        column: 0,
+    })
+}
+
+/// Splits `text:line:column`.
+fn split_position(text: &[u8]) -> Option<(&[u8], u32, u32)> {
+    let (rest, column) = split_number(text)?;
+    let (head, line) = split_number(rest)?;
+    Some((head, line, column))
+}
+
+/// Splits `text:number`.
+fn split_number(text: &[u8]) -> Option<(&[u8], u32)> {
+    let (head, number) = rsplit_once(text, b':')?;
+    let number = std::str::from_utf8(number).ok()?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    Some((head, is_number.then(|| number.parse().ok())??))
+}
+
+/// V8's tiers by the marker after the prefix. Variants append `'` or other characters to the marker.
+const V8_MARKS: [(&str, &str); 6] = [
+    ("~", "Ignition"),
+    ("^", "Sparkplug"),
+    ("+", "Maglev"),
+    ("o+", "Maglev"),
+    ("*", "TurboFan"),
+    ("o*", "TurboFan"),
+];
+
+fn v8_mark(marked: &[u8]) -> Option<&'static (&'static str, &'static str)> {
+    V8_MARKS
+        .iter()
+        .find(|(mark, _)| marked.starts_with(mark.as_bytes()))
+}
+
+/// What follows the mark of a tier; `None` without a mark.
+fn without_v8_mark(marked: &[u8]) -> Option<&[u8]> {
+    let (mark, _) = v8_mark(marked)?;
+    let rest = marked.get(mark.len()..)?;
+    // Variants of the compilers: `+'`, `*'`.
+    Some(rest.strip_prefix(b"'").unwrap_or(rest))
+}
+
+/// What the beginning of a name says, apart from the tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Prefix {
+    /// The rest is the name of a function of the program.
+    Compiler,
+    /// The rest is the name of code of the program that is not a function, or its number belongs to the name.
+    Code,
+    /// The code is part of the runtime.
+    Runtime,
+}
+
+use Prefix::{Code, Compiler, Runtime};
+
+/// Tiers by name prefix. A prefix that starts with another one comes before it.
+const PREFIXES: [(&str, &str, Prefix); 30] = [
+    ("Builtin:", "Builtin", Runtime),
+    ("BytecodeHandler:", "Ignition", Runtime),
+    ("RegExp:", "RegExp", Code),
+    ("RegExp.", "RegExp", Code),
+    ("Stub:", "Stub", Runtime),
+    ("JSC-LLInt", "JSC LLInt", Runtime),
+    ("JSC-Baseline", "JSC Baseline", Compiler),
+    ("JSC-DFG", "JSC DFG", Compiler),
+    ("JSC-FTL", "JSC FTL", Compiler),
+    ("JSC-WasmIPInt", "JSC IPInt", Compiler),
+    ("JSC-WasmBBQ", "JSC BBQ", Compiler),
+    ("JSC-WasmOMG", "JSC OMG", Compiler),
+    ("JSC-Yarr", "JSC Yarr", Code),
+    ("JSC-", "JSC Thunk", Runtime),
+    ("BaselineInterpreter", "Baseline Interpreter", Runtime),
+    ("BlinterpOp: ", "Baseline Interpreter", Runtime),
+    ("Interpreter: ", "Interpreter", Compiler),
+    ("Baseline: ", "Baseline", Compiler),
+    ("BaselineIC: ", "Baseline IC", Code),
+    ("Ion: ", "Ion", Compiler),
+    ("IonIC: ", "Ion IC", Code),
+    ("IC: ", "IC", Code),
+    ("Wasm: ", "Wasm", Compiler),
+    ("Trampoline: ", "Trampoline", Runtime),
+    ("py::", "Python", Compiler),
+    ("TRACE-", "PHP Trace", Code),
+    ("JIT$", "PHP Function", Compiler),
+    ("wasm-function", "Wasm", Code),
+    ("wasm[", "Wasm", Code),
+    ("wasm::", "Wasm", Code),
+];
+
+/// Tiers by name suffix: V8's WebAssembly code.
+const SUFFIXES: [(&str, &str); 2] = [("-liftoff", "Liftoff"), ("-turbofan", "TurboFan")];
+
+fn prefix(name: &[u8]) -> Option<&'static (&'static str, &'static str, Prefix)> {
+    PREFIXES
+        .iter()
+        .find(|(text, ..)| name.starts_with(text.as_bytes()))
+}
+
+fn suffix(name: &[u8]) -> Option<&'static (&'static str, &'static str)> {
+    SUFFIXES.iter().find(|(text, _)| name.ends_with(text.as_bytes()))
+}
+
+/// Returns the compiler tier encoded in a function name.
+pub fn tier(name: &[u8]) -> Option<&'static str> {
+    let by_mark = without_v8_prefix(name).and_then(v8_mark).map(|(_, tier)| *tier);
+    by_mark
+        .or_else(|| suffix(name).map(|(_, tier)| *tier))
+        .or_else(|| prefix(name).map(|(_, tier, _)| *tier))
+}
+
+/// Returns all tiers that names can have; some more than once.
+pub fn all_tiers() -> impl Iterator<Item = &'static str> {
+    let by_prefix = PREFIXES.iter().map(|(_, tier, _)| *tier);
+    by_prefix.chain(V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier))
+}
+
+/// Returns whether a name is that of code that is part of the runtime itself.
+pub fn is_built_in(name: &[u8]) -> bool {
+    prefix(name).is_some_and(|(.., prefix)| *prefix == Runtime)
+}
+
+/// Returns whether functions of different files often have the same name, as in JavaScript and Python. PHP's functions and
+/// classes are global.
+pub fn needs_file(name: &[u8]) -> bool {
+    let of_compiler = |&(text, _, prefix): &(&str, &str, Prefix)| prefix == Compiler && text != "JIT$";
+    is_v8(name) || prefix(name).is_some_and(of_compiler)
+}
+
+/// The parts of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NameParts<'a> {
+    /// The function's own name, without marks of its compiler and without its location; empty if it has none.
+    pub function: &'a [u8],
+    /// Source location, if the name contains one.
+    pub location: Option<SourceLocation<'a>>,
+}
+
+impl<'a> NameParts<'a> {
+    /// Returns these parts, and those of `other` where they are missing.
+    pub fn or(self, other: NameParts<'a>) -> NameParts<'a> {
+        NameParts {
+            function: if self.function.is_empty() {
+                other.function
+            } else {
+                self.function
+            },
+            location: self.location.or(other.location),
+        }
+    }
+}
+
+/// Splits a name into its parts.
+pub fn parts(name: &[u8]) -> NameParts<'_> {
+    parts_in(name, None)
+}
+
+/// Splits the name of a function into its parts. Where the name is ambiguous, the path is `known`.
+pub fn parts_in<'a>(name: &'a [u8], known: Option<&[u8]>) -> NameParts<'a> {
+    let locations = source_locations(name);
+    let in_known = locations.iter().find(|location| Some(location.path) == known);
+    let location = in_known.or(locations.first()).copied();
+    let head = match location {
+        Some(location) => memchr::memmem::rfind(name, location.path).and_then(|path| {
+            let ends: [&[u8]; 3] = [b" (", b" ", b":"];
+            ends.iter().find_map(|end| name.get(..path)?.strip_suffix(*end))
+        }),
+        // V8 names evaluated code `name :line:column`.
+        None if is_v8(name) => {
+            let position = split_position(name).map(|(head, ..)| head);
+            let position = position.or_else(|| split_number(name).map(|(head, _)| head));
+            position.and_then(|head| head.strip_suffix(b" "))
+        }
+        None => None,
+    };
+    NameParts {
+        function: without_marks(head.unwrap_or(name)),
+        location,
+    }
+}
+
+/// The name without marks of compilers.
+fn without_marks(name: &[u8]) -> &[u8] {
+    if let Some(rest) = without_v8_prefix(name) {
+        if let Some(rest) = without_v8_mark(rest) {
+            return rest;
+        }
+        // WebAssembly: `JS:name-12-turbofan`.
+        return suffix(rest).map_or(rest, |(text, _)| {
+            rest.strip_suffix(text.as_bytes()).unwrap_or(rest)
+        });
+    }
+    if let Some((text, _)) = suffix(name) {
+        return name.strip_suffix(text.as_bytes()).unwrap_or(name);
+    }
+    match prefix(name) {
+        // `JSC-FTL: name` is a function, `JSC-FTLThunk: name` is not.
+        Some((text, _, Compiler)) if text.starts_with("JSC-") => name
+            .get(text.len()..)
+            .and_then(|rest| rest.strip_prefix(b": "))
+            .unwrap_or(name),
+        Some((text, _, Compiler)) => name.strip_prefix(text.as_bytes()).unwrap_or(name),
+        _ => without_dotnet_tier(name),
+    }
+}
+
+/// Removes the tier that .NET writes after the parameters: `void [App] Program::Main()[OptimizedTier1]`.
+fn without_dotnet_tier(name: &[u8]) -> &[u8] {
+    let without = || {
+        let (head, tier) = rsplit_once(name.strip_suffix(b"]")?, b'[')?;
+        let is_tier = head.ends_with(b")") && tier.iter().all(u8::is_ascii_alphanumeric);
+        is_tier.then_some(head)
+    };
+    without().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn likeliest(name: &str) -> Option<(String, u32, u32)> {
+        let location = *source_locations(name.as_bytes()).first()?;
+        let path = String::from_utf8(location.path.to_vec()).unwrap();
+        Some((path, location.line, location.column))
+    }
+
+    #[test]
+    fn places_are_found_in_the_names_of_each_runtime() {
+        for (name, expected) in [
+            ("JS:^eat /tmp/work.js:23:6", Some(("/tmp/work.js", 23, 6))),
+            (
+                "JS:*with space /tmp/work.js:59:95",
+                Some(("/tmp/work.js", 59, 95)),
+            ),
+            ("JS:^f /my files/work.js:1:2", Some(("/my files/work.js", 1, 2))),
+            ("JS:~normalize node:path:66:25", Some(("node:path", 66, 25))),
+            (
+                "JS:^ file:///tmp/a b.js:1:20",
+                Some(("file:///tmp/a b.js", 1, 20)),
+            ),
+            ("JS:^dyn gen/dyn_1.js:1:20", Some(("gen/dyn_1.js", 1, 20))),
+            ("LazyCompile:*eat /tmp/work.js:23", Some(("/tmp/work.js", 23, 0))),
+            ("JS:^ :1:20", None),
+            ("Function:^ :1", None),
+            ("Ion: run (/tmp/a.js:3:4)", Some(("/tmp/a.js", 3, 4))),
+            (
+                "Ion: run (/My App (1)/a.js:3:4)",
+                Some(("/My App (1)/a.js", 3, 4)),
+            ),
+            ("py::fib:/tmp/work.py", Some(("/tmp/work.py", 0, 0))),
+            ("py::<module>:<frozen importlib._bootstrap>", None),
+            ("RegExp.< src: '(\\d+)' flags: ''", None),
+            ("lists:map/2", None),
+            ("std::vector<int>::push_back(int)", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|(path, line, column)| (path.to_owned(), line, column));
+            assert_eq!(likeliest(name), expected, "{name}");
+        }
+        assert_eq!(source_locations(b"JS:^with space work.js:1:2").len(), 2);
+    }
+
+    #[test]
+    fn names_of_functions_have_neither_tier_nor_location() {
+        for (name, expected) in [
+            ("JS:*hot /tmp/a.js:5:13", "hot"),
+            ("JS:*'exports.anon /tmp/a.js:5:13", "exports.anon"),
+            ("JS:^get g /tmp/a b.js:5:13", "get g"),
+            ("JS:o+ node:path:1:1", ""),
+            ("LazyCompile:*eat /tmp/work.js:23", "eat"),
+        ] {
+            let location = source_locations(name.as_bytes())[0];
+            let found = v8_function_name(name.as_bytes(), &location);
+            assert_eq!(found, Some(expected.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn parts_of_names_are_free_of_marks() {
+        for (name, function, location) in [
+            ("JS:*run /tmp/a.js:1:2", "run", Some("/tmp/a.js")),
+            ("JS:~run /tmp/a.js:1:2", "run", Some("/tmp/a.js")),
+            ("JS:o+get x /a b.js:1:2", "get x", Some("/a b.js")),
+            ("JS:*'run a.js:1:2", "run", Some("a.js")),
+            ("JS:* :1:20", "", None),
+            ("JS:*inner7 :4:21", "inner7", None),
+            ("Function:^ :1", "", None),
+            ("LazyCompile:*eat /tmp/work.js:23", "eat", Some("/tmp/work.js")),
+            ("Script:~ /tmp/a.js:1:1", "", Some("/tmp/a.js")),
+            ("JS:dlmalloc-16-turbofan", "dlmalloc-16", None),
+            ("sift-0-liftoff", "sift-0", None),
+            ("Ion: run (/tmp/a.js:3:4)", "run", Some("/tmp/a.js")),
+            ("JSC-FTL: next#AMHzEa", "next#AMHzEa", None),
+            ("JSC-FTLThunk: unspecified", "JSC-FTLThunk: unspecified", None),
+            (
+                "JSC-ExtraCTIThunk: op_enter_handler",
+                "JSC-ExtraCTIThunk: op_enter_handler",
+                None,
+            ),
+            ("py::fib:/tmp/work.py", "fib", Some("/tmp/work.py")),
+            (
+                "py::<module>:<frozen importlib>",
+                "<module>:<frozen importlib>",
+                None,
+            ),
+            ("JIT$App\\fib", "App\\fib", None),
+            ("Builtin:ArrayMap", "Builtin:ArrayMap", None),
+            ("RegExp:(a):(b)", "RegExp:(a):(b)", None),
+            ("lists:map/2", "lists:map/2", None),
+            ("JS:o /tmp/a.js:1:2", "o", Some("/tmp/a.js")),
+            (
+                "void [App] P::Main()[OptimizedTier1]",
+                "void [App] P::Main()",
+                None,
+            ),
+            ("byte[] [App] P::Read(int[])", "byte[] [App] P::Read(int[])", None),
+            ("JS::Call(int)", "JS::Call(int)", None),
+            ("", "", None),
+        ] {
+            let found = parts(name.as_bytes());
+            let path = found
+                .location
+                .map(|location| std::str::from_utf8(location.path).unwrap());
+            assert_eq!(
+                (std::str::from_utf8(found.function).unwrap(), path),
+                (function, location),
+                "{name}"
+            );
+        }
+        assert!(is_built_in(b"BytecodeHandler:Add") && !is_built_in(b"JS:~Builtin a.js:1:1"));
+    }
+
+    #[test]
+    fn tiers_are_recognized_by_names() {
+        for (name, tier) in [
+            ("JS:~f a.js:1:1", Some("Ignition")),
+            ("JS:^f a.js:1:1", Some("Sparkplug")),
+            ("JS:+'f a.js:1:1", Some("Maglev")),
+            ("JS:o*f a.js:1:1", Some("TurboFan")),
+            ("LazyCompile:*f a.js:1:1", Some("TurboFan")),
+            ("JS:?f a.js:1:1", None),
+            ("Builtin:ArrayMap", Some("Builtin")),
+            ("sift-0-liftoff", Some("Liftoff")),
+            ("JS:dlmalloc-16-turbofan", Some("TurboFan")),
+            ("JSC-FTL: next#AMHzEa", Some("JSC FTL")),
+            ("JSC-FTLThunk: unspecified", Some("JSC FTL")),
+            ("BaselineIC: GetProp", Some("Baseline IC")),
+            ("py::fib:/tmp/work.py", Some("Python")),
+            ("*pointer", None),
+            ("JS::*Call", None),
+            ("main", None),
+        ] {
+            assert_eq!(super::tier(name.as_bytes()), tier, "{name}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Which function, source line and inlined calls are at an address at a time, while jitdumps are still written.
+//!
+//! For profilers, which get addresses of a running process and want names for them. [`Process`] finds the jitdumps of a
+//! process by its mappings; [`Jitdump`] is one file, of a process that runs or has ended.
+//!
+//! ```text
+//! jitdump ─► update(): records since the last call ─► index: functions, and their addresses over time
+//!                          function_at(address, time) ──┘ ─► Function
+//!                          symbol(function), frames(function, address) ─► names and lines, read from the file
+//! ```
+//!
+//! An update reads only what is new. A record whose end is not written yet waits for the next update. Memory holds the
+//! index, about 100 bytes per function: names, code and line tables are read from the file when they are asked for,
+//! and not kept. Callers that resolve an address often should keep its frames.
+//!
+//! Nothing here panics or blocks on what a file contains. Damaged records are skipped and counted as in
+//! [`Dump`](crate::Dump).
+//!
+//! Times are those of the file: of CLOCK_MONOTONIC for nearly all runtimes, which is the clock of `perf record -k mono`.
+//! All processes that write to one file share a timeline. Processes that fork, other clocks and mappings over code are a
+//! matter of a profile, which this crate does not read.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use jitdump::symbolize::Process;
+//! use jitdump::{Address, Time};
+//!
+//! let mut process = Process::new(4711);
+//! process.update()?;
+//! let address = Address(0x7f12_8f00_106e);
+//! if let Some((dump, function)) = process.function_at(address, Time::LAST) {
+//!     for frame in dump.frames(function, address) {
+//!         let (name, line) = (String::from_utf8_lossy(&frame.function), frame.line.unwrap_or(0));
+//!         println!("{address:#x} {name}:{line}");
+//!     }
+//! }
+//! # Ok::<(), jitdump::Error>(())
+//! ```
+
+mod code_over_time;
+mod file_now;
+mod jitdump;
+mod past;
+mod process;
+
+pub use jitdump::{Frame, Frames, Function, Jitdump, Symbol};
+pub use process::Process;

@@ -1,0 +1,183 @@
+//! The jitdumps of a running process.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::{ffi::OsStr, io, mem};
+
+use crate::collections::hash::HashSet;
+use crate::error::Error;
+use crate::files::OpenFile;
+use crate::files::kernel;
+use crate::files::walk::{self, Scope};
+use crate::format::marker;
+use crate::symbolize::{Function, Jitdump};
+use crate::units::{Address, Time};
+
+/// Maximum number of open jitdumps of a process. Each takes a file descriptor of this program; a process could map any number.
+const MAX_DUMPS: usize = 64;
+
+/// A process, with the jitdumps that it has mapped. A runtime maps its jitdump because that is how perf finds it.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    dumps: Vec<Jitdump>,
+    /// Devices and inodes of mapped files that are in use or unusable.
+    seen: HashSet<(Vec<u8>, u64)>,
+    /// Functions that no call has counted yet.
+    uncounted: usize,
+}
+
+/// A mapping of a jitdump, from `/proc/PID/maps`.
+#[derive(PartialEq, Eq, Debug)]
+struct Marker<'a> {
+    /// Addresses, as in the file.
+    addresses: &'a [u8],
+    device: &'a [u8],
+    inode: u64,
+    path: &'a [u8],
+    is_deleted: bool,
+}
+
+impl Process {
+    /// Creates a process without jitdumps; `pid` is its ID in the caller's PID namespace.
+    pub fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            dumps: Vec::new(),
+            seen: HashSet::default(),
+            uncounted: 0,
+        }
+    }
+
+    /// Opens the jitdumps that the process has mapped since the last call, and reads the new records of all. Returns
+    /// the number of functions that were loaded or moved since the last call that did not fail.
+    ///
+    /// At most 64 jitdumps of a process are open, those that were found last. Others are closed, and their functions are no longer
+    /// found. A call that closes some fails.
+    ///
+    /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read. Fails if a mapped
+    /// file cannot be opened or read, or is not a jitdump, once for each such file: of several, the next call fails for the next
+    /// one. A call that fails also reads the other open jitdumps.
+    pub fn update(&mut self) -> Result<usize, Error> {
+        let mut failed = None;
+        let maps = kernel::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        for marker in markers(&maps) {
+            if !self.seen.insert((marker.device.to_owned(), marker.inode)) {
+                continue;
+            }
+            match open(self.pid, &marker) {
+                Ok(file) => {
+                    self.dumps.push(Jitdump::new(file));
+                    if self.dumps.len() > MAX_DUMPS {
+                        let closed = self.dumps.remove(0);
+                        let cause =
+                            format!("closed, because the process has mapped more than {MAX_DUMPS} jitdumps");
+                        let closed = Error::unreadable(closed.path(), io::Error::other(cause));
+                        failed = failed.or(Some(closed));
+                    }
+                }
+                Err(cause) => {
+                    let path = Path::new(OsStr::from_bytes(marker.path));
+                    failed = Some(Error::unreadable(path, cause));
+                    // The next call looks at the others.
+                    break;
+                }
+            }
+        }
+        self.dumps.retain_mut(|dump| match dump.update() {
+            Ok(events) => {
+                self.uncounted = self.uncounted.saturating_add(events);
+                true
+            }
+            // It fails again in the next call.
+            Err(_) if failed.is_some() => true,
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(mem::take(&mut self.uncounted)),
+        }
+    }
+
+    /// Returns the jitdumps.
+    pub fn dumps(&self) -> &[Jitdump] {
+        &self.dumps
+    }
+
+    /// Returns the function whose code contains an address at a time, and its jitdump; [`Time::LAST`] is now. If several
+    /// jitdumps have one, the newest is returned.
+    pub fn function_at(&self, address: Address, time: Time) -> Option<(&Jitdump, Function)> {
+        let dumps = self.dumps.iter();
+        let found = dumps.filter_map(|dump| Some((dump, dump.function_at(address, time)?)));
+        found.max_by_key(|(_, function)| function.since)
+    }
+}
+
+/// Opens a mapped file, whatever root directory the process has. Another file at its path is refused.
+fn open(pid: u32, marker: &Marker<'_>) -> io::Result<OpenFile> {
+    let file = match marker.is_deleted {
+        true => {
+            let name = OsStr::from_bytes(marker.addresses);
+            OpenFile::open(&Path::new(&format!("/proc/{pid}/map_files")).join(name))?
+        }
+        false => {
+            let path = Path::new(OsStr::from_bytes(marker.path));
+            let inside = path.strip_prefix("/").map_err(io::Error::other)?;
+            walk::open(inside, Scope::Beneath(Path::new(&format!("/proc/{pid}/root"))))?
+        }
+    };
+    match file.file_id().1 == marker.inode {
+        true => Ok(file),
+        false => Err(io::Error::other("another file is at its path now")),
+    }
+}
+
+/// Returns the mappings of jitdumps.
+fn markers(maps: &[u8]) -> impl Iterator<Item = Marker<'_>> {
+    maps.split(|&byte| byte == b'\n').filter_map(|line| {
+        // addresses, permissions, offset, device, inode, spaces, path
+        let mut fields = line.splitn(6, |&byte| byte == b' ');
+        let addresses = fields.next()?;
+        let device = fields.nth(2)?;
+        let inode = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+        let name = fields.next()?.trim_ascii_start();
+        let path = marker::dump_path(name).filter(|path| path.starts_with(b"/"))?;
+        Some(Marker {
+            addresses,
+            device,
+            inode,
+            path,
+            is_deleted: path.len() < name.len(),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitdumps_are_found_among_mappings() {
+        let maps = b"7f00-7f01 r-xp 00000000 08:01 77                      /tmp/with space/jit-5.dump\n\
+            7f02-7f03 r-xp 00000000 08:01 78      /tmp/jit-6.dump (deleted)\n\
+            7f04-7f05 r-xp 00000000 08:01 79      /usr/bin/node\n7f06-7f07 rw-p 00000000 00:00 0 \nend\n";
+        let found: Vec<Marker<'_>> = markers(maps).collect();
+        let marker = |addresses, inode, path, is_deleted| Marker {
+            addresses,
+            device: b"08:01",
+            inode,
+            path,
+            is_deleted,
+        };
+        assert_eq!(
+            found,
+            [
+                marker(&b"7f00-7f01"[..], 77, &b"/tmp/with space/jit-5.dump"[..], false),
+                marker(b"7f02-7f03", 78, b"/tmp/jit-6.dump", true),
+            ]
+        );
+    }
+}

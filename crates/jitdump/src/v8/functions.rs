@@ -1,0 +1,301 @@
+//! The functions of a script.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::v8::scanner;
+use crate::v8::text::{Position, Text};
+
+/// A function in a script, or the code of a script outside of all functions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScriptFunction {
+    /// Extent in bytes, from the position that V8 gives the function: that of the parameters' parenthesis, or of
+    /// the first token of an arrow function, to the end of the body.
+    pub range: Range<u32>,
+    /// Extent of the name in the script, or of the variable or property that the function is assigned to. Empty if
+    /// there is none.
+    pub name: Range<u32>,
+    /// Index of the function that it is in. The script is in itself.
+    pub parent: u32,
+}
+
+/// A call by name, as in `name(` or `object.name(`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// Extent of the called name.
+    pub name: Range<u32>,
+    /// Function with the call, as an index.
+    pub function: u32,
+}
+
+/// A script whose functions are known.
+#[derive(Clone, Debug)]
+pub struct Script<'t> {
+    text: Text<'t>,
+    functions: Vec<ScriptFunction>,
+    calls: Vec<Call>,
+    /// A bit for each byte of the text: whether a token starts there.
+    token_starts: Vec<u64>,
+}
+
+impl<'t> Script<'t> {
+    /// Finds the functions of a script; `None` if the text cannot be JavaScript, or is too large or nested too
+    /// deeply.
+    pub fn scan(bytes: impl Into<Cow<'t, [u8]>>) -> Option<Self> {
+        let text = Text::new(bytes)?;
+        let found = scanner::scan(text.bytes())?;
+        let mut functions = found.functions;
+        let mut calls = found.calls;
+        nest(&mut functions, &mut calls);
+        Some(Self {
+            text,
+            functions,
+            calls,
+            token_starts: found.token_starts,
+        })
+    }
+
+    /// Returns the text.
+    pub fn text(&self) -> &Text<'t> {
+        &self.text
+    }
+
+    /// Returns the functions in the order of their starts. The first one is the script itself.
+    pub fn functions(&self) -> &[ScriptFunction] {
+        &self.functions
+    }
+
+    /// Returns the calls in a function, without those in functions inside it.
+    pub fn calls(&self, function: u32) -> impl Iterator<Item = &Call> {
+        let start = self.calls.partition_point(|call| call.function < function);
+        let calls = self.calls.get(start..).unwrap_or_default();
+        calls.iter().take_while(move |call| call.function == function)
+    }
+
+    /// Returns the index of the innermost function at an offset.
+    pub fn function_at(&self, offset: u32) -> u32 {
+        let after = self
+            .functions
+            .partition_point(|function| function.range.start <= offset);
+        let mut index = after.saturating_sub(1) as u32;
+        // A script has fewer levels of functions than brackets.
+        while let Some(function) = self.functions.get(index as usize) {
+            // V8 counts the last byte as that of the return.
+            if offset < function.range.end || function.parent == index {
+                break;
+            }
+            index = function.parent;
+        }
+        index
+    }
+
+    /// Returns the index of the function that V8 places at a position.
+    pub fn function_that_starts_at(&self, position: Position) -> Option<u32> {
+        if position == (Position { line: 1, column: 1 }) {
+            return Some(0);
+        }
+        let offset = self.text.offset(position)?;
+        let rest = self.functions.get(1..)?;
+        let at = rest
+            .binary_search_by_key(&offset, |function| function.range.start)
+            .ok()?;
+        u32::try_from(at.checked_add(1)?).ok()
+    }
+
+    /// Whether a token starts at an offset. All positions of V8 are those of tokens.
+    pub fn is_token_start(&self, offset: u32) -> bool {
+        let word = self
+            .token_starts
+            .get(offset as usize / 64)
+            .copied()
+            .unwrap_or_default();
+        word & bit(offset) != 0
+    }
+
+    /// Returns the name of a function, empty if it has none.
+    pub fn name(&self, function: u32) -> &[u8] {
+        let function = self.functions.get(function as usize);
+        function.map_or(b"", |function| self.text.slice(function.name.clone()))
+    }
+}
+
+/// Bit of an offset in its word of [`Script::token_starts`].
+pub(super) fn bit(offset: u32) -> u64 {
+    1u64.wrapping_shl(offset)
+}
+
+/// Sorts functions and calls, and finds the functions that each is in.
+fn nest(functions: &mut [ScriptFunction], all_calls: &mut [Call]) {
+    // Of two functions that start together, the first one contains the second one.
+    functions.sort_by_key(|function| (function.range.start, std::cmp::Reverse(function.range.end)));
+    all_calls.sort_by_key(|call| call.name.start);
+    let mut open: Vec<u32> = Vec::new();
+    let mut calls = all_calls.iter_mut().peekable();
+    let mut ends: Vec<u32> = Vec::new();
+    let close = |open: &mut Vec<u32>, ends: &mut Vec<u32>, offset: u32| {
+        while ends.len() > 1 && ends.last().is_some_and(|&end| end <= offset) {
+            ends.pop();
+            open.pop();
+        }
+    };
+    for index in 0..functions.len() {
+        let Some(function) = functions.get_mut(index) else {
+            break;
+        };
+        let start = function.range.start;
+        while let Some(call) = calls.next_if(|call| call.name.start < start) {
+            close(&mut open, &mut ends, call.name.start);
+            call.function = open.last().copied().unwrap_or_default();
+        }
+        close(&mut open, &mut ends, start);
+        function.parent = open.last().copied().unwrap_or(index as u32);
+        open.push(index as u32);
+        ends.push(function.range.end);
+    }
+    for call in calls {
+        close(&mut open, &mut ends, call.name.start);
+        call.function = open.last().copied().unwrap_or_default();
+    }
+    all_calls.sort_by_key(|call| (call.function, call.name.start));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The functions of a script: start, name, and the text of the extent.
+    fn functions(text: &str) -> Vec<(u32, u32, String, String)> {
+        let script = Script::scan(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
+        let functions = script.functions().iter().zip(0..).skip(1);
+        let shown = functions.map(|(function, index)| {
+            let position = script.text().position(function.range.start);
+            let text = String::from_utf8_lossy(script.text().slice(function.range.clone()));
+            let name = String::from_utf8_lossy(script.name(index));
+            (
+                position.line,
+                position.column,
+                name.into_owned(),
+                text.into_owned(),
+            )
+        });
+        shown.collect()
+    }
+
+    /// V8's own positions, from the names of a jitdump of Node.js 20.
+    #[test]
+    fn functions_start_where_v8_says() {
+        let text = include_str!("../../../../testdata/scripts/functions.js");
+        let expected = include_str!("../../../../testdata/scripts/functions.txt");
+        let mut found: Vec<String> = functions(text)
+            .iter()
+            .map(|(line, column, ..)| format!("{line}:{column}"))
+            .collect();
+        found.dedup();
+        let expected: Vec<&str> = expected.lines().collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn functions_end_where_their_bodies_do() {
+        for (text, expected) in [
+            ("a = x => x / 2, b", &["x => x / 2"][..]),
+            ("c ? x => x ? 1 : 2 : y => 3", &["x => x ? 1 : 2", "y => 3"]),
+            ("f(x => y => [x, y], 5)", &["x => y => [x, y]", "y => [x, y]"]),
+            ("f = x => x\ng = y => y\n(1)", &["x => x", "y => y\n(1)"]),
+            (
+                "a = async (b) => ({ c() { return `${d => `}`}` } })",
+                &[
+                    "async (b) => ({ c() { return `${d => `}`}` } })",
+                    "() { return `${d => `}`}` }",
+                    "d => `}`",
+                ],
+            ),
+            (
+                "if (a) /}/.test(b); function f() { return /[/}]/ }",
+                &["() { return /[/}]/ }"],
+            ),
+            (
+                "x = a / b / function () { return 1 } / 2 // }",
+                &["() { return 1 }"],
+            ),
+            (
+                "x = { get if() { if (1) {} }, function() {}, class: function () {} }",
+                &["() { if (1) {} }", "() {}", "() {}"],
+            ),
+            (
+                "switch (a) { case b: { /'/ } default: f = () => { } }",
+                &["() => { }"],
+            ),
+            (
+                "class A extends B(() => 1) { static { a } x = () => 2\n async *y() { } }",
+                &[
+                    "class A extends B(() => 1) { static { a } x = () => 2\n async *y() { } }",
+                    "() => 1",
+                    "() => 2",
+                    "() { }",
+                ],
+            ),
+            (
+                "let {a, b: c} = (d = {e: 1}) => { l: for (;;) { } }\n/}/",
+                &["(d = {e: 1}) => { l: for (;;) { } }"],
+            ),
+            ("a++ / (() => 1) / 2; 'don\\'t'; 1e-5.toFixed", &["() => 1"]),
+            ("#!/usr/bin/env }\n() => /* } */ 1", &["() => /* } */ 1"]),
+            (
+                "[...function () {}, ...async () => 1]",
+                &["() {}", "async () => 1"],
+            ),
+        ] {
+            let found: Vec<String> = functions(text).into_iter().map(|(.., text)| text).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_declarations_and_assignments() {
+        let text = "function a() {} b = () => 1; c.d = async function* () {}; e = { f() {}, g: h => h, 'i': function j() {} };
+            class K { #l() {} get m() {} n = async o => o }; (function () {})";
+        let names: Vec<String> = functions(text).into_iter().map(|(_, _, name, _)| name).collect();
+        assert_eq!(names, ["a", "b", "d", "f", "g", "j", "", "#l", "m", "n", ""]);
+    }
+
+    #[test]
+    fn calls_belong_to_the_innermost_function() {
+        let text =
+            "a(b(1)); function c(x = d()) { e.f(() => g(2)); if (h) { new I() } } x = { j() { k?.l() } }";
+        let script = Script::scan(text.as_bytes()).unwrap();
+        let calls = |function: u32| -> Vec<&str> {
+            let calls = script.calls(function);
+            calls
+                .map(|call| std::str::from_utf8(script.text().slice(call.name.clone())).unwrap())
+                .collect()
+        };
+        assert_eq!(
+            [calls(0), calls(1), calls(2), calls(3)],
+            [vec!["a", "b"], vec!["d", "f", "I"], vec!["g"], vec!["l"]]
+        );
+        let at = |text_at: &str| script.function_at(text.find(text_at).unwrap() as u32);
+        assert_eq!(
+            [
+                at("b(1)"),
+                at("d()"),
+                at("g(2)"),
+                at("h)"),
+                at("x = {"),
+                at("l()")
+            ],
+            [0, 1, 2, 1, 0, 3]
+        );
+        assert!(script.is_token_start(text.find("g(2)").unwrap() as u32));
+        assert!(!script.is_token_start(text.find("unction c").unwrap() as u32));
+    }
+
+    #[test]
+    fn what_is_no_script_has_no_functions() {
+        let deep = "(".repeat(5000) + &")".repeat(5000);
+        for text in ["(]", "}", "f(", "`${", "a = /b", &deep] {
+            assert!(Script::scan(text.as_bytes()).is_none(), "{text}");
+        }
+        assert_eq!(Script::scan(&b""[..]).unwrap().functions().len(), 1);
+    }
+}

@@ -1,0 +1,90 @@
+//! Functions of scripts as a jitdump of V8 describes them: where they start, and which positions their code has.
+//!
+//! V8 compiles a function from its bytecode, and positions of machine code are positions of bytecode. Baseline code
+//! (Sparkplug) has no inlined calls, so its records have all positions of the function and no others.
+
+use crate::collections::hash::HashMap;
+use crate::v8::text::Position;
+
+/// A function of a script.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownFunction<'a> {
+    /// Path of the script as the runtime wrote it.
+    pub path: &'a [u8],
+    /// Start of the function: of its parameters, or of an arrow function.
+    pub start: Position,
+    /// Name without tier and position; may be empty.
+    pub name: &'a [u8],
+    /// All positions of the function, sorted; empty if they are unknown.
+    positions: Vec<Position>,
+}
+
+/// Functions by their starts and positions.
+#[derive(Clone, Debug, Default)]
+pub struct KnownFunctions<'a> {
+    functions: Vec<KnownFunction<'a>>,
+    by_start: HashMap<(&'a [u8], Position), u32>,
+    /// The functions with each position, and those that start there.
+    by_position: HashMap<Position, Vec<u32>>,
+}
+
+impl<'a> KnownFunctions<'a> {
+    /// Adds a function that was loaded. `positions` are those of its baseline code, or empty.
+    pub fn add(&mut self, path: &'a [u8], start: Position, name: &'a [u8], positions: Vec<Position>) {
+        let next = self.functions.len() as u32;
+        let index = *self.by_start.entry((path, start)).or_insert(next);
+        if index == next {
+            self.functions.push(KnownFunction {
+                path,
+                start,
+                name,
+                positions: Vec::new(),
+            });
+        }
+        if let Some(function) = self.functions.get_mut(index as usize) {
+            function.positions.extend(positions);
+        }
+    }
+
+    /// Completes the tables after the last function was added.
+    pub fn finish(mut self) -> Self {
+        for (function, index) in self.functions.iter_mut().zip(0..) {
+            function.positions.sort_unstable();
+            function.positions.dedup();
+            let is_elsewhere = !function.has(function.start);
+            let start = is_elsewhere.then_some(function.start);
+            for position in function.positions.iter().copied().chain(start) {
+                self.by_position.entry(position).or_default().push(index);
+            }
+        }
+        self
+    }
+
+    /// Returns all functions, in the order in which they were first added.
+    pub fn all(&self) -> &[KnownFunction<'a>] {
+        &self.functions
+    }
+
+    /// Returns the function that starts at a position of a script.
+    pub fn starting_at(&self, path: &[u8], start: Position) -> Option<&KnownFunction<'a>> {
+        self.functions.get(*self.by_start.get(&(path, start))? as usize)
+    }
+
+    /// Returns the functions that have a position or start there.
+    pub fn with_position(&self, position: Position) -> impl Iterator<Item = &KnownFunction<'a>> {
+        let indices = self.by_position.get(&position).into_iter().flatten();
+        indices.filter_map(|&index| self.functions.get(index as usize))
+    }
+}
+
+impl KnownFunction<'_> {
+    /// Whether all positions of the function are known.
+    pub fn has_positions(&self) -> bool {
+        !self.positions.is_empty()
+    }
+
+    /// Whether the function is known to have a position.
+    pub fn has(&self, position: Position) -> bool {
+        self.positions.binary_search(&position).is_ok()
+    }
+}

@@ -1,0 +1,391 @@
+//! Replaces positions in generated scripts by those of the original files.
+
+use std::sync::OnceLock;
+
+use crate::bytes::rsplit_once;
+use crate::collections::hash::HashMap;
+use crate::debug_info::{DebugInfo, SourceFile};
+use crate::v8::functions::Script;
+use crate::v8::source_map::{Original, SourceMap};
+use crate::v8::text::{Position, Text};
+use crate::v8::v8_inlining::Scripts;
+
+/// The map of a script, with the paths of its sources.
+#[derive(Clone, Debug)]
+pub struct MappedScript {
+    map: SourceMap,
+    /// Folder of relative paths.
+    base: Vec<u8>,
+    /// The sources, by index.
+    sources: Vec<NeededSource>,
+}
+
+/// What was needed of a source. Maps have many, and few are needed.
+#[derive(Clone, Debug, Default)]
+struct NeededSource {
+    path: OnceLock<Vec<u8>>,
+    text: OnceLock<Option<Text<'static>>>,
+}
+
+/// The maps of scripts, by the path of the script.
+pub type SourceMaps<'s> = HashMap<&'s [u8], &'s MappedScript>;
+
+/// Where a function is in its original file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OriginalFunction<'s> {
+    /// Name; empty if it has none.
+    pub name: &'s [u8],
+    /// Path of the file.
+    pub path: &'s [u8],
+    /// Start of the function.
+    pub start: Position,
+}
+
+impl MappedScript {
+    /// Wraps a map, whose relative paths start at the folder `base`.
+    pub fn new(map: SourceMap, base: &[u8]) -> Self {
+        Self {
+            sources: map.sources().iter().map(|_| NeededSource::default()).collect(),
+            base: base.to_owned(),
+            map,
+        }
+    }
+
+    fn path(&self, source: u32) -> Option<&[u8]> {
+        let needed = self.sources.get(source as usize)?;
+        let path = &self.map.sources().get(source as usize)?.path;
+        Some(needed.path.get_or_init(|| resolve(&self.base, path.as_bytes())))
+    }
+
+    fn file(&self, source: u32) -> Option<SourceFile<'_>> {
+        let mut file = SourceFile::from(self.path(source)?);
+        file.text = self.text(source).map(Text::bytes);
+        Some(file)
+    }
+
+    fn text(&self, source: u32) -> Option<&Text<'static>> {
+        let text = || Text::new(self.map.text(source)?.into_bytes());
+        self.sources.get(source as usize)?.text.get_or_init(text).as_ref()
+    }
+
+    /// Returns the original name of the identifier at a position: as the map has it, or as it is written there.
+    fn name(&self, original: &Original) -> Option<&[u8]> {
+        if let Some(index) = original.name
+            && let Some(name) = self.map.name(index)
+        {
+            return Some(name.as_bytes());
+        }
+        let text = self.text(original.source).filter(|_| original.is_exact)?;
+        let start = text.offset(original.position)?;
+        let rest = text.bytes().get(start as usize..)?;
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$#".contains(byte) || *byte >= 0x80;
+        let name = rest.get(..rest.iter().take_while(|byte| is_name(byte)).count())?;
+        let is_identifier = name.first().is_some_and(|first| !first.is_ascii_digit());
+        (is_identifier && !KEYWORDS.contains(&name)).then_some(name)
+    }
+
+    /// Returns where a function of the generated script comes from. `script` is its text. A script that was made from
+    /// several files is, as a whole, in none of them.
+    pub fn function<'s>(
+        &'s self,
+        script: Option<&'s Script<'_>>,
+        start: Position,
+    ) -> Option<OriginalFunction<'s>> {
+        let is_whole = start == Position { line: 1, column: 1 };
+        if is_whole && self.sources.len() > 1 {
+            return None;
+        }
+        let original = self.map.original(start)?;
+        let name = || {
+            let script = script?;
+            let function = script.function_that_starts_at(start)?;
+            let name = script.functions().get(function as usize)?.name.clone();
+            if name.is_empty() {
+                return None;
+            }
+            self.name(&self.map.original(script.text().position(name.start))?)
+        };
+        Some(OriginalFunction {
+            name: name().unwrap_or_default(),
+            path: self.path(original.source)?,
+            start: original.position,
+        })
+    }
+}
+
+/// Words that stand where a name may be expected, but are none.
+const KEYWORDS: [&[u8]; 10] = [
+    b"function",
+    b"async",
+    b"class",
+    b"const",
+    b"let",
+    b"var",
+    b"return",
+    b"export",
+    b"get",
+    b"set",
+];
+
+/// Resolves a path against a folder. URLs and absolute paths stay as they are.
+fn resolve(base: &[u8], path: &[u8]) -> Vec<u8> {
+    let has_scheme = memchr::memmem::find(path, b"://").is_some();
+    if has_scheme {
+        return path.to_vec();
+    }
+    let joined = match path.first() {
+        Some(b'/') => path.to_vec(),
+        _ => [base, b"/", path].concat(),
+    };
+    // A base may be a URL.
+    let scheme = memchr::memmem::find(&joined, b"://").map_or(0, |at| at.saturating_add(3));
+    let (scheme, rest) = joined.split_at_checked(scheme).unwrap_or_default();
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in rest.split(|&byte| byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." if parts.last().is_some_and(|last| *last != b"..") => {
+                parts.pop();
+            }
+            b".." if rest.starts_with(b"/") => {}
+            part => parts.push(part),
+        }
+    }
+    let root: &[u8] = if rest.starts_with(b"/") { b"/" } else { b"" };
+    [scheme, root, &parts.join(&b'/')].concat()
+}
+
+/// Returns the folder of a path.
+pub fn folder(path: &[u8]) -> &[u8] {
+    rsplit_once(path, b'/').map_or(b".", |(folder, _)| folder)
+}
+
+/// Replaces files, lines and names of functions as far as their scripts have maps. Positions that a map does not
+/// have stay.
+pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Scripts<'a>) {
+    let of_files: Vec<Option<(&'a MappedScript, Option<&'a Script<'a>>)>> = info
+        .files
+        .iter()
+        .map(|file| {
+            let map = maps.get(&file.path[..]).copied()?;
+            Some((map, scripts.get(&file.path[..]).copied()))
+        })
+        .collect();
+    if of_files.iter().all(Option::is_none) {
+        return;
+    }
+    let of_file = |file: Option<u32>| of_files.get(file? as usize).copied().flatten();
+    let mut files = OriginalFiles::default();
+    // Positions of calls are in the files of the callers.
+    let mut callers = vec![0u32];
+    for call in &mut info.calls {
+        callers.truncate((call.depth as usize).saturating_add(1));
+        let caller = callers
+            .last()
+            .and_then(|&caller| info.functions.get(caller as usize));
+        let position = Position {
+            line: call.line,
+            column: call.column.max(1),
+        };
+        let file = caller.and_then(|caller| caller.file);
+        if let Some(original) = of_file(file).and_then(|(map, _)| map.map.original(position)) {
+            call.line = original.position.line;
+            call.column = if call.column > 0 {
+                original.position.column
+            } else {
+                0
+            };
+        }
+        callers.push(call.function);
+    }
+    for row in info.rows.iter_mut().filter(|row| row.line > 0) {
+        let position = Position {
+            line: row.line,
+            column: row.column.max(1),
+        };
+        let found = of_file(row.file).and_then(|(map, _)| Some((map, map.map.original(position)?)));
+        if let Some((map, original)) = found
+            && let Some(file) = files.add(&mut info.files, row.file, map, original.source)
+        {
+            (row.file, row.line, row.column) = (Some(file), original.position.line, original.position.column);
+        }
+    }
+    for function in &mut info.functions {
+        let start = Position {
+            line: function.line,
+            column: function.column,
+        };
+        let Some((map, script)) = of_file(function.file) else {
+            continue;
+        };
+        let (Some(original), Some(source)) = (map.function(script, start), map.map.original(start)) else {
+            continue;
+        };
+        if let Some(file) = files.add(&mut info.files, function.file, map, source.source) {
+            function.file = Some(file);
+            (function.line, function.column) = (original.start.line, original.start.column);
+            if !original.name.is_empty() && !function.name.is_empty() {
+                function.name = original.name;
+            }
+        }
+    }
+}
+
+/// Original files that were added to the files of a function, by the generated file and the source.
+#[derive(Default)]
+struct OriginalFiles {
+    known: HashMap<(Option<u32>, u32), u32>,
+}
+
+impl OriginalFiles {
+    fn add<'a>(
+        &mut self,
+        files: &mut Vec<SourceFile<'a>>,
+        generated: Option<u32>,
+        map: &'a MappedScript,
+        source: u32,
+    ) -> Option<u32> {
+        let next = files.len() as u32;
+        let index = *self.known.entry((generated, source)).or_insert(next);
+        if index == next {
+            let script = files.get(generated? as usize)?.path.clone();
+            let mut file = map.file(source)?;
+            file.script = Some(script);
+            files.push(file);
+        }
+        Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::debug_info::{InlinedCall, Row, SourceFunction};
+
+    #[test]
+    fn paths_start_at_the_map() {
+        for (base, path, expected) in [
+            ("/app/dist", "../src/./a.ts", "/app/src/a.ts"),
+            ("/app", "/src/a.ts", "/src/a.ts"),
+            ("/app", "../../../etc/a.ts", "/etc/a.ts"),
+            ("dist", "../../a.ts", "../a.ts"),
+            ("/app", "webpack://x/./src/a.ts", "webpack://x/./src/a.ts"),
+            ("file:///app/dist", "../a.ts", "file:///app/a.ts"),
+        ] {
+            let resolved = resolve(base.as_bytes(), path.as_bytes());
+            assert_eq!(String::from_utf8(resolved).unwrap(), expected);
+        }
+    }
+
+    /// `function slowPath(count: number)` and a call of it, minified to one line.
+    #[test]
+    fn lines_and_names_become_those_of_the_source() {
+        let source = "export function slowPath(count: number) {\n  return count * 2;\n}\nconst fast = (n: number) => slowPath(n);\n";
+        let generated = "function t(n){return n*2}const e=n=>t(n);";
+        let mut encoded = String::new();
+        let mut last = [0i64; 5];
+        let mut segment = |column: i64, line: i64, source_column: i64, name: Option<i64>| {
+            if !encoded.is_empty() {
+                encoded.push(',');
+            }
+            for (at, value) in [(0, column), (1, 0), (2, line), (3, source_column)] {
+                encode(&mut encoded, value - last[at]);
+                last[at] = value;
+            }
+            if let Some(name) = name {
+                encode(&mut encoded, name - last[4]);
+                last[4] = name;
+            }
+        };
+        segment(0, 0, 7, None);
+        segment(9, 0, 16, Some(0));
+        segment(10, 0, 24, None);
+        segment(14, 1, 2, None);
+        segment(31, 3, 6, None);
+        segment(33, 3, 13, None);
+        segment(36, 3, 28, None);
+        let json = serde_json::json!({
+            "version": 3, "sources": ["../src/work.ts"], "sourcesContent": [source], "names": ["slowPath"], "mappings": encoded,
+        });
+        let map = MappedScript::new(SourceMap::parse(json.to_string()).unwrap(), b"/app/dist");
+        let script = Script::scan(generated.as_bytes()).unwrap();
+        let maps: SourceMaps<'_> = [(&b"/app/dist/out.js"[..], &map)].into_iter().collect();
+        let scripts: Scripts<'_> = [(&b"/app/dist/out.js"[..], &script)].into_iter().collect();
+        let row = |offset, column| Row {
+            offset,
+            file: Some(0),
+            line: 1,
+            column,
+            discriminator: 0,
+        };
+        let function = |name, column| SourceFunction {
+            name,
+            file: Some(0),
+            line: 1,
+            column,
+        };
+        let mut info = DebugInfo {
+            files: vec![(&b"/app/dist/out.js"[..]).into()],
+            functions: vec![function(b"", 34), function(b"t", 11)],
+            rows: vec![row(0, 38), row(8, 15)],
+            calls: vec![InlinedCall {
+                depth: 0,
+                function: 1,
+                ranges: std::iter::once(8..16).collect(),
+                line: 1,
+                column: 37,
+            }],
+        };
+        replace(&mut info, &maps, &scripts);
+        assert_eq!(info.files[1].path, &b"/app/src/work.ts"[..]);
+        assert_eq!(info.files[1].text, Some(source.as_bytes()));
+        let rows: Vec<_> = info
+            .rows
+            .iter()
+            .map(|row| (row.file, row.line, row.column))
+            .collect();
+        assert_eq!(rows, [(Some(1), 4, 29), (Some(1), 2, 3)]);
+        assert_eq!(
+            (
+                info.functions[1].name,
+                info.functions[1].line,
+                info.functions[1].file
+            ),
+            (&b"slowPath"[..], 1, Some(1))
+        );
+        assert_eq!((info.calls[0].line, info.functions[0].line), (4, 4));
+        // An arrow function has the name of its variable, as the source writes it.
+        let arrow = map
+            .function(Some(&script), Position { line: 1, column: 34 })
+            .unwrap();
+        assert_eq!(
+            (arrow.name, arrow.path, arrow.start.line),
+            (&b"fast"[..], &b"/app/src/work.ts"[..], 4)
+        );
+    }
+
+    #[test]
+    fn a_script_of_several_files_is_as_a_whole_in_none_of_them() {
+        for (sources, is_mapped) in [(&["a.ts"][..], true), (&["a.ts", "b.ts"], false)] {
+            let json = serde_json::json!({"version": 3, "sources": sources, "mappings": "AAAA"});
+            let map = MappedScript::new(SourceMap::parse(json.to_string()).unwrap(), b"/app");
+            let at = |column| map.function(None, Position { line: 1, column });
+            assert_eq!(at(1).is_some(), is_mapped);
+            assert!(at(5).is_some());
+        }
+    }
+
+    /// Appends a number in base64 VLQ.
+    fn encode(out: &mut String, value: i64) {
+        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut left = (value.unsigned_abs() << 1) | u64::from(value < 0);
+        loop {
+            let digit = left & 31;
+            left >>= 5;
+            out.push(DIGITS[(digit | if left > 0 { 32 } else { 0 }) as usize] as char);
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}

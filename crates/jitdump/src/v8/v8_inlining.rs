@@ -1,0 +1,555 @@
+//! Which functions V8 has inlined into another, by the positions of its code.
+//!
+//! Quirk: for each address, V8 writes the line and the column of the innermost inlined function, but always the file
+//! of the outer one (`LinuxPerfJitLogger::LogWriteDebugInfo`; captures node20, node22). So a position that the
+//! function does not have belongs to another one. What a function has is known from its baseline code, and
+//! otherwise from the text of its script, where it extends over a range and each position is the start of a token.
+
+use std::borrow::Cow;
+
+use crate::collections::hash::HashMap;
+use crate::debug_info::DebugInfo;
+use crate::v8::functions::Script;
+use crate::v8::inlined_calls::Calls;
+use crate::v8::known_functions::KnownFunctions;
+use crate::v8::text::Position;
+
+/// Maximum number of functions to compare for a position. Only made-up files have more.
+const MAX_CANDIDATES: usize = 64;
+
+/// The scripts whose text is available, by path.
+pub type Scripts<'s> = HashMap<&'s [u8], &'s Script<'s>>;
+
+/// What is known of the functions of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'e, 'a> {
+    /// Functions of its jitdump.
+    pub functions: &'e KnownFunctions<'a>,
+    /// Texts of its scripts.
+    pub scripts: &'e Scripts<'a>,
+}
+
+/// A function that code may be from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Candidate<'a> {
+    /// Path of the script.
+    pub path: &'a [u8],
+    /// Start of the function.
+    pub start: Position,
+    /// Name of the function; may be empty.
+    pub name: &'a [u8],
+}
+
+/// Number of rows of a function whose file was found to be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Inlined {
+    /// Rows that are in an inlined function.
+    pub rows: u64,
+    /// Rows in functions of other files.
+    pub in_other_files: u64,
+    /// Rows without a line, because the function that they are in was not found.
+    pub unknown: u64,
+}
+
+/// The function of each row: `None` if it is unknown.
+pub(super) type Owners<'a> = Vec<Option<Candidate<'a>>>;
+
+/// Adds the inlined calls to the debug information of an optimized function, whose rows must be sorted. Rows of functions that
+/// are not found lose their lines. Returns `None` if it is not affected: its position is unknown, or V8 names more than one
+/// file.
+pub fn add_calls<'a>(info: &mut DebugInfo<'a>, size: u32, evidence: Evidence<'_, 'a>) -> Option<Inlined> {
+    let [file] = &info.files[..] else { return None };
+    let declared = info.functions.first().filter(|_| info.calls.is_empty())?;
+    let start = Position {
+        line: declared.line,
+        column: declared.column,
+    };
+    if start.line == 0 || start.column == 0 {
+        return None;
+    }
+    let Cow::Borrowed(path) = file.path else {
+        return None;
+    };
+    let own = evidence.candidate(path, start);
+    let owners = owners(info, own, evidence);
+    let counts = count(&owners, own);
+    if counts != Inlined::default() {
+        Calls::new(own, &owners, evidence).write(info, size, &owners);
+        // Merges ranges.
+        info.normalise(size);
+    }
+    Some(counts)
+}
+
+fn count(owners: &Owners<'_>, own: Candidate<'_>) -> Inlined {
+    let mut counts = Inlined::default();
+    for owner in owners {
+        match owner {
+            None => counts.unknown = counts.unknown.saturating_add(1),
+            Some(owner) if *owner == own => {}
+            Some(owner) => {
+                counts.rows = counts.rows.saturating_add(1);
+                let is_elsewhere = u64::from(owner.path != own.path);
+                counts.in_other_files = counts.in_other_files.saturating_add(is_elsewhere);
+            }
+        }
+    }
+    counts
+}
+
+impl<'a> Evidence<'_, 'a> {
+    /// Returns the function that starts at a position.
+    fn candidate(&self, path: &'a [u8], start: Position) -> Candidate<'a> {
+        let known = self.functions.starting_at(path, start);
+        let in_script = || {
+            let script = self.scripts.get(path)?;
+            Some(script.name(script.function_that_starts_at(start)?))
+        };
+        let name = known.map(|known| known.name).filter(|name| !name.is_empty());
+        Candidate {
+            path,
+            start,
+            name: name.or_else(in_script).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the functions that have a position, sorted. If nothing is known of the function itself, it has all
+    /// positions after its start.
+    fn candidates(&self, position: Position, own: Candidate<'a>) -> Vec<Candidate<'a>> {
+        let known = self.functions.with_position(position).take(MAX_CANDIDATES);
+        let mut all: Vec<_> = known
+            .map(|known| self.candidate(known.path, known.start))
+            .collect();
+        all.extend(self.in_script(own.path, position));
+        if position == own.start || (position > own.start && !self.has_extent(own)) {
+            all.push(own);
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Whether it is known which positions a function has.
+    fn has_extent(&self, function: Candidate<'a>) -> bool {
+        let known = self.functions.starting_at(function.path, function.start);
+        let script = self.scripts.get(function.path);
+        let in_script = |script: &&Script<'_>| script.function_that_starts_at(function.start).is_some();
+        known.is_some_and(|known| known.has_positions()) || script.is_some_and(in_script)
+    }
+
+    /// Returns the function of a script at a position, unless its baseline code lacks the position.
+    fn in_script(&self, path: &'a [u8], position: Position) -> Option<Candidate<'a>> {
+        let script = self.scripts.get(path)?;
+        let offset = script.text().offset(position)?;
+        if !script.is_token_start(offset) {
+            return None;
+        }
+        let index = script.function_at(offset);
+        let start = match index {
+            0 => Position { line: 1, column: 1 },
+            _ => script
+                .text()
+                .position(script.functions().get(index as usize)?.range.start),
+        };
+        let known = self.functions.starting_at(path, start);
+        let is_possible = known.is_none_or(|known| !known.has_positions() || known.has(position));
+        (is_possible || position == start).then(|| self.candidate(path, start))
+    }
+
+    /// Returns the positions of the calls in the text of a function, by name.
+    pub(super) fn calls(&self, caller: Candidate<'a>) -> CallSites<'a> {
+        let mut sites = CallSites::default();
+        let script = self.scripts.get(caller.path).copied();
+        let function = script.and_then(|script| script.function_that_starts_at(caller.start));
+        if let (Some(script), Some(function)) = (script, function) {
+            for call in script.calls(function) {
+                let sites = sites.entry(script.text().slice(call.name.clone())).or_default();
+                sites.push(script.text().position(call.name.start));
+            }
+        }
+        sites
+    }
+}
+
+/// Positions of calls by the name of the called function.
+pub(super) type CallSites<'a> = HashMap<&'a [u8], Vec<Position>>;
+
+/// Name of a function in a call: `small` for `exports.small` or `get small`.
+pub(super) fn simple_name(name: &[u8]) -> &[u8] {
+    name.rsplit(|byte| b". ".contains(byte))
+        .next()
+        .unwrap_or_default()
+}
+
+/// Maximum number of rounds in which functions are accepted because others call them.
+const MAX_ROUNDS: usize = 8;
+
+/// Maximum number of positions to look up in the texts of all scripts.
+const MAX_LOOKUPS: usize = 1 << 12;
+
+/// The search for the functions that were inlined into one.
+struct Search<'e, 'a> {
+    own: Candidate<'a>,
+    evidence: Evidence<'e, 'a>,
+    candidates: HashMap<Position, Vec<Candidate<'a>>>,
+    /// Functions that were inlined, with the calls in their text; and the function itself.
+    accepted: HashMap<Candidate<'a>, CallSites<'a>>,
+    /// Number of positions that each candidate has.
+    coverage: HashMap<Candidate<'a>, usize>,
+}
+
+impl<'a> Search<'_, 'a> {
+    /// Whether the text of an accepted function calls a function by its name.
+    fn is_called(&self, function: &Candidate<'a>) -> bool {
+        let name = simple_name(function.name);
+        !name.is_empty() && self.accepted.values().any(|calls| calls.contains_key(name))
+    }
+
+    /// Whether a function was inlined that alone, or with others, has a position. It must be in the same file or called by
+    /// its name, or have several positions that no other function has: some position of any large program is in many files.
+    fn is_acceptable(&self, function: &Candidate<'a>, is_alone: bool) -> bool {
+        let is_near = || {
+            let has_calls = self.evidence.scripts.contains_key(self.own.path);
+            function.path == self.own.path
+                || !has_calls
+                || self.coverage.get(function).is_some_and(|&count| count > 1)
+        };
+        self.is_called(function) || (is_alone && is_near())
+    }
+
+    fn accept(&mut self) {
+        let mut lookups = MAX_LOOKUPS;
+        for _ in 0..MAX_ROUNDS {
+            let of_each = self.candidates.values().flat_map(|candidates| {
+                let is_alone = candidates.len() == 1;
+                candidates.iter().map(move |candidate| (candidate, is_alone))
+            });
+            let unknown = of_each.filter(|(candidate, _)| !self.accepted.contains_key(candidate));
+            let new: Vec<_> = unknown
+                .filter(|&(candidate, is_alone)| self.is_acceptable(candidate, is_alone))
+                .map(|(candidate, _)| *candidate)
+                .collect();
+            if new.is_empty() && lookups < MAX_LOOKUPS {
+                break;
+            }
+            for function in new {
+                let calls = || self.evidence.calls(function);
+                self.accepted.entry(function).or_insert_with(calls);
+            }
+            // What no known function has may be in other scripts, in functions that are called.
+            let unknown = self.candidates.iter().filter(|(_, found)| found.is_empty());
+            let mut unknown: Vec<Position> = unknown.map(|(&position, _)| position).collect();
+            unknown.sort_unstable();
+            unknown.truncate(lookups);
+            lookups = lookups.saturating_sub(unknown.len().max(1));
+            for position in unknown {
+                let found = self.in_other_scripts(position);
+                self.candidates.insert(position, found);
+            }
+        }
+    }
+
+    /// Returns the functions in other scripts that have a position and are called.
+    fn in_other_scripts(&self, position: Position) -> Vec<Candidate<'a>> {
+        let others = self
+            .evidence
+            .scripts
+            .keys()
+            .filter(|&&path| path != self.own.path);
+        let found = others.filter_map(|path| self.evidence.in_script(path, position));
+        let mut found: Vec<_> = found.filter(|found| self.is_called(found)).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Leaves those of several candidates that fit best; more than one only if they fit equally well.
+    fn best(&self, candidates: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+        let accepted = candidates
+            .iter()
+            .filter(|candidate| self.accepted.contains_key(candidate));
+        let accepted: Vec<Candidate<'a>> = accepted.copied().collect();
+        if accepted.len() < 2 || accepted.contains(&self.own) {
+            return accepted;
+        }
+        let called: Vec<_> = accepted
+            .iter()
+            .filter(|candidate| self.is_called(candidate))
+            .copied()
+            .collect();
+        let left = if called.is_empty() { accepted } else { called };
+        let coverage = |candidate: &Candidate<'a>| self.coverage.get(candidate).copied().unwrap_or_default();
+        let most = left.iter().map(coverage).max();
+        left.into_iter()
+            .filter(|candidate| Some(coverage(candidate)) == most)
+            .collect()
+    }
+}
+
+/// Returns the function of each row.
+fn owners<'a>(info: &DebugInfo<'a>, own: Candidate<'a>, evidence: Evidence<'_, 'a>) -> Owners<'a> {
+    let rows = info.rows.iter();
+    let positions = rows.map(|row| Position {
+        line: row.line,
+        column: row.column,
+    });
+    let positions: Vec<Position> = positions.collect();
+    let mut search = Search {
+        own,
+        evidence,
+        candidates: HashMap::default(),
+        accepted: HashMap::default(),
+        coverage: HashMap::default(),
+    };
+    for &position in &positions {
+        let candidates = || evidence.candidates(position, own);
+        search.candidates.entry(position).or_insert_with(candidates);
+    }
+    for candidate in search.candidates.values().flatten() {
+        let count = search.coverage.entry(*candidate).or_default();
+        *count = count.saturating_add(1);
+    }
+    search.accepted.insert(own, evidence.calls(own));
+    search.accept();
+    let best = search
+        .candidates
+        .iter()
+        .map(|(&position, found)| (position, search.best(found)));
+    let best: HashMap<Position, Vec<Candidate<'a>>> = best.collect();
+    let candidates = positions.iter().map(|position| best.get(position));
+    let candidates: Vec<&[Candidate<'a>]> = candidates
+        .map(|found| found.map_or(&[][..], Vec::as_slice))
+        .collect();
+    by_neighbours(&candidates)
+}
+
+/// Chooses among several functions of a row by the rows before and after it, which are mostly in the same function. A row that
+/// may belong to the function before it or another one after it belongs to none.
+fn by_neighbours<'a>(candidates: &[&[Candidate<'a>]]) -> Owners<'a> {
+    let forward = by_runs(candidates.iter());
+    let mut backward = by_runs(candidates.iter().rev());
+    backward.reverse();
+    let both = forward.into_iter().zip(backward);
+    both.map(|(forward, backward)| match (forward, backward) {
+        (Some(one), Some(other)) if one != other => None,
+        (one, other) => one.or(other),
+    })
+    .collect()
+}
+
+/// Splits rows into the longest runs whose rows have a function in common. Returns it for each row if there is only one.
+fn by_runs<'r, 'a: 'r>(rows: impl Iterator<Item = &'r &'r [Candidate<'a>]>) -> Owners<'a> {
+    let mut owners = Vec::new();
+    let mut common: Vec<Candidate<'a>> = Vec::new();
+    let mut length = 0usize;
+    let end = |common: &[Candidate<'a>], length: usize, owners: &mut Owners<'a>| {
+        let owner = match common {
+            [owner] => Some(*owner),
+            _ => None,
+        };
+        owners.extend(std::iter::repeat_n(owner, length));
+    };
+    for row in rows {
+        let left: Vec<Candidate<'a>> = common
+            .iter()
+            .filter(|common| row.contains(common))
+            .copied()
+            .collect();
+        if left.is_empty() {
+            end(&common, length, &mut owners);
+            (common, length) = (row.to_vec(), 0);
+        } else {
+            common = left;
+        }
+        length = length.saturating_add(1);
+    }
+    end(&common, length, &mut owners);
+    owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::debug_info::{Row, SourceFunction};
+
+    const MAIN: &str = "const { small } = require('./lib.js');\n\
+        function tiny(x) {\n  return (x ^ 5) + 1;\n}\n\
+        function hot(n) {\n  let t = 0;\n  for (let i = 0; i < n; i++) t += small(i) + tiny(t);\n  return t;\n}\n";
+    const LIBRARY: &str = "\n\nexports.small = function small(x) {\n  let s = x;\n\
+        \x20 for (let i = 0; i < 50; i++) s = (s * 31 + leaf(i)) | 0;\n  return s;\n};\nfunction leaf(y) {\n  return y + 1;\n}\n";
+
+    fn at((line, column): (u32, u32)) -> Position {
+        Position { line, column }
+    }
+
+    /// Path, start, name and positions of a known function.
+    type Known = (&'static str, (u32, u32), &'static str, &'static [(u32, u32)]);
+
+    /// The owner and the line of each position in `hot`, and the calls: depth, name and line.
+    fn resolve(
+        positions: &[(u32, u32)],
+        known: &[Known],
+        texts: &[(&'static str, &'static str)],
+    ) -> (Vec<String>, Vec<String>, Inlined) {
+        let mut functions = KnownFunctions::default();
+        for &(path, start, name, positions) in known {
+            let positions = positions.iter().copied().map(at).collect();
+            functions.add(path.as_bytes(), at(start), name.as_bytes(), positions);
+        }
+        let functions = functions.finish();
+        let texts: Vec<_> = texts
+            .iter()
+            .map(|(path, text)| (path.as_bytes(), Script::scan(text.as_bytes()).unwrap()))
+            .collect();
+        let scripts: Scripts<'_> = texts.iter().map(|(path, script)| (*path, script)).collect();
+        let rows = positions.iter().zip(0..).map(|(&(line, column), number)| Row {
+            offset: number * 8,
+            file: Some(0),
+            line,
+            column,
+            discriminator: 0,
+        });
+        let mut info = DebugInfo {
+            files: vec![(&b"a.js"[..]).into()],
+            functions: vec![SourceFunction {
+                name: b"",
+                file: Some(0),
+                line: 5,
+                column: 13,
+            }],
+            rows: rows.collect(),
+            calls: Vec::new(),
+        };
+        let evidence = Evidence {
+            functions: &functions,
+            scripts: &scripts,
+        };
+        let counts = add_calls(&mut info, positions.len() as u32 * 8, evidence).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let owners = positions.iter().zip(0..).map(|(_, number)| {
+            let frames = info.frames_at(number * 8);
+            let file = frames[0]
+                .file
+                .map_or("?".into(), |file| text(&info.files[file as usize].path));
+            let names = frames.iter().map(|frame| match frame.function {
+                0 => "hot".to_owned(),
+                function => text(info.functions[function as usize].name),
+            });
+            format!(
+                "{} {file}:{}",
+                names.collect::<Vec<_>>().join("<"),
+                frames[0].line
+            )
+        });
+        let calls = info.calls.iter().map(|call| {
+            let name = text(info.functions[call.function as usize].name);
+            format!("{} {name} {}:{}", call.depth, call.line, call.column)
+        });
+        (owners.collect(), calls.collect(), counts)
+    }
+
+    /// Positions of `hot`, `small` and `tiny` as Node.js 20 writes them.
+    const POSITIONS: [(u32, u32); 6] = [(5, 13), (7, 31), (5, 39), (5, 44), (3, 13), (8, 3)];
+
+    #[test]
+    fn baseline_code_shows_which_function_a_position_is_in() {
+        let known = [
+            ("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..]),
+            ("a.js", (2, 14), "tiny", &[(3, 13)]),
+            ("lib.js", (3, 31), "small", &[(5, 39), (5, 44), (7, 3)]),
+            // It has a position of `small`, but neither is it called nor has it any other.
+            ("other.js", (1, 1), "unrelated", &[(5, 39)]),
+        ];
+        let (owners, calls, counts) = resolve(&POSITIONS, &known, &[]);
+        let expected = [
+            "hot a.js:5",
+            "hot a.js:7",
+            "small<hot lib.js:5",
+            "small<hot lib.js:5",
+            "tiny<hot a.js:3",
+            "hot a.js:8",
+        ];
+        assert_eq!(owners, expected);
+        assert_eq!(calls, ["0 tiny 0:0", "0 small 0:0"]);
+        assert_eq!(
+            counts,
+            Inlined {
+                rows: 3,
+                in_other_files: 2,
+                unknown: 0
+            }
+        );
+    }
+
+    #[test]
+    fn texts_show_which_function_a_position_is_in() {
+        let texts = [("a.js", MAIN), ("lib.js", LIBRARY)];
+        let known = [
+            ("a.js", (5, 13), "hot", &[][..]),
+            ("lib.js", (3, 31), "small", &[]),
+            ("lib.js", (8, 14), "leaf", &[]),
+        ];
+        let positions = [(5, 13), (7, 31), (5, 39), (9, 12), (5, 44), (3, 13), (8, 3)];
+        let (owners, calls, counts) = resolve(&positions, &known, &texts);
+        let expected = [
+            "hot a.js:5",
+            "hot a.js:7",
+            "small<hot lib.js:5",
+            "leaf<small<hot lib.js:9",
+            "small<hot lib.js:5",
+            "tiny<hot a.js:3",
+            "hot a.js:8",
+        ];
+        assert_eq!(owners, expected);
+        assert_eq!(calls, ["0 tiny 7:47", "0 small 7:36", "1 leaf 5:46"]);
+        assert_eq!(counts.unknown, 0);
+    }
+
+    #[test]
+    fn a_line_of_an_unknown_function_is_dropped() {
+        let known = [("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..])];
+        let (owners, calls, counts) = resolve(&[(7, 31), (90, 2), (8, 3)], &known, &[]);
+        assert_eq!(owners, ["hot a.js:7", "hot ?:0", "hot a.js:8"]);
+        assert!(calls.is_empty());
+        assert_eq!(counts.unknown, 1);
+        // Of two functions with the same positions, neither is the right one.
+        let twins = [
+            known[0],
+            ("b.js", (1, 1), "one", &[(90, 2), (90, 8)]),
+            ("c.js", (1, 1), "two", &[(90, 2), (90, 8)]),
+        ];
+        assert_eq!(resolve(&[(7, 31), (90, 2), (90, 8)], &twins, &[]).2.unknown, 2);
+        // Without anything about the function itself, only positions before its start are in another one.
+        let (owners, ..) = resolve(&[(7, 31), (90, 2), (3, 3)], &[], &[]);
+        assert_eq!(owners, ["hot a.js:7", "hot a.js:90", "hot ?:0"]);
+    }
+
+    #[test]
+    fn a_position_of_several_functions_belongs_to_that_of_its_neighbours() {
+        let known = [
+            ("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..]),
+            ("b.js", (2, 4), "f", &[(4, 3), (4, 21), (4, 30), (5, 1)]),
+            ("c.js", (2, 4), "g", &[(4, 3), (4, 21), (4, 31), (5, 2)]),
+        ];
+        let positions = [
+            (4, 30),
+            (4, 3),
+            (4, 21),
+            (5, 1),
+            (7, 31),
+            (5, 2),
+            (4, 31),
+            (4, 21),
+        ];
+        let (owners, ..) = resolve(&positions, &known, &[]);
+        let of = |row: &String| row.split('<').next().unwrap().to_owned();
+        let found: Vec<String> = owners.iter().map(of).collect();
+        assert_eq!(found, ["f", "f", "f", "f", "hot a.js:7", "g", "g", "g"]);
+        // It may be the last one of the first function or the first one of the second.
+        assert_eq!(
+            resolve(&[(4, 30), (5, 1), (4, 3), (4, 31), (5, 2)], &known, &[])
+                .2
+                .unknown,
+            1
+        );
+    }
+}

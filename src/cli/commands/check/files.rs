@@ -1,0 +1,106 @@
+//! Search, opening and checking of files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jitdump::internals::bytes::printable_path;
+use jitinject::internals::files::InputFile;
+use jitinject::internals::files::search::files_below;
+use jitinject::internals::files::stdio::is_standard;
+use jitinject::internals::frames::source_files::SourceOptions;
+use jitinject::internals::frames::source_files::paths::SourceFiles;
+use jitinject::internals::results::FileKind;
+use jitinject::internals::tools::check;
+use jitinject::internals::tools::check::Report;
+use jitinject::{Diagnostic, Issue, LoadOptions};
+
+use crate::cli::commands::input::{RuntimeFile, base_name};
+use crate::cli::terminal::report;
+
+/// Maximum size of a source file that lines are compared with, in bytes.
+const MAX_SOURCE: u64 = 64 << 20;
+
+/// A checked file.
+#[derive(Debug)]
+pub struct CheckedFile {
+    /// Path, without control characters.
+    pub path: String,
+    /// Findings, or why it cannot be checked.
+    pub result: Result<Report, Diagnostic>,
+}
+
+/// Checks files lazily.
+pub fn check_all(paths: &[PathBuf]) -> impl Iterator<Item = CheckedFile> {
+    paths.iter().flat_map(|path| {
+        let is_folder = || fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
+        let checked: Box<dyn Iterator<Item = CheckedFile>> = match !is_standard(path) && is_folder() {
+            true => Box::new(check_folder(path)),
+            false => Box::new(std::iter::once(CheckedFile {
+                path: printable_path(path),
+                result: check_named(path),
+            })),
+        };
+        checked
+    })
+}
+
+/// Checks the files in a directory that have the content or the name of a runtime file.
+fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
+    let mut diagnostics = Vec::new();
+    let files = files_below(folder, &mut diagnostics);
+    diagnostics.iter().for_each(report);
+    let mut found = files.into_iter().filter_map(|path| {
+        let result = check_if_runtime_file(&path)?;
+        Some(CheckedFile {
+            path: printable_path(&path),
+            result,
+        })
+    });
+    let first = found.next().unwrap_or_else(|| CheckedFile {
+        path: printable_path(folder),
+        result: Err(Diagnostic::new(Issue::NotAFolderOfFiles).in_file(folder)),
+    });
+    std::iter::once(first).chain(found)
+}
+
+fn check_if_runtime_file(path: &Path) -> Option<Result<Report, Diagnostic>> {
+    let name = base_name(path);
+    let has_name = FileKind::from_name(name).is_some();
+    let file = match InputFile::open(path) {
+        Ok(file) => file,
+        Err(error) => return has_name.then(|| Err(Diagnostic::cannot_read(path, &error))),
+    };
+    match FileKind::from_content(&file) {
+        None if !has_name => None,
+        _ => Some(
+            RuntimeFile::of(file)
+                .map_err(|error| Diagnostic::cannot_read(path, &error))
+                .and_then(check),
+        ),
+    }
+}
+
+fn check_named(path: &Path) -> Result<Report, Diagnostic> {
+    let input = RuntimeFile::open(path);
+    input
+        .map_err(|error| Diagnostic::cannot_read(path, &error))
+        .and_then(check)
+}
+
+fn check(input: RuntimeFile) -> Result<Report, Diagnostic> {
+    let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(input.file.path());
+    let kind = input.kind().ok_or_else(unknown)?;
+    let name = base_name(input.file.path());
+    let (sources, load) = (SourceOptions::default(), LoadOptions::default());
+    let sources = SourceFiles::new(&sources, &load);
+    let report = check::check(kind, &input.file, name, &input.packing_faults(), &|name| {
+        sources
+            .open(name)
+            .and_then(|file| file.read_whole(MAX_SOURCE))
+            .ok()
+    });
+    match input.file.has_shrunk() {
+        true => Err(Diagnostic::new(Issue::FileShrunk).in_file(input.file.path())),
+        false => Ok(report),
+    }
+}

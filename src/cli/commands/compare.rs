@@ -1,0 +1,215 @@
+//! `jitinject compare`: changes between two sides of runs.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use jitinject::internals::files::staged::write_atomically;
+use jitinject::internals::files::stream;
+use jitinject::internals::files::temp_file::copy_if;
+use jitinject::internals::threads;
+use jitinject::internals::tools::compare::statistics::Assumptions;
+use jitinject::internals::tools::compare::{
+    CompareOptions, Compared, MeasureChoice, ParsedSummary, Rule, compare,
+};
+use jitinject::{Diagnostic, Issue};
+
+use crate::cli::commands::headings::{CI, OUTPUT};
+use crate::cli::commands::inject::percent;
+use crate::cli::terminal::{print, print_json, report_all};
+
+/// Exit status if a rule of --fail-on is broken.
+const RULE_BROKEN: u8 = 4;
+
+/// Text after the options.
+const AFTER_HELP: &str = "\
+Compare several runs of each side: only they show how much runs vary. Five are enough for most programs. With one run \
+on each side, the variation is assumed, and only large changes are significant.
+
+If the summaries have CPU times, values are CPU time per run, in percent of that before. A function counts as changed \
+only if its share of the samples changed in the same direction. Without CPU times, values are shares.
+
+Examples:
+  jitinject record -q -o old -- node app.js
+  jitinject record -q -o new -- node app.js
+  jitinject compare old/summary.json new/summary.json
+
+  # several runs, as a gate
+  jitinject compare --fail-on 'self > 2%' --fail-on 'cpu > 3%' main/*.json -- branch/*.json
+
+Exit status: 0 success; 1 error; 2 invalid usage; 4 a rule of --fail-on is broken.";
+
+/// Arguments of `compare`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = AFTER_HELP,
+    override_usage = "jitinject compare [OPTIONS] BEFORE AFTER\n       jitinject compare [OPTIONS] BEFORE... -- AFTER..."
+)]
+pub struct CompareArguments {
+    /// Summaries before the change, written by --summary, or folders of them
+    ///
+    /// Of a folder, the files whose names end in .json are read.
+    #[arg(value_name = "BEFORE", required = true)]
+    before: Vec<PathBuf>,
+
+    /// Summaries after the change, or folders of them
+    ///
+    /// With one file on each side, -- is not needed.
+    #[arg(value_name = "AFTER", last = true)]
+    after: Vec<PathBuf>,
+
+    /// Ignore changes of functions below PERCENT
+    ///
+    /// In percentage points. They are neither tested nor shown.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.5")]
+    min_change: f64,
+
+    /// Compare samples per run if CPU times are unknown
+    ///
+    /// For runs that do the same work, recorded with the same event and frequency.
+    #[arg(long, conflicts_with = "shares")]
+    per_run: bool,
+
+    /// Compare shares of the samples only
+    ///
+    /// For runs that do different amounts of work, such as of a server under load.
+    #[arg(long)]
+    shares: bool,
+
+    /// Probability that nothing is significant by chance
+    ///
+    /// It applies to all functions together: the more of them are tested, the stricter each test is.
+    #[arg(long, value_name = "PERCENT", value_parser = confidence, default_value = "97")]
+    confidence: f64,
+
+    /// Variation from run to run to assume for single runs
+    ///
+    /// Only used with one run on each side. The standard deviation of the time in a function, in percent of that time.
+    /// [default: 25 for JIT code, 5 for other code, 15 for the CPU time of a run]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    assume_variation: Option<f64>,
+
+    /// Exit with status 4 if RULE is broken; may be repeated
+    ///
+    /// 'self > N%': a function's own time rose by more than N percentage points.
+    /// 'total > N%': its time with callees did.
+    /// 'cpu > N%': the CPU time of a run rose by more than N percent.
+    /// 'named < N%': less than N percent of the samples in JIT code, or of the JIT frames in stacks, have a name.
+    /// The first three are broken by significant changes only. Time that moved between functions, for example because
+    /// a call was inlined, does not count.
+    #[arg(long, value_name = "RULE", value_parser = str::parse::<Rule>, verbatim_doc_comment, help_heading = CI)]
+    fail_on: Vec<Rule>,
+
+    /// Print all changes as JSON
+    #[arg(long, conflicts_with = "markdown", help_heading = OUTPUT)]
+    json: bool,
+
+    /// Print Markdown for the comment of a pull request
+    #[arg(long, help_heading = OUTPUT)]
+    markdown: bool,
+
+    /// Write a differential flame graph as SVG to FILE
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    flame_graph: Option<PathBuf>,
+}
+
+/// Parses a confidence.
+fn confidence(text: &str) -> Result<f64, String> {
+    match percent(text) {
+        Ok(number) if (50.0..100.0).contains(&number) => Ok(number),
+        _ => Err("not a number from 50 to less than 100".into()),
+    }
+}
+
+impl CompareArguments {
+    /// Returns why the arguments make no sense, if they don't.
+    pub fn conflict(&self) -> Option<&'static str> {
+        let is_pair = self.after.is_empty() && self.before.len() == 2;
+        (self.after.is_empty() && !is_pair)
+            .then_some("put -- between the summaries before and after the change")
+    }
+
+    /// Reads the summaries and prints the changes.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let (before, after) = match &self.before[..] {
+            [before, after] if self.after.is_empty() => {
+                (std::slice::from_ref(before), std::slice::from_ref(after))
+            }
+            before => (before, &self.after[..]),
+        };
+        let options = CompareOptions {
+            measure: match (self.per_run, self.shares) {
+                (true, _) => MeasureChoice::PerRun,
+                (_, true) => MeasureChoice::Shares,
+                _ => MeasureChoice::Auto,
+            },
+            confidence: self.confidence,
+            min_change: self.min_change,
+            assumptions: match self.assume_variation {
+                Some(percent) => Assumptions::all(percent / 100.0),
+                None => Assumptions::default(),
+            },
+            rules: self.fail_on.clone(),
+        };
+        let (before, after) = (read_all(before)?, read_all(after)?);
+        let compared = compare(&before, &after, &options, self.flame_graph.is_some())?;
+        report_all(&compared.diagnostics, false);
+        if let Some(path) = &self.flame_graph {
+            write_flame_graph(path, &compared)?;
+        }
+        let comparison = &compared.comparison;
+        match (self.json, self.markdown) {
+            (true, _) => print_json(comparison)?,
+            (_, true) => print(|output| output.write_all(comparison.markdown(self.min_change).as_bytes()))?,
+            _ => print(|output| output.write_all(comparison.text(self.min_change).as_bytes()))?,
+        }
+        let is_broken = comparison.rules.iter().any(|rule| rule.is_broken);
+        Ok(ExitCode::from(if is_broken { RULE_BROKEN } else { 0 }))
+    }
+}
+
+fn write_flame_graph(path: &Path, compared: &Compared) -> Result<(), Diagnostic> {
+    let comparison = &compared.comparison;
+    let svg = compared.flame_graph.svg(
+        &comparison.before.label(),
+        &comparison.after.label(),
+        comparison.measure.text(),
+    );
+    write_atomically(path, svg.as_bytes()).map_err(|cause| Diagnostic::cannot_write(path, &cause))
+}
+
+/// Reads the summaries of one side.
+fn read_all(paths: &[PathBuf]) -> Result<Vec<ParsedSummary>, Diagnostic> {
+    let mut files = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => files.extend(files_in(path)?),
+            false => files.push(path.clone()),
+        }
+    }
+    threads::map(&files, |file| read(file)).into_iter().collect()
+}
+
+/// Returns the summaries in a folder.
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+    let entries = entries.map_err(|cause| Diagnostic::cannot_read(folder, &cause))?;
+    let paths = entries.into_iter().map(|entry| entry.path());
+    let is_summary = |path: &PathBuf| path.extension().is_some_and(|it| it == "json") && path.is_file();
+    let mut files: Vec<PathBuf> = paths.filter(is_summary).collect();
+    files.sort();
+    match files.is_empty() {
+        true => Err(Diagnostic::new(Issue::NoSummaries).in_file(folder)),
+        false => Ok(files),
+    }
+}
+
+fn read(path: &Path) -> Result<ParsedSummary, Diagnostic> {
+    let mut json = Vec::new();
+    let may_be_object = |start: &[u8]| start.trim_ascii_start().starts_with(b"{");
+    stream::open_input(path)
+        .and_then(|file| Ok(copy_if(file, &mut json, may_be_object)?))
+        .map_err(|cause| Diagnostic::cannot_read(path, &cause))?;
+    ParsedSummary::parse(&json).map_err(|error| error.in_file(path))
+}

@@ -1,0 +1,106 @@
+//! `jitinject completions`: shell completions.
+
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Command};
+use clap_complete::{Shell, generate};
+use jitinject::Diagnostic;
+use jitinject::internals::results::diagnostics;
+
+use crate::cli::terminal;
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArguments {
+    /// Shell to write completions for
+    shell: Shell,
+}
+
+impl CompletionsArguments {
+    /// Prints the completions of the `program`.
+    pub fn run(&self, program: Command) -> Result<ExitCode, Diagnostic> {
+        let mut program = with_values(program);
+        // The generator panics if writing fails.
+        let mut script = Vec::new();
+        generate(self.shell, &mut program, "jitinject", &mut script);
+        let script = String::from_utf8_lossy(&script);
+        let script = commands_come_first(self.shell, &program, &script);
+        terminal::print(|output| std::io::Write::write_all(output, script.as_bytes()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Adds the codes that arguments take. The parser accepts any text, for a better message.
+fn with_values(program: Command) -> Command {
+    let codes = |prefixes: &[&str]| {
+        let ids = diagnostics::catalogue().map(|entry| entry.id);
+        let ids = ids.filter(|id| prefixes.iter().any(|prefix| id.starts_with(prefix)));
+        PossibleValuesParser::new(ids.collect::<Vec<_>>())
+    };
+    program
+        .mut_subcommand("explain", |command| {
+            command.mut_arg("code", |code| code.value_parser(codes(&[""])))
+        })
+        .mut_subcommand("check", |command| {
+            command.mut_arg("explain", |code| code.value_parser(codes(&["JD", "ML", "XR"])))
+        })
+}
+
+/// Offers commands only as the first word: after an option or a profile, they are refused. clap's scripts offer them anywhere.
+fn commands_come_first(shell: Shell, program: &Command, script: &str) -> String {
+    let is_command = |word: &str| {
+        program
+            .get_subcommands()
+            .any(|command| command.get_name() == word)
+            || word == "help"
+    };
+    match shell {
+        Shell::Bash => {
+            let mut lines = Vec::new();
+            let mut is_root = false;
+            for line in script.lines() {
+                lines.push(line.to_owned());
+                if line == "        jitinject)" {
+                    is_root = true;
+                } else if let Some(words) = line.trim().strip_prefix("opts=\"").filter(|_| is_root) {
+                    is_root = false;
+                    let words = words.trim_end_matches('"').split(' ');
+                    let options: Vec<&str> = words.filter(|word| !is_command(word)).collect();
+                    lines.push(format!(
+                        "            [[ ${{COMP_CWORD}} -eq 1 ]] || opts=\"{}\"",
+                        options.join(" ")
+                    ));
+                }
+            }
+            lines.join("\n") + "\n"
+        }
+        Shell::Zsh => script.replacen(
+            "\n_jitinject_commands() {\n",
+            "\n_jitinject_commands() {\n    (( CURRENT == 2 )) || return 1\n",
+            1,
+        ),
+        Shell::Fish => {
+            let offers = |line: &str| {
+                line.split_once(" -a \"")
+                    .and_then(|(_, word)| word.split('"').next())
+                    .is_some_and(is_command)
+            };
+            let lines = script.lines().map(|line| match offers(line) {
+                true => line.replace(
+                    "\"__fish_jitinject_needs_command\"",
+                    "\"test (count (commandline -opc)) -eq 1\"",
+                ),
+                false => line.to_owned(),
+            });
+            // clap's script has no values of positional arguments.
+            let codes: Vec<&str> = diagnostics::catalogue().map(|entry| entry.id).collect();
+            let codes = format!(
+                "complete -c jitinject -n \"__fish_jitinject_using_subcommand explain\" -f -a \"{}\"",
+                codes.join(" ")
+            );
+            lines.chain([codes]).collect::<Vec<_>>().join("\n") + "\n"
+        }
+        _ => script.to_owned(),
+    }
+}

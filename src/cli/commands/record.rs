@@ -1,0 +1,412 @@
+//! `jitinject record`: from a program to a named profile.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use indicatif::HumanBytes;
+use jitdump::internals::bytes::printable_path;
+use jitinject::internals::code::profile_index::ProfileIndex;
+use jitinject::internals::inject::{SummaryOutput, inject_after};
+use jitinject::internals::record::{
+    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
+    Status, archive_path, default_folder, launch, refuse_existing,
+};
+use jitinject::internals::results::summary::shell_word;
+use jitinject::internals::runtimes::Runtime;
+use jitinject::{Diagnostic, Issue, NameStyle, Summary};
+
+use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
+use crate::cli::commands::inject::{exit_code, label, percent};
+use crate::cli::interrupt::PassedSignals;
+use crate::cli::progress::Bar;
+use crate::cli::startup::start_long_work;
+use crate::cli::status_line::StatusLine;
+use crate::cli::terminal::{print, print_message, report, report_all};
+
+/// Examples at the end of the help.
+const EXAMPLES: &str = "\
+Examples:
+  jitinject record -- node app.js
+  jitinject record -o ci-run --fail-under 95 -- npm test
+  jitinject record -p 4711 --duration 10
+
+  # show what would be run
+  jitinject record --print -- php app.php
+
+  # look at a recording that was copied to another place
+  perf --buildid-dir ci-run/debug report -i ci-run/perf.jit.data
+
+Exit status: that of the program, or 128 plus the number of the signal that ended it. Without a program, or if it succeeds: 0 \
+success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires; 127 the program cannot be started.";
+
+/// Number of functions in the final message.
+const HOTTEST: usize = 5;
+
+/// Exit status if the program cannot be started, as in shells.
+const NOT_STARTED: u8 = 127;
+
+/// Arguments of `record`.
+///
+/// perf record runs with the clock of the runtimes, and the program with the variables and options that make its runtime log
+/// its code. The profile, these logs and everything else go to one new folder.
+#[derive(Args, Debug)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "jitinject record [OPTIONS] -- COMMAND...\n       jitinject record [OPTIONS] -p PID"
+)]
+pub struct RecordArguments {
+    /// Program to record, with its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    command: Vec<OsString>,
+
+    /// Folder to create [default: jitinject-record-DATE]
+    ///
+    /// It gets perf.data, the named profile perf.jit.data with its objects and sources, the files of the runtimes in dumps/, a
+    /// build-id cache in debug/, summary.json, and manifest.json with the command, the environment that was set and the machine.
+    #[arg(short, long, value_name = "DIR", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+
+    /// Print the whole command and environment as text for a shell, and run nothing
+    #[arg(long, help_heading = OUTPUT)]
+    print: bool,
+
+    /// Leave out the source files that lines name
+    #[arg(long, help_heading = OUTPUT)]
+    no_sources: bool,
+
+    /// Names of functions: full, plain, or a pattern, as for jitinject without a command
+    #[arg(long, value_name = "STYLE", default_value = "full", help_heading = OUTPUT)]
+    names: NameStyle,
+
+    /// Also pack the folder as DIR.tar.zst, to send it
+    #[arg(long, help_heading = OUTPUT)]
+    pack: bool,
+
+    /// Open the profile with perf report in the end
+    #[arg(long, help_heading = OUTPUT, conflicts_with = "print")]
+    report: bool,
+
+    /// Record running processes, as perf record -p does
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = RECORDING)]
+    pid: Vec<u32>,
+
+    /// Record all CPUs, as perf record -a does
+    #[arg(short, long, help_heading = RECORDING)]
+    all_cpus: bool,
+
+    /// CPUs to record, such as 0-3,7
+    #[arg(short = 'C', long, value_name = "CPUS", help_heading = RECORDING)]
+    cpu: Option<String>,
+
+    /// End the recording after SECONDS; a program that still runs gets SIGTERM
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = RECORDING)]
+    duration: Option<Duration>,
+
+    /// Event to record, as perf list prints it; may be repeated [default: cycles, or cpu-clock]
+    #[arg(short, long, value_name = "EVENT", help_heading = RECORDING)]
+    event: Vec<String>,
+
+    /// Samples per second [default: 999]
+    #[arg(short = 'F', long, value_name = "HZ", help_heading = RECORDING)]
+    freq: Option<String>,
+
+    /// Record stacks by frame pointers
+    ///
+    /// This is the default, except for CPython, whose interpreter has none.
+    #[arg(short, help_heading = RECORDING, conflicts_with = "call_graph")]
+    g: bool,
+
+    /// How to record stacks: fp, dwarf[,SIZE], lbr, or none
+    #[arg(long, value_name = "MODE", help_heading = RECORDING)]
+    call_graph: Option<String>,
+
+    /// More arguments for perf record, separated by spaces; may be repeated
+    #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true, help_heading = RECORDING)]
+    perf_args: Vec<String>,
+
+    /// Runtime of the program; may be repeated
+    ///
+    /// By default, the program's name and first line show its runtime. The variables of all other runtimes are set as well,
+    /// for programs that it starts, except for Java, Erlang and Ruby, where they may do harm. With this option, only the
+    /// variables of the named runtimes are set.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = RUNTIMES,
+        value_parser = PossibleValuesParser::new(Runtime::ids()).map(|id| Runtime::from_id(&id)))]
+    runtime: Vec<Option<Runtime>>,
+
+    /// Leave the environment and the command as they are
+    #[arg(long, help_heading = RUNTIMES, conflicts_with = "runtime")]
+    no_env: bool,
+
+    /// perf's agent for Java, libperf-jvmti.so
+    #[arg(long, value_name = "FILE", help_heading = RUNTIMES, conflicts_with = "no_env")]
+    java_agent: Option<PathBuf>,
+
+    /// Make a running CPython 3.14 or later log its functions until it exits, by running code in it
+    ///
+    /// With -p only. The process runs a script that switches on its perf map (sys.remote_exec). It is not switched off in
+    /// the end, because CPython crashes when it is switched on again.
+    #[arg(long, help_heading = RUNTIMES, requires = "pid", conflicts_with = "no_env")]
+    remote_exec: bool,
+
+    /// Also write summary.json to FILE, or to standard output if FILE is -
+    #[arg(long, value_name = "FILE", help_heading = CI)]
+    summary: Option<PathBuf>,
+
+    /// Store a label in the summary, such as commit=3f2a90c; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = CI)]
+    label: Vec<(String, String)>,
+
+    /// Exit with status 3 if less than PERCENT of the samples in JIT code get a name
+    #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = CI)]
+    fail_under: Option<f64>,
+
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
+    quiet: bool,
+
+    /// Print notes, and each jitdump with its clock alignment
+    #[arg(short, long, help_heading = MESSAGES)]
+    verbose: bool,
+}
+
+/// Parses a number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    match Duration::try_from_secs_f64(number) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("not a number of seconds above 0".into()),
+    }
+}
+
+/// Passes signals to the session, and shows its state.
+struct Terminal {
+    signals: PassedSignals,
+    line: StatusLine,
+    is_quiet: bool,
+}
+
+impl Control for Terminal {
+    fn signals(&mut self) -> Vec<ReceivedSignal> {
+        self.signals.take()
+    }
+
+    fn arrivals(&self) -> BorrowedFd<'_> {
+        self.signals.arrivals()
+    }
+
+    fn show(&mut self, status: &Status, warnings: &[Diagnostic]) {
+        if !warnings.is_empty() && !self.is_quiet {
+            self.line.print(|| report_all(warnings, false));
+        }
+        self.line.show(status);
+    }
+}
+
+impl RecordArguments {
+    /// Returns why the arguments contradict each other, if they do.
+    pub fn conflict(&self) -> Option<&'static str> {
+        if self.command.is_empty() && self.pid.is_empty() && !self.all_cpus && self.cpu.is_none() {
+            return Some("nothing to record: add -- and a command, or -p PID for a running process");
+        }
+        let is_both = !self.command.is_empty() && !self.pid.is_empty();
+        is_both.then_some("-p records running processes; for a time, add --duration in place of a command")
+    }
+
+    fn options(&self) -> RecordOptions {
+        let words = self.perf_args.iter().flat_map(|text| text.split_whitespace());
+        let call_graph = self.g.then(|| "fp".to_owned());
+        RecordOptions {
+            command: self.command.clone(),
+            output: self.output.clone().unwrap_or_else(default_folder),
+            runtimes: self.runtime.iter().copied().flatten().collect(),
+            without_environment: self.no_env,
+            java_agent: self.java_agent.clone(),
+            has_remote_exec: self.remote_exec,
+            perf: PerfOptions {
+                events: self.event.clone(),
+                frequency: self.freq.clone(),
+                call_graph: call_graph.or_else(|| self.call_graph.clone()),
+                all_cpus: self.all_cpus,
+                cpus: self.cpu.clone(),
+                pids: self.pid.clone(),
+                arguments: words.map(OsString::from).collect(),
+            },
+            duration: self.duration,
+            without_sources: self.no_sources,
+            names: self.names.clone(),
+        }
+    }
+
+    /// Records, and names the profile.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let plan = Plan::new(&self.options())?;
+        if self.print {
+            print(|output| output.write_all(plan.shell_text().as_bytes()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        match self.record(&plan) {
+            Err(error) if error.issue == Issue::ProgramNotFound => {
+                report(&error.as_error());
+                Ok(ExitCode::from(NOT_STARTED))
+            }
+            done => done,
+        }
+    }
+
+    fn record(&self, plan: &Plan) -> Result<ExitCode, Diagnostic> {
+        let failed = |cause| Diagnostic::new(Issue::Signals).caused_by(&cause);
+        let archive = archive_path(&plan.folder);
+        if self.pack {
+            refuse_existing(&archive)?;
+        }
+        // Whether it can be written is known before a long recording.
+        let other_summary = SummaryOutput::create(self.summary.as_deref(), None)?;
+        let mut session = Session::create(plan, launcher()?)?;
+        let warn = |diagnostics: &[Diagnostic]| {
+            if !self.quiet {
+                report_all(diagnostics, self.verbose);
+            }
+        };
+        if !self.quiet {
+            plan.notes.iter().for_each(|note| print_message(note));
+        }
+        warn(&plan.diagnostics);
+        let mut terminal = Terminal {
+            signals: PassedSignals::new().map_err(failed)?,
+            line: StatusLine::new(self.quiet),
+            is_quiet: self.quiet,
+        };
+        warn(&session.attach(&mut terminal));
+        let recorded = match session.run(&mut terminal)? {
+            Outcome::Recorded(recorded) => recorded,
+            Outcome::Interrupted(signal) => return Ok(ProgramStatus::Killed(signal).exit_code().into()),
+        };
+        let mut bar = Bar::new(self.quiet, start_long_work(self.verbose, true)?);
+        drop(terminal);
+        warn(&recorded.diagnostics);
+        let mut options = session.inject_options();
+        options.labels = self.label.iter().cloned().collect();
+        let collect = |index: &ProfileIndex| {
+            let files = session.collect(&recorded, index);
+            session.write_manifest(&Manifest::new(plan, &recorded, files))
+        };
+        let summary = inject_after(collect, &options, &mut bar);
+        drop(bar);
+        let summary = summary?;
+        warn(&summary.diagnostics);
+        if self.pack {
+            let size = session.pack(&archive)?;
+            if !self.quiet {
+                print_message(&packed_text(plan, &archive, size));
+            }
+        }
+        if !self.quiet {
+            print_message(&self.text(plan, &summary, recorded.status));
+        }
+        other_summary.write(&summary)?;
+        let checked = exit_code(self.fail_under, &summary);
+        if self.report {
+            show(&options.output)?;
+        }
+        Ok(match recorded.status.exit_code() {
+            0 => checked,
+            code => ExitCode::from(code),
+        })
+    }
+
+    /// Returns the final message: the share named, the hottest functions, and how to look at the profile.
+    fn text(&self, plan: &Plan, summary: &Summary, status: ProgramStatus) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        match status {
+            ProgramStatus::Exited(0) | ProgramStatus::Stopped => {}
+            ProgramStatus::Exited(code) => lines.push(format!("the program exited with status {code}")),
+            ProgramStatus::Killed(signal) => lines.push(format!("the program was ended by signal {signal}")),
+        }
+        lines.extend(summary.counts_text(self.verbose).lines().map(str::to_owned));
+        lines.extend(hottest(plan, summary));
+        let command = summary.next_command().unwrap_or_else(|| {
+            let input = Path::new(&summary.output);
+            format!("perf report -i {}", input.to_str().unwrap_or_default())
+        });
+        let archive = archive_path(&plan.folder);
+        if let Some(chown) = plan.chown_command(self.pack.then_some(&*archive)) {
+            let folder = printable_path(&plan.folder);
+            lines.push(format!("{folder} belongs to root; to make it yours: {chown}"));
+        }
+        if !self.report {
+            lines.push(format!("next: {command}"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// Returns a line for each of the hottest functions: by their own samples, or by those in their stacks if these are copies.
+/// Functions of interpreters do nothing but call the interpreter, so their own code has no samples.
+fn hottest(plan: &Plan, summary: &Summary) -> Vec<String> {
+    let in_stacks = match plan.perf.has_stack_copies() {
+        true => summary.hottest_in_stacks(HOTTEST),
+        false => Vec::new(),
+    };
+    if in_stacks.is_empty() {
+        let own = summary.hottest(HOTTEST).into_iter();
+        return own
+            .map(|hot| format!("{:6.2} %  {}", hot.own, hot.function.name))
+            .collect();
+    }
+    let heading = "   total      self  JIT-compiled function".to_owned();
+    let lines = in_stacks
+        .into_iter()
+        .map(|hot| format!("{:6.2} %  {:6.2} %  {}", hot.total, hot.own, hot.function.name));
+    std::iter::once(heading).chain(lines).collect()
+}
+
+/// Returns the message about an archive, with the command that shows the profile after it has been unpacked.
+fn packed_text(plan: &Plan, archive: &Path, size: u64) -> String {
+    let name = plan.path("");
+    let name = name
+        .file_name()
+        .and_then(|name| name.to_str())
+        .map(shell_word)
+        .unwrap_or_default();
+    let (archive, size) = (printable_path(archive), HumanBytes(size));
+    format!(
+        "{archive} has all of it ({size}); where it is unpacked: \
+         perf --buildid-dir {name}/debug report -i {name}/perf.jit.data"
+    )
+}
+
+/// Runs perf report.
+fn show(profile: &Path) -> Result<(), Diagnostic> {
+    let shown = Command::new("perf").args(["report", "-i"]).arg(profile).status();
+    let failed = |cause: std::io::Error| Diagnostic::new(Issue::PerfFailed).with("cause", cause);
+    shown.map(drop).map_err(failed)
+}
+
+/// First argument of the command with which perf starts the program to record. It is not one of clap's, which would take
+/// time that is recorded.
+const LAUNCH: &str = "launch-recorded-program";
+
+/// Returns the command that starts the recorded program: this program itself.
+fn launcher() -> Result<Vec<OsString>, Diagnostic> {
+    let program = std::env::current_exe();
+    let program = program.map_err(|cause| Diagnostic::new(Issue::PerfFailed).with("cause", cause))?;
+    Ok(vec![program.into_os_string(), LAUNCH.into()])
+}
+
+/// Replaces this program by the one to record if [`launcher`] has started it. Returns the exit status if that fails.
+pub fn launch_recorded() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    arguments.next().filter(|argument| argument == LAUNCH)?;
+    let pid_file = PathBuf::from(arguments.next()?);
+    let group: i32 = arguments.next()?.to_str()?.parse().ok()?;
+    let command: Vec<OsString> = arguments.collect();
+    // The session reads the reason from the file.
+    let _ = launch(&pid_file, Some(group).filter(|group| *group != 0), &command);
+    Some(ExitCode::from(NOT_STARTED))
+}

@@ -1,0 +1,86 @@
+//! Options for files of runtimes, shared by the commands that read a profile.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use jitinject::{LoadOptions, TraceOptions};
+
+use crate::cli::commands::headings::{INPUT, LOGS};
+
+/// Files of runtimes and how to read them.
+#[derive(Args, Debug)]
+pub struct RuntimeFiles {
+    /// Jitdump, or directory to search; may be repeated
+    ///
+    /// Jitdumps are also searched at their recorded paths and beside the profile. A file that no mapping of the profile
+    /// refers to is used for the process in its header.
+    #[arg(long, value_name = "PATH", help_heading = INPUT)]
+    jitdump: Vec<PathBuf>,
+
+    /// Perf map, or directory to search; may be repeated
+    ///
+    /// Perf maps (perf-PID.map) name code that no jitdump describes. They are also searched beside the profile, in the /tmp
+    /// of running processes and in /tmp. The PID in the name decides which process a map belongs to.
+    #[arg(long, value_name = "PATH", help_heading = INPUT)]
+    perf_map: Vec<PathBuf>,
+
+    /// Nanoseconds to add to the times of jitdumps, logs and traces
+    ///
+    /// Without perf record -k mono, the clock offset is estimated from the profile, except for traces. This option
+    /// overrides the estimate. It may be negative.
+    #[arg(
+        long,
+        visible_alias = "time-offset",
+        value_name = "NS",
+        allow_negative_numbers = true,
+        help_heading = INPUT
+    )]
+    clock_offset: Option<i64>,
+
+    /// Read files that belong to other users
+    ///
+    /// By default, the profile must belong to you or to root; jitdumps and perf maps that no option names, to you, root, or
+    /// the owner of the profile or of the process.
+    #[arg(short, long, help_heading = INPUT)]
+    force: bool,
+
+    /// Open only files in the profile's directory, and those that options name
+    ///
+    /// For profiles from others: paths in a profile can name any file that you can read. Symbolic links are not followed, and
+    /// neither /tmp nor running processes are searched. Needs Linux 5.6.
+    #[arg(long, help_heading = INPUT)]
+    confine: bool,
+}
+
+/// Mono logs, and the process of logs and traces.
+#[derive(Args, Debug)]
+pub struct LogFiles {
+    /// Mono profiler log (.mlpd), or directory to search; may be repeated
+    ///
+    /// Names the code of the process that wrote it: start Mono with --profile=log, and record with -k mono.
+    #[arg(long, value_name = "PATH", help_heading = LOGS)]
+    pub mono_log: Vec<PathBuf>,
+
+    /// PID for logs and traces that carry none, or one from another PID namespace
+    #[arg(long, value_name = "PID", help_heading = LOGS, hide_short_help = true)]
+    pid: Option<u32>,
+}
+
+impl RuntimeFiles {
+    /// Returns the library's options, with defaults for those of other arguments.
+    pub fn options(&self, logs: &LogFiles) -> LoadOptions {
+        LoadOptions {
+            jitdumps: self.jitdump.clone(),
+            perf_maps: self.perf_map.clone(),
+            trace: TraceOptions {
+                mono_logs: logs.mono_log.clone(),
+                pid: logs.pid,
+                ..TraceOptions::default()
+            },
+            clock_offset: self.clock_offset,
+            force: self.force,
+            confine: self.confine,
+            ..LoadOptions::default()
+        }
+    }
+}

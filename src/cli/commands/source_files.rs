@@ -1,0 +1,75 @@
+//! Options for source files, shared by the commands that name functions.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{PathBuf, absolute};
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use jitinject::internals::frames::source_files::{SourceMapOptions, SourceOptions};
+
+use crate::cli::commands::headings::SYMBOLS;
+
+/// Source files and source maps.
+#[derive(Args, Debug)]
+pub struct SourceArguments {
+    /// Directory for resolving relative source paths
+    #[arg(long, value_name = "DIR", help_heading = SYMBOLS)]
+    source_dir: Option<PathBuf>,
+
+    /// Replace the start OLD of source paths by NEW; may be repeated
+    ///
+    /// For programs that ran in a container or on another machine. If several match, the last one is used.
+    #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping),
+        help_heading = SYMBOLS)]
+    path_map: Vec<(Vec<u8>, Vec<u8>)>,
+
+    /// Use the source maps of scripts: auto or off
+    ///
+    /// Files, lines and names become those of the original program. A script names its map in its last comment; maps are read
+    /// from the script itself or below its folder, never from a network.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+        default_value = "auto", help_heading = SYMBOLS)]
+    source_maps: SourceMapsArgument,
+
+    /// Source map, or directory with the maps of scripts; may be repeated
+    ///
+    /// The map of work.js is work.js.map. It takes precedence over the one that the script names.
+    #[arg(long, value_name = "PATH", help_heading = SYMBOLS)]
+    source_map: Vec<PathBuf>,
+}
+
+/// Values of `--source-maps`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum SourceMapsArgument {
+    /// Where a script names one
+    Auto,
+    /// Never
+    Off,
+}
+
+fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let mut parts = text.as_bytes().splitn(2, |&byte| byte == b'=');
+    match (parts.next(), parts.next()) {
+        (Some(old), Some(new)) if !old.is_empty() => Ok((old.to_vec(), new.to_vec())),
+        _ => Err("not of the form OLD=NEW".into()),
+    }
+}
+
+impl SourceArguments {
+    /// Returns the options of the library.
+    pub fn options(&self) -> SourceOptions {
+        SourceOptions {
+            // Readers resolve a relative directory against their own.
+            source_dir: self
+                .source_dir
+                .as_ref()
+                .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
+            path_map: self.path_map.clone(),
+            source_maps: SourceMapOptions {
+                is_off: self.source_maps == SourceMapsArgument::Off,
+                paths: self.source_map.clone(),
+            },
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `jitinject timeline`: the code cache over time, as a web page.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use jitdump::internals::bytes::printable_path;
+use jitinject::internals::files::staged::write_atomically;
+use jitinject::internals::files::stdio::is_standard;
+use jitinject::internals::record::Plan;
+use jitinject::internals::tools::timeline::{DEFAULT_OUTPUT, TimelineOptions, Values, html, timeline};
+use jitinject::{Diagnostic, LoadOptions};
+
+use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
+use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::cli::commands::source_files::SourceArguments;
+use crate::cli::progress::Bar;
+use crate::cli::standard_input::{default_profile, is_stream};
+use crate::cli::startup::start_long_work;
+use crate::cli::terminal::{print, print_message, report_all};
+
+/// Examples at the end of the help.
+const EXAMPLES: &str = "\
+Examples:
+  perf record -k mono -g -o perf.data node --perf-prof app.js
+  jitinject timeline && xdg-open timeline.html
+
+  # of a recording made with jitinject record -o run
+  jitinject timeline run
+
+  # with jitdumps from another machine
+  jitinject timeline -q -i perf.data --jitdump dumps/ -o - | gzip > timeline.html.gz
+
+Exit status: 0 success; 1 error; 2 invalid usage.";
+
+/// Arguments of `timeline`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct TimelineArguments {
+    /// Profile to read; - is standard input [default: perf.data]
+    #[arg(short, long, value_name = "FILE", help_heading = INPUT)]
+    input: Option<PathBuf>,
+
+    /// Profile to read, as with --input
+    #[arg(value_name = "PROFILE", conflicts_with = "input")]
+    profile: Option<PathBuf>,
+
+    /// Page to write; - is standard output
+    ///
+    /// Only you can read the file, as with profiles of perf: it has the names of the program's functions, and with --sources
+    /// parts of its source text.
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = OUTPUT)]
+    output: PathBuf,
+
+    #[command(flatten)]
+    files: RuntimeFiles,
+
+    /// Add the source text around lines with samples to the page
+    ///
+    /// Copies that jitinject has kept beside the profile are used, or else the files of this machine. Whoever gets the page can
+    /// read the text.
+    #[arg(long, help_heading = SYMBOLS, conflicts_with = "confine")]
+    sources: bool,
+
+    #[command(flatten)]
+    source_files: SourceArguments,
+
+    #[command(flatten)]
+    logs: LogFiles,
+
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
+    quiet: bool,
+
+    /// Print notes, too
+    #[arg(short, long, help_heading = MESSAGES)]
+    verbose: bool,
+}
+
+impl TimelineArguments {
+    /// Writes the page.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let options = self.options()?;
+        let interrupt = start_long_work(self.verbose, is_stream(&options.load.input))?;
+        let mut bar = Bar::new(self.quiet, interrupt);
+        let found = timeline(&options, &mut bar);
+        drop(bar);
+        let found = found?;
+        let page =
+            html(&found.values).map_err(|cause| Diagnostic::cannot_write(&self.output, &cause.into()))?;
+        if is_standard(&self.output) {
+            print(|output| output.write_all(page.as_bytes()))?;
+        } else {
+            write_atomically(&self.output, page.as_bytes())
+                .map_err(|cause| Diagnostic::cannot_write(&self.output, &cause))?;
+        }
+        if !self.quiet {
+            report_all(&found.diagnostics, self.verbose);
+            found.clocks.iter().for_each(|clock| print_message(clock));
+            print_message(&self.summary_text(&found.values));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn options(&self) -> Result<TimelineOptions, Diagnostic> {
+        let input = match self.input.as_ref().or(self.profile.as_ref()) {
+            Some(input) => Plan::profile_at(input.clone()),
+            None => default_profile(self.quiet)?,
+        };
+        Ok(TimelineOptions {
+            load: LoadOptions {
+                input,
+                ..self.files.options(&self.logs)
+            },
+            output: self.output.clone(),
+            has_sources: self.sources,
+            sources: self.source_files.options(),
+        })
+    }
+
+    /// Returns the final message: the contents of the page, and how to open it.
+    fn summary_text(&self, values: &Values) -> String {
+        let mut text = String::new();
+        let samples: u64 = values.processes.iter().map(|process| process.samples).sum();
+        let in_code: u64 = values.processes.iter().map(|process| process.jit).sum();
+        let _ = match values.processes.len() {
+            0 => writeln!(text, "no JIT code in the profile; the page is empty"),
+            processes => writeln!(
+                text,
+                "functions: {}, boxes: {}, processes: {processes}; samples: {samples}, in JIT code: {in_code}",
+                values.functions.name.len(),
+                values.boxes.function.len(),
+            ),
+        };
+        if !is_standard(&self.output) && !values.processes.is_empty() {
+            let _ = writeln!(text, "next: open {} in a browser", printable_path(&self.output));
+        }
+        text
+    }
+}

@@ -1,0 +1,125 @@
+//! A common interface to jitdumps and to logs that contain only symbols.
+
+use jitdump::internals::format::unwinding::Unwinding;
+use jitdump::names::NameParts;
+use jitdump::{AddressRange, CodeEvent, Dump, FunctionSources, FunctionView, Machine};
+
+use crate::code::symbol_only_code::SymbolOnlyCode;
+
+/// A file that describes JIT-compiled code.
+#[derive(Clone, Debug)]
+pub enum CodeFile<'a> {
+    /// A jitdump, with machine code, line tables and unwinding tables.
+    Jitdump(Box<Dump<'a>>),
+    /// A log or trace, with names and addresses of functions.
+    SymbolOnly(SymbolOnlyCode<'a>),
+}
+
+impl<'a> CodeFile<'a> {
+    /// Returns the PID of the process that wrote the file, as that process saw it.
+    pub fn pid(&self) -> u32 {
+        match self {
+            Self::Jitdump(dump) => dump.header().pid,
+            Self::SymbolOnly(named) => named.pid,
+        }
+    }
+
+    /// Returns the machine that the code was compiled for.
+    pub fn machine(&self) -> Machine {
+        match self {
+            Self::Jitdump(dump) => dump.machine(),
+            Self::SymbolOnly(named) => named.machine,
+        }
+    }
+
+    /// Returns the loads and moves, sorted by time.
+    pub fn events(&self) -> impl Iterator<Item = CodeEvent> {
+        let (of_dump, of_log) = match self {
+            Self::Jitdump(dump) => (Some(dump.events()), &[][..]),
+            Self::SymbolOnly(named) => (None, named.events()),
+        };
+        of_dump.into_iter().flatten().chain(of_log.iter().copied())
+    }
+
+    /// Whether any code was moved.
+    pub fn has_moves(&self) -> bool {
+        match self {
+            Self::Jitdump(dump) => dump.has_moves(),
+            Self::SymbolOnly(_) => false,
+        }
+    }
+
+    /// Returns the addresses at which a function was first loaded; `None` if it has no code.
+    pub fn range(&self, function: u32) -> Option<AddressRange> {
+        match self {
+            Self::Jitdump(dump) => dump.range(function),
+            Self::SymbolOnly(named) => named.function(function).map(|function| function.range),
+        }
+    }
+
+    /// Returns the description of the function with index `number`.
+    pub fn function(&self, number: u32) -> Option<FunctionView<'_>> {
+        match self {
+            Self::Jitdump(dump) => dump.function(number),
+            Self::SymbolOnly(named) => named.view(number),
+        }
+    }
+
+    /// Returns whether the file has the machine code of a function.
+    pub fn has_code(&self, function: u32) -> bool {
+        match self {
+            Self::Jitdump(_) => true,
+            Self::SymbolOnly(named) => named
+                .function(function)
+                .is_some_and(|function| function.code.is_some()),
+        }
+    }
+
+    /// Returns the unwinding table of a function.
+    pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
+        match self {
+            Self::Jitdump(dump) => dump.unwinding(function),
+            Self::SymbolOnly(_) => None,
+        }
+    }
+
+    /// Returns the total size of a function's data in the file, in bytes.
+    pub fn record_bytes(&self, function: u32) -> u64 {
+        match self {
+            Self::Jitdump(dump) => dump.record_bytes(function),
+            Self::SymbolOnly(named) => named.record_bytes(function),
+        }
+    }
+
+    /// Returns the total size of the source texts embedded in the file, in bytes.
+    pub fn source_bytes(&self) -> u64 {
+        match self {
+            Self::Jitdump(dump) => dump.source_bytes(),
+            Self::SymbolOnly(_) => 0,
+        }
+    }
+
+    /// Returns the line table and the inlined calls of a function in a track; `None` if it has no such track.
+    pub fn track<'v>(&'v self, view: &FunctionView<'v>, name: &[u8]) -> Option<FunctionSources<'v>> {
+        match self {
+            Self::Jitdump(dump) => dump.track(view, name),
+            Self::SymbolOnly(_) => None,
+        }
+    }
+
+    /// Returns a function's own name and where it starts, if the file has fields for them beside the name of its code.
+    pub fn declaration<'v>(&'v self, view: &FunctionView<'v>) -> Option<NameParts<'v>> {
+        match self {
+            Self::Jitdump(dump) => dump.declaration(view),
+            Self::SymbolOnly(_) => None,
+        }
+    }
+
+    /// Returns the line table and the inlined calls of a function.
+    pub fn sources<'v>(&'v self, view: &FunctionView<'v>) -> FunctionSources<'v> {
+        match self {
+            Self::Jitdump(dump) => dump.sources(view),
+            Self::SymbolOnly(_) => FunctionSources::default(),
+        }
+    }
+}

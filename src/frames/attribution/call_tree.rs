@@ -1,0 +1,272 @@
+//! A tree of call stacks with the samples taken in each.
+
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::collections::hash::{HashMap, RandomState};
+use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
+use crate::frames::attribution::frame::Frame;
+
+table_index! {
+    /// Index of a node of a call tree.
+    NodeIndex
+}
+
+/// Maximum number of nodes for a profile: one for this many bytes of it, within these limits. Real profiles have some 100,000
+/// nodes. If all stacks differ, memory must still grow as the profile does: a node takes some 200 bytes until the summary is
+/// written, and a frame of a profile has 8.
+const BYTES_OF_NODE: u64 = 32;
+const MIN_NODES: u64 = 1 << 18;
+const MAX_NODES: u64 = 1 << 22;
+
+/// Samples of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Weight {
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of their periods, in units of their event.
+    pub period: u64,
+}
+
+impl Weight {
+    /// Adds the samples of another weight.
+    pub fn add(&mut self, other: Self) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.period = self.period.saturating_add(other.period);
+    }
+}
+
+/// Position of a stack in a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Position {
+    /// No function yet.
+    #[default]
+    Outside,
+    /// This node.
+    Node(NodeIndex),
+    /// There is no room for its node.
+    NoRoom,
+}
+
+/// A function in a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    /// Index of the caller's node, which comes before this one; `None` for the outermost function.
+    pub caller: Option<NodeIndex>,
+    /// Index of the event that the samples belong to.
+    pub event: u32,
+    /// The function.
+    pub frame: Frame,
+    /// Samples taken in the function itself.
+    pub own: Weight,
+}
+
+impl NodeIndex {
+    /// Caller of the outermost function.
+    const NONE: Self = Self(u32::MAX);
+}
+
+/// What no two nodes have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    caller: NodeIndex,
+    event: u32,
+    frame: Frame,
+}
+
+impl Key {
+    fn caller(self) -> Option<NodeIndex> {
+        (self.caller != NodeIndex::NONE).then_some(self.caller)
+    }
+}
+
+/// Call stacks, in the order of their first samples.
+#[derive(Clone, Debug)]
+pub struct CallTree {
+    max_nodes: usize,
+    nodes: IndexedTable<NodeIndex, Key>,
+    /// Samples taken in the functions of nodes themselves. Few have any.
+    own: HashMap<NodeIndex, Weight>,
+    /// All nodes, by caller, event and function.
+    by_key: HashTable<NodeIndex>,
+    hasher: RandomState,
+    /// Samples whose stack did not fit, by event and sampled function.
+    without_callers: HashMap<(u32, Frame), Weight>,
+}
+
+impl Default for CallTree {
+    /// A tree without a limit, for a part of a profile.
+    fn default() -> Self {
+        Self::with_limit(usize::MAX)
+    }
+}
+
+impl CallTree {
+    /// Creates a tree for a profile of this many bytes.
+    pub fn of_profile(bytes: u64) -> Self {
+        let nodes = (bytes / BYTES_OF_NODE).clamp(MIN_NODES, MAX_NODES);
+        Self::with_limit(usize::try_from(nodes).unwrap_or(usize::MAX))
+    }
+
+    fn with_limit(max_nodes: usize) -> Self {
+        Self {
+            max_nodes,
+            nodes: IndexedTable::default(),
+            own: HashMap::default(),
+            by_key: HashTable::new(),
+            hasher: RandomState::default(),
+            without_callers: HashMap::default(),
+        }
+    }
+
+    /// Adds the samples of a tree for later records.
+    pub fn merge(&mut self, later: &Self) {
+        // The position here of each node there.
+        let mut here: IndexedTable<NodeIndex, Position> = IndexedTable::default();
+        for &node in &later.nodes {
+            let caller = node.caller().map_or(Position::Outside, |caller| here[caller]);
+            here.push(self.child(caller, node.event, node.frame));
+        }
+        for (&index, &weight) in &later.own {
+            let node = later.nodes[index];
+            self.weigh(here[index], node.event, node.frame, weight);
+        }
+        for (&(event, frame), &weight) in &later.without_callers {
+            self.weigh(Position::NoRoom, event, frame, weight);
+        }
+    }
+
+    /// Adds samples taken in a function at a position, or to the function itself if the position has no node.
+    pub fn weigh(&mut self, position: Position, event: u32, frame: Frame, weight: Weight) {
+        let own = match position {
+            Position::Node(node) => self.own.entry(node).or_default(),
+            Position::Outside | Position::NoRoom => self.without_callers.entry((event, frame)).or_default(),
+        };
+        own.add(weight);
+    }
+
+    /// Returns the position of a function called from another one. Creates its node if there is room.
+    pub fn child(&mut self, caller: Position, event: u32, frame: Frame) -> Position {
+        let caller = match caller {
+            Position::Outside => None,
+            Position::Node(caller) => Some(caller),
+            Position::NoRoom => return Position::NoRoom,
+        };
+        let (nodes, hash) = (&self.nodes, |node: &Key| self.hasher.hash_one(node));
+        let new = Key {
+            caller: caller.unwrap_or(NodeIndex::NONE),
+            event,
+            frame,
+        };
+        let entry = self
+            .by_key
+            .entry(hash(&new), |&node| nodes[node] == new, |&node| hash(&nodes[node]));
+        match entry {
+            Entry::Occupied(found) => Position::Node(*found.get()),
+            Entry::Vacant(_) if nodes.len() >= self.max_nodes => Position::NoRoom,
+            Entry::Vacant(free) => {
+                free.insert(index_of(nodes.len()));
+                Position::Node(self.nodes.push(new))
+            }
+        }
+    }
+
+    /// Frees what only more samples need. Nodes can no longer be found.
+    pub fn freeze(&mut self) {
+        self.by_key = HashTable::new();
+        self.nodes.shrink_to_fit();
+    }
+
+    /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there
+    /// was no room for them.
+    pub fn into_nodes(mut self) -> (IndexedTable<NodeIndex, Node>, u64) {
+        self.by_key = HashTable::new();
+        let nodes = self.nodes.enumerate().map(|(index, key)| Node {
+            caller: key.caller(),
+            event: key.event,
+            frame: key.frame,
+            own: self.own.get(&index).copied().unwrap_or_default(),
+        });
+        let mut nodes: IndexedTable<NodeIndex, Node> = nodes.collect();
+        let mut rest: Vec<((u32, Frame), Weight)> = self.without_callers.into_iter().collect();
+        rest.sort_unstable_by_key(|&(key, _)| key);
+        let cut = rest.iter().map(|(_, weight)| weight.samples).sum();
+        nodes.extend(rest.into_iter().map(|((event, frame), own)| Node {
+            caller: None,
+            event,
+            frame,
+            own,
+        }));
+        (nodes, cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::native::modules::ModuleIndex;
+
+    const ONE: Weight = Weight {
+        samples: 1,
+        period: 10,
+    };
+
+    fn tree(stacks: &[&[u32]]) -> CallTree {
+        let mut tree = CallTree::default();
+        for stack in stacks {
+            let mut frames = stack.iter().map(|&module| Frame::Module(ModuleIndex(module)));
+            let position = frames
+                .clone()
+                .fold(Position::Outside, |caller, frame| tree.child(caller, 0, frame));
+            tree.weigh(position, 0, frames.next_back().unwrap(), ONE);
+        }
+        tree
+    }
+
+    fn rows(tree: CallTree) -> Vec<(Option<NodeIndex>, Frame, u64)> {
+        let (nodes, cut) = tree.into_nodes();
+        assert_eq!(cut, 0);
+        nodes
+            .iter()
+            .map(|node| (node.caller, node.frame, node.own.samples))
+            .collect()
+    }
+
+    #[test]
+    fn stacks_share_their_outer_functions() {
+        let found = rows(tree(&[&[1, 2], &[1], &[1, 2], &[3]]));
+        let expected = [
+            (None, Frame::Module(ModuleIndex(1)), 1),
+            (Some(NodeIndex(0)), Frame::Module(ModuleIndex(2)), 2),
+            (None, Frame::Module(ModuleIndex(3)), 1),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn stacks_without_room_count_for_their_function() {
+        let mut full = CallTree::with_limit(2);
+        full.merge(&tree(&[&[1, 2], &[1, 3], &[4, 2], &[1, 3, 2], &[1]]));
+        let (nodes, cut) = full.into_nodes();
+        let own = |module| {
+            let of_module = nodes
+                .iter()
+                .filter(move |node| node.frame == Frame::Module(ModuleIndex(module)));
+            of_module.map(|node| node.own.samples).sum::<u64>()
+        };
+        assert_eq!([own(1), own(2), own(3), own(4), cut], [1, 3, 1, 0, 3]);
+    }
+
+    #[test]
+    fn trees_of_parts_add_up_to_that_of_the_whole() {
+        let stacks: [&[u32]; 6] = [&[1, 2], &[1], &[2], &[1, 2], &[4, 1, 2], &[1]];
+        for cut in 0..=stacks.len() {
+            let (first, rest) = stacks.split_at(cut);
+            let mut merged = tree(first);
+            merged.merge(&tree(rest));
+            assert_eq!(rows(merged), rows(tree(&stacks)), "{cut}");
+        }
+    }
+}

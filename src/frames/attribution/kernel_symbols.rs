@@ -1,0 +1,160 @@
+//! Symbols of the kernel, from a copy of `/proc/kallsyms`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use jitdump::Address;
+
+use crate::bytes::hex_digits;
+use crate::files::objects::build_id_cache;
+use crate::files::{OpenFile, kernel};
+use crate::load::LoadOptions;
+use crate::perf::event::KernelMap;
+use crate::perf::feature::BuildIdEntry;
+
+/// Maximum size of a copy in bytes. Kernels with many modules have 20 MB.
+const MAX_BYTES: u64 = 1 << 28;
+
+/// Symbols of the kernel and its modules.
+#[derive(Debug, Default)]
+pub struct KernelSymbols {
+    /// Start address and name of each function, by address.
+    symbols: Vec<(Address, String)>,
+}
+
+impl KernelSymbols {
+    /// Reads the symbols of the kernel that a profile was recorded on: from the copy in the profile's folder
+    /// (`perf record --kcore`), from the copy in perf's build-id cache, or from this kernel if it is the same build.
+    /// A confined profile has its own copies only.
+    pub fn find(
+        map: &KernelMap<'_>,
+        build_id: Option<&[u8]>,
+        copies: &[PathBuf],
+        options: &LoadOptions,
+    ) -> Self {
+        let reach = options.reach();
+        let build_id = build_id.filter(|_| !reach.is_confined());
+        let beside = copies.iter().map(|copy| {
+            let path = copy.join("kallsyms");
+            let file = reach.open_named(&options.input, &path).ok()?;
+            file.read_part(0, MAX_BYTES).ok()
+        });
+        let cached = || {
+            let path = cached_copy(map.name, build_id?)?;
+            OpenFile::open(&path).ok()?.read_part(0, MAX_BYTES).ok()
+        };
+        let running = || {
+            build_id.filter(|id| is_running(id))?;
+            kernel::read("/proc/kallsyms").ok()
+        };
+        let mut files = beside
+            .chain(std::iter::once_with(cached))
+            .chain(std::iter::once_with(running));
+        let found = files.find_map(|kallsyms| Self::parse(&kallsyms?, map.reference));
+        found.unwrap_or_default()
+    }
+
+    /// Parses lines of an address, a type and a name. The kernel was loaded so that `_text` (or `_stext`) was at
+    /// `reference`, which may be another address than in the file. `None` without addresses, which the kernel hides
+    /// from most users.
+    fn parse(kallsyms: &[u8], reference: Address) -> Option<Self> {
+        let mut symbols = Vec::new();
+        let mut text = None;
+        for line in kallsyms.split(|&byte| byte == b'\n') {
+            let mut words = line
+                .split(|byte| byte.is_ascii_whitespace())
+                .filter(|word| !word.is_empty());
+            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let address = std::str::from_utf8(address).ok();
+            let Some(address) = address.and_then(|address| u64::from_str_radix(address, 16).ok()) else {
+                continue;
+            };
+            if !matches!(kind, b"t" | b"T" | b"w" | b"W") || address == 0 {
+                continue;
+            }
+            if name == b"_text" || name == b"_stext" && text.is_none() {
+                text = Some(address);
+            }
+            symbols.push((address, name));
+        }
+        let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
+        let mut symbols: Vec<(Address, String)> = symbols
+            .into_iter()
+            .map(|(address, name)| {
+                (
+                    Address(address.wrapping_add(moved)),
+                    String::from_utf8_lossy(name).into(),
+                )
+            })
+            .collect();
+        symbols.sort();
+        symbols.dedup_by_key(|&mut (address, _)| address);
+        (!symbols.is_empty()).then_some(Self { symbols })
+    }
+
+    /// Returns the index of the symbol at an address.
+    pub fn at(&self, address: Address) -> Option<u32> {
+        let after = self.symbols.partition_point(|(start, _)| *start <= address);
+        u32::try_from(after.checked_sub(1)?).ok()
+    }
+
+    /// Returns the name of a symbol.
+    pub fn name(&self, index: u32) -> Option<&str> {
+        Some(&self.symbols.get(index as usize)?.1)
+    }
+}
+
+/// Returns the build ID of the kernel in a profile's table.
+pub fn kernel_build_id<'a>(
+    mut table: impl Iterator<Item = BuildIdEntry<'a>>,
+    name: &[u8],
+) -> Option<&'a [u8]> {
+    table.find(|entry| entry.name == name).map(|entry| entry.build_id)
+}
+
+/// Returns the path of the copy in perf's build-id cache.
+fn cached_copy(name: &[u8], build_id: &[u8]) -> Option<PathBuf> {
+    let cache = build_id_cache::default_folder()?;
+    // Not a path: `name` is in brackets.
+    let name = Path::new(OsStr::from_bytes(name));
+    (name.components().count() == 1).then(|| cache.join(name).join(hex_digits(build_id)).join("kallsyms"))
+}
+
+/// Whether the kernel of this machine has a build ID.
+fn is_running(build_id: &[u8]) -> bool {
+    let notes = kernel::read("/sys/kernel/notes").unwrap_or_default();
+    !build_id.is_empty() && memchr::memmem::find(&notes, build_id).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &[u8] =
+        b"ffffffff81000000 T _text\nffffffff81000100 t do_work\nffffffff82000000 D data\n\
+                              ffffffffc0000000 t driver_run\t[driver]\nbroken\n";
+
+    #[test]
+    fn symbols_are_where_the_kernel_was_loaded() {
+        let symbols = KernelSymbols::parse(KALLSYMS, Address(0xffff_ffff_9100_0000)).unwrap();
+        let name = |address| {
+            symbols
+                .at(Address(address))
+                .and_then(|symbol| symbols.name(symbol))
+        };
+        assert_eq!(name(0xffff_ffff_9100_0123), Some("do_work"));
+        assert_eq!(name(0xffff_ffff_d000_0010), Some("driver_run"));
+        assert_eq!(name(0xffff_ffff_9000_0000), None);
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_symbols() {
+        assert!(
+            KernelSymbols::parse(b"0000000000000000 T _text\n0000000000000000 t work\n", Address(1))
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! Attribution of all samples to functions: of JIT code, native code and the kernel, in whole call stacks.
+//!
+//! ```text
+//! [recorded]: threads, kernel ───────────┐
+//! [crate::frames::native]: what they have mapped ┼─► [walk]: [frame]s of each sample ─► [call_tree] ─► [functions]: names and
+//! [kernel_symbols] ──────────────────────┘                                          └──────► [stacks]     samples
+//! ```
+//!
+//! Frames of native code are named by the symbols of the files that this machine has. Stacks are
+//! those that the profile has; [`crate::frames::unwind`] has unwound copied ones.
+
+mod call_tree;
+mod frame;
+mod functions;
+mod kernel_symbols;
+mod recorded;
+mod stacks;
+mod walk;
+
+use std::collections::BTreeMap;
+
+use jitdump::printable;
+
+use crate::code::selection::Selection;
+use crate::collections::indexed_table::IndexedTable;
+use crate::frames::attribution::call_tree::{Node, NodeIndex};
+use crate::frames::attribution::functions::Functions;
+use crate::frames::attribution::kernel_symbols::{KernelSymbols, kernel_build_id};
+use crate::frames::attribution::recorded::Recorded;
+use crate::frames::attribution::walk::{Counts, Symbols};
+use crate::frames::native::files::NativeFiles;
+use crate::frames::native::modules::Modules;
+use crate::frames::native::symbols::NativeSymbols;
+use crate::frames::source_files::v8_functions::V8Functions;
+use crate::load::{LoadOptions, Recording};
+use crate::perf::Profile;
+use crate::perf::feature;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::name_style::NameStyle;
+use crate::results::summary::event_counts::EventCounts;
+use crate::results::summary::profile::Unit;
+use crate::results::summary::profile::{EventSummary, ProfileSummary, ThreadSummary};
+use crate::units::{Pid, Tid};
+
+/// Counts all samples of a recording by function and stack. `selection` has the number of samples of each process, `v8_functions`
+/// the original names of functions, `labels` are those of the user.
+pub fn profile_summary(
+    options: &LoadOptions,
+    recording: &Recording<'_>,
+    selection: &Selection,
+    v8_functions: &V8Functions<'_>,
+    labels: &BTreeMap<String, String>,
+    names: &NameStyle,
+) -> ProfileSummary {
+    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
+    let selector = recording.selector();
+    let recorded = Recorded::of(&recording.profile);
+    let is_sampled = |space| selection.spaces.get(space).samples > 0;
+    let modules = Modules::new(&recording.profile, &recorded.kernel_maps, is_sampled);
+    let files = NativeFiles::new(options);
+    let native = NativeSymbols::new(&modules, &files);
+    let kernel = kernel_symbols(recording, &recorded, options);
+    let symbols = Symbols {
+        selector: &selector,
+        modules: &modules,
+        native: &native,
+        kernel: &kernel,
+    };
+    let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
+    let (nodes, without_callers) = tree.into_nodes();
+    let too_many =
+        (without_callers > 0).then(|| Diagnostic::new(Issue::StacksTooMany).times(without_callers));
+    let events = events(profile, &nodes);
+    let functions = Functions::new(recording, &symbols, v8_functions, names, &nodes, events.len());
+    let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
+    let threads = threads
+        .into_iter()
+        .map(|((pid, tid, event), samples)| (pid, tid, event, samples));
+    let threads = thread_summaries(threads.collect(), &recorded, events.len());
+    let text = |id| feature::read_string(profile.feature(id)?, profile.endian).map(printable);
+    let first = events.first();
+    ProfileSummary {
+        command: profile
+            .feature(feature::COMMAND_LINE)
+            .map_or_else(Vec::new, |content| {
+                feature::command_line(content, profile.endian)
+                    .map(printable)
+                    .collect()
+            }),
+        host: text(feature::HOSTNAME).filter(|name| !name.is_empty()),
+        os_release: text(feature::OS_RELEASE),
+        arch: text(feature::ARCH),
+        perf_version: text(feature::VERSION),
+        cpus: profile
+            .feature(feature::NR_CPUS)
+            .and_then(|content| feature::online_cpus(content, profile.endian)),
+        duration_ns: index.times.map(|(start, end)| end.0.saturating_sub(start.0)),
+        cpu_time_ns: first
+            .filter(|event| event.unit == Unit::Nanoseconds)
+            .map(|event| event.period),
+        labels: labels.clone(),
+        events,
+        threads,
+        functions: functions.all.into_iter().collect(),
+        stacks,
+        stacks_omitted,
+        without_callers,
+        diagnostics: native.refused().into_iter().chain(too_many).collect(),
+    }
+}
+
+/// Finds the symbols of the kernel that the profile was recorded on.
+fn kernel_symbols(
+    recording: &Recording<'_>,
+    recorded: &Recorded<'_>,
+    options: &LoadOptions,
+) -> KernelSymbols {
+    let profile = &recording.profile.profile;
+    let Some(kernel) = recorded
+        .kernel_maps
+        .iter()
+        .find(|map| map.name == b"[kernel.kallsyms]")
+    else {
+        return KernelSymbols::default();
+    };
+    let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
+    let listed = kernel_build_id(feature::build_ids(table, profile.endian), kernel.name);
+    let build_id = kernel.build_id.or(listed);
+    KernelSymbols::find(kernel, build_id, &recording.input.kernel_copies, options)
+}
+
+/// Returns the events that have samples or a name, with their samples.
+fn events(profile: &Profile<'_>, nodes: &IndexedTable<NodeIndex, Node>) -> Vec<EventSummary> {
+    let names = profile
+        .feature(feature::EVENT_DESC)
+        .map_or_else(Vec::new, |content| {
+            feature::event_names(content, profile.endian)
+                .map(printable)
+                .collect()
+        });
+    let mut events: Vec<EventSummary> = profile
+        .attrs
+        .all()
+        .iter()
+        .enumerate()
+        .map(|(index, attr)| EventSummary {
+            name: names
+                .get(index)
+                .cloned()
+                .unwrap_or_else(|| format!("event {index}")),
+            unit: attr.unit,
+            samples: 0,
+            period: 0,
+        })
+        .collect();
+    for node in nodes {
+        if let Some(event) = events.get_mut(node.event as usize) {
+            event.samples = event.samples.saturating_add(node.own.samples);
+            event.period = event.period.saturating_add(node.own.period);
+        }
+    }
+    events
+}
+
+/// Number of samples of a thread for one event.
+type ThreadSamples = (Option<Pid>, Option<Tid>, u32, u64);
+
+fn thread_summaries(
+    mut counts: Vec<ThreadSamples>,
+    recorded: &Recorded<'_>,
+    events: usize,
+) -> Vec<ThreadSummary> {
+    counts.sort_unstable();
+    let mut threads: Vec<ThreadSummary> = Vec::new();
+    for (pid, tid, event, samples) in counts {
+        let (number, thread) = (pid.map(|pid| pid.0), tid.map(|tid| tid.0));
+        if threads
+            .last()
+            .is_none_or(|last| (last.pid, last.tid) != (number, thread))
+        {
+            // A thread has the name of the one that started it, until it gets its own.
+            let of_process = || recorded.names.get(&Tid(pid?.0));
+            let name = tid.and_then(|tid| recorded.names.get(&tid)).or_else(of_process);
+            threads.push(ThreadSummary {
+                pid: number,
+                tid: thread,
+                name: name.map(|name| printable(name)),
+                samples: EventCounts::zero(events),
+            });
+        }
+        if let Some(last) = threads.last_mut() {
+            last.samples.add(event, samples);
+        }
+    }
+    threads.sort_by(|one, other| other.samples.cmp(&one.samples));
+    threads
+}

@@ -1,0 +1,347 @@
+//! The walk over all samples that builds the call tree.
+
+use std::ops::Range;
+
+use jitdump::history::intersection;
+use jitdump::{Address, Time};
+
+use crate::code::process::SpaceId;
+use crate::code::profile_index::TimeMarks;
+use crate::code::recent::Recent;
+use crate::code::recent::known_addresses::KnownAddresses;
+use crate::code::recent::last_chains::LastChains;
+use crate::code::samples::{Located, SampleFields, SampleVisitor};
+use crate::code::selection::{SampledCode, Selector};
+use crate::code::timeline::Lookup;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::index_of;
+use crate::frames::attribution::call_tree::{CallTree, Position, Weight};
+use crate::frames::attribution::frame::Frame;
+use crate::frames::attribution::kernel_symbols::KernelSymbols;
+use crate::frames::native::modules::{MappedModule, Modules};
+use crate::frames::native::symbols::NativeSymbols;
+use crate::perf::record;
+use crate::perf::sample::ChainEntry;
+use crate::units::{Pid, Tid};
+
+/// Times of what never changes.
+const ALWAYS: Range<Time> = Time(0)..Time::MAX;
+
+/// Everything that names the frames of samples.
+#[derive(Debug)]
+pub struct Symbols<'a> {
+    /// JIT code.
+    pub selector: &'a Selector<'a>,
+    /// Mapped modules.
+    pub modules: &'a Modules,
+    /// Symbols of the modules.
+    pub native: &'a NativeSymbols<'a>,
+    /// Symbols of the kernel.
+    pub kernel: &'a KernelSymbols,
+}
+
+/// Samples by stack, and by event and thread.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Samples by stack.
+    pub tree: CallTree,
+    /// Number of samples by thread and index of the event.
+    pub threads: HashMap<(Option<Pid>, Option<Tid>, u32), u64>,
+}
+
+impl Counts {
+    fn merge(&mut self, later: Self) {
+        self.tree.merge(&later.tree);
+        for (key, samples) in later.threads {
+            *self.threads.entry(key).or_default() += samples;
+        }
+    }
+}
+
+impl Symbols<'_> {
+    /// Counts all samples.
+    pub fn count(&self, marks: &TimeMarks, end: u64) -> Counts {
+        let mut counts = Counts {
+            tree: CallTree::of_profile(end),
+            ..Counts::default()
+        };
+        let start = || Walk {
+            symbols: self,
+            counts: Counts::default(),
+            recent: Recent::default(),
+            leaves: KnownAddresses::default(),
+            callers: KnownAddresses::default(),
+            chains: LastChains::default(),
+            new_entries: Vec::new(),
+        };
+        let merge = |found| counts.merge(found);
+        self.selector.samples().visit(marks, end, start, merge, |_| ());
+        counts
+    }
+}
+
+/// State while reading one chunk of the records.
+struct Walk<'a> {
+    symbols: &'a Symbols<'a>,
+    counts: Counts,
+    recent: Recent,
+    /// Frames of sampled addresses in user space.
+    leaves: KnownAddresses<Frame>,
+    /// Frames of calls in user space.
+    callers: KnownAddresses<Frame>,
+    chains: LastChains<Outer>,
+    /// Entries of the current call chain that the last one did not have, from the innermost to the outermost.
+    new_entries: Vec<KnownEntry>,
+}
+
+/// What the outer entries of a call chain have led to.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
+    /// Part of the machine of the innermost of them.
+    mode: Mode,
+    /// Their position in the call tree.
+    position: Position,
+}
+
+/// What an entry of a call chain is.
+#[derive(Clone, Debug)]
+struct KnownEntry {
+    mode: Mode,
+    /// Its frame, if it has one.
+    frame: Option<Frame>,
+    /// Times at which it is the same.
+    times: Range<Time>,
+}
+
+/// Part of the machine that an address belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Kernel,
+    User,
+    /// A guest or the hypervisor.
+    Other,
+}
+
+impl Mode {
+    /// Mode in a record's header.
+    fn of_record(cpu_mode: u16) -> Self {
+        match cpu_mode {
+            record::MISC_KERNEL => Self::Kernel,
+            record::MISC_USER => Self::User,
+            _ => Self::Other,
+        }
+    }
+
+    /// Mode that a marker in a call chain starts (`enum perf_callchain_context`).
+    fn of_marker(marker: u64) -> Self {
+        const KERNEL: u64 = -128i64 as u64;
+        const USER: u64 = -512i64 as u64;
+        match marker {
+            KERNEL => Self::Kernel,
+            USER => Self::User,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl SampleVisitor for Walk<'_> {
+    type Found = Counts;
+
+    fn finish(mut self) -> Counts {
+        self.counts.tree.freeze();
+        self.counts
+    }
+
+    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
+        let SampleFields { record, sample } = &located.content;
+        let profile = self.symbols.selector.profile;
+        let event = profile.attrs.index_of(record, profile.endian);
+        let fixed = profile.attrs.all().get(event).and_then(|attr| attr.fixed_period);
+        let weight = Weight {
+            samples: 1,
+            period: sample.period.or(fixed).unwrap_or(1),
+        };
+        let event = index_of(event);
+        *self
+            .counts
+            .threads
+            .entry((located.pid, sample.tid, event))
+            .or_default() += 1;
+        let time = located.lookup_time();
+        let mode = Mode::of_record(record.cpu_mode());
+        let leaf = sample
+            .ip
+            .map(|ip| self.frame(mode, located.space, ip, time, true).0);
+        let (caller, innermost) = self.callers(located, mode, event);
+        let tree = &mut self.counts.tree;
+        let position = leaf.map_or(caller, |leaf| tree.child(caller, event, leaf));
+        if let Some(frame) = leaf.or(innermost) {
+            tree.weigh(position, event, frame, weight);
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// Returns the position of a sample's callers in the call tree, and the frame of the innermost one if the sample has no
+    /// address. `mode` is that of the record.
+    fn callers(
+        &mut self,
+        located: &Located<SampleFields<'_>>,
+        mut mode: Mode,
+        event: u32,
+    ) -> (Position, Option<Frame>) {
+        let (sample, time) = (&located.content.sample, located.lookup_time());
+        let key = (located.space, sample.tid, event);
+        let mut known = self.chains.of(key).known(sample, time);
+        let count = sample.callchain.count();
+        self.new_entries.clear();
+        let (mut first, mut has_cookie) = (None, false);
+        for (index, entry) in sample.chain_entries().enumerate() {
+            if index == count - known {
+                let outer = self.chains.of(key).result(known);
+                let is_marker = matches!(entry, ChainEntry::Marker(_));
+                if is_marker || outer.is_some_and(|outer| outer.mode == mode) {
+                    break;
+                }
+                // The entries are the same, but in another part of the machine.
+                known = 0;
+            }
+            let (frame, times) = match entry {
+                ChainEntry::Marker(marker) => {
+                    mode = Mode::of_marker(marker);
+                    (None, ALWAYS)
+                }
+                ChainEntry::Cookie => {
+                    has_cookie = true;
+                    (None, ALWAYS)
+                }
+                ChainEntry::Address(address) => {
+                    // The first address is that of the sample.
+                    if first.replace(first.unwrap_or(index)).is_none() && Some(address) == sample.ip {
+                        (None, ALWAYS)
+                    } else {
+                        // A return address may be the first one after the code of the caller.
+                        let call = Address(address.0.saturating_sub(1));
+                        let (frame, times) = self.frame(mode, located.space, call, time, false);
+                        (Some(frame), times)
+                    }
+                }
+            };
+            self.new_entries.push(KnownEntry { mode, frame, times });
+        }
+        let chain = self.chains.of(key);
+        chain.truncate(if has_cookie { 0 } else { known });
+        let mut position = chain
+            .result(known)
+            .map_or(Position::Outside, |outer| outer.position);
+        let words = sample.callchain.bytes().as_chunks().0;
+        for (index, (word, entry)) in words.iter().zip(&self.new_entries).enumerate().rev() {
+            if let Some(frame) = entry.frame {
+                position = self.counts.tree.child(position, event, frame);
+            }
+            if !has_cookie && first.is_some_and(|first| index > first) {
+                let mode = entry.mode;
+                chain.push(*word, entry.times.clone(), Outer { mode, position });
+            }
+        }
+        let innermost = self.new_entries.iter().find_map(|entry| entry.frame);
+        (position, innermost)
+    }
+
+    /// Returns the frame of an address, and times around `time` at which it is the same.
+    fn frame(
+        &mut self,
+        mode: Mode,
+        space: Option<SpaceId>,
+        address: Address,
+        time: Time,
+        is_leaf: bool,
+    ) -> (Frame, Range<Time>) {
+        match (mode, space) {
+            (Mode::Kernel, _) => (self.kernel_frame(address), ALWAYS),
+            (Mode::User, Some(space)) => self.known_user_frame(space, address, time, is_leaf),
+            _ => (Frame::Unknown, ALWAYS),
+        }
+    }
+
+    fn kernel_frame(&self, address: Address) -> Frame {
+        match self.symbols.kernel.at(address) {
+            Some(symbol) => Frame::Kernel(symbol),
+            None => Frame::KernelModule(self.symbols.modules.in_kernel(address)),
+        }
+    }
+
+    fn known_user_frame(
+        &mut self,
+        space: SpaceId,
+        address: Address,
+        time: Time,
+        is_leaf: bool,
+    ) -> (Frame, Range<Time>) {
+        let known = match is_leaf {
+            true => &mut self.leaves,
+            false => &mut self.callers,
+        };
+        if let Some((&frame, times)) = known.get(space, address, time) {
+            return (frame, times.clone());
+        }
+        let (frame, times) = self
+            .symbols
+            .user_frame(&mut self.recent, space, address, time, is_leaf);
+        known.put(space, address, times.clone(), frame);
+        (frame, times)
+    }
+}
+
+impl Symbols<'_> {
+    fn user_frame(
+        &self,
+        recent: &mut Recent,
+        space: SpaceId,
+        address: Address,
+        time: Time,
+        is_leaf: bool,
+    ) -> (Frame, Range<Time>) {
+        let timeline = self.selector.timeline;
+        let (lookup, extent) = recent.lookup(timeline, space, address, time);
+        let times = match (lookup, extent) {
+            (Lookup::Function(at), _) if self.selector.is_uncertain(at) => {
+                time..Time(time.0.saturating_add(1))
+            }
+            (_, Some(extent)) => extent.from..extent.until,
+            _ => timeline.times_of(space, address, time),
+        };
+        let code = match lookup {
+            Lookup::File => None,
+            // Words that unwinding took for return addresses are in no memory that is executed.
+            Lookup::Unmapped if !is_leaf => None,
+            lookup => self.selector.classify_ip(space, address, time, lookup),
+        };
+        let frame = match code {
+            Some(SampledCode::Function(at)) => Frame::Function(timeline.mappings()[at].function),
+            Some(SampledCode::Symbol(symbol)) => Frame::PerfMapSymbol(symbol.id),
+            Some(_) => Frame::UnnamedJit,
+            None => {
+                let (mapped, mapped_times) = self.modules.with_times(space, address, time);
+                return (
+                    self.native_frame(mapped, address),
+                    intersection(times, mapped_times),
+                );
+            }
+        };
+        (frame, times)
+    }
+
+    fn native_frame(&self, mapped: Option<MappedModule>, address: Address) -> Frame {
+        let Some(mapped) = mapped else {
+            return Frame::Unknown;
+        };
+        match self.native.at(mapped.module, mapped.file_offset(address)) {
+            Some(symbol) => Frame::Native {
+                module: mapped.module,
+                symbol,
+            },
+            None => Frame::Module(mapped.module),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What is read of the files of modules: symbols, unwinding tables.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use object::read::ReadCache;
+
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
+use crate::elf::limited_reads::{FileMemory, LimitedReads};
+use crate::files::OpenFile;
+use crate::frames::native::files::{NativeFiles, is_same_build};
+use crate::frames::native::modules::{Module, ModuleIndex, Modules};
+use crate::results::diagnostics::{Diagnostic, Issue};
+
+/// Maximum number of modules whose files are read. Profiles of a whole machine have some 1,000.
+const MAX_MODULES: u32 = 4096;
+
+/// Maximum bytes of holes in a file. Linkers leave at most some between segments, and reading a hole takes time and memory.
+const MAX_HOLES: u64 = 16 << 20;
+
+/// An ELF file that is read as far as there is memory.
+pub type ElfReads<'c, 'f> = LimitedReads<'c, &'f File>;
+
+/// Reads one kind of content.
+pub trait ContentReader: Debug {
+    /// The content.
+    type Content: Debug;
+
+    /// Reads the content of a file; `None` if it has none, if `is_wanted` is false for its build ID, or if there is no memory
+    /// for it.
+    fn read(
+        &self,
+        file: &ElfReads<'_, '_>,
+        memory: &FileMemory<'_>,
+        is_wanted: &dyn Fn(Option<&[u8]>) -> bool,
+    ) -> Option<Self::Content>;
+
+    /// Returns the build ID of the file with a content; empty if it has none.
+    fn build_id<'c>(&self, content: &'c Self::Content) -> &'c [u8];
+
+    /// Returns the size of a content in memory in bytes.
+    fn memory_size(&self, content: &Self::Content) -> u64;
+
+    /// Whether a separate debug file may have more.
+    fn is_incomplete(&self, content: &Self::Content) -> bool;
+
+    /// Returns the content of a module that is in no file.
+    fn without_file(&self, module: &Module) -> Option<Self::Content>;
+}
+
+/// One kind of content of all modules, read when it is first asked for.
+#[derive(Debug)]
+pub struct Contents<'a, R: ContentReader> {
+    reader: R,
+    modules: &'a Modules,
+    found: IndexedTable<ModuleIndex, OnceLock<Option<ModuleContent<R::Content>>>>,
+    files: &'a NativeFiles,
+    /// Contents by the device and inode of their file, which several modules may share.
+    read: Mutex<FileContents<R::Content>>,
+    /// Number of files that are sparse, or need too much memory.
+    refused: AtomicU64,
+}
+
+type FileContents<C> = HashMap<(u64, u64), Arc<C>>;
+
+/// What the files of a module have.
+#[derive(Debug)]
+pub struct ModuleContent<C> {
+    /// The module's own file.
+    pub file: Arc<C>,
+    /// Its separate debug file, if that has more.
+    pub debug: Option<Arc<C>>,
+}
+
+impl<'a, R: ContentReader> Contents<'a, R> {
+    /// Prepares reading.
+    pub fn new(modules: &'a Modules, files: &'a NativeFiles, reader: R) -> Self {
+        Self {
+            reader,
+            modules,
+            found: modules.all.map(|_| OnceLock::new()),
+            files,
+            read: Mutex::default(),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns what the files of a module have; `None` if this machine has none of its build.
+    pub fn of(&self, module: ModuleIndex) -> Option<&ModuleContent<R::Content>> {
+        if module.0 >= MAX_MODULES {
+            return None;
+        }
+        let find = || self.find(&self.modules.all[module]);
+        self.found[module].get_or_init(find).as_ref()
+    }
+
+    /// Returns what to report of files that were not used; `content` says what of them.
+    pub fn refused(&self, content: &str) -> Option<Diagnostic> {
+        let refused = self.refused.load(Ordering::Relaxed);
+        let diagnostic = || Diagnostic::new(Issue::ModulesTooLarge).times(refused);
+        (refused > 0).then(|| diagnostic().with("content", content))
+    }
+
+    fn find(&self, module: &Module) -> Option<ModuleContent<R::Content>> {
+        let build_id = module.build_id.as_deref();
+        let mut found = self.files.of(module);
+        let file = found.find_map(|file| self.read_file(&file, build_id));
+        let file = file.or_else(|| self.reader.without_file(module).map(Arc::new))?;
+        let debug = build_id
+            .filter(|_| self.reader.is_incomplete(&file))
+            .and_then(|build_id| {
+                let mut found = self.files.debug_files(build_id);
+                found.find_map(|file| self.read_file(&file, Some(build_id)))
+            });
+        Some(ModuleContent { file, debug })
+    }
+
+    fn read_file(&self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<R::Content>> {
+        let lock = || self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(&file.file_id()).cloned();
+        if let Some(known) = known {
+            return is_same_build(build_id, self.reader.build_id(&known)).then_some(known);
+        }
+        let cache = ReadCache::new(file.file());
+        let memory = self.files.memory().file();
+        let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
+        let reads = LimitedReads::new(&cache, &memory);
+        let is_sparse = file.refuse_holes(MAX_HOLES).is_err();
+        let read = || self.reader.read(&reads, &memory, &is_wanted);
+        let content = (!is_sparse).then(read).flatten();
+        if is_sparse || memory.is_exceeded() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let content = Arc::new(content?);
+        memory.keep(self.reader.memory_size(&content));
+        lock().insert(file.file_id(), content.clone());
+        Some(content)
+    }
+}

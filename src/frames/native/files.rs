@@ -1,0 +1,156 @@
+//! Files of modules: the build that was recorded, wherever this machine has it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::bytes::hex_digits;
+use crate::elf::limited_reads::MemoryRoom;
+use crate::files::OpenFile;
+use crate::files::Reach;
+use crate::files::input_file::memory_size;
+use crate::files::objects::build_id_cache;
+use crate::files::walk::{self, Scope};
+use crate::frames::native::modules::Module;
+use crate::load::LoadOptions;
+
+/// Finds files of modules.
+#[derive(Debug)]
+pub struct NativeFiles {
+    reach: Reach,
+    /// Folder that has the files of the recorded machine, below their paths.
+    root: Option<PathBuf>,
+    memory: MemoryRoom,
+}
+
+/// Name of the code that the kernel maps into each process.
+pub const VDSO: &[u8] = b"[vdso]";
+
+impl NativeFiles {
+    /// Prepares the search.
+    pub fn new(options: &LoadOptions) -> Self {
+        Self {
+            reach: options.reach(),
+            root: options.symfs.clone(),
+            memory: MemoryRoom::new(max_memory()),
+        }
+    }
+
+    /// Memory for the contents of all files.
+    pub fn memory(&self) -> &MemoryRoom {
+        &self.memory
+    }
+
+    /// Whether no file outside of the profile's folder may be opened, and no process may be examined.
+    pub fn is_confined(&self) -> bool {
+        self.reach.is_confined()
+    }
+
+    /// Returns the files that may be a module: the one at its path, and the copy in perf's build-id cache. The caller
+    /// compares their build IDs, with [`is_same_build`]. With a folder for the files of the recorded machine, those of
+    /// this machine count only for modules with a build ID.
+    pub fn of(&self, module: &Module) -> impl Iterator<Item = OpenFile> {
+        let path = Path::new(OsStr::from_bytes(&module.path));
+        let at_path = path.has_root().then(|| self.open_below_root(path)).flatten();
+        let cached = || {
+            let name = if module.path == VDSO { "vdso" } else { "elf" };
+            let cache = build_id_cache::default_folder()?;
+            build_id_cache::file_path(&cache, module.build_id.as_deref()?, name)
+        };
+        let is_here = path.has_root() && self.root.is_some() && module.build_id.is_some();
+        let here = is_here.then(|| self.reach.open_recorded(path).ok()).flatten();
+        let is_file = path.has_root() || module.path == VDSO;
+        let cached = is_file.then(cached).flatten();
+        let cached = cached.and_then(|path| self.reach.open_recorded(&path).ok());
+        at_path.into_iter().chain(here).chain(cached)
+    }
+
+    /// Returns the separate debug files with a build ID.
+    pub fn debug_files(&self, build_id: &[u8]) -> impl Iterator<Item = OpenFile> {
+        let [installed, downloaded] = debug_paths(build_id);
+        let below_root = installed.as_deref().filter(|_| self.root.is_some());
+        let below_root = below_root.and_then(|path| self.open_below_root(path));
+        let others = installed.into_iter().chain(downloaded);
+        let others = others.filter_map(|path| self.reach.open_recorded(&path).ok());
+        below_root.into_iter().chain(others)
+    }
+
+    /// Opens a file of the recorded machine. Its links lead to others of that machine.
+    fn open_below_root(&self, path: &Path) -> Option<OpenFile> {
+        let opened = match &self.root {
+            Some(root) => walk::open(path, Scope::Root(root)),
+            None => self.reach.open_recorded(path),
+        };
+        opened.ok()
+    }
+}
+
+/// Returns the paths of a separate debug file: where distributions install it, and where debuginfod downloads it.
+fn debug_paths(build_id: &[u8]) -> [Option<PathBuf>; 2] {
+    let digits = hex_digits(build_id);
+    let Some((first, rest)) = digits.split_at_checked(2) else {
+        return [None, None];
+    };
+    let installed = Path::new("/usr/lib/debug/.build-id")
+        .join(first)
+        .join(format!("{rest}.debug"));
+    let cache = env::var_os("DEBUGINFOD_CACHE_PATH")
+        .map(PathBuf::from)
+        .or_else(|| {
+            let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+            let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+            Some(cache?.join("debuginfod_client"))
+        });
+    [
+        Some(installed),
+        cache.map(|cache| cache.join(&digits).join("debuginfo")),
+    ]
+}
+
+/// Returns the memory for the contents of all files in bytes: a quarter of that of this machine, within limits. The files of
+/// a whole machine's profile take some 100 MB.
+fn max_memory() -> u64 {
+    (memory_size() / 4).clamp(256 << 20, 2 << 30)
+}
+
+/// Whether a file with the build ID `found` can be the one that was profiled.
+pub fn is_same_build(recorded: Option<&[u8]>, found: &[u8]) -> bool {
+    /// The kernel records at most that many bytes.
+    const MAX_RECORDED: usize = 20;
+    recorded.is_none_or(|recorded| found.get(..MAX_RECORDED).unwrap_or(found) == recorded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_below_symfs_lead_to_files_of_the_recorded_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("usr/lib")).unwrap();
+        fs::write(root.join("usr/lib/own.so"), "own").unwrap();
+        fs::write(folder.path().join("outside.so"), "outside").unwrap();
+        symlink("/usr/lib", root.join("lib")).unwrap();
+        symlink(folder.path().join("outside.so"), root.join("usr/lib/link.so")).unwrap();
+        let options = LoadOptions {
+            symfs: Some(root),
+            ..LoadOptions::default()
+        };
+        let starts = |path: &str| {
+            let module = Module {
+                path: path.into(),
+                build_id: None,
+            };
+            let files = NativeFiles::new(&options);
+            let files = files.of(&module);
+            files.map(|file| file.read_start().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(starts("/lib/own.so"), [b"own"]);
+        assert_eq!(starts("/lib/link.so"), [[0u8; 0]; 0]);
+        assert_eq!(starts("/usr/../../outside.so"), [[0u8; 0]; 0]);
+    }
+}

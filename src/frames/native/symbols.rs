@@ -1,0 +1,84 @@
+//! Symbols of executables and libraries, from files that this machine has.
+
+use crate::elf::limited_reads::FileMemory;
+use crate::elf::symbols::FunctionSymbols;
+use crate::frames::native::contents::{ContentReader, Contents, ElfReads, ModuleContent};
+use crate::frames::native::files::NativeFiles;
+use crate::frames::native::modules::{Module, ModuleIndex, Modules};
+use crate::results::diagnostics::Diagnostic;
+
+/// Symbols of all modules, each read when it is first asked for.
+#[derive(Debug)]
+pub struct NativeSymbols<'a> {
+    modules: &'a Modules,
+    symbols: Contents<'a, SymbolReader>,
+}
+
+#[derive(Debug)]
+struct SymbolReader;
+
+impl ContentReader for SymbolReader {
+    type Content = FunctionSymbols;
+
+    fn read(
+        &self,
+        file: &ElfReads<'_, '_>,
+        memory: &FileMemory<'_>,
+        is_wanted: &dyn Fn(Option<&[u8]>) -> bool,
+    ) -> Option<FunctionSymbols> {
+        FunctionSymbols::read_if(file, memory, is_wanted)
+    }
+
+    fn build_id<'c>(&self, symbols: &'c FunctionSymbols) -> &'c [u8] {
+        &symbols.build_id
+    }
+
+    fn memory_size(&self, symbols: &FunctionSymbols) -> u64 {
+        symbols.memory_size()
+    }
+
+    fn is_incomplete(&self, symbols: &FunctionSymbols) -> bool {
+        !symbols.is_complete
+    }
+
+    fn without_file(&self, _: &Module) -> Option<FunctionSymbols> {
+        None
+    }
+}
+
+impl<'a> NativeSymbols<'a> {
+    /// Prepares reading the symbols of modules.
+    pub fn new(modules: &'a Modules, files: &'a NativeFiles) -> Self {
+        Self {
+            modules,
+            symbols: Contents::new(modules, files, SymbolReader),
+        }
+    }
+
+    /// Returns what to report of files whose symbols were not read.
+    pub fn refused(&self) -> Option<Diagnostic> {
+        self.symbols.refused("symbols")
+    }
+
+    /// Returns the index of the symbol at an offset in a module's file.
+    pub fn at(&self, module: ModuleIndex, file_offset: u64) -> Option<u32> {
+        let symbols = self.of(module)?;
+        best(symbols).at(symbols.file.address(file_offset)?)
+    }
+
+    /// Returns the name and the size in bytes of a symbol.
+    pub fn symbol(&self, module: ModuleIndex, symbol: u32) -> Option<(String, u64)> {
+        let symbols = best(self.of(module)?);
+        Some((symbols.name(symbol)?.into_owned(), symbols.size(symbol)?))
+    }
+
+    fn of(&self, module: ModuleIndex) -> Option<&ModuleContent<FunctionSymbols>> {
+        let is_file = self.modules.all[module].path.starts_with(b"/");
+        is_file.then(|| self.symbols.of(module)).flatten()
+    }
+}
+
+/// Returns the symbols of the debug file, or else of the module's own file.
+fn best(symbols: &ModuleContent<FunctionSymbols>) -> &FunctionSymbols {
+    symbols.debug.as_ref().unwrap_or(&symbols.file)
+}

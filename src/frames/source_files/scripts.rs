@@ -1,0 +1,140 @@
+//! Reading the scripts that jitdumps name.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use jitdump::v8::known_functions::KnownFunctions;
+use jitdump::v8::v8_inlining::Scripts;
+use jitdump::v8::{Position, Script};
+
+use crate::collections::hash::{HashMap, HashSet};
+use crate::files::OpenFile;
+use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::threads;
+
+/// Maximum size of a script, of all scripts, and their number. They bound time and memory: nothing is lost but inlined
+/// calls.
+const MAX_SCRIPT: u64 = 64 << 20;
+const MAX_TOTAL: u64 = 128 << 20;
+const MAX_SCRIPTS: usize = 4096;
+
+/// The scripts whose text is on this machine, and is that of the recording, by their paths in jitdumps.
+#[derive(Debug, Default)]
+pub struct ScriptFiles {
+    scripts: HashMap<Vec<u8>, Script<'static>>,
+    /// Number of scripts whose text is another one.
+    others: u64,
+}
+
+impl ScriptFiles {
+    /// Reads the scripts of functions. A file is not used if its functions start elsewhere: it has changed since.
+    pub fn read<'k>(all: impl Iterator<Item = &'k KnownFunctions<'k>>, files: &SourceFiles<'_>) -> Self {
+        let mut starts: HashMap<&[u8], Vec<Position>> = HashMap::default();
+        let mut paths = Vec::new();
+        for function in all.flat_map(KnownFunctions::all) {
+            let starts = starts.entry(function.path).or_insert_with(|| {
+                paths.push(function.path);
+                Vec::new()
+            });
+            starts.push(function.start);
+        }
+        let mut jobs = Vec::new();
+        let mut left = MAX_TOTAL;
+        let mut seen = HashSet::default();
+        for path in paths {
+            let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
+            for file in files.open(path).ok().into_iter().chain(compiled) {
+                let is_new = file.size() <= MAX_SCRIPT && seen.insert(file.file_id());
+                if let Some(rest) = left
+                    .checked_sub(file.size())
+                    .filter(|_| is_new && jobs.len() < MAX_SCRIPTS)
+                {
+                    left = rest;
+                    jobs.push((path, Mutex::new(Some(file))));
+                }
+            }
+        }
+        let read = threads::map(&jobs, |(path, file)| {
+            let file = file.lock().ok()?.take()?;
+            scan(file, starts.get(path)?)
+        });
+        let mut scripts: HashMap<Vec<u8>, (usize, Script<'static>)> = HashMap::default();
+        for ((path, _), script) in jobs.iter().zip(read) {
+            let Some((found, script)) = script else { continue };
+            let is_better = |(best, _): &(usize, _)| found > *best;
+            if scripts.get(*path).is_none_or(is_better) {
+                scripts.insert(path.to_vec(), (found, script));
+            }
+        }
+        let mut with_file: Vec<&[u8]> = jobs.iter().map(|(path, _)| *path).collect();
+        with_file.dedup();
+        Self {
+            others: with_file
+                .iter()
+                .filter(|path| !scripts.contains_key(**path))
+                .count() as u64,
+            scripts: scripts
+                .into_iter()
+                .map(|(path, (_, script))| (path, script))
+                .collect(),
+        }
+    }
+
+    /// Returns the scripts by path.
+    pub fn by_path(&self) -> Scripts<'_> {
+        self.scripts
+            .iter()
+            .map(|(path, script)| (&path[..], script))
+            .collect()
+    }
+
+    /// Returns a note of the scripts that are other ones on this machine.
+    pub fn diagnostic(&self) -> Option<Diagnostic> {
+        (self.others > 0).then(|| Diagnostic::new(Issue::ScriptDiffers).times(self.others))
+    }
+}
+
+/// Reads a script, and counts the functions that start where V8 has found them. Returns nothing unless nearly all do: V8
+/// places some initializers elsewhere.
+fn scan(file: OpenFile, starts: &[Position]) -> Option<(usize, Script<'static>)> {
+    let text = file.read_part(0, file.size()).ok()?;
+    let script = Script::scan(text)?;
+    let found = starts
+        .iter()
+        .filter(|start| script.function_that_starts_at(**start).is_some());
+    let found = found.count();
+    (found.saturating_mul(4) >= starts.len().saturating_mul(3)).then_some((found, script))
+}
+
+/// Returns the path of the JavaScript that Deno has made of a script and keeps in its cache.
+///
+/// Quirk: Deno gives TypeScript to V8 as JavaScript under the URL of the TypeScript file, so lines and columns are those of
+/// the JavaScript. It ends with its source map. Seen with Deno 2.9.
+fn path_compiled_by_deno(url: &[u8]) -> Option<PathBuf> {
+    const EXTENSIONS: [&str; 5] = ["ts", "tsx", "mts", "cts", "jsx"];
+    if !url.starts_with(b"file:///") {
+        return None;
+    }
+    // Its cache has the paths of the recording.
+    let path = SourceOptions::default().local_path(url)?;
+    let extension = path.extension()?.to_str()?;
+    if !EXTENSIONS.contains(&extension) {
+        return None;
+    }
+    let mut inside: OsString = path.strip_prefix("/").ok()?.into();
+    inside.push(".js");
+    let folder = |variable: &str| {
+        let folder = env::var_os(variable).filter(|folder| !folder.is_empty());
+        folder.map(PathBuf::from)
+    };
+    let cache = folder("DENO_DIR")
+        .or_else(|| Some(folder("XDG_CACHE_HOME")?.join("deno")))
+        .or_else(|| Some(folder("HOME")?.join(".cache/deno")))?;
+    let is_inside = Path::new(&inside)
+        .components()
+        .all(|part| matches!(part, std::path::Component::Normal(_)));
+    is_inside.then(|| cache.join("gen/file").join(inside))
+}

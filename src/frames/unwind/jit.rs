@@ -1,0 +1,115 @@
+//! Unwinding tables of JIT-compiled code, as its runtime wrote them.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use jitdump::Address;
+
+use crate::code::timeline::{FileIndex, MappingIndex, Timeline};
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
+use crate::elf::call_frames::{EntryRows, RuleRoom, Rules};
+use crate::elf::eh_frame::{EhFrame, FdeIndex};
+use crate::frames::unwind::frameless::{FramelessTop, frameless_top};
+use crate::frames::unwind::registers::Target;
+use crate::load::{UsedFile, function_of};
+
+/// Tables of all functions, each read when it is first asked for.
+#[derive(Debug)]
+pub struct JitTables<'a> {
+    files: &'a IndexedTable<FileIndex, UsedFile<'a>>,
+    timeline: &'a Timeline,
+    target: Target,
+    room: &'a RuleRoom,
+    /// Table of each mapping of a function.
+    of_mappings: IndexedTable<MappingIndex, OnceLock<Option<Arc<JitTable<'a>>>>>,
+    /// Tables by the place of their bytes and by their address; functions may share them.
+    tables: Mutex<SharedTables<'a>>,
+}
+
+type SharedTables<'a> = HashMap<(usize, Address), Arc<JitTable<'a>>>;
+
+/// An `.eh_frame` of a runtime, for one function or many.
+#[derive(Debug)]
+struct JitTable<'a> {
+    index: FdeIndex<'a>,
+    /// Rows of each entry, evaluated on first use.
+    rows: Vec<OnceLock<Option<EntryRows>>>,
+}
+
+impl<'a> JitTables<'a> {
+    /// Prepares reading the tables of the functions of a timeline.
+    pub fn new(
+        files: &'a IndexedTable<FileIndex, UsedFile<'a>>,
+        timeline: &'a Timeline,
+        target: Target,
+        room: &'a RuleRoom,
+    ) -> Self {
+        Self {
+            files,
+            timeline,
+            target,
+            room,
+            of_mappings: timeline.mappings().map(|_| OnceLock::new()),
+            tables: Mutex::default(),
+        }
+    }
+
+    /// Returns the rules for an address in a mapping of a function.
+    pub fn at(&self, mapping: MappingIndex, address: Address) -> Option<Rules<'_>> {
+        let table = self.of_mappings[mapping].get_or_init(|| self.table(mapping));
+        let table = table.as_ref()?;
+        // Tables are for the address at which the function was loaded.
+        let mapped = &self.timeline.mappings()[mapping];
+        let loaded = self.files[mapped.function.file]
+            .code
+            .range(mapped.function.function)?;
+        let offset = address.0.wrapping_sub(mapped.range.start.0);
+        let address = Address(loaded.start.0.wrapping_add(offset));
+        let (position, entry) = table.index.at(address)?;
+        let rows = table.rows.get(position)?;
+        let rows = rows.get_or_init(|| EntryRows::of_fde(entry, self.room));
+        rows.as_ref()?.at(address)
+    }
+
+    /// Returns the table of a mapping of a function.
+    fn table(&self, mapping: MappingIndex) -> Option<Arc<JitTable<'a>>> {
+        let function = self.timeline.mappings()[mapping].function;
+        let file = &self.files[function.file].code;
+        let machine = file.machine();
+        if Target::of(machine) != Some(self.target) {
+            return None;
+        }
+        let unwinding = file.unwinding(function.function)?;
+        let address = unwinding.address(file.range(function.function)?);
+        let read = || {
+            Arc::new(JitTable::read(EhFrame {
+                section: unwinding.eh_frame,
+                address,
+                endian: machine.endian,
+                address_size: machine.address_size(),
+            }))
+        };
+        let key = (unwinding.eh_frame.as_ptr() as usize, address);
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(tables.entry(key).or_insert_with(read).clone())
+    }
+
+    /// Returns what the function of a mapping has on top of the stack at an address, if it has no frame there. For functions
+    /// without tables.
+    pub fn frameless_top(&self, mapping: MappingIndex, address: Address) -> Option<FramelessTop> {
+        let mapped = &self.timeline.mappings()[mapping];
+        let view = function_of(self.files, mapped.function)?;
+        let offset = address.0.wrapping_sub(mapped.range.start.0);
+        frameless_top(self.target, view.code?, offset)
+    }
+}
+
+impl<'a> JitTable<'a> {
+    fn read(frame: EhFrame<'a>) -> Self {
+        let index = FdeIndex::read(frame);
+        Self {
+            rows: (0..index.len()).map(|_| OnceLock::new()).collect(),
+            index,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Unwinding of copied stacks (`perf record --call-graph dwarf`): the samples get call chains instead.
+//!
+//! ```text
+//!                 registers and stack of a sample
+//!                               ▼
+//! [native]: tables of files ─► [stack]: frame by frame ─► [rewrite]: samples with call chains
+//! [jit]: tables of runtimes ─►   ├─ [places]: rules for the addresses of frames, as far as they are known
+//!                                ├─ [frameless]: functions without rules, where they have no frame
+//!                                └─ [step]: one frame, by its rules or by the frame pointer
+//! ```
+//!
+//! [interpreters] has the frames that stacks may leave out.
+//!
+//! Readers unwind each stack again, one by one, and most ignore the tables of runtimes. Here it is done once, in parallel.
+
+mod frameless;
+mod interpreters;
+mod jit;
+mod native;
+mod places;
+mod registers;
+mod rewrite;
+mod stack;
+mod step;
+
+use std::cmp::Reverse;
+
+use jitdump::internals::format::marker;
+
+use crate::bytes::base_name;
+use crate::code::profile_index::IndexedProfile;
+use crate::elf::call_frames::RuleRoom;
+use crate::files::temp_file::temp_file_error;
+use crate::frames::native::files::NativeFiles;
+use crate::frames::native::modules::Modules;
+use crate::frames::native::symbols::NativeSymbols;
+use crate::frames::unwind::interpreters::Interpreters;
+use crate::frames::unwind::jit::JitTables;
+use crate::frames::unwind::native::NativeTables;
+use crate::frames::unwind::registers::Target;
+use crate::frames::unwind::stack::{StackCounts, Unwinder};
+use crate::load::{LoadOptions, Progress, Recording, keep};
+use crate::perf::callchain::unwound::UnwoundHeader;
+use crate::perf::record::data::Data;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::UnwindSummary;
+
+pub use crate::perf::callchain::unwound::Kept;
+
+/// Options of unwinding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnwindOptions {
+    /// What samples keep.
+    pub kept: Kept,
+    /// Whether stacks leave out the frames of interpreters next to the functions that they run.
+    pub fold_interpreter: bool,
+}
+
+/// What was unwound, and what to report of it.
+#[derive(Clone, Debug, Default)]
+pub struct Unwound {
+    /// Counts for the summary; `None` if nothing was to be unwound.
+    pub summary: Option<UnwindSummary>,
+    /// What is incomplete.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Replaces the copied stacks of a recording by call chains. A recording without copied stacks stays as it is.
+pub fn unwind<'a>(
+    options: &LoadOptions,
+    UnwindOptions {
+        kept,
+        fold_interpreter,
+    }: UnwindOptions,
+    mut recording: Recording<'a>,
+    progress: &mut dyn Progress,
+) -> Result<(Recording<'a>, Unwound), Diagnostic> {
+    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
+    let mut attrs = profile.attrs.all().iter();
+    if !attrs.any(|attr| attr.copies_stacks()) {
+        let nothing = Diagnostic::new(Issue::NoStacksToUnwind);
+        return Ok((recording, Unwound::with(nothing)));
+    }
+    let Some(target) = Target::of(recording.machine()) else {
+        let machine = Diagnostic::new(Issue::MachineNotUnwound);
+        return Ok((recording, Unwound::with(machine)));
+    };
+    if !profile.attrs.has_times() {
+        let times = Diagnostic::new(Issue::StacksWithoutTimes);
+        return Ok((recording, Unwound::with(times)));
+    }
+    progress.start("unwinding stacks", index.data_end);
+    let (room, files) = (RuleRoom::default(), NativeFiles::new(options));
+    let modules = Modules::new(&recording.profile, &[], |_| true);
+    let unwinder = Unwinder {
+        target,
+        timeline: &recording.timeline,
+        jit: JitTables::new(&recording.sources.used, &recording.timeline, target, &room),
+        modules: &modules,
+        native: NativeTables::new(&modules, &files, target, &room),
+        interpreters: fold_interpreter.then(|| Interpreters {
+            files: &recording.sources.used,
+            symbols: NativeSymbols::new(&modules, &files),
+        }),
+    };
+    let advance = |bytes| progress.advance(bytes);
+    let rewritten = rewrite::rewrite(&recording.profile, &unwinder, kept, advance);
+    let (records, counts) = rewritten.map_err(temp_file_error)?;
+    let unwound = Unwound {
+        summary: Some(UnwindSummary {
+            stacks: counts.stacks,
+            frames: counts.frames,
+            to_start: counts.to_start,
+            cut: counts.cut,
+        }),
+        diagnostics: diagnostics(&counts, &unwinder),
+    };
+    drop(unwinder);
+    let header = UnwoundHeader::of(profile, kept);
+    let records = keep(&recording.buffers.unwound, records);
+    recording.profile = IndexedProfile::new(
+        header.profile(profile.clone(), Data::of_file(records)),
+        marker::dump_path,
+    );
+    Ok((recording, unwound))
+}
+
+impl Unwound {
+    fn with(diagnostic: Diagnostic) -> Self {
+        Self {
+            summary: None,
+            diagnostics: vec![diagnostic],
+        }
+    }
+}
+
+/// Reports what is missing.
+fn diagnostics(counts: &StackCounts, unwinder: &Unwinder<'_>) -> Vec<Diagnostic> {
+    /// Number of modules that are listed.
+    const LISTED: usize = 5;
+    let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
+    let interpreters = unwinder.interpreters.as_ref();
+    all.extend(interpreters.and_then(|interpreters| interpreters.symbols.refused()));
+    let mut missing: Vec<(String, u64)> = counts
+        .without_file
+        .iter()
+        .map(|(&module, &frames)| (unwinder.modules.path(module), frames))
+        .collect();
+    missing.sort_by(|one, other| (Reverse(one.1), &one.0).cmp(&(Reverse(other.1), &other.0)));
+    if !missing.is_empty() {
+        let frames = missing.iter().map(|(_, frames)| frames).sum();
+        let listed = missing.iter().take(LISTED).map(|(path, frames)| {
+            let name = String::from_utf8_lossy(base_name(path.as_bytes()));
+            format!("{name} ({frames})")
+        });
+        let mut list = listed.collect::<Vec<_>>().join(", ");
+        if missing.len() > LISTED {
+            list.push_str(", and others");
+        }
+        let without = Diagnostic::new(Issue::ModulesNotFound).times(frames);
+        all.push(without.with("modules", list));
+    }
+    if counts.cut > 0 {
+        let cut = Diagnostic::new(Issue::StacksCut).times(counts.cut);
+        all.push(cut.with("stacks", counts.stacks));
+    }
+    if counts.narrow > 0 {
+        all.push(Diagnostic::new(Issue::NarrowStacks).times(counts.narrow));
+    }
+    all
+}

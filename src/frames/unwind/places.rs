@@ -1,0 +1,29 @@
+//! What is known of code addresses: where they are, and the rules for unwinding there.
+
+use crate::code::timeline::MappingIndex;
+use crate::elf::call_frames::Rules;
+use crate::frames::native::modules::MappedModule;
+
+/// Where an address is.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// In a function of a runtime.
+    Function(MappingIndex),
+    /// In other memory that runtimes use for code.
+    Memory,
+    /// In a file.
+    Module(MappedModule),
+}
+
+/// An address in memory that was mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownPlace<'w> {
+    /// Where it is.
+    pub place: Place,
+    /// Rules for unwinding, if there are any.
+    pub rules: Option<Rules<'w>>,
+    /// Whether it is in the code by which a module calls functions of others (`.plt`).
+    pub is_linkage: bool,
+    /// Whether it is in a module that this machine does not have.
+    pub lacks_file: bool,
+}

@@ -1,0 +1,180 @@
+//! Rewriting of a profile: call chains in place of copied stacks.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::code::profile_index::IndexedProfile;
+use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
+use crate::files::{StreamedFile, TempFile};
+use crate::frames::unwind::registers::Registers;
+use crate::frames::unwind::stack::{Caches, SampledStack, StackCounts, StackWalk, Unwinder};
+use crate::frames::unwind::step::StackCopy;
+use crate::perf::Profile;
+use crate::perf::callchain::unwound::{self, Kept};
+use crate::perf::record::data::{COPY_SIZE, Window};
+use crate::perf::record::reader::RecordReader;
+
+/// Writes the records of a profile with call chains. `kept` is what samples keep.
+pub fn rewrite<'w, 'a>(
+    recorded: &'w IndexedProfile<'w>,
+    unwinder: &'w Unwinder<'a>,
+    kept: Kept,
+    mut progress: impl FnMut(u64),
+) -> io::Result<(StreamedFile, StackCounts)> {
+    let IndexedProfile { profile, index } = recorded;
+    let mut out = Output {
+        profile,
+        headers: profile.records(),
+        window: Window::new(profile.data, COPY_SIZE),
+        file: TempFile::create()?,
+        copied: 0,
+    };
+    let mut heads = profile.header_records.iter().peekable();
+    let mut counts = StackCounts::default();
+    let mut written: io::Result<()> = Ok(());
+    let spare: Mutex<Vec<Caches<'w>>> = Mutex::default();
+    let lock = || spare.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = || Chunk {
+        profile,
+        kept,
+        walk: StackWalk::new(unwinder, lock().pop().unwrap_or_default()),
+        samples: Vec::new(),
+        bytes: Vec::new(),
+    };
+    let merge = |chunk: Chunk<'w, 'a>| {
+        counts.add(&chunk.walk.counts);
+        let mut write = || {
+            let mut start = 0;
+            for sample in &chunk.samples {
+                while let Some(&(at, _)) = heads.next_if(|&&(at, _)| at < sample.at) {
+                    out.copy_header(at, kept)?;
+                }
+                let bytes = chunk.bytes.get(start..sample.end).unwrap_or_default();
+                out.replace(sample.at, sample.size, bytes)?;
+                start = sample.end;
+            }
+            Ok(())
+        };
+        if written.is_ok() {
+            written = write();
+        }
+        lock().push(chunk.walk.into_caches());
+    };
+    Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
+    written?;
+    for &(at, _) in heads {
+        out.copy_header(at, kept)?;
+    }
+    out.copy_until(profile.data.len())?;
+    Ok((out.file.into_streamed(Path::new("records"))?, counts))
+}
+
+/// The records written so far.
+struct Output<'p> {
+    profile: &'p Profile<'p>,
+    /// Reads records that have attributes, in a pipe.
+    headers: RecordReader<'p>,
+    /// Records to copy.
+    window: Window<'p>,
+    file: TempFile,
+    /// Number of bytes of the profile's records that are written, or replaced.
+    copied: u64,
+}
+
+impl Output<'_> {
+    fn copy_until(&mut self, end: u64) -> io::Result<()> {
+        let start = std::mem::replace(&mut self.copied, end);
+        self.window.copy(start, end, &mut self.file)
+    }
+
+    fn replace(&mut self, at: u64, size: u64, bytes: &[u8]) -> io::Result<()> {
+        self.copy_until(at)?;
+        self.copied = at.saturating_add(size);
+        self.file.write_all(bytes)
+    }
+
+    /// Copies a record that has attributes, in a pipe.
+    fn copy_header(&mut self, at: u64, kept: Kept) -> io::Result<()> {
+        self.headers.seek(at);
+        let Some(record) = self.headers.next() else {
+            return Ok(());
+        };
+        let size = record.size();
+        match unwound::header_record(&record, self.profile.endian, kept) {
+            Some(bytes) => self.replace(at, size, &bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The samples of a chunk of records.
+struct Chunk<'w, 'a> {
+    profile: &'w Profile<'w>,
+    kept: Kept,
+    walk: StackWalk<'w, 'a>,
+    samples: Vec<NewSample>,
+    /// All new samples.
+    bytes: Vec<u8>,
+}
+
+/// A sample that replaces another.
+struct NewSample {
+    /// Offset and size of the old one, in bytes.
+    at: u64,
+    size: u64,
+    /// End of the new one in the chunk's bytes.
+    end: usize,
+}
+
+impl SampleVisitor for Chunk<'_, '_> {
+    type Found = Self;
+
+    fn finish(self) -> Self {
+        self
+    }
+
+    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
+        let SampleFields { record, sample } = &located.content;
+        let endian = self.profile.endian;
+        let Some(attr) = self.profile.attrs.event_of(record, endian) else {
+            return;
+        };
+        if !attr.copies_stacks() {
+            return;
+        }
+        let chunk = &mut self.walk;
+        chunk.frames.clear();
+        if sample.has_narrow_registers {
+            chunk.counts.narrow += 1;
+        } else if let Some(space) = located.space
+            && !record.is_guest()
+            && !sample.is_truncated
+        {
+            let target = chunk.target();
+            let registers = Registers::of_sample(sample, attr.user_registers, target);
+            if let Some((registers, address)) = registers {
+                chunk.unwind(&SampledStack {
+                    space,
+                    time: located.lookup_time(),
+                    address,
+                    registers,
+                    copy: StackCopy {
+                        start: registers.get(target.stack_pointer()).unwrap_or_default(),
+                        bytes: sample.stack.bytes(),
+                    },
+                });
+            }
+        }
+        let (frames, bytes) = (&chunk.frames, &mut self.bytes);
+        let start = bytes.len();
+        match unwound::write_sample(bytes, endian, record, sample, frames, self.kept) {
+            Some(()) => self.samples.push(NewSample {
+                at: record.offset,
+                size: record.size(),
+                end: bytes.len(),
+            }),
+            None => bytes.truncate(start),
+        }
+    }
+}

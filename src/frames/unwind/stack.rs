@@ -1,0 +1,286 @@
+//! The stack of a sample, frame by frame.
+
+use std::ops::Range;
+
+use jitdump::history::intersection;
+use jitdump::{Address, Time};
+
+use crate::code::process::SpaceId;
+use crate::code::recent::Recent;
+use crate::code::recent::known_addresses::KnownAddresses;
+use crate::code::timeline::{Lookup, Timeline};
+use crate::collections::hash::HashMap;
+use crate::frames::native::modules::{ModuleIndex, Modules};
+use crate::frames::unwind::frameless::FramelessTop;
+use crate::frames::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
+use crate::frames::unwind::jit::JitTables;
+use crate::frames::unwind::native::{NativeRules, NativeTables};
+use crate::frames::unwind::places::{KnownPlace, Place};
+use crate::frames::unwind::registers::{Registers, Target};
+use crate::frames::unwind::step::{End, Frame, StackCopy};
+
+/// Maximum number of frames. Each is further up the stack than its callee, so only stacks of signals within signals can have
+/// more than a copy has words.
+pub const MAX_FRAMES: usize = 4096;
+
+/// Everything that is needed to unwind.
+#[derive(Debug)]
+pub struct Unwinder<'a> {
+    /// Machine.
+    pub target: Target,
+    /// Code of runtimes.
+    pub timeline: &'a Timeline,
+    /// Tables of that code.
+    pub jit: JitTables<'a>,
+    /// Executables and libraries.
+    pub modules: &'a Modules,
+    /// Tables of them.
+    pub native: NativeTables<'a>,
+    /// What to leave out of stacks, if it is.
+    pub interpreters: Option<Interpreters<'a>>,
+}
+
+/// Registers and stack of a sample.
+#[derive(Clone, Copy, Debug)]
+pub struct SampledStack<'a> {
+    /// Address space of the process.
+    pub space: SpaceId,
+    /// Time of the sample.
+    pub time: Time,
+    /// Address of the instruction.
+    pub address: u64,
+    /// Registers.
+    pub registers: Registers,
+    /// The copied part of the stack.
+    pub copy: StackCopy<'a>,
+}
+
+/// What was unwound.
+#[derive(Clone, Debug, Default)]
+pub struct StackCounts {
+    /// Number of stacks.
+    pub stacks: u64,
+    /// Number of frames in all of them.
+    pub frames: u64,
+    /// Number of stacks that are complete, up to the start of their thread.
+    pub to_start: u64,
+    /// Number of stacks that end where the copy does.
+    pub cut: u64,
+    /// Number of stacks of 32-bit processes, which have only the sampled address.
+    pub narrow: u64,
+    /// Frames in modules that this machine does not have.
+    pub without_file: HashMap<ModuleIndex, u64>,
+}
+
+impl StackCounts {
+    /// Adds the counts of other stacks.
+    pub fn add(&mut self, other: &Self) {
+        self.stacks += other.stacks;
+        self.frames += other.frames;
+        self.to_start += other.to_start;
+        self.cut += other.cut;
+        self.narrow += other.narrow;
+        for (&module, &frames) in &other.without_file {
+            *self.without_file.entry(module).or_default() += frames;
+        }
+    }
+}
+
+/// What the unwinding of one stack leaves for that of the next.
+#[derive(Debug, Default)]
+pub struct Caches<'w> {
+    code: Recent,
+    places: KnownAddresses<KnownPlace<'w>>,
+    symbols: KnownSymbols,
+}
+
+/// Unwinds stacks, one after the other.
+#[derive(Debug)]
+pub struct StackWalk<'w, 'a> {
+    unwinder: &'w Unwinder<'a>,
+    caches: Caches<'w>,
+    /// Addresses of the last stack: of the sampled instruction, then of calls.
+    pub frames: Vec<u64>,
+    /// What the frames are, if interpreters are left out.
+    kinds: Vec<FrameKind>,
+    /// What was unwound so far.
+    pub counts: StackCounts,
+}
+
+impl<'w, 'a> StackWalk<'w, 'a> {
+    /// Prepares the unwinding of stacks.
+    pub fn new(unwinder: &'w Unwinder<'a>, caches: Caches<'w>) -> Self {
+        Self {
+            unwinder,
+            caches,
+            frames: Vec::new(),
+            kinds: Vec::new(),
+            counts: StackCounts::default(),
+        }
+    }
+
+    /// Returns the caches for other stacks.
+    pub fn into_caches(self) -> Caches<'w> {
+        self.caches
+    }
+
+    /// Returns the machine.
+    pub fn target(&self) -> Target {
+        self.unwinder.target
+    }
+
+    /// Unwinds a stack into [`Self::frames`].
+    ///
+    /// A caller gets the address before its return address, which is in the call. perf does the same: a call may be the
+    /// last instruction of a function, and readers do not all look up the address before.
+    pub fn unwind(&mut self, stack: &SampledStack<'_>) {
+        self.frames.clear();
+        self.kinds.clear();
+        let end = self.walk(stack);
+        if self.unwinder.interpreters.is_some() {
+            fold(&mut self.frames, &self.kinds);
+        }
+        self.counts.stacks += 1;
+        self.counts.frames += self.frames.len() as u64;
+        match end {
+            End::Start => self.counts.to_start += 1,
+            End::Copy => self.counts.cut += 1,
+            End::Lost => {}
+        }
+    }
+
+    fn walk(&mut self, stack: &SampledStack<'_>) -> End {
+        let mut frame = Frame {
+            target: self.unwinder.target,
+            stack: stack.copy,
+            registers: stack.registers,
+            address: stack.address,
+            is_interrupted: true,
+            has_low_stack_pointer: false,
+        };
+        let Some(mut known) = self.known_place(stack, frame.address) else {
+            self.frames.push(stack.address);
+            return End::Lost;
+        };
+        self.add(&frame, known.place);
+        while self.frames.len() < MAX_FRAMES {
+            let (address, was_interrupted) = (frame.address, frame.is_interrupted);
+            let caller = self.next_caller(&mut frame, &known);
+            let is_interrupted = known.rules.is_some_and(|rules| rules.is_signal);
+            if let (true, false, Some(last)) = (is_interrupted, was_interrupted, self.frames.last_mut()) {
+                // No call is before the return address of a signal handler: it is the start of the code that calls
+                // sigreturn.
+                *last = address.saturating_add(1);
+            }
+            let caller = match caller {
+                Ok(caller) => caller,
+                Err(end) => return end,
+            };
+            frame.address = caller.saturating_sub(u64::from(!is_interrupted));
+            frame.is_interrupted = is_interrupted;
+            // Words that only look like return addresses are in no memory that is executed.
+            match self.known_place(stack, frame.address) {
+                Some(next) => known = next,
+                None => return End::Lost,
+            }
+            self.add(&frame, known.place);
+        }
+        End::Lost
+    }
+
+    /// Adds a frame to the stack.
+    fn add(&mut self, frame: &Frame<'_>, place: Place) {
+        self.frames.push(frame.address);
+        if let Some(interpreters) = &self.unwinder.interpreters {
+            let is_interpreter = match place {
+                Place::Function(mapping) => {
+                    interpreters.is_function(self.unwinder.timeline.mappings()[mapping].function)
+                }
+                Place::Module(mapped) => {
+                    interpreters.is_native(mapped, Address(frame.address), &mut self.caches.symbols)
+                }
+                Place::Memory => false,
+            };
+            self.kinds.push(match place {
+                _ if is_interpreter => FrameKind::Interpreter,
+                Place::Function(_) => FrameKind::Function,
+                _ => FrameKind::Other,
+            });
+        }
+    }
+
+    /// Goes from a frame to its caller, and returns its address.
+    fn next_caller(&mut self, frame: &mut Frame<'_>, known: &KnownPlace<'_>) -> Result<u64, End> {
+        if let (true, Place::Module(mapped)) = (known.lacks_file, known.place) {
+            *self.counts.without_file.entry(mapped.module).or_default() += 1;
+        }
+        if let Some(rules) = known.rules {
+            return frame.unwind_by(rules);
+        }
+        let frameless = match known.place {
+            _ if !frame.is_interrupted => None,
+            Place::Function(mapping) => self.unwinder.jit.frameless_top(mapping, Address(frame.address)),
+            Place::Module(_) if known.is_linkage => Some(FramelessTop::at_call(frame.target)),
+            _ => None,
+        };
+        match frameless {
+            Some(top) => frame.unwind_without_frame(top),
+            None => frame.unwind_by_frame_pointer(),
+        }
+    }
+
+    /// Returns what is known of an address; `None` if nothing is mapped there.
+    fn known_place(&mut self, stack: &SampledStack<'_>, address: u64) -> Option<KnownPlace<'w>> {
+        let (space, time, address) = (stack.space, stack.time, Address(address));
+        if let Some((&known, _)) = self.caches.places.get(space, address, time) {
+            return Some(known);
+        }
+        let (known, times) = self.find_place(stack, address)?;
+        if let Some(times) = times {
+            self.caches.places.put(space, address, times, known);
+        }
+        Some(known)
+    }
+
+    /// Finds out where an address is, and at which times, as far as that is known.
+    fn find_place(
+        &mut self,
+        stack: &SampledStack<'_>,
+        address: Address,
+    ) -> Option<(KnownPlace<'w>, Option<Range<Time>>)> {
+        let (unwinder, SampledStack { space, time, .. }) = (self.unwinder, *stack);
+        let mut known = KnownPlace {
+            place: Place::Memory,
+            rules: None,
+            is_linkage: false,
+            lacks_file: false,
+        };
+        let (lookup, extent) = self.caches.code.lookup(unwinder.timeline, space, address, time);
+        let times = match lookup {
+            Lookup::Function(mapping) => {
+                known.place = Place::Function(mapping);
+                known.rules = unwinder.jit.at(mapping, address);
+                extent.map(|extent| extent.from..extent.until)
+            }
+            Lookup::File => {
+                let (mapped, times) = unwinder.modules.with_times(space, address, time);
+                let mapped = mapped.filter(|mapped| mapped.is_executable)?;
+                known.place = Place::Module(mapped);
+                match unwinder.native.at(mapped.module, mapped.file_offset(address)) {
+                    NativeRules::Rules(rules) => known.rules = Some(rules),
+                    NativeRules::Linkage => known.is_linkage = true,
+                    NativeRules::NoRules => {}
+                    NativeRules::NoFile => known.lacks_file = true,
+                }
+                Some(intersection(
+                    times,
+                    unwinder.timeline.times_of(space, address, time),
+                ))
+            }
+            Lookup::Anonymous if unwinder.modules.has_data(space, address, time) => return None,
+            Lookup::Freed(_) | Lookup::Symbol(_) | Lookup::Anonymous => None,
+            Lookup::Unmapped => return None,
+        };
+        Some((known, times))
+    }
+}

@@ -1,0 +1,253 @@
+//! From a frame to its caller.
+
+use std::ops::Range;
+
+use gimli::{EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Location, Value};
+
+use crate::elf::call_frames::{CfaRule, Rule, Rules};
+use crate::frames::unwind::frameless::FramelessTop;
+use crate::frames::unwind::registers::{Registers, Target};
+
+/// Maximum number of operations of an expression. Those of linkers and C libraries have about ten, but an expression may be an
+/// endless loop.
+const MAX_OPERATIONS: u32 = 32;
+
+/// The copied part of a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct StackCopy<'a> {
+    /// Address of the first byte: the stack pointer of the sample.
+    pub start: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Why there is no caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The frame is the first one of its thread.
+    Start,
+    /// The caller is beyond the copied part of the stack.
+    Copy,
+    /// A frame cannot be unwound, or the stack is damaged.
+    Lost,
+}
+
+impl StackCopy<'_> {
+    /// Reads a word.
+    pub fn word(&self, address: u64) -> Result<u64, End> {
+        let offset = address.checked_sub(self.start).ok_or(End::Lost)?;
+        let word = usize::try_from(offset).ok();
+        let word = word.and_then(|offset| self.bytes.get(offset..)?.first_chunk());
+        word.map(|word| u64::from_le_bytes(*word)).ok_or(End::Copy)
+    }
+}
+
+/// State of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Machine.
+    pub target: Target,
+    /// The stack.
+    pub stack: StackCopy<'a>,
+    /// Registers in the frame.
+    pub registers: Registers,
+    /// Address in the code of the frame.
+    pub address: u64,
+    /// Whether the frame was interrupted: by the sample or by a signal. All others wait for the return of a call.
+    pub is_interrupted: bool,
+    /// Whether the stack pointer in `registers` is only a lower bound: that of a caller, found by a frame record that may be
+    /// anywhere in the frame of its callee.
+    pub has_low_stack_pointer: bool,
+}
+
+/// Each way to the caller leaves its registers in the frame, and returns the return address, or the address at which a signal
+/// interrupted the caller.
+impl Frame<'_> {
+    /// Finds the caller by the rules for this address.
+    pub fn unwind_by(&mut self, rules: Rules<'_>) -> Result<u64, End> {
+        let callee = *self;
+        let by_record = if self.has_low_stack_pointer {
+            self.cfa_by_frame_record(rules)
+        } else {
+            None
+        };
+        let cfa = match (rules.cfa, by_record) {
+            (_, Some(cfa)) => cfa,
+            (CfaRule::Register(register, offset), None) => {
+                let base = self.registers.get(*register).ok_or(End::Lost)?;
+                base.checked_add_signed(*offset).ok_or(End::Lost)?
+            }
+            (CfaRule::Expression(at), None) => self.evaluate(rules, at, None)?,
+        };
+        self.has_low_stack_pointer &= by_record.is_none() && rules.is_by(self.target.stack_pointer());
+        self.registers.set(self.target.stack_pointer(), cfa);
+        let mut address = match self.target.link_register() {
+            // A function that calls nothing leaves the return address where it is.
+            Some(_) if self.is_interrupted => callee.registers.get(rules.return_address).ok_or(End::Lost),
+            _ => Err(End::Start),
+        };
+        for (register, rule) in rules.registers {
+            let value = callee.value(rules, rule, *register, cfa);
+            match value {
+                Ok(Some(value)) => self.registers.set(*register, value),
+                Ok(None) | Err(_) => self.registers.forget(*register),
+            }
+            if *register == rules.return_address {
+                address = value.and_then(|value| value.ok_or(End::Start));
+            }
+        }
+        callee.check(address?, &self.registers, rules.is_signal)
+    }
+
+    /// Returns the CFA by the frame record that the rules place below it, and that the frame pointer points to; `None` if they
+    /// have none.
+    fn cfa_by_frame_record(&self, rules: Rules<'_>) -> Option<u64> {
+        let saved = |wanted| {
+            let mut rules = rules.registers.iter();
+            rules.find_map(|(register, rule)| match rule {
+                Rule::Offset(offset) if *register == wanted => Some(*offset),
+                _ => None,
+            })
+        };
+        let (pointer, link) = (self.target.frame_pointer(), self.target.link_register()?);
+        let record = saved(pointer)?;
+        if saved(link)? != record.checked_add(8)? {
+            return None;
+        }
+        self.registers
+            .get(pointer)?
+            .checked_add_signed(record.checked_neg()?)
+    }
+
+    /// Returns the caller's value of a register; `None` if it has none.
+    fn value(&self, rules: Rules<'_>, rule: &Rule, register: u16, cfa: u64) -> Result<Option<u64>, End> {
+        let of = |register| self.registers.get(register).ok_or(End::Lost);
+        let at = |offset| cfa.checked_add_signed(offset).ok_or(End::Lost);
+        Ok(Some(match rule {
+            Rule::Undefined => return Ok(None),
+            Rule::SameValue => of(register)?,
+            // Tables of compilers have a register in its slot until the function returns, but what is below the stack pointer
+            // has been popped: the register has its value again. In a prologue it still has it.
+            Rule::Offset(offset) if self.is_popped(at(*offset)?) => of(register)?,
+            Rule::Offset(offset) => self.stack.word(at(*offset)?)?,
+            Rule::ValueOffset(offset) => at(*offset)?,
+            Rule::Register(other) => of(*other)?,
+            Rule::Expression(expression) => {
+                self.stack.word(self.evaluate(rules, expression, Some(cfa))?)?
+            }
+            Rule::ValueExpression(expression) => self.evaluate(rules, expression, Some(cfa))?,
+        }))
+    }
+
+    /// Whether a slot of an interrupted frame is below its stack pointer.
+    fn is_popped(&self, slot: u64) -> bool {
+        let top = self.registers.get(self.target.stack_pointer());
+        self.is_interrupted && top.is_some_and(|top| slot < top)
+    }
+
+    /// Evaluates an expression; rules of registers start with the CFA.
+    fn evaluate(&self, rules: Rules<'_>, at: &Range<usize>, cfa: Option<u64>) -> Result<u64, End> {
+        let encoding = gimli::Encoding {
+            format: gimli::Format::Dwarf32,
+            version: 4,
+            address_size: 8,
+        };
+        let bytes = EndianSlice::new(rules.expression(at), LittleEndian);
+        let mut evaluation: Evaluation<EndianSlice<'_, LittleEndian>> =
+            Expression(bytes).evaluation(encoding);
+        evaluation.set_max_iterations(MAX_OPERATIONS);
+        if let Some(cfa) = cfa {
+            evaluation.set_initial_value(cfa);
+        }
+        let mut result = evaluation.evaluate().map_err(|_| End::Lost)?;
+        // Each round ends with an operation, of which there are not many.
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    let value = self.expression_register(rules, register.0)?;
+                    evaluation.resume_with_register(Value::Generic(value))
+                }
+                EvaluationResult::RequiresMemory { address, size, .. } => {
+                    let word = self.stack.word(address)?;
+                    let unused = 64u32.saturating_sub(u32::from(size).saturating_mul(8));
+                    let word = word.checked_shl(unused).and_then(|word| word.checked_shr(unused));
+                    evaluation.resume_with_memory(Value::Generic(word.unwrap_or_default()))
+                }
+                _ => return Err(End::Lost),
+            }
+            .map_err(|_| End::Lost)?;
+        }
+        match evaluation.as_result().last().map(|piece| &piece.location) {
+            Some(Location::Address { address }) => Ok(*address),
+            _ => Err(End::Lost),
+        }
+    }
+
+    /// Returns a register for an expression. The table of a procedure linkage table needs the address itself.
+    fn expression_register(&self, rules: Rules<'_>, register: u16) -> Result<u64, End> {
+        match self.target {
+            Target::X86_64 if register == rules.return_address => Ok(self.address),
+            _ => self.registers.get(register).ok_or(End::Lost),
+        }
+    }
+
+    /// Finds the caller by the frame pointer.
+    pub fn unwind_by_frame_pointer(&mut self) -> Result<u64, End> {
+        let pointer = self.registers.get(self.target.frame_pointer());
+        let pointer = pointer.ok_or(End::Lost)?;
+        if pointer == 0 {
+            return Err(End::Start);
+        }
+        let caller = self.stack.word(pointer)?;
+        let return_address = pointer.checked_add(8).ok_or(End::Lost)?;
+        let address = self.stack.word(return_address)?;
+        let cfa = pointer.checked_add(16).ok_or(End::Lost)?;
+        let callee = *self;
+        // AArch64 has no rule for where in a frame its record is: gcc puts it at the bottom, V8's JSEntry below 18 registers.
+        self.has_low_stack_pointer = self.target.link_register().is_some();
+        // What the frame did with the other registers is not known.
+        self.registers = Registers::NONE;
+        self.registers.set(self.target.stack_pointer(), cfa);
+        self.registers.set(self.target.frame_pointer(), caller);
+        callee.check(address, &self.registers, false)
+    }
+
+    /// Finds the caller of a function that has no frame.
+    pub fn unwind_without_frame(&mut self, top: FramelessTop) -> Result<u64, End> {
+        let stack_pointer = self.registers.get(self.target.stack_pointer()).ok_or(End::Lost)?;
+        let after = |offset: u64| stack_pointer.checked_add(offset).ok_or(End::Lost);
+        let (cfa, address) = match top {
+            FramelessTop::ReturnAddress { offset, removed } => (
+                after(offset.saturating_add(8).saturating_add(removed))?,
+                self.stack.word(after(offset)?)?,
+            ),
+            FramelessTop::Register { register, offset } => {
+                (after(offset)?, self.registers.get(register).ok_or(End::Lost)?)
+            }
+        };
+        let callee = *self;
+        if top.has_frame_pointer() {
+            let pointer = self.stack.word(stack_pointer)?;
+            self.registers.set(self.target.frame_pointer(), pointer);
+        }
+        self.registers.set(self.target.stack_pointer(), cfa);
+        callee.check(address, &self.registers, false)
+    }
+
+    /// Checks that an address is that of a caller, whose registers show that it is further up the stack. Signals may have a
+    /// stack of their own.
+    fn check(&self, address: u64, caller: &Registers, is_signal: bool) -> Result<u64, End> {
+        let address = self.target.code_address(address);
+        if address == 0 {
+            return Err(End::Start);
+        }
+        let stack_pointer = self.target.stack_pointer();
+        let (old, new) = (self.registers.get(stack_pointer), caller.get(stack_pointer));
+        let is_leaf = self.is_interrupted && self.target.link_register().is_some();
+        match is_signal || new > old || is_leaf && new == old && address != self.address {
+            true => Ok(address),
+            false => Err(End::Lost),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Runtimes in a profile's processes, and the options that make them log their code.
+
+use std::collections::BTreeMap;
+
+use crate::bytes::base_name;
+use crate::code::process::SpaceId;
+use crate::code::profile_index::IndexedProfile;
+use crate::collections::hash::HashSet;
+use crate::perf::event::Mmap;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::runtimes::Description;
+use crate::units::Pid;
+
+/// Returns how to make the runtimes in the processes `pids` log their code: one line for each runtime, in the
+/// order of [`Description::all`].
+///
+/// The files of a process are those that it or the processes that it was forked from have mapped.
+pub fn how_to_enable(
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+    pids: &HashSet<Pid>,
+) -> Vec<Diagnostic> {
+    let processes = &index.processes;
+    let spaces = pids.iter().flat_map(|&pid| processes.spaces_of(pid));
+    let ancestors = spaces.flat_map(|(id, _)| processes.ancestors(id));
+    let mut pids = pids.clone();
+    pids.extend(ancestors.map(|(_, space)| space.pid));
+    let records = index.kept.iter(profile.endian);
+    let maps = records.filter_map(|record| Mmap::parse(&record, profile.endian));
+    let maps = maps.filter(|map| pids.contains(&map.pid));
+    let mut names = HashSet::default();
+    names.extend(maps.map(|map| base_name(map.name)));
+    let is_run = |runtime: &&Description| names.iter().any(|name| runtime.has_file(name));
+    let run = Description::all().filter(is_run);
+    run.map(|runtime| {
+        let enable = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
+        enable.with("how", runtime.how)
+    })
+    .collect()
+}
+
+/// Returns advice for runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with
+/// their number of samples, and how many of them have JIT code in their stack.
+pub fn missing_in_stacks(profile: &IndexedProfile<'_>, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
+    /// Fewer samples show nothing.
+    const MIN_SAMPLES: u64 = 20;
+    let mut by_runtime: BTreeMap<&'static str, (u64, u64, &'static str)> = BTreeMap::new();
+    for &(space, samples, with) in counts {
+        let mut runtimes = runtimes_of(profile, space);
+        let found = runtimes.find_map(|runtime| Some((runtime.name, runtime.stacks?)));
+        if let Some((name, how)) = found {
+            let (all, all_with, _) = by_runtime.entry(name).or_insert((0, 0, how));
+            *all += samples;
+            *all_with += with;
+        }
+    }
+    let missing = by_runtime
+        .into_iter()
+        .filter(|&(_, (samples, with, _))| samples >= MIN_SAMPLES && with < samples / 2);
+    missing
+        .map(|(name, (samples, with, how))| {
+            let missing = Diagnostic::new(Issue::FramesNotRecorded).with("runtime", name);
+            missing
+                .with("found", with)
+                .with("samples", samples)
+                .with("how", how)
+        })
+        .collect()
+}
+
+/// Returns the name of the runtime of a process: of the last program that it executed.
+pub fn runtime_name(profile: &IndexedProfile<'_>, pid: Pid) -> Option<&'static str> {
+    let spaces = profile.index.processes.spaces_of(pid).map(|(space, _)| space);
+    let found = spaces.filter_map(|space| runtimes_of(profile, space).next());
+    found.last().map(|runtime| runtime.name)
+}
+
+/// Returns the runtimes of the files that an address space or those that it was forked from have mapped.
+fn runtimes_of(
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+    space: SpaceId,
+) -> impl Iterator<Item = &'static Description> {
+    let processes = &index.processes;
+    let ancestors = processes.ancestors(space).map(|(_, space)| space);
+    let spaces = std::iter::once(processes.space(space)).chain(ancestors);
+    spaces.flat_map(|space| &space.maps).filter_map(|map| {
+        let record = index.kept.at(map.record, profile.endian)?;
+        let name = Mmap::parse(&record, profile.endian)?.name;
+        Description::of_file(base_name(name))
+    })
+}

@@ -1,0 +1,140 @@
+//! Checks of jitdumps: faults that the reader reports, and errors that it and other readers tolerate.
+
+mod functions;
+mod header;
+mod lines;
+mod lists;
+mod moves;
+mod names;
+mod overlaps;
+mod records;
+mod source_files;
+mod unwinding;
+
+use jitdump::internals::format;
+use jitdump::internals::format::header::SIZE;
+use jitdump::internals::format::record::Record;
+use jitdump::internals::format::{Load, Records, debug_info2, record};
+use jitdump::{ByteOrder, Dump, ErrorKind, Fault, Machine};
+
+use crate::collections::hash::HashMap;
+use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
+use crate::tools::check::ReadSource;
+use crate::tools::check::findings::{Findings, Place};
+
+/// Name of the header in findings.
+const HEADER: &str = "header";
+
+/// Checks a file with this base name, and the source files that it names. Returns the number of its records, and the
+/// findings.
+pub(super) fn check(file: &[u8], name: &[u8], read_source: ReadSource<'_>) -> (u64, Findings) {
+    let mut findings = Findings::default();
+    // The machine, if the header has none, makes no difference here.
+    let dump = match Dump::parse(file, Machine::host()) {
+        Ok(dump) => dump,
+        Err(error) => {
+            let rule = match error.kind() {
+                ErrorKind::Empty => &rules::EMPTY,
+                _ => &rules::SHORT_HEADER,
+            };
+            findings.add(rule, 0, || {
+                Place::in_record(HEADER).with_message(error.to_string())
+            });
+            return (0, findings);
+        }
+    };
+    header::check(file, &dump, name, &mut findings);
+    findings.add_faults(dump.faults(), |fault| Some((rule_of(fault)?, "")));
+    let records = records::check(file, &dump, &mut findings);
+    overlaps::check(file, &dump, &mut findings);
+    source_files::check(&dump, read_source, &mut findings);
+    describe(file, &dump, &mut findings);
+    (records, findings)
+}
+
+/// Returns the rule for a fault; `None` for faults that this module checks in more detail.
+fn rule_of(fault: Fault) -> Option<&'static Rule> {
+    Some(match fault {
+        Fault::UnknownFlags => &rules::UNKNOWN_FLAGS,
+        Fault::SkippedBytes => &rules::SKIPPED_BYTES,
+        Fault::RepairedSize => &rules::WRONG_SIZE,
+        Fault::CutTail => &rules::CUT_TAIL,
+        Fault::Duplicate => &rules::DUPLICATE,
+        Fault::BadLoad => &rules::BAD_LOAD,
+        Fault::LongName => &rules::LONG_NAME,
+        Fault::BadMove => &rules::BAD_MOVE,
+        Fault::DebugInfoUnpaired => &debug_info::WITHOUT_LOAD,
+        Fault::UnwindingUnpaired => &unwinding_rules::WITHOUT_LOAD,
+        Fault::BadUnwinding => &unwinding_rules::UNREADABLE,
+        Fault::TierUnpaired => &debug_info::TIER_WITHOUT_LOAD,
+        Fault::BadExtension => &debug_info::BAD_EXTENSION,
+        Fault::BadDebugInfo => &debug_info::UNREADABLE,
+        Fault::RepairedFileName => &debug_info::DAMAGED_NAMES,
+        Fault::LineOutside => &debug_info::PAST_CODE,
+        Fault::LineInvalid => &debug_info::IMPOSSIBLE_ENTRIES,
+        Fault::CallInvalid | Fault::RangeInvalid => &debug_info::BAD_CALLS,
+        Fault::CallInsideLine => &debug_info::CALL_INSIDE_LINE,
+        Fault::BothLayouts => &debug_info::BOTH_LAYOUTS,
+        _ => return None,
+    })
+}
+
+/// Sets the record type and the function of each place.
+fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
+    /// Type of the record at an offset, and the index of its function.
+    type RecordInfo = (&'static str, Option<u32>);
+    let without_record = findings.places_mut().filter(|place| place.record.is_empty());
+    let mut infos: HashMap<u64, RecordInfo> =
+        without_record.map(|place| (place.offset, ("", None))).collect();
+    for record in format::records(file, dump.header()).filter_map(record::Step::record) {
+        if let Some((name, _)) = infos.get_mut(&record.offset) {
+            *name = kind_name(&record, dump.header().endian);
+        }
+    }
+    for function in 0.. {
+        let Some(offsets) = dump.record_offsets(function) else {
+            break;
+        };
+        for offset in offsets {
+            if let Some((_, of_function)) = infos.get_mut(&offset) {
+                of_function.get_or_insert(function);
+            }
+        }
+    }
+    for place in findings.places_mut().filter(|place| place.record.is_empty()) {
+        let Some(&(record, function)) = infos.get(&place.offset) else {
+            continue;
+        };
+        let is_header = place.offset < SIZE.into();
+        place.record = if is_header { HEADER } else { record };
+        let load = function.and_then(|function| {
+            let content = Records::content(file, dump.function_records(function)?.load)?;
+            Load::parse(content, dump.header().endian)
+        });
+        if let Some(load) = load {
+            *place = std::mem::take(place).in_function(load.name);
+        }
+    }
+}
+
+/// Returns the name of a record type in the specification or in samply's extensions. DEBUG_INFO2 is detected by
+/// content, since it has several types.
+fn kind_name(record: &Record<'_>, endian: ByteOrder) -> &'static str {
+    match record.kind {
+        record::LOAD => "LOAD",
+        record::MOVE => "MOVE",
+        record::DEBUG_INFO => "DEBUG_INFO",
+        record::CLOSE => "CLOSE",
+        record::UNWINDING_INFO => "UNWINDING_INFO",
+        record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE
+            if debug_info2::layout(record.content, endian).is_some() =>
+        {
+            "DEBUG_INFO2"
+        }
+        record::EXTENSION_FIRST => "DEBUG_INFO2",
+        record::JIT_TIER => "JIT_TIER",
+        record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
+        record::SOURCE_TRACK => "SOURCE_TRACK",
+        _ => "unknown",
+    }
+}

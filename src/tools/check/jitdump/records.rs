@@ -1,0 +1,232 @@
+//! Checks of each record of a jitdump, using only the records before it, as other readers do.
+
+use jitdump::internals::format;
+use jitdump::internals::format::debug_info2::Layout;
+use jitdump::internals::format::record::{PREFIX_SIZE, Record, Step};
+use jitdump::internals::format::{Load, Move, Records, debug_info2, record};
+use jitdump::{ByteOrder, Dump};
+
+use crate::bytes::Reader;
+use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
+use crate::tools::check::findings::{Findings, Place};
+use crate::tools::check::jitdump::moves::CodeAddresses;
+use crate::tools::check::jitdump::{functions, lines, unwinding};
+
+/// Record type with which samply reads DEBUG_INFO2 in the layout of positions with their callers.
+const POSITIONS: u32 = record::JIT_TIER;
+
+/// Time between records beyond which they have different clocks: 13 days in nanoseconds. CLOCK_MONOTONIC and
+/// CLOCK_REALTIME are decades apart.
+const DISTANT: u64 = 1 << 50;
+
+/// Checks all records. Returns their number.
+pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u64 {
+    let mut checker = RecordChecker {
+        file,
+        dump,
+        endian: dump.header().endian,
+        count: 0,
+        functions: 0,
+        last_time: 0,
+        last_empty: None,
+        is_closed: false,
+        pending: PendingOffsets::default(),
+        addresses: CodeAddresses::default(),
+        findings,
+    };
+    let (mut last, mut end) = (0, 0);
+    for step in format::records(file, dump.header()) {
+        (last, end) = match step {
+            Step::Record(record) | Step::Repaired(record) => {
+                checker.check(&record);
+                (record.offset, end_of(&record))
+            }
+            Step::Damage { offset, size } => (offset, offset.saturating_add(size)),
+            Step::CutTail { offset } => (offset, file.len() as u64),
+        };
+    }
+    checker.finish(last, end)
+}
+
+fn end_of(record: &Record<'_>) -> u64 {
+    let size = PREFIX_SIZE.saturating_add(record.content.len());
+    record.offset.saturating_add(size as u64)
+}
+
+/// Offsets of the records that perf assigns to the next function.
+#[derive(Clone, Copy, Default)]
+struct PendingOffsets {
+    debug_info: Option<u64>,
+    debug_info2: Option<u64>,
+    unwinding: Option<u64>,
+}
+
+/// Checks records one after the other.
+struct RecordChecker<'w, 'a> {
+    file: &'a [u8],
+    dump: &'w Dump<'a>,
+    endian: ByteOrder,
+    count: u64,
+    /// Number of functions so far, which are indexed in file order.
+    functions: u32,
+    last_time: u64,
+    /// Offset of the last record, if it has no content.
+    last_empty: Option<u64>,
+    is_closed: bool,
+    pending: PendingOffsets,
+    addresses: CodeAddresses,
+    findings: &'w mut Findings,
+}
+
+impl<'a> RecordChecker<'_, 'a> {
+    fn check(&mut self, record: &Record<'a>) {
+        self.count = self.count.saturating_add(1);
+        self.check_position(record);
+        self.check_time(record);
+        match record.kind {
+            record::LOAD => self.check_load(record),
+            record::MOVE => self.check_move(record),
+            record::DEBUG_INFO => self.pending.debug_info = Some(record.offset),
+            record::CLOSE => self.is_closed = true,
+            record::UNWINDING_INFO => {
+                self.pending.unwinding = Some(record.offset);
+                unwinding::check(record, self.endian, self.findings);
+            }
+            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.check_extension(record),
+            record::SOURCE_TRACK => self.report(&debug_info::EXTENSION, record.offset),
+            kind => self.findings.add(&rules::UNKNOWN_RECORD, record.offset, || {
+                Place::in_record("unknown").with_message(format!("type {kind}"))
+            }),
+        }
+    }
+
+    fn report(&mut self, rule: &'static Rule, offset: u64) {
+        self.findings.add(rule, offset, Place::default);
+    }
+
+    fn check_position(&mut self, record: &Record<'_>) {
+        if let Some(offset) = self.last_empty.take() {
+            self.report(&rules::EMPTY_RECORD, offset);
+        }
+        self.last_empty = record.content.is_empty().then_some(record.offset);
+        if self.is_closed {
+            self.report(&rules::AFTER_CLOSE, record.offset);
+        }
+        if !record.offset.is_multiple_of(8) {
+            self.report(&rules::UNALIGNED, record.offset);
+        }
+    }
+
+    fn check_time(&mut self, record: &Record<'_>) {
+        let before = std::mem::replace(&mut self.last_time, record.time);
+        if record.time == 0 {
+            self.report(&rules::NO_TIME, record.offset);
+        } else if before > 0 && record.time.abs_diff(before) > DISTANT {
+            self.report(&rules::CLOCKS, record.offset);
+        } else if record.time < before {
+            let back = before.saturating_sub(record.time);
+            self.findings.add(&rules::TIME_ORDER, record.offset, || {
+                Place::default().with_message(format!("{back} before the record in front of it"))
+            });
+        }
+    }
+
+    fn check_load(&mut self, record: &Record<'a>) {
+        let last = std::mem::take(&mut self.pending);
+        let Some(load) = Load::parse(record.content, self.endian) else {
+            return;
+        };
+        let number = self.functions;
+        let Some(function) = self.dump.function_records(number) else {
+            return;
+        };
+        self.functions = number.saturating_add(1);
+        functions::check(self.dump, record.offset, &load, self.findings);
+        self.check_index(number, record, &load);
+        if let Some(place) = function.debug_info
+            && last.debug_info != Some(place.offset)
+        {
+            self.report(&debug_info::NOT_NEXT, place.offset);
+        }
+        if let Some(place) = function.debug_info2
+            && last.debug_info2 != Some(place.offset)
+        {
+            self.report(&debug_info::NOT_NEXT, place.offset);
+        }
+        if let Some(place) = function.unwinding
+            && last.unwinding != Some(place.offset)
+        {
+            self.findings
+                .add(&unwinding_rules::SEVERAL_LOADS, record.offset, || {
+                    Place::default().with_message(format!("that of {:#x}", place.offset))
+                });
+        }
+        lines::check(self.file, self.dump, number, self.findings);
+    }
+
+    /// Checks that a function's `code_index` is unique, unless its record is a duplicate.
+    fn check_index(&mut self, number: u32, record: &Record<'_>, load: &Load<'_>) {
+        let Some(before) = self.addresses.load(number, load) else {
+            return;
+        };
+        let content = |number| Records::content(self.file, self.dump.function_records(number)?.load);
+        if content(before) != Some(record.content) {
+            let index = load.code_index;
+            self.findings
+                .add(&rules::DUPLICATE_CODE_INDEX, record.offset, || {
+                    Place::default().with_message(format!("index {index}"))
+                });
+        }
+    }
+
+    fn check_move(&mut self, record: &Record<'_>) {
+        let Some(moved) = Move::parse(record, self.endian) else {
+            return;
+        };
+        let vma = Reader::new(record.content.get(8..).unwrap_or_default(), self.endian).u64();
+        if vma != Some(moved.to.0) {
+            self.report(&rules::MOVE_VMA, record.offset);
+        }
+        if let Some(message) = self.addresses.apply_move(&moved, self.dump) {
+            self.findings.add(&rules::INCONSISTENT_MOVE, record.offset, || {
+                Place::default().with_message(message)
+            });
+        }
+    }
+
+    fn check_extension(&mut self, record: &Record<'_>) {
+        let kind = record.kind;
+        self.findings.add(&debug_info::EXTENSION, record.offset, || {
+            Place::default().with_message(format!("type {kind}"))
+        });
+        let layout = debug_info2::layout(record.content, self.endian);
+        // samply assigns only those with positions, so that others between them and their LOAD are no problem.
+        if matches!(layout, Some(Layout::Positions(_))) || self.pending.debug_info2.is_none() {
+            self.pending.debug_info2 = layout.map(|_| record.offset).or(self.pending.debug_info2);
+        }
+        let layout = match layout {
+            None => return,
+            Some(Layout::Positions(_)) if kind == POSITIONS => return,
+            Some(Layout::Lists) if kind == record::EXTENSION_FIRST => return,
+            Some(Layout::Positions(_)) => "positions",
+            Some(Layout::Lists) => "lists",
+        };
+        self.findings.add(&debug_info::OTHER_LAYOUT, record.offset, || {
+            Place::default().with_message(format!("{layout} as type {kind}"))
+        });
+    }
+
+    /// Runs the checks at the end of the file. The last record, or damage, is from `last` to `end`. Returns the number
+    /// of records.
+    fn finish(mut self, last: u64, end: u64) -> u64 {
+        let rest = (self.file.len() as u64).saturating_sub(end);
+        if self.count > 0 {
+            self.findings
+                .add_many(&rules::TRAILING_ZEROS, rest, end, Place::default);
+            if !self.is_closed {
+                self.report(&rules::NO_CLOSE, last);
+            }
+        }
+        self.count
+    }
+}

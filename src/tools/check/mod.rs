@@ -1,0 +1,68 @@
+//! Validation of the files that runtimes write, for authors of runtimes.
+//!
+//! ```text
+//! file ──► kind, detected by content ──► its reader in runtime/, and a walk over its records
+//!                                                       │ [jitdump], [mono], [xray]
+//!          table of rules  [rules] ────────────────────► findings: rule, count, first places
+//! ```
+//!
+//! Faults that a reader reports are findings. This module also looks for errors that the readers repair silently, since
+//! their users can't do anything about them, and for those that other readers get wrong.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+mod findings;
+mod jitdump;
+mod mono;
+mod xray;
+
+use crate::results::FileKind;
+use crate::results::diagnostics::Issue;
+use ::jitdump::Tally;
+
+pub use crate::results::diagnostics::rules;
+pub use crate::results::diagnostics::{CatalogueEntry as Rule, Severity};
+pub use findings::{Finding, MAX_NAME_LENGTH, Place};
+
+/// Result of checking a file.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Kind of the file.
+    pub kind: FileKind,
+    /// Number of records or events in the file.
+    pub records: u64,
+    /// Findings, the most severe first, then by rule ID.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Returns the number of findings with a severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        let findings = self.findings.iter();
+        findings.filter(|it| it.rule.severity == severity).count()
+    }
+}
+
+/// Returns the text of a source file by the name that a runtime gave it; `None` if it is not on this machine.
+pub type ReadSource<'r> = &'r dyn Fn(&[u8]) -> Option<Vec<u8>>;
+
+/// Checks a file. `name` is its base name, by which perf finds jitdumps. A compressed log must be passed decompressed,
+/// with the faults of its decompression in `unpacking`. `read_source` gets the source files that lines are in.
+pub fn check(
+    kind: FileKind,
+    file: &[u8],
+    name: &[u8],
+    unpacking: &Tally<Issue>,
+    read_source: ReadSource<'_>,
+) -> Report {
+    let (records, findings) = match kind {
+        FileKind::Jitdump => jitdump::check(file, name, read_source),
+        FileKind::MonoLog => mono::check(file, unpacking),
+        FileKind::XrayTrace => xray::check(file),
+    };
+    Report {
+        kind,
+        records,
+        findings: findings.finish(),
+    }
+}

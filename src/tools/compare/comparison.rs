@@ -1,0 +1,490 @@
+//! The result of comparing two sides, and how it is computed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::collections::hash::HashMap;
+use crate::results::summary::SampleSummary;
+use crate::results::summary::profile::FunctionKind;
+use crate::tools::compare::explanation;
+use crate::tools::compare::explanation::Explanation;
+use crate::tools::compare::matching::{AFTER, BEFORE, Counts, MatchedFunction, Table};
+use crate::tools::compare::measure::{Measure, Scale};
+use crate::tools::compare::options::CompareOptions;
+use crate::tools::compare::rules::RuleResult;
+use crate::tools::compare::statistics::{Difference, Quantiles, Series, cost_difference, differences, holm};
+use crate::tools::compare::summary_file::ParsedSummary;
+
+/// Version of the JSON format. It changes when a field is removed or changes its meaning.
+pub const FORMAT: u32 = 2;
+
+/// Differences between two sides.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Comparison {
+    /// Format version, [`FORMAT`].
+    pub format: u32,
+    /// The result in one word.
+    pub verdict: Verdict,
+    /// What the values of functions are.
+    pub measure: Measure,
+    /// Probability that nothing is significant by chance, in percent.
+    pub confidence: f64,
+    /// Whether the variation from run to run is assumed, because each side has one run.
+    pub is_variation_assumed: bool,
+    /// The first side.
+    pub before: Side,
+    /// The second side.
+    pub after: Side,
+    /// Change of the CPU time of a run, if known.
+    pub cpu: Option<CpuChange>,
+    /// Rules of `--fail-on`.
+    pub rules: Vec<RuleResult>,
+    /// Functions, the largest change of their own time first.
+    pub functions: Vec<FunctionChange>,
+}
+
+/// The result in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// No significant change.
+    Unchanged,
+    /// More CPU time, or functions that take more.
+    Slower,
+    /// Less CPU time, or functions that take less.
+    Faster,
+    /// Some functions take more and others less.
+    Shifted,
+}
+
+/// Figures of one side.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Side {
+    /// Profiles of the runs.
+    pub inputs: Vec<String>,
+    /// Samples of all runs.
+    pub samples: u64,
+    /// Samples in JIT code of all runs.
+    pub jit: u64,
+    /// Share of samples in JIT code that have a name, in percent; that of the worst run.
+    pub named_percent: f64,
+    /// The same of frames of JIT code in stacks.
+    pub named_frames_percent: f64,
+    /// Mean CPU time of a run in nanoseconds, if known.
+    pub cpu_time_ns: Option<f64>,
+    /// Mean number of threads with samples.
+    pub threads: f64,
+    /// Labels that all runs share.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Change of the CPU time of a run.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct CpuChange {
+    /// Change in percent of the first side.
+    pub change_percent: f64,
+    /// Lower end of its confidence interval.
+    pub low_percent: f64,
+    /// Upper end of its confidence interval.
+    pub high_percent: f64,
+    /// Whether the change is more than chance.
+    pub is_significant: bool,
+}
+
+/// Change of one function.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FunctionChange {
+    /// The function.
+    #[serde(flatten)]
+    pub function: ShownFunction,
+    /// Time in the function.
+    #[serde(rename = "self")]
+    pub own: Estimate,
+    /// Time with the function on the stack.
+    pub total: Estimate,
+    /// Time in the function by compiler tier.
+    pub tiers: Vec<TierChange>,
+    /// Where the time went or came from, if it moved between functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Explanation>,
+}
+
+/// Name and origin of a function.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ShownFunction {
+    /// Name without the tier.
+    pub name: String,
+    /// Name and file in the first side, if the function was renamed or moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
+    /// FunctionKind of its code.
+    pub kind: FunctionKind,
+    /// Runtime, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// Source file, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line of the declaration, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// File name of the module of native code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Name and file, module or kind.
+    #[serde(skip)]
+    pub full_name: String,
+}
+
+impl ShownFunction {
+    fn of(function: &MatchedFunction) -> Self {
+        Self {
+            name: function.name.clone(),
+            previous: function.previous.clone(),
+            kind: function.kind,
+            runtime: function.runtime.clone(),
+            file: function.file.clone(),
+            line: function.line,
+            module: function.module.clone(),
+            full_name: function.full_name(),
+        }
+    }
+}
+
+/// A value on both sides, in percent of the [measure](Measure).
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Estimate {
+    /// Mean of the first side.
+    pub before: f64,
+    /// Mean of the second side.
+    pub after: f64,
+    /// Difference, in percentage points.
+    pub change: f64,
+    /// Half the width of its confidence interval; `None` if it was too small to be tested.
+    pub margin: Option<f64>,
+    /// Whether the change is more than chance.
+    pub is_significant: bool,
+}
+
+/// Time in the code of one tier.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TierChange {
+    /// Name of the tier.
+    pub tier: String,
+    /// Mean of the first side.
+    pub before: f64,
+    /// Mean of the second side.
+    pub after: f64,
+}
+
+/// Part of the probability of a change by chance that is for the CPU time. The rest is for the functions, of which there are
+/// many.
+const CPU_PART: f64 = 0.25;
+
+/// Compares the sides of a table. Rules are checked later.
+pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions) -> Comparison {
+    let level = (1.0 - options.confidence / 100.0).clamp(1e-9, 0.5);
+    let (level, cpu_level) = (level * (1.0 - CPU_PART), level * CPU_PART);
+    let least = options.least_change();
+    let rows: Vec<u32> = table.live_rows().map(|(row, _)| row).collect();
+    let tests = Tests {
+        table,
+        scale,
+        options,
+        level,
+        least,
+    };
+    let own = tests.estimates(&rows, |counts| counts.own);
+    let total = tests.estimates(&rows, |counts| counts.total);
+    let mut tiers = tiers(table, scale);
+    let found = table.live_rows().zip(own.into_iter().zip(total));
+    let mut functions: Vec<(u32, FunctionChange)> = found
+        .map(|((row, function), (own, total))| {
+            let change = FunctionChange {
+                function: ShownFunction::of(function),
+                own,
+                total,
+                tiers: tiers.remove(&row).unwrap_or_default(),
+                explanation: None,
+            };
+            (row, change)
+        })
+        .collect();
+    let size = |change: &FunctionChange| (change.own.change.abs(), change.total.change.abs());
+    functions.sort_by(|(row, one), (other_row, other)| {
+        let ((own, total), (other_own, other_total)) = (size(one), size(other));
+        let by_total = other_total.total_cmp(&total);
+        other_own.total_cmp(&own).then(by_total).then(row.cmp(other_row))
+    });
+    let (rows, mut functions): (Vec<u32>, Vec<FunctionChange>) = functions.into_iter().unzip();
+    explanation::explain(table, &rows, &mut functions);
+    let cpu = cpu_change(scale, cpu_level, options.assumptions.cost);
+    Comparison {
+        format: FORMAT,
+        verdict: verdict(cpu.as_ref(), &functions, least),
+        measure: scale.measure,
+        confidence: options.confidence,
+        is_variation_assumed: table.is_one_run_each(),
+        before: side(table, scale, BEFORE),
+        after: side(table, scale, AFTER),
+        cpu,
+        rules: Vec::new(),
+        functions,
+    }
+}
+
+/// How functions are tested.
+struct Tests<'t, 's> {
+    table: &'t Table<'s>,
+    scale: &'t Scale,
+    options: &'t CompareOptions,
+    /// Probability that any function is significant by chance.
+    level: f64,
+    /// Least change that matters.
+    least: f64,
+}
+
+impl Tests<'_, '_> {
+    /// Returns the values of a function in the runs of both sides.
+    fn values(&self, row: u32, weights: &[f64], count: &impl Fn(Counts) -> u64) -> [Vec<f64>; 2] {
+        [BEFORE, AFTER].map(|side| {
+            let runs = self.table.runs_of(side);
+            let weighted = runs.filter_map(|run| Some((run, *weights.get(run)?)));
+            weighted
+                .map(|(run, weight)| count(self.table.counts(row, run)) as f64 * weight)
+                .collect()
+        })
+    }
+
+    /// Returns the estimates of all functions, in the order of `rows`.
+    fn estimates(&self, rows: &[u32], count: impl Fn(Counts) -> u64) -> Vec<Estimate> {
+        let weights = &self.scale.weights;
+        let estimate = |&row: &u32| {
+            let [before, after] = self.values(row, weights, &count).map(|side| mean(&side));
+            Estimate {
+                before,
+                after,
+                change: after - before,
+                ..Estimate::default()
+            }
+        };
+        let mut estimates: Vec<Estimate> = rows.iter().map(estimate).collect();
+        // A function that changed by `least` has at least half of that on average. The selection depends on the sum of
+        // the sides only, so it does not prefer differences by chance.
+        let is_tested = |estimate: &Estimate| {
+            let sum = estimate.before + estimate.after;
+            sum > 0.0 && sum >= self.least
+        };
+        let is_stable = |index: usize| rows.get(index).is_some_and(|&row| !self.is_unpredictable(row));
+        let tested: Vec<usize> = (0..rows.len())
+            .filter(|&index| estimates.get(index).is_some_and(is_tested) && is_stable(index))
+            .collect();
+        let tested_rows: Vec<u32> = tested
+            .iter()
+            .filter_map(|&index| rows.get(index).copied())
+            .collect();
+        let shares = self.differences(&tested_rows, &self.scale.share_weights, &count);
+        let shown = match self.scale.measure {
+            Measure::Share => shares.clone(),
+            _ => self.differences(&tested_rows, weights, &count),
+        };
+        let probabilities = shares
+            .iter()
+            .zip(&shown)
+            .map(|(share, shown)| self.probability(share, shown));
+        let parts = tested
+            .iter()
+            .map(|&index| estimates.get(index).map_or(0.0, |it| it.before + it.after));
+        let results = holm(&probabilities.zip(parts).collect::<Vec<_>>(), self.level);
+        let mut quantiles = Quantiles::new(self.level);
+        for ((index, difference), is_significant) in tested.into_iter().zip(&shown).zip(results) {
+            if let Some(estimate) = estimates.get_mut(index) {
+                estimate.is_significant = is_significant;
+                estimate.margin = Some(difference.margin(&mut quantiles));
+            }
+        }
+        estimates
+    }
+
+    /// Whether the variation of a function is neither known nor can be assumed. The time of the kernel depends on the whole
+    /// machine: clearing pages took from 0.4 to 8 percent of the same program.
+    fn is_unpredictable(&self, row: u32) -> bool {
+        let is_kernel = self
+            .table
+            .function(row)
+            .is_some_and(|function| function.kind == FunctionKind::Kernel);
+        is_kernel && self.table.is_one_run_each()
+    }
+
+    fn differences(&self, rows: &[u32], weights: &[f64], count: &impl Fn(Counts) -> u64) -> Vec<Difference> {
+        let table = self.table;
+        let sampling = [BEFORE, AFTER].map(|side| SamplingVariance::of(table, weights, side));
+        let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
+        let series = |&row: &u32| {
+            let runs = 0..table.runs.len();
+            let counts: f64 = runs.map(|run| count(table.counts(row, run)) as f64).sum();
+            // One more sample with and without the function keep the variance above 0.
+            let share = ((counts + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
+            let assumed = match table.function(row).map(|function| function.kind) {
+                Some(FunctionKind::Jit) => self.options.assumptions.jit,
+                _ => self.options.assumptions.other,
+            };
+            Series {
+                values: self.values(row, weights, count),
+                sampling: sampling.each_ref().map(|side| side.0 * share * (1.0 - share)),
+                assumed,
+            }
+        };
+        differences(&rows.iter().map(series).collect::<Vec<_>>())
+    }
+
+    /// Returns the probability of a change by chance: that of the share, if the shown value changed in the same direction.
+    ///
+    /// If one function takes longer, the shares of all others fall, but not their times. If a machine is slower, the times
+    /// of all functions rise, but not their shares.
+    fn probability(&self, share: &Difference, shown: &Difference) -> f64 {
+        let is_shown = share.change * shown.change > 0.0 && shown.p() <= self.level;
+        if is_shown { share.p() } else { 1.0 }
+    }
+}
+
+/// Mean variance by sampling of the values of a side's runs, for a share `p` divided by `p (1 - p)`.
+struct SamplingVariance(f64);
+
+impl SamplingVariance {
+    fn of(table: &Table<'_>, weights: &[f64], side: usize) -> Self {
+        let runs = table.runs_of(side);
+        let runs = runs.filter_map(|run| Some((table.samples(run).max(1) as f64, *weights.get(run)?)));
+        let variances: Vec<f64> = runs.map(|(samples, weight)| samples * weight * weight).collect();
+        Self(mean(&variances))
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    match values.len() {
+        0 => 0.0,
+        count => values.iter().sum::<f64>() / count as f64,
+    }
+}
+
+/// Returns the tiers of each function, most time first.
+fn tiers(table: &Table<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
+    let mut sums: HashMap<u32, Vec<(&str, [f64; 2])>> = HashMap::default();
+    for side in [BEFORE, AFTER] {
+        let runs = table.runs_of(side).len().max(1) as f64;
+        for (run, row, function) in table.entries(side) {
+            let Some(tier) = function.tier.as_deref() else {
+                continue;
+            };
+            let weight = scale.weights.get(run).copied().unwrap_or_default();
+            let value = function.counts().0 as f64 * weight / runs;
+            let known = sums.entry(row).or_default();
+            // A summary could have any number of tiers of one function.
+            const MAX_TIERS: usize = 32;
+            let has_room = known.len() < MAX_TIERS;
+            match known.iter_mut().find(|(name, _)| *name == tier) {
+                Some((_, [before, after])) => *if side == BEFORE { before } else { after } += value,
+                None if has_room => {
+                    let values = if side == BEFORE {
+                        [value, 0.0]
+                    } else {
+                        [0.0, value]
+                    };
+                    known.push((tier, values));
+                }
+                None => {}
+            }
+        }
+    }
+    let sorted = sums.into_iter().map(|(row, tiers)| {
+        let mut tiers: Vec<TierChange> = tiers
+            .into_iter()
+            .map(|(tier, [before, after])| TierChange {
+                tier: tier.to_owned(),
+                before,
+                after,
+            })
+            .collect();
+        tiers.sort_by(|one, other| (other.before + other.after).total_cmp(&(one.before + one.after)));
+        (row, tiers)
+    });
+    sorted.collect()
+}
+
+fn cpu_change(scale: &Scale, level: f64, assumed: f64) -> Option<CpuChange> {
+    let [before, after] = scale.costs.as_ref()?;
+    let difference = cost_difference(before, after, assumed);
+    let margin = difference.margin(&mut Quantiles::new(level));
+    let percent = |log: f64| log.exp_m1() * 100.0;
+    Some(CpuChange {
+        change_percent: percent(difference.change),
+        low_percent: percent(difference.change - margin),
+        high_percent: percent(difference.change + margin),
+        is_significant: difference.p() <= level,
+    })
+}
+
+fn verdict(cpu: Option<&CpuChange>, functions: &[FunctionChange], least: f64) -> Verdict {
+    if let Some(cpu) = cpu.filter(|cpu| cpu.is_significant) {
+        return match cpu.change_percent > 0.0 {
+            true => Verdict::Slower,
+            false => Verdict::Faster,
+        };
+    }
+    let changed = |direction: f64| {
+        let unexplained = move |change: &&FunctionChange| {
+            change.unexplained_own() * direction >= least.max(f64::MIN_POSITIVE)
+        };
+        functions
+            .iter()
+            .filter(|change| change.own.is_significant)
+            .any(move |change| unexplained(&change))
+    };
+    match (changed(1.0), changed(-1.0)) {
+        (false, false) => Verdict::Unchanged,
+        (true, false) => Verdict::Slower,
+        (false, true) => Verdict::Faster,
+        (true, true) => Verdict::Shifted,
+    }
+}
+
+impl FunctionChange {
+    /// Returns the change of the time in the function, without what moved from or to other functions.
+    pub fn unexplained_own(&self) -> f64 {
+        let explanation = self.explanation.as_ref();
+        self.own.change - explanation.map(|it| it.own).unwrap_or_default()
+    }
+
+    /// Returns the change of the time with the function on the stack, likewise.
+    pub fn unexplained_total(&self) -> f64 {
+        let explanation = self.explanation.as_ref();
+        self.total.change - explanation.map(|it| it.total).unwrap_or_default()
+    }
+}
+
+fn side(table: &Table<'_>, scale: &Scale, side: usize) -> Side {
+    let runs = || table.runs_of(side).filter_map(|run| table.runs.get(run));
+    let sum = |count: fn(&ParsedSummary) -> u64| runs().map(|run| count(run)).fold(0, u64::saturating_add);
+    let mut labels = runs()
+        .next()
+        .map(|run| run.profile.labels.clone())
+        .unwrap_or_default();
+    for run in runs() {
+        labels.retain(|key, value| run.profile.labels.get(key) == Some(value));
+    }
+    let least =
+        |percent: fn(&SampleSummary) -> f64| runs().map(|run| percent(&run.samples)).fold(100.0, f64::min);
+    let threads: Vec<f64> = runs().map(|run| run.profile.threads.len() as f64).collect();
+    let costs = scale.costs.as_ref().filter(|_| scale.has_time);
+    Side {
+        inputs: runs().map(|run| run.input.clone()).collect(),
+        samples: sum(|run| run.samples.total),
+        jit: sum(|run| run.samples.jit),
+        named_percent: least(|samples| samples.named_percent),
+        named_frames_percent: least(|samples| samples.in_stacks.named_percent),
+        cpu_time_ns: costs.map(|costs| mean(if side == BEFORE { &costs[0] } else { &costs[1] })),
+        threads: mean(&threads),
+        labels,
+    }
+}

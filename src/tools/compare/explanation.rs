@@ -1,0 +1,271 @@
+//! Time that moved between functions: calls that are inlined or no longer inlined, and code that moved to another
+//! function, such as a native one.
+//!
+//! A JIT compiler decides anew in each run what it inlines, so such changes say nothing about the program.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::collections::hash::{HashMap, HashSet};
+use crate::tools::compare::comparison::{Estimate, FunctionChange};
+use crate::tools::compare::matching::{AFTER, BEFORE, Callers, Table};
+
+/// Least part of the lost time that the other functions must have gained.
+const MIN_BALANCE: f64 = 0.6;
+
+/// Part of the moved time by which the total of a function may change and still count as unchanged.
+const MAX_CHANGE: f64 = 0.3;
+
+/// Functions that are examined in each direction, those with the largest changes.
+const MAX_FUNCTIONS: usize = 1000;
+
+/// Where the time of a function went or came from.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Explanation {
+    /// What happened.
+    pub kind: ExplanationKind,
+    /// The other functions.
+    pub functions: Vec<String>,
+    /// Part of the change of the time in the function that it explains, in percentage points.
+    #[serde(rename = "self")]
+    pub own: f64,
+    /// The same of the time with the function on the stack.
+    pub total: f64,
+}
+
+/// How time moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExplanationKind {
+    /// The function was inlined into its callers.
+    InlinedInto,
+    /// Callees were inlined into the function.
+    Inlined,
+    /// The function's code moved to other functions.
+    MovedTo,
+    /// The function has code of other functions.
+    MovedFrom,
+}
+
+impl Explanation {
+    /// Returns the text that is printed after the function.
+    pub fn text(&self) -> String {
+        let what = match self.kind {
+            ExplanationKind::InlinedInto => "inlined into",
+            ExplanationKind::Inlined => "includes inlined",
+            ExplanationKind::MovedTo => "time moved to",
+            ExplanationKind::MovedFrom => "time moved from",
+        };
+        format!("{what} {}", self.functions.join(", "))
+    }
+}
+
+/// Adds the explanations to the functions, whose rows are `rows`, the largest change first.
+pub(super) fn explain(table: &Table<'_>, rows: &[u32], functions: &mut [FunctionChange]) {
+    let changed = |accepts: &dyn Fn(&FunctionChange) -> bool| -> Vec<usize> {
+        let fitting = functions.iter().enumerate().filter(|(_, change)| accepts(change));
+        fitting.map(|(index, _)| index).take(MAX_FUNCTIONS).collect()
+    };
+    let lost = changed(&|change| change.own.is_significant && change.own.change < 0.0);
+    let gained = changed(&|change| {
+        let is_up = |estimate: &Estimate| estimate.is_significant && estimate.change > 0.0;
+        is_up(&change.own) || is_up(&change.total)
+    });
+    if lost.is_empty() || gained.is_empty() {
+        return;
+    }
+    let row = |index: &usize| rows.get(*index).copied();
+    let wanted = |indexes: &[usize]| -> HashSet<u32> { indexes.iter().filter_map(row).collect() };
+    let (lost_rows, gained_rows) = (wanted(&lost), wanted(&gained));
+    let index_of: HashMap<u32, usize> = rows.iter().copied().zip(0..).collect();
+    let callers_after = table.callers(AFTER, |row| gained_rows.contains(&row));
+    let mut callees: HashMap<usize, Vec<usize>> = HashMap::default();
+    for index in gained {
+        let callers = rows.get(index).and_then(|row| callers_after.get(row));
+        for (caller, _) in callers.into_iter().flatten() {
+            if let Some(&caller) = index_of.get(caller) {
+                callees.entry(caller).or_default().push(index);
+            }
+        }
+    }
+    let mut search = Search {
+        callers_before: table.callers(BEFORE, |row| lost_rows.contains(&row)),
+        index_of,
+        rows,
+        callees,
+        functions,
+    };
+    for index in lost {
+        if !search.explain_inlining(index) {
+            search.explain_move(index);
+        }
+    }
+}
+
+struct Search<'c> {
+    rows: &'c [u32],
+    functions: &'c mut [FunctionChange],
+    index_of: HashMap<u32, usize>,
+    /// Functions that gained time, by the functions that call them.
+    callees: HashMap<usize, Vec<usize>>,
+    callers_before: HashMap<u32, Callers>,
+}
+
+/// Whether a value has fallen by half or more.
+fn has_vanished(estimate: &Estimate) -> bool {
+    estimate.after <= estimate.before / 2.0
+}
+
+impl Search<'_> {
+    fn callers_before(&self, index: usize) -> Vec<usize> {
+        let callers = self.rows.get(index).and_then(|row| self.callers_before.get(row));
+        let rows = callers.into_iter().flatten().map(|(caller, _)| caller);
+        rows.filter_map(|row| self.index_of.get(row).copied()).collect()
+    }
+
+    /// Whether the time with a function on the stack is the same, apart from a part of `moved`.
+    fn is_total_unchanged(&self, index: usize, moved: f64) -> bool {
+        let total = self.functions.get(index).map(|change| change.total);
+        total.is_some_and(|total| !total.is_significant || total.change.abs() <= moved * MAX_CHANGE)
+    }
+
+    /// Explains the loss of a function by the gain of its callers, whose totals are unchanged.
+    fn explain_inlining(&mut self, index: usize) -> bool {
+        let Some(change) = self.functions.get(index) else {
+            return false;
+        };
+        let lost = -change.own.change;
+        if !has_vanished(&change.own) || !has_vanished(&change.total) {
+            return false;
+        }
+        let gain = |caller: usize| {
+            let change = self
+                .functions
+                .get(caller)
+                .filter(|change| change.own.is_significant);
+            change.map_or(0.0, FunctionChange::unexplained_own).max(0.0)
+        };
+        let gains: Vec<(usize, f64)> = self
+            .callers_before(index)
+            .into_iter()
+            .filter(|&caller| self.is_total_unchanged(caller, lost))
+            .map(|caller| (caller, gain(caller)))
+            .filter(|(_, gain)| *gain > 0.0)
+            .collect();
+        let sum: f64 = gains.iter().map(|(_, gain)| gain).sum();
+        if sum < lost * MIN_BALANCE {
+            return false;
+        }
+        let part = (lost / sum).min(1.0);
+        for &(caller, gain) in &gains {
+            self.add(caller, ExplanationKind::Inlined, &[index], (gain * part, 0.0));
+        }
+        let total = self
+            .functions
+            .get(index)
+            .map_or(0.0, |change| change.total.change);
+        let callers: Vec<usize> = gains.into_iter().map(|(caller, _)| caller).collect();
+        self.add(index, ExplanationKind::InlinedInto, &callers, (-lost, total));
+        true
+    }
+
+    /// Explains the loss of a function by the gain of functions that it calls, or that its callers call in its place.
+    fn explain_move(&mut self, index: usize) {
+        let Some(change) = self.functions.get(index) else {
+            return;
+        };
+        let (lost, total) = (-change.own.change, change.total);
+        if total.change <= 0.0 && self.explain_delegation(index, lost) {
+            return;
+        }
+        let callers: Vec<usize> = match has_vanished(&total) {
+            true => self.callers_before(index),
+            false if self.is_total_unchanged(index, lost) => vec![index],
+            false => return,
+        };
+        let callees = callers.iter().filter_map(|caller| self.callees.get(caller));
+        let callees: BTreeSet<usize> = callees.flatten().copied().collect();
+        let others = callees.into_iter().filter(|other| !callers.contains(other));
+        let (targets, sum) = self.gains(index, others);
+        if sum <= 0.0 || sum < lost * MIN_BALANCE {
+            return;
+        }
+        let gone = if has_vanished(&total) { total.change } else { 0.0 };
+        self.add_move(index, &targets, (lost / sum).min(1.0), (-lost, gone));
+    }
+
+    /// Explains the gain of functions that a function calls, if it lost at least as much and its total did not rise: they do
+    /// its work, such as native code in place of JIT code.
+    fn explain_delegation(&mut self, index: usize, lost: f64) -> bool {
+        let callees = self.callees.get(&index).into_iter().flatten();
+        let (targets, sum) = self.gains(index, callees.copied());
+        if sum <= 0.0 || sum > lost * (1.0 + MAX_CHANGE) {
+            return false;
+        }
+        self.add_move(index, &targets, 1.0, (-sum, 0.0));
+        true
+    }
+
+    /// Returns those of `others` that gained time, without function `index`, and the sum of their gains.
+    fn gains(&self, index: usize, others: impl Iterator<Item = usize>) -> (Vec<usize>, f64) {
+        let gains = others.filter(|&other| other != index).filter_map(|other| {
+            let change = self.functions.get(other)?;
+            let gain = change.unexplained_total();
+            (change.total.is_significant && gain > 0.0).then_some((other, gain))
+        });
+        let (targets, gains): (Vec<usize>, Vec<f64>) = gains.unzip();
+        (targets, gains.iter().sum())
+    }
+
+    /// Explains a part of the gains of `targets`, and of what they call, by the time that function `index` lost.
+    fn add_move(&mut self, index: usize, targets: &[usize], part: f64, lost: (f64, f64)) {
+        for reached in self.called_by(targets) {
+            let Some(change) = self.functions.get(reached) else {
+                continue;
+            };
+            let own = change.unexplained_own().max(0.0) * part;
+            let total = change.unexplained_total().max(0.0) * part;
+            self.add(reached, ExplanationKind::MovedFrom, &[index], (own, total));
+        }
+        self.add(index, ExplanationKind::MovedTo, targets, lost);
+    }
+
+    /// Returns functions and those that gained time and are mostly called by them.
+    fn called_by(&self, functions: &[usize]) -> BTreeSet<usize> {
+        let mut reached: BTreeSet<usize> = functions.iter().copied().collect();
+        let mut open: Vec<usize> = functions.to_vec();
+        while let Some(function) = open.pop() {
+            for &callee in self.callees.get(&function).into_iter().flatten() {
+                if reached.insert(callee) {
+                    open.push(callee);
+                }
+            }
+        }
+        reached
+    }
+
+    fn add(&mut self, index: usize, kind: ExplanationKind, others: &[usize], (own, total): (f64, f64)) {
+        /// Functions that are named.
+        const MAX_NAMES: usize = 3;
+        let named = others.iter().take(MAX_NAMES);
+        let names = named.filter_map(|&other| Some(self.functions.get(other)?.function.name.clone()));
+        let names: Vec<String> = names.collect();
+        let Some(change) = self.functions.get_mut(index) else {
+            return;
+        };
+        let known = change.explanation.get_or_insert_with(|| Explanation {
+            kind,
+            functions: Vec::new(),
+            own: 0.0,
+            total: 0.0,
+        });
+        known.own += own;
+        known.total += total;
+        for name in names {
+            if known.functions.len() < MAX_NAMES && !known.functions.contains(&name) {
+                known.functions.push(name);
+            }
+        }
+    }
+}

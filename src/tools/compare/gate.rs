@@ -1,0 +1,84 @@
+//! Checks of the rules of `--fail-on`.
+
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::tools::compare::comparison::{Comparison, Estimate, FunctionChange};
+use crate::tools::compare::report::shortened;
+use crate::tools::compare::rules::{Quantity, Rule, RuleResult};
+
+impl Rule {
+    /// Checks the rule.
+    pub(super) fn check(&self, comparison: &Comparison) -> Result<RuleResult, Diagnostic> {
+        let reason = match self.quantity {
+            Quantity::Own => self.functions(comparison, |it| (it.own, it.unexplained_own())),
+            Quantity::Total => self.functions(comparison, |it| (it.total, it.unexplained_total())),
+            Quantity::Cpu => self.cpu(comparison)?,
+            Quantity::Named => self.named(comparison),
+        };
+        Ok(RuleResult {
+            rule: self.to_string(),
+            is_broken: reason.is_some(),
+            reason: reason.unwrap_or_else(|| "not broken".into()),
+        })
+    }
+
+    /// Returns the functions that break the rule, if any.
+    fn functions(
+        &self,
+        comparison: &Comparison,
+        value: impl Fn(&FunctionChange) -> (Estimate, f64),
+    ) -> Option<String> {
+        /// Functions that are named; the result is a line.
+        const MAX_NAMED: usize = 3;
+        let mut broken: Vec<(f64, &FunctionChange, Estimate)> = comparison
+            .functions
+            .iter()
+            .map(|function| (function, value(function)))
+            .filter(|(_, (estimate, rise))| estimate.is_significant && *rise > self.limit)
+            .map(|(function, (estimate, rise))| (rise, function, estimate))
+            .collect();
+        broken.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let named = broken.iter().take(MAX_NAMED).map(|(_, function, estimate)| {
+            let margin = estimate
+                .margin
+                .map_or(String::new(), |margin| format!(" ± {margin:.2}"));
+            let name = shortened(&function.function.full_name);
+            format!("{name} {:+.2}{margin}", estimate.change)
+        });
+        let mut text = named.collect::<Vec<_>>().join("; ");
+        if let Some(more) = broken.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
+            text.push_str(&format!("; {more} more"));
+        }
+        (!broken.is_empty()).then_some(text)
+    }
+
+    fn cpu(&self, comparison: &Comparison) -> Result<Option<String>, Diagnostic> {
+        let Some(cpu) = comparison.cpu else {
+            let cause =
+                "the summaries have no CPU time; record an event of time or cycles, or pass --per-run";
+            let unknown = Diagnostic::new(Issue::RuleNotChecked).with("rule", self);
+            return Err(unknown.with("cause", cause));
+        };
+        let is_broken = cpu.is_significant && cpu.change_percent > self.limit;
+        Ok(is_broken.then(|| {
+            format!(
+                "{} {:+.1} % ({:+.1} to {:+.1})",
+                comparison.measure.cost(),
+                cpu.change_percent,
+                cpu.low_percent,
+                cpu.high_percent
+            )
+        }))
+    }
+
+    fn named(&self, comparison: &Comparison) -> Option<String> {
+        let side = &comparison.after;
+        if side.named_percent < self.limit {
+            return Some(format!(
+                "{:.2} % of the samples in JIT code have a name",
+                side.named_percent
+            ));
+        }
+        let frames = side.named_frames_percent;
+        (frames < self.limit).then(|| format!("{frames:.2} % of the JIT frames in stacks have a name"))
+    }
+}

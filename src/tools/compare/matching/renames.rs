@@ -1,0 +1,226 @@
+//! Functions that have another name or file on the second side.
+//!
+//! Conservative: a function that was renamed and rewritten in one commit counts as two.
+
+use crate::collections::hash::{HashMap, HashSet};
+use crate::results::summary::profile::FunctionKind;
+use crate::tools::compare::matching::rows::{Callers, MatchedFunction, Table};
+use crate::tools::compare::matching::{AFTER, BEFORE};
+
+/// Least share of the samples of its side. Smaller functions change no verdict, and chance makes them alike.
+const MIN_SHARE: f64 = 0.001;
+
+/// Largest ratio of the shares of a function under both names.
+const MAX_RATIO: f64 = 1.5;
+
+/// Largest difference of the sizes of code in one tier, as a part of the larger one.
+const MAX_SIZE_DIFFERENCE: f64 = 0.1;
+
+/// Functions that are compared by size for each caller and file.
+const MAX_GROUP: usize = 64;
+
+/// A function that only one side has.
+struct Leftover<'t, 's> {
+    row: u32,
+    function: &'t MatchedFunction,
+    share: f64,
+    sizes: Vec<(&'s str, u64)>,
+    callers: Callers,
+}
+
+/// Finds renamed and moved functions, and merges their rows.
+pub(super) fn find(table: &mut Table<'_>) {
+    let [before, after] = [BEFORE, AFTER].map(|side| leftovers(table, side));
+    let mut renamed: HashMap<u32, u32> = HashMap::default();
+    let mut taken: HashSet<u32> = HashSet::default();
+    let mut accept = |from: &Leftover<'_, '_>, to: &Leftover<'_, '_>| {
+        if !renamed.contains_key(&from.row) && taken.insert(to.row) {
+            renamed.insert(from.row, to.row);
+        }
+    };
+    for (from, to) in same_name(&before, &after) {
+        accept(from, to);
+    }
+    for (from, to) in same_body(&before, &after) {
+        accept(from, to);
+    }
+    table.merge(&renamed);
+}
+
+fn leftovers<'t, 's>(table: &'t Table<'s>, side: usize) -> Vec<Leftover<'t, 's>> {
+    let samples = table.runs_of(side).map(|run| table.samples(run));
+    let all = samples.fold(0_u64, u64::saturating_add);
+    let other = if side == BEFORE { AFTER } else { BEFORE };
+    let has_other = !table.runs_of(other).is_empty();
+    let share = |row| match all {
+        0 => 0.0,
+        all => table.side_counts(row, side).total as f64 / all as f64,
+    };
+    let rows: Vec<(u32, &MatchedFunction, f64)> = table
+        .live_rows()
+        .filter(|&(row, function)| {
+            let can_change = matches!(function.kind, FunctionKind::Jit | FunctionKind::Native);
+            can_change && has_other && table.is_on(row, side) && !table.is_on(row, other)
+        })
+        .map(|(row, function)| (row, function, share(row)))
+        .filter(|&(_, _, share)| share >= MIN_SHARE)
+        .collect();
+    let wanted: HashSet<u32> = rows.iter().map(|&(row, ..)| row).collect();
+    let mut sizes = table.sizes(side, |row| wanted.contains(&row));
+    let mut callers = table.callers(side, |row| wanted.contains(&row));
+    rows.into_iter()
+        .map(|(row, function, share)| Leftover {
+            row,
+            function,
+            share,
+            sizes: sizes.remove(&row).unwrap_or_default(),
+            callers: callers.remove(&row).unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// Functions whose file is another one: the only ones of their name on each side.
+fn same_name<'l, 't, 's>(
+    before: &'l [Leftover<'t, 's>],
+    after: &'l [Leftover<'t, 's>],
+) -> Vec<(&'l Leftover<'t, 's>, &'l Leftover<'t, 's>)> {
+    let by_name = |side: &'l [Leftover<'t, 's>]| {
+        let mut found: HashMap<_, Option<&'l Leftover<'t, 's>>> = HashMap::default();
+        for leftover in side {
+            let function = leftover.function;
+            let key = (function.kind, &function.runtime, &*function.name);
+            found
+                .entry(key)
+                .and_modify(|only| *only = None)
+                .or_insert(Some(leftover));
+        }
+        found
+    };
+    let others = by_name(after);
+    let mut pairs = Vec::new();
+    for (key, from) in by_name(before) {
+        let Some((from, to)) = from.zip(others.get(&key).copied().flatten()) else {
+            continue;
+        };
+        if key.2 != "(anonymous)" && sizes_fit(from, to) != Some(false) && shares_fit(from, to) {
+            pairs.push((from, to));
+        }
+    }
+    pairs.sort_by_key(|(from, _)| from.row);
+    pairs
+}
+
+/// Functions of one file, with code of one size and the same most frequent caller. Each must be the only one that fits
+/// the other.
+fn same_body<'l, 't, 's>(
+    before: &'l [Leftover<'t, 's>],
+    after: &'l [Leftover<'t, 's>],
+) -> Vec<(&'l Leftover<'t, 's>, &'l Leftover<'t, 's>)> {
+    let group = |leftover: &Leftover<'t, 's>| {
+        let caller = leftover.callers.first().map(|&(caller, _)| caller);
+        let function = leftover.function;
+        let place = function.module.clone().or_else(|| function.file.clone());
+        let place = place.map(|path| path.rsplit('/').next().unwrap_or_default().to_owned());
+        (function.kind, function.runtime.clone(), place, caller)
+    };
+    let mut groups: HashMap<_, [Vec<&'l Leftover<'t, 's>>; 2]> = HashMap::default();
+    for (side, leftovers) in [before, after].into_iter().enumerate() {
+        for leftover in leftovers {
+            let sides = groups.entry(group(leftover)).or_default();
+            if let Some(side) = sides.get_mut(side).filter(|side| side.len() < MAX_GROUP) {
+                side.push(leftover);
+            }
+        }
+    }
+    let mut pairs = Vec::new();
+    for [before, after] in groups.into_values() {
+        let fits = |from: &Leftover<'_, '_>, to: &Leftover<'_, '_>| {
+            sizes_fit(from, to) == Some(true) && shares_fit(from, to)
+        };
+        for from in &before {
+            let fitting: Vec<_> = after.iter().filter(|to| fits(from, to)).collect();
+            let [to] = fitting[..] else { continue };
+            if before.iter().filter(|other| fits(other, to)).count() == 1 {
+                pairs.push((*from, *to));
+            }
+        }
+    }
+    pairs.sort_by_key(|(from, _)| from.row);
+    pairs
+}
+
+/// Whether the code has similar sizes in the same tier; `None` if no size is known.
+fn sizes_fit(from: &Leftover<'_, '_>, to: &Leftover<'_, '_>) -> Option<bool> {
+    let same_tier = from.sizes.iter().filter_map(|&(tier, size)| {
+        let mut others = to.sizes.iter();
+        let &(_, other) = others.find(|&&(other, _)| other == tier)?;
+        let difference = size.abs_diff(other) as f64;
+        Some(difference <= size.max(other) as f64 * MAX_SIZE_DIFFERENCE)
+    });
+    same_tier.reduce(|one, other| one && other)
+}
+
+fn shares_fit(from: &Leftover<'_, '_>, to: &Leftover<'_, '_>) -> bool {
+    from.share.max(to.share) <= from.share.min(to.share) * MAX_RATIO
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tools::compare::matching::match_functions;
+    use crate::tools::compare::testing::{Profile, names};
+
+    fn rows(before: Profile, after: Profile) -> Vec<(String, u64, u64)> {
+        names(&match_functions(&[before.parse()], &[after.parse()]))
+    }
+
+    fn row(name: &str, before: u64, after: u64) -> (String, u64, u64) {
+        (name.to_owned(), before, after)
+    }
+
+    /// A profile of `main` and a function that it calls.
+    fn with_callee(name: &str, size: u64, samples: u64) -> Profile {
+        let profile = Profile::new(1000).jit("JS:*main /a.js:1:1", 500);
+        profile
+            .jit(name, samples)
+            .size(1, size)
+            .callers(1, &[(0, samples)])
+    }
+
+    #[test]
+    fn functions_of_the_same_size_and_caller_are_renamed() {
+        let before = || with_callee("JS:*parse /a.js:9:1", 1000, 200);
+        assert_eq!(
+            rows(before(), with_callee("JS:*read /a.js:9:1", 1050, 210)),
+            [row("main", 500, 500), row("read", 200, 210)]
+        );
+        for after in [
+            // Another size, another share, another file.
+            with_callee("JS:*read /a.js:9:1", 1200, 210),
+            with_callee("JS:*read /a.js:9:1", 1050, 90),
+            with_callee("JS:*read /b.js:9:1", 1050, 210),
+        ] {
+            assert_eq!(rows(before(), after).len(), 3);
+        }
+    }
+
+    #[test]
+    fn functions_move_to_other_files() {
+        let before = with_callee("JS:*parse /lib/a.js:9:1", 1000, 200);
+        let after = with_callee("JS:*parse /lib/b.js:1:1", 1000, 210);
+        let expected = [row("main", 500, 500), row("parse", 200, 210)];
+        assert_eq!(rows(before, after), expected);
+    }
+
+    #[test]
+    fn ambiguous_functions_stay_apart() {
+        let two = |one: &str, other: &str| {
+            with_callee(one, 1000, 200)
+                .jit(other, 200)
+                .size(2, 1000)
+                .callers(2, &[(0, 200)])
+        };
+        let before = two("JS:*a /a.js:1:2", "JS:*b /a.js:2:2");
+        let after = two("JS:*c /a.js:1:2", "JS:*d /a.js:2:2");
+        assert_eq!(rows(before, after).len(), 5);
+    }
+}

@@ -1,0 +1,385 @@
+//! The table of matched functions, with their samples in each run.
+
+use std::borrow::Cow;
+
+use crate::collections::hash::HashMap;
+use crate::results::summary::profile::{FunctionKind, FunctionProfile};
+use crate::tools::compare::matching::identity::Identity;
+use crate::tools::compare::matching::{AFTER, BEFORE};
+use crate::tools::compare::summary_file::ParsedSummary;
+
+/// Callers of a function that are examined, those with the most samples. jitinject writes three for each run.
+const MAX_CALLERS: usize = 8;
+
+/// Functions of all runs.
+#[derive(Debug)]
+pub struct Table<'s> {
+    /// The runs: first those of one side, then those of the other.
+    pub runs: Vec<&'s ParsedSummary>,
+    /// Number of runs of the first side.
+    pub runs_before: usize,
+    /// Matched functions. Those that were merged into others are `None`.
+    pub functions: Vec<Option<MatchedFunction>>,
+    /// Samples by function, then by run.
+    counts: Vec<EntryCounts>,
+    /// For each run, the row of each function of its profile.
+    rows: Vec<Vec<u32>>,
+}
+
+/// A function of any number of runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MatchedFunction {
+    /// Name without the tier; that of the second side, if it has the function.
+    pub name: String,
+    /// FunctionKind of its code.
+    pub kind: FunctionKind,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line of the declaration.
+    pub line: Option<u32>,
+    /// Runtime.
+    pub runtime: Option<String>,
+    /// File name of the module of native code.
+    pub module: Option<String>,
+    /// Name in the first side, if it was renamed or moved.
+    pub previous: Option<String>,
+    /// Whether the names are those of the second side.
+    is_current: bool,
+}
+
+/// Samples of a function in one run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Samples in the function.
+    pub own: u64,
+    /// Samples with the function in their stack.
+    pub total: u64,
+}
+
+/// Samples of the entries of one function in one run.
+#[derive(Clone, Copy, Debug, Default)]
+struct EntryCounts {
+    own: u64,
+    /// Sum of the entries' totals.
+    total: u64,
+    /// Largest total of an entry.
+    largest: u64,
+    entries: u32,
+}
+
+/// Callers of a function on one side, by their row, with numbers of samples; most samples first.
+pub type Callers = Vec<(u32, u64)>;
+
+impl MatchedFunction {
+    fn new(identity: &Identity<'_>, function: &FunctionProfile, is_current: bool) -> Self {
+        let name = match identity.name.is_empty() {
+            true => "(anonymous)",
+            false => &*identity.name,
+        };
+        let name = match identity.kind {
+            // The number of a module is left out of its identity only.
+            FunctionKind::Module => function.name.clone(),
+            _ => name.to_owned(),
+        };
+        let module = function.module.as_deref();
+        let module = module.filter(|_| identity.kind == FunctionKind::Native);
+        let line = Some(identity.position.0).filter(|&line| line > 0);
+        Self {
+            name,
+            kind: identity.kind,
+            file: identity.path.as_deref().map(str::to_owned),
+            line: line.or(function.line),
+            runtime: function.runtime.clone().map(Cow::into_owned),
+            module: module.map(|path| path.rsplit('/').next().unwrap_or(path).to_owned()),
+            previous: None,
+            is_current,
+        }
+    }
+
+    /// Returns the name and the end of the file's path, the module or the kind.
+    pub fn full_name(&self) -> String {
+        let place = self
+            .file
+            .as_deref()
+            .filter(|_| self.kind == FunctionKind::Jit)
+            .map(path_end);
+        match (place, &self.module) {
+            (Some(file), _) => format!("{} {file}", self.name),
+            (None, Some(module)) => format!("{} [{module}]", self.name),
+            (None, None) => match self.kind {
+                FunctionKind::Kernel => format!("{} [kernel]", self.name),
+                FunctionKind::Module => format!("[{}]", self.name),
+                _ => self.name.clone(),
+            },
+        }
+    }
+}
+
+/// Returns the last two parts of a path.
+fn path_end(path: &str) -> &str {
+    let before_last = path.rmatch_indices('/').nth(1);
+    before_last.map_or(path, |(slash, _)| {
+        path.get(slash.saturating_add(1)..).unwrap_or(path)
+    })
+}
+
+impl<'s> Table<'s> {
+    pub(super) fn new(runs: &[&'s ParsedSummary], runs_before: usize) -> Self {
+        let sizes = runs.iter().map(|run| vec![0; run.profile.functions.len()]);
+        Self {
+            runs: runs.to_vec(),
+            runs_before,
+            functions: Vec::new(),
+            counts: Vec::new(),
+            rows: sizes.collect(),
+        }
+    }
+
+    /// Adds a function without samples; returns its row.
+    pub(super) fn add_function(&mut self) -> u32 {
+        self.functions.push(None);
+        let size = self.functions.len().saturating_mul(self.runs.len());
+        self.counts.resize_with(size, EntryCounts::default);
+        (self.functions.len() as u32).wrapping_sub(1)
+    }
+
+    /// Adds the entry `index` of a run to a function.
+    pub(super) fn add_entry(&mut self, run: usize, index: usize, row: u32, identity: &Identity<'_>) {
+        let functions = self.runs.get(run).map(|run| &run.profile.functions);
+        let Some(function) = functions.and_then(|functions| functions.get(index)) else {
+            return;
+        };
+        if let Some(known) = self.rows.get_mut(run).and_then(|rows| rows.get_mut(index)) {
+            *known = row;
+        }
+        let (own, total) = function.counts();
+        if let Some(counts) = self.entry_mut(row, run) {
+            counts.own = counts.own.saturating_add(own);
+            counts.total = counts.total.saturating_add(total);
+            counts.largest = counts.largest.max(total);
+            counts.entries = counts.entries.saturating_add(1);
+        }
+        let is_current = run >= self.runs_before;
+        let known = self.functions.get_mut(row as usize);
+        let is_better = |known: &MatchedFunction| is_current && !known.is_current;
+        if let Some(known) = known.filter(|known| known.as_ref().is_none_or(is_better)) {
+            *known = Some(MatchedFunction::new(identity, function, is_current));
+        }
+    }
+
+    fn cell(&self, row: u32, run: usize) -> usize {
+        let start = (row as usize).saturating_mul(self.runs.len());
+        start.saturating_add(run)
+    }
+
+    fn entry_mut(&mut self, row: u32, run: usize) -> Option<&mut EntryCounts> {
+        let cell = self.cell(row, run);
+        self.counts.get_mut(cell)
+    }
+
+    /// Returns the samples of a function in a run.
+    pub fn counts(&self, row: u32, run: usize) -> Counts {
+        let counts = self.counts.get(self.cell(row, run)).copied();
+        let EntryCounts { own, total, .. } = counts.unwrap_or_default();
+        Counts { own, total }
+    }
+
+    /// Returns the runs of a side.
+    pub fn runs_of(&self, side: usize) -> std::ops::Range<usize> {
+        match side {
+            BEFORE => 0..self.runs_before,
+            _ => self.runs_before..self.runs.len(),
+        }
+    }
+
+    /// Returns the samples in a function, and with it in their stack, in all runs of a side.
+    pub fn side_counts(&self, row: u32, side: usize) -> Counts {
+        let mut sum = Counts::default();
+        for run in self.runs_of(side) {
+            let counts = self.counts(row, run);
+            sum.own = sum.own.saturating_add(counts.own);
+            sum.total = sum.total.saturating_add(counts.total);
+        }
+        sum
+    }
+
+    /// Returns the row of a function of a run's profile.
+    pub fn row(&self, run: usize, function: usize) -> Option<u32> {
+        self.rows.get(run)?.get(function).copied()
+    }
+
+    /// Returns the number of samples of the first event in a run.
+    pub fn samples(&self, run: usize) -> u64 {
+        let events = self.runs.get(run).map(|run| &run.profile.events);
+        let event = events.and_then(|events| events.first());
+        event.map(|event| event.samples).unwrap_or_default()
+    }
+
+    /// Returns each function of a side with its row.
+    pub fn entries(&self, side: usize) -> impl Iterator<Item = (usize, u32, &'s FunctionProfile)> {
+        let runs = self.runs_of(side);
+        runs.filter_map(|run| Some((run, *self.runs.get(run)?)))
+            .flat_map(move |(run, summary)| {
+                let rows = self.rows.get(run).into_iter().flatten();
+                let functions = summary.profile.functions.iter();
+                rows.zip(functions)
+                    .map(move |(&row, function)| (run, row, function))
+            })
+    }
+
+    /// Returns the callers of some functions on one side, other than the functions themselves.
+    pub fn callers(&self, side: usize, is_wanted: impl Fn(u32) -> bool) -> HashMap<u32, Callers> {
+        let mut sums: HashMap<u32, HashMap<u32, u64>> = HashMap::default();
+        for (run, row, function) in self.entries(side) {
+            if !is_wanted(row) {
+                continue;
+            }
+            for &(caller, samples) in &function.callers {
+                let Some(caller) = self.row(run, caller as usize).filter(|&caller| caller != row) else {
+                    continue;
+                };
+                let sum = sums.entry(row).or_default().entry(caller).or_default();
+                *sum = sum.saturating_add(samples);
+            }
+        }
+        let sorted = sums.into_iter().map(|(row, callers)| {
+            let mut callers: Callers = callers.into_iter().collect();
+            callers.sort_by_key(|&(caller, samples)| (std::cmp::Reverse(samples), caller));
+            callers.truncate(MAX_CALLERS);
+            (row, callers)
+        });
+        sorted.collect()
+    }
+
+    /// Merges the function `from` of the first side into the function `to` of the second.
+    pub(super) fn merge(&mut self, renamed: &HashMap<u32, u32>) {
+        for rows in &mut self.rows {
+            for row in rows {
+                *row = renamed.get(row).copied().unwrap_or(*row);
+            }
+        }
+        for (&from, &to) in renamed {
+            for run in self.runs_of(BEFORE) {
+                let counts = self.entry_mut(from, run).map(std::mem::take);
+                if let (Some(counts), Some(target)) = (counts, self.entry_mut(to, run)) {
+                    *target = counts;
+                }
+            }
+            let previous = self.functions.get_mut(from as usize).and_then(Option::take);
+            let function = self.functions.get_mut(to as usize).and_then(Option::as_mut);
+            if let (Some(previous), Some(function)) = (previous, function) {
+                function.previous = Some(previous.full_name());
+            }
+        }
+    }
+
+    /// Computes the totals of functions with several entries from the call trees, because the sum counts stacks with
+    /// two of them twice.
+    pub(super) fn correct_totals(&mut self) {
+        for run in 0..self.runs.len() {
+            let is_wanted = |row: u32| {
+                let counts = self.counts.get(self.cell(row, run));
+                counts.is_some_and(|counts| counts.entries > 1 && counts.largest < counts.total)
+            };
+            let totals = self.tree_totals(run, is_wanted);
+            let most = self.samples(run);
+            for row in 0..self.functions.len() as u32 {
+                let Some(counts) = self.entry_mut(row, run) else {
+                    continue;
+                };
+                if counts.entries > 1 {
+                    let from_tree = totals.get(&row).copied().unwrap_or(counts.total);
+                    let least = counts.largest.max(counts.own);
+                    counts.total = from_tree.min(counts.total).min(most.max(least)).max(least);
+                }
+            }
+        }
+    }
+
+    /// Returns the samples with each of some functions in their stack, by the call tree of a run.
+    fn tree_totals(&self, run: usize, is_wanted: impl Fn(u32) -> bool) -> HashMap<u32, u64> {
+        let mut totals: HashMap<u32, u64> = HashMap::default();
+        let Some(summary) = self.runs.get(run) else {
+            return totals;
+        };
+        let stacks = &summary.profile.stacks;
+        let mut below: Vec<u64> = stacks.iter().map(|node| node.own).collect();
+        for (index, node) in stacks.iter().enumerate().rev() {
+            let samples = below.get(index).copied().unwrap_or_default();
+            if let Some(caller) = node.caller.and_then(|caller| below.get_mut(caller as usize)) {
+                *caller = caller.saturating_add(samples);
+            }
+        }
+        // How often each function is on the path from the root to the current node.
+        let mut on_path = vec![0_u32; self.functions.len()];
+        let mut path: Vec<(u32, u32)> = Vec::new();
+        for (index, node) in (0_u32..).zip(stacks) {
+            while let Some(&(_, row)) = path.last().filter(|&&(top, _)| Some(top) != node.caller) {
+                path.pop();
+                if let Some(depth) = on_path.get_mut(row as usize) {
+                    *depth = depth.saturating_sub(1);
+                }
+            }
+            let Some(row) = self.row(run, node.function as usize) else {
+                continue;
+            };
+            path.push((index, row));
+            let Some(depth) = on_path.get_mut(row as usize) else {
+                continue;
+            };
+            *depth = depth.saturating_add(1);
+            if *depth == 1 && is_wanted(row) {
+                let total = totals.entry(row).or_default();
+                *total = total.saturating_add(below.get(index as usize).copied().unwrap_or_default());
+            }
+        }
+        totals
+    }
+
+    /// Returns the sizes of code of each function by tier, on one side.
+    pub(super) fn sizes(
+        &self,
+        side: usize,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> HashMap<u32, Vec<(&'s str, u64)>> {
+        let mut sizes: HashMap<u32, Vec<(&str, u64)>> = HashMap::default();
+        for (_, row, function) in self.entries(side) {
+            let Some(size) = function.size.filter(|_| is_wanted(row)) else {
+                continue;
+            };
+            let known = sizes.entry(row).or_default();
+            let tier = function.tier.as_deref().unwrap_or_default();
+            if known.iter().all(|&(other, _)| other != tier) {
+                known.push((tier, size));
+            }
+        }
+        sizes
+    }
+
+    /// Whether a function has samples on a side.
+    pub fn is_on(&self, row: u32, side: usize) -> bool {
+        let counts = self.side_counts(row, side);
+        counts.own > 0 || counts.total > 0
+    }
+
+    /// Returns the rows that are not merged into others.
+    pub fn live_rows(&self) -> impl Iterator<Item = (u32, &MatchedFunction)> {
+        let rows = (0_u32..).zip(&self.functions);
+        rows.filter_map(|(row, function)| Some((row, function.as_ref()?)))
+    }
+
+    /// Returns the function of a row.
+    pub fn function(&self, row: u32) -> Option<&MatchedFunction> {
+        self.functions.get(row as usize)?.as_ref()
+    }
+
+    /// Whether each side has one run, so that the variation between runs is unknown.
+    pub fn is_one_run_each(&self) -> bool {
+        self.runs_before == 1 && self.runs_after() == 1
+    }
+
+    /// Returns the number of runs of the second side.
+    pub fn runs_after(&self) -> usize {
+        self.runs_of(AFTER).len()
+    }
+}

@@ -1,0 +1,148 @@
+//! What the values of functions are: shares of the samples, or time per run.
+
+use serde::Serialize;
+
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::profile::Unit;
+use crate::tools::compare::matching::Table;
+use crate::tools::compare::options::MeasureChoice;
+use crate::tools::compare::summary_file::ParsedSummary;
+
+/// What the values of functions are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Percent of the samples of their own side.
+    Share,
+    /// CPU time per run, in percent of that of the first side.
+    CpuTime,
+    /// Cycles per run, in percent of those of the first side.
+    Cycles,
+    /// Samples per run, in percent of those of the first side.
+    Samples,
+}
+
+impl Measure {
+    /// Returns what 100 percent are.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Share => "percent of the samples of each side",
+            Self::CpuTime => "CPU time per run, in percent of that before",
+            Self::Cycles => "cycles per run, in percent of those before",
+            Self::Samples => "samples per run, in percent of those before",
+        }
+    }
+
+    /// Returns what a whole run costs in this measure.
+    pub fn cost(self) -> &'static str {
+        match self {
+            Self::Share | Self::CpuTime => "CPU time",
+            Self::Cycles => "cycles",
+            Self::Samples => "samples",
+        }
+    }
+}
+
+/// Converts numbers of samples to values.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Scale {
+    /// What the values are.
+    pub measure: Measure,
+    /// Value of one sample in each run, in percent.
+    pub weights: Vec<f64>,
+    /// The same for shares.
+    pub share_weights: Vec<f64>,
+    /// Cost of the runs of each side, if known.
+    pub costs: Option<[Vec<f64>; 2]>,
+    /// Whether the costs are CPU times in nanoseconds.
+    pub has_time: bool,
+    /// Warnings about the runs.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Scale {
+    /// Chooses the measure.
+    pub fn of(table: &Table<'_>, choice: MeasureChoice) -> Self {
+        let runs = 0..table.runs.len();
+        let share_weights: Vec<f64> = runs
+            .clone()
+            .map(|run| 100.0 / table.samples(run).max(1) as f64)
+            .collect();
+        let different_event = different_event(table);
+        let costs = match &different_event {
+            Some(_) => None,
+            None => costs(&table.runs),
+        };
+        let samples = || {
+            let samples = runs.map(|run| table.samples(run) as f64).collect();
+            (Measure::Samples, samples)
+        };
+        let by_samples = || (choice == MeasureChoice::PerRun && different_event.is_none()).then(samples);
+        let costs = costs.or_else(by_samples);
+        let costs = costs.filter(|(_, costs)| costs.iter().all(|cost| cost.is_finite() && *cost > 0.0));
+        let measure = match (&costs, choice) {
+            (None, _) | (_, MeasureChoice::Shares) => Measure::Share,
+            (Some((measure, _)), _) => *measure,
+        };
+        let has_time = matches!(costs, Some((Measure::CpuTime, _)));
+        let costs = costs.map(|(_, mut costs)| {
+            let after = costs.split_off(table.runs_before.min(costs.len()));
+            [costs, after]
+        });
+        let weights = match &costs {
+            Some([before, after]) if measure != Measure::Share => {
+                let mean = before.iter().sum::<f64>() / before.len().max(1) as f64;
+                let scaled = before.iter().chain(after).zip(&share_weights);
+                scaled.map(|(cost, weight)| weight * cost / mean).collect()
+            }
+            _ => share_weights.clone(),
+        };
+        Self {
+            measure,
+            weights,
+            share_weights,
+            costs,
+            has_time,
+            diagnostics: different_event.into_iter().collect(),
+        }
+    }
+}
+
+/// Returns the cost of all runs in the same unit, if known.
+fn costs(runs: &[&ParsedSummary]) -> Option<(Measure, Vec<f64>)> {
+    let all = |cost: fn(&ParsedSummary) -> Option<u64>| -> Option<Vec<f64>> {
+        runs.iter()
+            .map(|run| Some(cost(run)? as f64).filter(|cost| *cost > 0.0))
+            .collect()
+    };
+    let time = all(|run| run.profile.cpu_time_ns);
+    let nanoseconds = || all(|run| period(run, Unit::Nanoseconds));
+    let cycles = || all(|run| period(run, Unit::Cycles));
+    let time = time.or_else(nanoseconds).map(|costs| (Measure::CpuTime, costs));
+    time.or_else(|| cycles().map(|costs| (Measure::Cycles, costs)))
+}
+
+/// Returns the sum of the periods of the first event, if it has this unit.
+fn period(run: &ParsedSummary, unit: Unit) -> Option<u64> {
+    let event = run.profile.events.first()?;
+    (event.unit == unit).then_some(event.period)
+}
+
+/// Returns a warning about the first run with another event than the first run.
+fn different_event(table: &Table<'_>) -> Option<Diagnostic> {
+    let event = |run: &ParsedSummary| {
+        let event = run.profile.events.first();
+        event.map(|event| (event.name.clone(), event.unit))
+    };
+    let mut runs = table.runs.iter();
+    let first = runs.next().map(|run| event(run))?;
+    let other = runs.find(|run| event(run) != first)?;
+    let name = |event: Option<(String, Unit)>| event.map_or("none".to_owned(), |(name, _)| name);
+    let differs =
+        Diagnostic::new(Issue::EventsDiffer).in_file_called(jitdump::printable(other.input.as_bytes()));
+    Some(
+        differs
+            .with("event", name(event(other)))
+            .with("first", name(first)),
+    )
+}

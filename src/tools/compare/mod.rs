@@ -1,0 +1,71 @@
+//! Compares the summaries of two sides, each with one or more runs: what became slower or faster, and whether that is
+//! more than chance.
+//!
+//! - [`summary_file`] reads the summaries, and checks them.
+//! - `matching` finds the same function in all runs, whatever its line, folder, tier or name.
+//! - `measure` turns samples into shares or time per run, [`statistics`] tests the differences.
+//! - `explanation` finds time that only moved between functions, because a compiler inlined a call or not.
+//! - `rules` are those of `--fail-on`, and `gate` checks them.
+//! - [`report`] writes the result as text, Markdown or a flame graph.
+
+mod comparison;
+mod explanation;
+mod gate;
+mod matching;
+mod measure;
+mod options;
+pub mod report;
+mod rules;
+#[cfg(test)]
+mod simulations;
+pub mod statistics;
+pub mod summary_file;
+#[cfg(test)]
+mod testing;
+
+pub use self::comparison::{
+    Comparison, CpuChange, Estimate, FORMAT, FunctionChange, ShownFunction, Side, TierChange, Verdict,
+};
+pub use self::explanation::{Explanation, ExplanationKind};
+pub use self::measure::Measure;
+pub use self::options::{CompareOptions, MeasureChoice};
+pub use self::report::flame_graph::FlameGraph;
+pub use self::rules::{Rule, RuleResult};
+pub use self::summary_file::ParsedSummary;
+
+use crate::results::diagnostics::Diagnostic;
+use crate::tools::compare::measure::Scale;
+
+/// Result of comparing two sides.
+#[derive(Debug)]
+pub struct Compared {
+    /// The differences.
+    pub comparison: Comparison,
+    /// The call trees of both sides.
+    pub flame_graph: FlameGraph,
+    /// Warnings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Compares the runs of two sides. `wants_graph` is whether the call trees are needed.
+pub fn compare(
+    before: &[ParsedSummary],
+    after: &[ParsedSummary],
+    options: &CompareOptions,
+    wants_graph: bool,
+) -> Result<Compared, Diagnostic> {
+    let table = matching::match_functions(before, after);
+    let scale = Scale::of(&table, options.measure);
+    let mut comparison = comparison::compare(&table, &scale, options);
+    let rules = options.rules.iter().map(|rule| rule.check(&comparison));
+    comparison.rules = rules.collect::<Result<_, _>>()?;
+    let flame_graph = match wants_graph {
+        true => FlameGraph::of(&table, &scale),
+        false => FlameGraph::default(),
+    };
+    Ok(Compared {
+        comparison,
+        flame_graph,
+        diagnostics: scale.diagnostics,
+    })
+}

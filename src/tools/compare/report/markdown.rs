@@ -1,0 +1,153 @@
+//! A comparison as Markdown, for the comment of a pull request.
+//!
+//! Names come from files of others. In a comment, they must not become markup, mentions of people, links or images.
+
+use std::fmt::Write as _;
+
+use crate::tools::compare::comparison::{Comparison, FunctionChange};
+use crate::tools::compare::report::shortened;
+
+/// Functions that are shown at once.
+const MAX_TOP: usize = 10;
+
+/// Functions in the collapsed section.
+const MAX_MORE: usize = 100;
+
+/// Size of the text in bytes, less than the limit of GitHub's comments.
+const MAX_SIZE: usize = 60_000;
+
+impl Comparison {
+    /// Returns the Markdown, with changes of at least `min_change` percentage points.
+    pub fn markdown(&self, min_change: f64) -> String {
+        let mut text = String::new();
+        let is_broken = self.rules.iter().any(|rule| rule.is_broken);
+        let result = match (self.rules.is_empty(), is_broken) {
+            (true, _) => "Profile",
+            (false, false) => "Profile: passed",
+            (false, true) => "Profile: failed",
+        };
+        let _ = writeln!(text, "### {result}: {}\n", self.verdict_text());
+        for rule in &self.rules {
+            let sign = if rule.is_broken { "❌" } else { "✅" };
+            let _ = write!(text, "- {sign} {}", code(&rule.rule));
+            if rule.is_broken {
+                let _ = write!(text, ": {}", code(&shortened(&rule.reason)));
+            }
+            text.push('\n');
+        }
+        if let Some(cpu) = self.cpu_text() {
+            let _ = writeln!(text, "- {}", cpu.replace('*', r"\*"));
+        }
+        let _ = writeln!(text, "- before: {}", plain(&self.before.text()));
+        let _ = writeln!(text, "- after: {}", plain(&self.after.text()));
+        let mut rows = self.functions.iter().filter(|change| {
+            let is_large = change.own.change.abs() >= min_change && change.own.change != 0.0;
+            is_large || change.total.is_significant
+        });
+        let (mut top, mut more) = (Vec::new(), Vec::new());
+        let significant = |change: &FunctionChange| change.own.is_significant || change.explanation.is_some();
+        for change in rows.by_ref() {
+            match significant(change) && top.len() < MAX_TOP {
+                true => top.push(change),
+                false => more.push(change),
+            }
+        }
+        if !top.is_empty() {
+            text.push('\n');
+            write_table(&mut text, &top);
+        }
+        if !more.is_empty() {
+            let number = more.len();
+            more.truncate(MAX_MORE);
+            let _ = writeln!(text, "\n<details><summary>{number} more</summary>\n");
+            write_table(&mut text, &more);
+            text.push_str("\n</details>\n");
+        }
+        let _ = writeln!(
+            text,
+            "\nValues are {}. \\* = significant at {} % among all functions.{}",
+            self.measure.text(),
+            self.confidence,
+            match self.is_variation_assumed {
+                true => " One run on each side: the variation from run to run is assumed.",
+                false => "",
+            }
+        );
+        text
+    }
+}
+
+fn write_table(text: &mut String, changes: &[&FunctionChange]) {
+    text.push_str("| function | self before | after | change | total | change |\n");
+    text.push_str("| --- | ---: | ---: | ---: | ---: | ---: |\n");
+    for change in changes {
+        let points = |estimate: &crate::tools::compare::Estimate| {
+            let margin = estimate
+                .margin
+                .map_or(String::new(), |margin| format!(" ± {margin:.2}"));
+            let mark = if estimate.is_significant { r" \*" } else { "" };
+            format!("{:+.2}{margin}{mark}", estimate.change)
+        };
+        let notes = change.note_texts();
+        let notes = match notes.is_empty() {
+            true => String::new(),
+            false => format!("<br>{}", plain(&notes.join("; "))),
+        };
+        let row = format!(
+            "| {}{notes} | {:.2} % | {:.2} % | {} | {:.2} % | {} |\n",
+            code(&shortened(&change.function.full_name)),
+            change.own.before,
+            change.own.after,
+            points(&change.own),
+            change.total.after,
+            points(&change.total)
+        );
+        if text.len().saturating_add(row.len()) > MAX_SIZE {
+            return;
+        }
+        text.push_str(&row);
+    }
+}
+
+/// Returns a name as code.
+fn code(name: &str) -> String {
+    // In a span of code, nothing is markup. Only its end and that of the cell cannot be written there.
+    match name.contains(['`', '|', '\\']) || name.trim() != name || name.is_empty() {
+        true => format!("<code>{}</code>", plain(name)),
+        false => format!("`{name}`"),
+    }
+}
+
+/// Returns a text in which nothing is markup, a mention or a link.
+fn plain(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            // Nothing begins at these.
+            ',' | ';' | '%' | '(' | ')' | ' ' | '+' | '=' | '/' => escaped.push(character),
+            _ if character.is_ascii_punctuation() => {
+                let _ = write!(escaped, "&#{};", u32::from(character));
+            }
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_code_or_plain_text() {
+        assert_eq!(code("eat /a.js"), "`eat /a.js`");
+        assert_eq!(code("<img src=x> @me #1"), "`<img src=x> @me #1`");
+        assert_eq!(code("a|b"), "<code>a&#124;b</code>");
+        assert_eq!(code("a`</code>"), "<code>a&#96;&#60;/code&#62;</code>");
+        assert_eq!(code(r"App\fib"), "<code>App&#92;fib</code>");
+        assert_eq!(
+            plain("www.a.b @me :x: größe"),
+            "www&#46;a&#46;b &#64;me &#58;x&#58; größe"
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! A comparison as text for a terminal.
+
+use std::fmt::Write as _;
+
+use jitdump::printable;
+
+use crate::results::summary::{count, percent};
+use crate::tools::compare::comparison::{Comparison, Estimate, FunctionChange, Side, Verdict};
+use crate::tools::compare::report::shortened;
+
+/// Rows of the tables of own times and totals. All functions are in the JSON.
+const MAX_ROWS: usize = 40;
+const MAX_TOTALS: usize = 15;
+
+impl Verdict {
+    /// Returns the verdict in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Unchanged => "no significant change",
+            Self::Slower => "slower",
+            Self::Faster => "faster",
+            Self::Shifted => "some functions slower, others faster",
+        }
+    }
+}
+
+impl Side {
+    /// Returns the name of the profile, or the number of runs.
+    pub fn label(&self) -> String {
+        match &self.inputs[..] {
+            [input] => shortened(input),
+            inputs => count(inputs.len() as u64, "run"),
+        }
+    }
+
+    /// Returns the runs and their samples.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.label();
+        let jit = match self.samples {
+            0 => 0.0,
+            samples => self.jit as f64 * 100.0 / samples as f64,
+        };
+        let _ = write!(
+            text,
+            ": {}, {jit:.1} % in JIT code",
+            count(self.samples, "sample")
+        );
+        if self.jit > 0 {
+            let _ = write!(text, ", {} % of them named", percent(self.named_percent));
+        }
+        if let Some(time) = self.cpu_time_ns {
+            let _ = write!(text, ", {:.3} s of CPU time per run", time / 1e9);
+        }
+        let threads = self.threads;
+        if threads > 0.0 {
+            let _ = write!(
+                text,
+                ", {threads:.0} {}",
+                if threads.round() == 1.0 {
+                    "thread"
+                } else {
+                    "threads"
+                }
+            );
+        }
+        for (key, value) in self.labels.iter().take(8) {
+            let _ = write!(text, ", {}={}", shortened(key), shortened(value));
+        }
+        text
+    }
+}
+
+impl Comparison {
+    /// Returns the change of the CPU time, if known.
+    pub(super) fn cpu_text(&self) -> Option<String> {
+        let cpu = self.cpu?;
+        let mark = if cpu.is_significant { " *" } else { "" };
+        Some(format!(
+            "{} {:+.1} % ({:+.1} to {:+.1}){mark}",
+            self.measure.cost(),
+            cpu.change_percent,
+            cpu.low_percent,
+            cpu.high_percent
+        ))
+    }
+
+    /// Returns the verdict with the number of functions.
+    pub(super) fn verdict_text(&self) -> String {
+        let mut text = self.verdict.text().to_owned();
+        let significant = || self.functions.iter().filter(|change| change.own.is_significant);
+        let moved = significant()
+            .filter(|change| change.explanation.is_some())
+            .count();
+        let unexplained = || significant().filter(|change| change.explanation.is_none());
+        let slower = unexplained().filter(|change| change.own.change > 0.0).count();
+        let faster = unexplained().count().saturating_sub(slower);
+        for (number, what) in [(slower, "slower"), (faster, "faster")] {
+            if number > 0 {
+                let _ = write!(text, "; {} {what}", count(number as u64, "function"));
+            }
+        }
+        if moved > 0 {
+            let _ = write!(text, "; time moved between {}", count(moved as u64, "function"));
+        }
+        text
+    }
+
+    /// Returns the text for a terminal, with changes of at least `min_change` percentage points.
+    pub fn text(&self, min_change: f64) -> String {
+        let mut text = String::new();
+        let _ = writeln!(text, "before  {}", self.before.text());
+        let _ = writeln!(text, "after   {}", self.after.text());
+        let _ = writeln!(text, "verdict: {}", self.verdict_text());
+        if let Some(cpu) = self.cpu_text() {
+            let _ = writeln!(text, "{cpu}");
+        }
+        for rule in self.rules.iter().filter(|rule| rule.is_broken) {
+            let _ = writeln!(
+                text,
+                "rule broken: {}: {}",
+                rule.rule,
+                printable(rule.reason.as_bytes())
+            );
+        }
+        self.write_table(&mut text, "self", min_change, |change| change.own);
+        self.write_table(&mut text, "total", min_change, |change| change.total);
+        let _ = writeln!(
+            text,
+            "\nValues are {}. * = significant at {confidence} % among all functions. ± = interval of {confidence} % of \
+             one function.",
+            self.measure.text(),
+            confidence = self.confidence,
+        );
+        if self.is_variation_assumed {
+            text.push_str(
+                "With one run on each side, the variation from run to run is assumed, and only enormous changes of JIT code \
+                 are significant. Compare five runs of each to see smaller ones.\n",
+            );
+        }
+        text
+    }
+
+    fn write_table(
+        &self,
+        text: &mut String,
+        title: &str,
+        min_change: f64,
+        estimate: impl Fn(&FunctionChange) -> Estimate,
+    ) {
+        let mut shown: Vec<&FunctionChange> = self
+            .functions
+            .iter()
+            .filter(|change| {
+                let estimate = estimate(change);
+                // The table of totals would repeat each change for all callers.
+                let is_needed = title == "self" || estimate.is_significant;
+                is_needed && estimate.change.abs() >= min_change && estimate.change != 0.0
+            })
+            .collect();
+        shown.sort_by(|one, other| {
+            let size = |change: &FunctionChange| estimate(change).change.abs();
+            size(other).total_cmp(&size(one))
+        });
+        if shown.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            text,
+            "\n{title:>8} before      after     change             function"
+        );
+        let most = if title == "self" { MAX_ROWS } else { MAX_TOTALS };
+        for change in shown.iter().take(most) {
+            let Estimate {
+                before,
+                after,
+                change: points,
+                margin,
+                is_significant,
+            } = estimate(change);
+            let mark = if is_significant { '*' } else { ' ' };
+            let margin = margin.map_or(String::new(), |margin| format!("± {margin:.2}"));
+            let name = shortened(&change.function.full_name);
+            let _ = writeln!(
+                text,
+                "{before:13.2} % {after:8.2} % {points:+10.2} {margin:<8} {mark} {name}{}",
+                change.notes()
+            );
+        }
+        if let Some(hidden) = shown.len().checked_sub(most).filter(|&hidden| hidden > 0) {
+            let _ = writeln!(text, "{hidden} more; --json prints all");
+        }
+    }
+}
+
+impl FunctionChange {
+    /// Returns what is known about the change, in brackets.
+    fn notes(&self) -> String {
+        let notes = self.note_texts();
+        match notes.is_empty() {
+            true => String::new(),
+            false => format!("  ({})", notes.join("; ")),
+        }
+    }
+
+    /// Returns what is known about the change.
+    pub(super) fn note_texts(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(previous) = &self.function.previous {
+            notes.push(format!("renamed from {}", shortened(previous)));
+        }
+        if let Some(explanation) = &self.explanation {
+            notes.push(shortened(&explanation.text()));
+        }
+        if let Some(tiers) = self.tier_change() {
+            notes.push(tiers);
+        }
+        notes
+    }
+
+    /// Returns the most frequent tier of both sides, if they differ.
+    fn tier_change(&self) -> Option<String> {
+        let most = |value: fn(&crate::tools::compare::TierChange) -> f64| {
+            let tiers = self.tiers.iter().filter(|tier| value(tier) > 0.0);
+            tiers.max_by(|one, other| value(one).total_cmp(&value(other)))
+        };
+        let (before, after) = (most(|tier| tier.before)?, most(|tier| tier.after)?);
+        let differs = before.tier != after.tier;
+        differs.then(|| format!("{} → {}", shortened(&before.tier), shortened(&after.tier)))
+    }
+}

@@ -1,0 +1,336 @@
+//! Decodes the content of jitdump records, which follows their prefix.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
+use jitdump::internals::format::debug_info::FunctionRef;
+use jitdump::internals::format::debug_info2::Layout as DebugInfo2Layout;
+use jitdump::internals::format::debug_info2::source_track::SourceTrack;
+use jitdump::internals::format::load::Load;
+use jitdump::internals::format::record::Records;
+use jitdump::internals::format::source_file::EmbeddedSource;
+use jitdump::internals::format::unwinding::{EhFrameEntries, Placement, Unwinding};
+use jitdump::internals::format::{debug_info, debug_info2, record, tier};
+use jitdump::{Address, AddressRange, ByteOrder};
+
+use crate::bytes::Reader;
+use crate::results::diagnostics::Issue;
+use crate::tools::dump::entry::{CUT, Fields, List, Value};
+use crate::tools::dump::jitdump::fields;
+use crate::tools::dump::jitdump::fields::Layout;
+
+/// Number of records to search for a function's LOAD record, whose name is needed to repair damaged file
+/// names. Writers that damage file names write it next; other records about the function may come between.
+const MAX_LOOKAHEAD: usize = 4;
+
+/// Decoded content of a record.
+pub struct Content<'a> {
+    /// Name of the record's type.
+    pub kind: &'static str,
+    /// Decoded fields.
+    pub fields: Fields<'a>,
+}
+
+/// Decodes the content of records.
+#[derive(Clone, Copy)]
+pub struct ContentReader<'a> {
+    /// Content of the record.
+    pub bytes: &'a [u8],
+    /// Endianness of the file.
+    pub endian: ByteOrder,
+    /// Whether to include the bytes of code.
+    pub with_code: bool,
+    /// Whether the file ends inside the record. Missing bytes are then not reported as faults.
+    pub is_cut: bool,
+}
+
+impl<'a> ContentReader<'a> {
+    /// Decodes the content of a record with this ID. `ahead` iterates over the records after it.
+    pub fn read(self, id: u32, ahead: &Records<'a>) -> Content<'a> {
+        let (kind, fields) = match id {
+            record::LOAD => ("LOAD", self.load()),
+            record::MOVE => ("MOVE", self.moved()),
+            record::DEBUG_INFO => ("DEBUG_INFO", self.debug_info(ahead)),
+            record::CLOSE => ("CLOSE", self.with_padding(Fields::new(), self.bytes.len())),
+            record::UNWINDING_INFO => ("UNWINDING_INFO", self.unwinding()),
+            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
+            record::SOURCE_TRACK => ("SOURCE_TRACK", self.track()),
+            _ => ("unknown", Fields::new().number("id", id)),
+        };
+        Content { kind, fields }
+    }
+
+    /// Reads fixed fields. Returns a reader for the rest if all of them are present.
+    fn read_fixed(&self, layout: Layout) -> (Fields<'a>, Option<Reader<'a>>) {
+        let mut fields = Fields::new();
+        let mut reader = Reader::new(self.bytes, self.endian);
+        let is_complete = fields::read(&mut reader, layout, &mut fields);
+        (fields, is_complete.then_some(reader))
+    }
+
+    /// Adds the number of padding bytes, if there are any.
+    fn with_padding(&self, fields: Fields<'a>, padding: usize) -> Fields<'a> {
+        match padding {
+            0 => fields,
+            _ => fields.number("padding", padding as u64),
+        }
+    }
+
+    /// Adds a fault, unless the file ends inside the record.
+    fn fault(&self, fields: Fields<'a>, fault: Issue) -> Fields<'a> {
+        match self.is_cut {
+            true => fields,
+            false => fields.fault(fault),
+        }
+    }
+
+    fn load(&self) -> Fields<'a> {
+        let (mut fields, rest) = self.read_fixed(fields::LOAD);
+        if let Some(mut reader) = rest {
+            let name = reader.c_string();
+            let size = fields.get_number("code_size").unwrap_or_default();
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            let rest = reader.rest();
+            if name.is_none() {
+                fields = fields.word(CUT, "name").name("name", rest);
+            } else if let Some(padding) = rest.len().checked_sub(size) {
+                fields = self.with_padding(fields, padding);
+                if self.with_code {
+                    fields.push("code", Value::Bytes(rest.get(padding..).unwrap_or_default()));
+                }
+            } else {
+                fields = fields.word(CUT, "code").number("code_there", rest.len() as u64);
+                if self.with_code {
+                    fields.push("code", Value::Bytes(rest));
+                }
+            }
+            if let Some(name) = name {
+                fields = fields.name("name", name);
+            }
+        }
+        match Load::parse(self.bytes, self.endian) {
+            Some(_) => fields,
+            None => self.fault(fields, Issue::JitdumpBadLoad),
+        }
+    }
+
+    fn moved(&self) -> Fields<'a> {
+        let (fields, rest) = self.read_fixed(fields::MOVE);
+        match rest {
+            Some(reader) => self.with_padding(fields, reader.rest().len()),
+            None => self.fault(fields, Issue::JitdumpBadMove),
+        }
+    }
+
+    fn debug_info(&self, ahead: &Records<'a>) -> Fields<'a> {
+        let (fields, rest) = self.read_fixed(fields::DEBUG_INFO);
+        let Some(reader) = rest else {
+            return self.fault(fields, Issue::JitdumpBadDebugInfo);
+        };
+        let address = fields.get_number("code_addr").map(Address);
+        let load = next_load(ahead, self.endian, address);
+        let function_ref = load.and_then(|load| {
+            Some(FunctionRef {
+                name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
+                range: AddressRange::new(load.start, load.size.into())?,
+            })
+        });
+        let unknown = FunctionRef {
+            name: b"",
+            range: AddressRange {
+                start: Address(0),
+                end: Address(u64::MAX),
+            },
+        };
+        let function_ref = function_ref.unwrap_or(unknown);
+        if let Some(entries) = debug_info::entries(self.bytes, function_ref, self.endian) {
+            let sizes = entries.iter().map(|entry| entry.size as usize);
+            let used = sizes.fold(0, usize::saturating_add);
+            let fields = self.with_padding(fields, reader.rest().len().saturating_sub(used));
+            return fields.list("entries", List::from_vec(entries, line_entry));
+        }
+        let entries = debug_info::entries_until_truncated(self.bytes, self.endian);
+        let there = entries.clone().count() as u64;
+        let is_short = fields.get_number("nr_entry").is_some_and(|count| there < count);
+        let fields = match is_short {
+            true => fields.word(CUT, "entries").number("entries_there", there),
+            false => fields,
+        };
+        let fields = self.fault(fields, Issue::JitdumpBadDebugInfo);
+        fields.list("entries", List::lazy(entries, |entry| line_entry(&entry)))
+    }
+
+    fn unwinding(&self) -> Fields<'a> {
+        let (mut fields, rest) = self.read_fixed(fields::UNWINDING_INFO);
+        let Some(reader) = rest else {
+            return self.fault(fields, Issue::JitdumpBadUnwinding);
+        };
+        let size = fields.get_number("unwind_data_size").unwrap_or_default();
+        let there = reader.rest().len();
+        let padding = usize::try_from(size)
+            .ok()
+            .and_then(|size| there.checked_sub(size));
+        fields = match padding {
+            Some(padding) => self.with_padding(fields, padding),
+            None => fields
+                .word(CUT, "unwinding_data")
+                .number("data_there", there as u64),
+        };
+        match Unwinding::parse(self.bytes, self.endian) {
+            Err(_) => self.fault(fields, Issue::JitdumpBadUnwinding),
+            Ok(None) => fields.word("layout", "eh_frame_hdr alone"),
+            Ok(Some(unwinding)) => {
+                let entries = EhFrameEntries::count(unwinding.eh_frame, self.endian);
+                let fields = match unwinding.placement {
+                    Placement::AfterCode(0) => fields.word("layout", "eh_frame first"),
+                    Placement::AfterCode(_) => fields.word("layout", "eh_frame_hdr first"),
+                    Placement::At(address) => fields
+                        .word("layout", "eh_frame_hdr first")
+                        .hex("eh_frame_addr", address.0),
+                };
+                let fields = fields.number("eh_frame_size", unwinding.eh_frame.len() as u64);
+                fields.number("cies", entries.cies).number("fdes", entries.fdes)
+            }
+        }
+    }
+
+    /// Decodes one of samply's extension records. Their structure is checked first, as their IDs have
+    /// changed.
+    fn extension(&self, id: u32, ahead: &Records<'a>) -> (&'static str, Fields<'a>) {
+        let fields = Fields::new().number("id", id);
+        if let Some(layout) = debug_info2::layout(self.bytes, self.endian) {
+            return ("DEBUG_INFO2", self.debug_info2(layout, fields, ahead));
+        }
+        let (kind, read) = match id {
+            record::JIT_TIER => ("JIT_TIER", self.tier()),
+            record::EMBEDDED_SOURCE_FILE => ("EMBEDDED_SOURCE_FILE", self.source()),
+            _ => ("DEBUG_INFO2", None),
+        };
+        match read {
+            Some(read) => (kind, read),
+            None if self.is_cut => (kind, fields.word(CUT, "content")),
+            None => (kind, fields.fault(Issue::JitdumpBadExtension)),
+        }
+    }
+
+    fn tier(&self) -> Option<Fields<'a>> {
+        let name = tier::parse(self.bytes)?;
+        let fields = Fields::new().number("id", record::JIT_TIER);
+        let colour = Reader::new(self.bytes, self.endian).u32();
+        Some(match self.bytes.starts_with(name) {
+            true => fields.name("tier", name),
+            false => fields.number_if("colour", colour).name("tier", name),
+        })
+    }
+
+    fn source(&self) -> Option<Fields<'a>> {
+        let source = EmbeddedSource::parse(self.bytes, self.endian)?;
+        let fields = Fields::new().number("id", record::EMBEDDED_SOURCE_FILE);
+        Some(
+            fields
+                .number("text_size", source.text.len() as u64)
+                .name("path", source.path),
+        )
+    }
+
+    fn debug_info2(&self, layout: DebugInfo2Layout, fields: Fields<'a>, ahead: &Records<'a>) -> Fields<'a> {
+        let (fields, address) = match layout {
+            DebugInfo2Layout::Lists => (fields.word("layout", "lists"), None),
+            DebugInfo2Layout::Positions(address) => {
+                let fields = fields.word("layout", "positions").hex("code_addr", address.0);
+                (fields, Some(address))
+            }
+        };
+        // The function's size is needed only for the end of the last line's code.
+        let load = next_load(ahead, self.endian, address);
+        let size = load.map_or(u32::MAX, |load| load.size);
+        match debug_info2::parse(self.bytes, size, self.endian) {
+            Some(lines) => with_lines(fields, lines.info),
+            None => self.fault(fields, Issue::JitdumpBadDebugInfo),
+        }
+    }
+
+    fn track(&self) -> Fields<'a> {
+        let fields = Fields::new().number("id", record::SOURCE_TRACK);
+        match SourceTrack::parse(self.bytes, self.endian) {
+            Some(track) => {
+                let fields = fields.hex("code_addr", track.start.0).name("track", track.name);
+                with_lines(fields, track.read().info)
+            }
+            None if self.is_cut => fields.word(CUT, "content"),
+            None => fields.fault(Issue::JitdumpBadExtension),
+        }
+    }
+}
+
+/// Adds the functions, inlined calls and lines of a function.
+fn with_lines<'a>(fields: Fields<'a>, info: DebugInfo<'a>) -> Fields<'a> {
+    let files = info.files.into_iter().map(|file| match file.path {
+        Cow::Borrowed(path) => path,
+        Cow::Owned(_) => b"",
+    });
+    let files: Rc<[&[u8]]> = files.collect();
+    let file_of = move |fields: Fields<'a>, file: Option<u32>| {
+        let path = file.and_then(|file| files.get(file as usize).copied());
+        fields.name_if("file", path.unwrap_or_default())
+    };
+    let names: Rc<[&[u8]]> = info.functions.iter().map(|function| function.name).collect();
+    let row_file = file_of.clone();
+    let row = move |row: &Row| {
+        let fields = Fields::new().number("code_offset", row.offset);
+        let fields = fields.number("line", row.line).number("column", row.column);
+        Value::Fields(row_file(fields, row.file))
+    };
+    let function = move |function: &SourceFunction<'a>| {
+        let fields = Fields::new().number("line", function.line);
+        let fields = fields
+            .number("column", function.column)
+            .name("name", function.name);
+        Value::Fields(file_of(fields, function.file))
+    };
+    fields
+        .list("functions", List::from_vec(info.functions, function))
+        .list("inlined_calls", List::from_vec(info.calls, inlined_call(names)))
+        .list("lines", List::from_vec(info.rows, row))
+}
+
+/// Returns a closure that converts an inlined call; `names` are the names of its functions.
+fn inlined_call<'a>(names: Rc<[&'a [u8]]>) -> impl Fn(&InlinedCall) -> Value<'a> + 'a {
+    move |call| {
+        let name = names.get(call.function as usize).copied();
+        let ranges = List::from_vec(call.ranges.clone(), |range| {
+            Value::Text(format!("{:#x}..{:#x}", range.start, range.end))
+        });
+        let fields = Fields::new().number("depth", call.depth);
+        let fields = fields.number("line", call.line).number("column", call.column);
+        Value::Fields(
+            fields
+                .number("function", call.function)
+                .name_if("name", name.unwrap_or_default())
+                .list("ranges", ranges),
+        )
+    }
+}
+
+fn line_entry<'a>(entry: &debug_info::LineEntry<'a>) -> Value<'a> {
+    let fields = Fields::new()
+        .hex("addr", entry.address)
+        .number("line", entry.line);
+    let fields = fields.number("discrim", entry.column_or_discriminator);
+    let fields = match entry.is_repaired {
+        true => fields.flag(crate::tools::dump::entry::REPAIRED),
+        false => fields,
+    };
+    Value::Fields(fields.name("name", entry.name))
+}
+
+/// Returns the next loaded function, at `address` if it is set. `None` if it is too far ahead or comes after
+/// damage.
+fn next_load<'a>(ahead: &Records<'a>, endian: ByteOrder, address: Option<Address>) -> Option<Load<'a>> {
+    let records = ahead.clone().take(MAX_LOOKAHEAD).map_while(|step| step.record());
+    let mut loads = records
+        .filter(|record| record.kind == record::LOAD)
+        .filter_map(|record| Load::parse(record.content, endian));
+    loads.find(|load| address.is_none_or(|address| load.start == address))
+}

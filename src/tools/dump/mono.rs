@@ -1,0 +1,181 @@
+//! Dumps the buffers and events of a log of Mono's profiler.
+
+pub(crate) mod event;
+
+use jitdump::{Address, AddressRange};
+
+use crate::collections::hash::HashSet;
+use crate::results::diagnostics::Issue;
+use crate::tools::dump::EntrySink;
+use crate::tools::dump::entry::{CUT, Entry, Fields};
+use crate::tools::dump::filter::Filter;
+use crate::traces::mono::format::log::BUFFER_HEADER_SIZE;
+use crate::traces::mono::format::{Buffer, Header, Kind, Log, Method};
+
+/// Passes the entries of a log to `sink`, as far as the filter selects them.
+pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
+    let size = file.len() as u64;
+    let log = match Log::parse(file) {
+        Ok(log) => log,
+        // The format of the rest is unknown.
+        Err(error) if filter.is_empty() => {
+            return sink(&Entry::damage(0, size, format!("it {error}")));
+        }
+        Err(_) => return Ok(()),
+    };
+    let selection = filter.selects_functions().then(|| Selection::of(&log, filter));
+    let mut writer = EntryWriter {
+        position: 0,
+        has_no_filter: filter.is_empty(),
+        sink,
+    };
+    writer.emit(header(log.header()))?;
+    for buffer in log.buffers() {
+        writer.skip_to(buffer.offset, Issue::MonoSkippedBytes)?;
+        writer.emit(buffer_header(&buffer))?;
+        let mut events = buffer.events();
+        while let Some(event) = events.next() {
+            let is_wanted = writer.has_no_filter
+                || filter.matches_time(Some(event.time.0))
+                    && selection
+                        .as_ref()
+                        .is_none_or(|selection| selection.selects(&event.kind));
+            let end = events.next_offset();
+            if !is_wanted {
+                writer.position = end;
+                continue;
+            }
+            let (kind, fields) = event::describe(event.kind);
+            (writer.sink)(&Entry {
+                offset: event.offset,
+                size: end.saturating_sub(event.offset),
+                kind,
+                time: Some(event.time.0),
+                fields,
+            })?;
+            writer.position = end;
+        }
+        let fault = events.fault().map_or(Issue::MonoCutEvent, |(fault, _)| fault);
+        writer.skip_to(buffer.end(), fault)?;
+    }
+    let fault = match size.saturating_sub(writer.position) {
+        left if left < BUFFER_HEADER_SIZE as u64 => Issue::MonoCutTail,
+        _ => Issue::MonoSkippedBytes,
+    };
+    writer.skip_to(size, fault)
+}
+
+struct EntryWriter<'p, 'q, E> {
+    /// Offset in the file up to which entries have been passed on, in bytes.
+    position: u64,
+    /// Whether entries other than events are selected.
+    has_no_filter: bool,
+    sink: &'p mut EntrySink<'q, E>,
+}
+
+impl<E> EntryWriter<'_, '_, E> {
+    /// Passes on an entry that is not an event.
+    fn emit(&mut self, entry: Entry<'_>) -> Result<(), E> {
+        self.position = entry.offset.saturating_add(entry.size);
+        match self.has_no_filter {
+            true => (self.sink)(&entry),
+            false => Ok(()),
+        }
+    }
+
+    /// Passes on the bytes up to `end` as damage, if there are any.
+    fn skip_to(&mut self, end: u64, fault: Issue) -> Result<(), E> {
+        match end.saturating_sub(self.position) {
+            0 => Ok(()),
+            size => self.emit(Entry::damage(self.position, size, fault)),
+        }
+    }
+}
+
+fn header<'a>(header: &Header<'a>) -> Entry<'a> {
+    let fields = Fields::new()
+        .number("major", header.major)
+        .number("minor", header.minor)
+        .number("data_version", header.data_version)
+        .number("pointer_size", header.pointer_size)
+        .number("startup_ms", header.startup_ms)
+        .number_if("startup_ns", header.startup_ns)
+        .number("timer_overhead", header.timer_overhead)
+        .number("pid", header.pid)
+        .number_if("port", header.port)
+        .name_if("arguments", header.arguments)
+        .name_if("architecture", header.architecture)
+        .name_if("system", header.system);
+    Entry::new(0, header.size as u64, "header", fields)
+}
+
+fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
+    let fields = Fields::new()
+        .number("events_size", buffer.size())
+        .number("time_base", buffer.time_base.0)
+        .hex("pointer_base", buffer.pointer_base())
+        .hex("object_base", buffer.object_base())
+        .hex("thread", buffer.thread.0)
+        .hex("method_base", buffer.method_base());
+    let there = buffer.content().len() as u64;
+    let fields = match buffer.size().saturating_sub(there) {
+        0 => fields,
+        missing => fields.word(CUT, "events").number("missing", missing),
+    };
+    Entry::new(buffer.offset, BUFFER_HEADER_SIZE as u64, "buffer", fields)
+}
+
+/// Methods that a filter selects.
+struct Selection<'f> {
+    filter: &'f Filter,
+    methods: HashSet<Method>,
+}
+
+impl<'f> Selection<'f> {
+    /// Collects the methods whose name and code match.
+    fn of(log: &Log<'_>, filter: &'f Filter) -> Self {
+        let mut selection = Self {
+            filter,
+            methods: HashSet::default(),
+        };
+        for event in log.events() {
+            if let Kind::Jit { method, .. } = event.kind
+                && selection.matches_code_of(&event.kind)
+            {
+                selection.methods.insert(method);
+            }
+        }
+        selection
+    }
+
+    /// Returns whether an event has a name and an address range that match the filter.
+    fn matches_code_of(&self, kind: &Kind<'_>) -> bool {
+        let (start, size, name) = match *kind {
+            Kind::Jit {
+                code: start,
+                size,
+                name,
+                ..
+            }
+            | Kind::CodeBuffer {
+                start, size, name, ..
+            }
+            | Kind::NativeSymbol { start, size, name } => (start, size, name),
+            _ => return false,
+        };
+        let range: Option<AddressRange> = AddressRange::new(start as Address, size);
+        self.filter.matches_name(name) && self.filter.matches_code(range)
+    }
+
+    /// Returns whether an event refers to a selected method, or has a name and an address range that match.
+    fn selects(&self, kind: &Kind<'_>) -> bool {
+        match kind {
+            Kind::Jit { method, .. }
+            | Kind::Enter(method)
+            | Kind::Leave(method)
+            | Kind::ExceptionLeave(method)
+            | Kind::Clause { method, .. } => self.methods.contains(method),
+            other => self.matches_code_of(other),
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Converts events of Mono's profiler into dump entries.
+
+use jitdump::Address;
+
+use crate::tools::dump::entry::{Fields, List, Value};
+use crate::traces::mono::format::event::{
+    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Kind,
+    Metadata, MonitorEvent, Move, Object, Reference, Root, RootOrigin, Stage, TypeReference,
+};
+use crate::traces::mono::format::list::{Element, Frames, List as EventList};
+
+/// Returns the type of an event and its fields.
+pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
+    let fields = Fields::new();
+    match kind {
+        Kind::Enter(method) => ("enter", fields.hex("method", method.0)),
+        Kind::Leave(method) => ("leave", fields.hex("method", method.0)),
+        Kind::ExceptionLeave(method) => ("exception_leave", fields.hex("method", method.0)),
+        Kind::Jit {
+            method,
+            code,
+            size,
+            name,
+        } => {
+            let fields = fields.hex("method", method.0).hex("code_addr", code.0);
+            ("jit", fields.number("code_size", size).name("name", name))
+        }
+        Kind::CodeBuffer {
+            kind,
+            start,
+            size,
+            name,
+        } => {
+            let fields = with_buffer_kind(fields, kind).hex("code_addr", start.0);
+            let fields = fields.number("code_size", size);
+            ("code_buffer", fields.name_if("name", name))
+        }
+        Kind::Metadata { stage, subject } => metadata(fields.word("stage", stage_name(stage)), subject),
+        Kind::Throw { object, frames } => ("throw", with_stack(fields.hex("object", object.0), frames)),
+        Kind::Clause {
+            clause_type,
+            number,
+            method,
+            object,
+        } => {
+            let fields = fields.number("clause_type", clause_type);
+            let fields = fields.number("clause", number).hex("method", method.0);
+            ("clause", fields.hex_if("object", object.map(|object| object.0)))
+        }
+        Kind::Monitor {
+            event,
+            object,
+            frames,
+        } => {
+            let fields = with_monitor_event(fields, event).hex("object", object.0);
+            ("monitor", with_stack(fields, frames))
+        }
+        Kind::SyncPoint(point) => ("sync_point", fields.number("point", point)),
+        Kind::AotId(id) => ("aot_id", fields.name("id", id)),
+        // The garbage collector and the managed heap.
+        Kind::Allocation {
+            class,
+            object,
+            size,
+            frames,
+        } => {
+            let fields = with_type(fields, class).hex("object", object.0);
+            let fields = fields.number("object_size", size);
+            ("allocation", with_stack(fields, frames))
+        }
+        Kind::Collection { phase, generation } => {
+            let fields = with_phase(fields, phase);
+            ("collection", fields.number("generation", generation))
+        }
+        Kind::HeapResize { size } => ("heap_resize", fields.number("heap_size", size)),
+        Kind::Moves(moves) => {
+            let each = |it: Move| {
+                let fields = Fields::new().hex("from", it.from.0);
+                Value::Fields(fields.hex("to", it.to.0))
+            };
+            ("moves", with_list(fields, "objects", moves, each))
+        }
+        Kind::HandleCreated {
+            handle_type,
+            handle,
+            object,
+            frames,
+        } => {
+            let fields = fields.number("handle_type", handle_type).hex("handle", handle);
+            let fields = fields.hex("object", object.0);
+            ("handle_created", with_stack(fields, frames))
+        }
+        Kind::HandleDestroyed {
+            handle_type,
+            handle,
+            frames,
+        } => {
+            let fields = fields.number("handle_type", handle_type).hex("handle", handle);
+            ("handle_destroyed", with_stack(fields, frames))
+        }
+        Kind::FinalizeStart => ("finalize_start", fields),
+        Kind::FinalizeEnd => ("finalize_end", fields),
+        Kind::FinalizeObjectStart(Object(object)) => ("finalize_object_start", fields.hex("object", object)),
+        Kind::FinalizeObjectEnd(Object(object)) => ("finalize_object_end", fields.hex("object", object)),
+        // Heap shots.
+        Kind::HeapStart => ("heap_start", fields),
+        Kind::HeapEnd => ("heap_end", fields),
+        Kind::HeapObject {
+            object,
+            class,
+            size,
+            generation,
+            references,
+        } => {
+            let fields = with_type(fields.hex("object", object.0), class);
+            let fields = fields
+                .number("object_size", size)
+                .number_if("generation", generation);
+            let each = |it: Reference| {
+                let fields = Fields::new().number_if("at", it.offset);
+                Value::Fields(fields.hex("object", it.object.0))
+            };
+            ("heap_object", with_list(fields, "references", references, each))
+        }
+        Kind::HeapRoots { collection, roots } => {
+            let fields = fields.number_if("collection", collection);
+            ("heap_roots", with_list(fields, "roots", roots, root))
+        }
+        Kind::RootRegister {
+            start,
+            size,
+            source,
+            key,
+            name,
+        } => {
+            let fields = fields.hex("start", start.0).number("range_size", size);
+            let fields = fields.number("source", source).hex("key", key.0);
+            ("root_register", fields.name("name", name))
+        }
+        Kind::RootUnregister { start } => ("root_unregister", fields.hex("start", start.0)),
+        // Samples and counters.
+        Kind::SampleHit {
+            sample_type,
+            thread,
+            addresses,
+            frames,
+        } => {
+            let fields = fields
+                .number_if("sample_type", sample_type)
+                .hex("thread", thread.0);
+            let fields = with_list(fields, "addresses", addresses, |it: Address| Value::Hex(it.0));
+            ("sample_hit", with_stack(fields, frames))
+        }
+        Kind::NativeSymbol { start, size, name } => {
+            let fields = fields.hex("code_addr", start.0).number("code_size", size);
+            ("native_symbol", fields.name("name", name))
+        }
+        Kind::NativeBinary {
+            start,
+            offset,
+            size,
+            name,
+        } => {
+            let fields = fields.hex("start", start.0).number("range_size", size);
+            let fields = fields.number("file_offset", offset);
+            ("native_binary", fields.name("name", name))
+        }
+        Kind::CounterDescriptions(counters) => {
+            let fields = with_list(fields, "counters", counters, counter_description);
+            ("counter_descriptions", fields)
+        }
+        Kind::Counters { milliseconds, values } => {
+            let fields = fields.number_if("milliseconds", milliseconds);
+            ("counters", with_list(fields, "values", values, counter_change))
+        }
+        // Code coverage.
+        Kind::CoverageAssembly {
+            name,
+            guid,
+            file,
+            methods,
+        } => {
+            let fields = with_coverage(fields, methods).name("name", name);
+            ("coverage_assembly", fields.name("guid", guid).name("file", file))
+        }
+        Kind::CoverageMethod {
+            assembly,
+            class,
+            name,
+            signature,
+            file,
+            token,
+            id,
+            statements,
+        } => {
+            let fields = fields.hex("token", token).number("id", id);
+            let fields = fields.number("statements", statements).name("name", name);
+            let fields = fields.name("signature", signature).name("class", class);
+            (
+                "coverage_method",
+                fields.name("assembly", assembly).name("file", file),
+            )
+        }
+        Kind::CoverageStatement {
+            method,
+            offset,
+            count,
+            line,
+            column,
+        } => {
+            let fields = fields.number("id", method).number("il_offset_difference", offset);
+            let fields = fields.number("count", count).number("line", line);
+            ("coverage_statement", fields.number("column", column))
+        }
+        Kind::CoverageClass {
+            assembly,
+            name,
+            methods,
+        } => {
+            let fields = with_coverage(fields, methods).name("name", name);
+            ("coverage_class", fields.name("assembly", assembly))
+        }
+    }
+}
+
+fn with_list<'a, T: Element<'a> + 'a>(
+    fields: Fields<'a>,
+    key: &'static str,
+    list: EventList<'a, T>,
+    value: impl Fn(T) -> Value<'a> + 'a,
+) -> Fields<'a> {
+    fields.list(key, List::lazy(list.iter(), value))
+}
+
+/// Adds a stack, innermost frame first, unless it is empty.
+fn with_stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
+    if frames.is_empty() {
+        return fields;
+    }
+    let frames = List::lazy(frames.iter(), |method| Value::Hex(method.0));
+    fields.with("frames", Value::List(frames))
+}
+
+fn with_type(fields: Fields<'_>, class: TypeReference) -> Fields<'_> {
+    match class {
+        TypeReference::Class(class) => fields.hex("class", class.0),
+        TypeReference::VTable(vtable) => fields.hex("vtable", vtable.0),
+    }
+}
+
+fn with_buffer_kind(fields: Fields<'_>, kind: CodeBufferKind) -> Fields<'_> {
+    let name = match kind {
+        CodeBufferKind::Method => "method",
+        CodeBufferKind::MethodTrampoline => "method_trampoline",
+        CodeBufferKind::UnboxTrampoline => "unbox_trampoline",
+        CodeBufferKind::InterfaceTrampoline => "interface_trampoline",
+        CodeBufferKind::GenericsTrampoline => "generics_trampoline",
+        CodeBufferKind::SpecificTrampoline => "specific_trampoline",
+        CodeBufferKind::Helper => "helper",
+        CodeBufferKind::Monitor => "monitor",
+        CodeBufferKind::DelegateInvoke => "delegate_invoke",
+        CodeBufferKind::ExceptionHandling => "exception_handling",
+        CodeBufferKind::Other(number) => return fields.signed("kind", number),
+    };
+    fields.word("kind", name)
+}
+
+fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Name => "name",
+        Stage::LoadStart => "load_start",
+        Stage::LoadEnd => "load_end",
+        Stage::UnloadStart => "unload_start",
+        Stage::UnloadEnd => "unload_end",
+        Stage::LoadError => "load_error",
+    }
+}
+
+fn metadata<'a>(fields: Fields<'a>, subject: Metadata<'a>) -> (&'static str, Fields<'a>) {
+    match subject {
+        Metadata::Class { class, image, name } => {
+            let fields = fields.hex("class", class.0).hex("image", image.0);
+            ("class", fields.name("name", name))
+        }
+        Metadata::Image { image, name, mvid } => {
+            let fields = fields.hex("image", image.0).name_if("mvid", mvid);
+            ("image", fields.name("name", name))
+        }
+        Metadata::Assembly {
+            assembly,
+            image,
+            name,
+        } => {
+            let fields = fields.hex("assembly", assembly.0);
+            let fields = fields.hex_if("image", image.map(|image| image.0));
+            ("assembly", fields.name("name", name))
+        }
+        Metadata::Domain { domain, name } => ("domain", fields.hex("domain", domain.0).name_if("name", name)),
+        Metadata::Thread { thread, name } => ("thread", fields.hex("thread", thread.0).name_if("name", name)),
+        Metadata::Context { context, domain } => {
+            let fields = fields.hex("context", context.0);
+            ("context", fields.hex("domain", domain.0))
+        }
+        Metadata::VTable {
+            vtable,
+            domain,
+            class,
+        } => {
+            let fields = fields.hex("vtable", vtable.0).hex("domain", domain.0);
+            ("vtable", fields.hex("class", class.0))
+        }
+    }
+}
+
+fn with_monitor_event(fields: Fields<'_>, event: MonitorEvent) -> Fields<'_> {
+    let name = match event {
+        MonitorEvent::Contention => "contention",
+        MonitorEvent::Done => "done",
+        MonitorEvent::Fail => "fail",
+        MonitorEvent::Other(number) => return fields.number("event", number),
+    };
+    fields.word("event", name)
+}
+
+fn with_phase(fields: Fields<'_>, phase: CollectionPhase) -> Fields<'_> {
+    let name = match phase {
+        CollectionPhase::Start => "start",
+        CollectionPhase::MarkStart => "mark_start",
+        CollectionPhase::MarkEnd => "mark_end",
+        CollectionPhase::ReclaimStart => "reclaim_start",
+        CollectionPhase::ReclaimEnd => "reclaim_end",
+        CollectionPhase::End => "end",
+        CollectionPhase::PreStopWorld => "pre_stop_world",
+        CollectionPhase::PostStopWorld => "post_stop_world",
+        CollectionPhase::PreStartWorld => "pre_start_world",
+        CollectionPhase::PostStartWorld => "post_start_world",
+        CollectionPhase::PreStopWorldLocked => "pre_stop_world_locked",
+        CollectionPhase::PostStartWorldUnlocked => "post_start_world_unlocked",
+        CollectionPhase::Other(number) => return fields.number("phase", number),
+    };
+    fields.word("phase", name)
+}
+
+fn root<'a>(root: Root) -> Value<'a> {
+    let fields = Fields::new().hex("object", root.object.0);
+    Value::Fields(match root.origin {
+        RootOrigin::Address(address) => fields.hex("address", address.0),
+        RootOrigin::Kind { kind, extra } => fields.number("kind", kind).hex("extra", extra),
+    })
+}
+
+fn counter_description(counter: CounterDescription<'_>) -> Value<'_> {
+    let fields = Fields::new()
+        .number("index", counter.index)
+        .number("section", counter.section)
+        .name_if("section_name", counter.section_name)
+        .number("value_type", counter.value_type)
+        .number("unit", counter.unit)
+        .number("variance", counter.variance);
+    Value::Fields(fields.name("name", counter.name))
+}
+
+fn counter_change(change: CounterChange<'_>) -> Value<'_> {
+    let fields = Fields::new().number("index", change.index);
+    Value::Fields(match change.value {
+        CounterValue::Signed(number) => fields.signed("difference", number),
+        CounterValue::Unsigned(number) => fields.number("difference", number),
+        CounterValue::Double(number) => fields.with("value", Value::Float(number)),
+        CounterValue::Text(Some(text)) => fields.name("value", text),
+        CounterValue::Text(None) => fields,
+    })
+}
+
+fn with_coverage(fields: Fields<'_>, methods: Coverage) -> Fields<'_> {
+    let fields = fields.number("methods", methods.methods);
+    let fields = fields.number("fully_covered", methods.fully);
+    fields.number("partially_covered", methods.partially)
+}

@@ -1,0 +1,262 @@
+//! Dumps the records of an XRay trace.
+
+use jitdump::ByteOrder;
+
+use crate::results::diagnostics::Issue;
+use crate::tools::dump::EntrySink;
+use crate::tools::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
+use crate::tools::dump::filter::Filter;
+use crate::traces::xray::format::{
+    BASIC_RECORD_SIZE, Buffer, FdrMetadata, GapReason, Header, Mode, Record, RecordKind, Records, Segment,
+    Trace, header,
+};
+
+/// Passes the entries of a trace to `sink`, as far as the filter selects them.
+///
+/// Traces have only the IDs of functions, so a filter on names or addresses selects nothing.
+pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
+    let mut sink = |entry: &Entry<'_>| {
+        let is_wanted = filter.is_empty() || !filter.selects_functions() && filter.matches_time(entry.time);
+        if is_wanted { sink(entry) } else { Ok(()) }
+    };
+    let size = file.len() as u64;
+    let trace = match Trace::parse(file) {
+        Ok(trace) => trace,
+        // The format of the rest is unknown.
+        Err(error) => return sink(&Entry::damage(0, size, format!("it {error}"))),
+    };
+    sink(&trace_header(trace.header()))?;
+    let mut writer = EntryWriter {
+        file,
+        endian: trace.header().endian,
+        mode: trace.header().mode,
+        position: header::SIZE as u64,
+        sink: &mut sink,
+    };
+    for segment in trace.segments() {
+        match segment {
+            Segment::Buffer(buffer) => writer.buffer(&trace, &buffer)?,
+            Segment::Gap {
+                end,
+                reason: GapReason::Empty,
+                ..
+            } => writer.emit_metadata_to(end, None)?,
+            Segment::Gap {
+                end,
+                reason: GapReason::Issue(fault),
+                ..
+            } => writer.emit_damage_to(end, fault)?,
+        }
+    }
+    match trace.header().mode {
+        Mode::Fdr => writer.emit_damage_to(size, Issue::XraySkippedBytes),
+        Mode::Basic => writer.emit_unknown_to(size),
+    }
+}
+
+struct EntryWriter<'f, 'p, E> {
+    file: &'f [u8],
+    endian: ByteOrder,
+    mode: Mode,
+    /// Offset in the file up to which entries have been passed on, in bytes.
+    position: u64,
+    sink: &'p mut EntrySink<'p, E>,
+}
+
+impl<'f, E> EntryWriter<'f, '_, E> {
+    /// Passes on an entry of `size` bytes that starts at the current position.
+    fn emit(
+        &mut self,
+        size: u64,
+        kind: &'static str,
+        time: Option<u64>,
+        fields: Fields<'f>,
+    ) -> Result<(), E> {
+        let offset = self.position;
+        self.position = offset.saturating_add(size);
+        (self.sink)(&Entry {
+            offset,
+            size,
+            kind,
+            time,
+            fields,
+        })
+    }
+
+    fn emit_damage_to(&mut self, end: u64, fault: Issue) -> Result<(), E> {
+        match end.saturating_sub(self.position) {
+            0 => Ok(()),
+            size => self.emit(size, DAMAGE, None, Fields::new().fault(fault)),
+        }
+    }
+
+    /// Returns the bytes from the current position up to `end`.
+    fn bytes_to(&self, end: u64) -> &'f [u8] {
+        let start = usize::try_from(self.position).unwrap_or(usize::MAX);
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        self.file.get(start..end).unwrap_or_default()
+    }
+
+    fn buffer(&mut self, trace: &Trace<'f>, buffer: &Buffer) -> Result<(), E> {
+        let mut records = trace.records(buffer);
+        while let Some(record) = records.next() {
+            self.emit_skipped_to(record.offset, buffer, &records)?;
+            let size = records.next_offset().saturating_sub(record.offset);
+            self.record(&record, size, buffer)?;
+        }
+        self.emit_skipped_to(buffer.content().end, buffer, &records)
+    }
+
+    /// Passes on the bytes up to `end` that the record reader has skipped.
+    fn emit_skipped_to(&mut self, end: u64, buffer: &Buffer, records: &Records<'_>) -> Result<(), E> {
+        if self.position >= end {
+            return Ok(());
+        }
+        if self.mode == Mode::Basic {
+            return self.emit_unknown_to(end);
+        }
+        /// Faults after which the rest of the buffer is not read.
+        const ENDS: [Issue; 3] = [
+            Issue::XrayUnknownKind,
+            Issue::XrayBadEventSize,
+            Issue::XrayCutRecord,
+        ];
+        let fault = records.faults().iter().find(|(fault, _)| ENDS.contains(fault));
+        match fault {
+            Some((fault, at)) if (self.position..end).contains(&at.first_offset) => {
+                self.emit_metadata_to(at.first_offset, Some(buffer))?;
+                self.emit_damage_to(end, fault)
+            }
+            _ => self.emit_metadata_to(end, Some(buffer)),
+        }
+    }
+
+    /// Passes on metadata records up to `end`, and an incomplete record at the end of a buffer.
+    fn emit_metadata_to(&mut self, end: u64, buffer: Option<&Buffer>) -> Result<(), E> {
+        while self.position < end {
+            let bytes = self.bytes_to(end);
+            let left = end.saturating_sub(self.position);
+            let Some((record, size)) = FdrMetadata::parse(bytes, self.endian) else {
+                return self.emit(left, CUT, None, Fields::new().word(CUT, "record"));
+            };
+            let mut size = size as u64;
+            let fields = Fields::new();
+            let mut time = None;
+            let (kind, fields) = match record {
+                FdrMetadata::NewBuffer { thread } => ("new_buffer", fields.signed("thread", thread)),
+                FdrMetadata::EndOfBuffer => ("end_of_buffer", fields),
+                FdrMetadata::NewCpu { cpu, tick } => {
+                    time = Some(tick);
+                    ("new_cpu", fields.number("cpu", cpu))
+                }
+                FdrMetadata::TickWrap { tick } => {
+                    time = Some(tick);
+                    ("tsc_wrap", fields)
+                }
+                FdrMetadata::WallTime {
+                    seconds,
+                    microseconds,
+                } => {
+                    let fields = fields.number("seconds", seconds);
+                    ("wall_time", fields.number("microseconds", microseconds))
+                }
+                FdrMetadata::BufferExtents { size } => ("buffer_extents", with_extents(fields, size, buffer)),
+                FdrMetadata::Pid(pid) => ("pid", fields.signed("pid", pid)),
+                FdrMetadata::CutEvent {
+                    size: payload,
+                    is_typed,
+                } => {
+                    let missing = u64::try_from(payload).unwrap_or_default();
+                    let missing = missing.saturating_add(size).saturating_sub(left);
+                    size = left;
+                    let fields = fields.word(CUT, "payload").signed("payload_size", payload);
+                    let kind = if is_typed { "typed_event" } else { "custom_event" };
+                    (kind, fields.number("missing", missing))
+                }
+                FdrMetadata::Argument(argument) => ("argument", fields.hex("argument", argument)),
+                FdrMetadata::Function {
+                    action,
+                    function,
+                    delta,
+                } => {
+                    let fields = fields.number("action", action).number("function", function);
+                    let fields = fields.number("delta", delta);
+                    ("unknown", fields.fault(Issue::XrayUnknownRecord))
+                }
+                FdrMetadata::Unknown(number) => {
+                    let fields = fields.number("kind", number);
+                    ("unknown", fields.fault(Issue::XrayUnknownKind))
+                }
+            };
+            self.emit(size, kind, time, fields)?;
+            let left = end.saturating_sub(self.position);
+            if record == FdrMetadata::EndOfBuffer && left > 0 {
+                return self.emit(left, PADDING, None, Fields::new());
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on records of unknown type in basic mode, one by one, and an incomplete last record.
+    fn emit_unknown_to(&mut self, end: u64) -> Result<(), E> {
+        while self.position < end {
+            let left = end.saturating_sub(self.position);
+            let size = left.min(BASIC_RECORD_SIZE as u64);
+            if size < BASIC_RECORD_SIZE as u64 {
+                return self.emit(size, CUT, None, Fields::new().word(CUT, "record"));
+            }
+            let fields = Fields::new().fault(Issue::XrayUnknownRecord);
+            self.emit(size, "unknown", None, fields)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record<'f>, size: u64, buffer: &Buffer) -> Result<(), E> {
+        let fields = Fields::new().signed("thread", buffer.thread);
+        let fields = match buffer.process {
+            Some(process) => fields.signed("pid", process),
+            None => fields,
+        };
+        let fields = fields.number("cpu", record.cpu);
+        let fields = match record.kind {
+            RecordKind::Enter { function }
+            | RecordKind::EnterWithArguments { function }
+            | RecordKind::Exit { function }
+            | RecordKind::TailExit { function } => fields.number("function", function),
+            RecordKind::Argument(argument) => fields.hex("argument", argument),
+            RecordKind::Custom { payload } => fields.name("payload", payload),
+            RecordKind::Typed { kind, payload } => fields.number("event_type", kind).name("payload", payload),
+        };
+        self.emit(size, record.kind.name(), Some(record.tick), fields)
+    }
+}
+
+/// Adds the size of a buffer, and the number of missing bytes if it is incomplete.
+fn with_extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields<'a> {
+    let fields = fields.number("buffer_size", size);
+    let there = buffer.map(|buffer| buffer.records_size());
+    match there {
+        Some(there) if there < size => fields
+            .word(CUT, "buffer")
+            .number("missing", size.saturating_sub(there)),
+        _ => fields,
+    }
+}
+
+fn trace_header<'a>(header: &Header) -> Entry<'a> {
+    let fields = Fields::new()
+        .byte_order(header.endian)
+        .number("version", header.version)
+        .word(
+            "mode",
+            match header.mode {
+                Mode::Basic => "xray-basic",
+                Mode::Fdr => "xray-fdr",
+            },
+        )
+        .with("constant_tsc", Value::Flag(header.constant_tsc))
+        .with("nonstop_tsc", Value::Flag(header.nonstop_tsc))
+        .number("cycle_frequency", header.frequency)
+        .number_if("buffer_size", header.buffer_size);
+    Entry::new(0, header::SIZE as u64, "header", fields)
+}

@@ -1,0 +1,318 @@
+//! Builds the content of the page from a recording.
+
+use std::collections::BTreeMap;
+
+use jitdump::{AddressRange, Time, names, printable};
+
+use crate::code::selection::StackCounts;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::index_of;
+use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
+use crate::load::Progress;
+use crate::load::Recording;
+use crate::load::function_of;
+use crate::load::symbol_of;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::{count, percent};
+use crate::tools::timeline::code_box::{CodeBox, Item, item_of};
+use crate::tools::timeline::colors::color;
+use crate::tools::timeline::intervals::CodeBoxes;
+use crate::tools::timeline::regions;
+use crate::tools::timeline::samples::{BINS, Counter, Counts, Series, Span};
+use crate::tools::timeline::source_lines::SourceLines;
+use crate::tools::timeline::tiers::{Ranks, Tiers};
+use crate::tools::timeline::values::{FORMAT, Locations, Process, Region, Values};
+use crate::tools::timeline::{Timeline, TimelineOptions};
+use crate::units::Pid;
+
+/// Returns the content of the page.
+pub fn timeline(
+    recording: &Recording<'_>,
+    scripts: &V8Scripts<'_>,
+    options: &TimelineOptions,
+    progress: &mut dyn Progress,
+) -> Timeline {
+    let profile_index = &recording.profile.index;
+    progress.start("reading samples", profile_index.data_end);
+    let tiers = Tiers::of(recording);
+    let timeline = &recording.timeline;
+    let counter = Counter {
+        selector: recording.selector(),
+        span: Span::of(profile_index),
+        tier: |leaf| tiers.compiler_of(item_of(timeline, leaf)?),
+    };
+    let counts = counter.walk(profile_index, progress);
+    let v8_functions = scripts.functions();
+    let lines = SourceLines::of(recording, &v8_functions, options, &counts);
+    let code_boxes = CodeBoxes::of(recording, counter.span, &counts);
+    let mut diagnostics = recording.diagnostics();
+    diagnostics.extend(recording.hints(&counts.silent_processes()));
+    diagnostics.extend(code_boxes.diagnostics());
+    diagnostics.extend(scripts.diagnostics().iter().cloned());
+    diagnostics.extend(
+        lines
+            .faults
+            .iter()
+            .map(|(issue, count)| Diagnostic::new(issue).times(count.count)),
+    );
+    if profile_index.times.is_none() {
+        diagnostics.push(Diagnostic::new(Issue::PageWithoutTimes));
+    }
+    let clocks = recording.clocks();
+    let mut columns = Columns {
+        recording,
+        v8_functions,
+        ranks: tiers.ranks(&counts),
+        tiers: &tiers,
+        span: counter.span,
+        processes: HashMap::default(),
+        functions: HashMap::default(),
+        values: Values {
+            format: FORMAT,
+            input: recording.input.name.clone(),
+            start: counter.span.start.0.to_string(),
+            span: counter.span.length(),
+            notes: notes(&diagnostics, &clocks, &counts.stacks),
+            ..Values::default()
+        },
+    };
+    columns.write_processes(&code_boxes.all, &counts);
+    columns.write_share(&counts);
+    let mut names = HashMap::default();
+    columns.write_boxes(&code_boxes.all, &mut names);
+    columns.write_samples(&counts, &mut names);
+    columns.write_lines(lines);
+    Timeline {
+        values: columns.values,
+        diagnostics,
+        clocks,
+    }
+}
+
+/// What the page has beside its charts: what is not as it should be, and how clocks were aligned.
+fn notes(diagnostics: &[Diagnostic], clocks: &[String], stacks: &StackCounts) -> Vec<String> {
+    let notes = diagnostics.iter().map(Diagnostic::to_string);
+    let stacks = (stacks.frames > stacks.samples).then(|| {
+        let named = percent(stacks.named_percent());
+        let samples = count(stacks.samples, "sample");
+        format!("{samples} with JIT code in the stack, {named} % of its frames named")
+    });
+    notes.chain(clocks.iter().cloned()).chain(stacks).collect()
+}
+
+/// Returns the name of code, as written by its runtime.
+fn recorded_name<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
+    let name = match item {
+        Item::Function(id) => function_of(&recording.sources.used, id).map(|function| function.name),
+        Item::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
+    };
+    name.unwrap_or_default()
+}
+
+/// Columns under construction.
+struct Columns<'a> {
+    recording: &'a Recording<'a>,
+    v8_functions: V8Functions<'a>,
+    tiers: &'a Tiers,
+    ranks: Ranks,
+    span: Span,
+    /// Index of each process.
+    processes: HashMap<Pid, u32>,
+    /// Index of each function. Code in several processes is a separate function in each.
+    functions: HashMap<(Item, u32), u32>,
+    values: Values,
+}
+
+impl Columns<'_> {
+    fn write_processes(&mut self, code_boxes: &[CodeBox], counts: &Counts) {
+        let mut processes: BTreeMap<Pid, Process> = BTreeMap::new();
+        for code_box in code_boxes {
+            processes.entry(code_box.pid).or_default();
+        }
+        for (&(pid, series, _), &count) in &counts.bins {
+            if series != Series::All {
+                processes.entry(pid).or_default().jit += u64::from(count);
+            }
+        }
+        for (&(pid, series, _), &count) in &counts.bins {
+            if series == Series::All
+                && let Some(process) = processes.get_mut(&pid)
+            {
+                process.samples += u64::from(count);
+            }
+        }
+        for (index, (pid, process)) in (0u32..).zip(processes) {
+            self.processes.insert(pid, index);
+            self.values.processes.push(Process {
+                pid: pid.0,
+                ..process
+            });
+        }
+        self.values.tiers = std::mem::take(&mut self.ranks.names);
+        self.values.colors = self.values.tiers.iter().map(|tier| color(tier)).collect();
+    }
+
+    /// Returns the value of a series in [`crate::tools::timeline::Share`].
+    fn series(&self, series: Series) -> u32 {
+        match series {
+            Series::All => 0,
+            Series::Unnamed => 1,
+            Series::Tier(tier) => match tier.map(|tier| self.ranks.of(tier)) {
+                None => 2,
+                Some(rank) => rank.saturating_add(3),
+            },
+        }
+    }
+
+    fn write_share(&mut self, counts: &Counts) {
+        // Several compilers can share a series.
+        let mut rows: BTreeMap<(u32, u32, u32), u32> = BTreeMap::new();
+        for (&(pid, series, bin), &count) in &counts.bins {
+            if let Some(&process) = self.processes.get(&pid) {
+                let row = rows.entry((process, self.series(series), bin)).or_default();
+                *row = row.saturating_add(count);
+            }
+        }
+        let share = &mut self.values.share;
+        share.bins = BINS;
+        for ((process, series, bin), samples) in rows {
+            share.process.push(process);
+            share.series.push(series);
+            share.bin.push(bin);
+            share.samples.push(samples);
+        }
+    }
+
+    fn write_boxes(&mut self, code_boxes: &[CodeBox], names: &mut HashMap<String, u32>) {
+        for of_process in code_boxes.chunk_by(|one, next| one.pid == next.pid) {
+            let Some(&process) = of_process
+                .first()
+                .and_then(|code_box| self.processes.get(&code_box.pid))
+            else {
+                continue;
+            };
+            let regions = regions::regions(of_process.iter().map(|code_box| code_box.range).collect());
+            let first = self.values.regions.len();
+            self.values.regions.extend(regions.iter().map(|region| Region {
+                process,
+                base: format!("{:x}", region.start.0),
+                size: region.size(),
+            }));
+            for code_box in of_process {
+                let function = self.function(code_box.item, process, names);
+                self.write_box(code_box, function, &regions, first);
+            }
+        }
+    }
+
+    /// Returns the index of a function, and adds it if it is new.
+    fn function(&mut self, item: Item, process: u32, known_names: &mut HashMap<String, u32>) -> u32 {
+        if let Some(&known) = self.functions.get(&(item, process)) {
+            return known;
+        }
+        let recorded = recorded_name(self.recording, item);
+        let is_built_in = names::is_built_in(recorded);
+        let name = printable(&self.v8_functions.name(recorded));
+        let all = &mut self.values.names;
+        let next = index_of(all.len());
+        let name = *known_names.entry(name).or_insert_with_key(|name| {
+            self.values.locations.add(next, name);
+            all.push(name.clone());
+            next
+        });
+        let functions = &mut self.values.functions;
+        let function = index_of(functions.name.len());
+        self.values.built_ins.extend(is_built_in.then_some(function));
+        functions.name.push(name);
+        let tier = self.tiers.compiler_of(item);
+        functions.tier.push(tier.map(|tier| self.ranks.of(tier)));
+        functions.process.push(process);
+        functions.samples.push(0);
+        self.functions.insert((item, process), function);
+        function
+    }
+
+    fn write_box(&mut self, code_box: &CodeBox, function: u32, regions: &[AddressRange], first: usize) {
+        let Some((at, region)) = regions::find(regions, code_box.range.start) else {
+            return;
+        };
+        let since_start = |time: Time| time.0.saturating_sub(self.span.start.0);
+        let boxes = &mut self.values.boxes;
+        boxes.function.push(function);
+        boxes.region.push(index_of(first.saturating_add(at)));
+        boxes
+            .offset
+            .push(code_box.range.start.0.saturating_sub(region.start.0));
+        boxes.size.push(code_box.range.size());
+        boxes
+            .from
+            .push((code_box.from > self.span.start).then(|| since_start(code_box.from)));
+        boxes
+            .until
+            .push((code_box.until < self.span.end).then(|| since_start(code_box.until)));
+        boxes.samples.push(code_box.samples);
+    }
+
+    /// Counts the samples of each function, including those without a rectangle.
+    fn write_samples(&mut self, counts: &Counts, names: &mut HashMap<String, u32>) {
+        let (timeline, processes) = (&self.recording.timeline, &self.recording.profile.index.processes);
+        let sorted: BTreeMap<_, _> = counts.code.iter().collect();
+        for (&(leaf, space), &count) in sorted {
+            let process = self.processes.get(&processes.space(space).pid).copied();
+            let (Some(item), Some(process)) = (item_of(timeline, leaf), process) else {
+                continue;
+            };
+            let function = self.function(item, process, names);
+            if let Some(samples) = self.values.functions.samples.get_mut(function as usize) {
+                *samples += u64::from(count);
+            }
+        }
+    }
+
+    /// Writes the samples by source line.
+    fn write_lines(&mut self, lines: SourceLines) {
+        let mut rows = BTreeMap::new();
+        for ((function, pid, file, line), samples) in lines.samples {
+            let process = self.processes.get(&pid).copied();
+            let function =
+                process.and_then(|process| self.functions.get(&(Item::Function(function), process)));
+            if let Some(&function) = function {
+                rows.insert((function, file, line), samples);
+            }
+        }
+        let columns = &mut self.values.lines;
+        for ((function, file, line), samples) in rows {
+            columns.function.push(function);
+            columns.file.push(file);
+            columns.line.push(line);
+            columns.samples.push(samples);
+        }
+        self.values.files = lines.files;
+        self.values.excerpts = lines.excerpts;
+    }
+}
+
+impl Locations {
+    /// Adds the location in a name, if it has one.
+    fn add(&mut self, index: u32, name: &str) {
+        let parts = names::parts(name.as_bytes());
+        let Some(location) = parts.location else {
+            return;
+        };
+        let position = |part: &[u8]| {
+            let start = part.as_ptr().addr().checked_sub(name.as_ptr().addr())?;
+            let end = start.checked_add(part.len())?;
+            let units = |end: usize| Some(index_of(name.get(..end)?.encode_utf16().count()));
+            Some((units(start)?, units(end)?))
+        };
+        let (Some(function), Some(path)) = (position(parts.function), position(location.path)) else {
+            return;
+        };
+        self.name.push(index);
+        self.function_start.push(function.0);
+        self.function_end.push(function.1);
+        self.path_start.push(path.0);
+        self.path_end.push(path.1);
+        self.line.push(location.line);
+    }
+}

@@ -1,0 +1,229 @@
+//! Source text around the lines with samples, if the user asks for it.
+//!
+//! A page may be sent to others, and paths in a jitdump can name any file. So text is only read on request, and by the
+//! rules of `--keep-sources`: regular files of text, which the owner of the jitdump may read.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use jitdump::{Tally, printable};
+use sha2::{Digest, Sha256};
+
+use crate::bytes::hex_digits;
+use crate::files::objects::stored_source::{LIST_PREFIX, SOURCES, read_list};
+use crate::files::walk::{self, Scope};
+use crate::inject::{DEFAULT_OUTPUT, KeptSources, SourceName};
+use crate::results::diagnostics::Issue;
+use crate::tools::timeline::TimelineOptions;
+use crate::tools::timeline::values::Excerpt;
+
+/// Number of lines shown before and after each line with samples.
+const CONTEXT: u32 = 4;
+
+/// Maximum length of a line, in characters. Minified scripts are one line.
+const MAX_LINE: usize = 240;
+
+/// Maximum size of all text on a page, in bytes.
+const MAX_TEXT: usize = 2 << 20;
+
+/// Maximum size of all files that are read, and of a list of kept files, in bytes.
+const MAX_READ: u64 = 256 << 20;
+const MAX_LIST: u64 = 16 << 20;
+
+/// A source file, and its text if a runtime's file or a source map has it.
+#[derive(Debug)]
+pub struct SourceText {
+    /// The file, as the runtime or a source map names it.
+    pub name: SourceName,
+    /// Text of the file.
+    pub text: Option<Vec<u8>>,
+}
+
+/// Reads texts of source files.
+pub struct Texts<'a> {
+    kept: KeptFolder,
+    files: KeptSources<'a>,
+    /// Number of bytes that may still be read.
+    left: u64,
+    /// Files without text, and why.
+    pub faults: Tally<Issue>,
+}
+
+impl<'a> Texts<'a> {
+    /// Prepares reading.
+    pub fn new(options: &'a TimelineOptions) -> Self {
+        Self {
+            kept: KeptFolder::beside(&options.load.input),
+            files: KeptSources::new(&options.sources, &options.load),
+            left: MAX_READ,
+            faults: Tally::default(),
+        }
+    }
+
+    /// Returns excerpts with the wanted lines of each file. The lines must be sorted.
+    pub fn excerpts(&mut self, files: &[SourceText], wanted: &[(u32, Vec<u32>)]) -> Vec<Excerpt> {
+        let mut excerpts = Vec::new();
+        let mut left = MAX_TEXT;
+        for (file, lines) in wanted {
+            let Some(source) = files.get(*file as usize) else {
+                continue;
+            };
+            let read;
+            let text = match &source.text {
+                Some(text) => text,
+                None => match self.read(source) {
+                    Ok(text) => {
+                        read = text;
+                        &read
+                    }
+                    Err(issue) => {
+                        self.faults.add(issue, 0);
+                        continue;
+                    }
+                },
+            };
+            for mut excerpt in cut(*file, text, lines) {
+                let fits = |line: &&String| {
+                    let rest = left.checked_sub(line.len());
+                    left = rest.unwrap_or(0);
+                    rest.is_some()
+                };
+                let kept = excerpt.text.iter().take_while(fits).count();
+                let left_out = excerpt.text.len().saturating_sub(kept);
+                self.faults.add_many(Issue::LinesNotShown, left_out as u64, 0);
+                excerpt.text.truncate(kept);
+                excerpts.extend((kept > 0).then_some(excerpt));
+            }
+        }
+        excerpts
+    }
+
+    /// Returns the text of a file: the copy that was kept, or else the file on this machine.
+    fn read(&mut self, source: &SourceText) -> Result<Vec<u8>, Issue> {
+        let text = match self.kept.read(&source.name.path) {
+            Some(text) => text,
+            None => self.files.read(&source.name)?.text,
+        };
+        let left = self.left.checked_sub(text.len() as u64);
+        self.left = left.ok_or(Issue::SourceTooLarge)?;
+        Ok(text)
+    }
+}
+
+/// Returns the wanted lines of a text, with those around them.
+fn cut(file: u32, text: &[u8], wanted: &[u32]) -> Vec<Excerpt> {
+    let mut excerpts: Vec<Excerpt> = Vec::new();
+    let mut wanted = wanted.iter().peekable();
+    // Last line to show.
+    let mut end = 0;
+    for (number, line) in (1_u32..).zip(text.split(|&byte| byte == b'\n')) {
+        while let Some(next) = wanted.next_if(|next| next.saturating_sub(CONTEXT) <= number) {
+            end = next.saturating_add(CONTEXT);
+        }
+        if number > end {
+            if wanted.peek().is_none() {
+                break;
+            }
+            continue;
+        }
+        let follows = |excerpt: &&mut Excerpt| {
+            u64::from(excerpt.first) + excerpt.text.len() as u64 == u64::from(number)
+        };
+        match excerpts.last_mut().filter(follows) {
+            Some(excerpt) => excerpt.text.push(shown(line)),
+            None => excerpts.push(Excerpt {
+                file,
+                first: number,
+                text: vec![shown(line)],
+            }),
+        }
+    }
+    excerpts
+}
+
+/// Returns a line as it is shown.
+fn shown(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    // A character has up to four bytes.
+    let line = line.get(..4 * MAX_LINE).unwrap_or(line);
+    let text = String::from_utf8_lossy(line).replace('\t', "    ");
+    let cut: String = text.chars().take(MAX_LINE).collect();
+    printable(cut.as_bytes())
+}
+
+/// The source files that jitinject has kept beside a profile.
+#[derive(Debug, Default)]
+struct KeptFolder {
+    folder: PathBuf,
+    /// Hash and path of each file, by its original path.
+    files: BTreeMap<String, (String, String)>,
+}
+
+impl KeptFolder {
+    /// Reads the lists of the output of the same folder as the profile.
+    fn beside(profile: &Path) -> Self {
+        let folder = profile.parent().unwrap_or(Path::new(""));
+        let folder = folder.join(format!("{DEFAULT_OUTPUT}.elf")).join(SOURCES);
+        let mut names: Vec<OsString> = std::fs::read_dir(&folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name())
+            .filter(|name| name.as_bytes().starts_with(LIST_PREFIX.as_bytes()))
+            .collect();
+        names.sort_unstable();
+        let mut files = BTreeMap::new();
+        for list in names {
+            let text = read_file(&folder, Path::new(&list), MAX_LIST).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let entries = read_list(&text)
+                .map(|(original, hash, path)| (original.to_owned(), (hash.to_owned(), path.to_owned())));
+            files.extend(entries);
+        }
+        Self { folder, files }
+    }
+
+    /// Returns the text of a file, if it was kept and has not changed since.
+    fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let (hash, path) = self.files.get(&printable(path))?;
+        let text = read_file(&self.folder, Path::new(path), MAX_READ)?;
+        (hex_digits(&Sha256::digest(&text)) == *hash).then_some(text)
+    }
+}
+
+/// Reads a file in a folder, which may have come from elsewhere.
+fn read_file(folder: &Path, name: &Path, max_size: u64) -> Option<Vec<u8>> {
+    walk::open(name, Scope::Beneath(folder))
+        .and_then(|file| file.read_whole(max_size))
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_shown_with_those_around_them() {
+        let text: String = (1..=40).map(|line| format!("line {line}\r\n")).collect();
+        let found = cut(7, text.as_bytes(), &[1, 12, 18, 40]);
+        let ranges: Vec<(u32, usize)> = found
+            .iter()
+            .map(|excerpt| (excerpt.first, excerpt.text.len()))
+            .collect();
+        // The text ends with an empty line.
+        assert_eq!(ranges, [(1, 5), (8, 15), (36, 6)]);
+        assert_eq!((&*found[0].text[4], found[0].file), ("line 5", 7));
+        assert!(cut(0, b"one line", &[9]).is_empty());
+        assert!(cut(0, b"", &[]).is_empty());
+    }
+
+    #[test]
+    fn long_lines_and_controls_are_not_shown_as_they_are() {
+        let long = "ä".repeat(10_000);
+        assert_eq!(shown(long.as_bytes()).chars().count(), MAX_LINE);
+        assert_eq!(shown(b"\ta\x1b[2J\xff\r"), "    a\\u{1b}[2J\u{fffd}");
+        assert_eq!(shown("a\u{202e}b".as_bytes()), "a\\u{202e}b");
+    }
+}

@@ -1,0 +1,141 @@
+//! Finds the inherited code that samples of a forked process hit, and its lifetime in that process.
+
+use std::collections::BTreeMap;
+
+use jitdump::history::Builder;
+use jitdump::{AddressRange, Time};
+
+use crate::code::process::{AddressSpace, SpaceId};
+use crate::code::selection::SampledCode;
+use crate::code::timeline::{Code, Lookup, MappingIndex, Timeline};
+use crate::collections::hash::HashMap;
+use crate::load::Recording;
+use crate::perf::event::Backing;
+use crate::tools::timeline::code_box::{CodeBox, item_of};
+use crate::tools::timeline::samples::Counts;
+
+/// Maximum number of ranges of inherited code to use. Code may be overwritten at many addresses and inherited by many
+/// processes.
+const MAX_PIECES: usize = 1 << 20;
+
+/// Inherited code with samples.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// Addresses and lifetimes of the code.
+    pub code_boxes: Vec<CodeBox>,
+    /// Whether the limit was exceeded.
+    pub has_more: bool,
+}
+
+impl Inherited {
+    /// Finds the inherited code of a recording.
+    pub fn of(recording: &Recording<'_>, counts: &Counts) -> Self {
+        let (processes, timeline) = (&recording.profile.index.processes, &recording.timeline);
+        let mut by_space: BTreeMap<SpaceId, Vec<(SampledCode, u32)>> = BTreeMap::new();
+        for (&(leaf, space), &count) in &counts.code {
+            if home_of(timeline, leaf) != Some(space) {
+                by_space.entry(space).or_default().push((leaf, count));
+            }
+        }
+        let pieces = pieces(recording, &by_space);
+        let mut inherited = Self::default();
+        let mut room = MAX_PIECES;
+        for (id, mut touched) in by_space {
+            touched.sort_unstable();
+            let space = processes.space(id);
+            let mut code = Builder::default();
+            for &(leaf, count) in &touched {
+                for range in places(space, timeline, leaf, &pieces) {
+                    inherited.has_more |= room == 0;
+                    let Some(left) = room.checked_sub(1) else { break };
+                    room = left;
+                    code.put(range, space.since, (leaf, count));
+                }
+            }
+            for (time, range) in changes(timeline, id, space) {
+                code.clear(range, time);
+            }
+            let code = code.finish();
+            inherited
+                .code_boxes
+                .extend(code.intervals().iter().filter_map(|interval| {
+                    let (leaf, samples) = interval.value;
+                    Some(CodeBox {
+                        item: item_of(timeline, leaf)?,
+                        pid: space.pid,
+                        range: interval.range,
+                        from: interval.from,
+                        until: interval.until.min(space.until),
+                        samples,
+                    })
+                }));
+        }
+        inherited
+    }
+}
+
+/// Returns the address space in which code was loaded.
+fn home_of(timeline: &Timeline, leaf: SampledCode) -> Option<SpaceId> {
+    match leaf {
+        SampledCode::Function(at) => Some(timeline.mappings()[at].space),
+        SampledCode::Symbol(symbol) => Some(symbol.space),
+        _ => None,
+    }
+}
+
+/// Returns the ranges of the inherited functions, split where they were partly overwritten at any time.
+fn pieces(
+    recording: &Recording<'_>,
+    inherited: &BTreeMap<SpaceId, Vec<(SampledCode, u32)>>,
+) -> HashMap<MappingIndex, Vec<AddressRange>> {
+    let mut pieces: HashMap<MappingIndex, Vec<AddressRange>> = HashMap::default();
+    for &(leaf, _) in inherited.values().flatten() {
+        if let SampledCode::Function(at) = leaf {
+            pieces.entry(at).or_default();
+        }
+    }
+    if pieces.is_empty() {
+        return pieces;
+    }
+    for (id, _) in recording.profile.index.processes.iter() {
+        for interval in recording.timeline.code_of(id) {
+            if let Code::Function(at) = interval.value
+                && let Some(pieces) = pieces.get_mut(&at)
+            {
+                pieces.push(interval.range);
+            }
+        }
+    }
+    pieces
+}
+
+/// Returns the ranges of a function or symbol that the parent still had when an address space was forked from it.
+fn places<'a>(
+    space: &'a AddressSpace,
+    timeline: &'a Timeline,
+    leaf: SampledCode,
+    pieces: &'a HashMap<MappingIndex, Vec<AddressRange>>,
+) -> impl Iterator<Item = AddressRange> + 'a {
+    let (of_function, of_symbol) = match leaf {
+        SampledCode::Function(at) => (pieces.get(&at).map_or(&[][..], Vec::as_slice), None),
+        SampledCode::Symbol(symbol) => (&[][..], Some(symbol.range)),
+        _ => (&[][..], None),
+    };
+    let is_there = move |range: &&AddressRange| {
+        space.parent.is_some_and(|(parent, forked)| {
+            let lookup = timeline.at(parent, range.start, forked);
+            matches!(lookup, Lookup::Function(at) if leaf == SampledCode::Function(at))
+        })
+    };
+    of_function.iter().filter(is_there).copied().chain(of_symbol)
+}
+
+/// Returns the ranges that an address space overwrites, in the order of time.
+fn changes(timeline: &Timeline, id: SpaceId, space: &AddressSpace) -> Vec<(Time, AddressRange)> {
+    let code = timeline.code_of(id).iter();
+    let mut changes: Vec<_> = code.map(|interval| (interval.from, interval.range)).collect();
+    let files = space.maps.iter().filter(|map| map.backing == Backing::File);
+    changes.extend(files.map(|map| (map.time, map.range)));
+    changes.sort_unstable();
+    changes
+}

@@ -1,0 +1,214 @@
+//! Counts samples by function and by time: a pass like that of [`crate::code::selection`], which checks only the
+//! sampled address itself.
+
+use std::hash::Hash;
+
+use jitdump::Time;
+
+use crate::code::process::SpaceId;
+use crate::code::profile_index::ProfileIndex;
+use crate::code::samples::{Located, SampleFields, SampleVisitor};
+use crate::code::selection::{SampledCode, Selector, StackCounts};
+use crate::code::timeline::FunctionId;
+use crate::collections::hash::{HashMap, HashSet};
+use crate::load::Progress;
+use crate::tools::timeline::tiers::TierIndex;
+use crate::units::Pid;
+
+/// Number of bins that the recording is divided into: more than the chart has columns on a wide screen, so that
+/// zooming shows more detail.
+pub const BINS: u32 = 4096;
+
+/// Start and end of the recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Time of the first record.
+    pub start: Time,
+    /// First time after the recording.
+    pub end: Time,
+}
+
+impl Span {
+    /// Returns the span of a profile; a single time if records have no times.
+    pub fn of(profile_index: &ProfileIndex) -> Self {
+        match profile_index.times {
+            Some((start, last)) => Self {
+                start,
+                end: Time(last.0.saturating_add(1)),
+            },
+            None => Self {
+                start: Time::LAST,
+                end: Time::MAX,
+            },
+        }
+    }
+
+    /// Returns the length in nanoseconds, at least 1.
+    pub fn length(self) -> u64 {
+        self.end.0.saturating_sub(self.start.0).max(1)
+    }
+
+    /// Returns the index of the bin, one of [`BINS`] of equal length, that contains a time.
+    fn bin(self, time: Time) -> u32 {
+        let passed = time.0.saturating_sub(self.start.0);
+        let bin = u128::from(passed) * u128::from(BINS) / u128::from(self.length());
+        u32::try_from(bin).unwrap_or(u32::MAX).min(BINS - 1)
+    }
+}
+
+/// Kind of code that a sample was taken in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Series {
+    /// Anything; every sample of a known process counts.
+    All,
+    /// JIT code without a name, or without a certain one.
+    Unnamed,
+    /// A function, by compiler, if that is known.
+    Tier(Option<TierIndex>),
+}
+
+/// Numbers of samples.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Samples in functions and symbols, by the address space that they were taken in, which may have inherited the
+    /// code.
+    pub code: HashMap<(SampledCode, SpaceId), u32>,
+    /// Samples in functions by the offset in the code, in bytes.
+    pub offsets: HashMap<(FunctionId, SpaceId, u32), u32>,
+    /// Samples by process, series and bin.
+    pub bins: HashMap<(Pid, Series, u32), u32>,
+    /// JIT code in whole stacks.
+    pub stacks: StackCounts,
+}
+
+impl Counts {
+    /// Returns the processes with samples in JIT code without a name or, if no sample is in JIT code, all with
+    /// samples.
+    pub fn silent_processes(&self) -> HashSet<Pid> {
+        let in_code = self.bins.keys().any(|&(_, series, _)| series != Series::All);
+        let asked = if in_code { Series::Unnamed } else { Series::All };
+        let bins = self.bins.keys().filter(|&&(_, series, _)| series == asked);
+        bins.map(|&(pid, ..)| pid).collect()
+    }
+
+    /// Returns the number of samples of an address space in a function or symbol.
+    pub fn of(&self, leaf: SampledCode, space: SpaceId) -> u32 {
+        self.code.get(&(leaf, space)).copied().unwrap_or(0)
+    }
+
+    fn merge(&mut self, other: Self) {
+        merge(&mut self.code, other.code);
+        merge(&mut self.offsets, other.offsets);
+        merge(&mut self.bins, other.bins);
+        self.stacks.add(&other.stacks);
+    }
+}
+
+fn merge<K: Hash + Eq>(own: &mut HashMap<K, u32>, other: HashMap<K, u32>) {
+    for (key, count) in other {
+        add(own, key, count);
+    }
+}
+
+fn add<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: K, count: u32) {
+    let counter = counts.entry(key).or_default();
+    *counter = counter.saturating_add(count);
+}
+
+/// Counts the samples of a profile.
+pub struct Counter<'a, T> {
+    /// Classifies the sampled addresses.
+    pub selector: Selector<'a>,
+    /// Start and end of the recording.
+    pub span: Span,
+    /// Returns the compiler of a function or symbol.
+    pub tier: T,
+}
+
+impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
+    /// Counts the samples of all records.
+    pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
+        let mut counts = Counts::default();
+        self.selector.samples().visit(
+            &profile_index.marks,
+            profile_index.data_end,
+            || Walk {
+                counter: self,
+                counts: Counts::default(),
+            },
+            |found| counts.merge(found),
+            |bytes| progress.advance(bytes),
+        );
+        counts
+    }
+}
+
+/// State while reading one chunk of the records.
+struct Walk<'a, T> {
+    counter: &'a Counter<'a, T>,
+    counts: Counts,
+}
+
+impl<T: Fn(SampledCode) -> Option<TierIndex>> SampleVisitor for Walk<'_, T> {
+    type Found = Counts;
+
+    fn finish(self) -> Counts {
+        self.counts
+    }
+
+    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
+        let Self { counter, counts } = self;
+        let (Some(pid), time) = (located.pid, located.lookup_time()) else {
+            return;
+        };
+        let bin = counter.span.bin(time);
+        add(&mut counts.bins, (pid, Series::All, bin), 1);
+        let selector = &counter.selector;
+        let sampled = located.space.zip(located.content.user_ip());
+        let leaf = sampled.and_then(|(space, ip)| {
+            let lookup = selector.timeline.at(space, ip, time);
+            selector.classify_ip(space, ip, time, lookup)
+        });
+        counts.stacks.add_sample(selector.jit_frames(located, leaf));
+        let (Some((space, ip)), Some(leaf)) = (sampled, leaf) else {
+            return;
+        };
+        if let SampledCode::Function(at) = leaf {
+            let mapping = &selector.timeline.mappings()[at];
+            let offset = ip.0.saturating_sub(mapping.range.start.0);
+            if let Ok(offset) = u32::try_from(offset) {
+                add(&mut counts.offsets, (mapping.function, space, offset), 1);
+            }
+        }
+        let series = match leaf {
+            SampledCode::Function(_) | SampledCode::Symbol(_) => {
+                add(&mut counts.code, (leaf, space), 1);
+                Series::Tier((counter.tier)(leaf))
+            }
+            _ => Series::Unnamed,
+        };
+        add(&mut counts.bins, (pid, series, bin), 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_moment_is_in_one_of_so_many_parts() {
+        for (start, end) in [(0, 1), (5, 9), (0, u64::MAX), (1_000, 1_000_000_007)] {
+            let span = Span {
+                start: Time(start),
+                end: Time(end),
+            };
+            assert_eq!(span.bin(Time(start)), 0);
+            assert!(
+                [end - 1, end, u64::MAX]
+                    .iter()
+                    .all(|&time| span.bin(Time(time)) < BINS)
+            );
+            assert_eq!(span.bin(Time(u64::MAX)), BINS - 1);
+        }
+    }
+}

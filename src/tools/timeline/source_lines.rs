@@ -1,0 +1,191 @@
+//! Samples by source line.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use jitdump::debug_info::DebugInfo;
+use jitdump::{Tally, names, printable};
+
+use crate::code::process::SpaceId;
+use crate::code::timeline::FunctionId;
+use crate::collections::hash::HashMap;
+use crate::frames::source_files::v8_functions::V8Functions;
+use crate::inject::SourceName;
+use crate::load::{Recording, function_of};
+use crate::results::diagnostics::Issue;
+use crate::tools::timeline::TimelineOptions;
+use crate::tools::timeline::excerpts::{SourceText, Texts};
+use crate::tools::timeline::samples::Counts;
+use crate::tools::timeline::values::Excerpt;
+use crate::units::Pid;
+
+/// Maximum number of lines with samples.
+const MAX_LINES: usize = 1 << 16;
+
+/// Samples by source line, and source text.
+#[derive(Debug, Default)]
+pub struct SourceLines {
+    /// Paths of the files.
+    pub files: Vec<String>,
+    /// Samples by function, process, index of the file, and line.
+    pub samples: BTreeMap<(FunctionId, Pid, u32, u32), u32>,
+    /// Source text around these lines.
+    pub excerpts: Vec<Excerpt>,
+    /// What is missing, and why.
+    pub faults: Tally<Issue>,
+}
+
+impl SourceLines {
+    /// Finds the lines of all sampled addresses. Functions with most samples come first where there is a limit.
+    pub fn of<'a>(
+        recording: &'a Recording<'_>,
+        v8_functions: &V8Functions<'a>,
+        options: &TimelineOptions,
+        counts: &Counts,
+    ) -> Self {
+        let used = &recording.sources.used;
+        let by_function = by_function(counts);
+        let mut lines = Self::default();
+        let mut files = Files::default();
+        for (function, addresses) in &by_function {
+            let Some(view) = function_of(used, *function) else {
+                continue;
+            };
+            let file = &used[function.file];
+            let (info, _) = v8_functions.lines_of(function.file, &file.code, &view, None);
+            let info = info.or_else(|| names::declaration(view.name));
+            if let Some(info) = info {
+                let owner = file.found.file.origin().owner;
+                lines.add(*function, recording, &info, addresses, |file| {
+                    files.index(&info, file, owner)
+                });
+            }
+        }
+        if options.has_sources {
+            let mut texts = Texts::new(options);
+            lines.excerpts = texts.excerpts(&files.texts, &lines.wanted(&by_function));
+            lines.faults.merge(&texts.faults);
+        }
+        lines.files = files
+            .texts
+            .iter()
+            .map(|file| printable(&file.name.path))
+            .collect();
+        lines
+    }
+
+    /// Adds the samples of a function. `file` returns the index of a file of its debug information.
+    fn add(
+        &mut self,
+        function: FunctionId,
+        recording: &Recording<'_>,
+        info: &DebugInfo<'_>,
+        addresses: &[(SpaceId, u32, u32)],
+        mut file: impl FnMut(u32) -> Option<u32>,
+    ) {
+        let processes = &recording.profile.index.processes;
+        let declared = info
+            .functions
+            .first()
+            .map(|declared| (declared.file, declared.line));
+        for &(space, offset, samples) in addresses {
+            let pid = processes.space(space).pid;
+            let rows = info.rows.partition_point(|row| row.offset <= offset);
+            let row = rows.checked_sub(1).and_then(|last| info.rows.get(last));
+            let sampled = row.map(|row| (row.file, row.line));
+            let places = [(sampled, samples), (declared, 0)];
+            for (place, samples) in places {
+                let Some((Some(of), line @ 1..)) = place else {
+                    continue;
+                };
+                let Some(of) = file(of) else { continue };
+                let key = (function, pid, of, line);
+                if self.samples.len() >= MAX_LINES && !self.samples.contains_key(&key) {
+                    self.faults.add(Issue::LinesNotShown, 0);
+                    continue;
+                }
+                let count = self.samples.entry(key).or_default();
+                *count = count.saturating_add(samples);
+            }
+        }
+    }
+
+    /// Returns the lines to show of each file, those of the functions with most samples first.
+    fn wanted(&self, by_function: &[(FunctionId, Addresses)]) -> Vec<(u32, Vec<u32>)> {
+        let mut order: HashMap<FunctionId, usize> = HashMap::default();
+        order.extend(
+            by_function
+                .iter()
+                .enumerate()
+                .map(|(at, (function, _))| (*function, at)),
+        );
+        let mut by_file: BTreeMap<u32, (usize, Vec<u32>)> = BTreeMap::new();
+        for &(function, _, file, line) in self.samples.keys() {
+            let place = order.get(&function).copied().unwrap_or(usize::MAX);
+            let (first, lines) = by_file.entry(file).or_insert((place, Vec::new()));
+            *first = place.min(*first);
+            lines.push(line);
+        }
+        let mut wanted: Vec<_> = by_file.into_iter().collect();
+        wanted.sort_by_key(|&(file, (first, _))| (first, file));
+        wanted
+            .into_iter()
+            .map(|(file, (_, mut lines))| {
+                lines.sort_unstable();
+                lines.dedup();
+                (file, lines)
+            })
+            .collect()
+    }
+}
+
+/// Sampled addresses of a function: address space, offset in the code, and number of samples.
+type Addresses = Vec<(SpaceId, u32, u32)>;
+
+/// Returns the sampled addresses of all functions, those with most samples first.
+fn by_function(counts: &Counts) -> Vec<(FunctionId, Addresses)> {
+    let mut functions: BTreeMap<FunctionId, Addresses> = BTreeMap::new();
+    for (&(function, space, offset), &samples) in &counts.offsets {
+        functions
+            .entry(function)
+            .or_default()
+            .push((space, offset, samples));
+    }
+    let mut functions: Vec<_> = functions.into_iter().collect();
+    functions
+        .iter_mut()
+        .for_each(|(_, addresses)| addresses.sort_unstable());
+    functions.sort_by_cached_key(|(function, addresses)| {
+        let samples: u64 = addresses.iter().map(|&(.., samples)| u64::from(samples)).sum();
+        (Reverse(samples), *function)
+    });
+    functions
+}
+
+/// Source files of lines.
+#[derive(Debug, Default)]
+struct Files {
+    texts: Vec<SourceText>,
+    indices: HashMap<(u32, Vec<u8>), u32>,
+}
+
+impl Files {
+    /// Returns the index of a file of debug information.
+    fn index(&mut self, info: &DebugInfo<'_>, file: u32, owner: u32) -> Option<u32> {
+        let file = info
+            .files
+            .get(file as usize)
+            .filter(|file| !file.path.is_empty())?;
+        let key = (owner, file.path.to_vec());
+        if let Some(&known) = self.indices.get(&key) {
+            return Some(known);
+        }
+        let index = u32::try_from(self.texts.len()).ok()?;
+        self.texts.push(SourceText {
+            name: SourceName::new(owner, file),
+            text: file.text.map(<[u8]>::to_vec),
+        });
+        self.indices.insert(key, index);
+        Some(index)
+    }
+}

@@ -1,0 +1,135 @@
+//! Compilers of functions and symbols.
+
+use std::cmp::Reverse;
+
+use jitdump::printable;
+
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
+use crate::load::Recording;
+use crate::load::{all_symbols, function_of};
+use crate::tools::timeline::code_box::Item;
+use crate::tools::timeline::samples::{Counts, Series};
+
+/// Maximum number of compilers to distinguish by colour. Runtimes have up to six each.
+const MAX_TIERS: usize = 10;
+
+/// Name for all compilers that are not distinguished.
+pub const OTHERS: &str = "other";
+
+table_index! {
+    /// Index of a compiler.
+    TierIndex
+}
+
+/// Compilers of all code.
+#[derive(Debug, Default)]
+pub struct Tiers {
+    /// Names of the compilers.
+    names: IndexedTable<TierIndex, String>,
+    indices: HashMap<String, TierIndex>,
+    /// Compiler of each item, if known.
+    compilers: HashMap<Item, TierIndex>,
+}
+
+/// Compilers that are distinguished.
+#[derive(Debug, Default)]
+pub struct Ranks {
+    /// Names of the compilers, those with the most samples first.
+    pub names: Vec<String>,
+    /// For each compiler, its index in `names`.
+    ranks: IndexedTable<TierIndex, u32>,
+}
+
+impl Tiers {
+    /// Collects the compilers of a recording.
+    pub fn of(recording: &Recording<'_>) -> Self {
+        let mut tiers = Self::default();
+        for mapping in recording.timeline.mappings() {
+            let view = function_of(&recording.sources.used, mapping.function);
+            if let Some(tier) = view.and_then(|view| view.tier()) {
+                tiers.note(Item::Function(mapping.function), tier);
+            }
+        }
+        for (id, symbol) in all_symbols(&recording.maps) {
+            if let Some(tier) = symbol.tier() {
+                tiers.note(Item::Symbol(id), tier);
+            }
+        }
+        tiers
+    }
+
+    fn note(&mut self, item: Item, tier: &[u8]) {
+        let index = self.indices.entry(printable(tier));
+        let index = index.or_insert_with_key(|name| self.names.push(name.clone()));
+        self.compilers.insert(item, *index);
+    }
+
+    /// Returns the compiler of an item, if known.
+    pub fn compiler_of(&self, item: Item) -> Option<TierIndex> {
+        self.compilers.get(&item).copied()
+    }
+
+    /// Ranks the compilers by samples, and combines those with the fewest above the limit.
+    pub fn ranks(&self, counts: &Counts) -> Ranks {
+        let mut samples = self.names.map(|_| 0);
+        for (&(_, series, _), &count) in &counts.bins {
+            if let Series::Tier(Some(tier)) = series {
+                samples[tier] += u64::from(count);
+            }
+        }
+        let mut order: Vec<(Reverse<u64>, &String, TierIndex)> = samples
+            .enumerate()
+            .map(|(tier, &samples)| (Reverse(samples), &self.names[tier], tier))
+            .collect();
+        order.sort_unstable();
+        let has_others = order.len() > MAX_TIERS;
+        let distinguished = if has_others { MAX_TIERS - 1 } else { order.len() };
+        let mut ranks = Ranks {
+            names: order
+                .iter()
+                .take(distinguished)
+                .map(|(_, name, _)| (*name).clone())
+                .collect(),
+            ranks: self.names.map(|_| 0),
+        };
+        ranks.names.extend(has_others.then(|| OTHERS.to_owned()));
+        for (rank, &(_, _, tier)) in order.iter().enumerate() {
+            ranks.ranks[tier] = index_of(rank.min(distinguished));
+        }
+        ranks
+    }
+}
+
+impl Ranks {
+    /// Returns the index in [`Self::names`] of a compiler.
+    pub fn of(&self, tier: TierIndex) -> u32 {
+        self.ranks[tier]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
+    use crate::units::Pid;
+
+    #[test]
+    fn the_compilers_with_fewest_samples_are_told_as_one() {
+        let mut tiers = Tiers::default();
+        let mut counts = Counts::default();
+        for number in 0..12_u32 {
+            let item = Item::Symbol(SymbolId {
+                table: SymbolTableIndex(0),
+                symbol: number,
+            });
+            tiers.note(item, format!("tier {number}").as_bytes());
+            let series = Series::Tier(Some(TierIndex(number)));
+            counts.bins.insert((Pid(1), series, 0), 100 + number);
+        }
+        let ranks = tiers.ranks(&counts);
+        assert_eq!(ranks.names.len(), MAX_TIERS);
+        assert_eq!((&*ranks.names[0], &*ranks.names[9]), ("tier 11", OTHERS));
+        assert_eq!([11, 3, 2, 0].map(|tier| ranks.of(TierIndex(tier))), [0, 8, 9, 9]);
+    }
+}

@@ -1,0 +1,149 @@
+//! Decodes events of measurements: samples, native symbols, counters and coverage.
+
+use crate::results::diagnostics::Issue;
+use crate::traces::mono::format::cursor::Encoding;
+use crate::traces::mono::format::decode::{Decoder, SIMPLIFIED};
+use crate::traces::mono::format::event::{CounterChange, Coverage, Kind, ThreadId};
+use crate::traces::mono::format::list::{Frames, List, StackEncoding};
+
+/// First data version in which samples have managed methods.
+const WITH_METHODS: u8 = 6;
+
+/// First data version in which samples have a thread.
+const WITH_THREAD: u8 = 11;
+
+/// First data version in which samples have no type, and addresses of mapped files use the same base as
+/// others.
+const WITHOUT_TYPE: u8 = 14;
+
+/// First data version without mapped files.
+const WITHOUT_BINARIES: u8 = 16;
+
+impl<'a> Decoder<'a> {
+    /// Decodes a sample. Sets `own_time` if the event's time is not the base of the next event's time.
+    pub(super) fn sample(&mut self, subtype: u8, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
+        Ok(match subtype {
+            0x00 => self.sample_hit(own_time)?,
+            0x10 => {
+                self.advance_if_simplified()?;
+                Kind::NativeSymbol {
+                    start: self.cursor.address(&self.encoding)?,
+                    size: self.cursor.unsigned()?,
+                    name: self.cursor.string()?,
+                }
+            }
+            0x20 if !self.since(WITHOUT_BINARIES) => self.native_binary()?,
+            0x30 => {
+                self.advance_if_simplified()?;
+                Kind::CounterDescriptions(List::read_counted(&mut self.cursor, &self.encoding)?)
+            }
+            0x40 => {
+                let milliseconds = match self.since(SIMPLIFIED) {
+                    true => {
+                        self.advance()?;
+                        None
+                    }
+                    false => Some(self.cursor.unsigned()?),
+                };
+                Kind::Counters {
+                    milliseconds,
+                    values: CounterChange::read_all(&mut self.cursor, &self.encoding)?,
+                }
+            }
+            _ => return Err(Issue::MonoUnknownEvent),
+        })
+    }
+
+    fn sample_hit(&mut self, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
+        let sample_type = if self.since(WITHOUT_TYPE) {
+            self.advance()?;
+            None
+        } else if self.since(SIMPLIFIED) {
+            self.advance()?;
+            Some(self.cursor.byte()?.into())
+        } else {
+            let sample_type = self.cursor.unsigned()?;
+            *own_time = Some(self.cursor.unsigned()?);
+            Some(sample_type)
+        };
+        let thread = match self.since(WITH_THREAD) {
+            true => ThreadId(self.pointer()?.0),
+            false => self.thread,
+        };
+        let addresses = List::read_counted(&mut self.cursor, &self.encoding)?;
+        let stack_encoding = match self.since(SIMPLIFIED) {
+            true => StackEncoding::Inwards,
+            false => StackEncoding::InwardsWithOffsets,
+        };
+        let frames = match self.since(WITH_METHODS) {
+            true => Frames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)?,
+            false => Frames::NONE,
+        };
+        Ok(Kind::SampleHit {
+            sample_type,
+            thread,
+            addresses,
+            frames,
+        })
+    }
+
+    fn native_binary(&mut self) -> Result<Kind<'a>, Issue> {
+        self.advance()?;
+        let encoding = match self.since(WITHOUT_TYPE) {
+            true => self.encoding,
+            false => Encoding {
+                pointer_base: 0,
+                ..self.encoding
+            },
+        };
+        Ok(Kind::NativeBinary {
+            start: self.cursor.address(&encoding)?,
+            offset: self.cursor.unsigned()?,
+            size: self.cursor.unsigned()?,
+            name: self.cursor.string()?,
+        })
+    }
+
+    pub(super) fn coverage(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
+        self.advance_if_simplified()?;
+        Ok(match subtype {
+            0x00 => Kind::CoverageAssembly {
+                name: self.cursor.string()?,
+                guid: self.cursor.string()?,
+                file: self.cursor.string()?,
+                methods: self.covered()?,
+            },
+            0x10 => Kind::CoverageMethod {
+                assembly: self.cursor.string()?,
+                class: self.cursor.string()?,
+                name: self.cursor.string()?,
+                signature: self.cursor.string()?,
+                file: self.cursor.string()?,
+                token: self.cursor.unsigned()?,
+                id: self.cursor.unsigned()?,
+                statements: self.cursor.unsigned()?,
+            },
+            0x20 => Kind::CoverageStatement {
+                method: self.cursor.unsigned()?,
+                offset: self.cursor.unsigned()?,
+                count: self.cursor.unsigned()?,
+                line: self.cursor.unsigned()?,
+                column: self.cursor.unsigned()?,
+            },
+            0x30 => Kind::CoverageClass {
+                assembly: self.cursor.string()?,
+                name: self.cursor.string()?,
+                methods: self.covered()?,
+            },
+            _ => return Err(Issue::MonoUnknownEvent),
+        })
+    }
+
+    fn covered(&mut self) -> Result<Coverage, Issue> {
+        Ok(Coverage {
+            methods: self.cursor.unsigned()?,
+            fully: self.cursor.unsigned()?,
+            partially: self.cursor.unsigned()?,
+        })
+    }
+}

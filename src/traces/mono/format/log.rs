@@ -1,0 +1,339 @@
+//! Reads a log: its buffers, the events of each buffer, and the faults of a damaged file.
+//!
+//! Each value in a buffer depends on the values before it. So a damaged event makes the rest of its buffer
+//! unreadable, but not the next buffer.
+
+use jitdump::{ByteOrder, RuntimeTime, Tally};
+
+use crate::bytes::Reader;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::mono::format::cursor::Encoding;
+use crate::traces::mono::format::decode::{Call, Decoder};
+use crate::traces::mono::format::event::{Event, ThreadId};
+use crate::traces::mono::format::header::Header;
+
+/// First four bytes of a buffer (`BUF_ID`, little-endian).
+pub(super) const BUFFER_ID: [u8; 4] = *b"\x01LPM";
+
+/// Size of a buffer's header, in bytes.
+pub const BUFFER_HEADER_SIZE: usize = 48;
+
+/// Size of a buffer in bytes, unless Mono enlarged it for one large event. This is how much of the last
+/// buffer of a file may be missing.
+const USUAL_BUFFER_SIZE: usize = 64 << 10;
+
+/// A log that is not packed.
+#[derive(Clone, Copy, Debug)]
+pub struct Log<'a> {
+    file: &'a [u8],
+    header: Header<'a>,
+}
+
+impl<'a> Log<'a> {
+    /// Parses the header. Returns an error only if the file is not a log or has an unknown format. The intact
+    /// parts of a damaged log remain readable.
+    pub fn parse(file: &'a [u8]) -> Result<Self, Diagnostic> {
+        let header = Header::parse(file)?;
+        Ok(Self { file, header })
+    }
+
+    /// Returns the header.
+    pub fn header(&self) -> &Header<'a> {
+        &self.header
+    }
+
+    /// Iterates over the buffers in file order, which is also time order for each thread.
+    pub fn buffers(&self) -> Buffers<'a> {
+        Buffers {
+            file: self.file,
+            header: self.header,
+            position: self.header.size,
+            faults: Tally::default(),
+        }
+    }
+
+    /// Iterates over the events of all buffers in file order.
+    pub fn events(&self) -> LogEvents<'a> {
+        LogEvents {
+            buffers: self.buffers(),
+            current: None,
+        }
+    }
+}
+
+/// A buffer, which has events of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer<'a> {
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// Thread that owns the buffer.
+    pub thread: ThreadId,
+    /// Base of the first event's time.
+    pub time_base: RuntimeTime,
+    /// Base of methods.
+    method_base: u64,
+    encoding: Encoding,
+    content: &'a [u8],
+    /// Size of the events in bytes, according to the header.
+    size: usize,
+}
+
+impl<'a> Buffer<'a> {
+    /// Returns the encoded events.
+    pub fn content(&self) -> &'a [u8] {
+        self.content
+    }
+
+    /// Returns the size of the events in bytes, according to the header. It exceeds the size of the content
+    /// if the buffer is cut off by the end of the file or by another buffer.
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// Returns the base of pointers.
+    pub fn pointer_base(&self) -> u64 {
+        self.encoding.pointer_base
+    }
+
+    /// Returns the base of objects, in units of 8 bytes.
+    pub fn object_base(&self) -> u64 {
+        self.encoding.object_base
+    }
+
+    /// Returns the base of methods.
+    pub fn method_base(&self) -> u64 {
+        self.method_base
+    }
+
+    /// Returns the end offset in the file, in bytes.
+    pub fn end(&self) -> u64 {
+        let start = self.offset.saturating_add(BUFFER_HEADER_SIZE as u64);
+        start.saturating_add(self.content.len() as u64)
+    }
+
+    /// Iterates over the events.
+    pub fn events(&self) -> Events<'a> {
+        Events {
+            end: self.end(),
+            is_cut: self.content.len() < self.size,
+            decoder: Decoder::new(
+                self.content,
+                self.encoding,
+                self.thread,
+                self.time_base.0,
+                self.method_base,
+            ),
+            fault: None,
+        }
+    }
+}
+
+/// Iterator over the buffers of a log.
+#[derive(Clone, Debug)]
+pub struct Buffers<'a> {
+    file: &'a [u8],
+    header: Header<'a>,
+    position: usize,
+    faults: Tally<Issue>,
+}
+
+/// Iterator over the events of a buffer. Ends with the buffer, or before an event that cannot be decoded.
+#[derive(Clone, Debug)]
+pub struct Events<'a> {
+    /// End of the buffer in the file, in bytes.
+    end: u64,
+    is_cut: bool,
+    decoder: Decoder<'a>,
+    fault: Option<(Issue, u64)>,
+}
+
+/// Iterator over the events of a log.
+#[derive(Clone, Debug)]
+pub struct LogEvents<'a> {
+    buffers: Buffers<'a>,
+    current: Option<Events<'a>>,
+}
+
+impl Buffers<'_> {
+    /// Returns the faults found so far, except those of events.
+    pub fn faults(&self) -> &Tally<Issue> {
+        &self.faults
+    }
+}
+
+/// Fields of a buffer's header.
+struct BufferHeader {
+    size: usize,
+    bases: [u64; 5],
+}
+
+impl BufferHeader {
+    /// Parses a header; `None` if it is missing or incomplete.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes.strip_prefix(&BUFFER_ID)?, ByteOrder::Little);
+        let size = usize::try_from(reader.u32()?).ok()?;
+        let mut bases = [0; 5];
+        for base in &mut bases {
+            *base = reader.u64()?;
+        }
+        Some(Self { size, bases })
+    }
+
+    /// Returns whether a buffer with a possible size starts here. Used to search for buffers, so a buffer
+    /// with a damaged size is not recognized.
+    fn is_plausible_start(bytes: &[u8]) -> bool {
+        let room = bytes.len().saturating_sub(BUFFER_HEADER_SIZE);
+        Self::parse(bytes).is_some_and(|header| header.size <= room.max(USUAL_BUFFER_SIZE))
+    }
+}
+
+impl<'a> Buffers<'a> {
+    /// Returns the offset of the next buffer at or after `from`, or the end of the file.
+    fn next_start(&self, from: usize) -> usize {
+        let rest = self.file.get(from..).unwrap_or_default();
+        memchr::memmem::find_iter(rest, &BUFFER_ID)
+            .filter_map(|at| from.checked_add(at))
+            .find(|&at| self.file.get(at..).is_some_and(BufferHeader::is_plausible_start))
+            .unwrap_or(self.file.len())
+    }
+
+    /// Creates the buffer at `at` from its header and content.
+    fn buffer(&self, at: usize, header: &BufferHeader, content: &'a [u8]) -> Buffer<'a> {
+        let [time_base, pointer_base, object_base, thread, method_base] = header.bases;
+        /// First data version in which roots have addresses. Mono 2.0 also wrote this format as version 14.
+        const WITH_ROOT_ADDRESSES: u8 = 15;
+        let Header {
+            major, data_version, ..
+        } = self.header;
+        let early = major >= 2 && data_version == WITH_ROOT_ADDRESSES - 1;
+        Buffer {
+            offset: at as u64,
+            thread: ThreadId(thread),
+            time_base: RuntimeTime(time_base),
+            method_base,
+            encoding: Encoding {
+                version: data_version,
+                roots_have_addresses: data_version >= WITH_ROOT_ADDRESSES || early,
+                pointer_mask: match self.header.pointer_size {
+                    4 => u32::MAX.into(),
+                    _ => u64::MAX,
+                },
+                pointer_base,
+                object_base,
+            },
+            content,
+            size: header.size,
+        }
+    }
+}
+
+impl<'a> Iterator for Buffers<'a> {
+    type Item = Buffer<'a>;
+
+    fn next(&mut self) -> Option<Buffer<'a>> {
+        loop {
+            let at = self.position;
+            let bytes = self.file.get(at..).filter(|bytes| !bytes.is_empty())?;
+            if let Some(header) = BufferHeader::parse(bytes) {
+                let content = bytes.get(BUFFER_HEADER_SIZE..).unwrap_or_default();
+                if let Some(content) = content.get(..header.size) {
+                    self.position = at
+                        .saturating_add(BUFFER_HEADER_SIZE)
+                        .saturating_add(content.len());
+                    return Some(self.buffer(at, &header, content));
+                }
+                let start = at.saturating_add(BUFFER_HEADER_SIZE);
+                self.position = self.next_start(start);
+                let fault = match self.position < self.file.len() {
+                    true => Issue::MonoBadSize,
+                    false => Issue::MonoCutTail,
+                };
+                self.faults.add(fault, at as u64);
+                let content = self.file.get(start..self.position).unwrap_or_default();
+                return Some(self.buffer(at, &header, content));
+            }
+            if bytes.len() < BUFFER_HEADER_SIZE
+                && (bytes.starts_with(&BUFFER_ID) || BUFFER_ID.starts_with(bytes))
+            {
+                self.faults.add(Issue::MonoCutTail, at as u64);
+                self.position = self.file.len();
+                return None;
+            }
+            self.position = self.next_start(at.saturating_add(1));
+            let skipped = self.position.saturating_sub(at) as u64;
+            self.faults.add_many(Issue::MonoSkippedBytes, skipped, at as u64);
+        }
+    }
+}
+
+impl Events<'_> {
+    /// Returns the offset of the next event in the file, or of the event with the fault if there is one.
+    pub fn next_offset(&self) -> u64 {
+        self.end.saturating_sub(self.decoder.remaining() as u64)
+    }
+
+    /// Decodes the next event if it is a call; otherwise leaves it.
+    #[inline]
+    pub(super) fn next_call(&mut self) -> Option<Call> {
+        self.decoder.call()
+    }
+
+    /// Returns the fault that ended the iteration before the end of the buffer, with its offset in the file.
+    /// In a buffer that is cut off, an incomplete event is not an additional fault.
+    pub fn fault(&self) -> Option<(Issue, u64)> {
+        /// Faults that an incomplete event can cause.
+        const CUT: [Issue; 3] = [
+            Issue::MonoCutEvent,
+            Issue::MonoBadCount,
+            Issue::MonoUnterminatedString,
+        ];
+        self.fault
+            .filter(|(fault, _)| !self.is_cut || !CUT.contains(fault))
+    }
+}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = Event<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Event<'a>> {
+        let left = self.decoder.remaining();
+        if left == 0 || self.fault.is_some() {
+            return None;
+        }
+        let offset = self.next_offset();
+        match self.decoder.event(offset) {
+            Ok(event) => Some(event),
+            Err(fault) => {
+                self.fault = Some((fault, offset));
+                None
+            }
+        }
+    }
+}
+
+impl LogEvents<'_> {
+    /// Returns the faults found so far.
+    pub fn faults(&self) -> &Tally<Issue> {
+        &self.buffers.faults
+    }
+}
+
+impl<'a> Iterator for LogEvents<'a> {
+    type Item = Event<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Event<'a>> {
+        loop {
+            if let Some(events) = &mut self.current {
+                if let Some(event) = events.next() {
+                    return Some(event);
+                }
+                if let Some((fault, offset)) = events.fault() {
+                    self.buffers.faults.add(fault, offset);
+                }
+            }
+            self.current = Some(self.buffers.next()?.events());
+        }
+    }
+}

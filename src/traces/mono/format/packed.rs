@@ -1,0 +1,193 @@
+//! Unpacks logs that are one gzip stream, as written with the profiler's option `zip`.
+//!
+//! Unpacking stops when the data is not a log, and at a size limit, because a few bytes of gzip can expand to
+//! a thousand times as many.
+
+use std::io::{self, Read as _, Write};
+
+use flate2::bufread::GzDecoder;
+use jitdump::Tally;
+
+use crate::results::diagnostics::Issue;
+use crate::traces::mono::format::header;
+use crate::traces::mono::format::header::Header;
+use crate::traces::mono::format::log::{BUFFER_HEADER_SIZE, BUFFER_ID};
+
+/// The two magic bytes of gzip, and the compression method (deflate).
+const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
+
+/// Number of bytes to unpack at a time.
+const CHUNK_SIZE: usize = 64 << 10;
+
+/// Maximum size of a header in bytes, more than any command line has.
+const MAX_HEADER_SIZE: usize = 1 << 20;
+
+/// Maximum size of a buffer in bytes. A single large event can make a buffer larger than 64 KiB, but no
+/// object has so many references.
+const MAX_BUFFER_SIZE: usize = 1 << 30;
+
+/// Number of bytes outside of buffers after which the data is not a log; more than a few damaged buffers
+/// have.
+const MAX_JUNK_SIZE: usize = 1 << 20;
+
+/// Maximum ratio of unpacked to packed size. Real logs have 4 to 20. The maximum of deflate is 1,032, for
+/// identical bytes.
+const MAX_RATIO: u64 = 200;
+
+/// Number of bytes to which any file may expand, however small; too few to be harmful.
+const MIN_UNPACKED_LIMIT: u64 = 64 << 20;
+
+/// Returns whether the start of a file is that of a log; for a packed log, some hundred bytes are needed.
+pub fn is_log(start: &[u8]) -> bool {
+    let mut first = [0; 4];
+    header::is_log(start)
+        || is_packed(start) && GzDecoder::new(start).read_exact(&mut first).is_ok() && header::is_log(&first)
+}
+
+/// Returns whether the start of a file is that of a packed file.
+pub fn is_packed(start: &[u8]) -> bool {
+    start.starts_with(&GZIP)
+}
+
+/// Returns the maximum unpacked size of a log with `size` packed bytes.
+pub fn max_unpacked_size(size: u64) -> u64 {
+    size.saturating_mul(MAX_RATIO).max(MIN_UNPACKED_LIMIT)
+}
+
+/// Result of unpacking a file.
+#[derive(Clone, Debug)]
+pub struct Unpacked {
+    /// Unpacked size, in bytes.
+    pub size: u64,
+    /// Faults with their offsets in the unpacked data.
+    pub faults: Tally<Issue>,
+}
+
+/// Unpacks a file into `out`, up to `limit` bytes; see [`max_unpacked_size`]. A damaged or incomplete file is unpacked
+/// as far as possible. Returns only errors of `out`.
+pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unpacked> {
+    let mut decoder = GzDecoder::new(packed);
+    let mut chunk = vec![0; CHUNK_SIZE];
+    let mut validator = LogValidator::Header(Vec::new());
+    let mut unpacked = Unpacked {
+        size: 0,
+        faults: Tally::default(),
+    };
+    loop {
+        let read = decoder.read(&mut chunk);
+        let offset = unpacked.size;
+        let fault = match read {
+            Ok(0) if decoder.get_ref().is_empty() => return Ok(unpacked),
+            Ok(0) => Issue::MonoTrailingGzipBytes,
+            Ok(read) => {
+                let bytes = chunk.get(..read).unwrap_or_default();
+                let room = usize::try_from(limit.saturating_sub(offset)).unwrap_or(usize::MAX);
+                let bytes = bytes.get(..room).unwrap_or(bytes);
+                out.write_all(bytes)?;
+                unpacked.size = offset.saturating_add(bytes.len() as u64);
+                if !validator.accepts(bytes) {
+                    Issue::MonoInvalidGzipContent
+                } else if bytes.len() < read {
+                    Issue::MonoGzipTooLarge
+                } else {
+                    continue;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Issue::MonoCutGzip,
+            Err(_) => Issue::MonoBadGzip,
+        };
+        unpacked.faults.add(fault, unpacked.size);
+        return Ok(unpacked);
+    }
+}
+
+/// Checks whether data that arrives in chunks has the structure of a log. The variants are what comes next.
+#[derive(Debug)]
+enum LogValidator {
+    /// The header, with the bytes read so far.
+    Header(Vec<u8>),
+    /// A buffer's header, with the bytes read so far and the number of invalid bytes skipped before it.
+    Buffer { start: Vec<u8>, junk: usize },
+    /// Events, with the number of bytes left.
+    Events(usize),
+}
+
+impl LogValidator {
+    fn next_buffer() -> Self {
+        Self::Buffer {
+            start: Vec::new(),
+            junk: 0,
+        }
+    }
+
+    /// Returns whether the data so far, including `bytes`, can be the start of a log.
+    fn accepts(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let next = match self {
+                Self::Header(start) => {
+                    let before = start.len();
+                    start.extend_from_slice(bytes);
+                    match Header::parse(start) {
+                        Ok(header) => {
+                            bytes = bytes
+                                .get(header.size.saturating_sub(before)..)
+                                .unwrap_or_default();
+                            Self::next_buffer()
+                        }
+                        Err(error) if error.issue == Issue::MonoTooShort && start.len() < MAX_HEADER_SIZE => {
+                            return true;
+                        }
+                        Err(_) => return false,
+                    }
+                }
+                Self::Buffer { start, junk } => {
+                    let missing = BUFFER_HEADER_SIZE.saturating_sub(start.len()).min(bytes.len());
+                    let (taken, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, b""));
+                    start.extend_from_slice(taken);
+                    bytes = rest;
+                    if start.len() < BUFFER_HEADER_SIZE {
+                        return true;
+                    }
+                    match events_size(start) {
+                        Some(size) => Self::Events(size),
+                        None if *junk > MAX_JUNK_SIZE => return false,
+                        None => {
+                            let skipped = skip_invalid(start);
+                            *junk = junk.saturating_add(skipped);
+                            continue;
+                        }
+                    }
+                }
+                Self::Events(size) => {
+                    let skipped = bytes.len().min(*size);
+                    *size = size.saturating_sub(skipped);
+                    bytes = bytes.get(skipped..).unwrap_or_default();
+                    if *size > 0 {
+                        return true;
+                    }
+                    Self::next_buffer()
+                }
+            };
+            *self = next;
+        }
+        true
+    }
+}
+
+/// Returns the size of the events after a buffer's header; `None` if the header is invalid.
+fn events_size(header: &[u8]) -> Option<usize> {
+    let (size, _) = header.strip_prefix(&BUFFER_ID)?.split_first_chunk()?;
+    let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
+    (size <= MAX_BUFFER_SIZE).then_some(size)
+}
+
+/// Removes bytes up to the next possible start of a buffer's header, and returns their number.
+fn skip_invalid(start: &mut Vec<u8>) -> usize {
+    let [first, ..] = BUFFER_ID;
+    let rest = start.get(1..).unwrap_or_default();
+    let found = memchr::memchr(first, rest).unwrap_or(rest.len());
+    let skipped = found.saturating_add(1);
+    start.drain(..skipped.min(start.len()));
+    skipped
+}

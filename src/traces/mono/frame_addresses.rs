@@ -1,0 +1,88 @@
+//! Addresses for the frames of a log's stacks.
+//!
+//! A method's frame gets the address of its code. Allocated types, collections and methods without code get synthetic
+//! symbols.
+
+use jitdump::{Address, AddressRange, RuntimeTime};
+
+use crate::code::process::Processes;
+use crate::collections::hash::HashMap;
+use crate::traces::mono::format::{Index, Method};
+use crate::traces::synthetic_symbols::SyntheticSymbols;
+use crate::units::Pid;
+
+/// Code of a method.
+#[derive(Clone, Copy, Debug)]
+struct Code {
+    since: RuntimeTime,
+    /// Index among the log's functions.
+    function: u32,
+    range: AddressRange,
+}
+
+/// Addresses for the frames of a log.
+#[derive(Debug)]
+pub struct FrameAddresses {
+    /// Code of each method, in time order.
+    methods: HashMap<Method, Vec<Code>>,
+    /// Time of the first use of each function in a stack, by the function's index in the log.
+    first_uses: Vec<Option<RuntimeTime>>,
+    /// Symbols of methods without code, and of types and collections.
+    pub synthetic_symbols: SyntheticSymbols<Method>,
+}
+
+impl FrameAddresses {
+    /// Creates the addresses for a log of process `pid`, whose programs have addresses of 64 bits or 32.
+    pub fn new(index: &Index<'_>, processes: &Processes, pid: Pid, is_64: bool) -> Self {
+        let functions = index.code.functions();
+        let mut methods: HashMap<Method, Vec<Code>> = HashMap::default();
+        for (function, it) in (0u32..).zip(functions) {
+            for &(method, _) in &it.methods {
+                methods.entry(method).or_default().push(Code {
+                    since: it.time,
+                    function,
+                    range: it.range,
+                });
+            }
+        }
+        let taken = functions.iter().map(|function| function.range);
+        Self {
+            methods,
+            first_uses: vec![None; functions.len()],
+            synthetic_symbols: SyntheticSymbols::new(processes, pid, taken, is_64),
+        }
+    }
+
+    fn find(&self, method: Method, time: RuntimeTime) -> Option<Code> {
+        let codes = self.methods.get(&method)?;
+        let after = codes.partition_point(|code| code.since <= time);
+        codes.get(after.saturating_sub(1)).copied()
+    }
+
+    /// Returns the addresses of a method's code at a time; `None` if it has no code.
+    pub fn code(&self, method: Method, time: RuntimeTime) -> Option<AddressRange> {
+        self.find(method, time).map(|code| code.range)
+    }
+
+    /// Returns the address of a method at a time: its code, or else its synthetic symbol.
+    pub fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
+        if let Some(code) = self.find(method, time) {
+            if let Some(first_use) = self.first_uses.get_mut(code.function as usize) {
+                *first_use = Some(first_use.map_or(time, |earlier| earlier.min(time)));
+            }
+            return code.range.start;
+        }
+        self.synthetic_symbols.address_of(method, || {
+            let unnamed = || format!("[mono method {:#x}]", method.0).into_bytes();
+            index
+                .names
+                .method(method, time)
+                .map_or_else(unnamed, <[u8]>::to_vec)
+        })
+    }
+
+    /// Returns the time of the first use of a function of the log in a stack.
+    pub fn first_use(&self, function: u32) -> Option<RuntimeTime> {
+        self.first_uses.get(function as usize).copied().flatten()
+    }
+}

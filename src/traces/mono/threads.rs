@@ -1,0 +1,149 @@
+//! Matching of a log's threads with those of the profile.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use jitdump::RuntimeTime;
+
+use crate::code::clock::Alignment;
+use crate::collections::hash::{HashMap, HashSet};
+use crate::traces::mono::format::event::{Kind, Metadata, Stage};
+use crate::traces::mono::format::{Event, Log, ThreadId};
+use crate::traces::mono::heap_shots::{HeapShotFinder, HeapShots};
+use crate::traces::mono::thread_matching::{LoggedThread, Match, Thread, matches};
+use crate::traces::options::MonoEvent;
+use crate::traces::source::TracedThread;
+use crate::traces::synthesis;
+use crate::units::{Pid, Tid};
+
+/// Returns the threads of a log, in the order in which they appear, the kinds of its events that can be converted, and its heap
+/// shots.
+pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet<MonoEvent>, HeapShots) {
+    let mut heap_shots = HeapShotFinder::default();
+    let mut kinds = BTreeSet::new();
+    let mut threads: Vec<LoggedThread<'a>> = Vec::new();
+    let mut last_made = None;
+    let mut current: HashMap<ThreadId, usize> = HashMap::default();
+    let mut ended: HashSet<ThreadId> = HashSet::default();
+    for buffer in log.buffers() {
+        for event in buffer.events() {
+            heap_shots.add(buffer.thread, &event);
+            let (id, subject) = match event.kind {
+                // The writer thread logs the methods that all other threads compiled.
+                Kind::Jit { .. } => continue,
+                Kind::SampleHit { thread, .. } => (thread, None),
+                Kind::Metadata {
+                    stage,
+                    subject: Metadata::Thread { thread, name },
+                } => (thread, Some((stage, name))),
+                _ => (buffer.thread, None),
+            };
+            let made = kind_of(&event.kind);
+            if last_made != made {
+                kinds.extend(made);
+                last_made = made;
+            }
+            // Events of a thread may follow its end in the log; a load event starts another thread with the same ID.
+            let begins = matches!(subject, Some((Stage::LoadStart | Stage::LoadEnd, _)));
+            if begins && ended.remove(&id) {
+                current.remove(&id);
+            }
+            let index = *current.entry(id).or_insert(threads.len());
+            if index == threads.len() {
+                threads.push(LoggedThread {
+                    id: id.0,
+                    name: None,
+                    span: (event.time, event.time),
+                });
+            }
+            if let Some(thread) = threads.get_mut(index) {
+                let (first, last) = thread.span;
+                thread.span = (first.min(event.time), last.max(event.time));
+                if let Some((Stage::Name, name)) = subject {
+                    thread.name = Some((event.time, name));
+                }
+            }
+            if let Some((Stage::UnloadEnd, _)) = subject {
+                ended.insert(id);
+            }
+        }
+    }
+    (threads, kinds, heap_shots.finish())
+}
+
+/// Returns the kind of an event; `None` if it is not converted.
+fn kind_of(kind: &Kind<'_>) -> Option<MonoEvent> {
+    match kind {
+        Kind::Allocation { .. } => Some(MonoEvent::Allocations),
+        Kind::Throw { .. } => Some(MonoEvent::Exceptions),
+        Kind::Monitor { .. } => Some(MonoEvent::Contention),
+        Kind::Collection { .. } => Some(MonoEvent::Collections),
+        Kind::HeapObject { .. } => Some(MonoEvent::Heap),
+        Kind::SampleHit { .. } => Some(MonoEvent::Samples),
+        Kind::Enter(_) | Kind::Leave(_) | Kind::ExceptionLeave(_) => Some(MonoEvent::Calls),
+        _ => None,
+    }
+}
+
+/// The threads of a log, with the profile's thread IDs.
+#[derive(Clone, Debug)]
+pub struct Threads<'a> {
+    /// The threads, in the order in which they appear in the log.
+    pub all: Vec<TracedThread<'a>>,
+    /// Number of them that match several threads of the profile.
+    pub ambiguous: u64,
+    /// Start times of the threads with an ID of the log, with their indexes in `all`.
+    by_id: HashMap<u64, Vec<(RuntimeTime, usize)>>,
+}
+
+impl<'a> Threads<'a> {
+    /// Matches the threads of a log with `threads`, all those of process `pid` in the profile. Threads without a match
+    /// get an ID from `synthetic_tids`, of which no other log gets any: readers identify a thread by its ID alone.
+    pub fn new(
+        logged: &[LoggedThread<'a>],
+        threads: &[Thread],
+        pid: Pid,
+        alignment: &Alignment,
+        synthetic_tids: &mut RangeInclusive<u32>,
+    ) -> Self {
+        let found = matches(logged, alignment, threads, pid);
+        let ambiguous = found.iter().filter(|&&found| found == Match::Ambiguous).count() as u64;
+        let mut by_id: HashMap<u64, Vec<(RuntimeTime, usize)>> = HashMap::default();
+        for (index, thread) in logged.iter().enumerate() {
+            by_id.entry(thread.id).or_default().push((thread.span.0, index));
+        }
+        by_id.values_mut().for_each(|threads| threads.sort_unstable());
+        let all = logged.iter().zip(found).zip(synthetic_tids);
+        let all = all.map(|((thread, found), synthetic)| {
+            let known = match found {
+                Match::Thread(tid) => Some(tid),
+                Match::Ambiguous | Match::Missing => None,
+            };
+            TracedThread {
+                thread: synthesis::Thread {
+                    pid,
+                    tid: Tid(known.unwrap_or(synthetic)),
+                },
+                is_known: known.is_some(),
+                name: thread.name.map(|(_, name)| name),
+            }
+        });
+        Self {
+            all: all.collect(),
+            ambiguous,
+            by_id,
+        }
+    }
+
+    /// Returns the index of the thread of an event.
+    pub fn index_of(&self, event: &Event<'_>) -> Option<usize> {
+        let id = match event.kind {
+            Kind::SampleHit { thread, .. } => thread,
+            _ => event.thread,
+        };
+        let threads = self.by_id.get(&id.0)?;
+        let after = threads.partition_point(|&(since, _)| since <= event.time);
+        let (_, index) = threads.get(after.saturating_sub(1))?;
+        Some(*index)
+    }
+}

@@ -1,0 +1,101 @@
+//! Walk through the events of a log, thread by thread.
+
+use std::vec;
+
+use jitdump::{RuntimeTime, Tally};
+
+use crate::collections::hash::HashMap;
+use crate::results::diagnostics::Issue;
+use crate::traces::call_tree::Step;
+use crate::traces::mono::format::event::Kind;
+use crate::traces::mono::format::log::{Buffer, Events};
+use crate::traces::mono::format::{Event, Log, Method, ThreadId};
+use crate::traces::mono::threads::Threads;
+use crate::traces::source::{EventContext, EventKind, TraceEvent};
+
+/// Iterator over the events of one thread. Events about code and names are left out: only their times step backwards.
+#[derive(Debug)]
+pub struct ThreadWalk<'l, 'a> {
+    threads: &'l Threads<'a>,
+    buffers: vec::IntoIter<Buffer<'a>>,
+    events: Option<Events<'a>>,
+    latest: RuntimeTime,
+}
+
+impl<'a> Iterator for ThreadWalk<'_, 'a> {
+    type Item = TraceEvent<Method, Kind<'a>>;
+
+    /// Returns the next event. If its time is before that of the event before, it gets that time: its buffer was written while
+    /// a later one was.
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let events = self.events.iter_mut().flatten();
+            if let Some((mut event, kind)) = events.filter_map(happened).next() {
+                event.time = event.time.max(self.latest);
+                self.latest = event.time;
+                let context = EventContext {
+                    // All threads with events have an index.
+                    thread: self.threads.index_of(&event).unwrap_or_default(),
+                    time: event.time,
+                    cpu: 0,
+                    offset: event.offset,
+                };
+                return Some(TraceEvent { context, kind });
+            }
+            self.events = Some(self.buffers.next()?.events());
+        }
+    }
+}
+
+/// Returns an event if it is an action of a thread, and not data about code or names.
+fn happened(event: Event<'_>) -> Option<(Event<'_>, EventKind<Method, Kind<'_>>)> {
+    let kind = match event.kind {
+        Kind::Jit { .. } | Kind::CodeBuffer { .. } | Kind::Metadata { .. } | Kind::NativeSymbol { .. } => {
+            return None;
+        }
+        Kind::Enter(method) => EventKind::Call(Step::Enter(method)),
+        Kind::Leave(method) | Kind::ExceptionLeave(method) => EventKind::Call(Step::Exit(method)),
+        kind => EventKind::Other(kind),
+    };
+    Some((event, kind))
+}
+
+/// Counts the buffers with a time before that of their thread's buffer before.
+pub fn out_of_order(log: &Log<'_>) -> Tally<Issue> {
+    let mut latest: HashMap<ThreadId, RuntimeTime> = HashMap::default();
+    let mut counted = Tally::default();
+    for buffer in log.buffers() {
+        let latest = latest.entry(buffer.thread).or_default();
+        if buffer.time_base < *latest {
+            counted.add(Issue::MonoBufferOrder, buffer.offset);
+        }
+        *latest = buffer.time_base.max(*latest);
+    }
+    counted
+}
+
+/// Returns the events of each thread of a log.
+pub fn walks<'l, 'a>(
+    log: &Log<'a>,
+    threads: &'l Threads<'a>,
+) -> impl Iterator<Item = ThreadWalk<'l, 'a>> + use<'l, 'a> {
+    let mut buffers: Vec<Vec<Buffer<'a>>> = Vec::new();
+    let mut indexes: HashMap<ThreadId, usize> = HashMap::default();
+    for buffer in log.buffers() {
+        let index = *indexes.entry(buffer.thread).or_insert(buffers.len());
+        match buffers.get_mut(index) {
+            Some(buffers) => buffers.push(buffer),
+            None => buffers.push(vec![buffer]),
+        }
+    }
+    // Buffers of a thread are in the order of time, unless Mono wrote several at once.
+    for buffers in &mut buffers {
+        buffers.sort_by_key(|buffer| buffer.time_base);
+    }
+    buffers.into_iter().map(move |buffers| ThreadWalk {
+        threads,
+        buffers: buffers.into_iter(),
+        events: None,
+        latest: RuntimeTime::default(),
+    })
+}

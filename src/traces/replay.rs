@@ -1,0 +1,68 @@
+//! Replay of the events of all threads in time order.
+//!
+//! The buffers of a file hold the events of one thread each. The iterator over a thread's events reads them one after the
+//! other, and all threads are merged. One event of each thread is held in memory.
+
+use jitdump::RuntimeTime;
+
+use crate::traces::merge::{Ahead, Merge};
+use crate::traces::source::{EventOf, Source};
+
+/// Iterator over the events of a source in time order. Events with the same time are in the order of the threads.
+#[derive(Debug)]
+pub struct Replay<S: Source> {
+    threads: Merge<Peeked<S>>,
+}
+
+/// A thread with its next event.
+#[derive(Debug)]
+struct Peeked<S: Source> {
+    events: S::Events,
+    ahead: Option<EventOf<S>>,
+}
+
+impl<S: Source> Ahead for Peeked<S> {
+    type Time = RuntimeTime;
+
+    #[inline]
+    fn time(&mut self) -> Option<RuntimeTime> {
+        self.ahead.as_ref().map(|event| event.context.time)
+    }
+}
+
+impl<S: Source> Replay<S> {
+    /// Starts a replay.
+    pub fn of(source: &S) -> Self {
+        let threads = source.events().map(|mut events| Peeked {
+            ahead: events.next(),
+            events,
+        });
+        Self {
+            threads: Merge::new(threads.collect()),
+        }
+    }
+
+    /// Returns the time of the next event, or `None` if there are no more.
+    #[inline]
+    pub fn next_time(&mut self) -> Option<RuntimeTime> {
+        self.threads.next()?.time()
+    }
+
+    /// Returns the iterators over the threads' events.
+    pub fn into_threads(self) -> impl Iterator<Item = S::Events> {
+        self.threads
+            .into_sources()
+            .into_iter()
+            .map(|thread| thread.events)
+    }
+}
+
+impl<S: Source> Iterator for Replay<S> {
+    type Item = EventOf<S>;
+
+    #[inline]
+    fn next(&mut self) -> Option<EventOf<S>> {
+        let thread = self.threads.next()?;
+        std::mem::replace(&mut thread.ahead, thread.events.next())
+    }
+}

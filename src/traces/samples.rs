@@ -1,0 +1,303 @@
+//! Samples of a profile, made from the events of logs and traces.
+//!
+//! Calls become samples of the time between them, each with the stack of calls in that time, and samples of the calls
+//! themselves. Each other event becomes at most one sample.
+
+use std::io;
+
+use jitdump::{RuntimeTime, Time};
+
+use crate::code::clock::Alignment;
+use crate::collections::hash::HashMap;
+use crate::traces::call_tree::{CallTree, Stack, Step};
+use crate::traces::chain::Chain;
+use crate::traces::event_selection::{EventSet, ProfileEvent};
+use crate::traces::options::SamplingOptions;
+use crate::traces::replay::Replay;
+use crate::traces::source::{EventContext, EventKind, EventOf, Source};
+use crate::traces::synthesis::{Comm, Sample, Thread, ThreadStart};
+use crate::traces::synthesize::{EventSource, Out};
+
+/// Maximum number of samples that resampling makes of long calls, beyond one per record. After that, the time between
+/// two records becomes one sample, whose period is all of its steps.
+const MAX_EXTRA_SAMPLES: u64 = 1 << 22;
+
+/// State of a thread during the replay.
+#[derive(Clone, Copy, Debug)]
+struct ThreadState {
+    thread: Thread,
+    stack: Stack,
+    /// Time of the thread's last entry or exit.
+    since: RuntimeTime,
+}
+
+/// Totals of a stack of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    nanoseconds: u64,
+    calls: u64,
+}
+
+/// Converts the events of a source into samples.
+#[derive(Debug)]
+pub struct Samples<'l, S: Source> {
+    source: S,
+    replay: Replay<S>,
+    alignment: Alignment,
+    /// State of each thread; `None` for threads that are not used.
+    threads: Vec<Option<ThreadState>>,
+    event_set: &'l EventSet,
+    sampling: SamplingOptions,
+    calls: CallTree<S::Function>,
+    chain: Chain,
+    raw: Vec<u8>,
+    /// Totals by thread and stack, if samples are aggregated.
+    sums: HashMap<(usize, Stack), Sum>,
+    /// Totals that remain to be written at the end.
+    left: std::vec::IntoIter<((usize, Stack), Sum)>,
+    steps_left: u64,
+    latest: RuntimeTime,
+}
+
+impl<'l, S: Source> Samples<'l, S> {
+    /// Starts the replay of a source.
+    pub fn new(source: S, event_set: &'l EventSet, sampling: SamplingOptions) -> Self {
+        let threads = source.threads().into_iter().map(|traced| {
+            Some(ThreadState {
+                thread: traced?.thread,
+                stack: Stack::EMPTY,
+                since: RuntimeTime::default(),
+            })
+        });
+        Self {
+            threads: threads.collect(),
+            replay: Replay::of(&source),
+            alignment: source.alignment(),
+            source,
+            event_set,
+            sampling,
+            calls: CallTree::default(),
+            chain: Chain::default(),
+            raw: Vec::new(),
+            sums: HashMap::default(),
+            left: Vec::new().into_iter(),
+            steps_left: MAX_EXTRA_SAMPLES,
+            latest: RuntimeTime::default(),
+        }
+    }
+
+    /// Replays all events without making samples, for what is counted on the way.
+    pub fn count(mut self) {
+        while let Some(event) = self.replay.next() {
+            self.follow(&event);
+        }
+        self.source.finish(self.replay.into_threads());
+    }
+
+    /// Applies an event to its thread. Returns the thread's state before and after.
+    fn follow(&mut self, event: &EventOf<S>) -> Option<(ThreadState, ThreadState)> {
+        let context = &event.context;
+        let state = self.threads.get_mut(context.thread)?.as_mut()?;
+        let before = *state;
+        self.latest = context.time;
+        if let EventKind::Call(step) = event.kind {
+            let losses = self.source.losses(context.thread)?;
+            state.stack = self.calls.follow(before.stack, step, context.offset, losses);
+            state.since = context.time;
+        }
+        Some((before, *state))
+    }
+
+    fn write_event(&mut self, event: &EventOf<S>, out: &mut Out<'_>) -> io::Result<()> {
+        let context = &event.context;
+        let Some((before, now)) = self.follow(event) else {
+            return Ok(());
+        };
+        match event.kind {
+            EventKind::Call(step) => {
+                if before.stack != Stack::EMPTY {
+                    self.write_time(context, before, out)?;
+                }
+                match step {
+                    Step::Enter(_) => self.write_call(context, now.stack, out),
+                    Step::Exit(_) => Ok(()),
+                }
+            }
+            EventKind::Other(other) => {
+                self.chain.restart(None);
+                self.raw.clear();
+                let (chain, raw) = (&mut self.chain, &mut self.raw);
+                let Some(sample) = self.source.sample(context, other, chain, raw) else {
+                    return Ok(());
+                };
+                if sample.is_in_calls {
+                    self.add_calls(context, now.stack);
+                }
+                self.write_sample(sample.event, context, sample.period, out)
+            }
+        }
+    }
+
+    /// Attributes the time since the last entry or exit to the thread's stack.
+    fn write_time(
+        &mut self,
+        context: &EventContext,
+        before: ThreadState,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        let spent = context.time.0.saturating_sub(before.since.0);
+        if spent == 0 || self.event_set.index_of(S::SELF_TIME).is_none() {
+            return Ok(());
+        }
+        if self.sampling.aggregate {
+            let sum = self.sums.entry((context.thread, before.stack)).or_default();
+            sum.nanoseconds = sum.nanoseconds.saturating_add(spent);
+            return Ok(());
+        }
+        let (count, period) = match self.sampling.resample {
+            None => (1, spent),
+            Some(step) => {
+                let step = step.max(1);
+                let steps = (context.time.0 / step).saturating_sub(before.since.0 / step);
+                match self.steps_left.checked_sub(steps) {
+                    Some(left) => {
+                        self.steps_left = left;
+                        (steps, step)
+                    }
+                    None => (1, steps.saturating_mul(step)),
+                }
+            }
+        };
+        if count == 0 {
+            return Ok(());
+        }
+        self.start_chain(context, before.stack);
+        for _ in 0..count {
+            self.write_sample(S::SELF_TIME, context, period, out)?;
+        }
+        Ok(())
+    }
+
+    fn write_call(&mut self, context: &EventContext, stack: Stack, out: &mut Out<'_>) -> io::Result<()> {
+        if self.event_set.index_of(S::CALL).is_none() {
+            return Ok(());
+        }
+        if self.sampling.aggregate {
+            let sum = self.sums.entry((context.thread, stack)).or_default();
+            sum.calls = sum.calls.saturating_add(1);
+            return Ok(());
+        }
+        self.start_chain(context, stack);
+        self.write_sample(S::CALL, context, 1, out)
+    }
+
+    /// Starts a chain with the calls of a stack.
+    fn start_chain(&mut self, context: &EventContext, stack: Stack) {
+        self.chain.restart(None);
+        self.raw.clear();
+        self.add_calls(context, stack);
+    }
+
+    fn add_calls(&mut self, context: &EventContext, stack: Stack) {
+        let Some(state) = self.threads.get(context.thread).copied().flatten() else {
+            return;
+        };
+        let functions = self.calls.functions(stack);
+        self.source
+            .add_callers(&mut self.chain, state.thread.pid, functions, context);
+    }
+
+    /// Adds a sample with the current chain.
+    fn write_sample(
+        &self,
+        event: ProfileEvent,
+        context: &EventContext,
+        period: u64,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        let state = self.threads.get(context.thread).copied().flatten();
+        let (Some(event), Some(state)) = (self.event_set.index_of(event), state) else {
+            return Ok(());
+        };
+        out.sample(&Sample {
+            event,
+            thread: state.thread,
+            time: self.alignment.time(context.time),
+            cpu: context.cpu.into(),
+            period,
+            chain: self.chain.frames(),
+            raw: &self.raw,
+        })
+    }
+
+    /// Adds the samples for the totals of the next stack.
+    fn write_sum(&mut self, out: &mut Out<'_>) -> io::Result<()> {
+        let Some(((thread, stack), sum)) = self.left.next() else {
+            return Ok(());
+        };
+        let context = &EventContext {
+            thread,
+            time: self.latest,
+            ..EventContext::default()
+        };
+        self.start_chain(context, stack);
+        for (event, period) in [(S::SELF_TIME, sum.nanoseconds), (S::CALL, sum.calls)] {
+            if period > 0 {
+                self.write_sample(event, context, period, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Source> EventSource for Samples<'_, S> {
+    fn next_time(&mut self) -> Option<Time> {
+        if let Some(time) = self.replay.next_time() {
+            return Some(self.alignment.time(time));
+        }
+        if !self.sums.is_empty() {
+            let mut sums: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
+            sums.sort_unstable_by_key(|&(key, _)| key);
+            self.left = sums.into_iter();
+        }
+        (self.left.len() > 0).then(|| self.alignment.time(self.latest))
+    }
+
+    fn write_start(&self, out: &mut Out<'_>, start: Time, is_alone: bool) -> io::Result<()> {
+        if is_alone {
+            self.source.write_processes(out, start)?;
+        }
+        for traced in self.source.threads().into_iter().flatten() {
+            let thread = traced.thread;
+            let parent = Thread::first_of(thread.pid);
+            if traced.is_known || thread == parent {
+                continue;
+            }
+            out.fork(&ThreadStart {
+                thread,
+                parent,
+                time: start,
+            })?;
+            if let Some(name) = traced.name {
+                out.comm(&Comm {
+                    thread,
+                    time: start,
+                    name,
+                    is_exec: false,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_next(&mut self, out: &mut Out<'_>) -> io::Result<()> {
+        match self.replay.next() {
+            Some(event) => self.write_event(&event, out),
+            None => self.write_sum(out),
+        }
+    }
+
+    fn finish(self: Box<Self>) {
+        self.source.finish(self.replay.into_threads());
+    }
+}

@@ -1,0 +1,81 @@
+//! Records about processes and threads.
+
+use jitdump::{ByteOrder, Time};
+
+use crate::bytes::until_nul;
+use crate::perf::record;
+use crate::traces::synthesis::{Event, padded, write_header, write_padded, write_trailer};
+use crate::units::{Pid, Tid};
+
+/// A thread of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Thread {
+    /// Process ID.
+    pub pid: Pid,
+    /// Thread ID.
+    pub tid: Tid,
+}
+
+impl Thread {
+    /// Returns the first thread of a process, whose TID equals the PID.
+    pub fn first_of(pid: Pid) -> Self {
+        Self { pid, tid: Tid(pid.0) }
+    }
+}
+
+/// A new name of a thread. The name of the first thread is that of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Comm<'a> {
+    /// The thread.
+    pub thread: Thread,
+    /// Time of the change.
+    pub time: Time,
+    /// The name. It ends at a NUL and after [`Comm::MAX_SIZE`] bytes.
+    pub name: &'a [u8],
+    /// Whether the process executes another program, which removes all its mappings.
+    pub is_exec: bool,
+}
+
+impl Comm<'_> {
+    /// Maximum size of a name in bytes. Kernels have at most 15 bytes; readers accept any size.
+    pub const MAX_SIZE: usize = 255;
+}
+
+/// The start of a thread. Readers show threads without such a record by TID.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadStart {
+    /// The thread.
+    pub thread: Thread,
+    /// The thread that started it: of the same process for a new thread, of another one for a new process.
+    pub parent: Thread,
+    /// Time of the start.
+    pub time: Time,
+}
+
+/// Appends a COMM record.
+pub fn write_comm(out: &mut Vec<u8>, endian: ByteOrder, comm: &Comm<'_>, event: Event<'_>) {
+    const FIXED: usize = record::HEADER_SIZE + 8;
+    let name = until_nul(comm.name);
+    let name = name.get(..Comm::MAX_SIZE).unwrap_or(name);
+    let name_size = padded(name.len(), 8);
+    let misc = if comm.is_exec { record::MISC_COMM_EXEC } else { 0 };
+    let size = FIXED.saturating_add(name_size);
+    write_header(out, endian, record::COMM, misc, size, event);
+    endian.write_u32(out, comm.thread.pid.0);
+    endian.write_u32(out, comm.thread.tid.0);
+    write_padded(out, name, name_size);
+    write_trailer(out, endian, comm.thread, comm.time, event);
+}
+
+/// Appends a FORK record: the start of a thread.
+pub fn write_fork(out: &mut Vec<u8>, endian: ByteOrder, start: &ThreadStart, event: Event<'_>) {
+    const SIZE: usize = record::HEADER_SIZE + 24;
+    write_header(out, endian, record::FORK, 0, SIZE, event);
+    let ThreadStart { thread, parent, time } = *start;
+    for id in [thread.pid.0, parent.pid.0, thread.tid.0, parent.tid.0] {
+        endian.write_u32(out, id);
+    }
+    endian.write_u64(out, time.0);
+    // The kernel records the running thread, which is the parent.
+    write_trailer(out, endian, parent, time, event);
+}

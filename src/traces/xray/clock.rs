@@ -1,0 +1,133 @@
+//! Conversion of a trace's ticks to the profile's clock.
+
+use jitdump::Time;
+
+use crate::code::clock::{CLOCK_MONOTONIC, ProfileClock};
+use crate::code::profile_index::TimeConversion;
+use crate::results::diagnostics::Issue;
+use crate::traces::xray::format::{Buffer, Index, Trace};
+use crate::traces::xray::tick_clock::{Calibration, Speed, TickClock};
+
+/// `CLOCK_REALTIME` of Linux' include/uapi/linux/time.h.
+const CLOCK_REALTIME: i32 = 0;
+
+/// Ticks per second if they are CLOCK_REALTIME: XRay's runtime uses it where the kernel does not report the frequency
+/// of the processor's counter.
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// Largest plausible deviation of the buffers' CLOCK_MONOTONIC times, in nanoseconds: a thread may have to wait for a
+/// processor.
+const MAX_SPREAD: u64 = 1_000_000_000;
+
+/// Conversion of a trace's ticks to times of the profile.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum TraceClock {
+    /// By the trace's own frequency and anchors.
+    Ticks(TickClock),
+    /// By the profile's TIME_CONV record: ticks are cycle counts.
+    Cycles(TimeConversion),
+}
+
+impl TraceClock {
+    /// Returns the time of a tick.
+    #[inline]
+    pub fn time(&self, tick: u64) -> Time {
+        match self {
+            Self::Ticks(clock) => Time(clock.time(tick).0),
+            Self::Cycles(conversion) => conversion.time(tick),
+        }
+    }
+}
+
+/// Clock of a trace, and how it was determined.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FoundClock {
+    /// The conversion.
+    pub clock: TraceClock,
+    /// ID of the clock that the converted times are on; `None` if it has no ID or is unknown.
+    pub id: Option<i32>,
+    /// Description for the user.
+    pub note: String,
+    /// Reason why the times may be wrong.
+    pub warning: Option<Issue>,
+}
+
+/// Determines how the ticks of a trace become times of `profile`. Without a profile, they stay on the trace's clock.
+/// `distance` is the offset given by the user, in nanoseconds.
+pub fn find(
+    trace: &Trace<'_>,
+    index: &Index,
+    profile: Option<&ProfileClock>,
+    distance: Option<i64>,
+) -> FoundClock {
+    let anchors = index.buffers().iter().filter_map(Buffer::anchor);
+    let first_tick = index.buffers().iter().map(|buffer| buffer.tick).min();
+    let frequency = trace.header().frequency;
+    let found = TickClock::calibrate(frequency, anchors.collect(), first_tick.unwrap_or_default());
+    let is_wall_clock = found.speed == Speed::Epoch || frequency == NANOSECONDS;
+    let mut clock = TraceClock::Ticks(found.clock);
+    let mut id = match found.anchors {
+        0 if is_wall_clock => Some(CLOCK_REALTIME),
+        0 => None,
+        _ => Some(CLOCK_MONOTONIC),
+    };
+    let mut warning = None;
+    let mut way = match found.anchors {
+        0 => "as they are",
+        _ => "related to CLOCK_MONOTONIC by each buffer",
+    };
+    let moved = |by: i128| TraceClock::Ticks(found.clock.with_offset(by));
+    if found.spread > MAX_SPREAD {
+        warning = Some(Issue::XrayClockSpread);
+    }
+    // Ticks that are CLOCK_REALTIME are nanoseconds already.
+    let wall = TickClock::calibrate(NANOSECONDS, Vec::new(), 0).clock;
+    if let Some(distance) = distance {
+        clock = moved(distance.into());
+        way = "moved by --clock-offset";
+    } else if let Some(profile) = profile {
+        let wall_clock = profile.data.filter(|_| is_wall_clock);
+        if profile.id.is_some() && profile.id == id {
+            // The times are on the profile's clock already.
+        } else if is_wall_clock && profile.id == Some(CLOCK_REALTIME) {
+            clock = TraceClock::Ticks(wall);
+            way = "as they are";
+        } else if let Some(data) = wall_clock {
+            let distance = i128::from(data.profile_clock).saturating_sub(data.wall_clock.into());
+            clock = TraceClock::Ticks(wall.with_offset(distance));
+            way = "related to the wall clock by the profile (CLOCK_DATA)";
+        } else if let (Some(conversion), None, false) = (profile.conversion, profile.id, is_wall_clock) {
+            clock = TraceClock::Cycles(conversion);
+            way = "converted by the profile (TIME_CONV)";
+        } else {
+            warning = Some(match found.anchors {
+                0 => Issue::XrayClockUnrelated,
+                _ => Issue::XrayClockMonotonic,
+            });
+        }
+        id = profile.id;
+    }
+    FoundClock {
+        clock,
+        id,
+        note: in_words(&found, is_wall_clock, way),
+        warning,
+    }
+}
+
+fn in_words(found: &Calibration, is_wall_clock: bool, way: &str) -> String {
+    let speed = match found.speed {
+        _ if is_wall_clock => "its ticks are CLOCK_REALTIME".into(),
+        Speed::Unknown => "the speed of its ticks is unknown and assumed to be 1 GHz".into(),
+        Speed::Measured => format!(
+            "its ticks are {:.6} GHz by the times of its buffers, unlike in its header",
+            found.clock.frequency() / 1e9
+        ),
+        Speed::Stated | Speed::Epoch => format!("its ticks are {:.6} GHz", found.clock.frequency() / 1e9),
+    };
+    let spread = match found.anchors {
+        0 | 1 => String::new(),
+        anchors => format!("; {anchors} buffers agree to {:.1} us", found.spread as f64 / 1e3),
+    };
+    format!("{speed}, used {way}{spread}")
+}

@@ -1,0 +1,216 @@
+//! Records of traces, replayed for the samples made from them, and for the call chains of a profile's own samples.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use jitdump::{Address, RuntimeTime, Tally, Time};
+
+use crate::bytes::base_name;
+use crate::code::clock::Alignment;
+use crate::collections::hash::HashSet;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::chain::Chain;
+use crate::traces::event_selection::ProfileEvent;
+use crate::traces::source::{EventContext, NewSample, Source, TracedThread};
+use crate::traces::synthesis::{Comm, Thread};
+use crate::traces::synthesize::Out;
+use crate::traces::xray::binary::Binary;
+use crate::traces::xray::format::RecordKind;
+use crate::traces::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
+use crate::traces::xray::walk::{ThreadWalk, walks};
+use crate::units::Pid;
+
+/// Returns the traces for the call chains of their processes; `None` if there are none, or no binary, which is reported.
+pub fn call_source<'l, 'a>(traces: &'l mut Traces<'a>) -> Option<TraceSource<'l, 'a>> {
+    if traces.all.is_empty() {
+        return None;
+    }
+    if traces.binary.is_none() {
+        traces
+            .diagnostics
+            .push(Diagnostic::new(Issue::XrayChainsNeedBinary));
+        return None;
+    }
+    Some(TraceSource::new(traces, 0, false))
+}
+
+/// All traces to replay.
+#[derive(Debug)]
+pub struct TraceSource<'l, 'a> {
+    traces: &'l [ReadTrace<'a>],
+    counts: &'l mut [TraceCounts],
+    processes: &'l mut BTreeMap<Pid, TracedProcess<'a>>,
+    binary: Option<&'l Binary>,
+    /// Index of the trace of each thread.
+    traces_of_threads: Vec<usize>,
+    /// Duration of the shortest calls that are kept, in nanoseconds.
+    min_duration: u64,
+    /// Whether events that the program logged itself become samples.
+    has_custom: bool,
+}
+
+impl<'l, 'a> TraceSource<'l, 'a> {
+    /// Clears the counts of earlier replays.
+    pub fn new(traces: &'l mut Traces<'a>, min_duration: u64, has_custom: bool) -> Self {
+        traces.counts.fill(TraceCounts::default());
+        let indexes = traces.all.iter().enumerate();
+        let indexes = indexes.flat_map(|(index, trace)| trace.threads.iter().map(move |_| index));
+        Self {
+            traces_of_threads: indexes.collect(),
+            traces: &traces.all,
+            counts: &mut traces.counts,
+            processes: &mut traces.processes,
+            binary: traces.binary,
+            min_duration,
+            has_custom,
+        }
+    }
+
+    /// Returns the binary, and the address in it of an address in a process.
+    fn linked(&self, pid: Pid, loaded: Address) -> Option<(&'l Binary, Address)> {
+        let base = self.processes.get(&pid)?.base?;
+        Some((self.binary?, base.linked(loaded)))
+    }
+
+    /// Returns the name of a process: its binary's, or that in the name of a trace which XRay's runtime has named.
+    fn process_name(&self, process: &TracedProcess<'_>) -> Vec<u8> {
+        if let Some(binary) = self.binary {
+            return base_name(&binary.path).to_vec();
+        }
+        let name = process.file.path().file_name().unwrap_or_default();
+        let name = name.as_encoded_bytes();
+        let parts: Vec<&[u8]> = name.split(|&byte| byte == b'.').collect();
+        match parts[..] {
+            [b"xray-log", ref inner @ .., _random] if !inner.is_empty() => inner.join(&b'.'),
+            _ => b"xray".to_vec(),
+        }
+    }
+}
+
+impl<'l, 'a> Source for TraceSource<'l, 'a> {
+    const SELF_TIME: ProfileEvent = ProfileEvent::XraySelfTime;
+    const CALL: ProfileEvent = ProfileEvent::XrayCall;
+
+    type Function = u32;
+    type Other = RecordKind<'a>;
+    type Events = ThreadWalk<'l, 'a>;
+
+    /// Returns the threads of all traces. A thread with several traces is one thread for each: calls that are open at
+    /// the end of one trace end there.
+    fn threads(&self) -> Vec<Option<TracedThread<'_>>> {
+        let mut known: HashSet<Thread> = HashSet::default();
+        let threads = self.traces.iter().flat_map(|trace| &trace.threads);
+        let threads = threads.map(|traced| {
+            let traced = (*traced)?;
+            Some(TracedThread {
+                is_known: traced.is_known || !known.insert(traced.thread),
+                ..traced
+            })
+        });
+        threads.collect()
+    }
+
+    fn alignment(&self) -> Alignment {
+        Alignment::Same
+    }
+
+    fn events(&self) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
+        walks(self.traces, self.min_duration)
+    }
+
+    fn add_frames(
+        &mut self,
+        chain: &mut Chain,
+        pid: Pid,
+        functions: impl Iterator<Item = u32>,
+        _time: RuntimeTime,
+    ) -> bool {
+        let process = self.processes.get_mut(&pid);
+        process.is_none_or(|process| process.frame_addresses.add_to(chain, functions))
+    }
+
+    fn losses(&mut self, thread: usize) -> Option<&mut Tally<Issue>> {
+        let counts = self.counts.get_mut(*self.traces_of_threads.get(thread)?)?;
+        Some(&mut counts.losses)
+    }
+
+    fn sample(
+        &mut self,
+        _context: &EventContext,
+        record: RecordKind<'a>,
+        _chain: &mut Chain,
+        raw: &mut Vec<u8>,
+    ) -> Option<NewSample> {
+        match record {
+            RecordKind::Custom { payload } if self.has_custom => raw.extend_from_slice(payload),
+            RecordKind::Typed { kind, payload } if self.has_custom => {
+                raw.extend_from_slice(&kind.to_le_bytes());
+                raw.extend_from_slice(payload);
+            }
+            _ => return None,
+        }
+        Some(NewSample {
+            event: ProfileEvent::XrayCustom,
+            period: 1,
+            is_in_calls: true,
+        })
+    }
+
+    fn write_processes(&self, out: &mut Out<'_>, start: Time) -> io::Result<()> {
+        for (&pid, process) in self.processes.iter() {
+            out.comm(&Comm {
+                thread: Thread::first_of(pid),
+                time: start,
+                name: &self.process_name(process),
+                is_exec: true,
+            })?;
+            if let Some((binary, base)) = self.binary.zip(process.base) {
+                for mapping in binary.mappings(pid, base, start) {
+                    out.map(&mapping)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, threads: impl Iterator<Item = Self::Events>) {
+        threads.for_each(|thread| thread.add_to(self.counts));
+        let mut processes = self.processes.values();
+        let is_full = processes.any(|process| process.frame_addresses.synthetic_symbols.is_full());
+        let processes = self.processes.values();
+        let missing = processes.map(|process| process.frame_addresses.missing).sum();
+        if let Some(counts) = self.counts.first_mut() {
+            counts.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
+            counts.losses.add_many(Issue::XrayMissingFunctions, missing, 0);
+        }
+    }
+
+    fn processes(&self) -> Vec<(Pid, String)> {
+        let with_base = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.base.is_some());
+        with_base
+            .map(|(&pid, _)| (pid, format!("process {pid}")))
+            .collect()
+    }
+
+    fn covers(&self, pid: Pid, leaf: Address) -> bool {
+        self.linked(pid, leaf).is_some_and(|(binary, linked)| {
+            let mut segments = binary.code.segments.iter();
+            segments.any(|segment| segment.range.contains(linked))
+        })
+    }
+
+    fn is_inside(&mut self, pid: Pid, function: u32, leaf: Address) -> bool {
+        let sampled = self
+            .linked(pid, leaf)
+            .and_then(|(binary, linked)| binary.function_at(linked));
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return false;
+        };
+        let function = process.frame_addresses.address(function);
+        let sampled = process.base.zip(sampled).map(|(base, start)| base.loaded(start));
+        sampled == Some(function)
+    }
+}

@@ -1,0 +1,111 @@
+//! Matching of a trace's threads with those of the profile.
+
+use crate::code::process::Processes;
+use crate::code::profile_index::IndexedProfile;
+use crate::collections::hash::HashMap;
+use crate::perf::event;
+use crate::traces::source::{FIRST_SYNTHETIC_TID, TracedThread};
+use crate::traces::synthesis::Thread;
+use crate::traces::xray::format::{Index, Trace};
+use crate::units::{Pid, Tid};
+
+/// The threads of a profile.
+#[derive(Clone, Debug)]
+pub struct ProfileThreads<'p> {
+    processes: &'p Processes,
+    owners: HashMap<Tid, Pid>,
+    /// Threads by the low 16 bits of their IDs; `None` if several threads share them.
+    endings: HashMap<u16, Option<Tid>>,
+}
+
+impl<'p> ProfileThreads<'p> {
+    /// Collects the threads of a profile.
+    pub fn of(IndexedProfile { profile, index }: &'p IndexedProfile<'_>) -> Self {
+        let changes = index.kept.iter(profile.endian).filter_map(|record| {
+            let (pid, tid, _) = event::thread_change(&record, profile.endian)?;
+            Some((Tid(tid), pid))
+        });
+        let owners: HashMap<Tid, Pid> = changes.collect();
+        let mut endings: HashMap<u16, Option<Tid>> = HashMap::default();
+        for &tid in owners.keys() {
+            let only = endings.entry(tid.0 as u16).or_insert(Some(tid));
+            *only = only.filter(|&other| other == tid);
+        }
+        Self {
+            processes: &index.processes,
+            owners,
+            endings,
+        }
+    }
+
+    fn owner(&self, tid: Tid) -> Option<Pid> {
+        let own = Pid(tid.0);
+        let owner = self.owners.get(&tid).copied();
+        owner.or_else(|| self.processes.knows(own).then_some(own))
+    }
+
+    /// Returns the thread whose ID has the same low 16 bits as `tid`, if there is only one.
+    fn ending_with(&self, tid: Tid) -> Option<Tid> {
+        self.endings.get(&(tid.0 as u16)).copied().flatten()
+    }
+}
+
+/// Returns the threads of a trace, in the order of [`Index::threads`], by the IDs of those in `known`, if there is a
+/// profile. A thread whose process is not in the profile is an error with its process. `pid` is the one that the user
+/// gave.
+pub fn threads(
+    trace: &Trace<'_>,
+    index: &Index,
+    known: Option<&ProfileThreads<'_>>,
+    pid: Option<u32>,
+) -> Vec<Result<TracedThread<'static>, Pid>> {
+    // Thread IDs mostly ascend, so the first thread has the lowest.
+    let numbers = index.threads().filter_map(|thread| positive(thread.thread));
+    let lowest = numbers.min().unwrap_or(1);
+    let find = |process: Option<i32>, tid: i32| {
+        let mut tid = Tid(positive(tid).unwrap_or(lowest));
+        let Some(known) = known else {
+            let pid = pid.or(process.and_then(positive)).unwrap_or(lowest);
+            let thread = Thread { pid: Pid(pid), tid };
+            return Ok(TracedThread {
+                thread,
+                is_known: false,
+                name: None,
+            });
+        };
+        // Quirk: LLVM 5 truncated thread IDs to 16 bits.
+        if trace.header().version == 1 && known.owner(tid).is_none() {
+            tid = known.ending_with(tid).unwrap_or(tid);
+        }
+        let own = process.and_then(positive);
+        if pid.is_some() && own == Some(tid.0) {
+            // In a container, the first thread also has the ID of its process.
+            tid = Tid(pid.unwrap_or(tid.0));
+        }
+        let given = pid.or(own).map(Pid);
+        let pid = given.or_else(|| known.owner(tid)).unwrap_or(Pid(lowest));
+        if !known.processes.knows(pid) {
+            return Err(pid);
+        }
+        let owner = known.owner(tid);
+        if owner.is_some_and(|owner| owner != pid) {
+            // A thread ID of a container may belong to another process outside of it.
+            tid = Tid(tid.0 | FIRST_SYNTHETIC_TID);
+        }
+        let thread = Thread { pid, tid };
+        Ok(TracedThread {
+            thread,
+            is_known: owner == Some(pid),
+            name: None,
+        })
+    };
+    index
+        .threads()
+        .map(|thread| find(thread.process, thread.thread))
+        .collect()
+}
+
+/// Returns the ID if it is positive. ID 0 is the idle task's.
+fn positive(number: i32) -> Option<u32> {
+    u32::try_from(number).ok().filter(|&number| number > 0)
+}
