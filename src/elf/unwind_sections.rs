@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use flate2::read::ZlibDecoder;
-use jitdump::Address;
+use jitdump::{Address, AddressRange};
 use object::read::{CompressionFormat, Object, ObjectSection, ReadRef};
 use object::{Endianness, elf};
 

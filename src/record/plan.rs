@@ -35,7 +35,7 @@ pub(super) const SUMMARY: &str = "summary.json";
 pub struct RecordOptions {
     /// Program to record, with its arguments; empty to record what runs already.
     pub command: Vec<OsString>,
-    /// Folder to create.
+    /// Directory to create.
     pub output: PathBuf,
     /// Runtimes to record; without any, the program's and all that it may start.
     pub runtimes: Vec<Runtime>,

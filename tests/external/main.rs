@@ -38,6 +38,7 @@ mod perf_inject;
 mod perf_maps;
 mod perf_versions;
 mod reader;
+mod readme;
 mod record;
 mod record_users;
 mod runtimes;

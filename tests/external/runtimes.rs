@@ -1,4 +1,4 @@
-//! Runs the commands of the README's table of runtimes under perf, as written there.
+//! Runs the commands of the table in `docs/runtimes.md` under perf, as written there.
 //!
 //! `scripts/test` installs the runtimes that Debian has as small packages; the other tests are ignored unless
 //! `scripts/test --all` installs theirs.
@@ -24,7 +24,7 @@ fn quoted(text: &str) -> &str {
         .unwrap_or_else(|| panic!("no command in {text}"))
 }
 
-/// A row of the README's table.
+/// A row of the table.
 struct Row {
     /// Text before the command: `perf record` with its options.
     record: String,
@@ -33,10 +33,10 @@ struct Row {
 
 impl Row {
     fn of(runtime: &str) -> Self {
-        let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+        let document = std::fs::read_to_string(root().join("docs/runtimes.md")).unwrap();
         let intro = "These commands go after ";
-        let record = readme.split(intro).nth(1).map(quoted).unwrap();
-        let mut rows = readme.lines().filter_map(|line| {
+        let record = document.split(intro).nth(1).map(quoted).unwrap();
+        let mut rows = document.lines().filter_map(|line| {
             let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
             (cells[0] == runtime).then_some(cells)
         });
@@ -83,7 +83,7 @@ impl Recording {
             .current_dir(self.folder.path()));
     }
 
-    /// Records the command as in the README. perf must print nothing, and takes few samples, since the machine may
+    /// Records the command as in the document. perf must print nothing, and takes few samples, since the machine may
     /// be busy.
     fn record(&self) {
         let row = &self.row;

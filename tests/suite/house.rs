@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::commands;
+use crate::support::{commands, jitinject, said, scratch};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -19,7 +19,15 @@ fn documents_lead_to_files_that_are_there() {
         .map(|entry| entry.unwrap().path())
         .collect();
     documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    documents.extend(["README.md", "CONTRIBUTING.md", "testdata/README.md"].map(|name| root().join(name)));
+    documents.extend(
+        [
+            "README.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "testdata/README.md",
+        ]
+        .map(|name| root().join(name)),
+    );
     for document in documents {
         let text = std::fs::read_to_string(&document).unwrap();
         // In links, the words of a heading are separated by dashes.
@@ -70,6 +78,24 @@ fn the_readme_names_every_command() {
     for command in commands() {
         assert!(readme.contains(&format!("jitinject {command}")), "{command}");
     }
+}
+
+#[test]
+fn the_example_of_the_readme_prints_what_it_shows() {
+    let readme = document("README.md");
+    let (_, example) = readme.split_once("    $ cargo run --release -- ").unwrap();
+    let mut lines = example.lines();
+    let arguments = lines.next().unwrap().split(' ');
+    let shown: Vec<&str> = lines.map_while(|line| line.strip_prefix("    ")).collect();
+    let folder = scratch();
+    std::os::unix::fs::symlink(root().join("testdata"), folder.path().join("testdata")).unwrap();
+    std::fs::create_dir(folder.path().join("target")).unwrap();
+    let output = jitinject()
+        .args(arguments)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(said(&output).lines().collect::<Vec<_>>(), shown);
 }
 
 /// Returns the file of a test that a document calls `suite::MODULE::NAME`, `external::MODULE::NAME`,

@@ -47,13 +47,13 @@ Exit status: 0 success; 1 error; 2 invalid usage; 4 a rule of --fail-on is broke
     override_usage = "jitinject compare [OPTIONS] BEFORE AFTER\n       jitinject compare [OPTIONS] BEFORE... -- AFTER..."
 )]
 pub struct CompareArguments {
-    /// Summaries before the change, written by --summary, or folders of them
+    /// Summaries before the change, written by --summary, or directories of them
     ///
-    /// Of a folder, the files whose names end in .json are read.
+    /// Of a directory, the files whose names end in .json are read.
     #[arg(value_name = "BEFORE", required = true)]
     before: Vec<PathBuf>,
 
-    /// Summaries after the change, or folders of them
+    /// Summaries after the change, or directories of them
     ///
     /// With one file on each side, -- is not needed.
     #[arg(value_name = "AFTER", last = true)]

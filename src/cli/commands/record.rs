@@ -65,7 +65,7 @@ pub struct RecordArguments {
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     command: Vec<OsString>,
 
-    /// Folder to create [default: jitinject-record-DATE]
+    /// Directory to create [default: jitinject-record-DATE]
     ///
     /// It gets perf.data, the named profile perf.jit.data with its objects and sources, the files of the runtimes in dumps/, a
     /// build-id cache in debug/, summary.json, and manifest.json with the command, the environment that was set and the machine.
@@ -84,7 +84,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "STYLE", default_value = "full", help_heading = OUTPUT)]
     names: NameStyle,
 
-    /// Also pack the folder as DIR.tar.zst, to send it
+    /// Also pack the directory as DIR.tar.zst, to send it
     #[arg(long, help_heading = OUTPUT)]
     pack: bool,
 

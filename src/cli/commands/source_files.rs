@@ -27,7 +27,7 @@ pub struct SourceArguments {
     /// Use the source maps of scripts: auto or off
     ///
     /// Files, lines and names become those of the original program. A script names its map in its last comment; maps are read
-    /// from the script itself or below its folder, never from a network.
+    /// from the script itself or below its directory, never from a network.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         default_value = "auto", help_heading = SYMBOLS)]
     source_maps: SourceMapsArgument,

@@ -23,8 +23,8 @@ pub fn remedy_of(error: &io::Error) -> Option<&'static str> {
 }
 
 /// What to do if the input does not exist.
-pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as jitinject record -- node app.js; the README lists the options of \
-     runtimes for perf record.";
+pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as jitinject record -- node app.js; docs/runtimes.md lists \
+     the options of runtimes for perf record.";
 /// What to do about a profile without bytes.
 pub const RECORD_AGAIN: &str =
     "perf record writes the profile when it ends, and was perhaps interrupted or failed; record again.";

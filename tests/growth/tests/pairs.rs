@@ -4,7 +4,7 @@ use crate::support::hostile::CaseFiles;
 use crate::support::hostile::cases::CASES;
 use crate::support::{assert_linear, inject};
 
-/// Also prints the table of docs/hostile-input.md.
+/// Also prints the work for each case.
 #[test]
 fn hostile_files_make_no_more_work_than_their_size_justifies() {
     const COUNT: u64 = 600;
