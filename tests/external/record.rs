@@ -405,7 +405,7 @@ fn control_c_and_other_signals_reach_the_program_once() {
     }
 }
 
-/// perf cannot write the profile.
+/// perf cannot write the profile, or, if the program got few samples, jitinject cannot write an object.
 #[test]
 fn a_full_disk_is_an_error() {
     const SCRIPT: &str = "
@@ -426,7 +426,7 @@ fn a_full_disk_is_an_error() {
     let said = said(&ran);
     assert_eq!(ran.status.code(), Some(1), "{said}");
     for part in [
-        "error[JI401]: r/",
+        "error[JI401]: ",
         "No space left on device",
         "jitinject: help: Free some space",
     ] {
