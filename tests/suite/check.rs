@@ -23,7 +23,8 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
     (
         &["node20-raw/jit-1558.dump"],
         &[
-            "JD008", "JD010", "JD025", "JD028", "JD046", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
+            "JD008", "JD010", "JD025", "JD028", "JD046", "JD056", "JD073", "JD074", "JD080", "JD081",
+            "JD093", "JD095",
         ],
     ),
     (
@@ -94,7 +95,7 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
     (
         &["node20-arm64-dwarf/jit-171.dump"],
         &[
-            "JD008", "JD010", "JD025", "JD028", "JD073", "JD074", "JD080", "JD093", "JD095",
+            "JD008", "JD010", "JD025", "JD028", "JD056", "JD073", "JD074", "JD080", "JD093", "JD095",
         ],
     ),
     (
@@ -115,13 +116,13 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
             "node22/jit-9302.dump",
         ],
         &[
-            "JD008", "JD010", "JD025", "JD028", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
+            "JD008", "JD010", "JD025", "JD028", "JD056", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
         ],
     ),
     (
         &["node20-inlined/jit-7666.dump", "node20-typescript/jit-18825.dump"],
         &[
-            "JD008", "JD010", "JD025", "JD028", "JD073", "JD074", "JD080", "JD093", "JD095",
+            "JD008", "JD010", "JD025", "JD028", "JD056", "JD073", "JD074", "JD080", "JD093", "JD095",
         ],
     ),
     (
@@ -133,13 +134,13 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
     (
         &["node18-arm-dump/jit-1577.dump"],
         &[
-            "JD008", "JD010", "JD025", "JD028", "JD073", "JD080", "JD082", "JD095",
+            "JD008", "JD010", "JD025", "JD028", "JD056", "JD073", "JD080", "JD082", "JD095",
         ],
     ),
     (
         &["node18-i386/jit-1519.dump"],
         &[
-            "JD008", "JD010", "JD025", "JD028", "JD073", "JD074", "JD080", "JD081", "JD082",
+            "JD008", "JD010", "JD025", "JD028", "JD056", "JD073", "JD074", "JD080", "JD081", "JD082",
         ],
     ),
     (
@@ -147,29 +148,33 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
             "node18-mips64le-dump/jit-1733.dump",
             "node18-mipsle-dump/jit-1814.dump",
         ],
-        &["JD008", "JD010", "JD025", "JD028", "JD073", "JD080", "JD082"],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD056", "JD073", "JD080", "JD082",
+        ],
     ),
     (&["node20-headeronly/jit-14184.dump"], &["JD008", "JD015"]),
     (
         &["node20-pidns/jit-1.dump"],
         &[
-            "JD008", "JD010", "JD012", "JD025", "JD028", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
+            "JD008", "JD010", "JD012", "JD025", "JD028", "JD056", "JD073", "JD074", "JD080", "JD081",
+            "JD093", "JD095",
         ],
     ),
     (
         &["node20-reuse/jit-13948.dump"],
         &[
-            "JD008", "JD010", "JD025", "JD028", "JD046", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
+            "JD008", "JD010", "JD025", "JD028", "JD046", "JD056", "JD073", "JD074", "JD080", "JD081",
+            "JD093", "JD095",
         ],
     ),
     (
         &["node20-riscv64-dump/jit-1899.dump"],
-        &["JD008", "JD010", "JD025", "JD028", "JD073", "JD080"],
+        &["JD008", "JD010", "JD025", "JD028", "JD056", "JD073", "JD080"],
     ),
     (
         &["node20-wasm/jit-4317.dump"],
         &[
-            "JD008", "JD010", "JD025", "JD028", "JD046", "JD073", "JD080", "JD095",
+            "JD008", "JD010", "JD025", "JD028", "JD046", "JD056", "JD073", "JD080", "JD095",
         ],
     ),
     (
@@ -342,7 +347,7 @@ fn what_was_found_can_be_gone_to() {
     assert!(has_in_order(&line[start.len()..], &parts), "{line}");
     assert_eq!(
         text.lines().last().unwrap(),
-        "1 file: 1 error, 1 warning, 8 notes; see jitinject explain CODE"
+        "1 file: 1 error, 2 warnings, 8 notes; see jitinject explain CODE"
     );
     assert_eq!(text.lines().count(), findings.len() + 1);
 }
@@ -350,7 +355,7 @@ fn what_was_found_can_be_gone_to() {
 #[test]
 fn what_is_less_severe_can_be_left_out() {
     let dump = format!("{TESTDATA}/node20/jit-11682.dump");
-    for (level, lines) in [("note", 11), ("warning", 3), ("error", 2)] {
+    for (level, lines) in [("note", 12), ("warning", 4), ("error", 2)] {
         let output = run(&["--level", level, &dump]);
         assert_eq!(printed(&output).lines().count(), lines, "{level}");
         assert_eq!(output.status.code(), Some(1));
@@ -435,7 +440,7 @@ fn ids_stay_what_they_are() {
         numbers.push(id[2..].parse().unwrap());
     }
     let of = |ranges: &[std::ops::RangeInclusive<u32>]| ranges.iter().cloned().flatten().collect::<Vec<_>>();
-    assert_eq!(runs["JD"], of(&[1..=15, 20..=31, 40..=54, 60..=97]));
+    assert_eq!(runs["JD"], of(&[1..=15, 20..=31, 40..=54, 56..=56, 60..=97]));
     assert_eq!(runs["ML"], of(&[1..=7, 10..=23, 30..=37]));
     assert_eq!(runs["XR"], of(&[1..=8, 10..=22, 30..=35]));
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use jitdump::ByteOrder;
 
-use crate::support::dump::{self, AARCH64, DumpWriter};
+use crate::support::dump::{self, AARCH64, DumpWriter, X86_64};
 use crate::support::profile::{ProfileWriter, Registers, UserStack, field};
 use crate::support::tools::text;
-use crate::support::{capture, inject, model, scratch};
+use crate::support::{capture, has_code, inject, model, objects_of, scratch};
 
 const ENDIAN: ByteOrder = ByteOrder::Little;
 const CODE: u64 = 0x7f_1000_0000;
@@ -59,6 +59,14 @@ fn at(function: u64, offset: u64) -> u64 {
 /// Signs a return address.
 fn signed(address: u64) -> u64 {
     address | 0x2a15 << 48
+}
+
+/// The feature section of a profile of this machine: the name, and its size before it.
+fn architecture() -> (u32, Vec<u8>) {
+    let mut section = 64u32.to_le_bytes().to_vec();
+    section.extend_from_slice(b"aarch64");
+    section.resize(68, 0);
+    (6, section)
 }
 
 /// A sample and its call chain.
@@ -236,10 +244,7 @@ fn callers_are_found_in_the_link_register_and_on_the_stack() {
     let mut profile = ProfileWriter::new(ENDIAN);
     profile.registers = Registers::AARCH64;
     profile.sample_type |= field::REGS_USER | field::STACK_USER;
-    let mut architecture = 64u32.to_le_bytes().to_vec();
-    architecture.extend_from_slice(b"aarch64");
-    architecture.resize(68, 0);
-    profile.features.push((6, architecture));
+    profile.features.push(architecture());
     profile.comm(10, "work", true, 100);
     profile.mmap2(10, CODE, 0x10_0000, 0, "//anon", 200);
     profile.mmap2(10, CODE + 0x20_0000, 0x1000, 0, text(&dump_path), 300);
@@ -322,4 +327,30 @@ fn callers_of_node_are_those_of_its_frame_records() {
         stacks += 1;
     }
     assert_eq!(stacks, 130);
+}
+
+/// Erlang writes x86-64's number on this machine, too.
+#[test]
+fn code_has_the_machine_that_it_ran_on() {
+    let folder = scratch();
+    let dump_path = folder.path().join("jit-10.dump");
+    let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
+    dump.load(1000, CODE, 0, b"function", &[0; SIZE as usize]);
+    std::fs::write(&dump_path, &dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ENDIAN);
+    profile.features.push(architecture());
+    profile.mmap2(10, CODE, 0x1000, 0, "//anon", 200);
+    profile.mmap2(10, CODE + 0x20_0000, 0x1000, 0, text(&dump_path), 300);
+    profile.sample(10, 2000, &[CODE + 8], None);
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = folder.path().join("out.data");
+    let said = inject(&input, &output, &["-v"]);
+    assert!(has_code(&said, "JI036"), "{said}");
+    let objects = objects_of(&output);
+    let machines = objects.iter().filter(|path| path.is_file()).map(|path| {
+        let file = std::fs::read(path).unwrap();
+        u32::from(ENDIAN.u16_at(&file, 18).unwrap())
+    });
+    assert_eq!(machines.collect::<Vec<_>>(), [AARCH64]);
 }

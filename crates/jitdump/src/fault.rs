@@ -52,6 +52,7 @@ faults! {
     CallInvalid "inlined call outside its caller, dropped"
     RangeInvalid "range of an inlined call that is invalid, clipped or dropped"
     CallInsideLine "inlined call that starts or ends inside a line"
+    OtherMachine "header with the machine x86-64, whose code ran on another machine"
     BothLayouts "DEBUG_INFO2 record of a function that has one in the other layout, not used"
     InvalidLine "line of a perf map that is invalid, skipped"
 }

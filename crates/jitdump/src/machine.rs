@@ -118,6 +118,11 @@ impl Machine {
         }
     }
 
+    /// Whether a file that declares the ELF machine ID `id` means this machine: with its own ID, or with none.
+    pub fn is_declared(&self, id: u32) -> bool {
+        id == u32::from(elf::EM_NONE.0) || id == u32::from(self.id.0)
+    }
+
     /// Returns the machine with this `uname -m` name, as recorded in profiles; `None` if the name is unknown.
     pub fn of_architecture(name: &[u8], endian: ByteOrder) -> Option<Self> {
         // armv7l, armv8b and many more

@@ -75,6 +75,8 @@ with_run_issues! { issues!
         "A line is in the innermost call. What begins without a line of its own gets the line where its function is declared, or the one that its call had before."
     JitdumpBothLayouts "JI035" Note "{count} DEBUG_INFO2 record{|s} not used: {its function has|their functions have} another one in the other layout"
         "The record with positions and their callers is used, which has the address of its function."
+    JitdumpOtherMachine "JI036" Note "its header says x86-64, but its code ran on the machine of the profile, which is used"
+        "Erlang/OTP 27 writes this machine on AArch64, too. The objects have the right machine, so that perf annotate can disassemble their code."
 
     // Perf maps.
     PerfMapBadLine "JI050" Warning "{count} invalid line{|s} skipped"

@@ -31,6 +31,7 @@ impl From<Fault> for Issue {
             Fault::CallInvalid => Self::JitdumpCallInvalid,
             Fault::RangeInvalid => Self::JitdumpRangeInvalid,
             Fault::CallInsideLine => Self::JitdumpCallInsideLine,
+            Fault::OtherMachine => Self::JitdumpOtherMachine,
             Fault::BothLayouts => Self::JitdumpBothLayouts,
             Fault::InvalidLine => Self::PerfMapBadLine,
             // A fault of a newer version of that crate.

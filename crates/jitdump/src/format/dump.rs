@@ -36,6 +36,9 @@ use crate::machine::Machine;
 use crate::names::NameParts;
 use crate::units::AddressRange;
 
+/// Offset of the machine in the header, in bytes.
+const MACHINE_OFFSET: u64 = 12;
+
 /// A jitdump with its index.
 #[derive(Clone, Debug)]
 pub struct Dump<'a> {
@@ -97,6 +100,9 @@ impl<'a> Dump<'a> {
             recorded,
             index.functions.code_end(),
         );
+        if index.machine.id == recorded.id && !index.machine.is_declared(header.elf_machine) {
+            index.faults.add(Fault::OtherMachine, MACHINE_OFFSET);
+        }
         index.detect_quirks(contents);
         let events = match moves.is_empty() {
             true => Events::of_loads(loads, &index.functions),

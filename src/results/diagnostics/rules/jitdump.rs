@@ -234,6 +234,13 @@ super::rules! {
     readers "The number does not fit into an ELF file. perf writes objects for its own machine; jitinject uses the machine of the profile."
     remedy "Write the `e_machine` of the code, such as 62 for x86-64."
 
+    rule BYTECODE_OFFSETS "JD056" Warning "addresses of lines that are offsets in bytecode"
+    problem "The entries are those of the function's bytecode, and their addresses count its bytes, not those of the machine code."
+    readers "perf and samply show the lines of the whole function in its first bytes, and the last line in all that follows. jitinject shows the line where the function starts."
+    remedy "Write entries for the machine code, or only one for the start of the function."
+    unit "entries."
+    seen "V8 9.1 and later (Node.js 18 to 26, Deno, Chromium), for functions compiled by Sparkplug (`JS:^`)."
+
     rule BAD_MOVE "JD060" Error "MOVE of a function that was never loaded"
     problem "No LOAD record with an earlier time has the address or the `code_index`, or the record is too short."
     readers "perf inject maps a file that does not exist. jitinject skips the record. The code has no name at its new address."

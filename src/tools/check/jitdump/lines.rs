@@ -5,7 +5,7 @@ use jitdump::internals::format::record::RecordLocation;
 use jitdump::internals::format::{Records, debug_info};
 use jitdump::{Dump, Fault};
 
-use crate::results::diagnostics::rules::{Rule, debug_info as rules};
+use crate::results::diagnostics::rules::{Rule, debug_info as rules, jitdump as jitdump_rules};
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::{lists, names, rule_of};
 
@@ -104,7 +104,12 @@ impl LineChecker<'_, '_> {
         let (bias, is_empty) = (self.bias, lines == 0 && invalid == 0);
         let biased = u64::from(bias != 0 && !self.entries.is_empty());
         self.report(&rules::BIASED, biased, || format!("by {bias:#x}"));
+        let in_bytecode = match jitdump::names::is_v8_baseline(self.function_ref.name) {
+            true => lines,
+            false => 0,
+        };
         for (rule, count) in [
+            (&jitdump_rules::BYTECODE_OFFSETS, in_bytecode),
             (&rules::DAMAGED_NAMES, repaired),
             (&rules::IMPOSSIBLE_ENTRIES, invalid),
             (&rules::BEFORE_CODE, below),
