@@ -37,6 +37,7 @@ mod other_users;
 mod perf_inject;
 mod perf_maps;
 mod perf_versions;
+mod public_items;
 mod reader;
 mod readme;
 mod record;

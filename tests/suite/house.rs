@@ -62,7 +62,7 @@ fn documents_lead_to_files_that_are_there() {
         }
         let named = text.split('`').skip(1).step_by(2);
         for name in named.filter(|name| {
-            ["docs/", "scripts/", "tests/", "examples/", "src/"]
+            ["docs/", "scripts/", "tests/", "examples/", "src/", "crates/"]
                 .iter()
                 .any(|folder| name.starts_with(folder))
         }) {

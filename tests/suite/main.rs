@@ -19,6 +19,7 @@ mod support;
 
 mod adversarial;
 mod advice;
+mod architecture;
 mod attribution;
 mod bad_input;
 mod build_id_cache;
