@@ -65,6 +65,12 @@ impl ByteOrder {
         little
     }
 
+    /// Returns the 64-bit integer that these bytes are.
+    #[inline]
+    pub fn u64_of(self, bytes: [u8; 8]) -> u64 {
+        u64::from_le_bytes(self.swapped(bytes))
+    }
+
     /// Appends a 16-bit integer.
     pub fn write_u16(self, out: &mut Vec<u8>, value: u16) {
         out.extend_from_slice(&self.swapped(value.to_le_bytes()));

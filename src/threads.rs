@@ -4,8 +4,8 @@
 //! with too little memory. This pool then does all work in the calling thread.
 
 use std::io;
-use std::sync::OnceLock;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 
 use memmap2::MmapMut;
@@ -124,6 +124,50 @@ pub fn map_with<T: Sync, S, R: Send>(
             items.iter().map(|item| work(&mut value, item)).collect()
         }
     }
+}
+
+/// As [`map`], with a value for each thread, which `make` makes unless `values` has one that is not in use. Each thread gets
+/// its items in their order. All values are in `values` afterwards.
+pub fn map_in_order<T: Sync, S: Send, R: Send>(
+    items: &[T],
+    values: &mut Vec<S>,
+    make: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, &T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let spare = Mutex::new(values);
+    let done = Mutex::new(Vec::new());
+    on_all(|| {
+        let mut value = None;
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else {
+                break;
+            };
+            let value = value.get_or_insert_with(|| lock(&spare).pop().unwrap_or_else(&make));
+            let result = work(value, item);
+            lock(&done).push((at, result));
+        }
+        lock(&spare).extend(value);
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_unstable_by_key(|&(at, _)| at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Does the same in all threads.
+#[expect(clippy::disallowed_methods)]
+pub fn on_all(work: impl Fn() + Sync) {
+    match Workers::get() {
+        Workers::Current => drop(rayon::broadcast(|_| work())),
+        Workers::Pool(pool) => drop(pool.broadcast(|_| work())),
+        Workers::None => work(),
+    }
+}
+
+/// Locks a mutex. A thread that panicked with the lock ends the program.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// As [`map`], with items that `work` may change.

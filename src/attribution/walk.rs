@@ -10,7 +10,7 @@ use crate::code::process::SpaceId;
 use crate::code::profile_index::TimeMarks;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
-use crate::code::recent::last_chains::LastChains;
+use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie};
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::Lookup;
@@ -143,11 +143,13 @@ impl Mode {
 }
 
 impl SampleVisitor for Walk<'_> {
-    type Found = Counts;
+    type Part = Counts;
 
-    fn finish(mut self) -> Counts {
-        self.counts.tree.freeze();
-        self.counts
+    fn end_chunk(&mut self) -> Counts {
+        self.chains = LastChains::default();
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.tree.freeze();
+        counts
     }
 
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
@@ -190,8 +192,14 @@ impl Walk<'_> {
     ) -> (Position, Option<Frame>) {
         let (sample, time) = (&located.content.sample, located.lookup_time());
         let key = (located.space, sample.tid, event);
-        let mut known = self.chains.of(key).known(sample, time);
-        let count = sample.callchain.count();
+        let endian = self.symbols.selector.profile.endian;
+        let words = sample.callchain.words();
+        let chain = self.chains.of(key);
+        let mut known = chain.known(words, first_address(words, endian), time);
+        if may_have_cookie(words, known, endian) {
+            known = 0;
+        }
+        let count = words.len();
         self.new_entries.clear();
         let (mut first, mut has_cookie) = (None, false);
         for (index, entry) in sample.chain_entries().enumerate() {
@@ -232,7 +240,6 @@ impl Walk<'_> {
         let mut position = chain
             .result(known)
             .map_or(Position::Outside, |outer| outer.position);
-        let words = sample.callchain.bytes().as_chunks().0;
         for (index, (word, entry)) in words.iter().zip(&self.new_entries).enumerate().rev() {
             if let Some(frame) = entry.frame {
                 position = self.counts.tree.child(position, event, frame);

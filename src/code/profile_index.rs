@@ -8,9 +8,9 @@ use crate::collections::hash::HashMap;
 use crate::elf::store;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
-use crate::perf::record::batches::{Batches, RecordSlice};
 use crate::perf::record::data::{Data, FilePart};
 use crate::perf::record::kept::KeptRecords;
+use crate::perf::record::pieces::{RecordSlice, visit_pieces};
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::needs_repair;
 use crate::perf::record::validation::RecordValidator;
@@ -313,20 +313,12 @@ impl Part {
             Some(part)
         };
         let mut whole = Self::default();
-        let mut batches = Batches::new(file, profile.endian);
-        loop {
-            let parts = batches.next(visit);
-            if parts.is_empty() {
-                break;
-            }
-            for part in parts {
-                let part = part?;
-                whole.index.append(part.index);
-                whole.events.extend(part.events);
-            }
-        }
-        whole.index.data_end = batches.offset();
-        (batches.offset() == profile.data.len()).then_some(whole)
+        let end = visit_pieces(file, profile.endian, visit, |part: Self| {
+            whole.index.append(part.index);
+            whole.events.extend(part.events);
+        })?;
+        whole.index.data_end = end;
+        (end == profile.data.len()).then_some(whole)
     }
 
     #[inline]

@@ -203,11 +203,16 @@ impl<'a> Selector<'a> {
     /// Reads the first `end` bytes of the records in several threads. Calls `progress` with the number of bytes just
     /// read. `marks` must be those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
-        let mut selection = self.nothing();
-        let walk = || Walk::new(self);
-        self.samples()
-            .visit(marks, end, walk, |found| selection.merge(found), &mut progress);
-        selection
+        let walks = self
+            .samples()
+            .visit(marks, end, || Walk::new(self), |()| (), &mut progress);
+        let found = walks.into_iter().map(Walk::into_selection);
+        found
+            .reduce(|mut all, one| {
+                all.merge(one);
+                all
+            })
+            .unwrap_or_else(|| self.nothing())
     }
 
     /// Returns an empty selection.

@@ -1,8 +1,8 @@
 //! Raw records in file order: offset, type and bytes of each.
 
-pub mod batches;
 pub mod data;
 pub mod kept;
+pub mod pieces;
 pub mod reader;
 pub mod resync;
 pub mod validation;

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
@@ -12,7 +11,7 @@ use crate::perf::callchain::unwound::{self, Kept};
 use crate::perf::record::data::{COPY_SIZE, Window};
 use crate::perf::record::reader::RecordReader;
 use crate::unwind::registers::Registers;
-use crate::unwind::stack::{Caches, SampledStack, StackCounts, StackWalk, Unwinder};
+use crate::unwind::stack::{SampledStack, StackCounts, StackWalk, Unwinder};
 use crate::unwind::step::StackCopy;
 
 /// Writes the records of a profile with call chains. `kept` is what samples keep.
@@ -31,19 +30,14 @@ pub fn rewrite<'w, 'a>(
         copied: 0,
     };
     let mut heads = profile.header_records.iter().peekable();
-    let mut counts = StackCounts::default();
     let mut written: io::Result<()> = Ok(());
-    let spare: Mutex<Vec<Caches<'w>>> = Mutex::default();
-    let lock = || spare.lock().unwrap_or_else(PoisonError::into_inner);
-    let start = || Chunk {
+    let start = || Rewriter {
         profile,
         kept,
-        walk: StackWalk::new(unwinder, lock().pop().unwrap_or_default()),
-        samples: Vec::new(),
-        bytes: Vec::new(),
+        walk: StackWalk::new(unwinder),
+        chunk: NewSamples::default(),
     };
-    let merge = |chunk: Chunk<'w, 'a>| {
-        counts.add(&chunk.walk.counts);
+    let merge = |chunk: NewSamples| {
         let mut write = || {
             let mut start = 0;
             for sample in &chunk.samples {
@@ -59,10 +53,13 @@ pub fn rewrite<'w, 'a>(
         if written.is_ok() {
             written = write();
         }
-        lock().push(chunk.walk.into_caches());
     };
-    Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
+    let rewriters = Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
     written?;
+    let mut counts = StackCounts::default();
+    for rewriter in rewriters {
+        counts.add(&rewriter.walk.counts);
+    }
     for &(at, _) in heads {
         out.copy_header(at, kept)?;
     }
@@ -108,13 +105,19 @@ impl Output<'_> {
     }
 }
 
-/// The samples of a chunk of records.
-struct Chunk<'w, 'a> {
+/// Unwinds the stacks of samples.
+struct Rewriter<'w, 'a> {
     profile: &'w Profile<'w>,
     kept: Kept,
     walk: StackWalk<'w, 'a>,
+    chunk: NewSamples,
+}
+
+/// The new samples of a chunk of records.
+#[derive(Default)]
+struct NewSamples {
     samples: Vec<NewSample>,
-    /// All new samples.
+    /// The records.
     bytes: Vec<u8>,
 }
 
@@ -123,15 +126,15 @@ struct NewSample {
     /// Offset and size of the old one, in bytes.
     at: u64,
     size: u64,
-    /// End of the new one in the chunk's bytes.
+    /// End of the new one in the bytes of [`NewSamples`].
     end: usize,
 }
 
-impl SampleVisitor for Chunk<'_, '_> {
-    type Found = Self;
+impl SampleVisitor for Rewriter<'_, '_> {
+    type Part = NewSamples;
 
-    fn finish(self) -> Self {
-        self
+    fn end_chunk(&mut self) -> NewSamples {
+        std::mem::take(&mut self.chunk)
     }
 
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
@@ -143,18 +146,18 @@ impl SampleVisitor for Chunk<'_, '_> {
         if !attr.copies_stacks() {
             return;
         }
-        let chunk = &mut self.walk;
-        chunk.frames.clear();
+        let walk = &mut self.walk;
+        walk.frames.clear();
         if sample.has_narrow_registers {
-            chunk.counts.narrow += 1;
+            walk.counts.narrow += 1;
         } else if let Some(space) = located.space
             && !record.is_guest()
             && !sample.is_truncated
         {
-            let target = chunk.target();
+            let target = walk.target();
             let registers = Registers::of_sample(sample, attr.user_registers, target);
             if let Some((registers, address)) = registers {
-                chunk.unwind(&SampledStack {
+                walk.unwind(&SampledStack {
                     space,
                     time: located.lookup_time(),
                     address,
@@ -166,10 +169,10 @@ impl SampleVisitor for Chunk<'_, '_> {
                 });
             }
         }
-        let (frames, bytes) = (&chunk.frames, &mut self.bytes);
+        let NewSamples { samples, bytes } = &mut self.chunk;
         let start = bytes.len();
-        match unwound::write_sample(bytes, endian, record, sample, frames, self.kept) {
-            Some(()) => self.samples.push(NewSample {
+        match unwound::write_sample(bytes, endian, record, sample, &walk.frames, self.kept) {
+            Some(()) => samples.push(NewSample {
                 at: record.offset,
                 size: record.size(),
                 end: bytes.len(),

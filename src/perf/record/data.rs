@@ -174,6 +174,11 @@ impl<'a> Window<'a> {
         }
     }
 
+    /// Continues with data that starts where this one does, with the same bytes as far as both go.
+    pub(super) fn restrict(&mut self, data: Data<'a>) {
+        self.data = data;
+    }
+
     /// Returns the data that the window moves over.
     pub fn data(&self) -> Data<'a> {
         self.data

@@ -83,11 +83,11 @@ pub(super) struct RecordFacts {
 
 impl RecordValidator<'_> {
     fn facts(&self, record: &Record<'_>) -> RecordFacts {
-        let id = self.attrs.check_id(record, self.endian);
+        let (event, id) = self.attrs.identify(record, self.endian);
         let is_sample = record.kind == record::SAMPLE;
         // The layout of an unknown event is unknown.
         let is_clear = id != Some(IdMatch::Unknown) || self.attrs.all().len() == 1;
-        let end = match self.attrs.event_of(record, self.endian) {
+        let end = match event {
             Some(attr) if is_sample && is_clear => sample::fields_end(record, attr, self.endian),
             _ => FieldsEnd::Unknown,
         };
