@@ -126,33 +126,24 @@ pub fn map_with<T: Sync, S, R: Send>(
     }
 }
 
-/// As [`map`], with a value for each thread, which `make` makes unless `values` has one that is not in use. Each thread gets
-/// its items in their order. All values are in `values` afterwards.
-pub fn map_in_order<T: Sync, S: Send, R: Send>(
+/// Does `work` with each item in parallel, and with a value for each thread, which `make` makes unless `values` has one that is
+/// not in use. Each thread gets its items in their order. All values are in `values` afterwards.
+pub fn for_each_in_order<T: Sync, S: Send>(
     items: &[T],
     values: &mut Vec<S>,
     make: impl Fn() -> S + Sync,
-    work: impl Fn(&mut S, &T) -> R + Sync,
-) -> Vec<R> {
+    work: impl Fn(&mut S, &T) + Sync,
+) {
     let next = AtomicUsize::new(0);
     let spare = Mutex::new(values);
-    let done = Mutex::new(Vec::new());
     on_all(|| {
-        let mut value = None;
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else {
-                break;
-            };
-            let value = value.get_or_insert_with(|| lock(&spare).pop().unwrap_or_else(&make));
-            let result = work(value, item);
-            lock(&done).push((at, result));
+        // Whoever had the value before had earlier items.
+        let mut value = lock(&spare).pop();
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(value.get_or_insert_with(&make), item);
         }
         lock(&spare).extend(value);
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_unstable_by_key(|&(at, _)| at);
-    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Does the same in all threads.

@@ -59,19 +59,26 @@ impl SampleFields<'_> {
     }
 }
 
-/// Collects what it needs of samples. Each thread has one, for several chunks of the records in file order.
+/// Collects what it needs of samples. Each thread has one, for some of them, in file order.
 pub trait SampleVisitor: Send {
-    /// What is needed of a chunk in the order of the file.
-    type Part: Send;
-
     /// Adds a sample.
     fn sample(&mut self, sample: &Located<SampleFields<'_>>);
 
     /// Adds the user callers of an earlier sample, recorded later (`perf record --call-graph fp,defer`).
     fn deferred_chain(&mut self, _chain: &Located<Record<'_>>) {}
+}
 
-    /// Ends a chunk.
-    fn end_chunk(&mut self) -> Self::Part;
+/// Two visitors.
+impl<A: SampleVisitor, B: SampleVisitor> SampleVisitor for (A, B) {
+    fn sample(&mut self, sample: &Located<SampleFields<'_>>) {
+        self.0.sample(sample);
+        self.1.sample(sample);
+    }
+
+    fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {
+        self.0.deferred_chain(chain);
+        self.1.deferred_chain(chain);
+    }
 }
 
 impl<T> Located<T> {
@@ -105,22 +112,27 @@ impl<'a> Samples<'a> {
     }
 
     /// Reads the first `end` bytes of the records in chunks, in several threads. `start` makes a visitor for each thread.
-    /// `merge` gets the parts of the chunks in file order, and `progress` the number of bytes just read. `marks` must be
-    /// those of the same profile. Returns the visitors.
+    /// After each batch of chunks, calls `merge` with all visitors, and `progress` with the number of bytes just read. `marks`
+    /// must be those of the same profile. Returns the visitors.
     pub fn visit<V: SampleVisitor>(
         self,
         marks: &TimeMarks,
         end: u64,
         start: impl Fn() -> V + Sync,
-        merge: impl FnMut(V::Part),
+        merge: impl FnMut(&mut [Visited<'a, V>]),
         progress: impl FnMut(u64),
     ) -> Vec<V> {
-        let start = || (start(), RecentSpaces::default());
-        let visit = |(visitor, spaces): &mut (V, RecentSpaces), records: &mut RecordReader<'a>| {
+        let Profile { attrs, endian, .. } = self.profile;
+        let visit = |visited: &mut Visited<'a, V>| {
+            let Visited {
+                visitor,
+                records,
+                spaces,
+            } = visited;
             while let Some(record) = records.next() {
                 match record.kind {
                     record::SAMPLE => {
-                        if let Some(attr) = self.profile.attrs.event_of(&record, self.profile.endian) {
+                        if let Some(attr) = attrs.event_of(&record, *endian) {
                             visitor.sample(&self.sample(record, attr, spaces));
                         }
                     }
@@ -132,36 +144,50 @@ impl<'a> Samples<'a> {
                     _ => {}
                 }
             }
-            visitor.end_chunk()
         };
-        let visitors = self.visit_records(marks, end, start, visit, merge, progress);
-        visitors.into_iter().map(|(visitor, _)| visitor).collect()
+        self.visit_chunks(marks, end, start, visit, merge, progress)
     }
 
-    /// Like [`Self::visit`], but calls `visit` with all records of each chunk, and with a value that `start` makes for each
-    /// thread.
-    pub fn visit_records<S: Send, P: Send>(
+    /// Like [`Self::visit`], but calls `visit` for each chunk, with all records.
+    pub fn visit_records<V: Send>(
         self,
         marks: &TimeMarks,
         end: u64,
-        start: impl Fn() -> S + Sync,
-        visit: impl Fn(&mut S, &mut RecordReader<'a>) -> P + Sync,
-        mut merge: impl FnMut(P),
+        start: impl Fn() -> V + Sync,
+        visit: impl Fn(&mut V, &mut RecordReader<'a>) + Sync,
+    ) -> Vec<V> {
+        let visit = |visited: &mut Visited<'a, V>| visit(&mut visited.visitor, &mut visited.records);
+        self.visit_chunks(marks, end, start, visit, |_| (), |_| ())
+    }
+
+    fn visit_chunks<V: Send>(
+        self,
+        marks: &TimeMarks,
+        end: u64,
+        start: impl Fn() -> V + Sync,
+        visit: impl Fn(&mut Visited<'a, V>) + Sync,
+        mut merge: impl FnMut(&mut [Visited<'a, V>]),
         mut progress: impl FnMut(u64),
-    ) -> Vec<S> {
-        let start = || (start(), self.profile.records());
-        let visit = |(state, records): &mut (S, RecordReader<'a>), chunk: &Range<u64>| {
-            records.restrict(self.profile.data, chunk.start, chunk.end);
-            visit(state, records)
+    ) -> Vec<V> {
+        let start = || Visited {
+            visitor: start(),
+            records: self.profile.records(),
+            spaces: RecentSpaces::default(),
         };
-        let mut states = Vec::new();
+        let visit = |visited: &mut Visited<'a, V>, chunk: &Range<u64>| {
+            visited
+                .records
+                .restrict(self.profile.data, chunk.start, chunk.end);
+            visit(visited);
+        };
+        let mut all = Vec::new();
         for batch in chunks(marks, end).chunks(threads::count().saturating_mul(CHUNKS_OF_THREAD)) {
-            let parts = threads::map_in_order(batch, &mut states, start, visit);
-            parts.into_iter().for_each(&mut merge);
+            threads::for_each_in_order(batch, &mut all, start, visit);
+            merge(&mut all);
             let lengths = batch.iter().map(|chunk| chunk.end.saturating_sub(chunk.start));
             progress(lengths.sum());
         }
-        states.into_iter().map(|(state, _)| state).collect()
+        all.into_iter().map(|visited| visited.visitor).collect()
     }
 
     /// Returns a sample of the event with these attributes.
@@ -197,6 +223,14 @@ impl<'a> Samples<'a> {
             space: self.processes.space_at(pid, time.unwrap_or(Time::LAST)),
         })
     }
+}
+
+/// A visitor with what its thread reads.
+pub struct Visited<'a, V> {
+    /// The visitor.
+    pub visitor: V,
+    records: RecordReader<'a>,
+    spaces: RecentSpaces,
 }
 
 /// Address spaces of a few processes that had samples last.

@@ -12,7 +12,7 @@ use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
 use crate::code::samples::{Located, SampleFields, Samples};
-use crate::code::selection::walk::Walk;
+pub use crate::code::selection::walk::Walk;
 use crate::code::timeline::{FileIndex, FreedRangeIndex, Lookup, MappingIndex, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::{HashMap, HashSet};
@@ -205,14 +205,23 @@ impl<'a> Selector<'a> {
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
         let walks = self
             .samples()
-            .visit(marks, end, || Walk::new(self), |()| (), &mut progress);
+            .visit(marks, end, || self.start(), |_| (), &mut progress);
+        self.combine(walks)
+    }
+
+    /// Starts a walk over some of the samples.
+    pub fn start(&self) -> Walk<'_> {
+        Walk::new(self)
+    }
+
+    /// Returns what walks have found together.
+    pub fn combine<'w>(&self, walks: impl IntoIterator<Item = Walk<'w>>) -> Selection {
         let found = walks.into_iter().map(Walk::into_selection);
-        found
-            .reduce(|mut all, one| {
-                all.merge(one);
-                all
-            })
-            .unwrap_or_else(|| self.nothing())
+        let all = found.reduce(|mut all, one| {
+            all.merge(one);
+            all
+        });
+        all.unwrap_or_else(|| self.nothing())
     }
 
     /// Returns an empty selection.

@@ -133,7 +133,7 @@ impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
                 counter: self,
                 counts: Counts::default(),
             },
-            |()| (),
+            |_| (),
             |bytes| progress.advance(bytes),
         );
         let mut counts = Counts::default();
@@ -149,10 +149,6 @@ struct Walk<'a, T> {
 }
 
 impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> SampleVisitor for Walk<'_, T> {
-    type Part = ();
-
-    fn end_chunk(&mut self) {}
-
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let Self { counter, counts } = self;
         let (Some(pid), time) = (located.pid, located.lookup_time()) else {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::code::profile_index::IndexedProfile;
-use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
+use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples, Visited};
 use crate::files::{StreamedFile, TempFile};
 use crate::perf::Profile;
 use crate::perf::callchain::unwound::{self, Kept};
@@ -37,16 +37,20 @@ pub fn rewrite<'w, 'a>(
         walk: StackWalk::new(unwinder),
         chunk: NewSamples::default(),
     };
-    let merge = |chunk: NewSamples| {
-        let mut write = || {
-            let mut start = 0;
-            for sample in &chunk.samples {
+    let merge = |rewriters: &mut [Visited<'_, Rewriter<'_, '_>>]| {
+        let threads = rewriters.iter_mut();
+        let chunks = threads.map(|visited| std::mem::take(&mut visited.visitor.chunk));
+        let chunks: Vec<NewSamples> = chunks.collect();
+        let samples = chunks.iter().flat_map(NewSamples::iter);
+        let mut samples: Vec<(NewSample, &[u8])> = samples.collect();
+        // Each thread has some.
+        samples.sort_by_key(|(sample, _)| sample.at);
+        let write = || {
+            for (sample, bytes) in samples {
                 while let Some(&(at, _)) = heads.next_if(|&&(at, _)| at < sample.at) {
                     out.copy_header(at, kept)?;
                 }
-                let bytes = chunk.bytes.get(start..sample.end).unwrap_or_default();
                 out.replace(sample.at, sample.size, bytes)?;
-                start = sample.end;
             }
             Ok(())
         };
@@ -113,7 +117,7 @@ struct Rewriter<'w, 'a> {
     chunk: NewSamples,
 }
 
-/// The new samples of a chunk of records.
+/// New samples.
 #[derive(Default)]
 struct NewSamples {
     samples: Vec<NewSample>,
@@ -121,7 +125,17 @@ struct NewSamples {
     bytes: Vec<u8>,
 }
 
+impl NewSamples {
+    /// Returns all of them, with their bytes.
+    fn iter(&self) -> impl Iterator<Item = (NewSample, &[u8])> {
+        let starts = std::iter::once(0).chain(self.samples.iter().map(|sample| sample.end));
+        let samples = self.samples.iter().zip(starts);
+        samples.map(|(sample, start)| (*sample, self.bytes.get(start..sample.end).unwrap_or_default()))
+    }
+}
+
 /// A sample that replaces another.
+#[derive(Clone, Copy)]
 struct NewSample {
     /// Offset and size of the old one, in bytes.
     at: u64,
@@ -131,12 +145,6 @@ struct NewSample {
 }
 
 impl SampleVisitor for Rewriter<'_, '_> {
-    type Part = NewSamples;
-
-    fn end_chunk(&mut self) -> NewSamples {
-        std::mem::take(&mut self.chunk)
-    }
-
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let endian = self.profile.endian;

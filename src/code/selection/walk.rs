@@ -151,10 +151,6 @@ impl<'a> Walk<'a> {
 }
 
 impl SampleVisitor for Walk<'_> {
-    type Part = ();
-
-    fn end_chunk(&mut self) {}
-
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let samples = &mut self.marker.selection.samples;
