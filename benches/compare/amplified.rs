@@ -63,7 +63,10 @@ pub fn amplified(profile: &[u8], samples: u64, folders: [&str; 2]) -> Vec<u8> {
     let added = (out.len() - records.end) as u64;
     out[DATA + 8..DATA + 16].copy_from_slice(&(word(DATA + 8) + added).to_le_bytes());
     // The table of the features' places is after the records.
-    let features = profile[FEATURES].iter().map(|byte| byte.count_ones() as usize).sum();
+    let features = profile[FEATURES]
+        .iter()
+        .map(|byte| byte.count_ones() as usize)
+        .sum();
     let table = out.len();
     out.extend_from_slice(&profile[records.end..]);
     for feature in 0..features {

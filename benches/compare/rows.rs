@@ -79,7 +79,10 @@ pub fn rows(bench: &Bench<'_>) -> String {
     };
     let many = touched_little(bench, 1_000_000);
     let case = bench.case_in("functions", &many);
-    add(&case, Work::new("functions: 1,000 of 100,000 sampled", &[]).once_by_perf());
+    add(
+        &case,
+        Work::new("functions: 1,000 of 100,000 sampled", &[]).once_by_perf(),
+    );
     bench.folders.discard(&bench.path("functions"));
 
     let all = Input {
@@ -89,8 +92,14 @@ pub fn rows(bench: &Bench<'_>) -> String {
         ..Input::default()
     };
     let case = bench.case_in("all", &all);
-    add(&case, Work::new("`--all`: 100,000 functions with lines", &["--all"]).once_by_perf());
-    add(&case, Work::new("`--all --layout=function`", FUNCTION).once_by_perf());
+    add(
+        &case,
+        Work::new("`--all`: 100,000 functions with lines", &["--all"]).once_by_perf(),
+    );
+    add(
+        &case,
+        Work::new("`--all --layout=function`", FUNCTION).once_by_perf(),
+    );
     add(&case, Work::new("`--all --layout=image`", IMAGE).once_by_perf());
     bench.folders.discard(&bench.path("all"));
 
@@ -98,8 +107,14 @@ pub fn rows(bench: &Bench<'_>) -> String {
     let case = bench.amplified("node20", samples);
     add(&case, Work::new("samples: node20's, 1,000,000", &[]));
     add(&case, Work::new("samples, `--layout=image`", &["--layout=image"]));
-    add(&case, Work::new("samples, compressed records", &["--compress"]).of(Format::Compressed));
-    add(&case, Work::new("samples, from pipe to pipe", &[]).of(Format::Pipe));
+    add(
+        &case,
+        Work::new("samples, compressed records", &["--compress"]).of(Format::Compressed),
+    );
+    add(
+        &case,
+        Work::new("samples, from pipe to pipe", &[]).of(Format::Pipe),
+    );
     bench.folders.discard(&bench.path("node20"));
 
     let maps = format!("--perf-map={}/testdata/php82", env!("CARGO_MANIFEST_DIR"));

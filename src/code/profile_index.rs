@@ -180,23 +180,24 @@ impl ProfileIndex {
         events: &mut Vec<ProcessEvent>,
     ) {
         let endian = profile.endian;
-        self.has_refused |= needs_repair(record, &profile.attrs, endian);
         let is_time = |time: &Time| *time != Time(0) && *time < sample::OFF_CPU_SUMMARY_TIME;
         if let Some(time) = time.filter(is_time).filter(|_| profile.attrs.has_times()) {
             self.add_time(time);
         }
         let time = time.unwrap_or_default();
+        if record.kind == record::SAMPLE {
+            let first = self.first_sample.unwrap_or(time);
+            self.first_sample = Some(first.min(time));
+            let attr = profile.attrs.event_of(record, endian);
+            let pid = attr.and_then(|attr| attr.sample_pid(record, endian));
+            see(&mut self.sampled, &mut self.last_sampled, pid);
+            return;
+        }
+        self.has_refused |= needs_repair(record, &profile.attrs, endian);
         if let record::MMAP | record::MMAP2 | record::COMM | record::FORK | record::EXIT = record.kind {
             self.kept.push(record);
         }
         match record.kind {
-            record::SAMPLE => {
-                let first = self.first_sample.unwrap_or(time);
-                self.first_sample = Some(first.min(time));
-                let attr = profile.attrs.event_of(record, endian);
-                let pid = attr.and_then(|attr| attr.sample_pid(record, endian));
-                see(&mut self.sampled, &mut self.last_sampled, pid);
-            }
             record::MMAP | record::MMAP2 => {
                 let Some(mmap) = Mmap::parse(record, endian) else {
                     return;

@@ -199,8 +199,8 @@ impl<'a> Samples<'a> {
         spaces: &mut RecentSpaces,
     ) -> Located<SampleFields<'r>> {
         let Profile { attrs, endian, .. } = self.profile;
-        let sample = Sample::parse(&record, attr, *endian);
         let time = attrs.sample_time(&record, attr, *endian);
+        let sample = Sample::parse(&record, attr, *endian);
         let space = sample
             .pid
             .and_then(|pid| spaces.at(self.processes, pid, time.unwrap_or(Time::LAST)));

@@ -78,6 +78,11 @@ impl<'a> Addresses<'a> {
         self.bytes.as_chunks().0
     }
 
+    /// Whether there are no words.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Returns the number of words.
     pub fn count(&self) -> usize {
         self.bytes.len() / usize::from(self.width.max(1))
@@ -145,6 +150,7 @@ impl<'a> Sample<'a> {
         })
     }
 
+    #[inline]
     fn empty(endian: ByteOrder) -> Self {
         let none = Addresses::new(&[], endian, 8);
         Self {
@@ -169,12 +175,16 @@ impl<'a> Sample<'a> {
     /// Reads a sample of an event. Never fails: fields that are missing or invalid are left empty.
     #[inline]
     pub fn parse(record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Self {
-        Self::of_chain(record, attr, endian).unwrap_or_else(|| Self::of_fields(record, attr, endian))
+        let mut sample = Self::empty(endian);
+        if sample.read_chain(record, attr, endian).is_none() {
+            sample = Self::of_fields(record, attr, endian);
+        }
+        sample
     }
 
     /// Reads a sample whose fields have known offsets; `None` if they have not, or if the record is too short.
     #[inline]
-    fn of_chain(record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Option<Self> {
+    fn read_chain(&mut self, record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Option<()> {
         let SampleSize::OfChain {
             offsets,
             place,
@@ -185,30 +195,28 @@ impl<'a> Sample<'a> {
             return None;
         };
         let bytes = record.bytes;
-        let word = |at: usize| endian.u64_at(bytes, at);
-        let half = |at: usize| endian.u32_at(bytes, at);
-        let mut sample = Self::empty(endian);
-        if bytes.len() < place {
-            return None;
-        }
-        sample.ip = offsets.ip.and_then(word).map(Address);
-        sample.pid = offsets.ids.and_then(half).map(Pid);
-        sample.tid = offsets.ids.and_then(|at| half(at.checked_add(4)?)).map(Tid);
-        sample.period = offsets.period.and_then(word);
+        let fields = bytes.get(..place)?;
+        let word = |at: usize| endian.u64_at(fields, at);
+        let half = |at: usize| endian.u32_at(fields, at);
         let mut end = place;
         if has_chain {
             let start = place.checked_add(8)?;
-            let size = usize::try_from(word(place)?.checked_mul(8)?).ok()?;
+            let size = usize::try_from(endian.u64_at(bytes, place)?.checked_mul(8)?).ok()?;
             end = start.checked_add(size)?;
-            sample.callchain.bytes = bytes.get(start..end)?;
-            sample.callchain_offset = Some(place);
+            self.callchain.bytes = bytes.get(start..end)?;
+            self.callchain_offset = Some(place);
         }
-        sample.callchain_place = Some(place);
-        sample.registers_offset = Some(end);
-        sample.stack_end = Some(end);
-        Some(sample)
+        self.ip = offsets.ip.and_then(word).map(Address);
+        self.pid = offsets.ids.and_then(half).map(Pid);
+        self.tid = offsets.ids.and_then(|at| half(at.checked_add(4)?)).map(Tid);
+        self.period = offsets.period.and_then(word);
+        self.callchain_place = Some(place);
+        self.registers_offset = Some(end);
+        self.stack_end = Some(end);
+        Some(())
     }
 
+    #[inline(never)]
     fn of_fields(record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Self {
         let mut sample = Self::empty(endian);
         sample.is_truncated = sample

@@ -9,7 +9,7 @@ use crate::code::process::SpaceId;
 use crate::units::{Address, Time};
 
 /// Number of addresses in the cache: so few that it stays in the processor's.
-const SLOTS: u32 = 1 << 11;
+const SLOTS: u32 = 1 << 12;
 
 /// Cache of what is known of addresses, a `T` for each.
 #[derive(Debug)]

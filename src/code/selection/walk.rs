@@ -159,7 +159,7 @@ impl SampleVisitor for Walk<'_> {
         let (Some(space), time) = (located.space, located.lookup_time()) else {
             return;
         };
-        let context = self.context(space, time);
+        self.enter(space, time);
         self.of_space.samples = self.of_space.samples.saturating_add(1);
         let mut frames = FrameCounts::default();
         let mut is_in_function = false;
@@ -170,11 +170,8 @@ impl SampleVisitor for Walk<'_> {
             self.marker.count(leaf, &mut self.of_space);
             frames.add(leaf.is_named());
         }
-        if context.has_content() && !record.is_guest() {
-            self.add_chain(sample, &context, is_in_function, &mut frames);
-            if context.has_code() {
-                self.marker.add_possible_callers(sample, &context);
-            }
+        if !record.is_guest() {
+            self.add_callers(sample, is_in_function, &mut frames);
         }
         self.marker.selection.samples.stacks.add_sample(frames);
         let with_jit_frame = u32::from(frames.jit > 0);
@@ -185,36 +182,38 @@ impl SampleVisitor for Walk<'_> {
         let Some(space) = chain.space else {
             return;
         };
-        let context = self.context(space, chain.lookup_time());
-        if context.has_content() {
+        self.enter(space, chain.lookup_time());
+        let Self { marker, context, .. } = self;
+        if let Some(context) = context.as_ref().filter(|context| context.has_content()) {
             let mut frames = FrameCounts::default();
-            for address in deferred_callers(&chain.content, self.marker.selector.profile.endian) {
-                frames.extend(self.marker.frame(address, &context).is_named);
+            for address in deferred_callers(&chain.content, marker.selector.profile.endian) {
+                frames.extend(marker.frame(address, context).is_named);
             }
-            self.marker.selection.samples.stacks.add_sample(frames);
+            marker.selection.samples.stacks.add_sample(frames);
         }
     }
 }
 
 impl Walk<'_> {
-    /// Returns the lookup context for frames.
-    fn context(&mut self, space: SpaceId, time: Time) -> FrameContext {
-        if let Some(last) = &self.context
-            && last.space == space
-        {
-            return FrameContext { time, ..*last };
+    /// Starts lookups of frames in an address space at a time.
+    #[inline]
+    fn enter(&mut self, space: SpaceId, time: Time) {
+        match &mut self.context {
+            Some(last) if last.space == space => last.time = time,
+            _ => self.enter_other(space, time),
         }
+    }
+
+    fn enter_other(&mut self, space: SpaceId, time: Time) {
         self.leave_space();
         let timeline = self.marker.selector.timeline;
-        let context = FrameContext {
+        self.context = Some(FrameContext {
             space,
             time,
             code_bounds: timeline.code_bounds(space),
             jit_bounds: timeline.jit_bounds(space),
             has_symbols: timeline.has_symbols(space),
-        };
-        self.context = Some(context);
-        context
+        });
     }
 
     /// Adds up the samples of the last address space.
@@ -225,21 +224,20 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds the call chain of a sample, and its frames in JIT code except the sampled one to `frames`. `is_in_stack` is
-    /// whether the sampled address is in a function.
-    fn add_chain(
-        &mut self,
-        sample: &Sample<'_>,
-        context: &FrameContext,
-        mut is_in_stack: bool,
-        frames: &mut FrameCounts,
-    ) {
+    /// Adds the call chain of a sample, its frames in JIT code except the sampled one to `frames`, and all other addresses.
+    /// `is_in_stack` is whether the sampled address is in a function.
+    #[inline]
+    fn add_callers(&mut self, sample: &Sample<'_>, mut is_in_stack: bool, frames: &mut FrameCounts) {
         let Self {
             marker,
+            context,
             chains,
             replaced,
             ..
         } = self;
+        let Some(context) = context.as_ref().filter(|context| context.has_content()) else {
+            return;
+        };
         let endian = marker.selector.profile.endian;
         let chain = chains.of((Some(context.space), sample.tid, 0));
         let mut words = sample.callchain.words();
@@ -278,18 +276,27 @@ impl Walk<'_> {
         frames.jit += outer.jit;
         frames.named += outer.named;
         marker.selection.samples.with_named_frame += u64::from(is_in_stack);
+        if context.has_code() {
+            marker.add_possible_callers(sample, context);
+        }
     }
 }
 
 impl Marker<'_> {
     /// Adds the branches, registers and stack of a sample.
     fn add_possible_callers(&mut self, sample: &Sample<'_>, context: &FrameContext) {
-        for address in sample.branches.iter() {
-            self.mark_address(address, context);
+        if !sample.branches.is_empty() {
+            for address in sample.branches.iter() {
+                self.mark_address(address, context);
+            }
         }
         // Words of the stack may be return addresses; only unwinding shows which.
-        for address in sample.registers.iter().chain(sample.stack.iter()) {
-            self.mark_caller(address, context);
+        for words in [sample.registers, sample.stack] {
+            if !words.is_empty() {
+                for address in words.iter() {
+                    self.mark_caller(address, context);
+                }
+            }
         }
     }
 
