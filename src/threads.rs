@@ -4,8 +4,8 @@
 //! with too little memory. This pool then does all work in the calling thread.
 
 use std::io;
-use std::sync::OnceLock;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 
 use memmap2::MmapMut;
@@ -124,6 +124,41 @@ pub fn map_with<T: Sync, S, R: Send>(
             items.iter().map(|item| work(&mut value, item)).collect()
         }
     }
+}
+
+/// Does `work` with each item in parallel, and with a value for each thread, which `make` makes unless `values` has one that is
+/// not in use. Each thread gets its items in their order. All values are in `values` afterwards.
+pub fn for_each_in_order<T: Sync, S: Send>(
+    items: &[T],
+    values: &mut Vec<S>,
+    make: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, &T) + Sync,
+) {
+    let next = AtomicUsize::new(0);
+    let spare = Mutex::new(values);
+    on_all(|| {
+        // Whoever had the value before had earlier items.
+        let mut value = lock(&spare).pop();
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            work(value.get_or_insert_with(&make), item);
+        }
+        lock(&spare).extend(value);
+    });
+}
+
+/// Does the same in all threads.
+#[expect(clippy::disallowed_methods)]
+pub fn on_all(work: impl Fn() + Sync) {
+    match Workers::get() {
+        Workers::Current => drop(rayon::broadcast(|_| work())),
+        Workers::Pool(pool) => drop(pool.broadcast(|_| work())),
+        Workers::None => work(),
+    }
+}
+
+/// Locks a mutex. A thread that panicked with the lock ends the program.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// As [`map`], with items that `work` may change.

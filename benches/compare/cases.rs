@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::contest::{self, Contestant};
 use crate::folders::Folders;
 use crate::inputs::{Case, Input};
 use crate::table::{Row, Section, factor};
-use crate::{copied_stacks, floor, formats, growth, programs, traces};
+use crate::{copied_stacks, floor, formats, growth, programs, rows, traces};
 
 /// Which cases to run, and how.
 pub struct Options {
@@ -25,6 +26,8 @@ pub struct Options {
 /// Size of the inputs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
+    /// One table of all kinds of work.
+    Rows,
     Quick,
     Full,
     Huge,
@@ -53,10 +56,13 @@ pub fn run(options: &Options) -> String {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut out = format!(
-        "{} against {}; Linux {}, {} processors, {}\n\n",
+        "{} (commit {}) against {}; {}; Linux {}, {}, {} processors, {}\n\n",
         programs::version(env!("CARGO_BIN_EXE_jitinject")),
-        programs::version("perf"),
+        programs::line_of(Command::new("git").args(["describe", "--always", "--dirty"])),
+        programs::version(&programs::perf()),
+        programs::line_of(Command::new("date").arg("+%F")),
         kernel.trim(),
+        processor(),
         std::thread::available_parallelism().unwrap(),
         memory
             .lines()
@@ -67,6 +73,16 @@ pub fn run(options: &Options) -> String {
             .join(" "),
     );
     let folders = Folders::new(&options.folder);
+    if options.scale == Scale::Rows {
+        let folder = folders.case("rows");
+        let bench = Bench {
+            options,
+            folder: &folder,
+            folders: &folders,
+        };
+        out.push_str(&rows::rows(&bench));
+        return out;
+    }
     for (name, case) in CASES {
         let is_own = name == "own";
         let is_quick = QUICK.contains(&name) || options.scale != Scale::Quick;
@@ -94,6 +110,14 @@ pub fn run(options: &Options) -> String {
         folders.discard(&folder);
     }
     out
+}
+
+/// Returns the name of the processor.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    line.map_or("unknown processor", |(_, name)| name).to_owned()
 }
 
 /// Runs a case.
@@ -156,6 +180,11 @@ impl<'a> Bench<'a> {
         let case = Case::synthetic_symbols(&folder, input, self.folders);
         contest::warm(&case.files());
         case
+    }
+
+    /// Returns a recording with at least so many samples.
+    pub fn amplified(&self, name: &str, samples: u64) -> Case<'a> {
+        Case::amplified(&self.path(name), name, samples, self.folders)
     }
 
     pub fn run(&self, contestants: Vec<Contestant<'_>>) -> Vec<Row> {
@@ -235,7 +264,7 @@ impl<'a> Bench<'a> {
 
     /// Runs perf report on outputs, with each available perf.
     fn reports(&self, outputs: &[(&str, &str)]) -> Vec<Row> {
-        let perfs = [Some("perf".to_owned()), programs::newer_perf()];
+        let perfs = [Some(programs::perf()), programs::newer_perf()];
         let mut contestants = Vec::new();
         for perf in perfs.into_iter().flatten() {
             let version = programs::version(&perf);
@@ -256,7 +285,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Returns the row of a program.
-fn row<'r>(rows: &'r [Row], program: &str) -> Option<&'r Row> {
+pub fn row<'r>(rows: &'r [Row], program: &str) -> Option<&'r Row> {
     rows.iter()
         .find(|row| row.program == program && !row.runs.is_empty())
 }

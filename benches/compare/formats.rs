@@ -75,7 +75,7 @@ pub fn formats(bench: &Bench<'_>) -> Vec<Section> {
 }
 
 /// Connects a command's standard input and output to files, through pipes.
-fn through_pipes(mut command: Command, input: &Path, output: &Path) -> Command {
+pub fn through_pipes(mut command: Command, input: &Path, output: &Path) -> Command {
     let cat = |input: Stdio, output: Stdio| {
         let spawned = Command::new("cat").stdin(input).stdout(output).spawn();
         spawned.unwrap()

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::amplified::amplified;
 use crate::folders::Folders;
 use crate::generator::{self, Lines, Plan, Stacks};
 use crate::lines::Layout;
@@ -176,6 +177,29 @@ impl<'f> Case<'f> {
             kept,
             _temporary: Some(temporary),
         })
+    }
+
+    /// Returns a recording with at least so many samples, with another directory for its dumps than the recorded one.
+    pub fn amplified(folder: &Path, name: &str, samples: u64, folders: &'f Folders) -> Self {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+        let profile = fs::read(source.join("perf.data")).unwrap();
+        let own = format!("/tmp/cap-{name}/");
+        let has_own = memchr::memmem::find(&profile, own.as_bytes()).is_some();
+        let old = if has_own { &own } else { "/tmp/" };
+        let live = folder.join("jit");
+        let new = format!("{}/", live.display());
+        fs::create_dir_all(folder).unwrap();
+        let path = folder.join("perf.data");
+        fs::write(&path, amplified(&profile, samples, [old, &new])).unwrap();
+        let kept = folder.join("dumps");
+        copy_dumps(&source, &kept);
+        Self {
+            profile: path,
+            folders,
+            live,
+            kept,
+            _temporary: None,
+        }
     }
 
     /// Returns the directory of the dumps according to the profile.

@@ -10,6 +10,7 @@
     clippy::indexing_slicing
 )]
 
+mod amplified;
 mod cases;
 mod contest;
 mod copied_stacks;
@@ -20,6 +21,7 @@ mod growth;
 mod inputs;
 mod measure;
 mod programs;
+mod rows;
 mod table;
 mod traces;
 
@@ -50,13 +52,21 @@ use crate::inputs::Input;
 #[derive(Parser, Debug)]
 #[command(name = "scripts/bench", max_term_width = 110)]
 struct Arguments {
-    /// Run a small selection, which takes about two minutes
+    /// Run all cases, each with its own table, instead of one table of all kinds of work
+    #[arg(long)]
+    cases: bool,
+
+    /// Run a small selection of the cases, which takes about two minutes
     #[arg(long, conflicts_with = "huge")]
     quick: bool,
 
-    /// Also run 50 million samples (10 GB; needs twice that much disk space), and a million files
+    /// Run all cases, also 50 million samples (10 GB; needs twice that much disk space), and a million files
     #[arg(long)]
     huge: bool,
+
+    /// Perf to compare with, instead of the one in PATH
+    #[arg(long, value_name = "PATH")]
+    perf: Option<String>,
 
     /// Run only cases with this text in their name; may be repeated
     #[arg(long, value_name = "TEXT")]
@@ -103,11 +113,16 @@ fn main() {
         arguments.input.make(folder);
         return;
     }
+    if let Some(perf) = arguments.perf {
+        programs::PERF.set(perf).unwrap();
+    }
+    let has_cases = arguments.cases || arguments.own || !arguments.case.is_empty();
     let options = cases::Options {
         scale: match (arguments.quick, arguments.huge) {
             (true, _) => cases::Scale::Quick,
             (_, true) => cases::Scale::Huge,
-            _ => cases::Scale::Full,
+            _ if has_cases => cases::Scale::Full,
+            _ => cases::Scale::Rows,
         },
         names: arguments.case,
         runs: arguments.runs,

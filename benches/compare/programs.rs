@@ -3,6 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The perf to compare with, unless it is that of PATH.
+pub static PERF: OnceLock<String> = OnceLock::new();
+
+/// Returns the perf to compare with.
+pub fn perf() -> String {
+    PERF.get().cloned().unwrap_or_else(|| "perf".into())
+}
 
 /// Returns a command without output.
 fn silent(program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -28,7 +37,7 @@ pub fn jitinject(input: &Path, output: &Path, more: &[&str]) -> Command {
 
 /// Returns perf inject, from `input` to `output`, with `cache` as its build ID cache.
 pub fn perf_inject(input: &Path, output: &Path, cache: &Path) -> Command {
-    let mut command = silent("perf");
+    let mut command = silent(perf());
     command
         .arg("--buildid-dir")
         .arg(cache)
@@ -50,7 +59,7 @@ pub fn perf_report(perf: &str, input: &Path, cache: &Path) -> Command {
 
 /// Returns perf script, which unwinds copied stacks, without inlined calls.
 pub fn perf_script(input: &Path, cache: &Path) -> Command {
-    let mut command = silent("perf");
+    let mut command = silent(perf());
     command.arg("--buildid-dir").arg(cache);
     command
         .args(["script", "-f", "--no-inline", "-F", "ip,sym", "-i"])
@@ -76,8 +85,13 @@ pub fn account(trace: &Path, binary: &Path) -> Command {
 
 /// Returns the output of a program's `--version`.
 pub fn version(program: &str) -> String {
-    let output = Command::new(program).arg("--version").output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    line_of(Command::new(program).arg("--version"))
+}
+
+/// Returns what a command prints.
+pub fn line_of(command: &mut Command) -> String {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 

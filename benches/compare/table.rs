@@ -93,7 +93,8 @@ fn mebibytes(of: impl Iterator<Item = u64>) -> f64 {
     of.max().unwrap_or(0) as f64 / 1024.0
 }
 
-fn seconds(seconds: f64) -> String {
+/// Formats a time.
+pub fn seconds(seconds: f64) -> String {
     match seconds {
         ..1.0 => format!("{seconds:.3}"),
         ..10.0 => format!("{seconds:.2}"),

@@ -8,6 +8,8 @@
 //! the same addresses and memory without a file that starts at the same address: the kernel randomizes both each time
 //! a program is executed.
 
+use std::ops::Range;
+
 use jitdump::{AddressRange, Time};
 
 use crate::collections::hash::HashMap;
@@ -301,10 +303,16 @@ impl Processes {
 
     /// Returns the address space of a process at `time`, or its first one if that starts later.
     pub fn space_at(&self, pid: Pid, time: Time) -> Option<SpaceId> {
+        Some(self.space_with_times(pid, time)?.0)
+    }
+
+    /// Like [`Self::space_at`], and also returns times around `time` at which it is the same.
+    pub fn space_with_times(&self, pid: Pid, time: Time) -> Option<(SpaceId, Range<Time>)> {
         let spaces = self.by_pid.get(&pid)?;
         let after = spaces.partition_point(|&(since, _)| since <= time);
-        let (_, space) = spaces.get(after.saturating_sub(1))?;
-        Some(*space)
+        let &(since, space) = spaces.get(after.saturating_sub(1))?;
+        let until = spaces.get(after.max(1)).map_or(Time::MAX, |&(next, _)| next);
+        Some((space, since.min(time)..until))
     }
 
     /// Whether `pid` was started by `ancestor`, directly or through other processes.

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use jitdump::{AddressRange, Time};
 
 use crate::bytes::{Reader, base_name};
-use crate::code::process::{Map, ProcessEvent, Processes};
+use crate::code::process::{Map, ProcessEvent, Processes, SpaceId};
 use crate::collections::hash::HashMap;
 use crate::files::objects::store;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
-use crate::perf::record::batches::{Batches, RecordSlice};
 use crate::perf::record::data::{Data, FilePart};
 use crate::perf::record::kept::KeptRecords;
+use crate::perf::record::pieces::{RecordSlice, visit_pieces};
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::needs_repair;
 use crate::perf::record::validation::RecordValidator;
@@ -59,10 +59,14 @@ pub struct ProfileIndex {
     pub mount_namespaces: HashMap<Pid, u64>,
     /// ID of the event that the first map's record belongs to.
     pub map_event_id: Option<u64>,
-    /// Processes that have a name or samples.
+    /// Processes that have a name.
     seen: BTreeSet<Pid>,
-    /// Process of the last sample or name.
+    /// Process of the last name.
     last_pid: Option<Pid>,
+    /// Processes that have samples.
+    sampled: BTreeSet<Pid>,
+    /// Process of the last sample.
+    last_sampled: Option<Pid>,
 }
 
 /// Map of an object injected by this program or by perf inject.
@@ -122,7 +126,8 @@ impl ProfileIndex {
         let Part { mut index, events } = found.unwrap_or_else(|| Part::of(profile, &marked_path));
         index.marks.data_end = index.data_end;
         index.processes = Processes::new(events);
-        index.processes.add(std::mem::take(&mut index.seen));
+        index.processes.add(index.seen.union(&index.sampled).copied());
+        index.seen = BTreeSet::new();
         let kept = &index.kept;
         let name = |map: &Map| {
             let record = kept.at(map.record, profile.endian)?;
@@ -155,6 +160,7 @@ impl ProfileIndex {
         self.mount_namespaces.extend(later.mount_namespaces);
         self.map_event_id = self.map_event_id.or(later.map_event_id);
         self.seen.extend(later.seen);
+        self.sampled.extend(later.sampled);
     }
 
     fn add_time(&mut self, time: Time) {
@@ -162,13 +168,9 @@ impl ProfileIndex {
         self.times = Some((first.min(time), last.max(time)));
     }
 
-    /// Records the ID of a process, except for the idle process (0) and for threads that have exited (-1).
-    fn see(&mut self, pid: Option<Pid>) {
-        const NONE: [u32; 2] = [0, u32::MAX];
-        if pid != self.last_pid {
-            self.last_pid = pid;
-            self.seen.extend(pid.filter(|pid| !NONE.contains(&pid.0)));
-        }
+    /// Whether the process of an address space has samples.
+    pub fn has_samples(&self, space: SpaceId) -> bool {
+        self.sampled.contains(&self.processes.space(space).pid)
     }
 
     fn add(
@@ -180,22 +182,24 @@ impl ProfileIndex {
         events: &mut Vec<ProcessEvent>,
     ) {
         let endian = profile.endian;
-        self.has_refused |= needs_repair(record, &profile.attrs, endian);
         let is_time = |time: &Time| *time != Time(0) && *time < sample::OFF_CPU_SUMMARY_TIME;
         if let Some(time) = time.filter(is_time).filter(|_| profile.attrs.has_times()) {
             self.add_time(time);
         }
         let time = time.unwrap_or_default();
+        if record.kind == record::SAMPLE {
+            let first = self.first_sample.unwrap_or(time);
+            self.first_sample = Some(first.min(time));
+            let attr = profile.attrs.event_of(record, endian);
+            let pid = attr.and_then(|attr| attr.sample_pid(record, endian));
+            see(&mut self.sampled, &mut self.last_sampled, pid);
+            return;
+        }
+        self.has_refused |= needs_repair(record, &profile.attrs, endian);
         if let record::MMAP | record::MMAP2 | record::COMM | record::FORK | record::EXIT = record.kind {
             self.kept.push(record);
         }
         match record.kind {
-            record::SAMPLE => {
-                let first = self.first_sample.unwrap_or(time);
-                self.first_sample = Some(first.min(time));
-                let attr = profile.attrs.event_of(record, endian);
-                self.see(attr.and_then(|attr| attr.sample_pid(record, endian)));
-            }
             record::MMAP | record::MMAP2 => {
                 let Some(mmap) = Mmap::parse(record, endian) else {
                     return;
@@ -248,7 +252,11 @@ impl ProfileIndex {
                 ));
             }
             record::COMM => {
-                self.see(event::comm_pid(record, endian));
+                see(
+                    &mut self.seen,
+                    &mut self.last_pid,
+                    event::comm_pid(record, endian),
+                );
                 events.extend(event::exec_pid(record, endian).map(|pid| ProcessEvent::Exec(pid, time)));
             }
             // An EXIT record without a time could be of any process that had this ID.
@@ -270,6 +278,16 @@ impl ProfileIndex {
             }
             _ => {}
         }
+    }
+}
+
+/// Adds the ID of a process, except for the idle process (0) and for threads that have exited (-1). `last` is the one that was
+/// added last.
+fn see(seen: &mut BTreeSet<Pid>, last: &mut Option<Pid>, pid: Option<Pid>) {
+    const NONE: [u32; 2] = [0, u32::MAX];
+    if pid != *last {
+        *last = pid;
+        seen.extend(pid.filter(|pid| !NONE.contains(&pid.0)));
     }
 }
 
@@ -315,20 +333,12 @@ impl Part {
             Some(part)
         };
         let mut whole = Self::default();
-        let mut batches = Batches::new(file, profile.endian);
-        loop {
-            let parts = batches.next(visit);
-            if parts.is_empty() {
-                break;
-            }
-            for part in parts {
-                let part = part?;
-                whole.index.append(part.index);
-                whole.events.extend(part.events);
-            }
-        }
-        whole.index.data_end = batches.offset();
-        (batches.offset() == profile.data.len()).then_some(whole)
+        let end = visit_pieces(file, profile.endian, visit, |part: Self| {
+            whole.index.append(part.index);
+            whole.events.extend(part.events);
+        })?;
+        whole.index.data_end = end;
+        (end == profile.data.len()).then_some(whole)
     }
 
     #[inline]

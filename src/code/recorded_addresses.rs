@@ -54,15 +54,17 @@ impl RecordedAddresses {
         };
         let index = &profile.index;
         let mut all = Pages::default();
-        let collect = |mut records: RecordReader<'_>| {
-            let mut collector = Collector::new(code, bounds);
+        let start = || Collector::new(code, bounds);
+        let collect = |collector: &mut Collector<'_>, records: &mut RecordReader<'_>| {
             while let Some(record) = records.next() {
                 collector.add(&profile.profile, record);
             }
-            collector.pages
         };
-        let merge = |pages| all.merge(pages);
-        Samples::of(profile).visit_records(&index.marks, index.data_end, collect, merge, |_| ());
+        let samples = Samples::of(profile);
+        let collectors = samples.visit_records(&index.marks, index.data_end, start, collect);
+        collectors
+            .into_iter()
+            .for_each(|collector| all.merge(collector.pages));
         let mut pages: Vec<(u64, u64)> = all.blocks?.into_iter().collect();
         pages.sort_unstable();
         Some(Self {
@@ -134,7 +136,7 @@ impl Pages {
 /// Pages seen last, by the low bits of their number.
 const RECENT: usize = 256;
 
-/// Collects the addresses in one chunk of the records.
+/// Collects the addresses in some of the records.
 struct Collector<'a> {
     code: &'a RangeSet,
     bounds: AddressRange,

@@ -7,6 +7,7 @@ use jitdump::{Address, Time};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::{IndexedProfile, TimeMarks};
 use crate::perf::Profile;
+use crate::perf::attr::Attr;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::Sample;
@@ -14,10 +15,11 @@ use crate::threads;
 use crate::units::Pid;
 
 /// Maximum size of a chunk of records that one thread reads at a time, in bytes.
-const CHUNK: u64 = 16 << 20;
+const CHUNK: u64 = 4 << 20;
 
-/// Average number of chunks per thread before the results are merged, so that no thread waits long for the others.
-const CHUNKS_OF_THREAD: usize = 4;
+/// Number of chunks per thread, at least if they are of the maximum size, before the results are merged: so many that no
+/// thread waits long for the others.
+const CHUNKS_OF_THREAD: usize = 16;
 
 /// The samples of a profile.
 #[derive(Clone, Copy, Debug)]
@@ -59,19 +61,26 @@ impl SampleFields<'_> {
     }
 }
 
-/// Collects what it needs of samples.
-pub trait SampleVisitor {
-    /// What it has found in the end.
-    type Found: Send;
-
+/// Collects what it needs of samples. Each thread has one, for some of them, in file order.
+pub trait SampleVisitor: Send {
     /// Adds a sample.
     fn sample(&mut self, sample: &Located<SampleFields<'_>>);
 
     /// Adds the user callers of an earlier sample, recorded later (`perf record --call-graph fp,defer`).
     fn deferred_chain(&mut self, _chain: &Located<Record<'_>>) {}
+}
 
-    /// Ends the visit, and frees everything else.
-    fn finish(self) -> Self::Found;
+/// Two visitors.
+impl<A: SampleVisitor, B: SampleVisitor> SampleVisitor for (A, B) {
+    fn sample(&mut self, sample: &Located<SampleFields<'_>>) {
+        self.0.sample(sample);
+        self.1.sample(sample);
+    }
+
+    fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {
+        self.0.deferred_chain(chain);
+        self.1.deferred_chain(chain);
+    }
 }
 
 impl<T> Located<T> {
@@ -93,34 +102,40 @@ impl<'a> Samples<'a> {
     /// Calls `visit` with all samples in file order, until it returns a break.
     pub fn try_for_each(self, mut visit: impl FnMut(&Located<SampleFields<'_>>) -> ControlFlow<()>) {
         let mut records = self.profile.records();
+        let mut spaces = RecentSpaces::default();
         while let Some(record) = records.next() {
             if record.kind == record::SAMPLE
-                && let Some(sample) = self.sample(record)
-                && visit(&sample).is_break()
+                && let Some(attr) = self.profile.attrs.event_of(&record, self.profile.endian)
+                && visit(&self.sample(record, attr, &mut spaces)).is_break()
             {
                 return;
             }
         }
     }
 
-    /// Reads the first `end` bytes of the records in chunks, in several threads. `start` makes a visitor for each
-    /// chunk. `merge` gets what they found in file order, and `progress` the number of bytes just read. `marks` must be
-    /// those of the same profile.
+    /// Reads the first `end` bytes of the records in chunks, in several threads. `start` makes a visitor for each thread.
+    /// After each batch of chunks, calls `merge` with all visitors, and `progress` with the number of bytes just read. `marks`
+    /// must be those of the same profile. Returns the visitors.
     pub fn visit<V: SampleVisitor>(
         self,
         marks: &TimeMarks,
         end: u64,
         start: impl Fn() -> V + Sync,
-        merge: impl FnMut(V::Found),
+        merge: impl FnMut(&mut [Visited<'a, V>]),
         progress: impl FnMut(u64),
-    ) {
-        let visit = |mut records: RecordReader<'a>| {
-            let mut visitor = start();
+    ) -> Vec<V> {
+        let Profile { attrs, endian, .. } = self.profile;
+        let visit = |visited: &mut Visited<'a, V>| {
+            let Visited {
+                visitor,
+                records,
+                spaces,
+            } = visited;
             while let Some(record) = records.next() {
                 match record.kind {
                     record::SAMPLE => {
-                        if let Some(sample) = self.sample(record) {
-                            visitor.sample(&sample);
+                        if let Some(attr) = attrs.event_of(&record, *endian) {
+                            visitor.sample(&self.sample(record, attr, spaces));
                         }
                     }
                     record::CALLCHAIN_DEFERRED => {
@@ -131,56 +146,132 @@ impl<'a> Samples<'a> {
                     _ => {}
                 }
             }
-            visitor.finish()
         };
-        self.visit_records(marks, end, visit, merge, progress);
+        self.visit_chunks(marks, end, start, visit, merge, progress)
     }
 
-    /// Like [`Self::visit`], but calls `visit` with all records of each chunk.
-    pub fn visit_records<F: Send>(
+    /// Like [`Self::visit`], but calls `visit` for each chunk, with all records.
+    pub fn visit_records<V: Send>(
         self,
         marks: &TimeMarks,
         end: u64,
-        visit: impl Fn(RecordReader<'a>) -> F + Sync,
-        mut merge: impl FnMut(F),
+        start: impl Fn() -> V + Sync,
+        visit: impl Fn(&mut V, &mut RecordReader<'a>) + Sync,
+    ) -> Vec<V> {
+        let visit = |visited: &mut Visited<'a, V>| visit(&mut visited.visitor, &mut visited.records);
+        self.visit_chunks(marks, end, start, visit, |_| (), |_| ())
+    }
+
+    fn visit_chunks<V: Send>(
+        self,
+        marks: &TimeMarks,
+        end: u64,
+        start: impl Fn() -> V + Sync,
+        visit: impl Fn(&mut Visited<'a, V>) + Sync,
+        mut merge: impl FnMut(&mut [Visited<'a, V>]),
         mut progress: impl FnMut(u64),
-    ) {
-        let visit = |chunk: &Range<u64>| visit(self.profile.records_between(chunk.start, chunk.end));
+    ) -> Vec<V> {
+        let start = || Visited {
+            visitor: start(),
+            records: self.profile.records(),
+            spaces: RecentSpaces::default(),
+        };
+        let visit = |visited: &mut Visited<'a, V>, chunk: &Range<u64>| {
+            visited
+                .records
+                .restrict(self.profile.data, chunk.start, chunk.end);
+            visit(visited);
+        };
+        let mut all = Vec::new();
         for batch in chunks(marks, end).chunks(threads::count().saturating_mul(CHUNKS_OF_THREAD)) {
-            threads::map(batch, visit).into_iter().for_each(&mut merge);
+            threads::for_each_in_order(batch, &mut all, start, visit);
+            merge(&mut all);
             let lengths = batch.iter().map(|chunk| chunk.end.saturating_sub(chunk.start));
             progress(lengths.sum());
         }
+        all.into_iter().map(|visited| visited.visitor).collect()
     }
 
+    /// Returns a sample of the event with these attributes.
     #[inline]
-    fn sample<'r>(self, record: Record<'r>) -> Option<Located<SampleFields<'r>>> {
+    fn sample<'r>(
+        self,
+        record: Record<'r>,
+        attr: &Attr,
+        spaces: &mut RecentSpaces,
+    ) -> Located<SampleFields<'r>> {
         let Profile { attrs, endian, .. } = self.profile;
-        let sample = Sample::parse(&record, attrs.event_of(&record, *endian)?, *endian);
-        Some(self.locate(&record, sample.pid, SampleFields { record, sample }))
+        let time = attrs.sample_time(&record, attr, *endian);
+        let sample = Sample::parse(&record, attr, *endian);
+        let space = sample
+            .pid
+            .and_then(|pid| spaces.at(self.processes, pid, time.unwrap_or(Time::LAST)));
+        Located {
+            pid: sample.pid,
+            content: SampleFields { record, sample },
+            time,
+            space,
+        }
     }
 
     fn deferred_chain<'r>(self, record: Record<'r>) -> Option<Located<Record<'r>>> {
         let Profile { attrs, endian, .. } = self.profile;
         let pid = attrs.event_of(&record, *endian)?.trailer_pid(&record, *endian)?;
-        Some(self.locate(&record, Some(pid), record))
-    }
-
-    #[inline]
-    fn locate<T>(self, record: &Record<'_>, pid: Option<Pid>, content: T) -> Located<T> {
-        let time = self.profile.attrs.time_of(record, self.profile.endian);
-        let space = pid.and_then(|pid| self.processes.space_at(pid, time.unwrap_or(Time::LAST)));
-        Located {
-            content,
-            pid,
+        let time = attrs.time_of(&record, *endian);
+        Some(Located {
+            content: record,
+            pid: Some(pid),
             time,
-            space,
+            space: self.processes.space_at(pid, time.unwrap_or(Time::LAST)),
+        })
+    }
+}
+
+/// A visitor with what its thread reads.
+pub struct Visited<'a, V> {
+    /// The visitor.
+    pub visitor: V,
+    records: RecordReader<'a>,
+    spaces: RecentSpaces,
+}
+
+/// Address spaces of a few processes that had samples last.
+#[derive(Debug, Default)]
+struct RecentSpaces {
+    /// By the low bits of the process ID.
+    of_processes: [Option<RecentSpace>; 16],
+}
+
+/// Address space of a process.
+#[derive(Clone, Debug)]
+struct RecentSpace {
+    pid: Pid,
+    /// Times at which the process has it.
+    times: Range<Time>,
+    space: SpaceId,
+}
+
+impl RecentSpaces {
+    /// Returns the address space of a process at a time, as [`Processes::space_at`] does.
+    #[inline]
+    fn at(&mut self, processes: &Processes, pid: Pid, time: Time) -> Option<SpaceId> {
+        let kept = self.of_processes.get_mut(pid.0 as usize % 16)?;
+        if let Some(recent) = kept
+            && recent.pid == pid
+            && recent.times.contains(&time)
+        {
+            return Some(recent.space);
         }
+        let (space, times) = processes.space_with_times(pid, time)?;
+        *kept = Some(RecentSpace { pid, times, space });
+        Some(space)
     }
 }
 
 fn chunks(marks: &TimeMarks, end: u64) -> Vec<Range<u64>> {
-    let size = (end / threads::count() as u64).clamp(1, CHUNK);
+    /// Average number of chunks per thread of a small profile.
+    const FEW: u64 = 4;
+    let size = (end / (threads::count() as u64).saturating_mul(FEW)).clamp(1, CHUNK);
     let mut chunks: Vec<Range<u64>> = Vec::new();
     for start in marks.starts() {
         match chunks.last_mut() {

@@ -13,7 +13,7 @@ use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
 use crate::code::samples::{Located, SampleFields, Samples};
-use crate::code::selection::walk::Walk;
+pub use crate::code::selection::walk::Walk;
 use crate::code::timeline::{FileIndex, FreedRangeIndex, Lookup, MappingIndex, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::{HashMap, HashSet};
@@ -203,11 +203,25 @@ impl<'a> Selector<'a> {
     /// Reads the first `end` bytes of the records in several threads. Calls `progress` with the number of bytes just
     /// read. `marks` must be those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
-        let mut selection = self.nothing();
-        let walk = || Walk::new(self);
-        self.samples()
-            .visit(marks, end, walk, |found| selection.merge(found), &mut progress);
-        selection
+        let walks = self
+            .samples()
+            .visit(marks, end, || self.start(), |_| (), &mut progress);
+        self.combine(walks)
+    }
+
+    /// Starts a walk over some of the samples.
+    pub fn start(&self) -> Walk<'_> {
+        Walk::new(self)
+    }
+
+    /// Returns what walks have found together.
+    pub fn combine<'w>(&self, walks: impl IntoIterator<Item = Walk<'w>>) -> Selection {
+        let found = walks.into_iter().map(Walk::into_selection);
+        let all = found.reduce(|mut all, one| {
+            all.merge(one);
+            all
+        });
+        all.unwrap_or_else(|| self.nothing())
     }
 
     /// Returns an empty selection.

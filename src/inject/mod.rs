@@ -17,7 +17,7 @@ mod summary_file;
 mod tiers;
 
 use crate::code::profile_index::ProfileIndex;
-use crate::frames::attribution;
+use crate::frames::attribution::{self, Attribution, NativeCode};
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::Mapped;
@@ -77,9 +77,20 @@ fn inject_recording(
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let (timeline, kernel_copies) = (&recording.timeline, &recording.input.kernel_copies);
     progress.start("reading samples", index.data_end);
-    let mut selection = recording
-        .selector()
-        .walk(&index.marks, index.data_end, |bytes| progress.advance(bytes));
+    let selector = recording.selector();
+    let has_summary = options.summary.is_some();
+    let native = has_summary.then(|| NativeCode::of(&options.load, recording));
+    let native_symbols = native.as_ref().map(NativeCode::symbols);
+    let named = native.as_ref().zip(native_symbols.as_ref());
+    let attribution = named.map(|(native, symbols)| Attribution::new(&selector, native, symbols));
+    let advance = |bytes| progress.advance(bytes);
+    let (mut selection, counts) = match &attribution {
+        Some(attribution) => {
+            let (selection, counts) = attribution.walk(index, advance);
+            (selection, Some(counts))
+        }
+        None => (selector.walk(&index.marks, index.data_end, advance), None),
+    };
     let touched = selection.marked();
     if options.all || index.has_aux {
         selection.add_all(timeline);
@@ -146,12 +157,12 @@ fn inject_recording(
         build_ids: objects::build_id_entries(profile, &objects.placed),
         compression: options.compression,
     };
-    let profile_summary = options.summary.is_some().then(|| {
+    let profile_summary = attribution.as_ref().zip(counts).map(|(attribution, counts)| {
         progress.start("counting samples", 1);
         attribution::profile_summary(
-            &options.load,
             recording,
-            &selection,
+            attribution,
+            counts,
             &v8_functions,
             &options.labels,
             &options.names,

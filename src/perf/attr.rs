@@ -138,7 +138,7 @@ impl Attr {
         let flags = AttrFlags::from_bits_retain(flag_bits(word(offset::FLAGS), endian));
         let clock_id = endian.u32_at(bytes, offset::CLOCKID).unwrap_or(0);
         let has_trailer = flags.contains(AttrFlags::SAMPLE_ID_ALL);
-        let from_start = |field| field_offset(sample_format, &SAMPLE_FIELDS, field);
+        let from_start = |field| offset_in_sample(sample_format, field);
         let from_end = |field| {
             let at = field_offset(sample_format, &TRAILER_FIELDS, field)?;
             has_trailer.then_some(trailer_size(sample_format).saturating_sub(at))
@@ -319,6 +319,11 @@ pub fn set_unwound(attr: &mut [u8], endian: ByteOrder, kept: Kept) {
     endian.set_u64(attr, offset::FLAGS, flags);
 }
 
+/// Bytes from the start of a sample to a field of fixed size; `None` if `format` does not have it.
+pub(super) fn offset_in_sample(format: SampleFormat, field: SampleFormat) -> Option<usize> {
+    field_offset(format, &SAMPLE_FIELDS, field)
+}
+
 /// Bytes from the start of `fields` to `field`; `None` if `format` does not have it.
 fn field_offset(format: SampleFormat, fields: &[SampleFormat], field: SampleFormat) -> Option<usize> {
     if !format.contains(field) {
@@ -389,17 +394,27 @@ impl Attrs {
         self.all.get(*self.by_id.get(&id)?)
     }
 
-    /// Looks up the event ID of a record. `None` if records have no ID, or if the profile lists no IDs.
-    pub fn check_id(&self, record: &Record<'_>, endian: ByteOrder) -> Option<IdMatch> {
+    /// Returns the event of a record, as [`Attrs::event_of`] does, and the result of looking up its ID: `None` if records
+    /// have no ID, or if the profile lists no IDs.
+    #[inline]
+    pub(super) fn identify(
+        &self,
+        record: &Record<'_>,
+        endian: ByteOrder,
+    ) -> (Option<&Attr>, Option<IdMatch>) {
+        let first = self.all.first();
         if self.by_id.is_empty() || record.kind >= record::USER_TYPE_START {
-            return None;
+            return (first, None);
         }
-        Some(match self.all.first()?.id_of(record, endian)? {
-            id if self.by_id.contains_key(&id) => IdMatch::Known,
+        let Some(id) = first.and_then(|first| first.id_of(record, endian)) else {
+            return (first, None);
+        };
+        match self.by_id.get(&id) {
+            Some(&index) => (self.all.get(index), Some(IdMatch::Known)),
             // Records that perf itself makes, such as the mappings of existing processes, have no other ID.
-            0 if record.kind != record::SAMPLE => IdMatch::Unset,
-            _ => IdMatch::Unknown,
-        })
+            None if id == 0 && record.kind != record::SAMPLE => (first, Some(IdMatch::Unset)),
+            None => (first, Some(IdMatch::Unknown)),
+        }
     }
 
     /// Returns the size in bytes of the trailer that a record lacks. A record of a kernel type must have a
@@ -450,6 +465,15 @@ impl Attrs {
     /// process records in file order.
     pub fn has_times(&self) -> bool {
         self.has_times
+    }
+
+    /// Returns the time of a sample of an event, as [`Attrs::time_of`] does.
+    #[inline]
+    pub fn sample_time(&self, record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> Option<Time> {
+        match self.has_times {
+            true => attr.time_of(record, endian),
+            false => Some(Time(record.offset.saturating_add(1))),
+        }
     }
 
     /// Returns the time of a record. `None` for perf's own records (type 64 and up), which have none. If no

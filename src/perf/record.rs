@@ -1,8 +1,8 @@
 //! Raw records in file order: offset, type and bytes of each.
 
-pub mod batches;
 pub mod data;
 pub mod kept;
+pub mod pieces;
 pub mod reader;
 pub mod resync;
 pub mod validation;
@@ -66,6 +66,9 @@ pub const COMPRESSED2: u32 = 83;
 
 /// Size of a record header in bytes: type, misc, size.
 pub const HEADER_SIZE: usize = 8;
+
+/// Offset of the flags in a record header, in bytes.
+const MISC_OFFSET: usize = 4;
 
 /// Offset of the size in a record header, in bytes.
 pub const SIZE_OFFSET: usize = 6;
@@ -132,37 +135,31 @@ impl<'a> Record<'a> {
     /// extends beyond `held`.
     #[inline]
     pub fn parse(held: &'a [u8], offset: u64, left: u64, endian: ByteOrder) -> Option<Self> {
-        let mut header = Reader::new(held, endian);
-        let kind = header.u32()?;
-        let misc = header.u16()?;
-        let size = usize::from(header.u16()?);
+        let kind = endian.u32_at(held, 0)?;
+        let misc = endian.u16_at(held, MISC_OFFSET)?;
+        let size = usize::from(endian.u16_at(held, SIZE_OFFSET)?);
         if size < HEADER_SIZE {
             return None;
         }
         let (bytes, rest) = held.split_at_checked(size)?;
-        // The first field is the size of the data after the record.
-        let mut body = Reader::new(bytes.get(HEADER_SIZE..)?, endian);
-        let payload_size = match kind {
-            AUXTRACE => body.u64()?,
-            HEADER_TRACING_DATA => body.u32()?.into(),
-            _ => 0,
-        };
-        if payload_size > left.checked_sub(size as u64)? {
-            return None;
-        }
-        let payload = match usize::try_from(payload_size) {
-            Ok(0) => &[],
-            Ok(size) => rest.get(..size).unwrap_or(rest),
-            Err(_) => rest,
-        };
-        Some(Self {
+        let left = left.checked_sub(size as u64)?;
+        let mut record = Self {
             offset,
             kind,
             misc,
             bytes,
-            payload,
-            payload_size,
-        })
+            payload: &[],
+            payload_size: 0,
+        };
+        // The first field is the size of the data after the record.
+        record.payload_size = match kind {
+            AUXTRACE => endian.u64_at(bytes, HEADER_SIZE)?,
+            HEADER_TRACING_DATA => endian.u32_at(bytes, HEADER_SIZE)?.into(),
+            _ => return Some(record),
+        };
+        let payload = usize::try_from(record.payload_size).ok();
+        record.payload = payload.and_then(|size| rest.get(..size)).unwrap_or(rest);
+        (record.payload_size <= left).then_some(record)
     }
 
     /// Returns a reader of the bytes after the header.

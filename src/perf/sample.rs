@@ -7,7 +7,7 @@ use linux_perf_event_reader::constants::{
 use linux_perf_event_reader::{ReadFormat, SampleFormat};
 
 use crate::bytes::Reader;
-use crate::perf::attr::Attr;
+use crate::perf::attr::{self, Attr};
 use crate::perf::record::{HEADER_SIZE, Record};
 use crate::units::{Pid, Tid};
 
@@ -61,11 +61,11 @@ pub struct Addresses<'a> {
     bytes: &'a [u8],
     endian: ByteOrder,
     /// Bytes per word: 4 in the stack of a 32-bit process, else 8.
-    width: usize,
+    width: u8,
 }
 
 impl<'a> Addresses<'a> {
-    fn new(bytes: &'a [u8], endian: ByteOrder, width: usize) -> Self {
+    fn new(bytes: &'a [u8], endian: ByteOrder, width: u8) -> Self {
         Self { bytes, endian, width }
     }
 
@@ -74,15 +74,25 @@ impl<'a> Addresses<'a> {
         self.bytes
     }
 
+    /// Returns the words of 8 bytes, as they are in the record.
+    pub fn words(&self) -> &'a [[u8; 8]] {
+        self.bytes.as_chunks().0
+    }
+
+    /// Whether there are no words.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Returns the number of words.
     pub fn count(&self) -> usize {
-        self.bytes.chunks_exact(self.width).len()
+        self.bytes.len() / usize::from(self.width.max(1))
     }
 
     /// Iterates over the words in the order of the record.
     pub fn iter(self) -> impl Iterator<Item = Address> + use<'a> {
         let Self { bytes, endian, width } = self;
-        bytes.chunks_exact(width).filter_map(move |chunk| {
+        bytes.chunks_exact(width.into()).filter_map(move |chunk| {
             let mut reader = Reader::new(chunk, endian);
             let word = if width == 4 {
                 reader.u32().map(u64::from)
@@ -96,7 +106,7 @@ impl<'a> Addresses<'a> {
 
 /// The lowest context marker of a call chain (`PERF_CONTEXT_MAX`). Context markers such as
 /// `PERF_CONTEXT_USER` separate the parts of the chain.
-const FIRST_CONTEXT_MARKER: u64 = -4095i64 as u64;
+pub const FIRST_CONTEXT_MARKER: u64 = -4095i64 as u64;
 
 /// Context marker for a user part that follows in a later [`super::record::CALLCHAIN_DEFERRED`] record with
 /// the same cookie (`PERF_CONTEXT_USER_DEFERRED`, `perf record --call-graph fp,defer` since Linux 6.19).
@@ -141,6 +151,7 @@ impl<'a> Sample<'a> {
         })
     }
 
+    #[inline]
     fn empty(endian: ByteOrder) -> Self {
         let none = Addresses::new(&[], endian, 8);
         Self {
@@ -163,7 +174,51 @@ impl<'a> Sample<'a> {
     }
 
     /// Reads a sample of an event. Never fails: fields that are missing or invalid are left empty.
+    #[inline]
     pub fn parse(record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Self {
+        let mut sample = Self::empty(endian);
+        if sample.read_chain(record, attr, endian).is_none() {
+            sample = Self::of_fields(record, attr, endian);
+        }
+        sample
+    }
+
+    /// Reads a sample whose fields have known offsets; `None` if they have not, or if the record is too short.
+    #[inline]
+    fn read_chain(&mut self, record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Option<()> {
+        let SampleSize::OfChain {
+            offsets,
+            place,
+            has_chain,
+            ..
+        } = attr.sample_size
+        else {
+            return None;
+        };
+        let bytes = record.bytes;
+        let fields = bytes.get(..place)?;
+        let word = |at: usize| endian.u64_at(fields, at);
+        let half = |at: usize| endian.u32_at(fields, at);
+        let mut end = place;
+        if has_chain {
+            let start = place.checked_add(8)?;
+            let size = usize::try_from(endian.u64_at(bytes, place)?.checked_mul(8)?).ok()?;
+            end = start.checked_add(size)?;
+            self.callchain.bytes = bytes.get(start..end)?;
+            self.callchain_offset = Some(place);
+        }
+        self.ip = offsets.ip.and_then(word).map(Address);
+        self.pid = offsets.ids.and_then(half).map(Pid);
+        self.tid = offsets.ids.and_then(|at| half(at.checked_add(4)?)).map(Tid);
+        self.period = offsets.period.and_then(word);
+        self.callchain_place = Some(place);
+        self.registers_offset = Some(end);
+        self.stack_end = Some(end);
+        Some(())
+    }
+
+    #[inline(never)]
+    fn of_fields(record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Self {
         let mut sample = Self::empty(endian);
         sample.is_truncated = sample
             .read_fields(&mut record.body(endian), attr, endian)
@@ -298,13 +353,19 @@ pub enum FieldsEnd {
 pub fn fields_end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> FieldsEnd {
     match attr.sample_size {
         SampleSize::Unknown => FieldsEnd::Unknown,
-        SampleSize::OfChain { before, after } => {
+        SampleSize::OfChain {
+            place,
+            has_chain,
+            after,
+            ..
+        } => {
             let end = || {
-                let entries = match before {
-                    Some(before) => endian.u64_at(record.bytes, before)?.checked_add(1)?,
-                    None => 0,
+                let entries = match has_chain {
+                    true => endian.u64_at(record.bytes, place)?.checked_add(1)?,
+                    false => 0,
                 };
-                usize::try_from(entries.checked_mul(8)?).ok()?.checked_add(after)
+                let chain = usize::try_from(entries.checked_mul(8)?).ok()?;
+                place.checked_add(chain)?.checked_add(after)
             };
             match end().filter(|&end| end <= record.bytes.len()) {
                 Some(end) => FieldsEnd::At(end),
@@ -324,14 +385,27 @@ fn end_of_all_fields(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> Fie
     FieldsEnd::At(record.bytes.len().saturating_sub(body.rest().len()))
 }
 
+/// Offsets in a sample record, in bytes, of fields of fixed size; `None` without the field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FieldOffsets {
+    ip: Option<usize>,
+    /// Of the process ID, which the thread ID follows.
+    ids: Option<usize>,
+    period: Option<usize>,
+}
+
 /// What the size of an event's samples depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SampleSize {
     /// The length of the call chain, if there is one.
     OfChain {
-        /// Offset of the length in the record, in bytes.
-        before: Option<usize>,
-        /// Size in bytes of the record without the call chain and its length.
+        /// Where the fields before the call chain are.
+        offsets: FieldOffsets,
+        /// Offset in the record, in bytes, of the call chain's length, or where that would be.
+        place: usize,
+        /// Whether there is a call chain.
+        has_chain: bool,
+        /// Size in bytes of the fields after the call chain.
         after: usize,
     },
     /// The sizes of several fields.
@@ -377,11 +451,16 @@ impl SampleSize {
         let before_chain = words(SampleFormat::all().difference(others)).saturating_add(counter as usize);
         let rest = words(after_chain).saturating_add(usize::from(format.intersects(weight)));
         let bytes = |words: usize| words.saturating_mul(8).saturating_add(HEADER_SIZE);
+        let at = |field| attr::offset_in_sample(format, field)?.checked_add(HEADER_SIZE);
         Self::OfChain {
-            before: format
-                .contains(SampleFormat::CALLCHAIN)
-                .then(|| bytes(before_chain)),
-            after: bytes(before_chain.saturating_add(rest)),
+            offsets: FieldOffsets {
+                ip: at(SampleFormat::IP),
+                ids: at(SampleFormat::TID),
+                period: at(SampleFormat::PERIOD),
+            },
+            place: bytes(before_chain),
+            has_chain: format.contains(SampleFormat::CALLCHAIN),
+            after: rest.saturating_mul(8),
         }
     }
 }
@@ -566,6 +645,9 @@ mod tests {
                         let expected = end_of_all_fields(&record, &attr, ByteOrder::Little);
                         assert_eq!(end, expected, "{format:#x}, {read:#b}, {body:?}");
                     }
+                    let [quick, slow] = [Sample::parse, Sample::of_fields]
+                        .map(|parse| format!("{:?}", parse(&record, &attr, ByteOrder::Little)));
+                    assert_eq!(quick, slow, "{format:#x}, {read:#b}, {body:?}");
                 }
             }
         }

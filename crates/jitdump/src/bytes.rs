@@ -67,6 +67,15 @@ impl ByteOrder {
         little
     }
 
+    /// Returns the 64-bit integer that these bytes are.
+    #[inline]
+    pub fn u64_of(self, bytes: [u8; 8]) -> u64 {
+        match self {
+            Self::Little => u64::from_le_bytes(bytes),
+            Self::Big => u64::from_be_bytes(bytes),
+        }
+    }
+
     /// Appends a 16-bit integer.
     pub fn write_u16(self, out: &mut Vec<u8>, value: u16) {
         out.extend_from_slice(&self.swapped(value.to_le_bytes()));
@@ -110,18 +119,29 @@ impl ByteOrder {
     }
 
     /// Returns the 32-bit integer at offset `at`; `None` if `bytes` is too short.
+    #[inline]
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
-        Reader::new(bytes.get(at..)?, self).u32()
+        let bytes = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        })
     }
 
     /// Returns the 16-bit integer at offset `at`; `None` if `bytes` is too short.
+    #[inline]
     pub fn u16_at(self, bytes: &[u8], at: usize) -> Option<u16> {
-        Reader::new(bytes.get(at..)?, self).u16()
+        let bytes = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            Self::Little => u16::from_le_bytes(bytes),
+            Self::Big => u16::from_be_bytes(bytes),
+        })
     }
 
     /// Returns the 64-bit integer at offset `at`; `None` if `bytes` is too short.
+    #[inline]
     pub fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
-        Reader::new(bytes.get(at..)?, self).u64()
+        Some(self.u64_of(*bytes.get(at..)?.first_chunk()?))
     }
 }
 

@@ -10,7 +10,7 @@ use jitdump::{Address, Time};
 use crate::code::process::SpaceId;
 
 /// Number of addresses in the cache: so few that it stays in the processor's.
-const SLOTS: u32 = 1 << 11;
+const SLOTS: u32 = 1 << 12;
 
 /// Cache of what is known of addresses, a `T` for each.
 #[derive(Debug)]

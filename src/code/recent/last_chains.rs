@@ -5,12 +5,12 @@
 
 use std::ops::Range;
 
-use jitdump::Time;
 use jitdump::history::intersection;
+use jitdump::{ByteOrder, Time};
 
 use crate::code::process::SpaceId;
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::perf::sample::{Addresses, ChainEntry, Sample};
+use crate::perf::sample::{FIRST_CONTEXT_MARKER, USER_DEFERRED};
 use crate::units::Tid;
 
 /// Number of threads whose chains are kept.
@@ -30,31 +30,26 @@ pub struct LastChains<T> {
     chains: IndexedTable<ChainIndex, LastChain<T>>,
 }
 
-/// The last call chain of a thread.
+/// The last call chain of a thread: its entries from the outermost one inwards, without the first address and what precedes
+/// it.
 #[derive(Clone, Debug)]
 pub struct LastChain<T> {
     key: Option<ChainKey>,
-    /// Entries from the outermost one inwards, without the first address and what precedes it.
-    entries: Vec<Entry<T>>,
+    words: Vec<[u8; 8]>,
+    /// For each entry, the times at which its result is the same, and the result.
+    results: Vec<(Range<Time>, T)>,
 }
 
 /// What call chains must have in common: the address space, the thread and, if results depend on it, the event.
 pub type ChainKey = (Option<SpaceId>, Option<Tid>, u32);
-
-#[derive(Clone, Debug)]
-struct Entry<T> {
-    word: [u8; 8],
-    /// Times at which the result is the same.
-    times: Range<Time>,
-    result: T,
-}
 
 impl<T> Default for LastChains<T> {
     /// Creates an empty cache.
     fn default() -> Self {
         let empty = |_| LastChain {
             key: None,
-            entries: Vec::new(),
+            words: Vec::new(),
+            results: Vec::new(),
         };
         Self {
             chains: (0..THREADS).map(empty).collect(),
@@ -70,55 +65,77 @@ impl<T> LastChains<T> {
         let chain = &mut self.chains[index];
         if chain.key != Some(key) {
             chain.key = Some(key);
-            chain.entries.clear();
+            chain.words.clear();
+            chain.results.clear();
         }
         chain
     }
 }
 
 impl<T: Copy> LastChain<T> {
-    /// Returns the number of outermost entries of a sample's chain whose result is known. The first address is never
-    /// among them, because it may be that of the sample.
-    pub fn known(&self, sample: &Sample<'_>, time: Time) -> usize {
-        let count = sample.callchain.count();
-        let is_address = |entry| matches!(entry, ChainEntry::Address(_));
-        let first = sample.chain_entries().position(is_address);
-        let callers = first.map_or(0, |first| count.saturating_sub(first + 1));
-        let known = self.in_common(sample.callchain, time).min(callers);
-        // The last chain has no cookies, so an entry that is one here was something else there.
-        match sample.chain_entries().nth(count - known) {
-            Some(ChainEntry::Cookie) => 0,
-            _ => known,
-        }
-    }
-
-    fn in_common(&self, chain: Addresses<'_>, time: Time) -> usize {
-        let words = chain.bytes().rchunks_exact(8);
-        let same = self.entries.iter().zip(words);
-        let same = same.take_while(|(entry, word)| entry.word == **word).count();
+    /// Returns the number of outermost entries of a chain whose result is known. `first` is the index of its first address,
+    /// which is never among them, because it may be that of the sample.
+    #[inline]
+    pub fn known(&self, chain: &[[u8; 8]], first: usize, time: Time) -> usize {
+        let callers = chain.len().saturating_sub(first.saturating_add(1));
+        let same = self.words.iter().zip(chain.iter().rev());
+        let same = same.take_while(|(own, word)| own == word).count().min(callers);
         // Further in, a result holds for less time.
-        let same = self.entries.get(..same).unwrap_or_default();
-        same.partition_point(|entry| entry.times.contains(&time))
+        match self.results.get(..same).unwrap_or_default() {
+            [.., (times, _)] if times.contains(&time) => same,
+            results => results.partition_point(|(times, _)| times.contains(&time)),
+        }
     }
 
     /// Returns the result for the outermost `count` entries; `None` if `count` is 0.
     pub fn result(&self, count: usize) -> Option<T> {
-        Some(self.entries.get(count.checked_sub(1)?)?.result)
+        Some(self.results.get(count.checked_sub(1)?)?.1)
     }
 
-    /// Removes all but the outermost `count` entries. A chain with a cookie must be removed as a whole.
+    /// Removes all but the outermost `count` entries.
     pub fn truncate(&mut self, count: usize) {
-        self.entries.truncate(count);
+        self.words.truncate(count);
+        self.results.truncate(count);
     }
 
-    /// Adds the next entry inwards, with the times at which it is the same, and the result for all up to it.
+    /// Adds the next entry inwards, with the times at which it is the same, and the result for all up to it. A chain with a
+    /// cookie must not be added.
+    #[inline]
     pub fn push(&mut self, word: [u8; 8], times: Range<Time>, result: T) {
-        if self.entries.len() < MAX_ENTRIES {
-            let times = match self.entries.last() {
-                Some(outer) => intersection(times, outer.times.clone()),
+        if self.words.len() < MAX_ENTRIES {
+            let times = match self.results.last() {
+                Some((outer, _)) => intersection(times, outer.clone()),
                 None => times,
             };
-            self.entries.push(Entry { word, times, result });
+            self.words.push(word);
+            self.results.push((times, result));
         }
     }
+}
+
+/// Returns the index of the first address in a call chain without cookies; the number of entries if there is none.
+#[inline]
+pub fn first_address(chain: &[[u8; 8]], endian: ByteOrder) -> usize {
+    let is_address = |&word: &[u8; 8]| endian.u64_of(word) < FIRST_CONTEXT_MARKER;
+    chain.iter().position(is_address).unwrap_or(chain.len())
+}
+
+/// Whether a cookie may be in a call chain. The outermost `known` entries are those of a chain without one.
+#[inline]
+pub fn may_have_cookie(chain: &[[u8; 8]], known: usize, endian: ByteOrder) -> bool {
+    let new = chain.get(..chain.len().saturating_sub(known)).unwrap_or_default();
+    new.iter().any(|&word| endian.u64_of(word) == USER_DEFERRED)
+}
+
+/// Replaces the cookies of a call chain with the marker before them, and writes the chain to `out`.
+pub fn replace_cookies(chain: &[[u8; 8]], endian: ByteOrder, out: &mut Vec<[u8; 8]>) {
+    out.clear();
+    let mut cookie = None;
+    out.extend(chain.iter().map(|&word| match cookie.take() {
+        Some(marker) => marker,
+        None => {
+            cookie = (endian.u64_of(word) == USER_DEFERRED).then_some(word);
+            word
+        }
+    }));
 }

@@ -111,6 +111,13 @@ impl FrameCounts {
         self.jit += 1;
         self.named += u64::from(is_named);
     }
+
+    /// Adds a frame. `is_named` is whether it has a name, if it is in JIT code.
+    #[inline]
+    pub(super) fn extend(&mut self, is_named: Option<bool>) {
+        self.jit += u64::from(is_named.is_some());
+        self.named += u64::from(is_named == Some(true));
+    }
 }
 
 /// Numbers of samples of one address space.

@@ -5,15 +5,16 @@ use std::ops::Range;
 use jitdump::history::intersection;
 use jitdump::{Address, AddressRange, Time};
 
+use crate::code::perf_map_symbols::SymbolId;
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
-use crate::code::recent::last_chains::LastChains;
+use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie, replace_cookies};
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
-use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector};
-use crate::code::timeline::{Code, Extent, Lookup};
+use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector, SpaceCounts};
+use crate::code::timeline::{Code, Extent, FileIndex, Lookup, MappingIndex};
 use crate::perf::record::Record;
-use crate::perf::sample::{ChainEntry, Sample, deferred_callers};
+use crate::perf::sample::{self, Sample, deferred_callers};
 
 /// Address space and time in which the frames of a sample are looked up.
 #[derive(Clone, Copy)]
@@ -29,12 +30,18 @@ struct FrameContext {
 }
 
 impl FrameContext {
+    /// Whether the address space ever has JIT code or memory.
+    fn has_content(&self) -> bool {
+        self.has_code() || self.jit_bounds.is_some()
+    }
+
     /// Whether there are functions or symbols.
     fn has_code(&self) -> bool {
         self.code_bounds.is_some() || self.has_symbols
     }
 
     /// Whether a frame at an address, or a call just before it, can be in code or JIT memory.
+    #[inline]
     fn may_be_code(&self, address: Address) -> bool {
         let bounds = [self.code_bounds, self.jit_bounds];
         let mut bounds = bounds.iter().flatten();
@@ -59,217 +66,294 @@ impl KnownFrame {
     };
 }
 
-/// State while reading one chunk of the records.
+/// State while reading some of the records.
 pub struct Walk<'a> {
-    selector: &'a Selector<'a>,
-    selection: Selection,
+    marker: Marker<'a>,
     /// Context of the last sample.
     context: Option<FrameContext>,
+    /// Samples of the address space of `context`.
+    of_space: SpaceCounts,
+    chains: LastChains<FrameCounts>,
+    /// A call chain without its cookies.
+    replaced: Vec<[u8; 8]>,
+}
+
+/// Looks up addresses, and marks the code there.
+struct Marker<'a> {
+    selector: &'a Selector<'a>,
+    selection: Selection,
     recent: Recent,
-    /// Content of sampled addresses, marked already.
-    leaves: KnownAddresses<Lookup>,
+    /// Code at sampled addresses, marked already.
+    leaves: KnownAddresses<Option<Leaf>>,
     /// Whether frames have names, if they are in JIT code; marked already.
     frames: KnownAddresses<Option<bool>>,
-    chains: LastChains<FrameCounts>,
-    /// Entries of the current call chain that the last one did not have, from the innermost to the outermost.
-    new_frames: Vec<KnownFrame>,
+}
+
+/// JIT code that a sample was taken in.
+#[derive(Clone, Copy, Debug)]
+enum Leaf {
+    Function(MappingIndex),
+    Symbol(SymbolId),
+    Doubtful(FileIndex),
+    BeforeLoad,
+    NotInDump,
+    DumpUnusable,
+    NoDump,
+}
+
+impl From<SampledCode> for Leaf {
+    fn from(code: SampledCode) -> Self {
+        match code {
+            SampledCode::Function(at) => Self::Function(at),
+            SampledCode::Symbol(symbol) => Self::Symbol(symbol.id),
+            SampledCode::Doubtful(file) => Self::Doubtful(file),
+            SampledCode::BeforeLoad => Self::BeforeLoad,
+            SampledCode::NotInDump => Self::NotInDump,
+            SampledCode::DumpUnusable => Self::DumpUnusable,
+            SampledCode::NoDump => Self::NoDump,
+        }
+    }
+}
+
+impl Leaf {
+    fn is_named(self) -> bool {
+        matches!(self, Self::Function(_) | Self::Symbol(_))
+    }
+
+    /// Whether it is in a function, even if it is uncertain in which one.
+    fn is_in_function(self) -> bool {
+        matches!(self, Self::Function(_) | Self::Symbol(_) | Self::Doubtful(_))
+    }
 }
 
 impl<'a> Walk<'a> {
     /// Starts a walk.
     pub fn new(selector: &'a Selector<'a>) -> Self {
         Self {
-            selector,
-            selection: selector.nothing(),
+            marker: Marker {
+                selector,
+                selection: selector.nothing(),
+                recent: Recent::default(),
+                leaves: KnownAddresses::default(),
+                frames: KnownAddresses::default(),
+            },
             context: None,
-            recent: Recent::default(),
-            leaves: KnownAddresses::default(),
-            frames: KnownAddresses::default(),
+            of_space: SpaceCounts::default(),
             chains: LastChains::default(),
-            new_frames: Vec::new(),
+            replaced: Vec::new(),
         }
+    }
+
+    /// Returns what was found.
+    pub fn into_selection(mut self) -> Selection {
+        self.leave_space();
+        self.marker.selection
     }
 }
 
 impl SampleVisitor for Walk<'_> {
-    type Found = Selection;
-
-    fn finish(self) -> Selection {
-        self.selection
-    }
-
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
-        self.selection.samples.total += 1;
-        self.selection.samples.cut += u64::from(sample.is_truncated);
+        let samples = &mut self.marker.selection.samples;
+        samples.total += 1;
+        samples.cut += u64::from(sample.is_truncated);
         let (Some(space), time) = (located.space, located.lookup_time()) else {
             return;
         };
-        let of_space = self.selection.spaces.get_mut(space);
-        of_space.samples = of_space.samples.saturating_add(1);
+        self.enter(space, time);
+        self.of_space.samples = self.of_space.samples.saturating_add(1);
         let mut frames = FrameCounts::default();
         let mut is_in_function = false;
-        if let Some(ip) = located.content.user_ip() {
-            let lookup = self.mark_leaf(space, ip, time);
-            is_in_function = lookup.is_function();
-            if let Some(is_named) = self.count(space, ip, time, lookup) {
-                frames.add(is_named);
-            }
-        }
-        if let Some(context) = self.context(space, time)
-            && !record.is_guest()
+        if let Some(ip) = located.content.user_ip()
+            && let Some(leaf) = self.marker.leaf(space, ip, time)
         {
-            self.add_chain(sample, context, is_in_function, &mut frames);
-            if context.has_code() {
-                self.add_possible_callers(sample, context);
-            }
+            is_in_function = leaf.is_in_function();
+            self.marker.count(leaf, &mut self.of_space);
+            frames.add(leaf.is_named());
         }
-        self.selection.samples.stacks.add_sample(frames);
-        let of_space = self.selection.spaces.get_mut(space);
-        of_space.with_jit_frame = of_space.with_jit_frame.saturating_add(u32::from(frames.jit > 0));
+        if !record.is_guest() {
+            self.add_callers(sample, is_in_function, &mut frames);
+        }
+        self.marker.selection.samples.stacks.add_sample(frames);
+        let with_jit_frame = u32::from(frames.jit > 0);
+        self.of_space.with_jit_frame = self.of_space.with_jit_frame.saturating_add(with_jit_frame);
     }
 
     fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {
-        if let Some(context) = chain
-            .space
-            .and_then(|space| self.context(space, chain.lookup_time()))
-        {
+        let Some(space) = chain.space else {
+            return;
+        };
+        self.enter(space, chain.lookup_time());
+        let Self { marker, context, .. } = self;
+        if let Some(context) = context.as_ref().filter(|context| context.has_content()) {
             let mut frames = FrameCounts::default();
-            for address in deferred_callers(&chain.content, self.selector.profile.endian) {
-                if let Some(is_named) = self.frame(address, context).is_named {
-                    frames.add(is_named);
-                }
+            for address in deferred_callers(&chain.content, marker.selector.profile.endian) {
+                frames.extend(marker.frame(address, context).is_named);
             }
-            self.selection.samples.stacks.add_sample(frames);
+            marker.selection.samples.stacks.add_sample(frames);
         }
     }
 }
 
 impl Walk<'_> {
-    /// Returns the lookup context for frames; `None` if the address space never has JIT code or memory.
-    fn context(&mut self, space: SpaceId, time: Time) -> Option<FrameContext> {
-        let context = match self.context {
-            Some(last) if last.space == space => FrameContext { time, ..last },
-            _ => {
-                let timeline = self.selector.timeline;
-                FrameContext {
-                    space,
-                    time,
-                    code_bounds: timeline.code_bounds(space),
-                    jit_bounds: timeline.jit_bounds(space),
-                    has_symbols: timeline.has_symbols(space),
-                }
-            }
-        };
-        self.context = Some(context);
-        (context.has_code() || context.jit_bounds.is_some()).then_some(context)
+    /// Starts lookups of frames in an address space at a time.
+    #[inline]
+    fn enter(&mut self, space: SpaceId, time: Time) {
+        match &mut self.context {
+            Some(last) if last.space == space => last.time = time,
+            _ => self.enter_other(space, time),
+        }
     }
 
-    /// Adds the call chain of a sample, and its frames in JIT code except the sampled one to `frames`. `is_in_stack` is
-    /// whether the sampled address is in a function.
-    fn add_chain(
-        &mut self,
-        sample: &Sample<'_>,
-        context: FrameContext,
-        mut is_in_stack: bool,
-        frames: &mut FrameCounts,
-    ) {
-        let key = (Some(context.space), sample.tid, 0);
-        let known = self.chains.of(key).known(sample, context.time);
-        let count = sample.callchain.count();
-        self.new_frames.clear();
-        let (mut first, mut has_cookie) = (None, false);
-        for entry in sample.chain_entries().take(count - known) {
-            let frame = match entry {
-                ChainEntry::Address(address) => self.frame(address, context),
-                ChainEntry::Marker(_) | ChainEntry::Cookie => KnownFrame::OTHER,
-            };
-            has_cookie |= entry == ChainEntry::Cookie;
-            is_in_stack |= frame.is_named == Some(true);
-            // The chain starts with the sampled address.
-            let is_sampled = || matches!(entry, ChainEntry::Address(address) if Some(address) == sample.ip);
-            if let Some(is_named) = frame.is_named
-                && (first.is_some() || !is_sampled())
-            {
-                frames.add(is_named);
-            }
-            if matches!(entry, ChainEntry::Address(_)) {
-                first = first.or(Some(self.new_frames.len()));
-            }
-            self.new_frames.push(frame);
+    fn enter_other(&mut self, space: SpaceId, time: Time) {
+        self.leave_space();
+        let timeline = self.marker.selector.timeline;
+        self.context = Some(FrameContext {
+            space,
+            time,
+            code_bounds: timeline.code_bounds(space),
+            jit_bounds: timeline.jit_bounds(space),
+            has_symbols: timeline.has_symbols(space),
+        });
+    }
+
+    /// Adds up the samples of the last address space.
+    fn leave_space(&mut self) {
+        let counts = std::mem::take(&mut self.of_space);
+        if let Some(last) = self.context.take() {
+            self.marker.selection.spaces.get_mut(last.space).add(&counts);
         }
-        let chain = self.chains.of(key);
+    }
+
+    /// Adds the call chain of a sample, its frames in JIT code except the sampled one to `frames`, and all other addresses.
+    /// `is_in_stack` is whether the sampled address is in a function.
+    #[inline]
+    fn add_callers(&mut self, sample: &Sample<'_>, mut is_in_stack: bool, frames: &mut FrameCounts) {
+        let Self {
+            marker,
+            context,
+            chains,
+            replaced,
+            ..
+        } = self;
+        let Some(context) = context.as_ref().filter(|context| context.has_content()) else {
+            return;
+        };
+        let endian = marker.selector.profile.endian;
+        let chain = chains.of((Some(context.space), sample.tid, 0));
+        let mut words = sample.callchain.words();
+        let mut first = first_address(words, endian);
+        let mut known = chain.known(words, first, context.time);
+        let has_cookie = may_have_cookie(words, known, endian);
+        if has_cookie {
+            replace_cookies(words, endian, replaced);
+            words = replaced;
+            first = first_address(words, endian);
+            known = 0;
+        }
         let mut outer = chain.result(known).unwrap_or_default();
+        chain.truncate(known);
+        let new = words.get(..words.len().saturating_sub(known)).unwrap_or_default();
+        for (index, &word) in new.iter().enumerate().rev() {
+            let address = endian.u64_of(word);
+            let frame = match address {
+                sample::FIRST_CONTEXT_MARKER.. => KnownFrame::OTHER,
+                _ => marker.frame(Address(address), context),
+            };
+            if index > first {
+                outer.extend(frame.is_named);
+                if !has_cookie {
+                    chain.push(word, frame.times, outer);
+                }
+            } else {
+                is_in_stack |= frame.is_named == Some(true);
+                // The chain starts with the sampled address.
+                if Some(Address(address)) != sample.ip {
+                    frames.extend(frame.is_named);
+                }
+            }
+        }
         is_in_stack |= outer.named > 0;
         frames.jit += outer.jit;
         frames.named += outer.named;
-        self.selection.samples.with_named_frame += u64::from(is_in_stack);
-        chain.truncate(if has_cookie { 0 } else { known });
-        let new = sample
-            .callchain
-            .bytes()
-            .as_chunks()
-            .0
-            .iter()
-            .zip(&self.new_frames);
-        let callers = first.map_or(0, |first| self.new_frames.len() - first - 1);
-        for (word, frame) in new.rev().take(callers).filter(|_| !has_cookie) {
-            frame
-                .is_named
-                .into_iter()
-                .for_each(|is_named| outer.add(is_named));
-            chain.push(*word, frame.times.clone(), outer);
+        marker.selection.samples.with_named_frame += u64::from(is_in_stack);
+        if context.has_code() {
+            marker.add_possible_callers(sample, context);
         }
     }
+}
 
+impl Marker<'_> {
     /// Adds the branches, registers and stack of a sample.
-    fn add_possible_callers(&mut self, sample: &Sample<'_>, context: FrameContext) {
-        for address in sample.branches.iter() {
-            self.mark_address(address, context);
+    fn add_possible_callers(&mut self, sample: &Sample<'_>, context: &FrameContext) {
+        if !sample.branches.is_empty() {
+            for address in sample.branches.iter() {
+                self.mark_address(address, context);
+            }
         }
         // Words of the stack may be return addresses; only unwinding shows which.
-        for address in sample.registers.iter().chain(sample.stack.iter()) {
-            self.mark_caller(address, context);
+        for words in [sample.registers, sample.stack] {
+            if !words.is_empty() {
+                for address in words.iter() {
+                    self.mark_caller(address, context);
+                }
+            }
         }
     }
 
-    /// Returns the content of a sampled address, and marks the code or records the address as unknown.
-    fn mark_leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Lookup {
-        if let Some((&lookup, _)) = self.leaves.get(space, ip, time) {
-            return lookup;
+    /// Returns the JIT code at a sampled address, and marks it or records the address as unknown.
+    #[inline]
+    fn leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<Leaf> {
+        match self.leaves.get(space, ip, time) {
+            Some((&leaf, _)) => leaf,
+            None => self.new_leaf(space, ip, time),
         }
+    }
+
+    fn new_leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<Leaf> {
         self.selection.lookups += 1;
         let (lookup, extent) = self.find(space, ip, time);
         self.mark(space, ip, lookup);
         self.note_unknown(space, ip, lookup);
+        let leaf = self.selector.classify_ip(space, ip, time, lookup).map(Leaf::from);
         let times = match extent {
+            _ if matches!(lookup, Lookup::Function(at) if self.selector.is_uncertain(at)) => {
+                time..Time(time.0.saturating_add(1))
+            }
             Some(extent) => extent.from..extent.until,
             None => self.selector.timeline.times_of(space, ip, time),
         };
-        self.leaves.put(space, ip, times, lookup);
-        lookup
+        self.leaves.put(space, ip, times, leaf);
+        leaf
     }
 
     /// Returns what a frame is, and marks its code as [`Self::mark_frame`] does.
-    fn frame(&mut self, address: Address, context: FrameContext) -> KnownFrame {
-        let FrameContext { space, time, .. } = context;
+    #[inline]
+    fn frame(&mut self, address: Address, context: &FrameContext) -> KnownFrame {
         if !context.may_be_code(address) {
             return KnownFrame::OTHER;
         }
-        if let Some((&is_named, times)) = self.frames.get(space, address, time) {
-            let times = times.clone();
-            return KnownFrame { is_named, times };
+        match self.frames.get(context.space, address, context.time) {
+            Some((&is_named, times)) => KnownFrame {
+                is_named,
+                times: times.clone(),
+            },
+            None => self.new_frame(address, context),
         }
+    }
+
+    #[inline(never)]
+    fn new_frame(&mut self, address: Address, context: &FrameContext) -> KnownFrame {
         self.selection.lookups += 1;
         let is_named = self.mark_frame(address, context);
         let times = self.times_of_caller(address, context);
-        self.frames.put(space, address, times.clone(), is_named);
+        self.frames.put(context.space, address, times.clone(), is_named);
         KnownFrame { is_named, times }
     }
 
     /// Returns times at which a return address and the call before it have the same content.
-    fn times_of_caller(&mut self, address: Address, context: FrameContext) -> Range<Time> {
-        let FrameContext { space, time, .. } = context;
+    fn times_of_caller(&mut self, address: Address, context: &FrameContext) -> Range<Time> {
+        let &FrameContext { space, time, .. } = context;
         let before = Address(address.0.saturating_sub(1));
         match self.recent.get(space, address, time) {
             Some(found) if found.extent.range.contains(before) => found.extent.from..found.extent.until,
@@ -283,7 +367,7 @@ impl Walk<'_> {
 
     /// Marks the code at a frame's address, or records the address as unknown. Returns whether the frame has a name, if
     /// it is in JIT code.
-    fn mark_frame(&mut self, address: Address, context: FrameContext) -> Option<bool> {
+    fn mark_frame(&mut self, address: Address, context: &FrameContext) -> Option<bool> {
         let (lookup, is_in_function) = self.mark_caller(address, context);
         let is_within = |bounds: Option<AddressRange>| bounds.is_some_and(|bounds| bounds.contains(address));
         if let Some(lookup) = lookup
@@ -317,7 +401,7 @@ impl Walk<'_> {
     /// Marks the code at an address of a call chain. Returns what is there, if the address can be code, and whether
     /// the call is in a function. If the caller ends with a call, the return address is one past its last byte.
     #[inline]
-    fn mark_caller(&mut self, address: Address, context: FrameContext) -> (Option<Lookup>, bool) {
+    fn mark_caller(&mut self, address: Address, context: &FrameContext) -> (Option<Lookup>, bool) {
         let before = Address(address.0.saturating_sub(1));
         // Most frames are in recently marked functions.
         if context
@@ -336,7 +420,7 @@ impl Walk<'_> {
         &mut self,
         address: Address,
         before: Address,
-        context: FrameContext,
+        context: &FrameContext,
     ) -> (Option<Lookup>, bool) {
         let (lookup, extent) = self.mark_lookup(address, context);
         let is_in_function = lookup.is_some_and(Lookup::is_function);
@@ -346,14 +430,14 @@ impl Walk<'_> {
         (lookup, self.mark_address(before, context) | is_in_function)
     }
 
-    fn mark_address(&mut self, address: Address, context: FrameContext) -> bool {
+    fn mark_address(&mut self, address: Address, context: &FrameContext) -> bool {
         let (lookup, _) = self.mark_lookup(address, context);
         lookup.is_some_and(Lookup::is_function)
     }
 
     /// Marks the code at an address. Returns what is there, if the address can be code, and the extent around it.
-    fn mark_lookup(&mut self, address: Address, context: FrameContext) -> (Option<Lookup>, Option<Extent>) {
-        let FrameContext {
+    fn mark_lookup(&mut self, address: Address, context: &FrameContext) -> (Option<Lookup>, Option<Extent>) {
+        let &FrameContext {
             space,
             time,
             code_bounds,
@@ -398,31 +482,28 @@ impl Walk<'_> {
         }
     }
 
-    /// Counts a sampled address. Returns whether it has a name, if it is in JIT code.
-    fn count(&mut self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) -> Option<bool> {
-        let leaf = self.selector.classify_ip(space, ip, time, lookup)?;
+    /// Counts a sample in JIT code.
+    fn count(&mut self, leaf: Leaf, of_space: &mut SpaceCounts) {
         let samples = &mut self.selection.samples;
-        let of_space = self.selection.spaces.get_mut(space);
         let (counter, part) = match leaf {
-            SampledCode::Function(at) => (&mut samples.named, Some(&mut self.selection.hits[at])),
-            SampledCode::Symbol(symbol) => {
+            Leaf::Function(at) => (&mut samples.named, Some(&mut self.selection.hits[at])),
+            Leaf::Symbol(symbol) => {
                 samples.named_by_map += 1;
-                let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
+                let hits = self.selection.symbol_hits.entry(symbol).or_default();
                 (&mut samples.named, Some(hits))
             }
-            SampledCode::Doubtful(file) => {
+            Leaf::Doubtful(file) => {
                 self.selection.doubtful[file] += 1;
                 (&mut samples.doubtful, None)
             }
-            SampledCode::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
-            SampledCode::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
-            SampledCode::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
-            SampledCode::NoDump => (&mut samples.no_dump, Some(&mut of_space.no_dump)),
+            Leaf::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
+            Leaf::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
+            Leaf::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
+            Leaf::NoDump => (&mut samples.no_dump, Some(&mut of_space.no_dump)),
         };
         *counter += 1;
         if let Some(part) = part {
             *part = part.saturating_add(1);
         }
-        Some(leaf.is_named())
     }
 }

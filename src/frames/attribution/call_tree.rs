@@ -87,6 +87,10 @@ impl Key {
 pub struct CallTree {
     max_nodes: usize,
     nodes: IndexedTable<NodeIndex, Key>,
+    /// Samples that added nodes: offset of the sample, and index of its first node.
+    runs: Vec<(u64, usize)>,
+    /// Offset of the current sample, in bytes from the first record.
+    sample: u64,
     /// Samples taken in the functions of nodes themselves. Few have any.
     own: HashMap<NodeIndex, Weight>,
     /// All nodes, by caller, event and function.
@@ -114,6 +118,8 @@ impl CallTree {
         Self {
             max_nodes,
             nodes: IndexedTable::default(),
+            runs: Vec::new(),
+            sample: 0,
             own: HashMap::default(),
             by_key: HashTable::new(),
             hasher: RandomState::default(),
@@ -121,21 +127,50 @@ impl CallTree {
         }
     }
 
-    /// Adds the samples of a tree for later records.
-    pub fn merge(&mut self, later: &Self) {
+    /// Starts with a sample that comes after all others, at an offset from the first record in bytes.
+    pub fn start_sample(&mut self, offset: u64) {
+        self.sample = offset;
+    }
+
+    /// Adds the samples of trees for later records. Each has some of these.
+    pub fn merge(&mut self, later: &[Self]) {
         // The position here of each node there.
-        let mut here: IndexedTable<NodeIndex, Position> = IndexedTable::default();
-        for &node in &later.nodes {
-            let caller = node.caller().map_or(Position::Outside, |caller| here[caller]);
-            here.push(self.child(caller, node.event, node.frame));
+        let mut here = vec![IndexedTable::default(); later.len()];
+        let mut runs: Vec<_> = later.iter().map(|tree| tree.runs().peekable()).collect();
+        loop {
+            let heads = runs.iter_mut().enumerate();
+            let heads = heads.filter_map(|(tree, runs)| Some((runs.peek()?.0, tree)));
+            let Some((_, tree)) = heads.min() else {
+                break;
+            };
+            let (Some(here), Some((_, nodes))) =
+                (here.get_mut(tree), runs.get_mut(tree).and_then(Iterator::next))
+            else {
+                break;
+            };
+            for node in nodes {
+                let caller = node.caller().map_or(Position::Outside, |caller| here[caller]);
+                let position = self.child(caller, node.event, node.frame);
+                let _: NodeIndex = here.push(position);
+            }
         }
-        for (&index, &weight) in &later.own {
-            let node = later.nodes[index];
-            self.weigh(here[index], node.event, node.frame, weight);
+        for (tree, here) in later.iter().zip(&here) {
+            for (&index, &weight) in &tree.own {
+                let node = tree.nodes[index];
+                self.weigh(here[index], node.event, node.frame, weight);
+            }
+            for (&(event, frame), &weight) in &tree.without_callers {
+                self.weigh(Position::NoRoom, event, frame, weight);
+            }
         }
-        for (&(event, frame), &weight) in &later.without_callers {
-            self.weigh(Position::NoRoom, event, frame, weight);
-        }
+    }
+
+    /// Returns the samples that added nodes, with their nodes.
+    fn runs(&self) -> impl Iterator<Item = (u64, &[Key])> {
+        let ends = self.runs.iter().skip(1).map(|&(_, start)| start);
+        let ends = ends.chain(std::iter::once(self.nodes.len()));
+        let runs = self.runs.iter().zip(ends);
+        runs.map(|(&(offset, start), end)| (offset, self.nodes.rows().get(start..end).unwrap_or_default()))
     }
 
     /// Adds samples taken in a function at a position, or to the function itself if the position has no node.
@@ -167,16 +202,13 @@ impl CallTree {
             Entry::Occupied(found) => Position::Node(*found.get()),
             Entry::Vacant(_) if nodes.len() >= self.max_nodes => Position::NoRoom,
             Entry::Vacant(free) => {
+                if self.runs.last().is_none_or(|&(sample, _)| sample != self.sample) {
+                    self.runs.push((self.sample, nodes.len()));
+                }
                 free.insert(index_of(nodes.len()));
                 Position::Node(self.nodes.push(new))
             }
         }
-    }
-
-    /// Frees what only more samples need. Nodes can no longer be found.
-    pub fn freeze(&mut self) {
-        self.by_key = HashTable::new();
-        self.nodes.shrink_to_fit();
     }
 
     /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there
@@ -214,8 +246,14 @@ mod tests {
     };
 
     fn tree(stacks: &[&[u32]]) -> CallTree {
+        part(stacks, |_| true)
+    }
+
+    /// Returns a tree of some of the stacks.
+    fn part(stacks: &[&[u32]], has: impl Fn(usize) -> bool) -> CallTree {
         let mut tree = CallTree::default();
-        for stack in stacks {
+        for (offset, stack) in stacks.iter().enumerate().filter(|&(offset, _)| has(offset)) {
+            tree.start_sample(offset as u64);
             let mut frames = stack.iter().map(|&module| Frame::Module(ModuleIndex(module)));
             let position = frames
                 .clone()
@@ -248,7 +286,7 @@ mod tests {
     #[test]
     fn stacks_without_room_count_for_their_function() {
         let mut full = CallTree::with_limit(2);
-        full.merge(&tree(&[&[1, 2], &[1, 3], &[4, 2], &[1, 3, 2], &[1]]));
+        full.merge(&[tree(&[&[1, 2], &[1, 3], &[4, 2], &[1, 3, 2], &[1]])]);
         let (nodes, cut) = full.into_nodes();
         let own = |module| {
             let of_module = nodes
@@ -265,8 +303,20 @@ mod tests {
         for cut in 0..=stacks.len() {
             let (first, rest) = stacks.split_at(cut);
             let mut merged = tree(first);
-            merged.merge(&tree(rest));
+            merged.merge(&[tree(rest)]);
             assert_eq!(rows(merged), rows(tree(&stacks)), "{cut}");
+        }
+        // Several threads have samples in turn.
+        for threads in 1..4 {
+            for limit in 0..6 {
+                let parts = (0..threads).map(|own| part(&stacks, |sample| sample % threads == own));
+                let mut merged = CallTree::with_limit(limit);
+                merged.merge(&parts.collect::<Vec<_>>());
+                let mut whole = CallTree::with_limit(limit);
+                whole.merge(&[tree(&stacks)]);
+                let of = |tree: CallTree| format!("{:?}", tree.into_nodes());
+                assert_eq!(of(merged), of(whole), "{threads} threads, {limit} nodes");
+            }
         }
     }
 }

@@ -17,17 +17,20 @@ mod recorded;
 mod stacks;
 mod walk;
 
+pub use crate::frames::attribution::walk::Counts;
+
 use std::collections::BTreeMap;
 
 use jitdump::printable;
 
-use crate::code::selection::Selection;
+use crate::code::profile_index::ProfileIndex;
+use crate::code::selection::{Selection, Selector};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::attribution::call_tree::{Node, NodeIndex};
 use crate::frames::attribution::functions::Functions;
 use crate::frames::attribution::kernel_symbols::{KernelSymbols, kernel_build_id};
 use crate::frames::attribution::recorded::Recorded;
-use crate::frames::attribution::walk::{Counts, Symbols};
+use crate::frames::attribution::walk::{Symbols, Walk};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
@@ -42,41 +45,97 @@ use crate::results::summary::profile::Unit;
 use crate::results::summary::profile::{EventSummary, ProfileSummary, ThreadSummary};
 use crate::units::{Pid, Tid};
 
-/// Counts all samples of a recording by function and stack. `selection` has the number of samples of each process, `v8_functions`
-/// the original names of functions, `labels` are those of the user.
+/// What names the frames of a recording outside of its JIT code.
+pub struct NativeCode<'a> {
+    recorded: Recorded<'a>,
+    modules: Modules,
+    files: NativeFiles,
+    kernel: KernelSymbols,
+}
+
+impl<'a> NativeCode<'a> {
+    /// Finds it.
+    pub fn of(options: &LoadOptions, recording: &'a Recording<'_>) -> Self {
+        let recorded = Recorded::of(&recording.profile);
+        let index = &recording.profile.index;
+        let is_sampled = |space| index.has_samples(space);
+        Self {
+            modules: Modules::new(&recording.profile, &recorded.kernel_maps, is_sampled),
+            files: NativeFiles::new(options),
+            kernel: kernel_symbols(recording, &recorded, options),
+            recorded,
+        }
+    }
+
+    /// Prepares reading the symbols of modules.
+    pub fn symbols(&self) -> NativeSymbols<'_> {
+        NativeSymbols::new(&self.modules, &self.files)
+    }
+}
+
+/// Counts the samples of a recording by function and stack.
+pub struct Attribution<'a> {
+    recorded: &'a Recorded<'a>,
+    symbols: Symbols<'a>,
+}
+
+impl<'a> Attribution<'a> {
+    /// Prepares counting. `native_symbols` are those of `native`.
+    pub fn new(
+        selector: &'a Selector<'a>,
+        native: &'a NativeCode<'a>,
+        native_symbols: &'a NativeSymbols<'a>,
+    ) -> Self {
+        Self {
+            recorded: &native.recorded,
+            symbols: Symbols {
+                selector,
+                modules: &native.modules,
+                native: native_symbols,
+                kernel: &native.kernel,
+            },
+        }
+    }
+
+    /// Finds the code that samples hit, as [`Selector::walk`] does, and counts the samples.
+    pub fn walk(&self, index: &ProfileIndex, progress: impl FnMut(u64)) -> (Selection, Counts) {
+        let selector = self.symbols.selector;
+        let mut counts = Counts::of_profile(index.data_end);
+        let walks = selector.samples().visit(
+            &index.marks,
+            index.data_end,
+            || (selector.start(), Walk::new(&self.symbols)),
+            |walks| counts.take(walks.iter_mut().map(|visited| &mut visited.visitor.1)),
+            progress,
+        );
+        let selection = selector.combine(walks.into_iter().map(|(selecting, _)| selecting));
+        (selection, counts)
+    }
+}
+
+/// Summarizes the counts of [`Attribution::walk`]. `v8_functions` has the original names of functions, `labels` are those of the
+/// user.
 pub fn profile_summary(
-    options: &LoadOptions,
     recording: &Recording<'_>,
-    selection: &Selection,
+    attribution: &Attribution<'_>,
+    counts: Counts,
     v8_functions: &V8Functions<'_>,
     labels: &BTreeMap<String, String>,
     names: &NameStyle,
 ) -> ProfileSummary {
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
-    let selector = recording.selector();
-    let recorded = Recorded::of(&recording.profile);
-    let is_sampled = |space| selection.spaces.get(space).samples > 0;
-    let modules = Modules::new(&recording.profile, &recorded.kernel_maps, is_sampled);
-    let files = NativeFiles::new(options);
-    let native = NativeSymbols::new(&modules, &files);
-    let kernel = kernel_symbols(recording, &recorded, options);
-    let symbols = Symbols {
-        selector: &selector,
-        modules: &modules,
-        native: &native,
-        kernel: &kernel,
-    };
-    let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
+    let Attribution { recorded, symbols } = attribution;
+    let Counts { tree, threads } = counts;
     let (nodes, without_callers) = tree.into_nodes();
     let too_many =
         (without_callers > 0).then(|| Diagnostic::new(Issue::StacksTooMany).times(without_callers));
     let events = events(profile, &nodes);
-    let functions = Functions::new(recording, &symbols, v8_functions, names, &nodes, events.len());
+    let functions = Functions::new(recording, symbols, v8_functions, names, &nodes, events.len());
     let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
     let threads = threads
         .into_iter()
         .map(|((pid, tid, event), samples)| (pid, tid, event, samples));
-    let threads = thread_summaries(threads.collect(), &recorded, events.len());
+    let threads = thread_summaries(threads.collect(), recorded, events.len());
     let text = |id| feature::read_string(profile.feature(id)?, profile.endian).map(printable);
     let first = events.first();
     ProfileSummary {
@@ -105,7 +164,7 @@ pub fn profile_summary(
         stacks,
         stacks_omitted,
         without_callers,
-        diagnostics: native.refused().into_iter().chain(too_many).collect(),
+        diagnostics: symbols.native.refused().into_iter().chain(too_many).collect(),
     }
 }
 

@@ -6,10 +6,9 @@ use jitdump::history::intersection;
 use jitdump::{Address, Time};
 
 use crate::code::process::SpaceId;
-use crate::code::profile_index::TimeMarks;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
-use crate::code::recent::last_chains::LastChains;
+use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie};
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::Lookup;
@@ -50,38 +49,30 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn merge(&mut self, later: Self) {
-        self.tree.merge(&later.tree);
-        for (key, samples) in later.threads {
-            *self.threads.entry(key).or_default() += samples;
+    /// Creates counts for a profile of this many bytes.
+    pub fn of_profile(bytes: u64) -> Self {
+        Self {
+            tree: CallTree::of_profile(bytes),
+            threads: HashMap::default(),
         }
     }
-}
 
-impl Symbols<'_> {
-    /// Counts all samples.
-    pub fn count(&self, marks: &TimeMarks, end: u64) -> Counts {
-        let mut counts = Counts {
-            tree: CallTree::of_profile(end),
-            ..Counts::default()
-        };
-        let start = || Walk {
-            symbols: self,
-            counts: Counts::default(),
-            recent: Recent::default(),
-            leaves: KnownAddresses::default(),
-            callers: KnownAddresses::default(),
-            chains: LastChains::default(),
-            new_entries: Vec::new(),
-        };
-        let merge = |found| counts.merge(found);
-        self.selector.samples().visit(marks, end, start, merge, |_| ());
-        counts
+    /// Adds the samples that walks have seen since the last time.
+    pub fn take<'w, 's: 'w>(&mut self, walks: impl Iterator<Item = &'w mut Walk<'s>>) {
+        let mut trees = Vec::new();
+        for walk in walks {
+            let Self { tree, threads } = walk.take();
+            trees.push(tree);
+            for (key, samples) in threads {
+                *self.threads.entry(key).or_default() += samples;
+            }
+        }
+        self.tree.merge(&trees);
     }
 }
 
-/// State while reading one chunk of the records.
-struct Walk<'a> {
+/// State while reading some of the records.
+pub struct Walk<'a> {
     symbols: &'a Symbols<'a>,
     counts: Counts,
     recent: Recent,
@@ -92,6 +83,28 @@ struct Walk<'a> {
     chains: LastChains<Outer>,
     /// Entries of the current call chain that the last one did not have, from the innermost to the outermost.
     new_entries: Vec<KnownEntry>,
+}
+
+impl<'a> Walk<'a> {
+    /// Starts a walk.
+    pub fn new(symbols: &'a Symbols<'a>) -> Self {
+        Self {
+            symbols,
+            counts: Counts::default(),
+            recent: Recent::default(),
+            leaves: KnownAddresses::default(),
+            callers: KnownAddresses::default(),
+            chains: LastChains::default(),
+            new_entries: Vec::new(),
+        }
+    }
+
+    /// Takes what was counted so far.
+    fn take(&mut self) -> Counts {
+        // They have positions in the tree.
+        self.chains = LastChains::default();
+        std::mem::take(&mut self.counts)
+    }
 }
 
 /// What the outer entries of a call chain have led to.
@@ -145,13 +158,6 @@ impl Mode {
 }
 
 impl SampleVisitor for Walk<'_> {
-    type Found = Counts;
-
-    fn finish(mut self) -> Counts {
-        self.counts.tree.freeze();
-        self.counts
-    }
-
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let profile = self.symbols.selector.profile;
@@ -168,6 +174,7 @@ impl SampleVisitor for Walk<'_> {
             .entry((located.pid, sample.tid, event))
             .or_default() += 1;
         let time = located.lookup_time();
+        self.counts.tree.start_sample(record.offset);
         let mode = Mode::of_record(record.cpu_mode());
         let leaf = sample
             .ip
@@ -192,8 +199,14 @@ impl Walk<'_> {
     ) -> (Position, Option<Frame>) {
         let (sample, time) = (&located.content.sample, located.lookup_time());
         let key = (located.space, sample.tid, event);
-        let mut known = self.chains.of(key).known(sample, time);
-        let count = sample.callchain.count();
+        let endian = self.symbols.selector.profile.endian;
+        let words = sample.callchain.words();
+        let chain = self.chains.of(key);
+        let mut known = chain.known(words, first_address(words, endian), time);
+        if may_have_cookie(words, known, endian) {
+            known = 0;
+        }
+        let count = words.len();
         self.new_entries.clear();
         let (mut first, mut has_cookie) = (None, false);
         for (index, entry) in sample.chain_entries().enumerate() {
@@ -234,7 +247,6 @@ impl Walk<'_> {
         let mut position = chain
             .result(known)
             .map_or(Position::Outside, |outer| outer.position);
-        let words = sample.callchain.bytes().as_chunks().0;
         for (index, (word, entry)) in words.iter().zip(&self.new_entries).enumerate().rev() {
             if let Some(frame) = entry.frame {
                 position = self.counts.tree.child(position, event, frame);

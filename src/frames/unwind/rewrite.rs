@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use crate::code::profile_index::IndexedProfile;
-use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
+use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples, Visited};
 use crate::files::{StreamedFile, TempFile};
 use crate::frames::unwind::registers::Registers;
-use crate::frames::unwind::stack::{Caches, SampledStack, StackCounts, StackWalk, Unwinder};
+use crate::frames::unwind::stack::{SampledStack, StackCounts, StackWalk, Unwinder};
 use crate::frames::unwind::step::StackCopy;
 use crate::perf::Profile;
 use crate::perf::callchain::unwound::{self, Kept};
@@ -31,38 +30,40 @@ pub fn rewrite<'w, 'a>(
         copied: 0,
     };
     let mut heads = profile.header_records.iter().peekable();
-    let mut counts = StackCounts::default();
     let mut written: io::Result<()> = Ok(());
-    let spare: Mutex<Vec<Caches<'w>>> = Mutex::default();
-    let lock = || spare.lock().unwrap_or_else(PoisonError::into_inner);
-    let start = || Chunk {
+    let start = || Rewriter {
         profile,
         kept,
-        walk: StackWalk::new(unwinder, lock().pop().unwrap_or_default()),
-        samples: Vec::new(),
-        bytes: Vec::new(),
+        walk: StackWalk::new(unwinder),
+        chunk: NewSamples::default(),
     };
-    let merge = |chunk: Chunk<'w, 'a>| {
-        counts.add(&chunk.walk.counts);
-        let mut write = || {
-            let mut start = 0;
-            for sample in &chunk.samples {
+    let merge = |rewriters: &mut [Visited<'_, Rewriter<'_, '_>>]| {
+        let threads = rewriters.iter_mut();
+        let chunks = threads.map(|visited| std::mem::take(&mut visited.visitor.chunk));
+        let chunks: Vec<NewSamples> = chunks.collect();
+        let samples = chunks.iter().flat_map(NewSamples::iter);
+        let mut samples: Vec<(NewSample, &[u8])> = samples.collect();
+        // Each thread has some.
+        samples.sort_by_key(|(sample, _)| sample.at);
+        let write = || {
+            for (sample, bytes) in samples {
                 while let Some(&(at, _)) = heads.next_if(|&&(at, _)| at < sample.at) {
                     out.copy_header(at, kept)?;
                 }
-                let bytes = chunk.bytes.get(start..sample.end).unwrap_or_default();
                 out.replace(sample.at, sample.size, bytes)?;
-                start = sample.end;
             }
             Ok(())
         };
         if written.is_ok() {
             written = write();
         }
-        lock().push(chunk.walk.into_caches());
     };
-    Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
+    let rewriters = Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
     written?;
+    let mut counts = StackCounts::default();
+    for rewriter in rewriters {
+        counts.add(&rewriter.walk.counts);
+    }
     for &(at, _) in heads {
         out.copy_header(at, kept)?;
     }
@@ -108,32 +109,42 @@ impl Output<'_> {
     }
 }
 
-/// The samples of a chunk of records.
-struct Chunk<'w, 'a> {
+/// Unwinds the stacks of samples.
+struct Rewriter<'w, 'a> {
     profile: &'w Profile<'w>,
     kept: Kept,
     walk: StackWalk<'w, 'a>,
+    chunk: NewSamples,
+}
+
+/// New samples.
+#[derive(Default)]
+struct NewSamples {
     samples: Vec<NewSample>,
-    /// All new samples.
+    /// The records.
     bytes: Vec<u8>,
 }
 
+impl NewSamples {
+    /// Returns all of them, with their bytes.
+    fn iter(&self) -> impl Iterator<Item = (NewSample, &[u8])> {
+        let starts = std::iter::once(0).chain(self.samples.iter().map(|sample| sample.end));
+        let samples = self.samples.iter().zip(starts);
+        samples.map(|(sample, start)| (*sample, self.bytes.get(start..sample.end).unwrap_or_default()))
+    }
+}
+
 /// A sample that replaces another.
+#[derive(Clone, Copy)]
 struct NewSample {
     /// Offset and size of the old one, in bytes.
     at: u64,
     size: u64,
-    /// End of the new one in the chunk's bytes.
+    /// End of the new one in the bytes of [`NewSamples`].
     end: usize,
 }
 
-impl SampleVisitor for Chunk<'_, '_> {
-    type Found = Self;
-
-    fn finish(self) -> Self {
-        self
-    }
-
+impl SampleVisitor for Rewriter<'_, '_> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let endian = self.profile.endian;
@@ -143,18 +154,18 @@ impl SampleVisitor for Chunk<'_, '_> {
         if !attr.copies_stacks() {
             return;
         }
-        let chunk = &mut self.walk;
-        chunk.frames.clear();
+        let walk = &mut self.walk;
+        walk.frames.clear();
         if sample.has_narrow_registers {
-            chunk.counts.narrow += 1;
+            walk.counts.narrow += 1;
         } else if let Some(space) = located.space
             && !record.is_guest()
             && !sample.is_truncated
         {
-            let target = chunk.target();
+            let target = walk.target();
             let registers = Registers::of_sample(sample, attr.user_registers, target);
             if let Some((registers, address)) = registers {
-                chunk.unwind(&SampledStack {
+                walk.unwind(&SampledStack {
                     space,
                     time: located.lookup_time(),
                     address,
@@ -166,10 +177,10 @@ impl SampleVisitor for Chunk<'_, '_> {
                 });
             }
         }
-        let (frames, bytes) = (&chunk.frames, &mut self.bytes);
+        let NewSamples { samples, bytes } = &mut self.chunk;
         let start = bytes.len();
-        match unwound::write_sample(bytes, endian, record, sample, frames, self.kept) {
-            Some(()) => self.samples.push(NewSample {
+        match unwound::write_sample(bytes, endian, record, sample, &walk.frames, self.kept) {
+            Some(()) => samples.push(NewSample {
                 at: record.offset,
                 size: record.size(),
                 end: bytes.len(),

@@ -109,19 +109,14 @@ pub struct StackWalk<'w, 'a> {
 
 impl<'w, 'a> StackWalk<'w, 'a> {
     /// Prepares the unwinding of stacks.
-    pub fn new(unwinder: &'w Unwinder<'a>, caches: Caches<'w>) -> Self {
+    pub fn new(unwinder: &'w Unwinder<'a>) -> Self {
         Self {
             unwinder,
-            caches,
+            caches: Caches::default(),
             frames: Vec::new(),
             kinds: Vec::new(),
             counts: StackCounts::default(),
         }
-    }
-
-    /// Returns the caches for other stacks.
-    pub fn into_caches(self) -> Caches<'w> {
-        self.caches
     }
 
     /// Returns the machine.

@@ -160,6 +160,10 @@ pub struct Window<'a> {
     /// Offset in the file of the first byte of `buffer`.
     start: u64,
     filled: usize,
+    /// Offset in the data of the first byte of `buffer`; it wraps around if that is before the data.
+    base: u64,
+    /// Number of bytes of `buffer` that are in the data.
+    limit: usize,
 }
 
 impl<'a> Window<'a> {
@@ -171,6 +175,23 @@ impl<'a> Window<'a> {
             buffer: Vec::new(),
             start: 0,
             filled: 0,
+            base: 0,
+            limit: 0,
+        }
+    }
+
+    /// Continues with data that starts where this one does, with the same bytes as far as both go.
+    pub(super) fn restrict(&mut self, data: Data<'a>) {
+        self.data = data;
+        self.find_data();
+    }
+
+    /// Finds the data in the buffer.
+    fn find_data(&mut self) {
+        if let Data::File(part) = self.data {
+            self.base = self.start.wrapping_sub(part.start);
+            let end = usize::try_from(part.end.saturating_sub(self.start)).unwrap_or(usize::MAX);
+            self.limit = self.filled.min(end);
         }
     }
 
@@ -182,19 +203,15 @@ impl<'a> Window<'a> {
     /// Returns the bytes from offset `at` on that are in memory.
     #[inline]
     pub fn held(&self, at: u64) -> &[u8] {
-        match self.data {
-            Data::Memory(bytes) => usize::try_from(at).ok().and_then(|at| bytes.get(at..)),
-            Data::File(part) => self.held_of(part, at),
-        }
-        .unwrap_or_default()
-    }
-
-    #[inline]
-    fn held_of(&self, part: FilePart<'a>, at: u64) -> Option<&[u8]> {
-        let end = self.start.saturating_add(self.filled as u64).min(part.end);
-        let end = usize::try_from(end.checked_sub(self.start)?).ok()?;
-        let at = part.start.checked_add(at)?.checked_sub(self.start)?;
-        self.buffer.get(usize::try_from(at).ok()?..end)
+        let (bytes, at) = match self.data {
+            Data::Memory(bytes) => (bytes, at),
+            Data::File(_) => (
+                self.buffer.get(..self.limit).unwrap_or_default(),
+                at.wrapping_sub(self.base),
+            ),
+        };
+        let at = usize::try_from(at).ok();
+        at.and_then(|at| bytes.get(at..)).unwrap_or_default()
     }
 
     /// Moves the window, if necessary, so that it has at least `wanted` bytes from offset `at` on. It has fewer at the end
@@ -204,6 +221,7 @@ impl<'a> Window<'a> {
             && self.held(at).len() < wanted
         {
             self.read(part, at, wanted);
+            self.find_data();
         }
     }
 

@@ -42,6 +42,12 @@ impl<'a> RecordReader<'a> {
         self.at
     }
 
+    /// Continues with the records from `start` to `end` of `data`, offsets in bytes from the first one.
+    pub fn restrict(&mut self, data: Data<'a>, start: u64, end: u64) {
+        self.window.restrict(data.part(0, end).unwrap_or(data));
+        self.at = start;
+    }
+
     /// Continues at a record. `offset` is in bytes from the first one.
     pub fn seek(&mut self, offset: u64) {
         self.at = offset;

@@ -83,11 +83,11 @@ pub(super) struct RecordFacts {
 
 impl RecordValidator<'_> {
     fn facts(&self, record: &Record<'_>) -> RecordFacts {
-        let id = self.attrs.check_id(record, self.endian);
+        let (event, id) = self.attrs.identify(record, self.endian);
         let is_sample = record.kind == record::SAMPLE;
         // The layout of an unknown event is unknown.
         let is_clear = id != Some(IdMatch::Unknown) || self.attrs.all().len() == 1;
-        let end = match self.attrs.event_of(record, self.endian) {
+        let end = match event {
             Some(attr) if is_sample && is_clear => sample::fields_end(record, attr, self.endian),
             _ => FieldsEnd::Unknown,
         };
@@ -174,8 +174,21 @@ impl RecordValidator<'_> {
     }
 
     /// Whether a record is valid, whatever is around it.
+    #[inline]
     pub fn is_certain(&self, record: &Record<'_>) -> bool {
-        matches!(self.judge(record, None), Verdict::Record)
+        self.is_certain_sample(record) || matches!(self.judge(record, None), Verdict::Record)
+    }
+
+    /// Whether a record is a sample of a known event that ends with its fields.
+    #[inline]
+    fn is_certain_sample(&self, record: &Record<'_>) -> bool {
+        let size = record.bytes.len();
+        if record.kind != record::SAMPLE || !size.is_multiple_of(8) {
+            return false;
+        }
+        let (event, id) = self.attrs.identify(record, self.endian);
+        let end = event.map(|attr| sample::fields_end(record, attr, self.endian));
+        id != Some(IdMatch::Unknown) && end == Some(FieldsEnd::At(size))
     }
 
     /// Judges the next record alone. `last` is the time of an earlier record.

@@ -128,34 +128,29 @@ pub struct Counter<'a, T> {
 impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
     /// Counts the samples of all records.
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
-        let mut counts = Counts::default();
-        self.selector.samples().visit(
+        let walks = self.selector.samples().visit(
             &profile_index.marks,
             profile_index.data_end,
             || Walk {
                 counter: self,
                 counts: Counts::default(),
             },
-            |found| counts.merge(found),
+            |_| (),
             |bytes| progress.advance(bytes),
         );
+        let mut counts = Counts::default();
+        walks.into_iter().for_each(|walk| counts.merge(walk.counts));
         counts
     }
 }
 
-/// State while reading one chunk of the records.
+/// State while reading some of the records.
 struct Walk<'a, T> {
     counter: &'a Counter<'a, T>,
     counts: Counts,
 }
 
-impl<T: Fn(SampledCode) -> Option<TierIndex>> SampleVisitor for Walk<'_, T> {
-    type Found = Counts;
-
-    fn finish(self) -> Counts {
-        self.counts
-    }
-
+impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> SampleVisitor for Walk<'_, T> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let Self { counter, counts } = self;
         let (Some(pid), time) = (located.pid, located.lookup_time()) else {
