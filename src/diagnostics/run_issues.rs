@@ -220,7 +220,7 @@ macro_rules! with_run_issues {
         "The gzip data are damaged at their start."
     EmptyFile "JI424" Error "empty file"
         "The file has no bytes."
-    NamesNeedFunctions "JI425" Warning "an XRay trace has function IDs only, so no record matches a name or address"
+    NamesNeedFunctions "JI425" Warning "an XRay trace has function IDs only, so no record matches an address, or a name without --xray-binary"
         "--name and --address select records by their function."
     CannotPrint "JI426" Error "cannot write to standard output: {cause}"
         "The reader of the output closed it, or the disk is full."

@@ -46,6 +46,7 @@ mod xray;
 
 pub use self::entry::{Entry, Fields, Value};
 pub use self::filter::{Filter, TimeRange};
+pub use self::xray::FunctionNames;
 use crate::runtime::FileKind;
 
 /// Version of the JSON form.
@@ -58,6 +59,8 @@ pub struct Options {
     pub filter: Filter,
     /// Whether to include the bytes of code.
     pub with_code: bool,
+    /// Names of the functions of an XRay trace; empty if they are not known.
+    pub function_names: FunctionNames,
 }
 
 /// Callback that receives the entries of a file.
@@ -68,6 +71,6 @@ pub fn dump<E>(file: &[u8], kind: FileKind, options: &Options, sink: &mut EntryS
     match kind {
         FileKind::Jitdump => jitdump::dump(file, options, sink),
         FileKind::MonoLog => mono::dump(file, &options.filter, sink),
-        FileKind::XrayTrace => xray::dump(file, &options.filter, sink),
+        FileKind::XrayTrace => xray::dump(file, &options.filter, &options.function_names, sink),
     }
 }

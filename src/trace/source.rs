@@ -81,6 +81,8 @@ pub trait Source: Sized {
     const SELF_TIME: ProfileEvent;
     /// Event for calls.
     const CALL: ProfileEvent;
+    /// Event for the durations of calls, if the format has one.
+    const CALL_TIME: Option<ProfileEvent>;
 
     /// Identifies a function.
     type Function: Copy + Eq + Hash + Default + Debug;

@@ -143,8 +143,7 @@ pub struct InjectArguments {
 
     /// Events to take from Mono logs and XRay traces
     ///
-    /// By default, all events of a log or trace without a profile, all events of traces beside a profile, and none of logs
-    /// beside a profile.
+    /// By default, all events of a log without a profile and none of one beside a profile; of traces, calls and custom.
     #[arg(long, value_name = "EVENT", value_delimiter = ',', help_heading = LOGS, hide_short_help = true)]
     events: Vec<EventArgument>,
 
@@ -171,10 +170,6 @@ pub struct InjectArguments {
     /// Merge XRay calls with the same stack into one sample per thread
     #[arg(long, conflicts_with = "resample", help_heading = LOGS, hide_short_help = true)]
     aggregate: bool,
-
-    /// Leave out XRay calls shorter than TIME, such as 1us; their time counts for the caller
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOGS, hide_short_help = true)]
-    min_duration: Option<Duration>,
 
     /// Write counts, all sampled functions and diagnostics to a JSON file; - is standard output
     #[arg(long, value_name = "FILE", help_heading = CI)]
@@ -243,8 +238,12 @@ enum EventArgument {
     Sample,
     /// Calls and their self time (mono/calls/, mono/self-ns/; xray/calls/, xray/self-ns/)
     Calls,
-    /// Custom events of XRay traces (xray/custom/)
+    /// Custom and typed events of XRay traces (xray/custom/)
     Custom,
+    /// Logged arguments of calls in XRay traces (xray/arguments/)
+    Arguments,
+    /// Durations of calls in XRay traces, one sample each (xray/call-ns/)
+    Durations,
 }
 
 impl EventArgument {
@@ -259,7 +258,7 @@ impl EventArgument {
             Self::HeapShots => MonoEvent::HeapShots,
             Self::Sample => MonoEvent::Samples,
             Self::Calls => MonoEvent::Calls,
-            Self::Custom => return None,
+            Self::Custom | Self::Arguments | Self::Durations => return None,
         })
     }
 
@@ -268,6 +267,8 @@ impl EventArgument {
         match self {
             Self::Calls => Some(XrayEvent::Calls),
             Self::Custom => Some(XrayEvent::Custom),
+            Self::Arguments => Some(XrayEvent::Arguments),
+            Self::Durations => Some(XrayEvent::Durations),
             _ => None,
         }
     }
@@ -380,7 +381,6 @@ impl InjectArguments {
                     sampling: SamplingOptions {
                         resample: self.resample.map(nanoseconds),
                         aggregate: self.aggregate,
-                        min_duration: self.min_duration.map_or(0, nanoseconds),
                     },
                     splice_stacks: self.splice_stacks,
                     ..load.trace

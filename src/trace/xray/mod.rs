@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! files ─► [read]: [clock], [threads] by the profile's IDs, [frame_addresses] of functions in the [binary]
-//!            └─► [walk] of each thread, optionally without short calls ([long_calls])
+//!            └─► [walk] of each thread
 //!                   └─► [events]: what is particular to XRay in a replay
 //! ```
 
@@ -10,7 +10,6 @@ pub mod binary;
 mod clock;
 pub mod events;
 mod frame_addresses;
-mod long_calls;
 mod read;
 mod threads;
 mod tick_clock;
