@@ -206,9 +206,7 @@ impl EventChecker {
                         let message = format!("{lost} that it has called are not left");
                         record().in_function(name()).with_message(message)
                     }),
-                    None => findings.add(&rules::UNMATCHED_LEAVE, offset, || {
-                        record().in_function(name())
-                    }),
+                    None => findings.add(&rules::UNMATCHED_LEAVE, offset, || record().in_function(name())),
                 }
             }
             Kind::Monitor { event, .. } => {

@@ -29,6 +29,7 @@ use crate::cli::status_line::StatusLine;
 use crate::cli::terminal::{print, print_message, report, report_all};
 use crate::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
 use crate::commands::inject::{exit_code, label, percent};
+use crate::commands::source_files::TrackArgument;
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -84,6 +85,9 @@ pub struct RecordArguments {
     /// Names of functions: full, plain, or a pattern, as for jitinject without a command
     #[arg(long, value_name = "STYLE", default_value = "full", help_heading = OUTPUT)]
     names: NameStyle,
+
+    #[command(flatten)]
+    track: TrackArgument,
 
     /// Also pack the folder as DIR.tar.zst, to send it
     #[arg(long, help_heading = OUTPUT)]
@@ -293,6 +297,8 @@ impl RecordArguments {
         warn(&recorded.diagnostics);
         let mut options = session.inject_options();
         options.labels = self.label.iter().cloned().collect();
+        options.lines.track = self.track.name();
+        self.track.apply(&mut options.lines.sources);
         let collect = |index: &ProfileIndex| {
             let files = session.collect(&recorded, index);
             session.write_manifest(&Manifest::new(plan, &recorded, files))

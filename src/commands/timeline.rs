@@ -20,7 +20,7 @@ use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_message, report_all};
 use crate::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
-use crate::commands::source_files::SourceArguments;
+use crate::commands::source_files::{SourceArguments, TrackArgument};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -69,6 +69,9 @@ pub struct TimelineArguments {
     source_files: SourceArguments,
 
     #[command(flatten)]
+    track: TrackArgument,
+
+    #[command(flatten)]
     logs: LogFiles,
 
     /// Print errors only
@@ -110,6 +113,8 @@ impl TimelineArguments {
             Some(input) => Plan::profile_at(input.clone()),
             None => default_profile(self.quiet)?,
         };
+        let mut sources = self.source_files.options();
+        self.track.apply(&mut sources);
         Ok(TimelineOptions {
             load: LoadOptions {
                 input,
@@ -117,7 +122,8 @@ impl TimelineArguments {
             },
             output: self.output.clone(),
             has_sources: self.sources,
-            sources: self.source_files.options(),
+            sources,
+            track: self.track.name(),
         })
     }
 

@@ -7,9 +7,9 @@ use crate::diagnostics::Issue;
 use crate::dump::EntrySink;
 use crate::dump::entry::{CUT, Entry, Fields};
 use crate::dump::filter::Filter;
-use crate::runtime::mono::log::BUFFER_HEADER_SIZE;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::list::Frames;
+use crate::runtime::mono::log::BUFFER_HEADER_SIZE;
 use crate::runtime::mono::{Buffer, Header, Index, Kind, Log, Method, Names};
 use crate::units::{Address, AddressRange};
 

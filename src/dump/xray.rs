@@ -8,8 +8,8 @@ use crate::dump::filter::Filter;
 use crate::elf::limited_reads::MemoryRoom;
 use crate::elf::symbols::FunctionSymbols;
 use crate::runtime::xray::{
-    BASIC_RECORD_SIZE, Buffer, FdrMetadata, GapReason, Header, InstrumentationMap, Mode, Record, RecordKind, Records, Segment,
-    Trace, header,
+    BASIC_RECORD_SIZE, Buffer, FdrMetadata, GapReason, Header, InstrumentationMap, Mode, Record, RecordKind,
+    Records, Segment, Trace, header,
 };
 
 /// Names of the functions of an instrumented binary, by the IDs that traces have.
@@ -263,7 +263,9 @@ impl<'f, E> EntryWriter<'f, '_, E> {
             | RecordKind::Exit { function }
             | RecordKind::TailExit { function } => {
                 let name = self.names.name(function).unwrap_or_default();
-                fields.number("function", function).name_if("name", name.as_bytes())
+                fields
+                    .number("function", function)
+                    .name_if("name", name.as_bytes())
             }
             RecordKind::Argument(argument) => fields.hex("argument", argument),
             RecordKind::Custom { payload } => fields.name("payload", payload),

@@ -189,7 +189,10 @@ fn durations_of_calls_have_the_percentiles_of_llvm_xray() {
         let mut durations: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for event in of(&shown, "call-ns") {
             let stack = functions(event, &numbers);
-            durations.entry(*stack.last().unwrap()).or_default().push(event.period);
+            durations
+                .entry(*stack.last().unwrap())
+                .or_default()
+                .push(event.period);
         }
         let theirs = llvm_xray::percentiles(&sorted);
         assert!(durations.keys().eq(theirs.keys()), "{name}");

@@ -201,7 +201,11 @@ pub fn logs() -> Vec<TestFile> {
         ),
         log_with_all(
             &["ML041"],
-            &[Kind::Enter(Method(8)), Kind::Enter(Method(9)), Kind::Leave(Method(8))],
+            &[
+                Kind::Enter(Method(8)),
+                Kind::Enter(Method(9)),
+                Kind::Leave(Method(8)),
+            ],
         ),
         log_with(
             &["ML042"],
@@ -211,7 +215,10 @@ pub fn logs() -> Vec<TestFile> {
                 generation: 0,
             },
         ),
-        log_with_all(&["ML042"], &[wait(MonitorEvent::Contention), wait(MonitorEvent::Contention)]),
+        log_with_all(
+            &["ML042"],
+            &[wait(MonitorEvent::Contention), wait(MonitorEvent::Contention)],
+        ),
         log_with_all(&[], &[wait(MonitorEvent::Contention), wait(MonitorEvent::Fail)]),
         log_with_content(&["ML043"], &[0x47, 0, 1, 0, 2, 0]),
         test_file(&["ML035"], "app.mlpd", {
@@ -313,7 +320,10 @@ pub fn traces() -> Vec<TestFile> {
         ),
         trace_of(
             &["XR037"],
-            &[RecordKind::Enter { function: 0 }, RecordKind::Exit { function: 0 }],
+            &[
+                RecordKind::Enter { function: 0 },
+                RecordKind::Exit { function: 0 },
+            ],
         ),
         trace_of(&["XR033"], &[ENTER, RecordKind::Custom { payload: b"" }, EXIT]),
         trace_of(&["XR035"], &[ENTER, EXIT, RecordKind::Argument(1)]),

@@ -113,7 +113,7 @@ fn lines_and_inlined_calls_are_printed_for_both_layouts() {
         // Sizes and counts of the following parts.
         &numbers(&[1, 8, 2, 8, 2, 1, 1, 1])[..],
         b"file.rs\0out\0in\0\0",
-        &numbers(&[0, 0, 1, 0, 0, 1, 0, 10, 2, 0]),
+        &numbers(&[0, 0, 1, 0, 0, 1, 0, 10, 2, 5]),
         &numbers(&[0, 1, 1, 3, 4]),
         &numbers(&[2, 5]),
         &numbers(&[2, 0, 11, 6]),
@@ -150,6 +150,18 @@ fn lines_and_inlined_calls_are_printed_for_both_layouts() {
         );
     }
     assert_eq!(pieces[2]["inlined_calls"][0]["ranges"][0], "0x2..0xa");
+    let counts = [
+        "file_count",
+        "function_names_count",
+        "function_count",
+        "inline_call_record_count",
+        "range_count",
+        "line_record_count",
+    ];
+    assert_eq!(counts.map(|count| number(&pieces[1], count)), [1, 2, 2, 1, 1, 1]);
+    let flags = |at: usize| &pieces[1]["functions"][at]["flags"];
+    assert_eq!((flags(0), flags(1)), (&"0x0".into(), &"0x5".into()));
+    assert!(pieces[2]["functions"][0].get("flags").is_none());
 }
 
 #[test]

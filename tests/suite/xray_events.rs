@@ -60,7 +60,11 @@ fn typed_events_have_their_type_as_a_frame() {
             kind: 7,
             payload: b"text-of-both",
         };
-        let file = trace(5, endian, &[(10, enter(1)), (20, custom), (30, typed), (40, exit(1))]);
+        let file = trace(
+            5,
+            endian,
+            &[(10, enter(1)), (20, custom), (30, typed), (40, exit(1))],
+        );
         let (shown, _) = events(&file, &["--events", "custom"]);
         let stacks: Vec<Vec<&str>> = of(&shown, "xray/custom/")
             .iter()
@@ -126,7 +130,10 @@ fn calls_have_their_durations() {
         ("[xray #3] < [xray #1]", 50),
         ("[xray #1]", 90),
     ];
-    assert_eq!(durations, expected.map(|(stack, period)| (stack.to_owned(), period)));
+    assert_eq!(
+        durations,
+        expected.map(|(stack, period)| (stack.to_owned(), period))
+    );
     assert_eq!(of(&shown, "xray/calls/").len(), 5);
 }
 
@@ -186,7 +193,10 @@ fn dumped(more: &[&str]) -> (Vec<Value>, String) {
         .unwrap();
     assert!(ran.status.success(), "{}", said(&ran));
     let text = String::from_utf8(ran.stdout.clone()).unwrap();
-    let lines = text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap());
+    let lines = text
+        .lines()
+        .skip(1)
+        .map(|line| serde_json::from_str(line).unwrap());
     (lines.collect(), said(&ran))
 }
 
@@ -196,7 +206,11 @@ fn dump_prints_names_of_the_binary_and_selects_by_them() {
     let is_call = |entry: &&Value| entry["function"].is_number();
     let calls: Vec<&Value> = all.iter().filter(is_call).collect();
     assert!(calls.len() > 100);
-    assert!(calls.iter().all(|call| call["name"].is_string()), "{:?}", calls[0]);
+    assert!(
+        calls.iter().all(|call| call["name"].is_string()),
+        "{:?}",
+        calls[0]
+    );
     let name = calls[0]["name"].as_str().unwrap();
     let (named, said) = dumped(&["--name", name]);
     let has_name = |call: &&&Value| call["name"].as_str().unwrap().contains(name);

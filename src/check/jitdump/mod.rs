@@ -67,7 +67,6 @@ fn rule_of(fault: Issue) -> Option<&'static Rule> {
         Issue::JitdumpUnwindingUnpaired => &unwinding_rules::WITHOUT_LOAD,
         Issue::JitdumpBadUnwinding => &unwinding_rules::UNREADABLE,
         Issue::JitdumpTierUnpaired => &debug_info::TIER_WITHOUT_LOAD,
-        Issue::JitdumpBadExtension => &debug_info::BAD_EXTENSION,
         Issue::JitdumpBadDebugInfo => &debug_info::UNREADABLE,
         Issue::JitdumpRepairedFileName => &debug_info::DAMAGED_NAMES,
         Issue::JitdumpLineOutside => &debug_info::PAST_CODE,
@@ -132,6 +131,7 @@ fn kind_name(record: &Record<'_>, endian: ByteOrder) -> &'static str {
             "DEBUG_INFO2"
         }
         record::EXTENSION_FIRST => "DEBUG_INFO2",
+        record::JIT_TIER if debug_info2::may_be_positions(record.content) => "DEBUG_INFO2",
         record::JIT_TIER => "JIT_TIER",
         record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
         record::SOURCE_TRACK => "SOURCE_TRACK",

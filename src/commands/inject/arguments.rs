@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use jitinject::diagnostics::Diagnostic;
 use jitinject::elf::dwarf::Version;
@@ -15,7 +14,7 @@ use jitinject::record::Plan;
 
 use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
-use crate::commands::source_files::SourceArguments;
+use crate::commands::source_files::{SourceArguments, TrackArgument};
 
 /// Arguments of jitinject without a command.
 #[derive(Args, Debug)]
@@ -107,14 +106,8 @@ pub struct InjectArguments {
     #[command(flatten)]
     sources: SourceArguments,
 
-    /// Track of the positions that lines are taken from [default: original]
-    ///
-    /// original: the files of the program, by the source maps of scripts. generated: what the runtime compiled, without source
-    /// maps. Other names are tracks that the runtime logs beside its usual lines, such as bytecode; dump prints those of each
-    /// function.
-    #[arg(long, value_name = "TRACK", value_parser = NonEmptyStringValueParser::new(), help_heading = SYMBOLS,
-        hide_short_help = true)]
-    track: Option<String>,
+    #[command(flatten)]
+    track: TrackArgument,
 
     /// Copy the source files that lines name into OUTPUT.elf/sources, and refer to the copies
     #[arg(long, help_heading = SYMBOLS)]
@@ -360,14 +353,7 @@ impl InjectArguments {
         }
         let load = self.files.options(&self.logs);
         let mut sources = self.sources.options();
-        let track = match self.track.as_deref() {
-            None | Some("original") => None,
-            Some("generated") => {
-                sources.source_maps.is_off = true;
-                None
-            }
-            Some(name) => Some(name.as_bytes().to_vec()),
-        };
+        self.track.apply(&mut sources);
         Ok(InjectOptions {
             load: LoadOptions {
                 input,
@@ -407,7 +393,7 @@ impl InjectArguments {
             lines: LineOptions {
                 version: self.dwarf,
                 sources,
-                track,
+                track: self.track.name(),
                 keep_sources: self.keep_sources,
             },
             layout: match self.layout {

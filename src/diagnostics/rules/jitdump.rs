@@ -234,6 +234,11 @@ super::rules! {
     readers "The number does not fit into an ELF file. perf writes objects for its own machine; jitinject uses the machine of the profile."
     remedy "Write the `e_machine` of the code, such as 62 for x86-64."
 
+    rule EARLY_MOVE "JD055" Warning "MOVE before its LOAD record"
+    problem "The LOAD record with the `code_index` of a MOVE record is only later in the file."
+    readers "A reader that takes records in the order of the file does not know the function yet. jitinject goes by the time of the records."
+    remedy "Write LOAD first."
+
     rule BAD_MOVE "JD060" Error "MOVE of a function that was never loaded"
     problem "No LOAD record with an earlier time has the address or the `code_index`, or the record is too short."
     readers "perf inject maps a file that does not exist. jitinject skips the record. The code has no name at its new address."

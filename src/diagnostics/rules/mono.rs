@@ -158,7 +158,6 @@ super::rules! {
     problem "A buffer begins before the one that its thread wrote before it: Mono writes some late."
     readers "A reader that takes them in the order of the file gives calls across them wrong times. jitinject sorts them."
     remedy "None needed for jitinject."
-    seen "Mono 6.8."
 
     rule NOT_UTF8 "ML039" Warning "names that are not UTF-8"
     problem "The name of a method, a type, a thread or the like is not UTF-8."

@@ -9,6 +9,7 @@ use crate::diagnostics::Issue;
 use crate::dump::entry::{CUT, Fields, List, Value};
 use crate::dump::jitdump::fields::{self, Layout};
 use crate::runtime::jitdump::debug_info::{self, FunctionRef};
+use crate::runtime::jitdump::debug_info2::lists::RawLists;
 use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
 use crate::runtime::jitdump::debug_info2::{self, Layout as DebugInfo2Layout};
 use crate::runtime::jitdump::load::Load;
@@ -177,6 +178,7 @@ impl<'a> ContentReader<'a> {
         };
         match Unwinding::parse(self.bytes, self.endian) {
             Err(_) => self.fault(fields, Issue::JitdumpBadUnwinding),
+            Ok(None) if size == 0 => fields.word("layout", "empty"),
             Ok(None) => fields.word("layout", "eh_frame_hdr alone"),
             Ok(Some(unwinding)) => {
                 let entries = EhFrameEntries::count(unwinding.eh_frame, self.endian);
@@ -201,7 +203,7 @@ impl<'a> ContentReader<'a> {
             return ("DEBUG_INFO2", self.debug_info2(layout, fields, ahead));
         }
         let (kind, read) = match id {
-            record::JIT_TIER => ("JIT_TIER", self.tier()),
+            record::JIT_TIER if !debug_info2::may_be_positions(self.bytes) => ("JIT_TIER", self.tier()),
             record::EMBEDDED_SOURCE_FILE => ("EMBEDDED_SOURCE_FILE", self.source()),
             _ => ("DEBUG_INFO2", None),
         };
@@ -244,7 +246,10 @@ impl<'a> ContentReader<'a> {
         let load = next_load(ahead, self.endian, address);
         let size = load.map_or(u32::MAX, |load| load.size);
         match debug_info2::parse(self.bytes, size, self.endian) {
-            Some(lines) => with_lines(fields, lines.info),
+            Some(lines) => {
+                let lists = debug_info2::lists(self.bytes, self.endian);
+                with_lines(fields, lines.info, lists.as_ref())
+            }
             None => self.fault(fields, Issue::JitdumpBadDebugInfo),
         }
     }
@@ -254,7 +259,7 @@ impl<'a> ContentReader<'a> {
         match SourceTrack::parse(self.bytes, self.endian) {
             Some(track) => {
                 let fields = fields.hex("code_addr", track.start.0).name("track", track.name);
-                with_lines(fields, track.read().info)
+                with_lines(fields, track.read().info, Some(&track.lists))
             }
             None if self.is_cut => fields.word(CUT, "content"),
             None => fields.fault(Issue::JitdumpBadExtension),
@@ -262,8 +267,23 @@ impl<'a> ContentReader<'a> {
     }
 }
 
-/// Adds the functions, inlined calls and lines of a function.
-fn with_lines<'a>(fields: Fields<'a>, info: DebugInfo<'a>) -> Fields<'a> {
+/// Adds the functions, inlined calls and lines of a function. Records with lists also have counts, and flags of functions.
+fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&RawLists<'a>>) -> Fields<'a> {
+    /// Names of the counts, as samply's author published them.
+    const COUNTS: [&str; 6] = [
+        "file_count",
+        "function_names_count",
+        "function_count",
+        "inline_call_record_count",
+        "range_count",
+        "line_record_count",
+    ];
+    for (name, count) in COUNTS
+        .into_iter()
+        .zip(lists.map(RawLists::counts).into_iter().flatten())
+    {
+        fields = fields.number(name, count);
+    }
     let files = info.files.into_iter().map(|file| match file.path {
         Cow::Borrowed(path) => path,
         Cow::Owned(_) => b"",
@@ -280,15 +300,19 @@ fn with_lines<'a>(fields: Fields<'a>, info: DebugInfo<'a>) -> Fields<'a> {
         let fields = fields.number("line", row.line).number("column", row.column);
         Value::Fields(row_file(fields, row.file))
     };
-    let function = move |function: &SourceFunction<'a>| {
+    let function = move |(function, flags): &(SourceFunction<'a>, Option<u32>)| {
         let fields = Fields::new().number("line", function.line);
         let fields = fields
             .number("column", function.column)
-            .name("name", function.name);
+            .name("name", function.name)
+            .hex_if("flags", flags.map(u64::from));
         Value::Fields(file_of(fields, function.file))
     };
+    let flags = lists.into_iter().flat_map(RawLists::flags).map(Some);
+    let functions = info.functions.into_iter();
+    let functions = functions.zip(flags.chain(std::iter::repeat(None))).collect();
     fields
-        .list("functions", List::from_vec(info.functions, function))
+        .list("functions", List::from_vec(functions, function))
         .list("inlined_calls", List::from_vec(info.calls, inlined_call(names)))
         .list("lines", List::from_vec(info.rows, row))
 }

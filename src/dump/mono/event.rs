@@ -258,7 +258,10 @@ pub fn with_names<'a>(
         fields.list("frame_names", List::lazy(frames.iter(), name))
     };
     match *kind {
-        Kind::Enter(method) | Kind::Leave(method) | Kind::ExceptionLeave(method) | Kind::Clause { method, .. } => {
+        Kind::Enter(method)
+        | Kind::Leave(method)
+        | Kind::ExceptionLeave(method)
+        | Kind::Clause { method, .. } => {
             fields.name_if("name", names.method(method, time).unwrap_or_default())
         }
         Kind::Allocation { class, frames, .. } => stack(type_name(fields, class), frames),

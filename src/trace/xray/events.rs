@@ -58,7 +58,9 @@ impl<'l, 'a> TraceSource<'l, 'a> {
         let threads = traces.all.iter().flat_map(|trace| &trace.threads);
         Self {
             traces_of_threads: indexes.collect(),
-            pids: threads.map(|traced| traced.map(|traced| traced.thread.pid)).collect(),
+            pids: threads
+                .map(|traced| traced.map(|traced| traced.thread.pid))
+                .collect(),
             traces: &traces.all,
             counts: &mut traces.counts,
             processes: &mut traces.processes,
