@@ -37,6 +37,7 @@ mod other_users;
 mod perf_inject;
 mod perf_maps;
 mod perf_versions;
+mod random_debug_info;
 mod reader;
 mod record;
 mod record_users;
