@@ -268,7 +268,9 @@ fn assert_amounts(mut ours: Amounts, mut theirs: Amounts) {
         let own = ours.get_mut(&name).unwrap_or_else(|| panic!("{name}"));
         *own = (own.0 - bytes, own.1 - count);
     }
-    let rest = ours.values().fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+    let rest = ours
+        .values()
+        .fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
     assert_eq!(rest, unresolved);
 }
 
@@ -299,7 +301,9 @@ fn a_program_with_all_of_it_has_the_amounts_that_mprof_report_has() {
         let named = by_leaf(&objects).into_iter();
         let named = named.map(|(name, sum)| (name.trim_matches(['[', ']']).to_owned(), sum));
         // Arrays end with a bracket of their own.
-        let types = types.into_iter().map(|(name, sum)| (name.trim_matches(['[', ']']).to_owned(), sum));
+        let types = types
+            .into_iter()
+            .map(|(name, sum)| (name.trim_matches(['[', ']']).to_owned(), sum));
         let mut by_name = Amounts::new();
         for (name, (bytes, count)) in named {
             let sum = by_name.entry(name).or_default();
@@ -316,7 +320,10 @@ fn a_program_with_all_of_it_has_the_amounts_that_mprof_report_has() {
     let mut locks: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut failed = 0;
     for event in of(&shown, "contention-ns") {
-        let lock = event.symbols().into_iter().find(|name| name.starts_with("[lock "));
+        let lock = event
+            .symbols()
+            .into_iter()
+            .find(|name| name.starts_with("[lock "));
         let lock = lock.unwrap().trim_start_matches("[lock ").trim_end_matches(']');
         locks.entry(lock.to_owned()).or_default().push(event.period);
         failed += u64::from(event.leaf() == "[failed]");
@@ -340,7 +347,11 @@ fn a_program_with_all_of_it_has_the_amounts_that_mprof_report_has() {
     let hits = report.hits();
     assert!(hits.values().sum::<u64>() > 20, "{hits:?}");
     for (name, count) in hits {
-        assert_eq!(samples.get(&name).map(|own| own.1), Some(count), "{name}: {samples:?}");
+        assert_eq!(
+            samples.get(&name).map(|own| own.1),
+            Some(count),
+            "{name}: {samples:?}"
+        );
     }
 }
 

@@ -166,7 +166,10 @@ impl Function {
 
     fn lists(&self, endian: ByteOrder) -> Vec<u8> {
         let strings = |strings: &[String]| {
-            let mut list: Vec<u8> = strings.iter().flat_map(|name| [name, "\0"].concat().into_bytes()).collect();
+            let mut list: Vec<u8> = strings
+                .iter()
+                .flat_map(|name| [name, "\0"].concat().into_bytes())
+                .collect();
             list.resize(list.len().next_multiple_of(4), 0);
             list
         };
@@ -214,11 +217,22 @@ impl Function {
             let mut function = 0;
             let (_, line, column) = self.rows[segment];
             let inner = stack.iter().map(|&call| &self.calls[call]);
-            let places = inner.clone().map(|call| (call.line, call.column)).chain([(line, column)]);
+            let places = inner
+                .clone()
+                .map(|call| (call.line, call.column))
+                .chain([(line, column)]);
             let next = inner.map(|call| call.function).chain([0]);
             for ((line, column), next) in places.zip(next) {
                 let (file, declared_line, declared_column) = self.declared[function as usize];
-                let position = [caller, name(function), file, declared_line, declared_column, line, column];
+                let position = [
+                    caller,
+                    name(function),
+                    file,
+                    declared_line,
+                    declared_column,
+                    line,
+                    column,
+                ];
                 let known = positions.iter().position(|known| *known == position);
                 let at = known.unwrap_or(positions.len());
                 if known.is_none() {
@@ -238,8 +252,14 @@ impl Function {
         ] {
             endian.write_u64(&mut out, number);
         }
-        offsets.iter().flatten().for_each(|&number| endian.write_u32(&mut out, number));
-        positions.iter().flatten().for_each(|&number| endian.write_u32(&mut out, number));
+        offsets
+            .iter()
+            .flatten()
+            .for_each(|&number| endian.write_u32(&mut out, number));
+        positions
+            .iter()
+            .flatten()
+            .for_each(|&number| endian.write_u32(&mut out, number));
         strings.for_each(|string| out.extend([string, "\0"].concat().into_bytes()));
         out
     }
@@ -277,7 +297,9 @@ impl<'a> RecordReader<'a> {
     }
 
     fn words(&mut self, count: u32, each: u32) -> Vec<Vec<u32>> {
-        (0..count).map(|_| (0..each).map(|_| self.word()).collect()).collect()
+        (0..count)
+            .map(|_| (0..each).map(|_| self.word()).collect())
+            .collect()
     }
 }
 
@@ -288,7 +310,10 @@ fn strings(bytes: &[u8]) -> Vec<String> {
 
 /// Reads the call chain at an offset from a record with lists, innermost first.
 fn chain_of_lists(record: &[u8], is_big: bool, offset: u32) -> Vec<Frame> {
-    let mut reader = RecordReader { bytes: record, is_big };
+    let mut reader = RecordReader {
+        bytes: record,
+        is_big,
+    };
     let counts: Vec<u32> = (0..8).map(|_| reader.word()).collect();
     let files = strings(reader.take(counts[1] as usize));
     let names = strings(reader.take(counts[3] as usize));
@@ -304,7 +329,9 @@ fn chain_of_lists(record: &[u8], is_big: bool, offset: u32) -> Vec<Frame> {
     for call in &calls {
         let own = &ranges[used..used + call[1] as usize];
         used += call[1] as usize;
-        let is_there = own.iter().any(|range| (range[0]..range[0] + range[1]).contains(&offset));
+        let is_there = own
+            .iter()
+            .any(|range| (range[0]..range[0] + range[1]).contains(&offset));
         if is_there && call[0] == depth {
             let (name, file) = (&names[function[0] as usize], &files[function[1] as usize]);
             frames.push((name.clone(), file.clone(), call[3], call[4] + 1));
@@ -320,7 +347,10 @@ fn chain_of_lists(record: &[u8], is_big: bool, offset: u32) -> Vec<Frame> {
 
 /// Reads the call chain at an offset from a record with positions, innermost first.
 fn chain_of_positions(record: &[u8], is_big: bool, offset: u32) -> Vec<Frame> {
-    let mut reader = RecordReader { bytes: record, is_big };
+    let mut reader = RecordReader {
+        bytes: record,
+        is_big,
+    };
     let _address = reader.long();
     let counts: Vec<u32> = (0..3).map(|_| reader.long() as u32).collect();
     let offsets = reader.words(counts[0], 2);
@@ -337,16 +367,18 @@ fn chain_of_positions(record: &[u8], is_big: bool, offset: u32) -> Vec<Frame> {
     frames
 }
 
-/// Returns the call chain of each address, innermost first, as llvm-symbolizer shows them.
-fn symbolized(object: &PathBuf, addresses: &[u64]) -> Vec<Vec<Frame>> {
+/// Returns the call chain of each address in an object, innermost first, as llvm-symbolizer shows them.
+fn symbolized(addresses: &[(PathBuf, u64)]) -> Vec<Vec<Frame>> {
     let mut child = Command::new("llvm-symbolizer")
         .args(["--inlines", "--no-demangle", "--output-style=LLVM"])
-        .arg(format!("--obj={}", text(object)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
+    let lines = addresses.iter();
+    let lines: String = lines
+        .map(|(object, address)| format!("{} {address:#x}\n", text(object)))
+        .collect();
     let mut input = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()).unwrap());
     let output = child.wait_with_output().unwrap();
@@ -384,7 +416,13 @@ fn compare(endian: ByteOrder, kind: u32, dwarf: &str) -> (usize, usize) {
         };
         dump.record(kind, 1000, &record);
         let name = &function.names[0];
-        dump.load(1000, start, number, name.as_bytes(), &vec![0x90; function.size as usize]);
+        dump.load(
+            1000,
+            start,
+            number,
+            name.as_bytes(),
+            &vec![0x90; function.size as usize],
+        );
         records.insert(name.clone(), (record, function));
     }
     std::fs::write(&path, &dump.bytes).unwrap();
@@ -394,36 +432,34 @@ fn compare(endian: ByteOrder, kind: u32, dwarf: &str) -> (usize, usize) {
     let input = folder.path().join("perf.data");
     std::fs::write(&input, profile.finish()).unwrap();
     let output = inject_into(folder.path(), &input, &["--all", "--dwarf", dwarf]);
-    let (mut compared, mut deepest) = (0, 0);
+    let (mut addresses, mut expected) = (Vec::new(), Vec::new());
     for object in objects_of(&output).into_iter().filter(|path| path.is_file()) {
         let bytes = std::fs::read(&object).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
-        let mut asked: Vec<(u64, &str, u32)> = Vec::new();
         for symbol in file.symbols() {
-            let Some((name, (_, function))) = records.get_key_value(symbol.name().unwrap()) else {
+            let Some((record, function)) = records.remove(symbol.name().unwrap()) else {
                 continue;
             };
             for segment in 0..function.starts.len() {
                 let (first, end) = function.segment(segment);
-                asked.extend([first, end - 1].map(|at| (symbol.address() + u64::from(at), name.as_str(), at)));
+                for offset in [first, end - 1] {
+                    addresses.push((object.clone(), symbol.address() + u64::from(offset)));
+                    expected.push(match kind {
+                        LISTS => chain_of_lists(&record, is_big, offset),
+                        _ => chain_of_positions(&record, is_big, offset),
+                    });
+                }
             }
         }
-        let addresses: Vec<u64> = asked.iter().map(|&(address, ..)| address).collect();
-        let shown = symbolized(&object, &addresses);
-        assert_eq!(shown.len(), asked.len());
-        for ((_, name, offset), shown) in asked.into_iter().zip(shown) {
-            let (record, _) = &records[name];
-            let expected = match kind {
-                LISTS => chain_of_lists(record, is_big, offset),
-                _ => chain_of_positions(record, is_big, offset),
-            };
-            assert_eq!(shown, expected, "{name} at {offset}, {endian:?}, type {kind}");
-            (compared, deepest) = (compared + 1, deepest.max(expected.len()));
-        }
-        records.retain(|name, _| !file.symbols().any(|symbol| symbol.name() == Ok(name)) || name.is_empty());
     }
     assert!(records.is_empty(), "{} functions without a symbol", records.len());
-    (compared, deepest)
+    let shown = symbolized(&addresses);
+    assert_eq!(shown.len(), expected.len());
+    for ((shown, expected), (_, address)) in shown.iter().zip(&expected).zip(&addresses) {
+        assert_eq!(shown, expected, "{address:#x}, {endian:?}, type {kind}");
+    }
+    let deepest = expected.iter().map(Vec::len).max();
+    (expected.len(), deepest.unwrap_or_default())
 }
 
 #[test]
@@ -437,6 +473,9 @@ fn random_functions_have_the_chains_that_another_reader_of_their_records_finds()
     for (endian, kind, dwarf) in cases {
         let (compared, deepest) = compare(endian, kind, dwarf);
         println!("{endian:?}, type {kind}: {compared} addresses, up to {deepest} functions");
-        assert!(compared > 20_000 && deepest == MAX_DEPTH + 1, "{compared}, {deepest}");
+        assert!(
+            compared > 20_000 && deepest == MAX_DEPTH + 1,
+            "{compared}, {deepest}"
+        );
     }
 }

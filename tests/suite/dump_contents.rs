@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::Issue;
 
+use serde_json::Value;
+
 use crate::dump::{counts, files, made, number, pieces};
 use crate::support::capture::gunzipped;
 use crate::support::dump::{DumpWriter, X86_64};
@@ -391,4 +393,36 @@ fn a_log_of_mono_has_the_events_that_its_own_reader_counts() {
         (bytes + number(piece, "object_size"), count + 1)
     });
     assert_eq!(sums, report.allocated());
+}
+
+#[test]
+fn a_log_of_mono_is_printed_with_names() {
+    let log = |name: &str| pieces(&std::fs::read(capture::folder(name).join("trace.mlpd")).unwrap());
+    let calls = log("mono-calls");
+    let is_call = |piece: &&Value| piece["type"] == "enter" || piece["type"] == "leave";
+    let calls: Vec<&Value> = calls.iter().filter(is_call).collect();
+    assert!(calls.len() > 10_000);
+    assert!(
+        calls
+            .iter()
+            .all(|call| call["name"].as_str().unwrap().contains(':'))
+    );
+    let joined = log("mono-joined");
+    let of = |kind: &str| {
+        joined
+            .iter()
+            .filter(move |piece| piece["type"] == kind)
+            .collect::<Vec<_>>()
+    };
+    let named = |allocation: &&&Value| allocation["type_name"] == "Work.Node";
+    assert!(of("allocation").iter().filter(named).count() > 100);
+    for thrown in of("throw") {
+        let frames = thrown["frames"].as_array().unwrap();
+        let names = thrown["frame_names"].as_array().unwrap();
+        assert_eq!(names.len(), frames.len());
+        assert!(
+            names.iter().all(|name| name.as_str().unwrap().contains(':')),
+            "{thrown}"
+        );
+    }
 }

@@ -133,7 +133,10 @@ impl Report {
 
     /// Returns the samples of each function by name.
     pub fn hits(&self) -> BTreeMap<String, u64> {
-        let lines = self.0.lines().skip_while(|line| !line.contains("Unmanaged hits:"));
+        let lines = self
+            .0
+            .lines()
+            .skip_while(|line| !line.contains("Unmanaged hits:"));
         let lines = lines.take_while(|line| !line.is_empty());
         let hits = lines.filter_map(|line| {
             let mut words = line.split_whitespace();
