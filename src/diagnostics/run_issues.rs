@@ -67,7 +67,7 @@ macro_rules! with_run_issues {
         "The file uses another clock than the profile. No sampled address held more than one function."
     ClockLate "JI242" Warning "{count} sample{|s} in its process's JIT code, all before the code at {its address|their addresses} was loaded, so its clock differs from the profile's; record with perf record -k mono, or pass --clock-offset"
         "Functions are loaded only after all samples at their addresses, which is impossible on one clock."
-    ClockWithoutConversion "JI243" Warning "times are cycle counts, and the profile has no TIME_CONV record to convert them; record with -k mono and let the runtime use CLOCK_MONOTONIC"
+    ClockWithoutConversion "JI243" Warning "times are cycle counts, and the profile has no TIME_CONV record to convert them: only code at addresses that one function had is named; record with -k mono and let the runtime use CLOCK_MONOTONIC"
         "perf record writes that record only where the kernel relates the counter to perf's clock, which takes a hardware event such as -e cycles. perf's Java agent uses cycles with JITDUMP_USE_ARCH_TIMESTAMP."
     ClockNotPerfs "JI244" Warning "times are cycle counts, which convert to perf's own clock, but the profile uses clock {clock}; record without -k, or let the runtime use CLOCK_MONOTONIC"
         "A TIME_CONV record relates the processor's counter to perf's default clock."

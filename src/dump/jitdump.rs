@@ -7,6 +7,7 @@ mod selection;
 use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::Issue;
 use crate::dump::entry::{CUT, Entry, Fields, PADDING, REPAIRED, Value};
+pub(crate) use crate::dump::jitdump::content::kind_name;
 use crate::dump::jitdump::content::{Content, ContentReader};
 use crate::dump::jitdump::selection::Selection;
 use crate::dump::{EntrySink, Options};

@@ -40,7 +40,7 @@
 
 pub mod entry;
 pub mod filter;
-mod jitdump;
+pub(crate) mod jitdump;
 pub(crate) mod mono;
 mod xray;
 
@@ -51,6 +51,20 @@ use crate::runtime::FileKind;
 
 /// Version of the JSON form.
 pub const FORMAT: u32 = 1;
+
+/// Length up to which names are printed that other parts of a file have, so that any number of records can repeat them.
+const MAX_REPEATED_NAME: usize = 1024;
+
+/// Returns the start of a name, up to [`MAX_REPEATED_NAME`] bytes, without a part of a character at its end.
+fn shortened(name: &[u8]) -> &[u8] {
+    let Some(start) = name.get(..MAX_REPEATED_NAME) else {
+        return name;
+    };
+    match std::str::from_utf8(start) {
+        Err(error) if error.error_len().is_none() => start.get(..error.valid_up_to()).unwrap_or(start),
+        _ => start,
+    }
+}
 
 /// What to dump of a file.
 #[derive(Clone, Debug, Default)]

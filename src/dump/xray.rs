@@ -2,9 +2,9 @@
 
 use crate::bytes::ByteOrder;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::dump::EntrySink;
 use crate::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
 use crate::dump::filter::Filter;
+use crate::dump::{EntrySink, MAX_REPEATED_NAME};
 use crate::elf::limited_reads::MemoryRoom;
 use crate::elf::symbols::FunctionSymbols;
 use crate::runtime::xray::{
@@ -25,8 +25,9 @@ impl FunctionNames {
         let symbols = FunctionSymbols::read_if(binary, &memory, |_| true).unwrap_or_default();
         let names = functions.addresses().iter().map(|&address| {
             let name = symbols.name(symbols.at(address)?)?;
+            let name: String = name.chars().take(MAX_REPEATED_NAME).collect();
             memory.take(name.len() as u64)?;
-            Some(name.into_owned())
+            Some(name)
         });
         Ok(Self(names.collect()))
     }

@@ -263,7 +263,7 @@ impl<'l, S: Source> Samples<'l, S> {
             event,
             thread: state.thread,
             time: self.alignment.time(context.time),
-            cpu: context.cpu.into(),
+            cpu: context.cpu,
             period,
             chain: self.chain.frames(),
             raw: &self.raw,

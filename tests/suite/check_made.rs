@@ -500,7 +500,7 @@ fn unwinding() -> Vec<TestFile> {
             clean.function(0x7000_0000);
         }),
         with(&["JD093", "JD099"], |clean| {
-            let mut other = header.clone();
+            let mut other = header;
             other[0] = 2;
             clean.unwinding(&frame, &other, 0);
             clean.function(0x3000);

@@ -282,7 +282,7 @@ fn several_tiers_before_a_function_are_not_its_own() {
             dump.record(TIER, 1000, b"Ion\0");
             load(dump, NEXT, b"second");
         });
-        assert_eq!(made.symbols, set(&["first", "[Ion] second"]));
+        assert_eq!(made.symbols, set(&["first", "second [Ion]"]));
         assert_eq!(only(&made.summary, "JI021")["count"], 3);
     }
 }

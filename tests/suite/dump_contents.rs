@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::Issue;
+use jitinject::runtime::mono::event::{Kind, Method};
+use jitinject::units::Address;
 
 use serde_json::Value;
 
 use crate::dump::{counts, files, made, number, pieces};
 use crate::support::capture::gunzipped;
 use crate::support::dump::{DumpWriter, X86_64};
-use crate::support::{capture, mono_report};
+use crate::support::{capture, mono_log, mono_report};
 
 /// Counts records by type with the sizes in their headers, and collects the names of functions. Returns `None` if the
 /// sizes do not lead to the end of the file, or for types above 4.
@@ -425,4 +427,27 @@ fn a_log_of_mono_is_printed_with_names() {
             "{thrown}"
         );
     }
+}
+
+/// A file of any size could repeat a name that is half as long.
+#[test]
+fn repeated_names_have_a_limit() {
+    let name = ["x".repeat(1023), "ä".repeat(2000)].concat();
+    let mut log = mono_log::Writer::new(17);
+    log.buffer(mono_log::Bases::default());
+    let jit = Kind::Jit {
+        method: Method(8),
+        code: Address(0x4000),
+        size: 64,
+        name: name.as_bytes(),
+    };
+    for kind in [jit, Kind::Enter(Method(8))] {
+        log.kind(1000, &kind);
+    }
+    let pieces = pieces(&log.finish());
+    let name_of = |kind: &str| {
+        let piece = pieces.iter().find(|piece| piece["type"] == kind).unwrap();
+        piece["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((name_of("jit"), name_of("enter")), (name, "x".repeat(1023)));
 }

@@ -208,3 +208,33 @@ fn old_logs_have_stacks_of_contention_alone() {
     let expected = [(MonitorEvent::Contention, 1), (MonitorEvent::Done, 0)];
     assert_eq!(events.collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn samples_of_a_log_are_of_no_processor() {
+    /// Offset of the CPU in a sample, after its header, ID, address, process and time.
+    const CPU: usize = 40;
+    const SAMPLE: u32 = 9;
+    let folder = scratch();
+    let path = folder.path().join("samples.mlpd");
+    let log = log_with_methods(17, |log| {
+        for at in 0..3 {
+            log.sample(2_000_000 + at, ThreadId(0x7000), &[Address(0x4000_0008)], &[]);
+        }
+    });
+    std::fs::write(&path, log).unwrap();
+    let output = crate::support::inject_into(folder.path(), &path, &[]);
+    let profile = std::fs::read(output).unwrap();
+    let u32_at = |at: usize| u32::from_le_bytes(profile[at..at + 4].try_into().unwrap());
+    let u64_at = |at: usize| u64::from_le_bytes(profile[at..at + 8].try_into().unwrap()) as usize;
+    // Offset and size of the records.
+    let (mut at, size) = (u64_at(40), u64_at(48));
+    let end = at + size;
+    let mut cpus = Vec::new();
+    while at < end {
+        if u32_at(at) == SAMPLE {
+            cpus.push(u32_at(at + CPU));
+        }
+        at += usize::from(u16::from_le_bytes(profile[at + 6..at + 8].try_into().unwrap()));
+    }
+    assert_eq!(cpus, [u32::MAX; 3]);
+}

@@ -11,16 +11,16 @@ mod records;
 mod source_files;
 mod unwinding;
 
-use crate::bytes::ByteOrder;
 use crate::check::ReadSource;
 use crate::check::findings::{Findings, Place};
 use crate::collections::hash::HashMap;
 use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
+use crate::dump::jitdump::kind_name;
 use crate::machine::Machine;
 use crate::runtime::jitdump::header::SIZE;
-use crate::runtime::jitdump::record::{self, Record};
-use crate::runtime::jitdump::{self as format, Dump, Load, Records, debug_info2};
+use crate::runtime::jitdump::record;
+use crate::runtime::jitdump::{self as format, Dump, Load, Records};
 
 /// Name of the header in findings.
 const HEADER: &str = "header";
@@ -87,7 +87,7 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         without_record.map(|place| (place.offset, ("", None))).collect();
     for record in format::records(file, dump.header()).filter_map(record::Step::record) {
         if let Some((name, _)) = infos.get_mut(&record.offset) {
-            *name = kind_name(&record, dump.header().endian);
+            *name = kind_name(record.kind, record.content, dump.header().endian);
         }
     }
     for function in 0.. {
@@ -113,28 +113,5 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         if let Some(load) = load {
             *place = std::mem::take(place).in_function(load.name);
         }
-    }
-}
-
-/// Returns the name of a record type in the specification or in samply's extensions. DEBUG_INFO2 is detected by
-/// content, since it has several types.
-fn kind_name(record: &Record<'_>, endian: ByteOrder) -> &'static str {
-    match record.kind {
-        record::LOAD => "LOAD",
-        record::MOVE => "MOVE",
-        record::DEBUG_INFO => "DEBUG_INFO",
-        record::CLOSE => "CLOSE",
-        record::UNWINDING_INFO => "UNWINDING_INFO",
-        record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE
-            if debug_info2::layout(record.content, endian).is_some() =>
-        {
-            "DEBUG_INFO2"
-        }
-        record::EXTENSION_FIRST => "DEBUG_INFO2",
-        record::JIT_TIER if debug_info2::may_be_positions(record.content) => "DEBUG_INFO2",
-        record::JIT_TIER => "JIT_TIER",
-        record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
-        record::SOURCE_TRACK => "SOURCE_TRACK",
-        _ => "unknown",
     }
 }

@@ -8,6 +8,7 @@ use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
 use crate::diagnostics::Issue;
 use crate::dump::entry::{CUT, Fields, List, Value};
 use crate::dump::jitdump::fields::{self, Layout};
+use crate::dump::shortened;
 use crate::runtime::jitdump::debug_info::{self, FunctionRef};
 use crate::runtime::jitdump::debug_info2::lists::RawLists;
 use crate::runtime::jitdump::debug_info2::source_track::SourceTrack;
@@ -47,15 +48,16 @@ pub struct ContentReader<'a> {
 impl<'a> ContentReader<'a> {
     /// Decodes the content of a record with this ID. `ahead` iterates over the records after it.
     pub fn read(self, id: u32, ahead: &Records<'a>) -> Content<'a> {
-        let (kind, fields) = match id {
-            record::LOAD => ("LOAD", self.load()),
-            record::MOVE => ("MOVE", self.moved()),
-            record::DEBUG_INFO => ("DEBUG_INFO", self.debug_info(ahead)),
-            record::CLOSE => ("CLOSE", self.with_padding(Fields::new(), self.bytes.len())),
-            record::UNWINDING_INFO => ("UNWINDING_INFO", self.unwinding()),
+        let kind = kind_name(id, self.bytes, self.endian);
+        let fields = match id {
+            record::LOAD => self.load(),
+            record::MOVE => self.moved(),
+            record::DEBUG_INFO => self.debug_info(ahead),
+            record::CLOSE => self.with_padding(Fields::new(), self.bytes.len()),
+            record::UNWINDING_INFO => self.unwinding(),
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
-            record::SOURCE_TRACK => ("SOURCE_TRACK", self.track()),
-            _ => ("unknown", Fields::new().number("id", id)),
+            record::SOURCE_TRACK => self.track(),
+            _ => Fields::new().number("id", id),
         };
         Content { kind, fields }
     }
@@ -197,20 +199,20 @@ impl<'a> ContentReader<'a> {
 
     /// Decodes one of samply's extension records. Their structure is checked first, as their IDs have
     /// changed.
-    fn extension(&self, id: u32, ahead: &Records<'a>) -> (&'static str, Fields<'a>) {
+    fn extension(&self, id: u32, ahead: &Records<'a>) -> Fields<'a> {
         let fields = Fields::new().number("id", id);
         if let Some(layout) = debug_info2::layout(self.bytes, self.endian) {
-            return ("DEBUG_INFO2", self.debug_info2(layout, fields, ahead));
+            return self.debug_info2(layout, fields, ahead);
         }
-        let (kind, read) = match id {
-            record::JIT_TIER if !debug_info2::may_be_positions(self.bytes) => ("JIT_TIER", self.tier()),
-            record::EMBEDDED_SOURCE_FILE => ("EMBEDDED_SOURCE_FILE", self.source()),
-            _ => ("DEBUG_INFO2", None),
+        let read = match id {
+            record::JIT_TIER => self.tier(),
+            record::EMBEDDED_SOURCE_FILE => self.source(),
+            _ => None,
         };
         match read {
-            Some(read) => (kind, read),
-            None if self.is_cut => (kind, fields.word(CUT, "content")),
-            None => (kind, fields.fault(Issue::JitdumpBadExtension)),
+            Some(read) => read,
+            None if self.is_cut => fields.word(CUT, "content"),
+            None => fields.fault(Issue::JitdumpBadExtension),
         }
     }
 
@@ -267,6 +269,29 @@ impl<'a> ContentReader<'a> {
     }
 }
 
+/// Returns the name of a record type in the specification or in samply's extensions. DEBUG_INFO2 is detected by content, since it
+/// has several types.
+pub(crate) fn kind_name(id: u32, content: &[u8], endian: ByteOrder) -> &'static str {
+    match id {
+        record::LOAD => "LOAD",
+        record::MOVE => "MOVE",
+        record::DEBUG_INFO => "DEBUG_INFO",
+        record::CLOSE => "CLOSE",
+        record::UNWINDING_INFO => "UNWINDING_INFO",
+        record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE
+            if debug_info2::layout(content, endian).is_some() =>
+        {
+            "DEBUG_INFO2"
+        }
+        record::EXTENSION_FIRST => "DEBUG_INFO2",
+        record::JIT_TIER if debug_info2::may_be_positions(content) => "DEBUG_INFO2",
+        record::JIT_TIER => "JIT_TIER",
+        record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
+        record::SOURCE_TRACK => "SOURCE_TRACK",
+        _ => "unknown",
+    }
+}
+
 /// Adds the functions, inlined calls and lines of a function. Records with lists also have counts, and flags of functions.
 fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&RawLists<'a>>) -> Fields<'a> {
     /// Names of the counts, as samply's author published them.
@@ -291,7 +316,7 @@ fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&Ra
     let files: Rc<[&[u8]]> = files.collect();
     let file_of = move |fields: Fields<'a>, file: Option<u32>| {
         let path = file.and_then(|file| files.get(file as usize).copied());
-        fields.name_if("file", path.unwrap_or_default())
+        fields.name_if("file", shortened(path.unwrap_or_default()))
     };
     let names: Rc<[&[u8]]> = info.functions.iter().map(|function| function.name).collect();
     let row_file = file_of.clone();
@@ -304,7 +329,7 @@ fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&Ra
         let fields = Fields::new().number("line", function.line);
         let fields = fields
             .number("column", function.column)
-            .name("name", function.name)
+            .name("name", shortened(function.name))
             .hex_if("flags", flags.map(u64::from));
         Value::Fields(file_of(fields, function.file))
     };
@@ -329,7 +354,7 @@ fn inlined_call<'a>(names: Rc<[&'a [u8]]>) -> impl Fn(&InlinedCall) -> Value<'a>
         Value::Fields(
             fields
                 .number("function", call.function)
-                .name_if("name", name.unwrap_or_default())
+                .name_if("name", shortened(name.unwrap_or_default()))
                 .list("ranges", ranges),
         )
     }

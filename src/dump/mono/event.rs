@@ -1,6 +1,7 @@
 //! Converts events of Mono's profiler into dump entries.
 
 use crate::dump::entry::{Fields, List, Value};
+use crate::dump::shortened;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::Names;
 use crate::runtime::mono::event::{
@@ -242,7 +243,8 @@ fn with_stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
     fields.with("frames", Value::List(frames))
 }
 
-/// Adds the names of methods and types in an event, which are in other events.
+/// Adds the names of methods and types in an event, which are in other events. Long ones are cut, as any number of events can have
+/// the same name.
 pub fn with_names<'a>(
     fields: Fields<'a>,
     kind: &Kind<'a>,
@@ -251,10 +253,10 @@ pub fn with_names<'a>(
 ) -> Fields<'a> {
     let type_name = |fields: Fields<'a>, class| {
         let name = names.class(class, time);
-        fields.name_if("type_name", name.unwrap_or_default())
+        fields.name_if("type_name", shortened(name.unwrap_or_default()))
     };
     let stack = |fields: Fields<'a>, frames: Frames<'a>| {
-        let name = move |method| Value::Name(names.method(method, time).unwrap_or_default());
+        let name = move |method| Value::Name(shortened(names.method(method, time).unwrap_or_default()));
         fields.list("frame_names", List::lazy(frames.iter(), name))
     };
     match *kind {
@@ -262,7 +264,7 @@ pub fn with_names<'a>(
         | Kind::Leave(method)
         | Kind::ExceptionLeave(method)
         | Kind::Clause { method, .. } => {
-            fields.name_if("name", names.method(method, time).unwrap_or_default())
+            fields.name_if("name", shortened(names.method(method, time).unwrap_or_default()))
         }
         Kind::Allocation { class, frames, .. } => stack(type_name(fields, class), frames),
         Kind::HeapObject { class, .. } => type_name(fields, class),

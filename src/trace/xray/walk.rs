@@ -47,7 +47,7 @@ impl<'a> Iterator for Walk<'_, 'a> {
                     let context = EventContext {
                         thread: self.thread,
                         time: RuntimeTime(self.latest.0),
-                        cpu: record.cpu,
+                        cpu: record.cpu.into(),
                         offset: record.offset,
                     };
                     let kind = kind(record.kind);
