@@ -22,8 +22,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
 use jitdump::{ByteOrder, Machine};
+use jitinject::inject;
 use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
-use jitinject::{InjectOptions, LoadOptions, Summary, inject};
+use jitinject::{InjectOptions, LoadOptions, Summary};
 
 use crate::dump::DumpWriter;
 use crate::profile::ProfileWriter;

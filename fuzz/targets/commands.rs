@@ -38,7 +38,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(end, file.len() as u64, "each byte is in a piece");
 
     let (mut end, mut chosen) = (0, 0);
-    walk(file, kind, &Options { filter, with_code }, |entry| {
+    walk(file, kind, &Options { filter, ..all }, |entry| {
         assert!(entry.offset >= end);
         end = entry.offset + entry.size;
         chosen += 1;

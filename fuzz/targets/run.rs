@@ -7,9 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use jitinject::inject;
 use jitinject::internals::perf::Profile;
 use jitinject::internals::results::summary::SampleSummary;
-use jitinject::{InjectOptions, Issue, Layout, LoadOptions, inject};
+use jitinject::{InjectOptions, Issue, Layout, LoadOptions};
 use jitinject_fuzz::read_back;
 use libfuzzer_sys::fuzz_target;
 

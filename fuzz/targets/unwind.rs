@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use jitdump::{Address, ByteOrder};
+use jitinject::inject;
 use jitinject::internals::perf::sample::{ChainEntry, Sample};
 use jitinject::internals::perf::{Profile, record};
-use jitinject::{InjectOptions, Kept, UnwindOptions, inject};
+use jitinject::{InjectOptions, Kept, UnwindOptions};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::dump::{DumpWriter, X86_64};
 use jitinject_fuzz::profile::{ProfileWriter, UserStack, field};

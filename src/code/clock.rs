@@ -42,17 +42,19 @@ pub enum Alignment {
     Given(i64),
     /// Shifted by an estimated offset.
     Shifted(Shift),
-    /// All code is present from one time on, because one side has no times.
+    /// All code is present from one time on, because one side has no times that can be used.
     AllAt(Time, Timeless),
 }
 
-/// Side that has no times.
+/// Why there are no times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timeless {
     /// The profile.
     Profile,
     /// The runtime's file.
     Runtime,
+    /// The runtime's file has cycle counts, and nothing converts them.
+    Cycles,
 }
 
 impl Alignment {
@@ -75,7 +77,7 @@ impl Alignment {
             return match (profile.conversion, profile.id) {
                 (Some(conversion), None) => Ok(Self::Cycles(conversion)),
                 (Some(_), Some(id)) => Err(Diagnostic::new(Issue::ClockNotPerfs).with("clock", id)),
-                (None, _) => Err(Diagnostic::new(Issue::ClockWithoutConversion)),
+                (None, _) => Ok(Self::AllAt(start, Timeless::Cycles)),
             };
         }
         if let Some(offset) = profile.distance {
@@ -192,6 +194,11 @@ impl fmt::Display for Alignment {
             Self::AllAt(_, Timeless::Runtime) => {
                 return f.write_str(
                     "not compared: its records have no times, so the last function at an address is used",
+                );
+            }
+            Self::AllAt(_, Timeless::Cycles) => {
+                return f.write_str(
+                    "cycle counts without a conversion: code at addresses that only one function had is used",
                 );
             }
             Self::Given(offset) => {

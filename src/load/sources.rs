@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jitdump::{AddressRange, Change, CodeEvent, Dump, FunctionView, Machine, Time};
 
 use crate::code::CodeFile;
-use crate::code::clock::{Alignment, RuntimeClock};
+use crate::code::clock::{Alignment, RuntimeClock, Timeless};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
 use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
@@ -16,7 +16,7 @@ use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::code::timeline::{FileIndex, FunctionId, PlacedEvent, ranges};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
-use crate::collections::range_map::RangeSet;
+use crate::collections::range_map::{RangeMap, RangeSet};
 use crate::files::{InputFile, PagedFile};
 use crate::load::clocks::Clocks;
 use crate::load::find::found_file::FoundFile;
@@ -89,6 +89,10 @@ impl<'a> Sources<'a> {
         for dump in &found.dumps {
             match read_dump(dump, machine, &mut clocks) {
                 Ok(used) => {
+                    if used.is_without_order() {
+                        let unordered = Diagnostic::new(Issue::ClockWithoutConversion);
+                        sources.diagnostics.push(unordered.in_file(dump.file.path()));
+                    }
                     sources.used.push(used);
                 }
                 Err(error) => {
@@ -336,6 +340,10 @@ impl<'a> Sources<'a> {
             let others = others.map_or(&[][..], Vec::as_slice);
             let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
             let mut counts = EventCounts::default();
+            let ambiguous = match used.is_without_order() {
+                true => used.at_shared_addresses(),
+                false => HashSet::default(),
+            };
             for event in used.code.events() {
                 match event.change {
                     Change::Load => counts.loads += 1,
@@ -346,6 +354,9 @@ impl<'a> Sources<'a> {
                     counts.ownerless += 1;
                     continue;
                 };
+                if ambiguous.contains(&event.function) {
+                    continue;
+                }
                 used.place(file, &event, pid, processes).map(&mut place);
                 // Processes that were forked before the profile began have the code that existed then. These
                 // are the processes that have the dump mapped, and those whose maps show that they are
@@ -386,6 +397,37 @@ impl<'a> UsedFile<'a> {
             alignment,
             counts: EventCounts::default(),
         }
+    }
+
+    /// Whether nothing shows when functions were loaded.
+    fn is_without_order(&self) -> bool {
+        matches!(self.alignment, Alignment::AllAt(_, Timeless::Cycles))
+    }
+
+    /// Returns the functions that were moved, or at addresses that another function of the file had as well.
+    fn at_shared_addresses(&self) -> HashSet<u32> {
+        let mut shared = HashSet::default();
+        let mut code = RangeMap::default();
+        for event in self.code.events() {
+            let own = self.code.range(event.function);
+            let Some((range, _)) = own.and_then(|own| ranges(&event, own)) else {
+                continue;
+            };
+            if matches!(event.change, Change::Move { .. }) {
+                shared.insert(event.function);
+            }
+            let mut is_shared = false;
+            code.insert(range, event.function, |_, other| {
+                is_shared |= other != event.function;
+                if other != event.function {
+                    shared.insert(other);
+                }
+            });
+            if is_shared {
+                shared.insert(event.function);
+            }
+        }
+        shared
     }
 
     /// Returns the code events of a file, on the clock of its runtime.

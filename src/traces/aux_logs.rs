@@ -117,8 +117,7 @@ impl AuxLogs<'_> {
             )));
         }
         if !self.traces.all.is_empty() {
-            let has_custom = event_set.index_of(ProfileEvent::XrayCustom).is_some();
-            let source = TraceSource::new(&mut self.traces, options.sampling.min_duration, has_custom);
+            let source = TraceSource::new(&mut self.traces, Some(&event_set));
             sources.push(Box::new(Samples::new(source, &event_set, options.sampling)));
         }
         let made = synthesize(&base, &event_set.definitions(), sources)?;
@@ -145,7 +144,7 @@ impl AuxLogs<'_> {
             replaced.with("known", chains.known).with("total", chains.total)
         }));
         if !self.has_events(options) {
-            let source = TraceSource::new(&mut self.traces, 0, false);
+            let source = TraceSource::new(&mut self.traces, None);
             Samples::new(source, &EventSet::default(), SamplingOptions::default()).count();
         }
         Ok(records)

@@ -117,6 +117,12 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
         Some((outer, lost))
     }
 
+    /// Returns the stack of the caller of a stack's innermost call; `None` for the empty stack.
+    pub fn caller(&self, stack: Stack) -> Option<Stack> {
+        let &(outer, _) = self.calls.get((stack.0 as usize).checked_sub(1)?)?;
+        Some(outer)
+    }
+
     /// Returns the functions of a stack, innermost first.
     pub fn functions(&self, stack: Stack) -> impl Iterator<Item = F> {
         let mut stack = stack;

@@ -35,6 +35,14 @@ impl Chain {
         starts.next().is_none()
     }
 
+    /// Adds return addresses, innermost first. Returns `false` if not all of them fit.
+    #[must_use]
+    pub fn add_return_addresses(&mut self, mut addresses: impl Iterator<Item = Address>) -> bool {
+        let room = MAX_FRAMES.saturating_sub(self.addresses.len());
+        self.addresses.extend(addresses.by_ref().take(room));
+        addresses.next().is_none()
+    }
+
     /// Returns all frames.
     pub fn frames(&self) -> &[Address] {
         &self.addresses

@@ -33,6 +33,10 @@ pub enum ProfileEvent {
     XrayCall,
     /// Events that the program logged itself.
     XrayCustom,
+    /// Logged arguments of calls.
+    XrayArgument,
+    /// Durations of calls from entry to exit, in nanoseconds.
+    XrayCallTime,
 }
 
 impl ProfileEvent {
@@ -50,6 +54,8 @@ impl ProfileEvent {
             Self::XraySelfTime => (b"xray/self-ns/", Measure::Nanoseconds),
             Self::XrayCall => (b"xray/calls/", Measure::Count),
             Self::XrayCustom => (b"xray/custom/", Measure::Bytes),
+            Self::XrayArgument => (b"xray/arguments/", Measure::Bytes),
+            Self::XrayCallTime => (b"xray/call-ns/", Measure::Nanoseconds),
         };
         Definition { name, measure }
     }
@@ -157,8 +163,8 @@ impl EventSet {
         self.0.extend(kinds.flat_map(|kind| kind.profile_events()));
     }
 
-    /// Adds the selected events of traces. By default these are all, except that single calls are left out if time is
-    /// resampled.
+    /// Adds the selected events of traces. By default these are calls and custom events, except that single calls are left out
+    /// if time is resampled.
     pub fn add_xray(&mut self, options: &TraceOptions, is_beside: bool) {
         let wanted = wanted_of_xray(options, is_beside);
         let is_wanted = |kind| wanted.is_none_or(|kinds| kinds.contains(&kind));
@@ -170,6 +176,14 @@ impl EventSet {
         }
         if is_wanted(XrayEvent::Custom) {
             self.0.push(ProfileEvent::XrayCustom);
+        }
+        for (kind, event) in [
+            (XrayEvent::Arguments, ProfileEvent::XrayArgument),
+            (XrayEvent::Durations, ProfileEvent::XrayCallTime),
+        ] {
+            if wanted.is_some_and(|kinds| kinds.contains(&kind)) {
+                self.0.push(event);
+            }
         }
     }
 }
@@ -189,7 +203,7 @@ pub fn wanted_of_mono(options: &TraceOptions, is_beside: bool) -> Option<&[MonoE
     }
 }
 
-/// Returns the kinds of records that the user selected; `None` means all. By default, traces beside a profile
+/// Returns the kinds of records that the user selected; `None` means the default. By default, traces beside a profile
 /// (`is_beside`) are not converted if their calls replace its call chains.
 pub fn wanted_of_xray(options: &TraceOptions, is_beside: bool) -> Option<&[XrayEvent]> {
     match &options.xray_events {

@@ -54,6 +54,10 @@ pub enum XrayEvent {
     Calls,
     /// Events that the program logged itself.
     Custom,
+    /// Logged arguments of calls.
+    Arguments,
+    /// Durations of calls, one sample each.
+    Durations,
 }
 
 /// Reduction of the number of samples.
@@ -63,6 +67,4 @@ pub struct SamplingOptions {
     pub resample: Option<u64>,
     /// Whether there is one sample for each stack of each thread, with all time spent there.
     pub aggregate: bool,
-    /// Duration of the shortest calls that are kept, in nanoseconds. The time of shorter ones counts as their callers'.
-    pub min_duration: u64,
 }

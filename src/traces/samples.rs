@@ -53,6 +53,8 @@ pub struct Samples<'l, S: Source> {
     raw: Vec<u8>,
     /// Totals by thread and stack, if samples are aggregated.
     sums: HashMap<(usize, Stack), Sum>,
+    /// Times at which the calls of each thread's stack began, outermost first; empty if durations are not selected.
+    begins: Vec<Vec<RuntimeTime>>,
     /// Totals that remain to be written at the end.
     left: std::vec::IntoIter<((usize, Stack), Sum)>,
     steps_left: u64,
@@ -69,8 +71,10 @@ impl<'l, S: Source> Samples<'l, S> {
                 since: RuntimeTime::default(),
             })
         });
+        let threads: Vec<_> = threads.collect();
         Self {
-            threads: threads.collect(),
+            begins: vec![Vec::new(); threads.len()],
+            threads,
             replay: Replay::of(&source),
             alignment: source.alignment(),
             source,
@@ -119,8 +123,11 @@ impl<'l, S: Source> Samples<'l, S> {
                     self.write_time(context, before, out)?;
                 }
                 match step {
-                    Step::Enter(_) => self.write_call(context, now.stack, out),
-                    Step::Exit(_) => Ok(()),
+                    Step::Enter(_) => {
+                        self.begin_call(context, before.stack, now.stack);
+                        self.write_call(context, now.stack, out)
+                    }
+                    Step::Exit(_) => self.write_call_times(context, before.stack, now.stack, out),
                 }
             }
             EventKind::Other(other) => {
@@ -191,6 +198,39 @@ impl<'l, S: Source> Samples<'l, S> {
         self.write_sample(S::CALL, context, 1, out)
     }
 
+    /// Notes the time of a call that has led from one stack to another.
+    fn begin_call(&mut self, context: &EventContext, before: Stack, now: Stack) {
+        if before != now
+            && S::CALL_TIME.is_some_and(|event| self.event_set.index_of(event).is_some())
+            && let Some(begins) = self.begins.get_mut(context.thread)
+        {
+            begins.push(context.time);
+        }
+    }
+
+    /// Writes a sample for each call that an exit has ended: those in `stack` that are not in `outer`.
+    fn write_call_times(
+        &mut self,
+        context: &EventContext,
+        mut stack: Stack,
+        outer: Stack,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        let Some(event) = S::CALL_TIME else {
+            return Ok(());
+        };
+        while stack != outer
+            && let Some(begin) = self.begins.get_mut(context.thread).and_then(Vec::pop)
+            && let Some(caller) = self.calls.caller(stack)
+        {
+            self.start_chain(context, stack);
+            let duration = context.time.0.saturating_sub(begin.0);
+            self.write_sample(event, context, duration, out)?;
+            stack = caller;
+        }
+        Ok(())
+    }
+
     /// Starts a chain with the calls of a stack.
     fn start_chain(&mut self, context: &EventContext, stack: Stack) {
         self.chain.restart(None);
@@ -223,7 +263,7 @@ impl<'l, S: Source> Samples<'l, S> {
             event,
             thread: state.thread,
             time: self.alignment.time(context.time),
-            cpu: context.cpu.into(),
+            cpu: context.cpu,
             period,
             chain: self.chain.frames(),
             raw: &self.raw,

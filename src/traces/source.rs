@@ -30,6 +30,9 @@ pub struct TracedThread<'a> {
     pub name: Option<&'a [u8]>,
 }
 
+/// Processor number that perf's readers show as -1.
+pub const UNKNOWN_CPU: u32 = u32::MAX;
+
 /// Where and when an event was logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EventContext {
@@ -37,8 +40,8 @@ pub struct EventContext {
     pub thread: usize,
     /// Time in nanoseconds, as in the log.
     pub time: RuntimeTime,
-    /// CPU; 0 if unknown.
-    pub cpu: u16,
+    /// CPU; [`UNKNOWN_CPU`] if the format has none.
+    pub cpu: u32,
     /// Offset in the file, in bytes.
     pub offset: u64,
 }
@@ -81,6 +84,8 @@ pub trait Source: Sized {
     const SELF_TIME: ProfileEvent;
     /// Event for calls.
     const CALL: ProfileEvent;
+    /// Event for the durations of calls, if the format has one.
+    const CALL_TIME: Option<ProfileEvent>;
 
     /// Identifies a function.
     type Function: Copy + Eq + Hash + Default + Debug;

@@ -38,6 +38,7 @@ mod perf_inject;
 mod perf_maps;
 mod perf_versions;
 mod public_items;
+mod random_debug_info;
 mod reader;
 mod readme;
 mod record;

@@ -108,15 +108,13 @@ fn clocks_that_differ_are_aligned_and_it_is_said() {
 }
 
 #[test]
-fn cycle_counts_that_cannot_be_converted_say_what_is_missing() {
+fn cycle_counts_that_cannot_be_converted_name_what_is_certain() {
     let (said, summary) = summarize("java17-tsc");
-    assert_eq!(codes(&said), ["JI243", "JI172"], "{said}");
+    // The dump was shortened to the functions of the start.
+    assert_eq!(codes(&said), ["JI243", "JI172", "JI176", "JI175"], "{said}");
     let unused = diagnostics(&summary, "JI243");
     assert!(unused[0]["file"].as_str().unwrap().ends_with("/jit-10186.dump"));
-    assert!(
-        said.contains("217 not named: the jitdump of the process is missing or unusable"),
-        "{said}"
-    );
+    assert!(said.contains("2264 frames in it, 231 of them named"), "{said}");
 }
 
 #[test]

@@ -349,6 +349,11 @@ fn records() -> Vec<TestFile> {
             clean.moved(0x2000, 0x3000, SIZE, 1);
             clean.dump.pid = 77;
         }),
+        with(&["JD029", "JD055"], |clean| {
+            let later = clean.next_time() + 1_000_000;
+            clean.dump.moved(later, 0x3000, 0x5000, SIZE, 2);
+            clean.function(0x3000);
+        }),
         // The same move twice.
         with(&[], |clean| {
             clean.moved(0x2000, 0x3000, SIZE, 1);
@@ -483,6 +488,20 @@ fn unwinding() -> Vec<TestFile> {
         }),
         with(&["JD097"], |clean| {
             clean.unwinding(&frame, &[], 0);
+            clean.function(0x3000);
+        }),
+        with(&["JD093", "JD098"], |clean| {
+            clean.unwinding(&frame, &header, 8);
+            clean.function(0x3000);
+        }),
+        with(&["JD093", "JD098"], |clean| {
+            clean.unwinding(&frame, &header, 256 << 20);
+            clean.function(0x7000_0000);
+        }),
+        with(&["JD093", "JD099"], |clean| {
+            let mut other = header;
+            other[0] = 2;
+            clean.unwinding(&frame, &other, 0);
             clean.function(0x3000);
         }),
     ]

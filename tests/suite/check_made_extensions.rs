@@ -120,6 +120,7 @@ pub fn lists() -> Vec<TestFile> {
             clean.track(0x3000);
             clean.function(0x3000);
         }),
+        changed("JD069", &|lists| lists.files[0] = KNOWN_FILE),
         // The text in the dump decides, and not the file of that name, which has two lines.
         with(&["JD086"], |clean| {
             clean.record(EMBEDDED_SOURCE_FILE, b"/here/a.js\0a\nb\nc\nd\ne\nf\n");

@@ -2,7 +2,7 @@
 
 use jitdump::{Address, ByteOrder, RuntimeTime};
 use jitinject::internals::traces::mono::format::event::{
-    CodeBufferKind, Kind, Method, Object, Pointer, ThreadId, TypeReference,
+    CodeBufferKind, CollectionPhase, Kind, Method, MonitorEvent, Object, Pointer, ThreadId, TypeReference,
 };
 use jitinject::internals::traces::mono::format::{Event, packed};
 use jitinject::internals::traces::xray::format::{Mode, RecordKind};
@@ -64,6 +64,44 @@ fn log_with(rules: &[&'static str], time: u64, kind: Kind<'_>) -> TestFile {
     let mut log = clean_log();
     write_event(&mut log, time, kind);
     test_file(rules, "app.mlpd", log.finish())
+}
+
+/// Returns a log with additional events, and a second named method.
+fn log_with_all(rules: &[&'static str], kinds: &[Kind<'static>]) -> TestFile {
+    let mut log = clean_log();
+    let second = Kind::Jit {
+        method: Method(9),
+        code: Address(0x5000),
+        size: 64,
+        name: b"Work:More ()",
+    };
+    for (time, &kind) in (1050..).step_by(10).zip([second].iter().chain(kinds)) {
+        write_event(&mut log, time, kind);
+    }
+    test_file(rules, "app.mlpd", log.finish())
+}
+
+/// Returns a log with more buffers at these times, with an event in each.
+fn log_with_buffers(rules: &[&'static str], times: &[u64]) -> TestFile {
+    let mut log = clean_log();
+    for &time in times {
+        log.buffer(mono_log::Bases {
+            time,
+            thread: 1,
+            ..mono_log::Bases::default()
+        });
+        write_event(&mut log, time, Kind::FinalizeStart);
+    }
+    test_file(rules, "app.mlpd", log.finish())
+}
+
+/// Returns an event of a lock.
+fn wait(event: MonitorEvent) -> Kind<'static> {
+    Kind::Monitor {
+        event,
+        object: Object(0x1000),
+        frames: jitinject::internals::traces::mono::format::list::Frames::NONE,
+    }
 }
 
 /// Returns a log with a second buffer of these bytes.
@@ -141,6 +179,52 @@ pub fn logs() -> Vec<TestFile> {
         log_with(&["ML035"], 1050, allocation),
         log_with(&["ML036"], 1050, Kind::Enter(Method(16))),
         log_with(&["ML037"], 1050, Kind::Leave(Method(8))),
+        log_with_buffers(&["ML038"], &[3000, 2000]),
+        log_with(
+            &["ML039"],
+            1050,
+            Kind::NativeSymbol {
+                start: Address(0x9000),
+                size: 1,
+                name: b"\xff",
+            },
+        ),
+        log_with(
+            &["ML040"],
+            1050,
+            Kind::Collection {
+                phase: CollectionPhase::Other(99),
+                generation: 0,
+            },
+        ),
+        log_with_all(
+            &["ML041"],
+            &[
+                Kind::Enter(Method(8)),
+                Kind::Enter(Method(9)),
+                Kind::Leave(Method(8)),
+            ],
+        ),
+        log_with(
+            &["ML042"],
+            1050,
+            Kind::Collection {
+                phase: CollectionPhase::End,
+                generation: 0,
+            },
+        ),
+        log_with_all(
+            &["ML042"],
+            &[wait(MonitorEvent::Contention), wait(MonitorEvent::Contention)],
+        ),
+        log_with_all(&[], &[wait(MonitorEvent::Contention), wait(MonitorEvent::Fail)]),
+        log_with_content(&["ML043"], &[0x47, 0, 1, 0, 2, 0]),
+        test_file(&["ML035"], "app.mlpd", {
+            let mut log = clean_log();
+            let class = TypeReference::VTable(Pointer(0x900));
+            log.heap_object(1050, (Object(0x1000), class, 16), 0, &[]);
+            log.finish()
+        }),
     ]
 }
 
@@ -212,6 +296,32 @@ pub fn traces() -> Vec<TestFile> {
             &["XR032", "XR034"],
             "xray-log.app",
             trace(Mode::Fdr, 4, &[ENTER, TYPED, EXIT]).0,
+        ),
+        test_file(&["XR008", "XR023"], "xray-log.app", {
+            let (mut file, offsets) = trace(Mode::Fdr, 1, &[ENTER, EXIT]);
+            file[offsets[1] as usize + 8..].fill(0);
+            file
+        }),
+        test_file(&["XR024"], "xray-log.app", {
+            let (mut file, _) = trace(Mode::Fdr, 5, &[ENTER, EXIT]);
+            file.extend(file.clone());
+            file
+        }),
+        damaged(&["XR025"], &|file, _| {
+            // The microseconds after the seconds of the second record of the buffer.
+            ORDER.set_u32(file, 32 + 32 + 9, 1_000_000);
+        }),
+        test_file(
+            &["XR008", "XR036"],
+            "xray-log.app",
+            trace(Mode::Fdr, 2, &[ENTER, EVENT, EXIT]).0,
+        ),
+        trace_of(
+            &["XR037"],
+            &[
+                RecordKind::Enter { function: 0 },
+                RecordKind::Exit { function: 0 },
+            ],
         ),
         trace_of(&["XR033"], &[ENTER, RecordKind::Custom { payload: b"" }, EXIT]),
         trace_of(&["XR035"], &[ENTER, EXIT, RecordKind::Argument(1)]),

@@ -175,6 +175,43 @@ fn a_move_over_other_code_is_the_place_of_the_finding() {
     assert!(has_in_order(message, &["0x1010..0x1050", "fn_0001"]), "{message}");
 }
 
+#[test]
+fn damaged_extensions_say_which_list_is_wrong() {
+    let message = |kind: u32, content: &[u8]| {
+        let mut dump = clean_dump(ByteOrder::Little);
+        dump.record(kind, content);
+        dump.function(0x3000);
+        let report = check_dump(&dump.finish(), "jit-77.dump");
+        let finding = report.findings.iter().find(|it| it.rule.id == "JD087").unwrap();
+        assert_eq!((finding.count, finding.places.len()), (1, 1));
+        (finding.places[0].record, finding.places[0].message.clone())
+    };
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+    let lists = 827_346_259;
+    let positions = 827_346_260;
+    for (kind, content, expected) in [
+        (
+            lists,
+            [words(&[2, 8, 0, 0, 1, 0, 0, 0]), b"a\0bcdefg".to_vec()].concat(),
+            "file list: 2 strings, and 1 are there",
+        ),
+        (
+            lists,
+            words(&[0, 0, 0, 0, 1, 0, 0, 9]),
+            "functions: 20 bytes, and 0 are left",
+        ),
+        (lists, words(&[1, 2]), "ends inside its counts"),
+        (
+            positions,
+            words(&[0x3000, 0, 3, 0, 1, 0, 1, 0, 0, 0]),
+            "code offsets: 24 bytes, and 8 are left",
+        ),
+    ] {
+        let found = message(kind, &content);
+        assert_eq!(found, ("DEBUG_INFO2", expected.to_owned()));
+    }
+}
+
 /// A type of many objects is counted once.
 #[test]
 fn types_are_counted_once() {
@@ -186,7 +223,7 @@ fn types_are_counted_once() {
     assert_eq!(count(&crate::mono::real("mono-alloc"), "ML034"), 8);
     let unnamed = logs().into_iter().filter(|made| made.rules.contains(&"ML035"));
     let counts: Vec<u64> = unnamed.map(|made| count(&made.file, "ML035")).collect();
-    assert_eq!(counts, [1, 1]);
+    assert_eq!(counts, [1, 1, 1]);
 }
 
 /// Returns the types of records by offset, as `jitinject dump` prints them.

@@ -6,12 +6,15 @@ use jitdump::ByteOrder;
 use jitinject::{Diagnostic, Issue};
 use serde_json::Value;
 
-use crate::support::dump::DumpWriter;
+use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::generator::{Expected, Generated, Plan, generate};
 use crate::support::profile::ProfileWriter;
-use crate::support::reports::reports;
+use crate::support::reports::{inject_with_summary, only, reports};
 use crate::support::shown::{self, assert_named};
-use crate::support::{attempt, capture, codes, diagnostics, inject, model, said, scratch, tools};
+use crate::support::tools::text;
+use crate::support::{
+    attempt, capture, code_sites, codes, diagnostics, inject, model, objects_of, said, scratch, tools,
+};
 
 const SECOND: u64 = 1_000_000_000;
 /// Profile time minus dump time in nanoseconds, where the clocks differ.
@@ -509,4 +512,44 @@ fn code_and_events_of_one_log_have_one_alignment() {
         clock.contains(&format!("moved by {moved:+.6} s")),
         "{clock}; events by {moved:+.6} s"
     );
+}
+
+/// Cycle counts say nothing without a conversion, but of an address with one function there is no doubt.
+#[test]
+fn cycle_counts_without_a_conversion_name_functions_that_are_alone() {
+    const START: u64 = 0x7000_0000;
+    /// Long after the profile.
+    const CYCLES: u64 = 5_000_000_000_000_000;
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
+    // JITDUMP_FLAGS_ARCH_TIMESTAMP
+    dump.bytes[32] = 1;
+    for (index, start, name) in [
+        (0, START, "alone"),
+        (1, START + 64, "first"),
+        (2, START + 64, "second"),
+        (3, START + 128, "moved"),
+    ] {
+        dump.load(CYCLES + index, start, index, name.as_bytes(), &[0x90; 48]);
+    }
+    dump.moved(CYCLES + 9, START + 128, START + 192, 48, 3);
+    std::fs::write(&path, &dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, 0x6000_0000, 4096, 0, text(&path), 500);
+    for at in 0..4 {
+        profile.sample(7, 1_000_000 + at, &[START + 64 * at + 1], None);
+    }
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = folder.path().join("out.data");
+    let (_, summary) = inject_with_summary(&input, &output, &[]);
+    let mut objects = objects_of(&output);
+    objects.retain(|path| path.is_file());
+    assert_eq!(
+        code_sites::symbols(&objects),
+        ["alone".to_owned()].into(),
+        "{summary}"
+    );
+    assert_eq!(only(&summary, "JI243")["file"], text(&path));
 }

@@ -269,3 +269,20 @@ fn columns_beyond_the_room_of_readers_are_left_out() {
         assert_eq!(only(&made.summary, "JI275")["count"], 2);
     }
 }
+
+/// Tiers at the start of a file describe them, and not the first function.
+#[test]
+fn several_tiers_before_a_function_are_not_its_own() {
+    for endian in ORDERS {
+        let made = made(endian, &["--tiers=symbols"], |dump| {
+            for tier in [&b"Interpreter\0"[..], b"Baseline\0", b"Ion\0"] {
+                dump.record(TIER, 1000, tier);
+            }
+            load(dump, START, b"first");
+            dump.record(TIER, 1000, b"Ion\0");
+            load(dump, NEXT, b"second");
+        });
+        assert_eq!(made.symbols, set(&["first", "second [Ion]"]));
+        assert_eq!(only(&made.summary, "JI021")["count"], 3);
+    }
+}

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use jitdump::ByteOrder;
+use jitdump::{Address, ByteOrder};
 use jitinject::Issue;
+use jitinject::internals::traces::mono::format::event::{Kind, Method};
+use serde_json::Value;
 
 use crate::dump::{counts, files, made, number, pieces};
 use crate::support::capture::gunzipped;
 use crate::support::dump::{DumpWriter, X86_64};
-use crate::support::{capture, mono_report};
+use crate::support::{capture, mono_log, mono_report};
 
 /// Counts records by type with the sizes in their headers, and collects the names of functions. Returns `None` if the
 /// sizes do not lead to the end of the file, or for types above 4.
@@ -113,7 +115,7 @@ fn lines_and_inlined_calls_are_printed_for_both_layouts() {
         // Sizes and counts of the following parts.
         &numbers(&[1, 8, 2, 8, 2, 1, 1, 1])[..],
         b"file.rs\0out\0in\0\0",
-        &numbers(&[0, 0, 1, 0, 0, 1, 0, 10, 2, 0]),
+        &numbers(&[0, 0, 1, 0, 0, 1, 0, 10, 2, 5]),
         &numbers(&[0, 1, 1, 3, 4]),
         &numbers(&[2, 5]),
         &numbers(&[2, 0, 11, 6]),
@@ -150,6 +152,18 @@ fn lines_and_inlined_calls_are_printed_for_both_layouts() {
         );
     }
     assert_eq!(pieces[2]["inlined_calls"][0]["ranges"][0], "0x2..0xa");
+    let counts = [
+        "file_count",
+        "function_names_count",
+        "function_count",
+        "inline_call_record_count",
+        "range_count",
+        "line_record_count",
+    ];
+    assert_eq!(counts.map(|count| number(&pieces[1], count)), [1, 2, 2, 1, 1, 1]);
+    let flags = |at: usize| &pieces[1]["functions"][at]["flags"];
+    assert_eq!((flags(0), flags(1)), (&"0x0".into(), &"0x5".into()));
+    assert!(pieces[2]["functions"][0].get("flags").is_none());
 }
 
 #[test]
@@ -379,4 +393,59 @@ fn a_log_of_mono_has_the_events_that_its_own_reader_counts() {
         (bytes + number(piece, "object_size"), count + 1)
     });
     assert_eq!(sums, report.allocated());
+}
+
+#[test]
+fn a_log_of_mono_is_printed_with_names() {
+    let log = |name: &str| pieces(&std::fs::read(capture::folder(name).join("trace.mlpd")).unwrap());
+    let calls = log("mono-calls");
+    let is_call = |piece: &&Value| piece["type"] == "enter" || piece["type"] == "leave";
+    let calls: Vec<&Value> = calls.iter().filter(is_call).collect();
+    assert!(calls.len() > 10_000);
+    assert!(
+        calls
+            .iter()
+            .all(|call| call["name"].as_str().unwrap().contains(':'))
+    );
+    let joined = log("mono-joined");
+    let of = |kind: &str| {
+        joined
+            .iter()
+            .filter(move |piece| piece["type"] == kind)
+            .collect::<Vec<_>>()
+    };
+    let named = |allocation: &&&Value| allocation["type_name"] == "Work.Node";
+    assert!(of("allocation").iter().filter(named).count() > 100);
+    for thrown in of("throw") {
+        let frames = thrown["frames"].as_array().unwrap();
+        let names = thrown["frame_names"].as_array().unwrap();
+        assert_eq!(names.len(), frames.len());
+        assert!(
+            names.iter().all(|name| name.as_str().unwrap().contains(':')),
+            "{thrown}"
+        );
+    }
+}
+
+/// A file of any size could repeat a name that is half as long.
+#[test]
+fn repeated_names_have_a_limit() {
+    let name = ["x".repeat(1023), "ä".repeat(2000)].concat();
+    let mut log = mono_log::Writer::new(17);
+    log.buffer(mono_log::Bases::default());
+    let jit = Kind::Jit {
+        method: Method(8),
+        code: Address(0x4000),
+        size: 64,
+        name: name.as_bytes(),
+    };
+    for kind in [jit, Kind::Enter(Method(8))] {
+        log.kind(1000, &kind);
+    }
+    let pieces = pieces(&log.finish());
+    let name_of = |kind: &str| {
+        let piece = pieces.iter().find(|piece| piece["type"] == kind).unwrap();
+        piece["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((name_of("jit"), name_of("enter")), (name, "x".repeat(1023)));
 }

@@ -11,7 +11,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use jitdump::ByteOrder;
-use jitinject::{Diagnostic, InjectOptions, Issue, Progress, Summary, inject as inject_here};
+use jitinject::inject as inject_here;
+use jitinject::{Diagnostic, InjectOptions, Issue, Progress, Summary};
 use rustix::io::Errno;
 use rustix::process::Signal;
 

@@ -85,5 +85,6 @@ mod v8_inlining;
 mod viewers;
 mod xray;
 mod xray_damage;
+mod xray_events;
 mod xray_functions;
 mod xray_versions;

@@ -131,3 +131,112 @@ fn buffers_of_a_thread_are_used_in_the_order_of_time() {
     let (_, summary) = inject_with_summary(&path, &folder.path().join("out.data"), &[]);
     assert_eq!(only(&summary, "JI089")["count"], 1);
 }
+
+fn stack(event: &Event) -> Vec<&str> {
+    event.symbols()
+}
+
+/// Writes a log with two named methods at 0x4000_0000 and 0x4000_1000; `write` writes its events from time 2,000,000 on.
+fn log_with_methods(version: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut log = Writer::new(version);
+    log.buffer(bases(1_000_000));
+    for (method, name) in [(0x5000, &b"Some:Outer ()"[..]), (0x5008, b"Some:Inner ()")] {
+        let jit = Kind::Jit {
+            method: Method(method),
+            code: Address(0x4000_0000 + (method - 0x5000) * 0x200),
+            size: 0x80,
+            name,
+        };
+        log.kind(1_000_000, &jit);
+    }
+    write(&mut log);
+    log.finish()
+}
+
+#[test]
+fn locks_and_failed_waits_are_frames() {
+    let folder = scratch();
+    let path = folder.path().join("locks.mlpd");
+    let log = log_with_methods(17, |log| {
+        let frames = [Method(0x5000)];
+        for (time, lock, end) in [
+            (2_000_000, 0x8000, MonitorEvent::Done),
+            (3_000_000, 0x8010, MonitorEvent::Fail),
+        ] {
+            log.monitor(time, MonitorEvent::Contention, Object(lock), &frames);
+            log.monitor(time + 700, end, Object(lock), &[]);
+        }
+    });
+    std::fs::write(&path, log).unwrap();
+    let shown = alone(&path, &["--events", "contention"]);
+    let waits = of(&shown, "contention-ns");
+    assert_eq!(sum(&waits), (1400, 2));
+    assert_eq!(stack(waits[0]), ["[lock 0x8000]", "Some:Outer ()"]);
+    assert_eq!(stack(waits[1]), ["[failed]", "[lock 0x8010]", "Some:Outer ()"]);
+}
+
+#[test]
+fn return_addresses_are_callers_where_there_are_no_managed_frames() {
+    let folder = scratch();
+    let path = folder.path().join("samples.mlpd");
+    let addresses = [Address(0x4000_1008), Address(0x4000_0010)];
+    let log = log_with_methods(17, |log| {
+        log.sample(2_000_000, ThreadId(0x7000), &addresses, &[]);
+        log.sample(2_000_100, ThreadId(0x7000), &addresses, &[Method(0x5008)]);
+    });
+    std::fs::write(&path, log).unwrap();
+    let shown = alone(&path, &["--events", "sample"]);
+    let samples = of(&shown, "sample");
+    assert_eq!(stack(samples[0]), ["Some:Inner ()", "Some:Outer ()"]);
+    assert_eq!(stack(samples[1]), ["Some:Inner ()"]);
+}
+
+/// The document has a stack after contention alone. A flag at another event is followed by none.
+#[test]
+fn old_logs_have_stacks_of_contention_alone() {
+    let mut log = log_with_methods(12, |log| {
+        let frames = [Method(0x5000)];
+        log.monitor(2_000_000, MonitorEvent::Contention, Object(0x8000), &frames);
+        log.monitor(2_000_700, MonitorEvent::Done, Object(0x8000), &[]);
+    });
+    const DONE: u8 = 0x25;
+    let at = log.iter().rposition(|&byte| byte == DONE).unwrap();
+    log[at] |= 0x80;
+    let read = jitinject::internals::traces::mono::format::Log::parse(&log).unwrap();
+    let events = read.events().filter_map(|event| match event.kind {
+        Kind::Monitor { event, frames, .. } => Some((event, frames.iter().count())),
+        _ => None,
+    });
+    let expected = [(MonitorEvent::Contention, 1), (MonitorEvent::Done, 0)];
+    assert_eq!(events.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn samples_of_a_log_are_of_no_processor() {
+    /// Offset of the CPU in a sample, after its header, ID, address, process and time.
+    const CPU: usize = 40;
+    const SAMPLE: u32 = 9;
+    let folder = scratch();
+    let path = folder.path().join("samples.mlpd");
+    let log = log_with_methods(17, |log| {
+        for at in 0..3 {
+            log.sample(2_000_000 + at, ThreadId(0x7000), &[Address(0x4000_0008)], &[]);
+        }
+    });
+    std::fs::write(&path, log).unwrap();
+    let output = crate::support::inject_into(folder.path(), &path, &[]);
+    let profile = std::fs::read(output).unwrap();
+    let u32_at = |at: usize| u32::from_le_bytes(profile[at..at + 4].try_into().unwrap());
+    let u64_at = |at: usize| u64::from_le_bytes(profile[at..at + 8].try_into().unwrap()) as usize;
+    // Offset and size of the records.
+    let (mut at, size) = (u64_at(40), u64_at(48));
+    let end = at + size;
+    let mut cpus = Vec::new();
+    while at < end {
+        if u32_at(at) == SAMPLE {
+            cpus.push(u32_at(at + CPU));
+        }
+        at += usize::from(u16::from_le_bytes(profile[at + 6..at + 8].try_into().unwrap()));
+    }
+    assert_eq!(cpus, [u32::MAX; 3]);
+}

@@ -8,9 +8,10 @@ use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use jitinject::inject as inject_here;
 use jitinject::internals::files::Folder;
 use jitinject::internals::files::walk::Scope;
-use jitinject::{InjectOptions, Issue, Progress, inject as inject_here};
+use jitinject::{InjectOptions, Issue, Progress};
 use rustix::fs::FlockOperation;
 
 use crate::support::processes::wait_for_rounds;

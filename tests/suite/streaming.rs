@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use jitdump::ByteOrder;
+use jitinject::inject;
 use jitinject::internals::tools::timeline::{TimelineOptions, html, timeline};
-use jitinject::{InjectOptions, Kept, LoadOptions, TraceOptions, UnwindOptions, inject};
+use jitinject::{InjectOptions, Kept, LoadOptions, TraceOptions, UnwindOptions};
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;

@@ -96,3 +96,47 @@ fn dump_shows_all_tracks() {
         assert!(is_there, "{expected}: {shown}");
     }
 }
+
+/// Writes the dump and a profile with two samples to a folder; returns the profile's path.
+fn recorded(folder: &std::path::Path) -> PathBuf {
+    let path = folder.join("jit-7.dump");
+    std::fs::write(&path, dump(ByteOrder::Little)).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, 0x6000_0000, 4096, 0, text(&path), 500);
+    profile.sample(7, 1_000_000, &[START + 1], None);
+    profile.sample(7, 1_000_001, &[START + 65], None);
+    let input = folder.join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    input
+}
+
+#[test]
+fn the_page_has_the_lines_of_the_track() {
+    let folder = scratch();
+    let input = recorded(folder.path());
+    let page = |more: &[&str]| {
+        let page = folder.path().join("page.html");
+        let ran = jitinject()
+            .args(["timeline", "-i", text(&input), "-o", text(&page)])
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", crate::support::said(&ran));
+        String::from_utf8(std::fs::read(page).unwrap()).unwrap()
+    };
+    let usual = page(&[]);
+    assert!(usual.contains("/src/a.js") && !usual.contains("/src/a.ir"));
+    let track = page(&["--track", "ir"]);
+    assert!(track.contains("/src/a.ir") && track.contains("/src/a.js"));
+}
+
+#[test]
+fn a_recording_can_have_a_track() {
+    let folder = scratch();
+    let ran = jitinject()
+        .current_dir(folder.path())
+        .args(["record", "--print", "--track", "ir", "--", "true"])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", crate::support::said(&ran));
+}

@@ -94,6 +94,61 @@ impl Report {
         (shot, (all[0], all[1]))
     }
 
+    /// Returns the objects of each heap shot by type, and all of it.
+    pub fn heap_shots(&self) -> Vec<(Amounts, (u64, u64))> {
+        let parts = self.0.split("\n\tHeap shot ").skip(1).map(|part| {
+            let (title, rest) = part.split_once('\n').unwrap();
+            let all = numbers(title.split_once("size:").unwrap().1);
+            let lines = rest.lines().take_while(|line| line.starts_with("\t "));
+            // From the second one on, each line has the difference to the one before.
+            let lines = lines.map(|line| line.split(" (bytes: ").next().unwrap());
+            (Self::amounts(lines), (all[0], all[1]))
+        });
+        parts.collect()
+    }
+
+    /// Returns how often threads waited for each lock, by address, and the total and the longest time in microseconds.
+    pub fn locks(&self) -> BTreeMap<String, [u64; 3]> {
+        let mut locks = BTreeMap::new();
+        let mut lines = self.0.lines();
+        while let Some(line) = lines.next() {
+            let Some((address, count)) = line
+                .trim()
+                .strip_prefix("Lock object ")
+                .and_then(|rest| rest.split_once(": "))
+            else {
+                continue;
+            };
+            let times = lines.next().unwrap().trim().replace("secs total wait time,", "");
+            let micros = |word: &str| -> u64 {
+                let (seconds, micros) = word.split_once('.').unwrap();
+                seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap()
+            };
+            let times: Vec<&str> = times.split_whitespace().collect();
+            let amounts = [numbers(count)[0], micros(times[0]), micros(times[1])];
+            locks.insert(address.to_owned(), amounts);
+        }
+        locks
+    }
+
+    /// Returns the samples of each function by name.
+    pub fn hits(&self) -> BTreeMap<String, u64> {
+        let lines = self
+            .0
+            .lines()
+            .skip_while(|line| !line.contains("Unmanaged hits:"));
+        let lines = lines.take_while(|line| !line.is_empty());
+        let hits = lines.filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let count: u64 = words.next()?.parse().ok()?;
+            let _share: f64 = words.next()?.parse().ok()?;
+            Some((words.collect::<Vec<_>>().join(" "), count))
+        });
+        let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+        hits.for_each(|(name, count)| *by_name.entry(name).or_default() += count);
+        by_name
+    }
+
     /// Returns the calls by method, from lines with three numbers, between stacks. Methods may share names.
     pub fn calls(&self) -> Vec<(String, Called)> {
         let lines = self.section("Total(ms) Self(ms)", "Total calls");

@@ -1,9 +1,7 @@
 //! Compares the totals of a Mono log's events in a profile with mprof-report's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
-
-use jitinject::internals::traces::mono::format::{Kind, Log};
 
 use super::mono_report::{Called, Report};
 use super::perf::{self, Event, assert_reports_are_silent, without_addresses};
@@ -38,30 +36,7 @@ pub fn by_leaf(events: &[&Event]) -> BTreeMap<String, (u64, u64)> {
     sums
 }
 
-/// Maps each method name in a log to a common name of all methods with the same code: an external method and its
-/// wrapper share it, and mprof-report has a line for each.
-fn shared_names(log: &[u8]) -> BTreeMap<String, String> {
-    let mut by_code: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
-    for event in Log::parse(log).unwrap().events() {
-        if let Kind::Jit {
-            code,
-            name,
-            size: 1..,
-            ..
-        } = event.kind
-        {
-            let name = String::from_utf8(name.to_vec()).unwrap();
-            by_code.entry(code.0).or_default().insert(name);
-        }
-    }
-    let shared = by_code.values().flat_map(|names| {
-        let first = names.first().unwrap();
-        names.iter().map(move |name| (name.clone(), first.clone()))
-    });
-    shared.collect()
-}
-
-/// Calls of a function (by the names of [`shared_names`]): count, exclusive and inclusive time in nanoseconds.
+/// Calls of a function: count, exclusive and inclusive time in nanoseconds.
 /// Each recursive call of a method counts, as in mprof-report.
 #[derive(Default, Debug)]
 struct Spent {
@@ -70,30 +45,28 @@ struct Spent {
     total: u64,
 }
 
-fn spent<'a>(shown: &'a [Event], name: impl Fn(&'a str) -> &'a str) -> BTreeMap<&'a str, Spent> {
+fn spent(shown: &[Event]) -> BTreeMap<&str, Spent> {
     let mut spent: BTreeMap<&str, Spent> = BTreeMap::new();
     for event in of(shown, "calls") {
-        spent.entry(name(event.leaf())).or_default().calls += event.period;
+        spent.entry(event.leaf()).or_default().calls += event.period;
     }
     for event in of(shown, "self-ns") {
-        spent.entry(name(event.leaf())).or_default().own += event.period;
+        spent.entry(event.leaf()).or_default().own += event.period;
         for method in event.symbols() {
-            spent.entry(name(method)).or_default().total += event.period;
+            spent.entry(method).or_default().total += event.period;
         }
     }
     spent
 }
 
 /// Compares the calls with those of a report of all methods.
-pub fn assert_calls(shown: &[Event], log: &[u8], report: &Report) {
-    let shared = shared_names(log);
-    let name = |name| shared.get(name).map_or(name, String::as_str);
+pub fn assert_calls(shown: &[Event], report: &Report) {
     assert_eq!(sum(&of(shown, "calls")).1, report.number("Total calls:"));
-    let ours = spent(shown, name);
+    let ours = spent(shown);
     let lines = report.calls();
     let mut theirs: BTreeMap<&str, Vec<Called>> = BTreeMap::new();
     for (method, called) in &lines {
-        theirs.entry(name(method)).or_default().push(*called);
+        theirs.entry(method).or_default().push(*called);
     }
     assert!(theirs.keys().eq(ours.keys()));
     for (name, called) in theirs {

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 use anstyle::Style;
 use clap::Args;
 use jitdump::Address;
+use jitinject::internals::files::InputFile;
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::dump;
-use jitinject::internals::tools::dump::{Entry, FORMAT, Filter, Options, TimeRange};
+use jitinject::internals::tools::dump::{Entry, FORMAT, Filter, FunctionNames, Options, TimeRange};
 use jitinject::{Diagnostic, Issue};
 use serde::Serialize;
 
@@ -57,6 +58,10 @@ pub struct DumpArguments {
     /// Print only what is about code at this hexadecimal address, also before it was moved
     #[arg(long, value_name = "ADDR", value_parser = address)]
     address: Option<Address>,
+
+    /// Instrumented binary that wrote an XRay trace, to print names of functions
+    #[arg(long, value_name = "FILE")]
+    xray_binary: Option<PathBuf>,
 
     /// Print only what has a time from FROM to before TO, in the file's unit; either may be omitted
     #[arg(long, value_name = "FROM..TO")]
@@ -106,8 +111,10 @@ impl DumpArguments {
                 times: self.time,
             },
             with_code: self.code,
+            function_names: self.function_names()?,
         };
-        if options.filter.selects_functions() && kind == FileKind::XrayTrace {
+        let has_names = self.xray_binary.is_some() && self.address.is_none();
+        if options.filter.selects_functions() && kind == FileKind::XrayTrace && !has_names {
             report(&Diagnostic::new(Issue::NamesNeedFunctions));
         }
         let style = match terminal::has_colors() {
@@ -129,6 +136,17 @@ impl DumpArguments {
             report(&Diagnostic::new(Issue::FileShrunk).in_file(&self.file));
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl DumpArguments {
+    /// Reads the names of a trace's functions.
+    fn function_names(&self) -> Result<FunctionNames, Diagnostic> {
+        let Some(path) = &self.xray_binary else {
+            return Ok(FunctionNames::default());
+        };
+        let file = InputFile::open(path).map_err(|cause| Diagnostic::cannot_read(path, &cause))?;
+        FunctionNames::read(&file).map_err(|error| error.in_file(path))
     }
 }
 

@@ -5,9 +5,10 @@ mod arguments;
 use std::process::ExitCode;
 
 pub use self::arguments::{InjectArguments, label, percent};
+use jitinject::inject;
 use jitinject::internals::files::objects::build_id_cache;
 use jitinject::internals::results::FileKind;
-use jitinject::{Diagnostic, InjectOptions, Issue, Summary, inject};
+use jitinject::{Diagnostic, InjectOptions, Issue, Summary};
 
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{default_profile, is_stream};

@@ -23,6 +23,7 @@ use jitinject::{Diagnostic, Issue, NameStyle, Summary};
 
 use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
 use crate::cli::commands::inject::{exit_code, label, percent};
+use crate::cli::commands::source_files::TrackArgument;
 use crate::cli::interrupt::PassedSignals;
 use crate::cli::progress::Bar;
 use crate::cli::startup::start_long_work;
@@ -83,6 +84,9 @@ pub struct RecordArguments {
     /// Names of functions: full, plain, or a pattern, as for jitinject without a command
     #[arg(long, value_name = "STYLE", default_value = "full", help_heading = OUTPUT)]
     names: NameStyle,
+
+    #[command(flatten)]
+    track: TrackArgument,
 
     /// Also pack the directory as DIR.tar.zst, to send it
     #[arg(long, help_heading = OUTPUT)]
@@ -292,6 +296,8 @@ impl RecordArguments {
         warn(&recorded.diagnostics);
         let mut options = session.inject_options();
         options.labels = self.label.iter().cloned().collect();
+        options.lines.track = self.track.name();
+        self.track.apply(&mut options.lines.sources);
         let collect = |index: &ProfileIndex| {
             let files = session.collect(&recorded, index);
             session.write_manifest(&Manifest::new(plan, &recorded, files))

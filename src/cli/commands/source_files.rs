@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{PathBuf, absolute};
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use jitinject::internals::frames::source_files::{SourceMapOptions, SourceOptions};
 
@@ -38,6 +38,35 @@ pub struct SourceArguments {
     #[arg(long, value_name = "PATH", help_heading = SYMBOLS)]
     source_map: Vec<PathBuf>,
 }
+
+/// The track that lines are taken from.
+#[derive(Args, Debug)]
+pub struct TrackArgument {
+    /// Track of the positions that lines are taken from [default: original]
+    ///
+    /// original: the files of the program, by the source maps of scripts. generated: what the runtime compiled, without source
+    /// maps. Other names are tracks that the runtime logs beside its usual lines, such as bytecode; dump prints those of each
+    /// function.
+    #[arg(long, value_name = "TRACK", value_parser = NonEmptyStringValueParser::new(), help_heading = SYMBOLS,
+        hide_short_help = true)]
+    track: Option<String>,
+}
+
+impl TrackArgument {
+    /// Returns the name of the runtime's track; `None` for the usual lines.
+    pub fn name(&self) -> Option<Vec<u8>> {
+        let name = self.track.as_deref()?;
+        (!["original", GENERATED].contains(&name)).then(|| name.as_bytes().to_vec())
+    }
+
+    /// Applies the argument to the options of source files: generated code has no source maps.
+    pub fn apply(&self, sources: &mut SourceOptions) {
+        sources.source_maps.is_off |= self.track.as_deref() == Some(GENERATED);
+    }
+}
+
+/// Name of the track with the usual lines, without source maps.
+const GENERATED: &str = "generated";
 
 /// Values of `--source-maps`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

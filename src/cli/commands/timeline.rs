@@ -15,7 +15,7 @@ use jitinject::{Diagnostic, LoadOptions};
 
 use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
-use crate::cli::commands::source_files::SourceArguments;
+use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{default_profile, is_stream};
 use crate::cli::startup::start_long_work;
@@ -68,6 +68,9 @@ pub struct TimelineArguments {
     source_files: SourceArguments,
 
     #[command(flatten)]
+    track: TrackArgument,
+
+    #[command(flatten)]
     logs: LogFiles,
 
     /// Print errors only
@@ -109,6 +112,8 @@ impl TimelineArguments {
             Some(input) => Plan::profile_at(input.clone()),
             None => default_profile(self.quiet)?,
         };
+        let mut sources = self.source_files.options();
+        self.track.apply(&mut sources);
         Ok(TimelineOptions {
             load: LoadOptions {
                 input,
@@ -116,7 +121,8 @@ impl TimelineArguments {
             },
             output: self.output.clone(),
             has_sources: self.sources,
-            sources: self.source_files.options(),
+            sources,
+            track: self.track.name(),
         })
     }
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use crate::bytes::{ByteOrder, start_of_block};
+use jitdump::ByteOrder;
+
+use crate::bytes::start_of_block;
 use crate::perf::record::Record;
 use crate::perf::record::data::{FilePart, READ_SIZE};
 use crate::perf::record::reader::MAX_SIZE;

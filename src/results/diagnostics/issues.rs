@@ -244,6 +244,10 @@ with_run_issues! { issues!
     XrayMissingFunctions "JI136" Warning "{count} function{|s} of the trace not in the binary: is it another build?"
         "Function IDs are numbers in the section xray_instr_map of the traced binary. Another build has other numbers, so the other functions may have wrong names, too."
         "Name the traced build with --xray-binary."
+    XrayNoEnd "JI137" Warning "{count} buffer{|s} of version 1 without {its|their} end: what follows the last call is not used"
+        "In version 1, a record marks the end of what a buffer has; older records follow."
+    XrayAnotherTrace "JI138" Warning "{count} further trace{|s} in the file, read at the speed of the first"
+        "The format allows another header between buffers; known runtimes write a file for each trace."
 
     // The profile.
     NotAProfile "JI140" Error "not a perf.data file: it does not start with PERFILE2"

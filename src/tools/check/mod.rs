@@ -11,6 +11,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod call_stack;
 mod findings;
 mod jitdump;
 mod mono;

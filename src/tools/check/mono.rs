@@ -1,14 +1,15 @@
 //! Checks of logs of Mono's profiler.
 
-use jitdump::{Address, AddressRange, Tally};
+use jitdump::{Address, AddressRange, RuntimeTime, Tally};
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::results::diagnostics::Issue;
 use crate::results::diagnostics::rules::{Rule, mono as rules};
+use crate::tools::check::call_stack::CallStack;
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::dump::mono::event::describe;
 use crate::traces::mono::format::event::{
-    CodeBufferKind, Kind, Metadata, Method, Stage, ThreadId, TypeReference,
+    CodeBufferKind, CollectionPhase, Kind, Metadata, Method, MonitorEvent, Stage, ThreadId, TypeReference,
 };
 use crate::traces::mono::format::{Event, Index, Log};
 
@@ -83,7 +84,16 @@ fn event_name(kind: Kind<'_>) -> &'static str {
 /// Checks each event.
 fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
     let mut checker = EventChecker::new(index);
+    let mut latest: HashMap<ThreadId, RuntimeTime> = HashMap::default();
     for buffer in log.buffers() {
+        let latest = latest.entry(buffer.thread).or_default();
+        if buffer.time_base < *latest {
+            let back = latest.0.saturating_sub(buffer.time_base.0);
+            findings.add(&rules::BUFFER_ORDER, buffer.offset, || {
+                Place::in_record(BUFFER).with_message(format!("by {back} ns"))
+            });
+        }
+        *latest = buffer.time_base.max(*latest);
         let mut last = None;
         for event in buffer.events() {
             if let Some(before) = last.filter(|&before| event.time < before) {
@@ -106,8 +116,17 @@ struct EventChecker {
     known: HashSet<TypeReference>,
     /// Types used before they were described.
     used_before_known: HashSet<TypeReference>,
-    /// Number of open calls of each method in each thread.
-    open_calls: HashMap<(ThreadId, Method), u64>,
+    /// Open calls of each thread.
+    calls: HashMap<ThreadId, CallStack<Method>>,
+    /// Threads that wait for a lock.
+    waiting: HashSet<ThreadId>,
+    /// Generations whose collections are in progress.
+    collecting: HashSet<u64>,
+    is_stopped: bool,
+    /// Counters described so far.
+    counters: HashSet<u64>,
+    /// Counters that changed before they were described.
+    undescribed: HashSet<u64>,
 }
 
 impl EventChecker {
@@ -120,7 +139,12 @@ impl EventChecker {
             code,
             known: HashSet::default(),
             used_before_known: HashSet::default(),
-            open_calls: HashMap::default(),
+            calls: HashMap::default(),
+            waiting: HashSet::default(),
+            collecting: HashSet::default(),
+            is_stopped: false,
+            counters: HashSet::default(),
+            undescribed: HashSet::default(),
         }
     }
 
@@ -132,6 +156,7 @@ impl EventChecker {
             kind,
         } = *event;
         let record = || Place::in_record(event_name(kind));
+        self.check_values(event, findings);
         match kind {
             Kind::Metadata {
                 stage: Stage::LoadEnd | Stage::Name,
@@ -155,7 +180,7 @@ impl EventChecker {
                     findings.add(&rules::NO_NAME, offset, place);
                 }
             }
-            Kind::Allocation { class, .. }
+            Kind::Allocation { class, .. } | Kind::HeapObject { class, size: 1.., .. }
                 if !self.known.contains(&class) && self.used_before_known.insert(class) =>
             {
                 match index.names.class(class, time) {
@@ -166,8 +191,7 @@ impl EventChecker {
                 }
             }
             Kind::Enter(method) => {
-                let depth = self.open_calls.entry((thread, method)).or_default();
-                *depth = depth.saturating_add(1);
+                self.calls.entry(thread).or_default().enter(method);
                 if index.names.method(method, time).is_none() {
                     findings.add(&rules::UNNAMED_CALLS, offset, || {
                         record().with_message(format!("method {:#x}", method.0))
@@ -175,16 +199,93 @@ impl EventChecker {
                 }
             }
             Kind::Leave(method) | Kind::ExceptionLeave(method) => {
-                let depth = self.open_calls.get_mut(&(thread, method));
-                match depth.filter(|depth| **depth > 0) {
-                    Some(depth) => *depth = depth.saturating_sub(1),
-                    None => findings.add(&rules::UNMATCHED_LEAVE, offset, || {
-                        let name = index.names.method(method, time);
-                        record().in_function(name.unwrap_or_default())
+                let name = || index.names.method(method, time).unwrap_or_default();
+                match self.calls.entry(thread).or_default().exit(method) {
+                    Some(lost) => findings.add_many(&rules::LOST_LEAVES, lost, offset, || {
+                        let message = format!("{lost} that it has called are not left");
+                        record().in_function(name()).with_message(message)
                     }),
+                    None => findings.add(&rules::UNMATCHED_LEAVE, offset, || record().in_function(name())),
+                }
+            }
+            Kind::Monitor { event, .. } => {
+                let is_paired = match event {
+                    MonitorEvent::Contention => self.waiting.insert(thread),
+                    MonitorEvent::Done | MonitorEvent::Fail => self.waiting.remove(&thread),
+                    MonitorEvent::Other(_) => true,
+                };
+                if !is_paired {
+                    findings.add(&rules::UNPAIRED, offset, record);
+                }
+            }
+            Kind::Collection { phase, generation } => {
+                let is_paired = match phase {
+                    CollectionPhase::Start => self.collecting.insert(generation),
+                    CollectionPhase::End => self.collecting.remove(&generation),
+                    CollectionPhase::PostStopWorld => !std::mem::replace(&mut self.is_stopped, true),
+                    CollectionPhase::PostStartWorld => std::mem::take(&mut self.is_stopped),
+                    _ => true,
+                };
+                if !is_paired {
+                    findings.add(&rules::UNPAIRED, offset, record);
+                }
+            }
+            Kind::CounterDescriptions(counters) => {
+                self.counters.extend(counters.iter().map(|counter| counter.index));
+            }
+            Kind::Counters { values, .. } => {
+                for counter in values.iter().map(|value| value.index) {
+                    if !self.counters.contains(&counter) && self.undescribed.insert(counter) {
+                        findings.add(&rules::UNDESCRIBED_COUNTER, offset, || {
+                            record().with_message(format!("counter {counter}"))
+                        });
+                    }
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Checks the names and the numbered values in an event.
+    fn check_values(&self, event: &Event<'_>, findings: &mut Findings) {
+        let kind = event.kind;
+        let unknown: Option<i128> = match kind {
+            Kind::Collection {
+                phase: CollectionPhase::Other(phase),
+                ..
+            } => Some(phase.into()),
+            Kind::Monitor {
+                event: MonitorEvent::Other(event),
+                ..
+            } => Some(event.into()),
+            // -1 is the unknown kind of old versions.
+            Kind::CodeBuffer {
+                kind: CodeBufferKind::Other(number),
+                ..
+            } if number != -1 => Some(number.into()),
+            _ => None,
+        };
+        if let Some(number) = unknown {
+            findings.add(&rules::UNKNOWN_VALUE, event.offset, || {
+                Place::in_record(event_name(kind)).with_message(number.to_string())
+            });
+        }
+        let name = match kind {
+            Kind::Jit { name, .. } | Kind::NativeSymbol { name, .. } | Kind::CodeBuffer { name, .. } => name,
+            Kind::Metadata { subject, .. } => match subject {
+                Metadata::Class { name, .. }
+                | Metadata::Image { name, .. }
+                | Metadata::Assembly { name, .. }
+                | Metadata::Domain { name, .. }
+                | Metadata::Thread { name, .. } => name,
+                Metadata::Context { .. } | Metadata::VTable { .. } => b"",
+            },
+            _ => b"",
+        };
+        if std::str::from_utf8(name).is_err() {
+            findings.add(&rules::NOT_UTF8, event.offset, || {
+                Place::in_record(event_name(kind)).in_function(name)
+            });
         }
     }
 

@@ -3,12 +3,12 @@
 use jitdump::ByteOrder;
 
 use crate::bytes::Reader;
-use crate::collections::hash::HashMap;
 use crate::results::diagnostics::Issue;
 use crate::results::diagnostics::rules::{Rule, xray as rules};
+use crate::tools::check::call_stack::CallStack;
 use crate::tools::check::findings::{Findings, Place};
 use crate::traces::xray::format::header::SIZE;
-use crate::traces::xray::format::{Header, Mode, RecordKind, Thread, Trace};
+use crate::traces::xray::format::{FdrMetadata, Header, Index, Mode, RecordKind, Thread, Trace};
 
 /// Record types in findings.
 const HEADER: &str = "header";
@@ -36,6 +36,7 @@ pub(super) fn check(file: &[u8]) -> (u64, Findings) {
     let index = trace.index();
     findings.add_faults(&index.faults, rule_of);
     let mut records = 0;
+    check_wall_times(&trace, file, &index, &mut findings);
     for thread in index.threads() {
         records = check_thread(&trace, &thread, &mut findings).saturating_add(records);
     }
@@ -70,6 +71,33 @@ fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
     }
 }
 
+/// Checks the records of the wall clock, which are among the first of each buffer.
+fn check_wall_times(trace: &Trace<'_>, file: &[u8], index: &Index, findings: &mut Findings) {
+    /// Number of records before the first tick: size, thread, wall clock and process.
+    const FIRST: usize = 4;
+    if trace.header().mode != Mode::Fdr {
+        return;
+    }
+    for buffer in index.buffers() {
+        let mut at = buffer.offset;
+        for _ in 0..FIRST {
+            let rest = usize::try_from(at).ok().and_then(|at| file.get(at..));
+            let Some((record, size)) = FdrMetadata::parse(rest.unwrap_or_default(), trace.header().endian)
+            else {
+                break;
+            };
+            if let FdrMetadata::WallTime { microseconds, .. } = record
+                && microseconds >= 1_000_000
+            {
+                findings.add(&rules::MICROSECONDS, at, || {
+                    Place::in_record("wall_time").with_message(format!("{microseconds} microseconds"))
+                });
+            }
+            at = at.saturating_add(size as u64);
+        }
+    }
+}
+
 /// Returns the rule for a fault, and the type of record.
 fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
     Some(match fault {
@@ -86,6 +114,8 @@ fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
         Issue::XrayNoWallTime => (&rules::NO_WALL_TIME, BUFFER),
         Issue::XrayTooManyBuffers => (&rules::TOO_MANY_BUFFERS, BUFFER),
         Issue::XrayCutTail => (&rules::CUT_TAIL, BUFFER),
+        Issue::XrayNoEnd => (&rules::NO_END, BUFFER),
+        Issue::XrayAnotherTrace => (&rules::ANOTHER_TRACE, HEADER),
         _ => return None,
     })
 }
@@ -95,6 +125,9 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
     /// The version whose layout of typed events llvm-xray expects in all versions.
     const WITH_DIFFERENCES: u16 = 5;
     let is_old = trace.header().mode == Mode::Fdr && trace.header().version < WITH_DIFFERENCES;
+    /// The first version whose runtimes advance past the data of custom events.
+    const WITH_SOUND_CUSTOM: u16 = 3;
+    let is_overwritten = trace.header().mode == Mode::Fdr && trace.header().version < WITH_SOUND_CUSTOM;
     let mut stack = CallStack::default();
     let mut count = 0_u64;
     let mut takes_arguments = false;
@@ -104,6 +137,12 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
             count = count.saturating_add(1);
             let offset = record.offset;
             let place = || Place::in_record(record.kind.name());
+            if record.kind.function() == Some(0) {
+                findings.add(&rules::FUNCTION_0, offset, place);
+            }
+            if is_overwritten && matches!(record.kind, RecordKind::Custom { .. }) {
+                findings.add(&rules::OLD_CUSTOM, offset, place);
+            }
             match record.kind {
                 RecordKind::Enter { function } | RecordKind::EnterWithArguments { function } => {
                     stack.enter(function)
@@ -151,40 +190,6 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
     count
 }
 
-/// Functions that a thread is in.
-#[derive(Default)]
-struct CallStack {
-    functions: Vec<u32>,
-    /// Number of open calls of each function, so that the stack is searched only for functions in it.
-    open_calls: HashMap<u32, u64>,
-}
-
-impl CallStack {
-    fn enter(&mut self, function: u32) {
-        self.functions.push(function);
-        let open_calls = self.open_calls.entry(function).or_default();
-        *open_calls = open_calls.saturating_add(1);
-    }
-
-    /// Leaves a function. Returns the number of calls inside it that had no exit; `None` if it was not entered.
-    fn exit(&mut self, function: u32) -> Option<u64> {
-        if self.open_calls.get(&function).is_none_or(|&count| count == 0) {
-            return None;
-        }
-        let mut lost = 0_u64;
-        while let Some(left) = self.functions.pop() {
-            if let Some(open_calls) = self.open_calls.get_mut(&left) {
-                *open_calls = open_calls.saturating_sub(1);
-            }
-            if left == function {
-                break;
-            }
-            lost = lost.saturating_add(1);
-        }
-        Some(lost)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,17 +203,5 @@ mod tests {
         let mut findings = Findings::default();
         findings.add_faults(&faults, rule_of);
         assert_eq!(findings.finish()[0].rule, &rules::TOO_MANY_BUFFERS);
-    }
-
-    #[test]
-    fn a_call_that_ends_takes_those_that_it_has_made_with_it() {
-        let mut stack = CallStack::default();
-        for function in [1, 2, 1, 3] {
-            stack.enter(function);
-        }
-        assert_eq!(stack.exit(4), None);
-        assert_eq!(stack.exit(1), Some(1));
-        assert_eq!(stack.exit(1), Some(1));
-        assert_eq!(stack.exit(1), None);
     }
 }

@@ -5,13 +5,13 @@ mod fields;
 mod selection;
 
 use jitdump::ByteOrder;
-use jitdump::internals::format::header;
-use jitdump::internals::format::header::{Header, byte_order};
+use jitdump::internals::format::header::{self, Header, byte_order};
 use jitdump::internals::format::record::{PREFIX_SIZE, Record, Records, Step};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
 use crate::tools::dump::entry::{CUT, Entry, Fields, PADDING, REPAIRED, Value};
+pub(crate) use crate::tools::dump::jitdump::content::kind_name;
 use crate::tools::dump::jitdump::content::{Content, ContentReader};
 use crate::tools::dump::jitdump::selection::Selection;
 use crate::tools::dump::{EntrySink, Options};

@@ -40,16 +40,31 @@
 
 pub mod entry;
 pub mod filter;
-mod jitdump;
+pub(crate) mod jitdump;
 pub(crate) mod mono;
 mod xray;
 
 pub use self::entry::{Entry, Fields, Value};
 pub use self::filter::{Filter, TimeRange};
+pub use self::xray::FunctionNames;
 use crate::results::FileKind;
 
 /// Version of the JSON form.
 pub const FORMAT: u32 = 1;
+
+/// Length up to which names are printed that other parts of a file have, so that any number of records can repeat them.
+const MAX_REPEATED_NAME: usize = 1024;
+
+/// Returns the start of a name, up to [`MAX_REPEATED_NAME`] bytes, without a part of a character at its end.
+fn shortened(name: &[u8]) -> &[u8] {
+    let Some(start) = name.get(..MAX_REPEATED_NAME) else {
+        return name;
+    };
+    match std::str::from_utf8(start) {
+        Err(error) if error.error_len().is_none() => start.get(..error.valid_up_to()).unwrap_or(start),
+        _ => start,
+    }
+}
 
 /// What to dump of a file.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +73,8 @@ pub struct Options {
     pub filter: Filter,
     /// Whether to include the bytes of code.
     pub with_code: bool,
+    /// Names of the functions of an XRay trace; empty if they are not known.
+    pub function_names: FunctionNames,
 }
 
 /// Callback that receives the entries of a file.
@@ -68,6 +85,6 @@ pub fn dump<E>(file: &[u8], kind: FileKind, options: &Options, sink: &mut EntryS
     match kind {
         FileKind::Jitdump => jitdump::dump(file, options, sink),
         FileKind::MonoLog => mono::dump(file, &options.filter, sink),
-        FileKind::XrayTrace => xray::dump(file, &options.filter, sink),
+        FileKind::XrayTrace => xray::dump(file, &options.filter, &options.function_names, sink),
     }
 }

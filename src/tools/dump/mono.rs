@@ -2,15 +2,16 @@
 
 pub(crate) mod event;
 
-use jitdump::{Address, AddressRange};
+use jitdump::{Address, AddressRange, RuntimeTime};
 
 use crate::collections::hash::HashSet;
 use crate::results::diagnostics::Issue;
 use crate::tools::dump::EntrySink;
 use crate::tools::dump::entry::{CUT, Entry, Fields};
 use crate::tools::dump::filter::Filter;
+use crate::traces::mono::format::list::Frames;
 use crate::traces::mono::format::log::BUFFER_HEADER_SIZE;
-use crate::traces::mono::format::{Buffer, Header, Kind, Log, Method};
+use crate::traces::mono::format::{Buffer, Header, Index, Kind, Log, Method, Names};
 
 /// Passes the entries of a log to `sink`, as far as the filter selects them.
 pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
@@ -23,7 +24,10 @@ pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Res
         }
         Err(_) => return Ok(()),
     };
-    let selection = filter.selects_functions().then(|| Selection::of(&log, filter));
+    let names = Index::of(&log).names;
+    let selection = filter
+        .selects_functions()
+        .then(|| Selection::of(&log, filter, &names));
     let mut writer = EntryWriter {
         position: 0,
         has_no_filter: filter.is_empty(),
@@ -39,13 +43,14 @@ pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Res
                 || filter.matches_time(Some(event.time.0))
                     && selection
                         .as_ref()
-                        .is_none_or(|selection| selection.selects(&event.kind));
+                        .is_none_or(|selection| selection.selects(&event.kind, event.time));
             let end = events.next_offset();
             if !is_wanted {
                 writer.position = end;
                 continue;
             }
             let (kind, fields) = event::describe(event.kind);
+            let fields = event::with_names(fields, &event.kind, &names, event.time);
             (writer.sink)(&Entry {
                 offset: event.offset,
                 size: end.saturating_sub(event.offset),
@@ -129,14 +134,16 @@ fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
 struct Selection<'f> {
     filter: &'f Filter,
     methods: HashSet<Method>,
+    names: &'f Names<'f>,
 }
 
 impl<'f> Selection<'f> {
     /// Collects the methods whose name and code match.
-    fn of(log: &Log<'_>, filter: &'f Filter) -> Self {
+    fn of(log: &Log<'_>, filter: &'f Filter, names: &'f Names<'f>) -> Self {
         let mut selection = Self {
             filter,
             methods: HashSet::default(),
+            names,
         };
         for event in log.events() {
             if let Kind::Jit { method, .. } = event.kind
@@ -167,14 +174,27 @@ impl<'f> Selection<'f> {
         self.filter.matches_name(name) && self.filter.matches_code(range)
     }
 
-    /// Returns whether an event refers to a selected method, or has a name and an address range that match.
-    fn selects(&self, kind: &Kind<'_>) -> bool {
+    /// Returns whether an event refers to a selected method, is about an object of a type whose name matches, or has a name and
+    /// an address range that match.
+    fn selects(&self, kind: &Kind<'_>, time: RuntimeTime) -> bool {
+        let is_in = |frames: &Frames<'_>| frames.iter().any(|method| self.methods.contains(&method));
+        let is_type = |class| {
+            let name = self.names.class(class, time);
+            self.filter.address.is_none() && name.is_some_and(|name| self.filter.matches_name(name))
+        };
         match kind {
             Kind::Jit { method, .. }
             | Kind::Enter(method)
             | Kind::Leave(method)
             | Kind::ExceptionLeave(method)
             | Kind::Clause { method, .. } => self.methods.contains(method),
+            Kind::Allocation { class, frames, .. } => is_in(frames) || is_type(*class),
+            Kind::HeapObject { class, .. } => is_type(*class),
+            Kind::Throw { frames, .. }
+            | Kind::Monitor { frames, .. }
+            | Kind::HandleCreated { frames, .. }
+            | Kind::HandleDestroyed { frames, .. }
+            | Kind::SampleHit { frames, .. } => is_in(frames),
             other => self.matches_code_of(other),
         }
     }

@@ -2,21 +2,59 @@
 
 use jitdump::ByteOrder;
 
-use crate::results::diagnostics::Issue;
-use crate::tools::dump::EntrySink;
+use crate::elf::limited_reads::MemoryRoom;
+use crate::elf::symbols::FunctionSymbols;
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::tools::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
 use crate::tools::dump::filter::Filter;
+use crate::tools::dump::{EntrySink, MAX_REPEATED_NAME};
 use crate::traces::xray::format::{
-    BASIC_RECORD_SIZE, Buffer, FdrMetadata, GapReason, Header, Mode, Record, RecordKind, Records, Segment,
-    Trace, header,
+    BASIC_RECORD_SIZE, Buffer, FdrMetadata, GapReason, Header, InstrumentationMap, Mode, Record, RecordKind,
+    Records, Segment, Trace, header,
 };
+
+/// Names of the functions of an instrumented binary, by the IDs that traces have.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionNames(Vec<Option<String>>);
+
+impl FunctionNames {
+    /// Reads the binary.
+    pub fn read(binary: &[u8]) -> Result<Self, Diagnostic> {
+        let functions = InstrumentationMap::read(binary)?;
+        let room = MemoryRoom::default();
+        let memory = room.file();
+        let symbols = FunctionSymbols::read_if(binary, &memory, |_| true).unwrap_or_default();
+        let names = functions.addresses().iter().map(|&address| {
+            let name = symbols.name(symbols.at(address)?)?;
+            let name: String = name.chars().take(MAX_REPEATED_NAME).collect();
+            memory.take(name.len() as u64)?;
+            Some(name)
+        });
+        Ok(Self(names.collect()))
+    }
+
+    fn name(&self, function: u32) -> Option<&str> {
+        let index = (function as usize).checked_sub(1)?;
+        self.0.get(index)?.as_deref()
+    }
+}
 
 /// Passes the entries of a trace to `sink`, as far as the filter selects them.
 ///
-/// Traces have only the IDs of functions, so a filter on names or addresses selects nothing.
-pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
+/// Traces have only the IDs of functions: a filter on names needs those of the binary, and one on addresses selects nothing.
+pub fn dump<E>(
+    file: &[u8],
+    filter: &Filter,
+    names: &FunctionNames,
+    sink: &mut EntrySink<'_, E>,
+) -> Result<(), E> {
+    let matches_function = |entry: &Entry<'_>| {
+        let name = entry.fields.get_name("name");
+        filter.address.is_none() && name.is_some_and(|name| filter.matches_name(name))
+    };
     let mut sink = |entry: &Entry<'_>| {
-        let is_wanted = filter.is_empty() || !filter.selects_functions() && filter.matches_time(entry.time);
+        let is_wanted = filter.is_empty()
+            || filter.matches_time(entry.time) && (!filter.selects_functions() || matches_function(entry));
         if is_wanted { sink(entry) } else { Ok(()) }
     };
     let size = file.len() as u64;
@@ -28,6 +66,7 @@ pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Res
     sink(&trace_header(trace.header()))?;
     let mut writer = EntryWriter {
         file,
+        names,
         endian: trace.header().endian,
         mode: trace.header().mode,
         position: header::SIZE as u64,
@@ -56,6 +95,7 @@ pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Res
 
 struct EntryWriter<'f, 'p, E> {
     file: &'f [u8],
+    names: &'f FunctionNames,
     endian: ByteOrder,
     mode: Mode,
     /// Offset in the file up to which entries have been passed on, in bytes.
@@ -116,7 +156,8 @@ impl<'f, E> EntryWriter<'f, '_, E> {
             return self.emit_unknown_to(end);
         }
         /// Faults after which the rest of the buffer is not read.
-        const ENDS: [Issue; 3] = [
+        const ENDS: [Issue; 4] = [
+            Issue::XrayNoEnd,
             Issue::XrayUnknownKind,
             Issue::XrayBadEventSize,
             Issue::XrayCutRecord,
@@ -222,7 +263,12 @@ impl<'f, E> EntryWriter<'f, '_, E> {
             RecordKind::Enter { function }
             | RecordKind::EnterWithArguments { function }
             | RecordKind::Exit { function }
-            | RecordKind::TailExit { function } => fields.number("function", function),
+            | RecordKind::TailExit { function } => {
+                let name = self.names.name(function).unwrap_or_default();
+                fields
+                    .number("function", function)
+                    .name_if("name", name.as_bytes())
+            }
             RecordKind::Argument(argument) => fields.hex("argument", argument),
             RecordKind::Custom { payload } => fields.name("payload", payload),
             RecordKind::Typed { kind, payload } => fields.number("event_type", kind).name("payload", payload),

@@ -58,6 +58,8 @@ pub struct TimelineOptions {
     pub has_sources: bool,
     /// Where source files are, and which source maps are used.
     pub sources: SourceOptions,
+    /// Name of the track that lines are taken from, for functions that have it; `None` for the usual lines.
+    pub track: Option<Vec<u8>>,
 }
 
 /// Reads a profile and the files of its runtimes.

@@ -52,7 +52,8 @@ impl SourceLines {
                 continue;
             };
             let file = &used[function.file];
-            let (info, _) = v8_functions.lines_of(function.file, &file.code, &view, None);
+            let track = options.track.as_deref();
+            let (info, _) = v8_functions.lines_of(function.file, &file.code, &view, track);
             let info = info.or_else(|| names::declaration(view.name));
             if let Some(info) = info {
                 let owner = file.found.file.origin().owner;

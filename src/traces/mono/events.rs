@@ -10,7 +10,7 @@ use crate::collections::range_map::RangeMap;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::chain::Chain;
 use crate::traces::event_selection::ProfileEvent;
-use crate::traces::mono::format::event::{CollectionPhase, Kind, MonitorEvent, TypeReference};
+use crate::traces::mono::format::event::{CollectionPhase, Kind, MonitorEvent, Object, TypeReference};
 use crate::traces::mono::format::list::Frames;
 use crate::traces::mono::format::{Index, Log, Method};
 use crate::traces::mono::frame_addresses::FrameAddresses;
@@ -63,8 +63,8 @@ pub struct LogSource<'l, 'a> {
     alignment: Alignment,
     frame_addresses: &'l mut FrameAddresses,
     losses: &'l mut Tally<Issue>,
-    /// Time at which each thread began to wait for a lock, and its stack there.
-    waiting: HashMap<usize, (RuntimeTime, Frames<'a>)>,
+    /// Time at which each thread began to wait for a lock, the lock, and the thread's stack there.
+    waiting: HashMap<usize, (RuntimeTime, Object, Frames<'a>)>,
     /// Start time of each collection in progress, by generation.
     collecting: HashMap<u64, RuntimeTime>,
     /// Time at which the runtime stopped the world for a collection.
@@ -144,16 +144,17 @@ impl<'l, 'a> LogSource<'l, 'a> {
         }
     }
 
-    /// Pairs the begin and the end of a thread's wait for a lock.
+    /// Pairs the begin and the end of a thread's wait for a lock. The lock is a frame, and `[failed]` is one inside it.
     fn monitor(
         &mut self,
         context: &EventContext,
-        event: MonitorEvent,
+        (event, object): (MonitorEvent, Object),
         frames: Frames<'a>,
         chain: &mut Chain,
     ) -> Option<NewSample> {
+        let wait = (context.time, object, frames);
         let before = match event {
-            MonitorEvent::Contention => self.waiting.insert(context.thread, (context.time, frames)),
+            MonitorEvent::Contention => self.waiting.insert(context.thread, wait),
             MonitorEvent::Done | MonitorEvent::Fail => self.waiting.remove(&context.thread),
             MonitorEvent::Other(_) => return None,
         };
@@ -161,7 +162,13 @@ impl<'l, 'a> LogSource<'l, 'a> {
         if before.is_some() == is_begin {
             self.losses.add(Issue::IntervalUnpaired, context.offset);
         }
-        let (since, frames) = before.filter(|_| !is_begin)?;
+        let (since, object, frames) = before.filter(|_| !is_begin)?;
+        let symbols = &mut self.frame_addresses.synthetic_symbols;
+        let failed = (event == MonitorEvent::Fail).then(|| symbols.address(b"[failed]"));
+        let lock = symbols.address(format!("[lock {:#x}]", object.0).as_bytes());
+        chain.restart(None);
+        // There is room for two frames.
+        let _ = chain.add(failed.into_iter().chain([lock]));
         let waited = context.time.0.saturating_sub(since.0);
         Some(self.in_stack(context, ProfileEvent::MonoContention, waited, frames, chain))
     }
@@ -236,6 +243,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
 impl<'l, 'a> Source for LogSource<'l, 'a> {
     const SELF_TIME: ProfileEvent = ProfileEvent::MonoSelfTime;
     const CALL: ProfileEvent = ProfileEvent::MonoCall;
+    const CALL_TIME: Option<ProfileEvent> = None;
 
     type Function = Method;
     type Other = Kind<'a>;
@@ -284,14 +292,18 @@ impl<'l, 'a> Source for LogSource<'l, 'a> {
             Kind::Throw { frames, .. } => {
                 Some(self.in_stack(context, ProfileEvent::MonoException, 1, frames, chain))
             }
-            Kind::Monitor { event, frames, .. } => self.monitor(context, event, frames, chain),
+            Kind::Monitor {
+                event,
+                object,
+                frames,
+            } => self.monitor(context, (event, object), frames, chain),
             Kind::Collection { phase, generation } => self.collection(context, phase, generation, chain),
             Kind::HeapStart => {
                 self.heap_shot.insert(context.thread, context.time);
                 None
             }
             Kind::HeapObject { size, class, .. } if size > 0 => self.heap_object(context, size, class, chain),
-            // The sampled address, then the managed callers.
+            // The sampled address, then the managed callers, or the return addresses if there are none.
             Kind::SampleHit {
                 addresses, frames, ..
             } => {
@@ -304,6 +316,10 @@ impl<'l, 'a> Source for LogSource<'l, 'a> {
                     .is_some_and(|(code, address)| code.contains(address));
                 let callers = frames.iter().skip(usize::from(is_inside));
                 self.add_callers(chain, self.pid, callers, context);
+                let returns = addresses.iter().skip(1);
+                if frames.is_empty() && !chain.add_return_addresses(returns) {
+                    self.losses.add(Issue::ChainTooLong, context.offset);
+                }
                 Some(NewSample {
                     event: ProfileEvent::MonoSample,
                     period: 1,

@@ -1,7 +1,7 @@
 //! Addresses for the frames of a log's stacks.
 //!
-//! A method's frame gets the address of its code. Allocated types, collections and methods without code get synthetic
-//! symbols.
+//! A method's frame gets the address of its code. Allocated types, locks, collections, methods without code, and those whose
+//! code has the name of another method get synthetic symbols.
 
 use jitdump::{Address, AddressRange, RuntimeTime};
 
@@ -18,6 +18,8 @@ struct Code {
     /// Index among the log's functions.
     function: u32,
     range: AddressRange,
+    /// Whether readers name the code after the method. Methods that share code have one name there.
+    has_its_name: bool,
 }
 
 /// Addresses for the frames of a log.
@@ -27,7 +29,7 @@ pub struct FrameAddresses {
     methods: HashMap<Method, Vec<Code>>,
     /// Time of the first use of each function in a stack, by the function's index in the log.
     first_uses: Vec<Option<RuntimeTime>>,
-    /// Symbols of methods without code, and of types and collections.
+    /// Symbols of methods without code of their name, and of types, locks and collections.
     pub synthetic_symbols: SyntheticSymbols<Method>,
 }
 
@@ -37,11 +39,13 @@ impl FrameAddresses {
         let functions = index.code.functions();
         let mut methods: HashMap<Method, Vec<Code>> = HashMap::default();
         for (function, it) in (0u32..).zip(functions) {
-            for &(method, _) in &it.methods {
+            let first = it.methods.first().map(|&(_, name)| name);
+            for &(method, name) in &it.methods {
                 methods.entry(method).or_default().push(Code {
                     since: it.time,
                     function,
                     range: it.range,
+                    has_its_name: Some(name) == first,
                 });
             }
         }
@@ -64,9 +68,10 @@ impl FrameAddresses {
         self.find(method, time).map(|code| code.range)
     }
 
-    /// Returns the address of a method at a time: its code, or else its synthetic symbol.
+    /// Returns the address of a method at a time: its code, or else its synthetic symbol. Of methods with the same code, only
+    /// those with its name get its address.
     pub fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
-        if let Some(code) = self.find(method, time) {
+        if let Some(code) = self.find(method, time).filter(|code| code.has_its_name) {
             if let Some(first_use) = self.first_uses.get_mut(code.function as usize) {
                 *first_use = Some(first_use.map_or(time, |earlier| earlier.min(time)));
             }

@@ -11,7 +11,7 @@ use crate::traces::mono::format::event::Kind;
 use crate::traces::mono::format::log::{Buffer, Events};
 use crate::traces::mono::format::{Event, Log, Method, ThreadId};
 use crate::traces::mono::threads::Threads;
-use crate::traces::source::{EventContext, EventKind, TraceEvent};
+use crate::traces::source::{EventContext, EventKind, TraceEvent, UNKNOWN_CPU};
 
 /// Iterator over the events of one thread. Events about code and names are left out: only their times step backwards.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
                     // All threads with events have an index.
                     thread: self.threads.index_of(&event).unwrap_or_default(),
                     time: event.time,
-                    cpu: 0,
+                    cpu: UNKNOWN_CPU,
                     offset: event.offset,
                 };
                 return Some(TraceEvent { context, kind });

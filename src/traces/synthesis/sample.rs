@@ -17,7 +17,7 @@ pub struct Sample<'a> {
     pub thread: Thread,
     /// Time of the sample.
     pub time: Time,
-    /// CPU of the sample; 0 if unknown.
+    /// CPU of the sample; all ones if unknown.
     pub cpu: u32,
     /// Period in the unit of the event; 1 if events are only counted.
     pub period: u64,

@@ -10,7 +10,7 @@ use crate::code::clock::Alignment;
 use crate::collections::hash::HashSet;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::chain::Chain;
-use crate::traces::event_selection::ProfileEvent;
+use crate::traces::event_selection::{EventSet, ProfileEvent};
 use crate::traces::source::{EventContext, NewSample, Source, TracedThread};
 use crate::traces::synthesis::{Comm, Thread};
 use crate::traces::synthesize::Out;
@@ -31,7 +31,7 @@ pub fn call_source<'l, 'a>(traces: &'l mut Traces<'a>) -> Option<TraceSource<'l,
             .push(Diagnostic::new(Issue::XrayChainsNeedBinary));
         return None;
     }
-    Some(TraceSource::new(traces, 0, false))
+    Some(TraceSource::new(traces, None))
 }
 
 /// All traces to replay.
@@ -43,26 +43,29 @@ pub struct TraceSource<'l, 'a> {
     binary: Option<&'l Binary>,
     /// Index of the trace of each thread.
     traces_of_threads: Vec<usize>,
-    /// Duration of the shortest calls that are kept, in nanoseconds.
-    min_duration: u64,
-    /// Whether events that the program logged itself become samples.
-    has_custom: bool,
+    /// Process of each thread; `None` for threads that are not used.
+    pids: Vec<Option<Pid>>,
+    /// Events that become samples; `None` if none do.
+    event_set: Option<&'l EventSet>,
 }
 
 impl<'l, 'a> TraceSource<'l, 'a> {
     /// Clears the counts of earlier replays.
-    pub fn new(traces: &'l mut Traces<'a>, min_duration: u64, has_custom: bool) -> Self {
+    pub fn new(traces: &'l mut Traces<'a>, event_set: Option<&'l EventSet>) -> Self {
         traces.counts.fill(TraceCounts::default());
         let indexes = traces.all.iter().enumerate();
         let indexes = indexes.flat_map(|(index, trace)| trace.threads.iter().map(move |_| index));
+        let threads = traces.all.iter().flat_map(|trace| &trace.threads);
         Self {
             traces_of_threads: indexes.collect(),
+            pids: threads
+                .map(|traced| traced.map(|traced| traced.thread.pid))
+                .collect(),
             traces: &traces.all,
             counts: &mut traces.counts,
             processes: &mut traces.processes,
             binary: traces.binary,
-            min_duration,
-            has_custom,
+            event_set,
         }
     }
 
@@ -90,6 +93,7 @@ impl<'l, 'a> TraceSource<'l, 'a> {
 impl<'l, 'a> Source for TraceSource<'l, 'a> {
     const SELF_TIME: ProfileEvent = ProfileEvent::XraySelfTime;
     const CALL: ProfileEvent = ProfileEvent::XrayCall;
+    const CALL_TIME: Option<ProfileEvent> = Some(ProfileEvent::XrayCallTime);
 
     type Function = u32;
     type Other = RecordKind<'a>;
@@ -115,7 +119,7 @@ impl<'l, 'a> Source for TraceSource<'l, 'a> {
     }
 
     fn events(&self) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
-        walks(self.traces, self.min_duration)
+        walks(self.traces)
     }
 
     fn add_frames(
@@ -136,21 +140,30 @@ impl<'l, 'a> Source for TraceSource<'l, 'a> {
 
     fn sample(
         &mut self,
-        _context: &EventContext,
+        context: &EventContext,
         record: RecordKind<'a>,
-        _chain: &mut Chain,
+        chain: &mut Chain,
         raw: &mut Vec<u8>,
     ) -> Option<NewSample> {
+        let event = match record {
+            RecordKind::Argument(_) => ProfileEvent::XrayArgument,
+            _ => ProfileEvent::XrayCustom,
+        };
+        self.event_set?.index_of(event)?;
         match record {
-            RecordKind::Custom { payload } if self.has_custom => raw.extend_from_slice(payload),
-            RecordKind::Typed { kind, payload } if self.has_custom => {
-                raw.extend_from_slice(&kind.to_le_bytes());
+            RecordKind::Argument(argument) => raw.extend_from_slice(&argument.to_ne_bytes()),
+            RecordKind::Custom { payload } => raw.extend_from_slice(payload),
+            RecordKind::Typed { kind, payload } => {
                 raw.extend_from_slice(payload);
+                let pid = self.pids.get(context.thread).copied().flatten()?;
+                let process = self.processes.get_mut(&pid)?;
+                let symbols = &mut process.frame_addresses.synthetic_symbols;
+                chain.restart(Some(symbols.address(format!("[type {kind}]").as_bytes())));
             }
             _ => return None,
         }
         Some(NewSample {
-            event: ProfileEvent::XrayCustom,
+            event,
             period: 1,
             is_in_calls: true,
         })

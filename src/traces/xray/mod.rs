@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! files ─► [read]: [clock], [threads] by the profile's IDs, [frame_addresses] of functions in the [binary]
-//!            └─► [walk] of each thread, optionally without short calls ([long_calls])
+//!            └─► [walk] of each thread
 //!                   └─► [events]: what is particular to XRay in a replay
 //! ```
 
@@ -11,7 +11,6 @@ mod clock;
 pub mod events;
 pub mod format;
 mod frame_addresses;
-mod long_calls;
 mod read;
 mod threads;
 mod tick_clock;

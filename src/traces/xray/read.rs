@@ -108,7 +108,7 @@ impl<'a> Traces<'a> {
         if self.all.first().is_some_and(|first| first.clock.id != clock.id) {
             report(Issue::XrayClockOfFirst);
         }
-        let threads = threads(&trace, &index, known, options.pid);
+        let threads = threads(&index, known, options.pid);
         let strangers: BTreeSet<Pid> = threads.iter().filter_map(|thread| thread.err()).collect();
         if let Some(pid) = strangers.first() {
             let others = match strangers.len() {

@@ -6,7 +6,7 @@ use crate::collections::hash::HashMap;
 use crate::perf::event;
 use crate::traces::source::{FIRST_SYNTHETIC_TID, TracedThread};
 use crate::traces::synthesis::Thread;
-use crate::traces::xray::format::{Index, Trace};
+use crate::traces::xray::format::Index;
 use crate::units::{Pid, Tid};
 
 /// The threads of a profile.
@@ -14,8 +14,6 @@ use crate::units::{Pid, Tid};
 pub struct ProfileThreads<'p> {
     processes: &'p Processes,
     owners: HashMap<Tid, Pid>,
-    /// Threads by the low 16 bits of their IDs; `None` if several threads share them.
-    endings: HashMap<u16, Option<Tid>>,
 }
 
 impl<'p> ProfileThreads<'p> {
@@ -25,16 +23,9 @@ impl<'p> ProfileThreads<'p> {
             let (pid, tid, _) = event::thread_change(&record, profile.endian)?;
             Some((Tid(tid), pid))
         });
-        let owners: HashMap<Tid, Pid> = changes.collect();
-        let mut endings: HashMap<u16, Option<Tid>> = HashMap::default();
-        for &tid in owners.keys() {
-            let only = endings.entry(tid.0 as u16).or_insert(Some(tid));
-            *only = only.filter(|&other| other == tid);
-        }
         Self {
             processes: &index.processes,
-            owners,
-            endings,
+            owners: changes.collect(),
         }
     }
 
@@ -43,18 +34,12 @@ impl<'p> ProfileThreads<'p> {
         let owner = self.owners.get(&tid).copied();
         owner.or_else(|| self.processes.knows(own).then_some(own))
     }
-
-    /// Returns the thread whose ID has the same low 16 bits as `tid`, if there is only one.
-    fn ending_with(&self, tid: Tid) -> Option<Tid> {
-        self.endings.get(&(tid.0 as u16)).copied().flatten()
-    }
 }
 
 /// Returns the threads of a trace, in the order of [`Index::threads`], by the IDs of those in `known`, if there is a
 /// profile. A thread whose process is not in the profile is an error with its process. `pid` is the one that the user
 /// gave.
 pub fn threads(
-    trace: &Trace<'_>,
     index: &Index,
     known: Option<&ProfileThreads<'_>>,
     pid: Option<u32>,
@@ -73,10 +58,6 @@ pub fn threads(
                 name: None,
             });
         };
-        // Quirk: LLVM 5 truncated thread IDs to 16 bits.
-        if trace.header().version == 1 && known.owner(tid).is_none() {
-            tid = known.ending_with(tid).unwrap_or(tid);
-        }
         let own = process.and_then(positive);
         if pid.is_some() && own == Some(tid.0) {
             // In a container, the first thread also has the ID of its process.

@@ -9,7 +9,6 @@ use crate::traces::call_tree::Step;
 use crate::traces::source::{EventContext, EventKind, TraceEvent};
 use crate::traces::xray::clock::TraceClock;
 use crate::traces::xray::format::{Buffer, RecordKind, Records, Trace};
-use crate::traces::xray::long_calls::LongCalls;
 use crate::traces::xray::traces::{ReadTrace, TraceCounts};
 
 /// A record with its time on the profile's clock.
@@ -47,7 +46,7 @@ impl<'a> Iterator for Walk<'_, 'a> {
                     let context = EventContext {
                         thread: self.thread,
                         time: RuntimeTime(self.latest.0),
-                        cpu: record.cpu,
+                        cpu: record.cpu.into(),
                         offset: record.offset,
                     };
                     let kind = kind(record.kind);
@@ -73,10 +72,10 @@ fn kind(kind: RecordKind<'_>) -> EventKind<u32, RecordKind<'_>> {
     }
 }
 
-/// Iterator over the records of one thread of a trace, optionally without short calls, that counts what it returns.
+/// Iterator over the records of one thread of a trace that counts what it returns.
 #[derive(Debug)]
 pub struct ThreadWalk<'l, 'a> {
-    walk: LongCalls<Walk<'l, 'a>>,
+    walk: Walk<'l, 'a>,
     /// Index of the trace.
     trace: usize,
     calls: u64,
@@ -106,13 +105,13 @@ impl ThreadWalk<'_, '_> {
         if let Some(counts) = counts.get_mut(self.trace) {
             counts.calls = counts.calls.saturating_add(self.calls);
             counts.events = counts.events.saturating_add(self.events);
-            counts.faults.merge(&self.walk.records().faults);
+            counts.faults.merge(&self.walk.faults);
         }
     }
 }
 
-/// Returns the records of each thread of `traces` that is in use, without calls shorter than `least` nanoseconds.
-pub fn walks<'l, 'a>(traces: &'l [ReadTrace<'a>], least: u64) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
+/// Returns the records of each thread of `traces` that is in use.
+pub fn walks<'l, 'a>(traces: &'l [ReadTrace<'a>]) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
     let threads = (0..).zip(traces).flat_map(|(index, trace)| {
         let threads = trace.index.threads().zip(&trace.threads);
         threads.map(move |(found, traced)| (index, trace, found, traced))
@@ -132,7 +131,7 @@ pub fn walks<'l, 'a>(traces: &'l [ReadTrace<'a>], least: u64) -> impl Iterator<I
                 faults: Tally::default(),
             };
             Some(ThreadWalk {
-                walk: LongCalls::new(walk, least),
+                walk,
                 trace: index,
                 calls: 0,
                 events: 0,

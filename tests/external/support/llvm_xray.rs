@@ -46,6 +46,17 @@ pub fn account(sorted: &Path) -> BTreeMap<u32, Amount> {
     rows.collect()
 }
 
+/// Returns the shortest, the median, the 90th and the 99th percentile and the longest duration of the calls of each function.
+pub fn percentiles(sorted: &Path) -> BTreeMap<u32, [u64; 5]> {
+    let csv = tools::run("llvm-xray", &["account", "-d", "-f", "csv", text(sorted)]);
+    let rows = csv.lines().skip(1).map(|line| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let ticks = |field: usize| fields[field].parse::<f64>().unwrap().round() as u64;
+        (fields[0].parse().unwrap(), [2, 3, 4, 5, 6].map(ticks))
+    });
+    rows.collect()
+}
+
 /// Returns the inclusive time of each call stack of each thread.
 pub fn stacks(sorted: &Path) -> BTreeMap<(u32, Vec<u32>), u64> {
     let options = ["--all-stacks", "--stack-format=flame", "--aggregation-type=time"];

@@ -71,11 +71,12 @@ const KINDS: [Kind; 8] = [
         has_processes: false,
     },
     Kind {
-        name: "the same, where short calls are left out",
-        options: &["--min-duration", "1s"],
-        record: |at| match at {
-            0..500 => (1, enter(at * 50, 1)),
-            _ => (1, exit(at * 50, (at + 2) as u32)),
+        name: "durations of calls that end with those around them",
+        options: &["--events", "durations"],
+        record: |at| match at % 500 {
+            0 => (1, enter(at * 50, 1)),
+            499 => (1, exit(at * 50, 1)),
+            _ => (1, enter(at * 50, 2)),
         },
         has_processes: false,
     },

@@ -7,10 +7,11 @@ pub mod lists;
 pub mod positions;
 pub mod source_track;
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
 use crate::debug_info::SourceFile;
 use crate::format::debug_info::ParsedDebugInfo;
+use crate::format::tier;
 use crate::units::Address;
 
 /// A layout of DEBUG_INFO2 records.
@@ -36,6 +37,56 @@ pub fn parse(content: &[u8], size: u32, endian: ByteOrder) -> Option<ParsedDebug
         return Some(lists.read(size));
     }
     Some(lists::RawLists::split(content, endian)?.read())
+}
+
+/// Returns the lists of a record that has this layout.
+pub fn lists(content: &[u8], endian: ByteOrder) -> Option<lists::RawLists<'_>> {
+    match layout(content, endian)? {
+        Layout::Lists => lists::RawLists::split(content, endian),
+        Layout::Positions(_) => None,
+    }
+}
+
+/// Whether a record of the type that JIT_TIER and the layout with positions share is meant as the latter, though it does not
+/// have the layout.
+pub fn may_be_positions(content: &[u8]) -> bool {
+    /// Size of the numbers before the positions, in bytes.
+    const COUNTS_SIZE: usize = 32;
+    content.len() >= COUNTS_SIZE && tier::parse(content).is_none()
+}
+
+/// Returns what is wrong with the sizes of a record that has neither layout. `is_lists` is whether its type is that of the
+/// layout with lists.
+pub fn mismatch(content: &[u8], is_lists: bool, endian: ByteOrder) -> String {
+    let mut reader = Reader::new(content, endian);
+    let mut number = |is_wide: bool| match is_wide {
+        true => reader.u64(),
+        false => reader.u32().map(u64::from),
+    };
+    let lists: Option<Vec<(&str, u64, u64)>> = match is_lists {
+        true => std::array::from_fn::<_, 8, _>(|_| number(false))
+            .into_iter()
+            .collect::<Option<Vec<u64>>>()
+            .and_then(|counts| lists::RawLists::expected(&counts)),
+        false => std::array::from_fn::<_, 4, _>(|_| number(true))
+            .into_iter()
+            .collect::<Option<Vec<u64>>>()
+            .and_then(|counts| positions::RawLists::expected(&counts)),
+    };
+    let Some(lists) = lists else {
+        return "ends inside its counts".to_owned();
+    };
+    for (name, size, strings) in lists {
+        let left = reader.rest().len();
+        let Some(list) = reader.bytes(size) else {
+            return format!("{name}: {size} bytes, and {left} are left");
+        };
+        let there = memchr::memchr_iter(0, list).count() as u64;
+        if there < strings {
+            return format!("{name}: {strings} strings, and {there} are there");
+        }
+    }
+    format!("{} bytes after the last list", reader.rest().len())
 }
 
 /// Whether the sizes of lists of strings in a record with lists are not rounded up, as they should be.

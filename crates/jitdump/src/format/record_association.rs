@@ -43,6 +43,8 @@ pub struct PendingRecords {
     unwinding: Option<PendingUnwinding>,
     /// The last JIT_TIER record.
     tier: Option<RecordLocation>,
+    /// Whether several tiers came after the last LOAD.
+    has_several_tiers: bool,
     /// Debug information without a LOAD that has its address.
     reassigned: Reassigned,
 }
@@ -153,10 +155,16 @@ impl PendingRecords {
         pending.batch = self.batch;
     }
 
-    /// Adds a JIT_TIER record.
+    /// Adds a JIT_TIER record. Several before one LOAD describe tiers, and not the function.
     pub fn add_tier(&mut self, record: &Record<'_>, faults: &mut Tally<Fault>) {
-        if let Some(replaced) = self.tier.replace(record.location()) {
-            faults.add(Fault::TierUnpaired, replaced.offset);
+        let before = self.tier.take();
+        if let Some(before) = before {
+            faults.add(Fault::TierUnpaired, before.offset);
+            self.has_several_tiers = true;
+        }
+        match self.has_several_tiers {
+            true => faults.add(Fault::TierUnpaired, record.offset),
+            false => self.tier = Some(record.location()),
         }
     }
 
@@ -308,6 +316,7 @@ impl PendingRecords {
 
     /// Takes the JIT_TIER record of a function that is being loaded.
     pub fn take_tier(&mut self) -> Option<RecordLocation> {
+        self.has_several_tiers = false;
         self.tier.take()
     }
 

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use jitinject::internals::elf::dwarf::Version;
 use jitinject::internals::files::stdio::is_standard;
@@ -16,7 +15,7 @@ use jitinject::{
 
 use crate::cli::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
-use crate::cli::commands::source_files::SourceArguments;
+use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 
 /// Arguments of jitinject without a command.
 #[derive(Args, Debug)]
@@ -108,14 +107,8 @@ pub struct InjectArguments {
     #[command(flatten)]
     sources: SourceArguments,
 
-    /// Track of the positions that lines are taken from [default: original]
-    ///
-    /// original: the files of the program, by the source maps of scripts. generated: what the runtime compiled, without source
-    /// maps. Other names are tracks that the runtime logs beside its usual lines, such as bytecode; dump prints those of each
-    /// function.
-    #[arg(long, value_name = "TRACK", value_parser = NonEmptyStringValueParser::new(), help_heading = SYMBOLS,
-        hide_short_help = true)]
-    track: Option<String>,
+    #[command(flatten)]
+    track: TrackArgument,
 
     /// Copy the source files that lines name into OUTPUT.elf/sources, and refer to the copies
     #[arg(long, help_heading = SYMBOLS)]
@@ -144,8 +137,7 @@ pub struct InjectArguments {
 
     /// Events to take from Mono logs and XRay traces
     ///
-    /// By default, all events of a log or trace without a profile, all events of traces beside a profile, and none of logs
-    /// beside a profile.
+    /// By default, all events of a log without a profile and none of one beside a profile; of traces, calls and custom.
     #[arg(long, value_name = "EVENT", value_delimiter = ',', help_heading = LOGS, hide_short_help = true)]
     events: Vec<EventArgument>,
 
@@ -172,10 +164,6 @@ pub struct InjectArguments {
     /// Merge XRay calls with the same stack into one sample per thread
     #[arg(long, conflicts_with = "resample", help_heading = LOGS, hide_short_help = true)]
     aggregate: bool,
-
-    /// Leave out XRay calls shorter than TIME, such as 1us; their time counts for the caller
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOGS, hide_short_help = true)]
-    min_duration: Option<Duration>,
 
     /// Write counts, all sampled functions and diagnostics to a JSON file; - is standard output
     #[arg(long, value_name = "FILE", help_heading = CI)]
@@ -244,8 +232,12 @@ enum EventArgument {
     Sample,
     /// Calls and their self time (mono/calls/, mono/self-ns/; xray/calls/, xray/self-ns/)
     Calls,
-    /// Custom events of XRay traces (xray/custom/)
+    /// Custom and typed events of XRay traces (xray/custom/)
     Custom,
+    /// Logged arguments of calls in XRay traces (xray/arguments/)
+    Arguments,
+    /// Durations of calls in XRay traces, one sample each (xray/call-ns/)
+    Durations,
 }
 
 impl EventArgument {
@@ -260,7 +252,7 @@ impl EventArgument {
             Self::HeapShots => MonoEvent::HeapShots,
             Self::Sample => MonoEvent::Samples,
             Self::Calls => MonoEvent::Calls,
-            Self::Custom => return None,
+            Self::Custom | Self::Arguments | Self::Durations => return None,
         })
     }
 
@@ -269,6 +261,8 @@ impl EventArgument {
         match self {
             Self::Calls => Some(XrayEvent::Calls),
             Self::Custom => Some(XrayEvent::Custom),
+            Self::Arguments => Some(XrayEvent::Arguments),
+            Self::Durations => Some(XrayEvent::Durations),
             _ => None,
         }
     }
@@ -360,14 +354,7 @@ impl InjectArguments {
         }
         let load = self.files.options(&self.logs);
         let mut sources = self.sources.options();
-        let track = match self.track.as_deref() {
-            None | Some("original") => None,
-            Some("generated") => {
-                sources.source_maps.is_off = true;
-                None
-            }
-            Some(name) => Some(name.as_bytes().to_vec()),
-        };
+        self.track.apply(&mut sources);
         Ok(InjectOptions {
             load: LoadOptions {
                 input,
@@ -381,7 +368,6 @@ impl InjectArguments {
                     sampling: SamplingOptions {
                         resample: self.resample.map(nanoseconds),
                         aggregate: self.aggregate,
-                        min_duration: self.min_duration.map_or(0, nanoseconds),
                     },
                     splice_stacks: self.splice_stacks,
                     ..load.trace
@@ -408,7 +394,7 @@ impl InjectArguments {
             lines: LineOptions {
                 version: self.dwarf,
                 sources,
-                track,
+                track: self.track.name(),
                 keep_sources: self.keep_sources,
             },
             layout: match self.layout {

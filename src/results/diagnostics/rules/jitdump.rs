@@ -234,6 +234,11 @@ super::rules! {
     readers "The number does not fit into an ELF file. perf writes objects for its own machine; jitinject uses the machine of the profile."
     remedy "Write the `e_machine` of the code, such as 62 for x86-64."
 
+    rule EARLY_MOVE "JD055" Warning "MOVE before its LOAD record"
+    problem "The LOAD record with the `code_index` of a MOVE record is only later in the file."
+    readers "A reader that takes records in the order of the file does not know the function yet. jitinject goes by the time of the records."
+    remedy "Write LOAD first."
+
     rule BYTECODE_OFFSETS "JD056" Warning "addresses of lines that are offsets in bytecode"
     problem "The entries are those of the function's bytecode, and their addresses count its bytes, not those of the machine code."
     readers "perf and samply show the lines of the whole function in its first bytes, and the last line in all that follows. jitinject shows the line where the function starts."

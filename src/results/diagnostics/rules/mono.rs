@@ -153,4 +153,36 @@ super::rules! {
     readers "mprof-report does not count it. jitinject ignores it."
     remedy "None needed for the methods that were running when the log began."
     seen "Mono 6.8, one for each program."
+
+    rule BUFFER_ORDER "ML038" Note "buffers of a thread out of the order of time"
+    problem "A buffer begins before the one that its thread wrote before it: Mono writes some late."
+    readers "A reader that takes them in the order of the file gives calls across them wrong times. jitinject sorts them."
+    remedy "None needed for jitinject."
+
+    rule NOT_UTF8 "ML039" Warning "names that are not UTF-8"
+    problem "The name of a method, a type, a thread or the like is not UTF-8."
+    readers "jitinject writes the bytes to symbols; in JSON, the replacement character stands for them."
+    remedy "Write strings in UTF-8."
+
+    rule UNKNOWN_VALUE "ML040" Note "unknown phases, kinds or events"
+    problem "The phase of a collection, the kind of code or the event of a lock has a number without a meaning."
+    readers "jitinject ignores the event, and shows such code as `[mono code]`."
+    remedy "Increase the data version when adding values. A file written by Mono itself is damaged."
+
+    rule LOST_LEAVES "ML041" Note "calls without an exit"
+    problem "A method returns, but not the methods that it called."
+    readers "jitinject ends the calls with the one around them."
+    remedy "Log an exception's exits as well."
+    unit "calls."
+
+    rule UNPAIRED "ML042" Note "collections, pauses or waits without a start or an end"
+    problem "A collection, a pause or a wait for a lock ends that has not started, or starts again before it has ended."
+    readers "jitinject makes no event of it."
+    remedy "None needed for what was going on when the log began."
+
+    rule UNDESCRIBED_COUNTER "ML043" Warning "counters without a description"
+    problem "The value of a counter comes before its name and type, or without them."
+    readers "A reader knows neither the name nor the unit of the value."
+    remedy "Describe a counter before its first value."
+    unit "counters."
 }

@@ -44,4 +44,14 @@ super::rules! {
     problem "The `eh_frame_hdr_size` is 0, though there is an .eh_frame."
     readers "perf 6.1 to 6.12 keeps such tables, and their `mapped_size`, for all functions that are loaded later. Without the header, its unwinders don't find the .eh_frame."
     remedy "Write an .eh_frame_hdr after the .eh_frame."
+
+    rule MAPPED_SIZE "JD098" Warning "mapped_size that is not the size of the tables"
+    problem "By the specification, `mapped_size` is `unwind_data_size` or 0; rounded up by less than a page, it is accepted as well."
+    readers "perf extends the mapping of the function by it: with a larger size, over the memory after the code, whose samples then belong to this function; with a smaller one, the tables are cut. jitinject does not use it."
+    remedy "Write `unwind_data_size` if the tables are mapped directly after the code, and 0 otherwise."
+
+    rule BAD_HEADER "JD099" Warning "invalid .eh_frame_hdr"
+    problem "The header after the .eh_frame does not have version 1."
+    readers "perf writes it to the object as it is, and unwinders expect version 1. jitinject writes a header of its own."
+    remedy "Write an .eh_frame_hdr by the Linux Standard Base: version 1, then the encodings."
 }

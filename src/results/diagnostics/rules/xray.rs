@@ -111,6 +111,21 @@ super::rules! {
     readers "llvm-xray fails for the whole trace if a record is cut, and otherwise prints nothing. jitinject keeps the records that are complete."
     remedy "Wait until __xray_log_flushLog() has returned."
 
+    rule NO_END "XR023" Error "buffer of version 1 without its end"
+    problem "The record that marks the end of the buffer's content is missing, or a function with ID 0 comes before it, which no binary has: filler."
+    readers "llvm-xray reads the filler as calls. jitinject ends the buffer at a function with ID 0, and reads older records in the filler as calls."
+    remedy "Write the end-of-buffer record after the last one."
+
+    rule ANOTHER_TRACE "XR024" Warning "another trace in the file"
+    problem "The header of another trace follows a buffer. The format allows it, but no runtime writes it."
+    readers "llvm-xray fails for the whole trace, or reads the header as a record. jitinject reads the buffers after it, at the speed of the first header."
+    remedy "Write a file for each trace."
+
+    rule MICROSECONDS "XR025" Warning "wall clock with more microseconds than a second has"
+    problem "The record of the wall clock has 1,000,000 microseconds or more, such as nanoseconds."
+    readers "llvm-xray does not use them. jitinject adds them to the seconds: the trace may be at the wrong place beside a profile."
+    remedy "Write the microseconds within the second."
+
     rule LOST_EXITS "XR030" Warning "calls without an exit"
     problem "The trace has the exit of a function, but not those of functions that it called: an exception went through them, or their buffer was reused."
     readers "llvm-xray convert has all records. account and stack need -k to continue, or else stop at the first such call; with -k they count these calls wrongly. jitinject ends the calls with the one around them."
@@ -143,4 +158,15 @@ super::rules! {
     problem "The record of an argument does not follow the entry of a function."
     readers "llvm-xray crashes if it is the first record of basic mode, and rejects others there. jitinject skips it."
     remedy "Write arguments directly after the entry of their function."
+
+    rule OLD_CUSTOM "XR036" Note "custom events in a version before 3"
+    problem "The runtimes of versions 1 and 2 write the data of a custom event without advancing, so that the next records overwrite it."
+    readers "llvm-xray and jitinject read the records that remain: calls after an event may be lost or wrong."
+    remedy "Use a runtime that writes version 3 or later."
+
+    rule FUNCTION_0 "XR037" Error "function ID 0"
+    problem "A call has function ID 0. IDs count from 1."
+    readers "llvm-xray and jitinject show the call without a name."
+    remedy "The file is damaged; runtimes of versions 1 and 2 also write such records over custom events."
+    unit "calls."
 }

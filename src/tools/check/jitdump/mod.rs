@@ -13,14 +13,14 @@ mod unwinding;
 
 use jitdump::internals::format;
 use jitdump::internals::format::header::SIZE;
-use jitdump::internals::format::record::Record;
-use jitdump::internals::format::{Load, Records, debug_info2, record};
-use jitdump::{ByteOrder, Dump, ErrorKind, Fault, Machine};
+use jitdump::internals::format::{Load, Records, record};
+use jitdump::{Dump, ErrorKind, Fault, Machine};
 
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::ReadSource;
 use crate::tools::check::findings::{Findings, Place};
+use crate::tools::dump::jitdump::kind_name;
 
 /// Name of the header in findings.
 const HEADER: &str = "header";
@@ -67,7 +67,6 @@ fn rule_of(fault: Fault) -> Option<&'static Rule> {
         Fault::UnwindingUnpaired => &unwinding_rules::WITHOUT_LOAD,
         Fault::BadUnwinding => &unwinding_rules::UNREADABLE,
         Fault::TierUnpaired => &debug_info::TIER_WITHOUT_LOAD,
-        Fault::BadExtension => &debug_info::BAD_EXTENSION,
         Fault::BadDebugInfo => &debug_info::UNREADABLE,
         Fault::RepairedFileName => &debug_info::DAMAGED_NAMES,
         Fault::LineOutside => &debug_info::PAST_CODE,
@@ -88,7 +87,7 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         without_record.map(|place| (place.offset, ("", None))).collect();
     for record in format::records(file, dump.header()).filter_map(record::Step::record) {
         if let Some((name, _)) = infos.get_mut(&record.offset) {
-            *name = kind_name(&record, dump.header().endian);
+            *name = kind_name(record.kind, record.content, dump.header().endian);
         }
     }
     for function in 0.. {
@@ -114,27 +113,5 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         if let Some(load) = load {
             *place = std::mem::take(place).in_function(load.name);
         }
-    }
-}
-
-/// Returns the name of a record type in the specification or in samply's extensions. DEBUG_INFO2 is detected by
-/// content, since it has several types.
-fn kind_name(record: &Record<'_>, endian: ByteOrder) -> &'static str {
-    match record.kind {
-        record::LOAD => "LOAD",
-        record::MOVE => "MOVE",
-        record::DEBUG_INFO => "DEBUG_INFO",
-        record::CLOSE => "CLOSE",
-        record::UNWINDING_INFO => "UNWINDING_INFO",
-        record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE
-            if debug_info2::layout(record.content, endian).is_some() =>
-        {
-            "DEBUG_INFO2"
-        }
-        record::EXTENSION_FIRST => "DEBUG_INFO2",
-        record::JIT_TIER => "JIT_TIER",
-        record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
-        record::SOURCE_TRACK => "SOURCE_TRACK",
-        _ => "unknown",
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct CodeAddresses {
     /// Each `code_index` and address used in any process.
     indexes: HashSet<u64>,
     addresses: HashSet<Address>,
+    /// Offset of the first move of each process and `code_index` that was not loaded before.
+    early: HashMap<(u32, u64), u64>,
 }
 
 impl CodeAddresses {
@@ -24,6 +26,19 @@ impl CodeAddresses {
         self.set_address(load.pid, load.start, number);
         self.indexes.insert(load.code_index);
         self.by_index.insert((load.pid, load.code_index), number)
+    }
+
+    /// Notes a move of a function that has not been loaded so far.
+    pub(super) fn expect(&mut self, moved: &Move) {
+        let key = (moved.pid, moved.code_index);
+        if !self.by_index.contains_key(&key) {
+            self.early.entry(key).or_insert(moved.offset);
+        }
+    }
+
+    /// Returns the offset of a move that came before the load of its function.
+    pub(super) fn early_move(&mut self, load: &Load<'_>) -> Option<u64> {
+        self.early.remove(&(load.pid, load.code_index))
     }
 
     fn set_address(&mut self, pid: u32, address: Address, number: u32) {

@@ -2,8 +2,10 @@
 
 use jitdump::internals::format;
 use jitdump::internals::format::debug_info2::Layout;
+use jitdump::internals::format::debug_info2::source_track::SourceTrack;
 use jitdump::internals::format::record::{PREFIX_SIZE, Record, Step};
-use jitdump::internals::format::{Load, Move, Records, debug_info2, record};
+use jitdump::internals::format::source_file::EmbeddedSource;
+use jitdump::internals::format::{Load, Move, Records, debug_info2, record, tier};
 use jitdump::{ByteOrder, Dump};
 
 use crate::bytes::Reader;
@@ -93,7 +95,12 @@ impl<'a> RecordChecker<'_, 'a> {
                 unwinding::check(record, self.endian, self.findings);
             }
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.check_extension(record),
-            record::SOURCE_TRACK => self.report(&debug_info::EXTENSION, record.offset),
+            record::SOURCE_TRACK => {
+                self.report(&debug_info::EXTENSION, record.offset);
+                if SourceTrack::parse(record.content, self.endian).is_none() {
+                    self.report(&debug_info::BAD_EXTENSION, record.offset);
+                }
+            }
             kind => self.findings.add(&rules::UNKNOWN_RECORD, record.offset, || {
                 Place::in_record("unknown").with_message(format!("type {kind}"))
             }),
@@ -166,6 +173,11 @@ impl<'a> RecordChecker<'_, 'a> {
 
     /// Checks that a function's `code_index` is unique, unless its record is a duplicate.
     fn check_index(&mut self, number: u32, record: &Record<'_>, load: &Load<'_>) {
+        if let Some(offset) = self.addresses.early_move(load) {
+            self.findings.add(&rules::EARLY_MOVE, offset, || {
+                Place::default().with_message(format!("its LOAD record is at {:#x}", record.offset))
+            });
+        }
         let Some(before) = self.addresses.load(number, load) else {
             return;
         };
@@ -187,6 +199,7 @@ impl<'a> RecordChecker<'_, 'a> {
         if vma != Some(moved.to.0) {
             self.report(&rules::MOVE_VMA, record.offset);
         }
+        self.addresses.expect(&moved);
         if let Some(message) = self.addresses.apply_move(&moved, self.dump) {
             self.findings.add(&rules::INCONSISTENT_MOVE, record.offset, || {
                 Place::default().with_message(message)
@@ -205,7 +218,7 @@ impl<'a> RecordChecker<'_, 'a> {
             self.pending.debug_info2 = layout.map(|_| record.offset).or(self.pending.debug_info2);
         }
         let layout = match layout {
-            None => return,
+            None => return self.check_other_extension(record),
             Some(Layout::Positions(_)) if kind == POSITIONS => return,
             Some(Layout::Lists) if kind == record::EXTENSION_FIRST => return,
             Some(Layout::Positions(_)) => "positions",
@@ -214,6 +227,28 @@ impl<'a> RecordChecker<'_, 'a> {
         self.findings.add(&debug_info::OTHER_LAYOUT, record.offset, || {
             Place::default().with_message(format!("{layout} as type {kind}"))
         });
+    }
+
+    /// Checks an extension record that is no DEBUG_INFO2, or a damaged one.
+    fn check_other_extension(&mut self, record: &Record<'_>) {
+        let is_valid = match record.kind {
+            record::JIT_TIER => tier::parse(record.content).is_some(),
+            record::EMBEDDED_SOURCE_FILE => EmbeddedSource::parse(record.content, self.endian).is_some(),
+            _ => false,
+        };
+        if is_valid {
+            return;
+        }
+        let is_lists = record.kind == record::EXTENSION_FIRST;
+        let has_lists = is_lists || record.kind == POSITIONS && debug_info2::may_be_positions(record.content);
+        self.findings
+            .add(&debug_info::BAD_EXTENSION, record.offset, || match has_lists {
+                true => {
+                    let message = debug_info2::mismatch(record.content, is_lists, self.endian);
+                    Place::default().with_message(message)
+                }
+                false => Place::default(),
+            });
     }
 
     /// Runs the checks at the end of the file. The last record, or damage, is from `last` to `end`. Returns the number

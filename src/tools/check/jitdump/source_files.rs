@@ -1,5 +1,6 @@
 //! Checks of lines against the source files on this machine.
 
+use jitdump::debug_info::DebugInfo;
 use jitdump::v8::{Position, Text};
 use jitdump::{Dump, names};
 
@@ -22,9 +23,9 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
         let (Some(view), Some(records)) = (dump.function(number), dump.function_records(number)) else {
             continue;
         };
-        let (Some(entries), Some(place)) = (dump.line_entries(&view), records.debug_info) else {
+        if records.debug_info.is_none() && records.debug_info2.is_none() {
             continue;
-        };
+        }
         let has_columns = names::is_v8(view.name);
         let info = dump.sources(&view).info.unwrap_or_default();
         let embedded = info
@@ -32,40 +33,60 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
             .iter()
             .filter_map(|file| Some((&file.path[..], file.text?)));
         let embedded: HashMap<&[u8], &[u8]> = embedded.collect();
-        let mut outside = entries.iter().filter(|entry| {
-            let is_line = entry.line > 0 && !entry.is_invalid() && !entry.is_end();
-            let text = is_line.then(|| match embedded.get(entry.name) {
+        let (record, place, lines): (_, _, Vec<(&[u8], Position)>) =
+            match (records.debug_info, records.debug_info2) {
+                (_, Some(place)) => ("DEBUG_INFO2", place, rows(&info).collect()),
+                (Some(place), None) => {
+                    let entries = dump.line_entries(&view).unwrap_or_default().into_iter();
+                    let lines =
+                        entries.filter(|entry| entry.line > 0 && !entry.is_invalid() && !entry.is_end());
+                    let lines =
+                        lines.map(|entry| (entry.name, position(entry.line, entry.column_or_discriminator)));
+                    ("DEBUG_INFO", place, lines.collect())
+                }
+                (None, None) => continue,
+            };
+        let mut outside = lines.iter().filter(|(name, position)| {
+            let text = match embedded.get(name) {
                 Some(&text) => files.embedded(text),
-                None => files.of(entry.name),
-            });
-            let text = text.flatten();
+                None => files.of(name),
+            };
             text.is_some_and(|text| {
-                let has_line = (entry.line as usize) <= text.line_count();
-                let column = entry.column_or_discriminator;
-                let position = Position {
-                    line: entry.line,
-                    column,
-                };
-                !has_line || (has_columns && column > 0 && text.offset(position).is_none())
+                let has_line = (position.line as usize) <= text.line_count();
+                !has_line || (has_columns && position.column > 0 && text.offset(*position).is_none())
             })
         });
-        let Some(first) = outside.next() else { continue };
-        let (name, line, column) = (first.name, first.line, first.column_or_discriminator);
+        let Some((name, first)) = outside.next() else {
+            continue;
+        };
         let count = outside.count().saturating_add(1) as u64;
         findings.add_many(&rules::OTHER_FILE, count, place.offset, || {
             let name = jitdump::printable(name);
             let column = if has_columns {
-                format!(":{column}")
+                format!(":{}", first.column)
             } else {
                 String::new()
             };
-            Place::in_record("DEBUG_INFO")
+            Place::in_record(record)
                 .in_function(view.name)
                 .with_message(format!(
-                    "{count} of its entries, the first is {name}:{line}{column}"
+                    "{count} of its entries, the first is {name}:{}{column}",
+                    first.line
                 ))
         });
     }
+}
+
+fn position(line: u32, column: u32) -> Position {
+    Position { line, column }
+}
+
+/// Returns the files and positions of lines of a DEBUG_INFO2 record.
+fn rows<'i>(info: &'i DebugInfo<'_>) -> impl Iterator<Item = (&'i [u8], Position)> {
+    info.rows.iter().filter(|row| row.line > 0).filter_map(|row| {
+        let file = info.files.get(row.file? as usize)?;
+        Some((&file.path[..], position(row.line, row.column)))
+    })
 }
 
 /// Texts of source files by the name that the runtime gave them.
@@ -73,7 +94,7 @@ struct SourceTexts<'d, 'r> {
     read: ReadSource<'r>,
     /// Functions of V8 by the file that their name has: the file must have them, or it is not the one of the recording.
     starts: HashMap<Vec<u8>, Vec<Position>>,
-    texts: HashMap<&'d [u8], Option<Text<'static>>>,
+    texts: HashMap<Vec<u8>, Option<Text<'static>>>,
     /// Texts in the jitdump, by their address in it.
     embedded: HashMap<(usize, usize), Option<Text<'d>>>,
     size: usize,
@@ -111,10 +132,10 @@ impl<'d, 'r> SourceTexts<'d, 'r> {
     }
 
     /// Returns the text of a file; `None` if it is not there, or not the one of the recording.
-    fn of(&mut self, name: &'d [u8]) -> Option<&Text<'d>> {
+    fn of(&mut self, name: &[u8]) -> Option<&Text<'d>> {
         if !self.texts.contains_key(name) {
             let text = self.load(name);
-            self.texts.insert(name, text);
+            self.texts.insert(name.to_vec(), text);
         }
         self.texts.get(name)?.as_ref()
     }

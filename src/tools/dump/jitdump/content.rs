@@ -6,6 +6,7 @@ use std::rc::Rc;
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
 use jitdump::internals::format::debug_info::FunctionRef;
 use jitdump::internals::format::debug_info2::Layout as DebugInfo2Layout;
+use jitdump::internals::format::debug_info2::lists::RawLists;
 use jitdump::internals::format::debug_info2::source_track::SourceTrack;
 use jitdump::internals::format::load::Load;
 use jitdump::internals::format::record::Records;
@@ -19,6 +20,7 @@ use crate::results::diagnostics::Issue;
 use crate::tools::dump::entry::{CUT, Fields, List, Value};
 use crate::tools::dump::jitdump::fields;
 use crate::tools::dump::jitdump::fields::Layout;
+use crate::tools::dump::shortened;
 
 /// Number of records to search for a function's LOAD record, whose name is needed to repair damaged file
 /// names. Writers that damage file names write it next; other records about the function may come between.
@@ -48,15 +50,16 @@ pub struct ContentReader<'a> {
 impl<'a> ContentReader<'a> {
     /// Decodes the content of a record with this ID. `ahead` iterates over the records after it.
     pub fn read(self, id: u32, ahead: &Records<'a>) -> Content<'a> {
-        let (kind, fields) = match id {
-            record::LOAD => ("LOAD", self.load()),
-            record::MOVE => ("MOVE", self.moved()),
-            record::DEBUG_INFO => ("DEBUG_INFO", self.debug_info(ahead)),
-            record::CLOSE => ("CLOSE", self.with_padding(Fields::new(), self.bytes.len())),
-            record::UNWINDING_INFO => ("UNWINDING_INFO", self.unwinding()),
+        let kind = kind_name(id, self.bytes, self.endian);
+        let fields = match id {
+            record::LOAD => self.load(),
+            record::MOVE => self.moved(),
+            record::DEBUG_INFO => self.debug_info(ahead),
+            record::CLOSE => self.with_padding(Fields::new(), self.bytes.len()),
+            record::UNWINDING_INFO => self.unwinding(),
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
-            record::SOURCE_TRACK => ("SOURCE_TRACK", self.track()),
-            _ => ("unknown", Fields::new().number("id", id)),
+            record::SOURCE_TRACK => self.track(),
+            _ => Fields::new().number("id", id),
         };
         Content { kind, fields }
     }
@@ -179,6 +182,7 @@ impl<'a> ContentReader<'a> {
         };
         match Unwinding::parse(self.bytes, self.endian) {
             Err(_) => self.fault(fields, Issue::JitdumpBadUnwinding),
+            Ok(None) if size == 0 => fields.word("layout", "empty"),
             Ok(None) => fields.word("layout", "eh_frame_hdr alone"),
             Ok(Some(unwinding)) => {
                 let entries = EhFrameEntries::count(unwinding.eh_frame, self.endian);
@@ -197,20 +201,20 @@ impl<'a> ContentReader<'a> {
 
     /// Decodes one of samply's extension records. Their structure is checked first, as their IDs have
     /// changed.
-    fn extension(&self, id: u32, ahead: &Records<'a>) -> (&'static str, Fields<'a>) {
+    fn extension(&self, id: u32, ahead: &Records<'a>) -> Fields<'a> {
         let fields = Fields::new().number("id", id);
         if let Some(layout) = debug_info2::layout(self.bytes, self.endian) {
-            return ("DEBUG_INFO2", self.debug_info2(layout, fields, ahead));
+            return self.debug_info2(layout, fields, ahead);
         }
-        let (kind, read) = match id {
-            record::JIT_TIER => ("JIT_TIER", self.tier()),
-            record::EMBEDDED_SOURCE_FILE => ("EMBEDDED_SOURCE_FILE", self.source()),
-            _ => ("DEBUG_INFO2", None),
+        let read = match id {
+            record::JIT_TIER => self.tier(),
+            record::EMBEDDED_SOURCE_FILE => self.source(),
+            _ => None,
         };
         match read {
-            Some(read) => (kind, read),
-            None if self.is_cut => (kind, fields.word(CUT, "content")),
-            None => (kind, fields.fault(Issue::JitdumpBadExtension)),
+            Some(read) => read,
+            None if self.is_cut => fields.word(CUT, "content"),
+            None => fields.fault(Issue::JitdumpBadExtension),
         }
     }
 
@@ -246,7 +250,10 @@ impl<'a> ContentReader<'a> {
         let load = next_load(ahead, self.endian, address);
         let size = load.map_or(u32::MAX, |load| load.size);
         match debug_info2::parse(self.bytes, size, self.endian) {
-            Some(lines) => with_lines(fields, lines.info),
+            Some(lines) => {
+                let lists = debug_info2::lists(self.bytes, self.endian);
+                with_lines(fields, lines.info, lists.as_ref())
+            }
             None => self.fault(fields, Issue::JitdumpBadDebugInfo),
         }
     }
@@ -256,7 +263,7 @@ impl<'a> ContentReader<'a> {
         match SourceTrack::parse(self.bytes, self.endian) {
             Some(track) => {
                 let fields = fields.hex("code_addr", track.start.0).name("track", track.name);
-                with_lines(fields, track.read().info)
+                with_lines(fields, track.read().info, Some(&track.lists))
             }
             None if self.is_cut => fields.word(CUT, "content"),
             None => fields.fault(Issue::JitdumpBadExtension),
@@ -264,8 +271,46 @@ impl<'a> ContentReader<'a> {
     }
 }
 
-/// Adds the functions, inlined calls and lines of a function.
-fn with_lines<'a>(fields: Fields<'a>, info: DebugInfo<'a>) -> Fields<'a> {
+/// Returns the name of a record type in the specification or in samply's extensions. DEBUG_INFO2 is detected by content, since it
+/// has several types.
+pub(crate) fn kind_name(id: u32, content: &[u8], endian: ByteOrder) -> &'static str {
+    match id {
+        record::LOAD => "LOAD",
+        record::MOVE => "MOVE",
+        record::DEBUG_INFO => "DEBUG_INFO",
+        record::CLOSE => "CLOSE",
+        record::UNWINDING_INFO => "UNWINDING_INFO",
+        record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE
+            if debug_info2::layout(content, endian).is_some() =>
+        {
+            "DEBUG_INFO2"
+        }
+        record::EXTENSION_FIRST => "DEBUG_INFO2",
+        record::JIT_TIER if debug_info2::may_be_positions(content) => "DEBUG_INFO2",
+        record::JIT_TIER => "JIT_TIER",
+        record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
+        record::SOURCE_TRACK => "SOURCE_TRACK",
+        _ => "unknown",
+    }
+}
+
+/// Adds the functions, inlined calls and lines of a function. Records with lists also have counts, and flags of functions.
+fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&RawLists<'a>>) -> Fields<'a> {
+    /// Names of the counts, as samply's author published them.
+    const COUNTS: [&str; 6] = [
+        "file_count",
+        "function_names_count",
+        "function_count",
+        "inline_call_record_count",
+        "range_count",
+        "line_record_count",
+    ];
+    for (name, count) in COUNTS
+        .into_iter()
+        .zip(lists.map(RawLists::counts).into_iter().flatten())
+    {
+        fields = fields.number(name, count);
+    }
     let files = info.files.into_iter().map(|file| match file.path {
         Cow::Borrowed(path) => path,
         Cow::Owned(_) => b"",
@@ -273,7 +318,7 @@ fn with_lines<'a>(fields: Fields<'a>, info: DebugInfo<'a>) -> Fields<'a> {
     let files: Rc<[&[u8]]> = files.collect();
     let file_of = move |fields: Fields<'a>, file: Option<u32>| {
         let path = file.and_then(|file| files.get(file as usize).copied());
-        fields.name_if("file", path.unwrap_or_default())
+        fields.name_if("file", shortened(path.unwrap_or_default()))
     };
     let names: Rc<[&[u8]]> = info.functions.iter().map(|function| function.name).collect();
     let row_file = file_of.clone();
@@ -282,15 +327,19 @@ fn with_lines<'a>(fields: Fields<'a>, info: DebugInfo<'a>) -> Fields<'a> {
         let fields = fields.number("line", row.line).number("column", row.column);
         Value::Fields(row_file(fields, row.file))
     };
-    let function = move |function: &SourceFunction<'a>| {
+    let function = move |(function, flags): &(SourceFunction<'a>, Option<u32>)| {
         let fields = Fields::new().number("line", function.line);
         let fields = fields
             .number("column", function.column)
-            .name("name", function.name);
+            .name("name", shortened(function.name))
+            .hex_if("flags", flags.map(u64::from));
         Value::Fields(file_of(fields, function.file))
     };
+    let flags = lists.into_iter().flat_map(RawLists::flags).map(Some);
+    let functions = info.functions.into_iter();
+    let functions = functions.zip(flags.chain(std::iter::repeat(None))).collect();
     fields
-        .list("functions", List::from_vec(info.functions, function))
+        .list("functions", List::from_vec(functions, function))
         .list("inlined_calls", List::from_vec(info.calls, inlined_call(names)))
         .list("lines", List::from_vec(info.rows, row))
 }
@@ -307,7 +356,7 @@ fn inlined_call<'a>(names: Rc<[&'a [u8]]>) -> impl Fn(&InlinedCall) -> Value<'a>
         Value::Fields(
             fields
                 .number("function", call.function)
-                .name_if("name", name.unwrap_or_default())
+                .name_if("name", shortened(name.unwrap_or_default()))
                 .list("ranges", ranges),
         )
     }

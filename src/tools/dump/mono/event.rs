@@ -1,8 +1,10 @@
 //! Converts events of Mono's profiler into dump entries.
 
-use jitdump::Address;
+use jitdump::{Address, RuntimeTime};
 
 use crate::tools::dump::entry::{Fields, List, Value};
+use crate::tools::dump::shortened;
+use crate::traces::mono::format::Names;
 use crate::traces::mono::format::event::{
     CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Kind,
     Metadata, MonitorEvent, Move, Object, Reference, Root, RootOrigin, Stage, TypeReference,
@@ -43,7 +45,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             method,
             object,
         } => {
-            let fields = fields.number("clause_type", clause_type);
+            let fields = with_clause_type(fields, clause_type);
             let fields = fields.number("clause", number).hex("method", method.0);
             ("clause", fields.hex_if("object", object.map(|object| object.0)))
         }
@@ -239,6 +241,52 @@ fn with_stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
     }
     let frames = List::lazy(frames.iter(), |method| Value::Hex(method.0));
     fields.with("frames", Value::List(frames))
+}
+
+/// Adds the names of methods and types in an event, which are in other events. Long ones are cut, as any number of events can have
+/// the same name.
+pub fn with_names<'a>(
+    fields: Fields<'a>,
+    kind: &Kind<'a>,
+    names: &'a Names<'a>,
+    time: RuntimeTime,
+) -> Fields<'a> {
+    let type_name = |fields: Fields<'a>, class| {
+        let name = names.class(class, time);
+        fields.name_if("type_name", shortened(name.unwrap_or_default()))
+    };
+    let stack = |fields: Fields<'a>, frames: Frames<'a>| {
+        let name = move |method| Value::Name(shortened(names.method(method, time).unwrap_or_default()));
+        fields.list("frame_names", List::lazy(frames.iter(), name))
+    };
+    match *kind {
+        Kind::Enter(method)
+        | Kind::Leave(method)
+        | Kind::ExceptionLeave(method)
+        | Kind::Clause { method, .. } => {
+            fields.name_if("name", shortened(names.method(method, time).unwrap_or_default()))
+        }
+        Kind::Allocation { class, frames, .. } => stack(type_name(fields, class), frames),
+        Kind::HeapObject { class, .. } => type_name(fields, class),
+        Kind::Throw { frames, .. }
+        | Kind::Monitor { frames, .. }
+        | Kind::HandleCreated { frames, .. }
+        | Kind::HandleDestroyed { frames, .. }
+        | Kind::SampleHit { frames, .. } => stack(fields, frames),
+        _ => fields,
+    }
+}
+
+/// Adds the type of a clause (`MonoExceptionEnum`).
+fn with_clause_type(fields: Fields<'_>, clause_type: u64) -> Fields<'_> {
+    let word = match clause_type {
+        0 => "catch",
+        1 => "filter",
+        2 => "finally",
+        4 => "fault",
+        other => return fields.number("clause_type", other),
+    };
+    fields.word("clause_type", word)
 }
 
 fn with_type(fields: Fields<'_>, class: TypeReference) -> Fields<'_> {

@@ -140,6 +140,16 @@ impl<'a> Buffers<'a> {
         if at >= self.file.len() {
             return None;
         }
+        if let Some(header) = self.header_at(at) {
+            self.header = header;
+            self.position = at.saturating_add(header::SIZE);
+            self.faults.add(Issue::XrayAnotherTrace, at as u64);
+            return Some(Segment::Gap {
+                offset: at as u64,
+                end: self.position as u64,
+                reason: GapReason::Issue(Issue::XrayAnotherTrace),
+            });
+        }
         let buffer = match self.header.version {
             ..fdr::WITH_EXTENTS => self.read_v1_buffer(at),
             _ => self.read_buffer_with_extents(at),
@@ -152,6 +162,16 @@ impl<'a> Buffers<'a> {
                 reason,
             },
         })
+    }
+
+    /// Returns the header of another trace of the same version, which the format allows between buffers.
+    fn header_at(&self, at: usize) -> Option<Header> {
+        let bytes = self.bytes_from(at);
+        if bytes.first_chunk::<4>() != self.file.first_chunk() {
+            return None;
+        }
+        let header = Header::parse(bytes).ok()?;
+        starts_with_buffer(bytes.get(header::SIZE..)?, &header).then_some(header)
     }
 
     fn bytes_from(&self, at: usize) -> &'a [u8] {

@@ -149,6 +149,10 @@ impl<'a> Decoder<'a> {
             };
             let [first, ..] = head;
             let Some(kind) = metadata_kind(first, self.endian) else {
+                if self.is_filler(head) {
+                    self.abandon_buffer(Issue::XrayNoEnd, offset);
+                    return None;
+                }
                 self.rest = rest;
                 match self.function(head, offset) {
                     Some(record) => return Some(record),
@@ -161,6 +165,13 @@ impl<'a> Decoder<'a> {
                 Step::End => return None,
             }
         }
+    }
+
+    /// Returns whether a function record is one of the bytes after a version 1 buffer whose end is not marked. No function
+    /// has ID 0.
+    #[inline]
+    fn is_filler(&self, head: [u8; FUNCTION_SIZE]) -> bool {
+        self.version < WITH_EXTENTS && function_fields(head, self.endian).1 == 0
     }
 
     /// Decodes a function record; `None` if its action is unknown.
@@ -301,6 +312,9 @@ impl<'a> Decoder<'a> {
         let is_short = self.loses_bytes() && self.typed_events > 0;
         if !self.rest.is_empty() && !self.is_cut && !is_short {
             self.faults.add(Issue::XrayCutRecord, offset);
+        }
+        if self.version < WITH_EXTENTS && !self.is_cut {
+            self.faults.add(Issue::XrayNoEnd, offset);
         }
         self.end()
     }

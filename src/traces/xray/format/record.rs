@@ -69,6 +69,17 @@ impl RecordKind<'_> {
         })
     }
 
+    /// Returns the ID of the function that is entered or left.
+    pub fn function(&self) -> Option<u32> {
+        match *self {
+            Self::Enter { function }
+            | Self::EnterWithArguments { function }
+            | Self::Exit { function }
+            | Self::TailExit { function } => Some(function),
+            Self::Argument(_) | Self::Custom { .. } | Self::Typed { .. } => None,
+        }
+    }
+
     /// Returns the name of the record type in output.
     pub fn name(&self) -> &'static str {
         match self {

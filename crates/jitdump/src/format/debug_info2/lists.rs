@@ -102,6 +102,32 @@ impl<'a> RawLists<'a> {
         Some(lists)
     }
 
+    /// Returns name, size in bytes and number of strings of each list, by the eight numbers at the start of a record.
+    pub fn expected(counts: &[u64]) -> Option<Vec<(&'static str, u64, u64)>> {
+        let &[
+            files,
+            file_size,
+            names,
+            name_size,
+            functions,
+            calls,
+            ranges,
+            lines,
+        ] = counts
+        else {
+            return None;
+        };
+        let size = |count: u64, size: usize| count.saturating_mul(size as u64);
+        Some(vec![
+            ("file list", file_size, files),
+            ("function names", name_size, names),
+            ("functions", size(functions, FUNCTION_SIZE), 0),
+            ("inline calls", size(calls, CALL_SIZE), 0),
+            ("ranges", size(ranges, RANGE_SIZE), 0),
+            ("lines", size(lines, LINE_SIZE), 0),
+        ])
+    }
+
     fn split_lists(mut reader: Reader<'a>, endian: ByteOrder, counts: Counts) -> Option<Self> {
         let mut list = |count: u32, size: usize| reader.bytes(u64::from(count).checked_mul(size as u64)?);
         let lists = Self {
@@ -119,6 +145,24 @@ impl<'a> RawLists<'a> {
         let rest = reader.rest();
         let is_padding = rest.len() <= MAX_PADDING || rest.iter().all(|&byte| byte == 0);
         (is_used && is_padding).then_some(lists)
+    }
+
+    /// Returns the numbers of entries: files, names, functions, calls, ranges and lines.
+    pub fn counts(&self) -> [u64; 6] {
+        let of = |list: &[u8], size: usize| list.len().checked_div(size).unwrap_or_default() as u64;
+        [
+            self.files.count,
+            self.names.count,
+            of(self.functions, FUNCTION_SIZE),
+            of(self.calls, CALL_SIZE),
+            of(self.ranges, RANGE_SIZE),
+            of(self.lines, LINE_SIZE),
+        ]
+    }
+
+    /// Returns the flags of each function, whose meaning is not published.
+    pub fn flags(&self) -> impl Iterator<Item = u32> + use<'a> {
+        self.records(self.functions).map(|[.., flags]: [u32; 5]| flags)
     }
 
     /// Parses the lists.

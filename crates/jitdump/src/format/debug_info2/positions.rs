@@ -68,6 +68,18 @@ impl<'a> RawLists<'a> {
         })
     }
 
+    /// Returns name, size in bytes and number of strings of each list, by the four numbers at the start of a record. Strings
+    /// take the rest of the record.
+    pub fn expected(counts: &[u64]) -> Option<Vec<(&'static str, u64, u64)>> {
+        let &[_address, offsets, positions, _strings] = counts else {
+            return None;
+        };
+        Some(vec![
+            ("code offsets", offsets.saturating_mul(OFFSET_SIZE as u64), 0),
+            ("positions", positions.saturating_mul(POSITION_SIZE as u64), 0),
+        ])
+    }
+
     /// Parses the lists for a function of `size` bytes.
     pub fn read(&self, size: u32) -> ParsedDebugInfo<'a> {
         let strings = self.strings.index();

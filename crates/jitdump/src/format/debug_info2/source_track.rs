@@ -29,7 +29,8 @@ pub struct SourceTrack<'a> {
     pub start: Address,
     /// Name of the track.
     pub name: &'a [u8],
-    lists: RawLists<'a>,
+    /// The lists of the record, not parsed yet.
+    pub lists: RawLists<'a>,
 }
 
 impl<'a> SourceTrack<'a> {

@@ -143,15 +143,17 @@ impl<'a> Decoder<'a> {
             true => self.cursor.byte()?,
             false => in_subtype,
         };
+        let event = match event {
+            1 => MonitorEvent::Contention,
+            2 => MonitorEvent::Done,
+            3 => MonitorEvent::Fail,
+            other => MonitorEvent::Other(other),
+        };
+        let may_have_stack = self.since(RENUMBERED) || event == MonitorEvent::Contention;
         Ok(Kind::Monitor {
-            event: match event {
-                1 => MonitorEvent::Contention,
-                2 => MonitorEvent::Done,
-                3 => MonitorEvent::Fail,
-                other => MonitorEvent::Other(other),
-            },
+            event,
             object: self.cursor.object(&self.encoding)?,
-            frames: self.frames(subtype & HAS_STACK != 0)?,
+            frames: self.frames(may_have_stack && subtype & HAS_STACK != 0)?,
         })
     }
 
