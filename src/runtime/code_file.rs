@@ -85,6 +85,14 @@ impl<'a> CodeFile<'a> {
         }
     }
 
+    /// Returns the offset of a function's unwinding table in the file. Functions may share a table.
+    pub fn unwinding_offset(&self, function: u32) -> Option<u64> {
+        match self {
+            Self::Jitdump(dump) => Some(dump.function_records(function)?.unwinding?.offset),
+            Self::SymbolOnly(_) => None,
+        }
+    }
+
     /// Returns the total size of a function's data in the file, in bytes.
     pub fn record_bytes(&self, function: u32) -> u64 {
         match self {

@@ -22,6 +22,8 @@ use crate::runtime::jitdump::dump::events::Events;
 pub use crate::runtime::jitdump::dump::function_table::FunctionRecords;
 pub(super) use crate::runtime::jitdump::dump::function_table::FunctionTable;
 pub use crate::runtime::jitdump::dump::growing::{GrowingIndex, NewEvents};
+#[cfg(test)]
+pub use crate::runtime::jitdump::dump::index::reads;
 pub use crate::runtime::jitdump::dump::index::{FunctionSources, Index};
 use crate::runtime::jitdump::duplicates;
 use crate::runtime::jitdump::header::{self, Header};
@@ -137,6 +139,11 @@ impl<'a> Dump<'a> {
     /// Returns the time of the first record in the file, whatever its type.
     pub fn first_time(&self) -> Option<RuntimeTime> {
         self.first_time
+    }
+
+    /// Whether any function has a name of V8.
+    pub fn has_v8_code(&self) -> bool {
+        self.index.has_v8_code
     }
 
     /// Returns how to interpret the entries of DEBUG_INFO records.

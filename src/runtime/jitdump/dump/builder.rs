@@ -16,6 +16,7 @@ use crate::runtime::jitdump::record::{self, Record, Step};
 use crate::runtime::jitdump::record_association::PendingRecords;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
+use crate::runtime::names;
 
 /// An index while the records are read.
 #[derive(Clone, Debug)]
@@ -35,6 +36,7 @@ impl IndexBuilder {
             faults,
             quirks: DebugInfoQuirks::default(),
             sources: EmbeddedSources::default(),
+            has_v8_code: false,
         };
         Self {
             index,
@@ -135,6 +137,7 @@ impl IndexBuilder {
         if load.name.len() > record::MAX_NAME {
             self.index.faults.add(Issue::JitdumpLongName, record.offset);
         }
+        self.index.has_v8_code |= names::is_v8(load.name);
         let records = FunctionRecords {
             load: record.location(),
             time: RuntimeTime(record.time),

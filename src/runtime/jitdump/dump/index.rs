@@ -44,6 +44,8 @@ pub struct Index {
     pub(super) faults: Tally<Issue>,
     pub(super) quirks: DebugInfoQuirks,
     pub(super) sources: EmbeddedSources,
+    /// Whether any function has a name of V8.
+    pub(super) has_v8_code: bool,
 }
 
 /// The debug information of a function, and the faults found in it.
@@ -91,13 +93,14 @@ impl Index {
             // The file has changed since the index was made.
             return None;
         }
+        #[cfg(test)]
+        reads::note(load.start);
         Some(FunctionView {
             number,
             name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
             code: Some(load.code),
             range: self.range(number)?,
             code_index: load.code_index,
-            unwinding: self.unwinding(contents, number),
             recorded_tier: function.tier.and_then(content).and_then(tier::parse),
         })
     }
@@ -248,11 +251,34 @@ impl Index {
     pub(super) fn detect_quirks(&mut self, contents: Contents<'_>) {
         let with_lines = self.functions.with_debug_info();
         let with_lines = with_lines.filter_map(|(number, debug_info)| {
-            let content = contents.of(debug_info)?;
-            Some((function_ref(&self.function(contents, number)?), content))
+            let load = contents.of(self.functions.get(number)?.load)?;
+            let name = Load::parse(load, self.header.endian)?.name;
+            let range = self.range(number)?;
+            Some((FunctionRef { name, range }, contents.of(debug_info)?))
         });
         let examined = with_lines.take(EXAMINED_FUNCTIONS);
         self.quirks = DebugInfoQuirks::detect(examined, self.header.endian, self.machine.is_64);
+    }
+}
+
+/// Counts how often functions are read, by address: tests with other addresses can run at the same time.
+#[cfg(test)]
+pub mod reads {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use crate::units::Address;
+
+    static COUNTS: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
+
+    /// Counts a read of a function that starts at `start`.
+    pub(super) fn note(start: Address) {
+        *COUNTS.lock().unwrap().entry(start.0).or_default() += 1;
+    }
+
+    /// Returns how often the functions that start at an address were read, by address.
+    pub fn all() -> BTreeMap<u64, u32> {
+        COUNTS.lock().unwrap().clone()
     }
 }
 
