@@ -147,7 +147,6 @@ pub fn for_each_in_order<T: Sync, S: Send>(
 }
 
 /// Does the same in all threads.
-#[expect(clippy::disallowed_methods)]
 pub fn on_all(work: impl Fn() + Sync) {
     match Workers::get() {
         Workers::Current => drop(rayon::broadcast(|_| work())),

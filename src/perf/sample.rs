@@ -85,7 +85,7 @@ impl<'a> Addresses<'a> {
 
     /// Returns the number of words.
     pub fn count(&self) -> usize {
-        self.bytes.len() / usize::from(self.width.max(1))
+        self.bytes.chunks_exact(self.width.into()).len()
     }
 
     /// Iterates over the words in the order of the record.
