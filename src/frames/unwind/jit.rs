@@ -22,11 +22,11 @@ pub struct JitTables<'a> {
     room: &'a RuleRoom,
     /// Table of each mapping of a function.
     of_mappings: IndexedTable<MappingIndex, OnceLock<Option<Arc<JitTable<'a>>>>>,
-    /// Tables by the place of their bytes and by their address; functions may share them.
+    /// Tables by their file, their offset in it and their address; functions may share them.
     tables: Mutex<SharedTables<'a>>,
 }
 
-type SharedTables<'a> = HashMap<(usize, Address), Arc<JitTable<'a>>>;
+type SharedTables<'a> = HashMap<(FileIndex, u64, Address), Arc<JitTable<'a>>>;
 
 /// An `.eh_frame` of a runtime, for one function or many.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl<'a> JitTables<'a> {
                 address_size: machine.address_size(),
             }))
         };
-        let key = (unwinding.eh_frame.as_ptr() as usize, address);
+        let key = (function.file, file.unwinding_offset(function.function)?, address);
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         Some(tables.entry(key).or_insert_with(read).clone())
     }
