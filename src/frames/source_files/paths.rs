@@ -26,6 +26,7 @@ pub struct SourceOptions {
     pub source_maps: SourceMapOptions,
 }
 
+#[doc(hidden)]
 impl SourceOptions {
     /// Returns the path on this machine, which may be relative.
     pub fn mapped_path<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
