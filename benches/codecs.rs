@@ -38,8 +38,9 @@ use divan::counter::{BytesCount, ItemsCount};
 use divan::{AllocProfiler, Bencher, black_box};
 use jitdump::debug_info::DebugInfo;
 use jitdump::internals::format::marker;
+use jitdump::internals::format::unwinding::Unwinding;
 use jitdump::internals::units::Pid;
-use jitdump::{Address, ByteOrder, Dump, FunctionView, Machine, Time};
+use jitdump::{Address, AddressRange, ByteOrder, Dump, FunctionView, Machine, Time};
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::code::selection::{Doubts, DumpState, Selector};
 use jitinject::internals::code::timeline::{FileIndex, FunctionId, PlacedEvent, Timeline};
@@ -320,17 +321,17 @@ fn dwarf_of<'b>(view: &FunctionView<'_>, info: &DebugInfo<'_>, buffers: &'b mut 
 #[divan::bench]
 fn unwinding_of_function(bencher: Bencher<'_, '_>) {
     let dump = Files::with(Layout::Lines).dump();
-    let view = some_function(&dump);
+    let code = some_function(&dump).range;
+    let table = dump.unwinding(some_function(&dump).number).unwrap();
     bencher
-        .counter(BytesCount::of_slice(view.unwinding.unwrap().eh_frame))
-        .bench(|| tables_of(black_box(&view)));
+        .counter(BytesCount::of_slice(table.eh_frame))
+        .bench(|| tables_of(code, black_box(&table)));
 }
 
-fn tables_of(view: &FunctionView<'_>) -> Tables {
-    let code = view.range;
+fn tables_of(code: AddressRange, table: &Unwinding<'_>) -> Tables {
     let behind = Address(code.start.0 + code.size().next_multiple_of(8));
     let entries = FdeIndex::read(EhFrame {
-        section: view.unwinding.unwrap().eh_frame,
+        section: table.eh_frame,
         address: behind,
         endian: ByteOrder::Little,
         address_size: 8,
@@ -352,8 +353,12 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
     let dump = Files::with(Layout::Lists).dump();
     let view = some_function(&dump);
     let info = dump.sources(&view).info.unwrap();
+    let table = dump.unwinding(view.number).unwrap();
     let mut buffers = Buffers::default();
-    let (debug, tables) = (dwarf_of(&view, &info, &mut buffers), tables_of(&view));
+    let (debug, tables) = (
+        dwarf_of(&view, &info, &mut buffers),
+        tables_of(view.range, &table),
+    );
     let function = ObjectContent {
         machine: machine(),
         functions: &[object::Function {

@@ -161,12 +161,24 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// As [`map`], with items that `work` may change.
-#[expect(clippy::disallowed_methods)]
 pub fn map_mut<T: Send, R: Send>(items: &mut [T], work: impl Fn(&mut T) -> R + Sync) -> Vec<R> {
+    map_mut_with(items, || (), |(), item| work(item))
+}
+
+/// As [`map_with`], with items that `work` may change.
+#[expect(clippy::disallowed_methods)]
+pub fn map_mut_with<T: Send, S, R: Send>(
+    items: &mut [T],
+    make: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, &mut T) -> R + Sync,
+) -> Vec<R> {
     match Workers::get() {
-        Workers::Current => items.par_iter_mut().map(&work).collect(),
-        Workers::Pool(pool) => pool.install(|| items.par_iter_mut().map(&work).collect()),
-        Workers::None => items.iter_mut().map(work).collect(),
+        Workers::Current => items.par_iter_mut().map_init(&make, &work).collect(),
+        Workers::Pool(pool) => pool.install(|| items.par_iter_mut().map_init(&make, &work).collect()),
+        Workers::None => {
+            let mut value = make();
+            items.iter_mut().map(|item| work(&mut value, item)).collect()
+        }
     }
 }
 

@@ -354,7 +354,7 @@ impl Seeds {
             }
         }
         let views = dump.events().filter_map(|event| dump.function(event.function));
-        let with_tables = views.filter_map(|view| Some((view.range.size() as usize, view.unwinding?)));
+        let with_tables = views.filter_map(|view| Some((view.range.size() as usize, dump.unwinding(view.number)?)));
         for (number, (size, unwinding)) in with_tables.take(FUNCTIONS).enumerate() {
             let [low, high] = (size.min(0xffff) as u16).wrapping_sub(1).to_le_bytes();
             let start = [machine[1], u8::from(!dump.machine().is_64), low, high];

@@ -60,7 +60,12 @@ impl<'a> CodeFile<'a> {
     /// Returns the description of the function with index `number`.
     pub fn function(&self, number: u32) -> Option<FunctionView<'_>> {
         match self {
-            Self::Jitdump(dump) => dump.function(number),
+            Self::Jitdump(dump) => {
+                let function = dump.function(number)?;
+                #[cfg(test)]
+                reads::note(function.range.start);
+                Some(function)
+            }
             Self::SymbolOnly(named) => named.view(number),
         }
     }
@@ -79,6 +84,14 @@ impl<'a> CodeFile<'a> {
     pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
         match self {
             Self::Jitdump(dump) => dump.unwinding(function),
+            Self::SymbolOnly(_) => None,
+        }
+    }
+
+    /// Returns the offset of a function's unwinding table in the file. Functions may share a table.
+    pub fn unwinding_offset(&self, function: u32) -> Option<u64> {
+        match self {
+            Self::Jitdump(dump) => Some(dump.function_records(function)?.unwinding?.offset),
             Self::SymbolOnly(_) => None,
         }
     }
@@ -121,5 +134,26 @@ impl<'a> CodeFile<'a> {
             Self::Jitdump(dump) => dump.sources(view),
             Self::SymbolOnly(_) => FunctionSources::default(),
         }
+    }
+}
+
+/// Counts how often functions are read, by address: tests with other addresses can run at the same time.
+#[cfg(test)]
+pub mod reads {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use jitdump::Address;
+
+    static COUNTS: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
+
+    /// Counts a read of a function that starts at `start`.
+    pub(super) fn note(start: Address) {
+        *COUNTS.lock().unwrap().entry(start.0).or_default() += 1;
+    }
+
+    /// Returns how often the functions that start at an address were read, by address.
+    pub fn all() -> BTreeMap<u64, u32> {
+        COUNTS.lock().unwrap().clone()
     }
 }

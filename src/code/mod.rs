@@ -25,3 +25,5 @@ pub mod timeline;
 pub mod unknown_addresses;
 
 pub use code_file::CodeFile;
+#[cfg(test)]
+pub use code_file::reads;

@@ -89,7 +89,6 @@ impl<'a> SymbolOnlyCode<'a> {
             code: function.code.as_deref(),
             range: function.range,
             code_index: number.into(),
-            unwinding: None,
             recorded_tier: None,
         })
     }

@@ -166,6 +166,13 @@ impl InputFile {
     }
 }
 
+impl TempFile {
+    /// Maps the bytes written. `path` is the name of the result in messages.
+    pub fn map(self, path: &Path) -> io::Result<InputFile> {
+        InputFile::map_private(&self.into_file()?, path)
+    }
+}
+
 impl Deref for InputFile {
     type Target = [u8];
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::bytes::{BLOCK_SIZE, BlockFile};
 use crate::collections::hash::RandomState;
 use crate::files::open_file::read_at;
-use crate::files::{FileOrigin, InputFile, OpenFile};
+use crate::files::{FileOrigin, InputFile, OpenFile, TempFile};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// A regular file that is read in blocks.
@@ -57,7 +57,7 @@ impl StreamedFile {
     }
 
     /// Reads from a file that only this process can open and that nothing writes to any more.
-    pub(super) fn of_private(file: OpenFile) -> Self {
+    fn of_private(file: OpenFile) -> Self {
         Self {
             file,
             checksums: None,
@@ -102,6 +102,13 @@ impl StreamedFile {
     fn fail(&self, fault: Fault) {
         // The first one may be the cause of the others.
         let _ = self.fault.set(fault);
+    }
+}
+
+impl TempFile {
+    /// Returns the bytes written, to be read in blocks. `path` is the name of the result in messages.
+    pub fn into_streamed(self, path: &Path) -> io::Result<StreamedFile> {
+        OpenFile::from_file(self.into_file()?, path).map(StreamedFile::of_private)
     }
 }
 

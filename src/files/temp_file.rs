@@ -2,9 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::files::{InputFile, OpenFile, StreamedFile};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Bytes at the start of a stream that are read to recognize it: far more than any format needs.
@@ -86,16 +85,6 @@ impl TempFile {
         Ok(Self {
             file: BufWriter::with_capacity(1 << 20, file),
         })
-    }
-
-    /// Maps the bytes written. `path` is the name of the result in messages.
-    pub fn map(self, path: &Path) -> io::Result<InputFile> {
-        InputFile::map_private(&self.into_file()?, path)
-    }
-
-    /// Returns the bytes written, to be read in blocks. `path` is the name of the result in messages.
-    pub fn into_streamed(self, path: &Path) -> io::Result<StreamedFile> {
-        OpenFile::from_file(self.into_file()?, path).map(StreamedFile::of_private)
     }
 
     /// Returns the file after writing buffered bytes.

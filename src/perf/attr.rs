@@ -12,13 +12,20 @@ use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::bytes::{Reader, write_padded};
 use crate::collections::hash::HashMap;
-use crate::perf::callchain::unwound::Kept;
 use crate::perf::event;
-use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::SampleSize;
 use crate::results::summary::profile::Unit;
 use crate::units::Pid;
+
+/// An attribute as stored in the file.
+#[derive(Clone, Debug)]
+pub struct AttrEntry {
+    /// Bytes of the attribute.
+    pub attr: Vec<u8>,
+    /// IDs of its counters, eight bytes each.
+    pub ids: Vec<u8>,
+}
 
 /// The layout of one event's records.
 #[derive(Clone, Debug)]
@@ -296,6 +303,15 @@ pub(crate) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
         ByteOrder::Little => flags,
         ByteOrder::Big => flags.reverse_bits(),
     }
+}
+
+/// What samples with unwound stacks keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// Neither registers nor stacks.
+    Nothing,
+    /// Both.
+    Stacks,
 }
 
 /// Changes an attribute for samples whose stacks are unwound: they have call chains with a user part, and no registers and

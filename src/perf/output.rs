@@ -7,11 +7,12 @@ use jitdump::ByteOrder;
 
 use crate::collections::hash::HashSet;
 use crate::perf::attr;
+use crate::perf::attr::AttrEntry;
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, Section, write_pipe_header};
 use crate::perf::pipe;
-use crate::perf::profile::{AttrEntry, Container, Profile};
+use crate::perf::profile::{Container, Profile};
 use crate::perf::record::data::Copier;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record};

@@ -8,9 +8,8 @@
 use jitdump::{ByteOrder, Tally};
 
 use crate::bytes::write_padded;
-use crate::perf::attr;
+use crate::perf::attr::{self, AttrEntry};
 use crate::perf::feature::{self, Feature};
-use crate::perf::profile::AttrEntry;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::results::diagnostics::Issue;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jitdump::{ByteOrder, Tally};
 
 use crate::bytes::Reader;
-use crate::perf::attr::{self, Attrs};
+use crate::perf::attr::{self, AttrEntry, Attrs};
 use crate::perf::feature::{self, Feature};
 use crate::perf::header::{
     AnyHeader, FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, PIPE_HEADER_SIZE, Section,
@@ -24,15 +24,6 @@ pub enum Container {
     File,
     /// As a stream in which everything is a record.
     Pipe,
-}
-
-/// An attribute as stored in the file.
-#[derive(Clone, Debug)]
-pub struct AttrEntry {
-    /// Bytes of the attribute.
-    pub attr: Vec<u8>,
-    /// IDs of its counters, eight bytes each.
-    pub ids: Vec<u8>,
 }
 
 /// A profile. Its records stay where they are.

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::dumps::CollectedFile;
 use super::plan::Plan;
+use super::recorded::{ProgramStatus, Recorded};
 use super::recorded_process::{RecordedProcess, add_versions};
-use super::session::{ProgramStatus, Recorded};
 use crate::bytes::printable_path;
 
 /// Name of the file in the folder of a recording.

@@ -16,6 +16,7 @@ mod plan;
 mod process_files;
 mod process_stat;
 mod program;
+mod recorded;
 mod recorded_process;
 mod session;
 mod short_command;
@@ -28,8 +29,9 @@ pub use manifest::Manifest;
 pub use pack::{archive_path, pack, refuse_existing};
 pub use perf::PerfOptions;
 pub use plan::{Plan, RecordOptions, default_folder};
+pub use recorded::{ProgramStatus, Recorded};
 pub use recorded_process::RecordedProcess;
-pub use session::{Control, Outcome, ProgramStatus, Recorded, Session};
+pub use session::{Control, Outcome, Session};
 pub use signals::ReceivedSignal;
 pub use watch::Status;
 

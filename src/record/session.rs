@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,7 +22,7 @@ use super::pack::pack;
 use super::perf::{PerfOptions, Permissions, Refusal, reason};
 use super::plan::{PROFILE, Plan, SUMMARY};
 use super::process_files::owner_of;
-use super::recorded_process::RecordedProcess;
+use super::recorded::{ProgramStatus, Recorded};
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
@@ -45,53 +45,6 @@ const FIRST_LOOK: Duration = Duration::from_millis(200);
 
 /// File with the process ID of the program.
 const PID_FILE: &str = "program.pid";
-
-/// How the program ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ProgramStatus {
-    /// It exited with this status.
-    Exited(i32),
-    /// A signal ended it.
-    Killed(i32),
-    /// The recording was ended as requested, by a duration or a signal.
-    Stopped,
-}
-
-impl ProgramStatus {
-    /// Converts the status of a process.
-    pub(super) fn of(status: ExitStatus) -> Self {
-        match (status.code(), status.signal()) {
-            (Some(code), _) => Self::Exited(code),
-            (None, Some(signal)) => Self::Killed(signal),
-            (None, None) => Self::Stopped,
-        }
-    }
-
-    /// Returns the exit status that a shell would report.
-    pub fn exit_code(self) -> u8 {
-        let code = match self {
-            Self::Exited(code) => code,
-            Self::Killed(signal) => 128 + signal,
-            Self::Stopped => 0,
-        };
-        u8::try_from(code).unwrap_or(u8::MAX)
-    }
-}
-
-/// A finished recording.
-#[derive(Debug)]
-pub struct Recorded {
-    /// How the program ended.
-    pub status: ProgramStatus,
-    /// When it started.
-    pub started: SystemTime,
-    /// How long it took.
-    pub duration: Duration,
-    /// Processes of known runtimes, except for short ones.
-    pub processes: Vec<RecordedProcess>,
-    /// What went wrong with running processes at the end.
-    pub diagnostics: Vec<Diagnostic>,
-}
 
 /// What came of a recording.
 #[derive(Debug)]
@@ -454,16 +407,4 @@ fn replaced(text: &OsStr, path: &Path, new: &Path) -> OsString {
     }
     replaced.push(OsStr::from_bytes(rest));
     replaced
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn statuses_are_those_of_a_shell() {
-        assert_eq!(ProgramStatus::Exited(7).exit_code(), 7);
-        assert_eq!(ProgramStatus::Killed(15).exit_code(), 143);
-        assert_eq!(ProgramStatus::Stopped.exit_code(), 0);
-    }
 }

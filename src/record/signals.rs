@@ -11,7 +11,7 @@ use rustix::termios::tcgetpgrp;
 
 use super::launch::Start;
 use super::process_stat::ProcessStat;
-use super::session::ProgramStatus;
+use super::recorded::ProgramStatus;
 
 /// Returns whether this program gets the signals of a terminal.
 #[expect(clippy::disallowed_methods, reason = "a device")]

@@ -138,6 +138,23 @@ impl DebugInfo<'_> {
         counts.fold(0, u64::saturating_add)
     }
 
+    /// Returns about how many bytes of memory this takes, without what it borrows.
+    pub fn memory_size(&self) -> u64 {
+        let paths = self.files.iter().map(|file| match &file.path {
+            Cow::Borrowed(_) => 0,
+            Cow::Owned(path) => path.len(),
+        });
+        let tables = [
+            size_of_val(&self.files[..]),
+            size_of_val(&self.functions[..]),
+            size_of_val(&self.rows[..]),
+            size_of_val(&self.calls[..]),
+        ];
+        let size = tables.into_iter().chain(paths).fold(0, usize::saturating_add);
+        let ranges = self.range_count().saturating_mul(size_of::<Range<u32>>() as u64);
+        ranges.saturating_add(size as u64)
+    }
+
     /// Returns the call chain of the code at an offset: the innermost inlined call first, the function itself
     /// last. The debug information must be [normalised](Self::normalise).
     pub fn frames_at(&self, offset: u32) -> Vec<Frame> {

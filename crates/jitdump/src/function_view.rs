@@ -1,6 +1,5 @@
 //! A function in a file of any format.
 
-use crate::format::unwinding::Unwinding;
 use crate::names;
 use crate::units::AddressRange;
 
@@ -17,8 +16,6 @@ pub struct FunctionView<'a> {
     pub range: AddressRange,
     /// ID of the function in the runtime (`code_index` of a jitdump). It need not be unique.
     pub code_index: u64,
-    /// Unwinding table; `None` if the file has none.
-    pub unwinding: Option<Unwinding<'a>>,
     /// Compiler tier from the file's records; `None` if they don't give one.
     pub recorded_tier: Option<&'a [u8]>,
 }

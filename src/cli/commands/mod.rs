@@ -5,6 +5,7 @@ pub mod compare;
 pub mod completions;
 pub mod dump;
 pub mod explain;
+pub mod headings;
 pub mod inject;
 mod input;
 pub mod man;
@@ -42,24 +43,4 @@ pub fn run() -> ExitCode {
         report(&error.as_error());
         ExitCode::FAILURE
     })
-}
-
-/// Headings of options in `--help`.
-pub mod headings {
-    /// Input of a command.
-    pub const INPUT: &str = "Input";
-    /// Output of a command.
-    pub const OUTPUT: &str = "Output";
-    /// Names and source positions.
-    pub const SYMBOLS: &str = "Symbols and lines";
-    /// Mono logs and XRay traces.
-    pub const LOGS: &str = "Mono and XRay";
-    /// What is recorded, and how.
-    pub const RECORDING: &str = "Recording";
-    /// Runtimes of the recorded program.
-    pub const RUNTIMES: &str = "Runtimes";
-    /// Continuous integration.
-    pub const CI: &str = "CI";
-    /// Messages.
-    pub const MESSAGES: &str = "Messages";
 }

@@ -11,5 +11,4 @@ mod source_maps;
 pub mod v8_functions;
 
 pub(crate) use paths::SourceFiles;
-pub use paths::SourceOptions;
-pub use source_maps::SourceMapOptions;
+pub use paths::{SourceMapOptions, SourceOptions};

@@ -11,7 +11,6 @@ use percent_encoding::percent_decode;
 use crate::files::OpenFile;
 use crate::files::Reach;
 use crate::files::walk::{self, Scope};
-use crate::frames::source_files::source_maps::SourceMapOptions;
 use crate::load::LoadOptions;
 
 /// Where source files are on this machine.
@@ -24,6 +23,15 @@ pub struct SourceOptions {
     pub path_map: Vec<(Vec<u8>, Vec<u8>)>,
     /// Which source maps are used.
     pub source_maps: SourceMapOptions,
+}
+
+/// Which source maps are used.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourceMapOptions {
+    /// Whether no map is read.
+    pub is_off: bool,
+    /// Maps, and folders of maps, that take precedence over those that scripts name.
+    pub paths: Vec<PathBuf>,
 }
 
 #[doc(hidden)]

@@ -23,15 +23,6 @@ use crate::threads;
 const MAX_MAP: u64 = 128 << 20;
 const MAX_TOTAL: u64 = 256 << 20;
 
-/// Which source maps are used.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SourceMapOptions {
-    /// Whether no map is read.
-    pub is_off: bool,
-    /// Maps, and folders of maps, that take precedence over those that scripts name.
-    pub paths: Vec<PathBuf>,
-}
-
 /// The maps of scripts by path, as in jitdumps.
 #[derive(Debug, Default)]
 pub struct SourceMapFiles {

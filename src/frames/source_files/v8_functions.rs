@@ -77,8 +77,14 @@ fn known_functions<'a>(
     files: &'a IndexedTable<FileIndex, UsedFile<'_>>,
     functions: &[FunctionId],
 ) -> IndexedTable<FileIndex, Option<KnownFunctions<'a>>> {
-    let has_name =
-        |&function: &FunctionId| function_of(files, function).is_some_and(|view| names::is_v8(view.name));
+    let has_v8_code = |file: FileIndex| match &files[file].code {
+        CodeFile::Jitdump(dump) => dump.has_v8_code(),
+        CodeFile::SymbolOnly(_) => false,
+    };
+    // Functions of other runtimes are only read when they are written.
+    let has_name = |&function: &FunctionId| {
+        has_v8_code(function.file) && function_of(files, function).is_some_and(|view| names::is_v8(view.name))
+    };
     let mut is_v8 = files.map(|_| false);
     for (function, has_name) in functions.iter().zip(threads::map(functions, has_name)) {
         is_v8[function.file] |= has_name;

@@ -45,7 +45,7 @@ use crate::perf::record::data::Data;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::UnwindSummary;
 
-pub use crate::perf::callchain::unwound::Kept;
+pub use crate::perf::attr::Kept;
 
 /// Options of unwinding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

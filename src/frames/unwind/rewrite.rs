@@ -10,7 +10,8 @@ use crate::frames::unwind::registers::Registers;
 use crate::frames::unwind::stack::{SampledStack, StackCounts, StackWalk, Unwinder};
 use crate::frames::unwind::step::StackCopy;
 use crate::perf::Profile;
-use crate::perf::callchain::unwound::{self, Kept};
+use crate::perf::attr::Kept;
+use crate::perf::callchain::unwound;
 use crate::perf::record::data::{COPY_SIZE, Window};
 use crate::perf::record::reader::RecordReader;
 

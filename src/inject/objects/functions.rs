@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use jitdump::debug_info::DebugInfo;
 use jitdump::internals::format::unwinding::{Placement, Unwinding};
 use jitdump::{Address, AddressRange, FunctionView, Machine, RandomAccess, Tally};
 
-use crate::code::timeline::{CodeMapping, FileIndex};
+use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::dwarf::{self, Buffers, Encoder};
@@ -19,12 +18,12 @@ use crate::files::objects::store::{ObjectKind, Store};
 use crate::files::objects::stored_source::StoredSource;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::grouping::{first_of, key};
-use crate::inject::objects::job::{Job, batches};
+use crate::inject::objects::job::{Job, Lines, LoadedFunction, LoadedJob, batches};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
-use crate::inject::sources::{KeptSources, SourceName};
+use crate::inject::sources::KeptSources;
 use crate::load::function_of;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
@@ -60,13 +59,17 @@ pub fn write(
             continue;
         }
         let folder = store.folder().to_owned();
+        let mut loaded = threads::map(batch, |job| writer.load(job));
         if input.lines.keep_sources {
-            let names = threads::map(batch, |job| writer.sources_to_keep(job));
-            kept.keep(names.into_iter().flatten().collect(), store, &mut writer.faults)?;
+            let names = loaded.iter_mut().flat_map(|loaded| loaded.sources.drain(..));
+            kept.keep(names.collect(), store, &mut writer.faults)?;
         }
-        let objects = threads::map_with(batch, Buffers::default, |buffers, job| {
-            writer.encode(job, &folder, kept, buffers)
+        let mut loaded: Vec<_> = batch.iter().zip(loaded).collect();
+        let objects = threads::map_mut_with(&mut loaded, Buffers::default, |buffers, (job, loaded)| {
+            writer.encode(job, loaded, &folder, kept, buffers)
         });
+        // Their memory is for the next batch.
+        drop(loaded);
         for (job, object) in batch.iter().zip(objects) {
             progress(job.mapping_count());
             if object.functions.is_empty() {
@@ -101,8 +104,8 @@ pub fn write(
 /// Writer of objects for functions.
 struct ObjectWriter<'a> {
     input: &'a Input<'a>,
-    /// Unwinding tables shared by many functions, by the address of the bytes in the mapped file.
-    shared_entries: HashMap<usize, FdeIndex<'a>>,
+    /// Unwinding tables shared by many functions, by their offset in the file.
+    shared_entries: HashMap<(FileIndex, u64), FdeIndex<'a>>,
     faults: Tally<Issue>,
     line_faults: IndexedTable<FileIndex, Tally<Issue>>,
     source_folders: SourceFolders,
@@ -146,6 +149,10 @@ const MIN_ROOM: u64 = 64 << 20;
 const MAX_TABLE_GROWTH: u64 = 2;
 const MIN_TABLE_ROOM: u64 = 16 << 20;
 
+/// Maximum size of a function's debug information to keep until its object is encoded: this many times the size of its
+/// records. Larger ones, which crafted dumps can have, are read again. Rows and calls take up to 4 times their size in a dump.
+const MAX_LINE_GROWTH: u64 = 16;
+
 /// Maximum size of the source texts in all objects, in the same way. With DWARF 5, each object contains those
 /// of its functions.
 const MAX_TEXT_GROWTH: u64 = 4;
@@ -177,6 +184,12 @@ impl<'a> ObjectWriter<'a> {
         self.input.processes.space(mapping.space).pid
     }
 
+    /// Returns the addresses at which a function was first loaded.
+    fn recorded_range(&self, member: &CodeMapping) -> Option<AddressRange> {
+        let FunctionId { file, function } = member.function;
+        self.input.files[file].code.range(function)
+    }
+
     /// Returns what the dump contains about a function.
     fn view(&self, mapping: &CodeMapping) -> Option<FunctionView<'a>> {
         function_of(self.input.files, mapping.function)
@@ -192,15 +205,16 @@ impl<'a> ObjectWriter<'a> {
         let file = &self.input.files[lowest.function.file].code;
         let machine = file.machine();
         let mut with_tables = 0;
+        let has_code = file.has_code(lowest.function.function);
+        let size = file.range(lowest.function.function)?.size();
         // Readers do not unwind stacks if an object may be at several addresses.
         let is_unwound = members.is_mapped_whole();
-        for unwinding in functions()
-            .filter(|_| is_unwound)
-            .filter_map(|member| file.unwinding(member.function.function))
-        {
+        for member in functions().filter(|_| is_unwound) {
+            let Some((key, unwinding)) = self.unwinding(member) else {
+                continue;
+            };
             with_tables += 1;
             if let Placement::At(address) = unwinding.placement {
-                let key = unwinding.eh_frame.as_ptr() as usize;
                 let frame = eh_frame(&unwinding, address, machine);
                 self.shared_entries
                     .entry(key)
@@ -212,12 +226,24 @@ impl<'a> ObjectWriter<'a> {
         Some(Job {
             first: members.earliest()?,
             machine,
-            code: code(&self.view(lowest)?),
+            code: if has_code {
+                Code::Known(&[])
+            } else {
+                Code::Unknown(size)
+            },
             record_bytes: bytes.fold(sources, u64::saturating_add),
             with_tables,
             tables: None,
             members,
         })
+    }
+
+    /// Returns the unwinding table of a function, and where it is.
+    fn unwinding(&self, member: &CodeMapping) -> Option<((FileIndex, u64), Unwinding<'a>)> {
+        let FunctionId { file, function } = member.function;
+        let code = &self.input.files[file].code;
+        let offset = code.unwinding_offset(function)?;
+        Some(((file, offset), code.unwinding(function)?))
     }
 
     /// Drops unwinding tables as soon as all of them together would exceed the limit.
@@ -237,12 +263,11 @@ impl<'a> ObjectWriter<'a> {
     /// Upper bound for the size of a function's tables, in bytes. A table of its own counts for each of its
     /// addresses.
     fn max_table_size(&self, member: &CodeMapping) -> u64 {
-        let file = &self.input.files[member.function.file].code;
-        let Some(unwinding) = file.unwinding(member.function.function) else {
+        let Some((key, unwinding)) = self.unwinding(member) else {
             return 0;
         };
-        let range = file.range(member.function.function);
-        let shared = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
+        let range = self.recorded_range(member);
+        let shared = self.shared_entries.get(&key);
         match (unwinding.placement, shared, range) {
             (Placement::At(_), Some(entries), Some(range)) => entries.max_size_of(range),
             _ => unwinding.eh_frame.len() as u64,
@@ -251,14 +276,13 @@ impl<'a> ObjectWriter<'a> {
 
     /// Returns the unwinding entries of a function, each with its offset from the start of the code in bytes.
     fn entries(&self, member: &CodeMapping, machine: Machine) -> Vec<(Fde<'a>, u64)> {
-        let view = self.view(member);
-        let Some((code, unwinding)) = view.and_then(|view| Some((view.range, view.unwinding?))) else {
+        let Some((code, (key, unwinding))) = self.recorded_range(member).zip(self.unwinding(member)) else {
             return Vec::new();
         };
         let with_offset = |entry: Fde<'a>| (entry, entry.range.start.0.wrapping_sub(code.start.0));
         match unwinding.placement {
             Placement::At(_) => {
-                let entries = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
+                let entries = self.shared_entries.get(&key);
                 entries.map_or(Vec::new(), |entries| {
                     entries.overlapping(code).map(with_offset).collect()
                 })
@@ -357,23 +381,39 @@ impl<'a> ObjectWriter<'a> {
         self.input.symbol_name(name, declared, view.tier())
     }
 
-    /// Returns the source files to copy for an object.
-    fn sources_to_keep(&self, job: &Job<'_>) -> Vec<SourceName> {
-        let used = &self.input.files[job.first.function.file];
-        let views = job.functions().filter_map(|(member, _)| self.view(member));
+    /// Reads the functions of a job, and their lines if these decide which source files to copy.
+    fn load<'g>(&self, job: &Job<'g>) -> LoadedJob<'g, 'a> {
         let file = job.first.function.file;
-        let infos = views.map(|view| self.lines_of(file, &view).0);
-        let owner = used.found.file.origin().owner;
-        let mut names: Vec<SourceName> = infos
-            .flat_map(|info| self.input.lines.sources_to_keep(info, owner))
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        let owner = self.input.files[file].found.file.origin().owner;
+        let mut sources = Vec::new();
+        let functions = job.functions().filter_map(|(member, address)| {
+            let view = self.view(member)?;
+            let mut lines = self.input.lines.keep_sources.then(|| self.lines_of(file, &view));
+            if let Some((Some(info), _)) = &mut lines {
+                sources.extend(self.input.lines.sources_to_keep(info, owner));
+                let max_size = self
+                    .input
+                    .record_bytes(member.function)
+                    .saturating_mul(MAX_LINE_GROWTH);
+                if info.memory_size() > max_size {
+                    lines = None;
+                }
+            }
+            Some(LoadedFunction {
+                member,
+                address,
+                view,
+                lines,
+            })
+        });
+        let functions = functions.collect();
+        sources.sort_unstable();
+        sources.dedup();
+        LoadedJob { functions, sources }
     }
 
     /// Returns the lines and inlined calls of a function, and the faults found in them.
-    fn lines_of(&self, file: FileIndex, view: &FunctionView<'a>) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
+    fn lines_of(&self, file: FileIndex, view: &FunctionView<'a>) -> Lines<'a> {
         let code = &self.input.files[file].code;
         let track = self.input.lines.track.as_deref();
         self.input.v8_functions.lines_of(file, code, view, track)
@@ -382,14 +422,13 @@ impl<'a> ObjectWriter<'a> {
     /// Adds the line table of a function to its object. Returns the source files that it references.
     fn add_lines(
         &self,
-        file: FileIndex,
-        view: &FunctionView<'a>,
+        lines: Lines<'a>,
         function: &Function<'_>,
         places: SourcePlaces<'_>,
         encoder: &mut Encoder<'_, '_>,
         faults: &mut MemberFaults,
     ) -> Vec<StoredSource<'a>> {
-        let (info, line_faults) = self.lines_of(file, view);
+        let (info, line_faults) = lines;
         faults.lines = line_faults;
         let Some(mut info) = info else {
             return Vec::new();
@@ -413,7 +452,14 @@ impl<'a> ObjectWriter<'a> {
         })
     }
 
-    fn encode(&self, job: &Job<'_>, store: &Path, kept: &KeptSources, buffers: &mut Buffers) -> Object<'a> {
+    fn encode(
+        &self,
+        job: &Job<'_>,
+        loaded: &mut LoadedJob<'_, 'a>,
+        store: &Path,
+        kept: &KeptSources,
+        buffers: &mut Buffers,
+    ) -> Object<'a> {
         let without_entries;
         let &(ref tables, address) = match &job.tables {
             Some(tables) => tables,
@@ -422,25 +468,25 @@ impl<'a> ObjectWriter<'a> {
                 &without_entries
             }
         };
-        let members = job.functions();
-        let views: Vec<_> = members
-            .filter_map(|(member, address)| Some((member, address, self.view(member)?)))
-            .collect();
-        let symbols = views.iter().map(|(member, _, view)| {
-            let symbol = self.symbol(member.function.file, view);
-            match symbol.is_empty() && !job.members.is_mapped_whole() {
-                true => Cow::Owned(object::unnamed(member.range.start.0)),
-                false => symbol,
-            }
-        });
+        let symbols = loaded
+            .functions
+            .iter()
+            .map(|LoadedFunction { member, view, .. }| {
+                let symbol = self.symbol(member.function.file, view);
+                match symbol.is_empty() && !job.members.is_mapped_whole() {
+                    true => Cow::Owned(object::unnamed(member.range.start.0)),
+                    false => symbol,
+                }
+            });
         let symbols: Vec<_> = symbols.collect();
-        let functions = views
+        let functions = loaded
+            .functions
             .iter()
             .zip(&symbols)
-            .map(|(&(_, address, ref view), symbol)| Function {
+            .map(|(loaded, symbol)| Function {
                 name: symbol,
-                code: code(view),
-                address,
+                code: code(&loaded.view),
+                address: loaded.address,
             });
         let functions: Vec<Function<'_>> = functions.collect();
         let mut encoder = Encoder::new(buffers, self.input.lines.settings(job.machine));
@@ -452,13 +498,16 @@ impl<'a> ObjectWriter<'a> {
             kept,
             owner: self.input.files[file].found.file.origin().owner,
         };
-        let written = views
-            .iter()
+        let written = loaded
+            .functions
+            .iter_mut()
             .zip(&functions)
-            .map(|(&(member, _, ref view), function)| {
+            .map(|(loaded, function)| {
                 let mut faults = MemberFaults::default();
-                sources.extend(self.add_lines(file, view, function, places, &mut encoder, &mut faults));
-                (*member, faults)
+                let lines = loaded.lines.take();
+                let lines = lines.unwrap_or_else(|| self.lines_of(file, &loaded.view));
+                sources.extend(self.add_lines(lines, function, places, &mut encoder, &mut faults));
+                (*loaded.member, faults)
             });
         let written = written.collect();
         let text_size = encoder.text_size();
@@ -560,3 +609,6 @@ fn eh_frame<'a>(unwinding: &Unwinding<'a>, address: Address, machine: Machine) -
         address_size: machine.address_size(),
     }
 }
+
+#[cfg(test)]
+mod tests;

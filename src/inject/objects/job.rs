@@ -1,12 +1,15 @@
 //! Objects that are to be written.
 
-use jitdump::{Address, AddressRange, Machine};
+use jitdump::debug_info::DebugInfo;
+use jitdump::{Address, AddressRange, FunctionView, Machine, Tally};
 
 use crate::code::timeline::CodeMapping;
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{Code, LEAD_IN};
 use crate::inject::objects::TABLE_ALIGN;
 use crate::inject::objects::sharing::{Block, ObjectMembers};
+use crate::inject::sources::SourceName;
+use crate::results::diagnostics::Issue;
 
 /// Maximum number of objects to encode at a time, and the size of records in bytes from which on no object is
 /// added. Both limit memory.
@@ -21,7 +24,7 @@ pub struct Job<'g> {
     pub first: &'g CodeMapping,
     /// Machine of the code.
     pub machine: Machine,
-    /// Code of the lowest function, which shows whether the code of all functions is known.
+    /// Whether the code of the functions is known. Its bytes are only read when the object is encoded.
     pub code: Code<'g>,
     /// Size of the records and of the source texts that the object may contain, in bytes.
     pub record_bytes: u64,
@@ -30,6 +33,26 @@ pub struct Job<'g> {
     /// Unwinding tables, and their address in the process; `None` if they are empty.
     pub tables: Option<(Tables, Address)>,
 }
+
+/// The functions of a job: read once, and in memory while their batch is written.
+pub struct LoadedJob<'g, 'a> {
+    pub functions: Vec<LoadedFunction<'g, 'a>>,
+    /// Source files to copy.
+    pub sources: Vec<SourceName>,
+}
+
+/// A function of an object, with the content of its records.
+pub struct LoadedFunction<'g, 'a> {
+    pub member: &'g CodeMapping,
+    /// Address in the object.
+    pub address: u64,
+    pub view: FunctionView<'a>,
+    /// Lines and inlined calls, if the object needed them before it is encoded.
+    pub lines: Option<Lines<'a>>,
+}
+
+/// The lines and inlined calls of a function, and the faults found in them.
+pub type Lines<'a> = (Option<DebugInfo<'a>>, Tally<Issue>);
 
 impl<'g> Job<'g> {
     /// Address of the first function in the object.

@@ -111,11 +111,11 @@ impl LineOptions {
 
     /// Returns the source files to copy for a function whose runtime file belongs to `owner`: none unless
     /// [`LineOptions::keep_sources`] is set.
-    pub fn sources_to_keep(&self, info: Option<DebugInfo<'_>>, owner: u32) -> Vec<SourceName> {
-        let Some(mut info) = info.filter(|_| self.keep_sources) else {
+    pub fn sources_to_keep(&self, info: &mut DebugInfo<'_>, owner: u32) -> Vec<SourceName> {
+        if !self.keep_sources {
             return Vec::new();
-        };
-        let files = used_files(&mut info).filter(|file| file.text.is_none());
+        }
+        let files = used_files(info).filter(|file| file.text.is_none());
         files.map(|file| SourceName::new(owner, file)).collect()
     }
 

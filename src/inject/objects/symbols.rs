@@ -179,8 +179,8 @@ impl<'a> SymbolWriter<'a> {
         let lines = &self.input.lines;
         if lines.keep_sources {
             let infos = members.members.iter();
-            let infos = infos.map(|member| self.input.v8_functions.declaration(member.symbol.name));
-            let names = infos.flat_map(|info| lines.sources_to_keep(info, members.owner));
+            let infos = infos.filter_map(|member| self.input.v8_functions.declaration(member.symbol.name));
+            let names = infos.flat_map(|mut info| lines.sources_to_keep(&mut info, members.owner));
             kept.keep(names.collect(), store, &mut objects.faults)?;
         }
         let places = SourcePlaces {

@@ -3,7 +3,7 @@
 use jitdump::{ByteOrder, Tally};
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
-use crate::perf::attr::{self, Attrs};
+use crate::perf::attr::{self, Attrs, Kept};
 use crate::perf::feature::{self, Feature};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::profile::{Container, Profile};
@@ -16,15 +16,6 @@ const WORD: usize = 8;
 
 /// Maximum size of a record in bytes: a multiple of 8.
 const MAX_RECORD: usize = 0xfff8;
-
-/// What samples with unwound stacks keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kept {
-    /// Neither registers nor stacks.
-    Nothing,
-    /// Both.
-    Stacks,
-}
 
 /// Header sections of a profile with unwound stacks.
 #[derive(Clone, Debug)]

@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use jitdump::{ByteOrder, Tally, Time};
 
+use crate::perf::attr::AttrEntry;
 use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND_SIZE, write_finished_round};
-use crate::perf::profile::{AttrEntry, Profile};
+use crate::perf::profile::Profile;
 use crate::results::diagnostics::Issue;
 use crate::traces::synthesis::definition::{AttrTemplate, Definition, IdAllocator, SyntheticEvent};
 use crate::traces::synthesis::process::{Comm, ThreadStart, write_comm, write_fork};

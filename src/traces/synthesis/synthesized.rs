@@ -2,9 +2,10 @@
 
 use jitdump::{ByteOrder, Tally};
 
+use crate::perf::attr::AttrEntry;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::Feature;
-use crate::perf::profile::{AttrEntry, Container, Profile};
+use crate::perf::profile::{Container, Profile};
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::Issue;
 

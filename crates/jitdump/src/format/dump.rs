@@ -149,6 +149,11 @@ impl<'a> Dump<'a> {
         self.first_time
     }
 
+    /// Whether any function has a name of V8.
+    pub fn has_v8_code(&self) -> bool {
+        self.index.has_v8_code
+    }
+
     /// Returns how to interpret the entries of DEBUG_INFO records.
     pub fn quirks(&self) -> DebugInfoQuirks {
         self.index.quirks

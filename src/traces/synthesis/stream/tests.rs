@@ -3,7 +3,8 @@
 use jitdump::Address;
 
 use super::*;
-use crate::perf::profile::{AttrEntry, Container};
+use crate::perf::attr::AttrEntry;
+use crate::perf::profile::Container;
 use crate::perf::record;
 use crate::perf::record::data::Data;
 use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL, attr};

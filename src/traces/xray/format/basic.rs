@@ -7,9 +7,9 @@ use jitdump::{ByteOrder, Tally};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
+use crate::traces::xray::format::buffer::Buffer;
 use crate::traces::xray::format::header;
 use crate::traces::xray::format::header::Header;
-use crate::traces::xray::format::index::Buffer;
 use crate::traces::xray::format::record::{Record, RecordKind};
 
 /// Size of a record, in bytes.

@@ -12,11 +12,11 @@ use jitdump::{RuntimeTime, Tally};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
+use crate::traces::xray::format::buffer::Buffer;
 use crate::traces::xray::format::fdr;
 use crate::traces::xray::format::fdr::{Decoder, METADATA_SIZE};
 use crate::traces::xray::format::header;
 use crate::traces::xray::format::header::Header;
-use crate::traces::xray::format::index::Buffer;
 
 /// A part of a trace after its header: a buffer, or the bytes between two buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,8 +12,8 @@ use jitdump::{ByteOrder, Tally};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
+use crate::traces::xray::format::buffer::Buffer;
 use crate::traces::xray::format::header::Header;
-use crate::traces::xray::format::index::Buffer;
 use crate::traces::xray::format::record::{Record, RecordKind};
 
 /// Sizes of function and metadata records, in bytes.

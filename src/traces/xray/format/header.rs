@@ -1,10 +1,9 @@
-//! Parses the header of an XRay trace and detects traces by their content.
+//! Parses the header of an XRay trace.
 
 use jitdump::ByteOrder;
 
 use crate::bytes::{Reader, hex};
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::xray::format::{basic, buffers};
 
 /// Size of the header in bytes, the same in all versions.
 pub const SIZE: usize = 32;
@@ -127,21 +126,4 @@ fn version_and_type(first: [u8; 4]) -> Option<(ByteOrder, u16, u16)> {
 /// well.
 pub fn has_plausible_version(start: &[u8]) -> bool {
     start.first_chunk().copied().and_then(version_and_type).is_some()
-}
-
-/// Returns whether a file is a trace: a header of known version and type with a possible frequency, and a
-/// plausible first record. `start` is the whole file or at least its first 80 bytes.
-pub fn is_trace(start: &[u8]) -> bool {
-    /// Possible frequencies: 1 MHz to 100 GHz, which includes processor clocks and clocks in nanoseconds.
-    const FREQUENCIES: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
-    let Ok(header) = Header::parse(start) else {
-        return false;
-    };
-    let records = start.get(SIZE..).unwrap_or_default();
-    let is_possible = header.frequency == 0 || FREQUENCIES.contains(&header.frequency);
-    is_possible
-        && match header.mode {
-            Mode::Fdr => records.is_empty() || buffers::starts_with_buffer(records, &header),
-            Mode::Basic => basic::starts_with_record(records, &header),
-        }
 }

@@ -17,6 +17,7 @@
 //! A trace has only the IDs of functions. Their addresses are in the instrumented binary ([instrumentation_map]).
 
 mod basic;
+mod buffer;
 mod buffers;
 mod fdr;
 pub mod fdr_metadata;
@@ -27,10 +28,11 @@ pub mod record;
 pub mod trace;
 
 pub use basic::RECORD_SIZE as BASIC_RECORD_SIZE;
+pub use buffer::{Anchor, Buffer};
 pub use buffers::{GapReason, Segment};
 pub use fdr_metadata::FdrMetadata;
-pub use header::{Header, Mode, is_trace};
-pub use index::{Anchor, Buffer, Index, Thread};
+pub use header::{Header, Mode};
+pub use index::{Index, Thread};
 pub use instrumentation_map::InstrumentationMap;
 pub use record::{Record, RecordKind};
-pub use trace::{Records, Segments, Trace};
+pub use trace::{Records, Segments, Trace, is_trace};

@@ -1,10 +1,11 @@
-//! Reads an XRay trace: its buffers, their records, and the faults of a damaged file.
+//! Detects and reads XRay traces: their buffers, their records, and the faults of a damaged file.
 
 use jitdump::Tally;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::xray::format::header::{Header, Mode};
-use crate::traces::xray::format::index::{Buffer, Index};
+use crate::traces::xray::format::buffer::Buffer;
+use crate::traces::xray::format::header::{self, Header, Mode};
+use crate::traces::xray::format::index::Index;
 use crate::traces::xray::format::record::Record;
 use crate::traces::xray::format::{Segment, basic, buffers, fdr};
 
@@ -123,4 +124,21 @@ impl<'a> Iterator for Records<'a> {
             Decoder::Basic(decoder) => decoder.record(),
         }
     }
+}
+
+/// Returns whether a file is a trace: a header of known version and type with a possible frequency, and a
+/// plausible first record. `start` is the whole file or at least its first 80 bytes.
+pub fn is_trace(start: &[u8]) -> bool {
+    /// Possible frequencies: 1 MHz to 100 GHz, which includes processor clocks and clocks in nanoseconds.
+    const FREQUENCIES: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
+    let Ok(header) = Header::parse(start) else {
+        return false;
+    };
+    let records = start.get(header::SIZE..).unwrap_or_default();
+    let is_possible = header.frequency == 0 || FREQUENCIES.contains(&header.frequency);
+    is_possible
+        && match header.mode {
+            Mode::Fdr => records.is_empty() || buffers::starts_with_buffer(records, &header),
+            Mode::Basic => basic::starts_with_record(records, &header),
+        }
 }

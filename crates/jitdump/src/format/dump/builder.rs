@@ -17,6 +17,7 @@ use crate::format::record_association::PendingRecords;
 use crate::format::source_file::EmbeddedSource;
 use crate::format::tier;
 use crate::machine::Machine;
+use crate::names;
 
 /// An index while the records are read.
 #[derive(Clone, Debug)]
@@ -36,6 +37,7 @@ impl IndexBuilder {
             faults,
             quirks: DebugInfoQuirks::default(),
             sources: EmbeddedSources::default(),
+            has_v8_code: false,
         };
         Self {
             index,
@@ -136,6 +138,7 @@ impl IndexBuilder {
         if load.name.len() > record::MAX_NAME {
             self.index.faults.add(Fault::LongName, record.offset);
         }
+        self.index.has_v8_code |= names::is_v8(load.name);
         let records = FunctionRecords {
             load: record.location(),
             time: RuntimeTime(record.time),

@@ -47,6 +47,8 @@ pub struct Index {
     pub(super) faults: Tally<Fault>,
     pub(super) quirks: DebugInfoQuirks,
     pub(super) sources: EmbeddedSources,
+    /// Whether any function has a name of V8.
+    pub(super) has_v8_code: bool,
 }
 
 /// The debug information of a function, and the faults found in it.
@@ -100,7 +102,6 @@ impl Index {
             code: Some(load.code),
             range: self.range(number)?,
             code_index: load.code_index,
-            unwinding: self.unwinding(contents, number),
             recorded_tier: function.tier.and_then(content).and_then(tier::parse),
         })
     }
@@ -251,8 +252,10 @@ impl Index {
     pub(super) fn detect_quirks(&mut self, contents: Contents<'_>) {
         let with_lines = self.functions.with_debug_info();
         let with_lines = with_lines.filter_map(|(number, debug_info)| {
-            let content = contents.of(debug_info)?;
-            Some((function_ref(&self.function(contents, number)?), content))
+            let load = contents.of(self.functions.get(number)?.load)?;
+            let name = Load::parse(load, self.header.endian)?.name;
+            let range = self.range(number)?;
+            Some((FunctionRef { name, range }, contents.of(debug_info)?))
         });
         let examined = with_lines.take(EXAMINED_FUNCTIONS);
         self.quirks = DebugInfoQuirks::detect(examined, self.header.endian, self.machine.is_64);
