@@ -39,7 +39,7 @@ mod load;
 mod perf;
 mod record;
 mod results;
-pub mod runtimes;
+mod runtimes;
 mod threads;
 mod tools;
 mod traces;
@@ -53,7 +53,10 @@ pub use inject::{InjectOptions, Layout, LineOptions, Tiers, inject};
 pub use load::{InputKind, LoadOptions, MonoEvent, Progress, SamplingOptions, TraceOptions, XrayEvent};
 pub use results::diagnostics::{Diagnostic, Issue, Severity};
 pub use results::name_style::NameStyle;
-pub use results::summary::Summary;
+pub use results::summary::{
+    CacheSummary, DumpSummary, FunctionSummary, PerfMapSummary, SampleSummary, Summary, SymbolSummary,
+    TierSummary, TraceSummary, UnwindSummary,
+};
 
 /// For the program, tests, fuzz targets and benchmarks. It changes in any version.
 #[doc(hidden)]

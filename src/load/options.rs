@@ -6,7 +6,7 @@ use crate::files::Reach;
 use crate::files::input_file::MAX_SMALL_FILE;
 use crate::traces::options::TraceOptions;
 
-/// What to load, for [`inject`](crate::inject::inject) and [`timeline`](crate::tools::timeline::timeline).
+/// What to load, for [`inject`](crate::inject::inject) and the page of `timeline`.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Path of the profile, or of a log or trace to convert to a profile; `-` is standard input.

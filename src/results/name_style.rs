@@ -152,6 +152,7 @@ fn word(text: &str) -> Result<Vec<Piece>, InvalidStyle> {
     }
 }
 
+#[doc(hidden)]
 impl NameStyle {
     /// Returns the name of code in this style. `declared` returns the name and location of the function that the runtime
     /// wrote beside the name of the code; they count before those in the name. `tier` is its compiler, if known.

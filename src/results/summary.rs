@@ -306,17 +306,20 @@ impl Summary {
     }
 
     /// Returns the command that shows the output, if it has names that the input lacks.
+    #[doc(hidden)]
     pub fn next_command(&self) -> Option<String> {
         let is_shown = self.output != "-" && self.has_names();
         is_shown.then(|| format!("perf report -i {}", shell_word(&self.output)))
     }
 
     /// Returns the functions with most samples of the first event in their own code.
+    #[doc(hidden)]
     pub fn hottest(&self, count: usize) -> Vec<HotFunction<'_>> {
         self.with_most(count, |function| function.own.first())
     }
 
     /// Returns the functions of JIT code that are in the stacks of most samples of the first event.
+    #[doc(hidden)]
     pub fn hottest_in_stacks(&self, count: usize) -> Vec<HotFunction<'_>> {
         // Code without a name has no size either.
         let is_jit =
@@ -346,6 +349,7 @@ impl Summary {
     }
 
     /// Returns the counts for a terminal, and a line for each file if `is_verbose`.
+    #[doc(hidden)]
     pub fn counts_text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
         for dump in &self.dumps {

@@ -61,6 +61,7 @@ impl ProfileEvent {
     }
 }
 
+#[doc(hidden)]
 impl MonoEvent {
     /// All kinds that logs have.
     pub const ALL: [Self; 7] = [

@@ -39,6 +39,11 @@ fn documentation(name: &str, features: &[&str]) -> Value {
     serde_json::from_slice(&file).unwrap()
 }
 
+/// Returns the item with an ID.
+fn item<'d>(index: &'d Value, id: &Value) -> Option<&'d Value> {
+    index.get(id.to_string())
+}
+
 /// The items of a crate, by path.
 struct Items<'d> {
     index: &'d Value,
@@ -53,24 +58,26 @@ impl<'d> Items<'d> {
             lines: BTreeSet::new(),
             count: 0,
         };
-        let root = items.get(&documentation["root"]).unwrap();
+        let root = item(items.index, &documentation["root"]).unwrap();
         items.add_all(&root["inner"]["module"]["items"], root["name"].as_str().unwrap());
         items
     }
 
-    fn get(&self, id: &Value) -> Option<&'d Value> {
-        self.index.get(id.to_string())
-    }
-
     fn add_all(&mut self, ids: &'d Value, path: &str) {
-        for item in ids.as_array().into_iter().flatten().filter_map(|id| self.get(id)) {
-            match item["inner"].get("use") {
-                None => self.add(item, path, item["name"].as_str().unwrap_or_default()),
-                Some(import) => match self.get(&import["id"]) {
+        let index = self.index;
+        for listed in ids
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|id| item(index, id))
+        {
+            match listed["inner"].get("use") {
+                None => self.add(listed, path, listed["name"].as_str().unwrap_or_default()),
+                Some(import) => match item(index, &import["id"]) {
                     Some(module) if import["is_glob"] == true => {
                         self.add_all(&module["inner"]["module"]["items"], path);
                     }
-                    Some(item) => self.add(item, path, import["name"].as_str().unwrap()),
+                    Some(imported) => self.add(imported, path, import["name"].as_str().unwrap()),
                     None => self.line("use", path, import["name"].as_str().unwrap()),
                 },
             }
@@ -81,8 +88,9 @@ impl<'d> Items<'d> {
         self.count += usize::from(self.lines.insert(format!("{path}::{name} ({kind})")));
     }
 
-    fn add(&mut self, item: &'d Value, path: &str, name: &str) {
-        let (kind, inner) = item["inner"].as_object().unwrap().iter().next().unwrap();
+    fn add(&mut self, added: &'d Value, path: &str, name: &str) {
+        let index = self.index;
+        let (kind, inner) = added["inner"].as_object().unwrap().iter().next().unwrap();
         self.line(kind, path, name);
         let path = format!("{path}::{name}");
         match kind.as_str() {
@@ -96,7 +104,7 @@ impl<'d> Items<'d> {
             &inner["variants"],
         ];
         let parts = fields.into_iter().filter_map(Value::as_array).flatten();
-        for part in parts.filter_map(|id| self.get(id)) {
+        for part in parts.filter_map(|id| item(index, id)) {
             if part["visibility"] == "public" || kind == "enum" {
                 self.lines
                     .insert(format!("{path}::{} (part)", part["name"].as_str().unwrap()));
@@ -106,7 +114,7 @@ impl<'d> Items<'d> {
             .as_array()
             .into_iter()
             .flatten()
-            .filter_map(|id| self.get(id))
+            .filter_map(|id| item(index, id))
         {
             let of = &of["inner"]["impl"];
             if !of["trait"].is_null() {
@@ -116,7 +124,7 @@ impl<'d> Items<'d> {
                 .as_array()
                 .unwrap()
                 .iter()
-                .filter_map(|id| self.get(id))
+                .filter_map(|id| item(index, id))
             {
                 if method["visibility"] == "public" {
                     self.add(method, &path, method["name"].as_str().unwrap());

@@ -50,6 +50,7 @@ pub enum ByteOrder {
     Big,
 }
 
+#[doc(hidden)]
 impl ByteOrder {
     /// Endianness of the machine that runs this program.
     pub const NATIVE: Self = if cfg!(target_endian = "big") {

@@ -100,6 +100,7 @@ impl<'a> From<&'a [u8]> for SourceFile<'a> {
 }
 
 /// Counts of items dropped or changed to make debug information consistent.
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// Rows outside the function.
@@ -131,6 +132,7 @@ pub struct Frame {
 
 impl DebugInfo<'_> {
     /// Returns the number of ranges of all inlined calls.
+    #[doc(hidden)]
     pub fn range_count(&self) -> u64 {
         let counts = self.calls.iter().map(|call| call.ranges.len() as u64);
         counts.fold(0, u64::saturating_add)
@@ -186,6 +188,7 @@ impl DebugInfo<'_> {
 
     /// Returns the number of rows in another file than that of the function that contains their code. The debug information
     /// must be [normalised](Self::normalise).
+    #[doc(hidden)]
     pub fn rows_in_other_files(&self) -> u64 {
         let mut innermost = Innermost::of(&self.calls);
         let is_elsewhere = |row: &&Row| {
@@ -200,6 +203,7 @@ impl DebugInfo<'_> {
 
     /// Makes everything consistent for a function of `size` bytes. Afterwards, there is at least one function and
     /// all indices are valid.
+    #[doc(hidden)]
     pub fn normalise(&mut self, size: u32) -> Dropped {
         let files = self.files.len();
         let valid_file = |file: Option<u32>| file.filter(|&file| (file as usize) < files);

@@ -29,11 +29,13 @@ pub struct Interval<T> {
 }
 
 /// Returns the times at which a process has what another one has at `times`. One that was copied at such a time keeps it.
+#[doc(hidden)]
 pub fn as_inherited(times: Range<Time>, is_inherited: bool) -> Range<Time> {
     times.start..if is_inherited { Time::MAX } else { times.end }
 }
 
 /// Returns the times in both intervals.
+#[doc(hidden)]
 pub fn intersection(one: Range<Time>, other: Range<Time>) -> Range<Time> {
     one.start.max(other.start)..one.end.min(other.end)
 }
@@ -65,6 +67,7 @@ impl<T: Copy> Builder<T> {
     }
 
     /// Ends all values at `range`.
+    #[doc(hidden)]
     pub fn clear(&mut self, range: AddressRange, time: Time) {
         let ended = &mut self.ended;
         self.live.remove(range, |piece, (from, value)| {
@@ -73,6 +76,7 @@ impl<T: Copy> Builder<T> {
     }
 
     /// Returns the current values in `range`, clipped to it.
+    #[doc(hidden)]
     pub fn pieces(&self, range: AddressRange) -> impl Iterator<Item = (AddressRange, T)> + '_ {
         let pieces = self.live.overlapping(range);
         pieces.map(|(piece, (_, value))| (piece, value))
@@ -84,6 +88,7 @@ impl<T: Copy> Builder<T> {
     }
 
     /// Returns the parts of `range` without a current value that `covers` accepts, the highest first.
+    #[doc(hidden)]
     pub fn gaps(&self, range: AddressRange, covers: impl Fn(T) -> bool) -> Vec<AddressRange> {
         self.live.gaps(range, |(_, value)| covers(value))
     }
@@ -226,6 +231,7 @@ impl<T: Copy> History<T> {
     }
 
     /// Returns the range from the lowest to the highest address that ever had a value.
+    #[doc(hidden)]
     pub fn code_bounds(&self) -> Option<AddressRange> {
         Some(AddressRange {
             start: self.bounds.first()?.address,
@@ -245,6 +251,7 @@ impl<T: Copy> History<T> {
     }
 
     /// Whether `address` has a value at any time.
+    #[doc(hidden)]
     pub fn is_ever_at(&self, address: Address) -> bool {
         self.all_at(address).next().is_some()
     }
@@ -265,6 +272,7 @@ impl<T: Copy> History<T> {
 
     /// Returns the values in `range` at `time`, clipped to it, from the lowest address up, with `None` for parts
     /// without a value. Takes one step per bound in `range`.
+    #[doc(hidden)]
     pub fn pieces_at(
         &self,
         range: AddressRange,
@@ -284,6 +292,7 @@ impl<T: Copy> History<T> {
     }
 
     /// Whether an interval at `address` starts after `time`.
+    #[doc(hidden)]
     pub fn has_later(&self, address: Address, time: Time) -> bool {
         self.lists_at(address)
             .filter_map(<[_]>::last)
@@ -291,6 +300,7 @@ impl<T: Copy> History<T> {
     }
 
     /// Returns the times around `time` at which `address` has the same value, or none.
+    #[doc(hidden)]
     pub fn times_at(&self, address: Address, time: Time) -> Range<Time> {
         let mut times = Time(0)..Time::MAX;
         for list in self.lists_at(address) {

@@ -34,6 +34,7 @@ pub struct SourceMapOptions {
     pub paths: Vec<PathBuf>,
 }
 
+#[doc(hidden)]
 impl SourceOptions {
     /// Returns the path on this machine, which may be relative.
     pub fn mapped_path<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {

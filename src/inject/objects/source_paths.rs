@@ -43,6 +43,7 @@ pub struct SourcePlaces<'a> {
     pub owner: u32,
 }
 
+#[doc(hidden)]
 impl LineOptions {
     /// Adds the line table of a function to its object, with source texts if `has_texts`, and with names of functions in the
     /// style `names`. Returns the source files to write. Fails if the table is too large for DWARF.

@@ -15,6 +15,7 @@ macro_rules! issues {
             $( #[doc = concat!($id, ": ", $title, ".")] $name, )+
         }
 
+        #[doc(hidden)]
         impl Issue {
             /// All codes, in their order.
             pub const ALL: &[Self] = &[$(Self::$name),+];

@@ -126,6 +126,8 @@ pub struct Diagnostic {
     is_unused: bool,
 }
 
+// How the program makes them.
+#[doc(hidden)]
 impl Diagnostic {
     /// Creates a diagnostic of one occurrence, without a file and offset.
     pub fn new(issue: Issue) -> Self {
@@ -253,7 +255,9 @@ impl Diagnostic {
         self.severity = Severity::Error;
         self
     }
+}
 
+impl Diagnostic {
     /// Returns the message, without file and offset.
     pub fn message(&self) -> String {
         let mut message = render(self.issue.entry().title, self.count, |name| match name {

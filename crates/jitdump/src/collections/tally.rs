@@ -37,6 +37,8 @@ impl<K> Default for Tally<K> {
     }
 }
 
+// How readers fill it.
+#[doc(hidden)]
 impl<K: Ord + Copy> Tally<K> {
     /// Counts a fault at `offset` bytes into the file.
     pub fn add(&mut self, kind: K, offset: u64) {
@@ -83,7 +85,9 @@ impl<K: Ord + Copy> Tally<K> {
         }
         self
     }
+}
 
+impl<K: Ord + Copy> Tally<K> {
     /// Returns the number of faults of one kind.
     pub fn count(&self, kind: K) -> u64 {
         self.kinds.get(&kind).map_or(0, |entry| entry.count)

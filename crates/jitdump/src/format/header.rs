@@ -80,6 +80,7 @@ impl Header {
 
     /// Returns the offset of the first record, which is the header's size; `None` if that size is impossible in a file
     /// of `file_size` bytes.
+    #[doc(hidden)]
     pub fn first_record_offset(&self, file_size: u64) -> Option<usize> {
         let size = usize::try_from(self.size).ok()?;
         (self.size >= SIZE && u64::from(self.size) <= file_size).then_some(size)
@@ -96,11 +97,13 @@ impl Header {
 
     /// Returns whether the version is supported. The specification is version 2, but its headers have 1. perf
     /// also accepts 0, and rejects 2.
+    #[doc(hidden)]
     pub fn has_known_version(&self) -> bool {
         self.version <= 2
     }
 
     /// Returns whether undefined flags are set.
+    #[doc(hidden)]
     pub fn has_unknown_flags(&self) -> bool {
         self.flags & !ARCH_TIMESTAMP != 0
     }

@@ -94,6 +94,7 @@ impl Jitdump {
     }
 
     /// Wraps an open file.
+    #[doc(hidden)]
     pub fn new(file: OpenFile) -> Self {
         Self { file, read: None }
     }
