@@ -39,7 +39,7 @@ mod load;
 mod perf;
 mod record;
 mod results;
-pub mod runtimes;
+mod runtimes;
 mod threads;
 mod tools;
 mod traces;

@@ -306,6 +306,7 @@ impl Summary {
     }
 
     /// Returns the command that shows the output, if it has names that the input lacks.
+    #[doc(hidden)]
     pub fn next_command(&self) -> Option<String> {
         let is_shown = self.output != "-" && self.has_names();
         is_shown.then(|| format!("perf report -i {}", shell_word(&self.output)))
@@ -346,6 +347,7 @@ impl Summary {
     }
 
     /// Returns the counts for a terminal, and a line for each file if `is_verbose`.
+    #[doc(hidden)]
     pub fn counts_text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
         for dump in &self.dumps {

@@ -13,13 +13,16 @@ use crate::collections::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
 /// Maximum nesting depth of inlined calls; readers walk them recursively.
+#[doc(hidden)]
 pub const MAX_DEPTH: u32 = 64;
 
 /// Maximum number of ranges of all calls of a function, in addition to twice the number that they came with:
 /// splitting a caller's ranges among its callees multiplies them by the depth. Real calls are split into few.
+#[doc(hidden)]
 pub const MAX_RANGES: usize = 1 << 10;
 
 /// Maximum line number; a larger one is invalid. elfutils rejects a line table with lines from 2^31 on.
+#[doc(hidden)]
 pub const MAX_LINE: u32 = 1 << 24;
 
 /// Lines and inlined calls of one function.
@@ -169,6 +172,7 @@ impl DebugInfo<'_> {
 
     /// Returns the number of rows in another file than that of the function that contains their code. The debug information
     /// must be [normalised](Self::normalise).
+    #[doc(hidden)]
     pub fn rows_in_other_files(&self) -> u64 {
         let mut innermost = Innermost::of(&self.calls);
         let is_elsewhere = |row: &&Row| {
@@ -183,6 +187,7 @@ impl DebugInfo<'_> {
 
     /// Makes everything consistent for a function of `size` bytes. Afterwards, there is at least one function and
     /// all indices are valid.
+    #[doc(hidden)]
     pub fn normalise(&mut self, size: u32) -> Dropped {
         let files = self.files.len();
         let valid_file = |file: Option<u32>| file.filter(|&file| (file as usize) < files);

@@ -29,11 +29,13 @@ pub struct Interval<T> {
 }
 
 /// Returns the times at which a process has what another one has at `times`. One that was copied at such a time keeps it.
+#[doc(hidden)]
 pub fn as_inherited(times: Range<Time>, is_inherited: bool) -> Range<Time> {
     times.start..if is_inherited { Time::MAX } else { times.end }
 }
 
 /// Returns the times in both intervals.
+#[doc(hidden)]
 pub fn intersection(one: Range<Time>, other: Range<Time>) -> Range<Time> {
     one.start.max(other.start)..one.end.min(other.end)
 }

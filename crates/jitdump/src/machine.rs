@@ -99,6 +99,7 @@ impl Machine {
     /// As a consequence, 32-bit code on a 64-bit MIPS kernel is treated as 64-bit code, whose instruction set
     /// includes the 32-bit one. x32 and N32 share the machine IDs of the 64-bit ABIs and are not
     /// distinguished from them.
+    #[doc(hidden)]
     pub fn of_file(id: u32, endian: ByteOrder, recorded: Self, code_end: u64) -> Self {
         let declared = Self::new(id, endian);
         let id = match declared.id {
@@ -119,7 +120,7 @@ impl Machine {
     }
 
     /// Whether a file that declares the ELF machine ID `id` means this machine: with its own ID, or with none.
-    pub fn is_declared(&self, id: u32) -> bool {
+    pub(crate) fn is_declared(&self, id: u32) -> bool {
         id == u32::from(elf::EM_NONE.0) || id == u32::from(self.id.0)
     }
 
@@ -134,6 +135,7 @@ impl Machine {
 
     /// Returns the machine that a profile was recorded on. If its architecture is missing or unknown, returns
     /// the host.
+    #[doc(hidden)]
     pub fn of_profile(architecture: Option<&[u8]>, endian: ByteOrder) -> Self {
         let recorded = architecture.and_then(|name| Self::of_architecture(name, endian));
         recorded.unwrap_or_else(Self::host)
@@ -154,6 +156,7 @@ impl Machine {
     /// Returns the flags of the ELF header (`e_flags`). The objects are never executed, but disassemblers
     /// derive the available instructions from the flags, so these name the largest instruction set in common
     /// use.
+    #[doc(hidden)]
     pub fn flags(&self) -> elf::FileFlags {
         let none = elf::FileFlags(0);
         match (self.id, self.endian) {

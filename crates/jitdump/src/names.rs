@@ -23,6 +23,7 @@ pub struct SourceLocation<'a> {
 }
 
 /// Returns whether V8 writes names like this one for functions compiled from source.
+#[doc(hidden)]
 pub fn is_v8(name: &[u8]) -> bool {
     without_v8_prefix(name).is_some()
 }
@@ -34,16 +35,19 @@ fn without_v8_prefix(name: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether V8 writes names like this one for functions compiled with inlined calls.
+#[doc(hidden)]
 pub fn is_v8_optimized(name: &[u8]) -> bool {
     is_v8(name) && matches!(tier(name), Some("Maglev" | "TurboFan"))
 }
 
 /// Whether V8 writes names like this one for functions compiled by Sparkplug, its baseline compiler.
+#[doc(hidden)]
 pub fn is_v8_baseline(name: &[u8]) -> bool {
     is_v8(name) && tier(name) == Some("Sparkplug")
 }
 
 /// The function's own name in V8's name of it, which ends with `location`: without prefix, tier and location.
+#[doc(hidden)]
 pub fn v8_function_name<'a>(name: &'a [u8], location: &SourceLocation<'a>) -> Option<&'a [u8]> {
     let rest = without_v8_prefix(name).and_then(without_v8_mark)?;
     let head = rest.get(..memchr::memmem::rfind(rest, location.path)?)?;
@@ -243,6 +247,7 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns all tiers that names can have; some more than once.
+#[doc(hidden)]
 pub fn all_tiers() -> impl Iterator<Item = &'static str> {
     let by_prefix = PREFIXES.iter().map(|(_, tier, _)| *tier);
     by_prefix.chain(V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier))
@@ -255,6 +260,7 @@ pub fn is_built_in(name: &[u8]) -> bool {
 
 /// Returns whether functions of different files often have the same name, as in JavaScript and Python. PHP's functions and
 /// classes are global.
+#[doc(hidden)]
 pub fn needs_file(name: &[u8]) -> bool {
     let of_compiler = |&(text, _, prefix): &(&str, &str, Prefix)| prefix == Compiler && text != "JIT$";
     is_v8(name) || prefix(name).is_some_and(of_compiler)
@@ -271,6 +277,7 @@ pub struct NameParts<'a> {
 
 impl<'a> NameParts<'a> {
     /// Returns these parts, and those of `other` where they are missing.
+    #[doc(hidden)]
     pub fn or(self, other: NameParts<'a>) -> NameParts<'a> {
         NameParts {
             function: if self.function.is_empty() {

@@ -9,7 +9,7 @@
 //!                                └─ [step]: one frame, by its rules or by the frame pointer
 //! ```
 //!
-//! [interpreters] has the frames that stacks may leave out.
+//! `interpreters` has the frames that stacks may leave out.
 //!
 //! Readers unwind each stack again, one by one, and most ignore the tables of runtimes. Here it is done once, in parallel.
 

@@ -54,6 +54,7 @@ impl Header {
     }
 
     /// Reads the header of a file that is not in memory.
+    #[doc(hidden)]
     pub fn read(file: &dyn RandomAccess) -> Result<Self, Error> {
         let mut start = [0; SIZE as usize];
         let read = file.read(0, &mut start);
@@ -80,6 +81,7 @@ impl Header {
 
     /// Returns the offset of the first record, which is the header's size; `None` if that size is impossible in a file
     /// of `file_size` bytes.
+    #[doc(hidden)]
     pub fn first_record_offset(&self, file_size: u64) -> Option<usize> {
         let size = usize::try_from(self.size).ok()?;
         (self.size >= SIZE && u64::from(self.size) <= file_size).then_some(size)
@@ -101,6 +103,7 @@ impl Header {
     }
 
     /// Returns whether undefined flags are set.
+    #[doc(hidden)]
     pub fn has_unknown_flags(&self) -> bool {
         self.flags & !ARCH_TIMESTAMP != 0
     }
