@@ -245,14 +245,16 @@ impl Diagnostic {
     }
 
     /// Changes it to a warning that the file is not used.
-    pub(crate) fn as_unused(mut self) -> Self {
+    #[doc(hidden)]
+    pub fn as_unused(mut self) -> Self {
         self.severity = Severity::Warning;
         self.is_unused = true;
         self
     }
 
     /// Changes it to a note, if nothing that was asked for is lost.
-    pub(crate) fn as_note(mut self) -> Self {
+    #[doc(hidden)]
+    pub fn as_note(mut self) -> Self {
         self.severity = Severity::Note;
         self
     }
