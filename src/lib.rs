@@ -17,8 +17,10 @@
 //!
 //! # Features
 //!
-//! - `cli` (default): the program;
-//! - `timeline`: code over time as a page.
+//! - `cli` (default): the program, with all of these;
+//! - `check`, `compare`, `record` and `timeline`: the commands of these names.
+//!
+//! They add nothing to the interface above.
 //!
 //! # Versions
 //!
@@ -27,8 +29,16 @@
 
 // Tests read and write files of their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
-// Parts of `load` are for `timeline` alone.
-#![cfg_attr(not(feature = "timeline"), allow(dead_code, unused_imports))]
+// Some parts of the lower folders are for one feature alone.
+#![cfg_attr(
+    not(all(
+        feature = "check",
+        feature = "compare",
+        feature = "record",
+        feature = "timeline"
+    )),
+    allow(dead_code, unused_imports)
+)]
 
 mod code;
 mod elf;
@@ -37,6 +47,7 @@ mod frames;
 mod inject;
 mod load;
 mod perf;
+#[cfg(feature = "record")]
 mod record;
 mod results;
 mod runtimes;
@@ -69,5 +80,8 @@ pub mod internals {
         };
     }
 
-    share! { code elf files frames inject load perf record results runtimes threads tools traces }
+    share! { code elf files frames inject load perf results runtimes threads tools traces }
+
+    #[cfg(feature = "record")]
+    share! { record }
 }

@@ -156,7 +156,7 @@ fn word(text: &str) -> Result<Vec<Piece>, InvalidStyle> {
 impl NameStyle {
     /// Returns the name of code in this style. `declared` returns the name and location of the function that the runtime
     /// wrote beside the name of the code; they count before those in the name. `tier` is its compiler, if known.
-    pub fn apply_declared<'a, 'p>(
+    pub(crate) fn apply_declared<'a, 'p>(
         &self,
         name: Cow<'a, [u8]>,
         declared: impl FnOnce() -> Option<NameParts<'p>>,
@@ -172,7 +172,7 @@ impl NameStyle {
 
     /// Returns the name of an inlined function in this style. `location` is its declaration, after which a function
     /// without a name is named: readers would show none, or that of its caller.
-    pub fn apply_to_inlined<'a>(
+    pub(crate) fn apply_to_inlined<'a>(
         &self,
         name: &'a [u8],
         location: Option<SourceLocation<'_>>,

@@ -75,7 +75,7 @@ impl MonoEvent {
     ];
 
     /// Returns the option of Mono's profiler that enables these events.
-    pub fn profiler_option(self) -> &'static str {
+    pub(crate) fn profiler_option(self) -> &'static str {
         match self {
             Self::Contention => "monitor",
             Self::Heap | Self::HeapShots => "heapshot",

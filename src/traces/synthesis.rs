@@ -146,7 +146,7 @@ pub fn write_clipped_mmap(
     }
 }
 
-/// Appends an entry to a build ID table ([`feature::BUILD_ID`](crate::perf::feature::BUILD_ID)), in the layout of perf's
+/// Appends an entry to a build ID table ([`crate::perf::feature::BUILD_ID`]), in the layout of perf's
 /// `write_buildid`.
 pub fn write_build_id_entry(out: &mut Vec<u8>, endian: ByteOrder, build_id: &BuildId, name: &[u8]) {
     const FIXED: usize = 8 + 4 + 24;

@@ -70,6 +70,7 @@ impl ByteOrder {
 
     /// Returns the 64-bit integer that these bytes are.
     #[inline]
+    #[doc(hidden)]
     pub fn u64_of(self, bytes: [u8; 8]) -> u64 {
         match self {
             Self::Little => u64::from_le_bytes(bytes),
@@ -78,31 +79,37 @@ impl ByteOrder {
     }
 
     /// Appends a 16-bit integer.
+    #[doc(hidden)]
     pub fn write_u16(self, out: &mut Vec<u8>, value: u16) {
         out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
     /// Appends a 32-bit integer.
+    #[doc(hidden)]
     pub fn write_u32(self, out: &mut Vec<u8>, value: u32) {
         out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
     /// Appends a 64-bit integer.
+    #[doc(hidden)]
     pub fn write_u64(self, out: &mut Vec<u8>, value: u64) {
         out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
     /// Overwrites the 16-bit integer at offset `at`. Does nothing if `bytes` is too short, here and below.
+    #[doc(hidden)]
     pub fn set_u16(self, bytes: &mut [u8], at: usize, value: u16) {
         self.set(bytes, at, value.to_le_bytes());
     }
 
     /// Overwrites the 32-bit integer at offset `at`.
+    #[doc(hidden)]
     pub fn set_u32(self, bytes: &mut [u8], at: usize, value: u32) {
         self.set(bytes, at, value.to_le_bytes());
     }
 
     /// Overwrites the 64-bit integer at offset `at`.
+    #[doc(hidden)]
     pub fn set_u64(self, bytes: &mut [u8], at: usize, value: u64) {
         self.set(bytes, at, value.to_le_bytes());
     }
@@ -114,6 +121,7 @@ impl ByteOrder {
     }
 
     /// Sets the 32-bit length field at offset `at` to the number of bytes that follow the field.
+    #[doc(hidden)]
     pub fn set_length(self, bytes: &mut [u8], at: usize) {
         let length = bytes.len().saturating_sub(at.saturating_add(4));
         self.set_u32(bytes, at, length as u32);
@@ -121,6 +129,7 @@ impl ByteOrder {
 
     /// Returns the 32-bit integer at offset `at`; `None` if `bytes` is too short.
     #[inline]
+    #[doc(hidden)]
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         let bytes = *bytes.get(at..)?.first_chunk()?;
         Some(match self {
@@ -131,6 +140,7 @@ impl ByteOrder {
 
     /// Returns the 16-bit integer at offset `at`; `None` if `bytes` is too short.
     #[inline]
+    #[doc(hidden)]
     pub fn u16_at(self, bytes: &[u8], at: usize) -> Option<u16> {
         let bytes = *bytes.get(at..)?.first_chunk()?;
         Some(match self {
@@ -141,6 +151,7 @@ impl ByteOrder {
 
     /// Returns the 64-bit integer at offset `at`; `None` if `bytes` is too short.
     #[inline]
+    #[doc(hidden)]
     pub fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
         Some(self.u64_of(*bytes.get(at..)?.first_chunk()?))
     }

@@ -13,13 +13,16 @@ use crate::collections::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
 /// Maximum nesting depth of inlined calls; readers walk them recursively.
+#[doc(hidden)]
 pub const MAX_DEPTH: u32 = 64;
 
 /// Maximum number of ranges of all calls of a function, in addition to twice the number that they came with:
 /// splitting a caller's ranges among its callees multiplies them by the depth. Real calls are split into few.
+#[doc(hidden)]
 pub const MAX_RANGES: usize = 1 << 10;
 
 /// Maximum line number; a larger one is invalid. elfutils rejects a line table with lines from 2^31 on.
+#[doc(hidden)]
 pub const MAX_LINE: u32 = 1 << 24;
 
 /// Lines and inlined calls of one function.

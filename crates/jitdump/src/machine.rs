@@ -120,8 +120,7 @@ impl Machine {
     }
 
     /// Whether a file that declares the ELF machine ID `id` means this machine: with its own ID, or with none.
-    #[doc(hidden)]
-    pub fn is_declared(&self, id: u32) -> bool {
+    pub(crate) fn is_declared(&self, id: u32) -> bool {
         id == u32::from(elf::EM_NONE.0) || id == u32::from(self.id.0)
     }
 

@@ -247,6 +247,7 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns all tiers that names can have; some more than once.
+#[doc(hidden)]
 pub fn all_tiers() -> impl Iterator<Item = &'static str> {
     let by_prefix = PREFIXES.iter().map(|(_, tier, _)| *tier);
     by_prefix.chain(V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier))
@@ -276,6 +277,7 @@ pub struct NameParts<'a> {
 
 impl<'a> NameParts<'a> {
     /// Returns these parts, and those of `other` where they are missing.
+    #[doc(hidden)]
     pub fn or(self, other: NameParts<'a>) -> NameParts<'a> {
         NameParts {
             function: if self.function.is_empty() {

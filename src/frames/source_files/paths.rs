@@ -37,7 +37,7 @@ pub struct SourceMapOptions {
 #[doc(hidden)]
 impl SourceOptions {
     /// Returns the path on this machine, which may be relative.
-    pub fn mapped_path<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+    pub(crate) fn mapped_path<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
         self.mapping(path).0
     }
 
@@ -56,7 +56,7 @@ impl SourceOptions {
     }
 
     /// Returns the absolute path of a source file on this machine.
-    pub fn local_path(&self, path: &[u8]) -> Option<PathBuf> {
+    pub(crate) fn local_path(&self, path: &[u8]) -> Option<PathBuf> {
         self.local(path).map(|(path, _)| path)
     }
 

@@ -47,7 +47,7 @@ pub struct SourcePlaces<'a> {
 impl LineOptions {
     /// Adds the line table of a function to its object, with source texts if `has_texts`, and with names of functions in the
     /// style `names`. Returns the source files to write. Fails if the table is too large for DWARF.
-    pub fn add<'a>(
+    pub(crate) fn add<'a>(
         &self,
         mut info: DebugInfo<'a>,
         function: &Function<'_>,
@@ -77,11 +77,12 @@ impl LineOptions {
     }
 
     /// Whether objects contain source texts.
-    pub fn holds_texts(&self) -> bool {
+    pub(crate) fn holds_texts(&self) -> bool {
         self.version == Version::Five
     }
 
     /// Returns the settings shared by all functions of an object.
+    #[doc(hidden)]
     pub fn settings(&self, machine: Machine) -> dwarf::Settings<'_> {
         let directory = self.sources.source_dir.as_deref().unwrap_or(Path::new("."));
         dwarf::Settings {
@@ -111,7 +112,7 @@ impl LineOptions {
 
     /// Returns the source files to copy for a function whose runtime file belongs to `owner`: none unless
     /// [`LineOptions::keep_sources`] is set.
-    pub fn sources_to_keep(&self, info: &mut DebugInfo<'_>, owner: u32) -> Vec<SourceName> {
+    pub(crate) fn sources_to_keep(&self, info: &mut DebugInfo<'_>, owner: u32) -> Vec<SourceName> {
         if !self.keep_sources {
             return Vec::new();
         }

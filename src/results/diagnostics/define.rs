@@ -21,6 +21,7 @@ macro_rules! issues {
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             /// Returns the catalogue's entry.
+            #[doc(hidden)]
             pub fn entry(self) -> &'static CatalogueEntry {
                 match self {
                     $( Self::$name => &CatalogueEntry {

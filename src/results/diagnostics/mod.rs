@@ -130,6 +130,7 @@ pub struct Diagnostic {
 #[doc(hidden)]
 impl Diagnostic {
     /// Creates a diagnostic of one occurrence, without a file and offset.
+    #[doc(hidden)]
     pub fn new(issue: Issue) -> Self {
         Self {
             issue,
@@ -144,13 +145,14 @@ impl Diagnostic {
     }
 
     /// Creates the error that a file cannot be read.
+    #[doc(hidden)]
     pub fn cannot_read(path: &Path, cause: &io::Error) -> Self {
         Self::new(Issue::CannotRead).in_file(path).caused_by(cause)
     }
 
     /// Creates the error that a file given by the user cannot be read. `if_missing` is the action to recommend if it
     /// does not exist.
-    pub fn cannot_read_named(path: &Path, cause: &io::Error, if_missing: &'static str) -> Self {
+    pub(crate) fn cannot_read_named(path: &Path, cause: &io::Error, if_missing: &'static str) -> Self {
         let error = Self::cannot_read(path, cause);
         match cause.kind() {
             io::ErrorKind::NotFound => error.with_remedy(if_missing),
@@ -159,6 +161,7 @@ impl Diagnostic {
     }
 
     /// Creates the warning that a file cannot be read and is not used.
+    #[doc(hidden)]
     pub fn unusable(cause: &io::Error) -> Self {
         match cause.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::new(Issue::FileMissing),
@@ -168,6 +171,7 @@ impl Diagnostic {
 
     /// Creates the error that an output cannot be written; `-` is standard output. If the cause is a diagnostic, returns
     /// it instead.
+    #[doc(hidden)]
     pub fn cannot_write(path: &Path, cause: &io::Error) -> Self {
         let diagnostic = cause.get_ref().and_then(|cause| cause.downcast_ref::<Self>());
         let path = if path == Path::new("-") {
@@ -182,7 +186,7 @@ impl Diagnostic {
     }
 
     /// Creates a diagnostic for each issue of a tally. `has_offsets` is false if its offsets are not offsets in the file.
-    pub fn of_tally<'t, K: Into<Issue> + Ord + Copy>(
+    pub(crate) fn of_tally<'t, K: Into<Issue> + Ord + Copy>(
         tally: &'t Tally<K>,
         file: Option<&Path>,
         has_offsets: bool,
@@ -197,47 +201,53 @@ impl Diagnostic {
     }
 
     /// Sets a field of the message. Control characters are escaped.
+    #[doc(hidden)]
     pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
         self.fields.push((name, printable(value.to_string().as_bytes())));
         self
     }
 
     /// Sets the affected file.
+    #[doc(hidden)]
     pub fn in_file(self, path: &Path) -> Self {
         self.in_file_called(printable_path(path))
     }
 
     /// Sets the name of the affected file, as it is printed.
-    pub fn in_file_called(mut self, name: String) -> Self {
+    pub(crate) fn in_file_called(mut self, name: String) -> Self {
         self.file = Some(name);
         self
     }
 
     /// Sets the offset in the file.
+    #[doc(hidden)]
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);
         self
     }
 
     /// Sets the number of occurrences.
+    #[doc(hidden)]
     pub fn times(mut self, count: u64) -> Self {
         self.count = count;
         self
     }
 
     /// Sets the field `cause`, and the recommended action for it.
+    #[doc(hidden)]
     pub fn caused_by(mut self, cause: &io::Error) -> Self {
         self.remedy = issues::remedy_of(cause);
         self.with("cause", cause)
     }
 
     /// Sets the recommended action, instead of the catalogue's.
-    pub fn with_remedy(mut self, remedy: &'static str) -> Self {
+    pub(crate) fn with_remedy(mut self, remedy: &'static str) -> Self {
         self.remedy = Some(remedy);
         self
     }
 
     /// Changes it to a warning that the file is not used.
+    #[doc(hidden)]
     pub fn as_unused(mut self) -> Self {
         self.severity = Severity::Warning;
         self.is_unused = true;
@@ -245,12 +255,14 @@ impl Diagnostic {
     }
 
     /// Changes it to a note, if nothing that was asked for is lost.
+    #[doc(hidden)]
     pub fn as_note(mut self) -> Self {
         self.severity = Severity::Note;
         self
     }
 
     /// Changes it to an error, which ends the run.
+    #[doc(hidden)]
     pub fn as_error(mut self) -> Self {
         self.severity = Severity::Error;
         self

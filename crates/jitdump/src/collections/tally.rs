@@ -41,11 +41,13 @@ impl<K> Default for Tally<K> {
 #[doc(hidden)]
 impl<K: Ord + Copy> Tally<K> {
     /// Counts a fault at `offset` bytes into the file.
+    #[doc(hidden)]
     pub fn add(&mut self, kind: K, offset: u64) {
         self.add_many(kind, 1, offset);
     }
 
     /// Counts `count` faults, the first of them at `offset` bytes into the file.
+    #[doc(hidden)]
     pub fn add_many(&mut self, kind: K, count: u64, offset: u64) {
         if count == 0 {
             return;
@@ -56,6 +58,7 @@ impl<K: Ord + Copy> Tally<K> {
     }
 
     /// Adds the counts and offsets of another tally.
+    #[doc(hidden)]
     pub fn merge(&mut self, other: &Self) {
         for (&kind, others) in &other.kinds {
             let entry = self.kinds.entry(kind).or_default();
@@ -65,6 +68,7 @@ impl<K: Ord + Copy> Tally<K> {
     }
 
     /// Returns the tally with kinds of another type.
+    #[doc(hidden)]
     pub fn into_kinds<L: Ord + Copy + From<K>>(self) -> Tally<L> {
         let mut tally = Tally::default();
         for (kind, counter) in self.kinds {
@@ -79,6 +83,7 @@ impl<K: Ord + Copy> Tally<K> {
     }
 
     /// Returns the tally with `distance` bytes added to every offset.
+    #[doc(hidden)]
     pub fn offset_by(mut self, distance: u64) -> Self {
         for offset in self.kinds.values_mut().flat_map(|entry| &mut entry.offsets) {
             *offset = offset.saturating_add(distance);

@@ -160,11 +160,13 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the locations of a function's records. Functions are indexed in file order.
+    #[doc(hidden)]
     pub fn function_records(&self, function: u32) -> Option<FunctionRecords> {
         self.index.functions.get(function)
     }
 
     /// Returns the offsets of all records of a function, except MOVE records.
+    #[doc(hidden)]
     pub fn record_offsets(&self, function_number: u32) -> Option<impl Iterator<Item = u64>> {
         let function = self.function_records(function_number)?;
         let optional = [
@@ -201,6 +203,7 @@ impl<'a> Dump<'a> {
 
     /// Returns the total size of a function's name, code, debug information and unwinding table, in bytes. An
     /// unwinding table that other functions share is not counted.
+    #[doc(hidden)]
     pub fn record_bytes(&self, number: u32) -> u64 {
         let unwinding = self.unwinding(number);
         let is_shared = unwinding.is_none_or(|it| matches!(it.placement, Placement::At(_)));
@@ -232,16 +235,19 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the names of a function's tracks, in file order.
+    #[doc(hidden)]
     pub fn track_names(&self, view: &FunctionView<'a>) -> Vec<&'a [u8]> {
         self.index.track_names(self.contents, view)
     }
 
     /// Returns the faults in all tracks of a function.
+    #[doc(hidden)]
     pub fn track_faults(&self, view: &FunctionView<'a>) -> Tally<Fault> {
         self.index.track_faults(self.contents, view)
     }
 
     /// Returns the entries of a function's DEBUG_INFO record as they are in the file.
+    #[doc(hidden)]
     pub fn line_entries(&self, view: &FunctionView<'a>) -> Option<Vec<LineEntry<'a>>> {
         self.index.line_entries(self.contents, view)
     }

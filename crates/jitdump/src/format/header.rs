@@ -54,6 +54,7 @@ impl Header {
     }
 
     /// Reads the header of a file that is not in memory.
+    #[doc(hidden)]
     pub fn read(file: &dyn RandomAccess) -> Result<Self, Error> {
         let mut start = [0; SIZE as usize];
         let read = file.read(0, &mut start);

@@ -103,7 +103,7 @@ impl<'t> Script<'t> {
     }
 
     /// Whether a token starts at an offset. All positions of V8 are those of tokens.
-    pub fn is_token_start(&self, offset: u32) -> bool {
+    pub(crate) fn is_token_start(&self, offset: u32) -> bool {
         let word = self
             .token_starts
             .get(offset as usize / 64)

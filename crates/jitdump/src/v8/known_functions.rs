@@ -79,11 +79,12 @@ impl<'a> KnownFunctions<'a> {
 
 impl KnownFunction<'_> {
     /// Whether all positions of the function are known.
-    pub fn has_positions(&self) -> bool {
+    pub(crate) fn has_positions(&self) -> bool {
         !self.positions.is_empty()
     }
 
     /// Whether the function is known to have a position.
+    #[doc(hidden)]
     pub fn has(&self, position: Position) -> bool {
         self.positions.binary_search(&position).is_ok()
     }

@@ -156,6 +156,7 @@ fn resolve(base: &[u8], path: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the folder of a path.
+#[doc(hidden)]
 pub fn folder(path: &[u8]) -> &[u8] {
     rsplit_once(path, b'/').map_or(b".", |(folder, _)| folder)
 }
