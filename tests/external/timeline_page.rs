@@ -501,7 +501,11 @@ fn pages_without_code_and_without_times_open() {
     assert_eq!(table, json!(["100.0", true]), "all of it can be seen");
     assert_quiet(&browser);
     // Samples in memory of JIT code without any dump.
-    browser.open(&page_of_capture(folder.path(), "java17-tsc"));
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(10, 0x7000_0000, 0x1000, 0, "//anon", 1000);
+    profile.sample(10, 2000, &[0x7000_0010], None);
+    std::fs::write(&input, profile.finish()).unwrap();
+    browser.open(&page_of(folder.path(), &input, &[]).0);
     browser.wait_for("window.jitinject");
     assert_eq!(
         browser.run("return document.getElementById('cache').hidden"),
