@@ -102,7 +102,6 @@ fn check_records(trace: &Trace<'_>, buffer: &Buffer) {
     let mut again = trace.records(buffer);
     let last = again.by_ref().last().map(|record| record.tick);
     assert_eq!(last.unwrap_or(buffer.tick), tick);
-    assert!(again.next().is_none());
     let list = |faults: &jitdump::Tally<Issue>| faults.iter().collect::<Vec<_>>();
     assert_eq!(list(again.faults()), list(records.faults()));
 }

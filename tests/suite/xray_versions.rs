@@ -238,3 +238,33 @@ fn what_the_runtime_has_lost_of_typed_events_costs_the_last_records_only() {
         }
     }
 }
+
+#[test]
+fn the_end_of_a_buffer_is_missed_once_if_it_is_missing() {
+    let enter = Record {
+        tick: 100,
+        cpu: 1,
+        kind: RecordKind::Enter { function: 1 },
+    };
+    let mut writer = Writer::new(Mode::Fdr, 1, ByteOrder::Little, BUFFER_SIZE);
+    let offsets = writer.buffer(&Buffer {
+        process: 1,
+        thread: 2,
+        wall: (3, 4),
+        records: vec![enter],
+    });
+    let whole = writer.finish();
+    let mut without_end = whole.clone();
+    without_end[offsets[0] as usize + 8..].fill(0);
+    for (file, missed) in [(whole, 0), (without_end, 1)] {
+        let trace = Trace::parse(&file).unwrap();
+        let index = trace.index();
+        let mut records = trace.records(&index.buffers()[0]);
+        assert_eq!(records.by_ref().count(), 1);
+        for _ in 0..3 {
+            assert_eq!(records.faults().count(Issue::XrayNoEnd), missed);
+            assert_eq!(records.faults().iter().count() as u64, missed);
+            assert!(records.next().is_none());
+        }
+    }
+}

@@ -93,6 +93,8 @@ pub(super) struct Decoder<'a> {
     /// Number of typed events so far.
     typed_events: u64,
     has_end_marker: bool,
+    /// Whether the last record has been read, or the buffer was abandoned.
+    is_over: bool,
     faults: Tally<Issue>,
 }
 
@@ -120,6 +122,7 @@ impl<'a> Decoder<'a> {
             cpu: 0,
             typed_events: 0,
             has_end_marker: false,
+            is_over: false,
             faults: Tally::default(),
         }
     }
@@ -144,7 +147,9 @@ impl<'a> Decoder<'a> {
         loop {
             let offset = self.next_offset();
             let Some((&head, rest)) = self.rest.split_first_chunk::<FUNCTION_SIZE>() else {
-                self.finish(offset);
+                if !self.is_over {
+                    self.finish(offset);
+                }
                 return None;
             };
             let [first, ..] = head;
@@ -218,8 +223,7 @@ impl<'a> Decoder<'a> {
             CUSTOM_EVENT | TYPED_EVENT => return self.event(kind, body, rest, offset),
             END_OF_BUFFER if self.version < WITH_EXTENTS => {
                 self.has_end_marker = true;
-                self.rest = &[];
-                return Step::End;
+                return self.end();
             }
             _ => {}
         }
@@ -324,7 +328,7 @@ impl<'a> Decoder<'a> {
             let lost = self.typed_events.saturating_mul(METADATA_SIZE as u64);
             self.faults.add_many(Issue::XrayLostByWriter, lost, self.end);
         }
-        self.typed_events = 0;
+        self.is_over = true;
         self.rest = &[];
         Step::End
     }
