@@ -109,19 +109,45 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
 }
 
 /// As [`map`], with a value that `work` reuses from one item to the next. Each thread makes some.
-#[expect(clippy::disallowed_methods)]
 pub fn map_with<T: Sync, S, R: Send>(
     items: &[T],
     make: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, &T) -> R + Sync,
 ) -> Vec<R> {
-    let in_parallel = || items.par_iter().map_init(&make, &work).collect();
+    map_items(items, make, work)
+}
+
+/// As [`map`], with items that `work` may change.
+pub fn map_mut<T: Send, R: Send>(items: &mut [T], work: impl Fn(&mut T) -> R + Sync) -> Vec<R> {
+    map_mut_with(items, || (), |(), item| work(item))
+}
+
+/// As [`map_with`], with items that `work` may change.
+pub fn map_mut_with<T: Send, S, R: Send>(
+    items: &mut [T],
+    make: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, &mut T) -> R + Sync,
+) -> Vec<R> {
+    map_items(items, make, work)
+}
+
+#[expect(clippy::disallowed_methods)]
+fn map_items<I, S, R: Send>(
+    items: I,
+    make: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, <I as IntoIterator>::Item) -> R + Sync,
+) -> Vec<R>
+where
+    I: IntoIterator + IntoParallelIterator<Item = <I as IntoIterator>::Item> + Send,
+    I::Iter: IndexedParallelIterator,
+{
+    let in_parallel = |items: I| items.into_par_iter().map_init(&make, &work).collect();
     match Workers::get() {
-        Workers::Current => in_parallel(),
-        Workers::Pool(pool) => pool.install(in_parallel),
+        Workers::Current => in_parallel(items),
+        Workers::Pool(pool) => pool.install(|| in_parallel(items)),
         Workers::None => {
             let mut value = make();
-            items.iter().map(|item| work(&mut value, item)).collect()
+            items.into_iter().map(|item| work(&mut value, item)).collect()
         }
     }
 }
@@ -158,28 +184,6 @@ pub fn on_all(work: impl Fn() + Sync) {
 /// Locks a mutex. A thread that panicked with the lock ends the program.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`map`], with items that `work` may change.
-pub fn map_mut<T: Send, R: Send>(items: &mut [T], work: impl Fn(&mut T) -> R + Sync) -> Vec<R> {
-    map_mut_with(items, || (), |(), item| work(item))
-}
-
-/// As [`map_with`], with items that `work` may change.
-#[expect(clippy::disallowed_methods)]
-pub fn map_mut_with<T: Send, S, R: Send>(
-    items: &mut [T],
-    make: impl Fn() -> S + Sync,
-    work: impl Fn(&mut S, &mut T) -> R + Sync,
-) -> Vec<R> {
-    match Workers::get() {
-        Workers::Current => items.par_iter_mut().map_init(&make, &work).collect(),
-        Workers::Pool(pool) => pool.install(|| items.par_iter_mut().map_init(&make, &work).collect()),
-        Workers::None => {
-            let mut value = make();
-            items.iter_mut().map(|item| work(&mut value, item)).collect()
-        }
-    }
 }
 
 #[cfg(test)]
