@@ -1,27 +1,27 @@
 //! Writing functions as objects: one per function, or one per group of functions close to each other.
 
+mod unwinding_tables;
+
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use jitdump::internals::format::unwinding::{Placement, Unwinding};
-use jitdump::{Address, AddressRange, FunctionView, Machine, RandomAccess, Tally};
+use jitdump::{Address, AddressRange, FunctionView, RandomAccess, Tally};
 
-use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
+use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::dwarf::{self, Buffers, Encoder};
-use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
+use crate::elf::eh_frame::FdeIndex;
 use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::{ObjectKind, Store};
 use crate::files::objects::stored_source::StoredSource;
-use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::grouping::{first_of, key};
 use crate::inject::objects::job::{Job, Lines, LoadedFunction, LoadedJob, batches};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
-use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
+use crate::inject::objects::{Input, Objects, PlacedObject, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::load::function_of;
@@ -143,12 +143,6 @@ struct MemberFaults {
 const MAX_GROWTH: u64 = 64;
 const MIN_ROOM: u64 = 64 << 20;
 
-/// Maximum size of the unwinding tables of all objects, in the same way. In real dumps they are smaller than
-/// the dump. But any number of functions, at any number of addresses, may share a table. All are in memory until they
-/// are written.
-const MAX_TABLE_GROWTH: u64 = 2;
-const MIN_TABLE_ROOM: u64 = 16 << 20;
-
 /// Maximum size of a function's debug information to keep until its object is encoded: this many times the size of its
 /// records. Larger ones, which crafted dumps can have, are read again. Rows and calls take up to 4 times their size in a dump.
 const MAX_LINE_GROWTH: u64 = 16;
@@ -184,12 +178,6 @@ impl<'a> ObjectWriter<'a> {
         self.input.processes.space(mapping.space).pid
     }
 
-    /// Returns the addresses at which a function was first loaded.
-    fn recorded_range(&self, member: &CodeMapping) -> Option<AddressRange> {
-        let FunctionId { file, function } = member.function;
-        self.input.files[file].code.range(function)
-    }
-
     /// Returns what the dump contains about a function.
     fn view(&self, mapping: &CodeMapping) -> Option<FunctionView<'a>> {
         function_of(self.input.files, mapping.function)
@@ -204,23 +192,14 @@ impl<'a> ObjectWriter<'a> {
         let functions = || members.blocks().flat_map(|block| block.functions);
         let file = &self.input.files[lowest.function.file].code;
         let machine = file.machine();
-        let mut with_tables = 0;
         let has_code = file.has_code(lowest.function.function);
         let size = file.range(lowest.function.function)?.size();
         // Readers do not unwind stacks if an object may be at several addresses.
-        let is_unwound = members.is_mapped_whole();
-        for member in functions().filter(|_| is_unwound) {
-            let Some((key, unwinding)) = self.unwinding(member) else {
-                continue;
-            };
-            with_tables += 1;
-            if let Placement::At(address) = unwinding.placement {
-                let frame = eh_frame(&unwinding, address, machine);
-                self.shared_entries
-                    .entry(key)
-                    .or_insert_with(|| FdeIndex::read(frame));
-            }
-        }
+        let with_tables = if members.is_mapped_whole() {
+            self.find_tables(functions(), machine)
+        } else {
+            0
+        };
         let bytes = functions().map(|member| self.input.record_bytes(member.function));
         let sources = self.source_bytes[lowest.function.file];
         Some(Job {
@@ -236,136 +215,6 @@ impl<'a> ObjectWriter<'a> {
             tables: None,
             members,
         })
-    }
-
-    /// Returns the unwinding table of a function, and where it is.
-    fn unwinding(&self, member: &CodeMapping) -> Option<((FileIndex, u64), Unwinding<'a>)> {
-        let FunctionId { file, function } = member.function;
-        let code = &self.input.files[file].code;
-        let offset = code.unwinding_offset(function)?;
-        Some(((file, offset), code.unwinding(function)?))
-    }
-
-    /// Drops unwinding tables as soon as all of them together would exceed the limit.
-    fn limit_tables(&mut self, jobs: &mut [Job<'_>], dump_bytes: u64) {
-        let mut room = dump_bytes.saturating_mul(MAX_TABLE_GROWTH).max(MIN_TABLE_ROOM);
-        for job in jobs.iter_mut().filter(|job| job.with_tables > 0) {
-            let sizes = job.functions().map(|(member, _)| self.max_table_size(member));
-            let size = sizes.fold(0, u64::saturating_add);
-            room = room.checked_sub(size).unwrap_or_else(|| {
-                self.faults.add_many(Issue::TablesTooLarge, job.with_tables, 0);
-                job.with_tables = 0;
-                0
-            });
-        }
-    }
-
-    /// Upper bound for the size of a function's tables, in bytes. A table of its own counts for each of its
-    /// addresses.
-    fn max_table_size(&self, member: &CodeMapping) -> u64 {
-        let Some((key, unwinding)) = self.unwinding(member) else {
-            return 0;
-        };
-        let range = self.recorded_range(member);
-        let shared = self.shared_entries.get(&key);
-        match (unwinding.placement, shared, range) {
-            (Placement::At(_), Some(entries), Some(range)) => entries.max_size_of(range),
-            _ => unwinding.eh_frame.len() as u64,
-        }
-    }
-
-    /// Returns the unwinding entries of a function, each with its offset from the start of the code in bytes.
-    fn entries(&self, member: &CodeMapping, machine: Machine) -> Vec<(Fde<'a>, u64)> {
-        let Some((code, (key, unwinding))) = self.recorded_range(member).zip(self.unwinding(member)) else {
-            return Vec::new();
-        };
-        let with_offset = |entry: Fde<'a>| (entry, entry.range.start.0.wrapping_sub(code.start.0));
-        match unwinding.placement {
-            Placement::At(_) => {
-                let entries = self.shared_entries.get(&key);
-                entries.map_or(Vec::new(), |entries| {
-                    entries.overlapping(code).map(with_offset).collect()
-                })
-            }
-            Placement::AfterCode(_) => {
-                let entries = FdeIndex::read(eh_frame(&unwinding, unwinding.address(code), machine));
-                // The table belongs to this function alone, so it does not apply to the code after it.
-                let clipped = entries
-                    .overlapping(code)
-                    .map(|entry| entry.truncated_at(code.end));
-                clipped.map(with_offset).collect()
-            }
-        }
-    }
-
-    /// Returns the unwinding entries of an object with their addresses in it, and the number of functions
-    /// that have entries.
-    fn object_entries(&self, job: &Job<'_>) -> (Vec<(Fde<'a>, u64)>, u64) {
-        let mut entries = Vec::new();
-        let mut with_entry = 0;
-        for (member, start) in job.functions() {
-            let before = entries.len();
-            let own = self.entries(member, job.machine).into_iter();
-            entries.extend(own.map(|(entry, into_code)| (entry, start.wrapping_add(into_code))));
-            with_entry += u64::from(entries.len() > before);
-        }
-        // Several functions may share an entry.
-        entries.sort_by_key(|&(_, start)| start);
-        entries.dedup_by_key(|&mut (_, start)| start);
-        (entries, with_entry)
-    }
-
-    /// Tables of an object if they are right after its code, and number of functions with entries in them; `None` if
-    /// there are no entries.
-    fn tables(&self, job: &Job<'_>) -> Option<(Tables, u64)> {
-        let (entries, with_entry) = self.object_entries(job);
-        let tables = Tables::build(entries.into_iter(), job.table_layout(job.range().end))?;
-        (with_entry > 0).then_some((tables, with_entry))
-    }
-
-    /// Assigns addresses to the tables of all objects: near the code, where the process never maps anything.
-    fn place_tables(&mut self, jobs: &mut [Job<'_>]) {
-        if jobs.iter().all(|job| job.with_tables == 0) {
-            return;
-        }
-        let tables = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables(job)).flatten();
-        let mut all_tables = threads::map(jobs, tables);
-        let code = jobs
-            .iter()
-            .flat_map(|job| job.covered().map(|range| (job.first.space, range)));
-        let mut free = FreeAddresses::new(self.input.processes, code);
-        let mut order: Vec<usize> = (0..jobs.len()).collect();
-        let key = |at: &usize| {
-            let job = jobs.get(*at)?;
-            Some((free.family(job.first.space), job.range()))
-        };
-        order.sort_by_key(key);
-        for at in order {
-            let (Some(job), Some(tables)) = (jobs.get_mut(at), all_tables.get_mut(at)) else {
-                continue;
-            };
-            if let Some((tables, with_entry)) = tables.take() {
-                let without_entry = job.with_tables.saturating_sub(with_entry);
-                self.faults.add_many(Issue::NoUnwindingEntry, without_entry, 0);
-                // Aligned in the object, like the code. In the process, code may be unaligned (capture
-                // erlang25).
-                let skew = job.range().start.0 % TABLE_ALIGN;
-                let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
-                let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
-                let space = job.first.space;
-                let free = free.take(space, job.range(), room, !job.machine.is_64);
-                job.tables = free.and_then(|address| {
-                    let address = address.checked_add(skew)?;
-                    let distance = i64::try_from(address.0.checked_sub(job.range().end.0)?).ok()?;
-                    Some((tables.moved(distance, job.machine.endian)?, address))
-                });
-                if job.tables.is_none() {
-                    self.faults.add_many(Issue::NoPlaceForTables, with_entry, 0);
-                }
-            } else {
-                self.faults.add_many(Issue::NoUnwindingEntry, job.with_tables, 0);
-            }
-        }
     }
 
     /// Adds the faults of a function to the totals.
@@ -599,15 +448,6 @@ const WORD: u64 = 8;
 /// Code of a function, or only its size if the code is not known.
 fn code<'a>(view: &FunctionView<'a>) -> Code<'a> {
     view.code.map_or(Code::Unknown(view.range.size()), Code::Known)
-}
-
-fn eh_frame<'a>(unwinding: &Unwinding<'a>, address: Address, machine: Machine) -> EhFrame<'a> {
-    EhFrame {
-        section: unwinding.eh_frame,
-        address,
-        endian: machine.endian,
-        address_size: machine.address_size(),
-    }
 }
 
 #[cfg(test)]
