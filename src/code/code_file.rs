@@ -80,18 +80,13 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// Returns the unwinding table of a function.
-    pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
+    /// Returns the unwinding table of a function, and the offset in the file of its record, which functions may share.
+    pub fn unwinding(&self, function: u32) -> Option<(u64, Unwinding<'a>)> {
         match self {
-            Self::Jitdump(dump) => dump.unwinding(function),
-            Self::SymbolOnly(_) => None,
-        }
-    }
-
-    /// Returns the offset of a function's unwinding table in the file. Functions may share a table.
-    pub fn unwinding_offset(&self, function: u32) -> Option<u64> {
-        match self {
-            Self::Jitdump(dump) => Some(dump.function_records(function)?.unwinding?.offset),
+            Self::Jitdump(dump) => {
+                let record = dump.function_records(function)?.unwinding?;
+                Some((record.offset, dump.unwinding(function)?))
+            }
             Self::SymbolOnly(_) => None,
         }
     }

@@ -79,7 +79,7 @@ impl<'a> JitTables<'a> {
         if Target::of(machine) != Some(self.target) {
             return None;
         }
-        let unwinding = file.unwinding(function.function)?;
+        let (offset, unwinding) = file.unwinding(function.function)?;
         let address = unwinding.address(file.range(function.function)?);
         let read = || {
             Arc::new(JitTable::read(EhFrame {
@@ -89,7 +89,7 @@ impl<'a> JitTables<'a> {
                 address_size: machine.address_size(),
             }))
         };
-        let key = (function.file, file.unwinding_offset(function.function)?, address);
+        let key = (function.file, offset, address);
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         Some(tables.entry(key).or_insert_with(read).clone())
     }

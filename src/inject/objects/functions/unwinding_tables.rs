@@ -28,9 +28,8 @@ impl<'a> ObjectWriter<'a> {
     /// Returns the unwinding table of a function, and where it is.
     fn unwinding(&self, member: &CodeMapping) -> Option<((FileIndex, u64), Unwinding<'a>)> {
         let FunctionId { file, function } = member.function;
-        let code = &self.input.files[file].code;
-        let offset = code.unwinding_offset(function)?;
-        Some(((file, offset), code.unwinding(function)?))
+        let (offset, unwinding) = self.input.files[file].code.unwinding(function)?;
+        Some(((file, offset), unwinding))
     }
 
     /// Reads the tables that functions of an object share with others. Returns the number of functions that have a table.
