@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use serde::Serialize;
 
 use crate::collections::hash::{HashMap, RandomState};
 use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
@@ -23,7 +24,7 @@ const MIN_NODES: u64 = 1 << 18;
 const MAX_NODES: u64 = 1 << 22;
 
 /// Samples of one kind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Weight {
     /// Number of samples.
     pub samples: u64,

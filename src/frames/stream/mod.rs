@@ -1,7 +1,7 @@
 //! The samples of a recording one by one, with tables of what is in their stacks.
 //!
 //! ```text
-//! [rows]: samples in file order, stacks as numbers ─► the caller's function, sample by sample
+//! [rows]: samples in file order, stacks as numbers ─► [filter] ─► the caller's function, sample by sample
 //!    └─► distinct stacks ─► [naming]: functions, lines, inlined calls ─► [tables]
 //!                             [kinds]: language, native, kernel, compiler, GC, idle
 //! ```
@@ -9,12 +9,14 @@
 //! Samples refer to rows of the tables, which have names when all samples are read: memory grows with functions and stacks,
 //! not with samples.
 
+mod filter;
 mod kinds;
 mod naming;
 mod rows;
 pub mod tables;
 mod threads;
 
+pub use filter::SampleFilter;
 pub use kinds::Kind;
 pub use tables::{Losses, Sample, Tables};
 
@@ -24,7 +26,7 @@ use crate::frames::attribution::{NativeCode, events_of};
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::frames::stream::naming::Namer;
-use crate::frames::stream::rows::{Collected, Place, Rows};
+use crate::frames::stream::rows::{Collected, Place, Rows, ThreadKey};
 use crate::frames::stream::tables::{Event, Stack, StackIndex};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
 use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, Recording, load};
@@ -39,6 +41,8 @@ pub struct StreamOptions {
     pub sources: SourceOptions,
     /// Name of the track that lines are taken from, for functions that have it; `None` for the usual lines.
     pub track: Option<Vec<u8>>,
+    /// Which samples to read. [`Losses`] count all.
+    pub filter: SampleFilter,
 }
 
 /// Calls `consumer` with each sample of a profile in file order, which is not that of time. Copied stacks are unwound. Returns
@@ -49,8 +53,8 @@ pub fn read(
     progress: &mut dyn Progress,
 ) -> Result<Tables, Diagnostic> {
     let buffers = Buffers::default();
-    // Unwinding looks up addresses that no sample has.
-    let result = load(&options.load, NeededFunctions::All, &buffers, progress).and_then(|recording| {
+    let needed = NeededFunctions::OfSamplesAndStacks;
+    let result = load(&options.load, needed, &buffers, progress).and_then(|recording| {
         let (recording, unwound) = match recording.profile.profile.attrs.copies_stacks() {
             true => {
                 let how = UnwindOptions {
@@ -61,7 +65,7 @@ pub fn read(
             }
             false => (recording, Unwound::default()),
         };
-        Ok(read_recording(options, &recording, &unwound, consumer, progress))
+        read_recording(options, &recording, &unwound, consumer, progress)
     });
     // The error may only be a consequence of an input that was truncated.
     buffers.check_input().and(result)
@@ -74,7 +78,7 @@ pub fn read_recording(
     unwound: &Unwound,
     consumer: &mut dyn FnMut(&Sample),
     progress: &mut dyn Progress,
-) -> Tables {
+) -> Result<Tables, Diagnostic> {
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let native = NativeCode::of(&options.load, recording);
     let native_symbols = native.symbols();
@@ -92,7 +96,11 @@ pub fn read_recording(
             period: 0,
         })
         .collect();
-    let mut count = |sample: &Sample| {
+    let filter = options.filter.of_profile(&events, index.times)?;
+    let mut count = |sample: &Sample, thread: ThreadKey| {
+        if !filter.has(sample.event, thread, sample.time) {
+            return;
+        }
         if let Some(event) = events.get_mut(sample.event as usize) {
             event.samples = event.samples.saturating_add(1);
             event.period = event.period.saturating_add(sample.period);
@@ -147,5 +155,5 @@ pub fn read_recording(
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
     tables.diagnostics.extend(native_symbols.refused());
-    tables
+    Ok(tables)
 }

@@ -253,7 +253,7 @@ impl Collected {
     pub fn take<'w, 's: 'w>(
         &mut self,
         walks: impl Iterator<Item = &'w mut RowWalk<'s>>,
-        consumer: &mut dyn FnMut(&Sample),
+        consumer: &mut dyn FnMut(&Sample, ThreadKey),
     ) {
         let (mut parts, mut trees) = (Vec::new(), Vec::new());
         for walk in walks {
@@ -296,14 +296,15 @@ impl Collected {
                     self.tree.root(0, Place { frame, offset: 0 })
                 }
             });
-            consumer(&Sample {
+            let sample = Sample {
                 event: row.event,
                 thread,
                 time: row.time,
                 cpu: row.cpu,
                 period: row.period,
                 stack: stack.map(|NodeIndex(stack)| StackIndex(stack)),
-            });
+            };
+            consumer(&sample, self.threads[thread]);
         }
     }
 

@@ -1,12 +1,14 @@
 //! What samples refer to: stacks, frames with inlined calls, functions, files, modules, threads and events.
 
 use jitdump::Time;
+use serde::Serialize;
 
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::rows::Counts;
 use crate::frames::unwind::Unwound;
 use crate::results::diagnostics::Diagnostic;
+use crate::results::summary::count;
 use crate::results::summary::profile::Unit;
 use crate::units::{Pid, Tid};
 
@@ -228,7 +230,7 @@ pub struct Module {
 }
 
 /// What is missing in the samples of a profile.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Losses {
     /// Number of samples.
     pub samples: u64,
@@ -281,6 +283,43 @@ impl Losses {
             deferred: counts.deferred,
             truncated: counts.truncated,
             without_callers: counts.without_callers,
+        }
+    }
+}
+
+impl Losses {
+    /// Returns what is missing, as one line.
+    pub fn text(&self) -> String {
+        let of = |part: u64, all: u64, what: &str| (part > 0).then(|| format!("{part} of {all} {what}"));
+        let parts = [
+            (self.lost > 0).then(|| format!("{} lost", count(self.lost, "sample"))),
+            of(self.unnamed, self.jit, "samples in JIT code without a name"),
+            of(
+                self.without_symbol,
+                self.samples,
+                "samples in files without a symbol",
+            ),
+            of(self.unknown, self.samples, "samples in unknown code"),
+            self.without_kernel.then(|| {
+                "kernel time not recorded (sysctl kernel.perf_event_paranoid=1 permits it)".to_owned()
+            }),
+            of(self.cut, self.unwound.max(self.samples), "stacks cut"),
+            of(
+                self.deferred,
+                self.samples,
+                "samples without their deferred callers",
+            ),
+            of(self.truncated, self.samples, "samples truncated"),
+            of(
+                self.without_callers,
+                self.samples,
+                "samples without callers, because stacks are too many",
+            ),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        match parts.is_empty() {
+            true => "nothing: no sample lost, all code named, kernel time recorded, no stack cut".to_owned(),
+            false => parts.join("; "),
         }
     }
 }
