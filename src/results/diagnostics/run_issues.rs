@@ -283,6 +283,13 @@ macro_rules! with_run_issues {
         "Record as root: put sudo before jitinject."
     EnvironmentReset "JI451" Warning "{program} resets the environment, so runtimes that it starts do not log their code; put it before jitinject"
         "record sets variables that make runtimes log their code. The program removes them."
+
+    // Reports.
+    EventUnknown "JI460" Error "no event {event} in the profile; it has {events}"
+        "--event names one of the events of the profile, as perf report prints it."
+    FunctionUnknown "JI461" Error "no function {function} in the stacks of the samples"
+        "report looks for the name without tier and position, and for parts of names if none is equal."
+        "Type jitinject report without a function to see the names."
         }
     };
 }
