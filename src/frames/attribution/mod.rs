@@ -208,6 +208,7 @@ fn events(profile: &Profile<'_>, nodes: &IndexedTable<NodeIndex, Node>) -> Vec<E
                 .cloned()
                 .unwrap_or_else(|| format!("event {index}")),
             unit: attr.unit,
+            excludes_kernel: attr.excludes_kernel,
             samples: 0,
             period: 0,
         })
