@@ -212,6 +212,7 @@ pub fn events_of(profile: &Profile<'_>) -> Vec<EventSummary> {
                 .cloned()
                 .unwrap_or_else(|| format!("event {index}")),
             unit: attr.unit,
+            excludes_kernel: attr.excludes_kernel,
             samples: 0,
             period: 0,
         })
