@@ -50,8 +50,6 @@ pub struct Attr {
     pub is_bpf_output: bool,
     /// What the event counts.
     pub unit: Unit,
-    /// Whether it leaves out the kernel (`exclude_kernel`).
-    pub excludes_kernel: bool,
     /// Bytes of the stack that a sample copies (`sample_stack_user`).
     stack_copy: u32,
     /// Number of units from one sample to the next, unless it varies (`sample_period` without `freq`).
@@ -172,7 +170,6 @@ impl Attr {
             is_bpf_output: is_bpf_output(bytes, endian),
             unit: Unit::of(bytes, endian),
             stack_copy: endian.u32_at(bytes, offset::SAMPLE_STACK_USER).unwrap_or(0),
-            excludes_kernel: flags.contains(AttrFlags::EXCLUDE_KERNEL),
             fixed_period: (!flags.contains(AttrFlags::FREQ)).then(|| word(offset::SAMPLE_PERIOD)),
             excludes_kernel: flags.contains(AttrFlags::EXCLUDE_KERNEL),
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
