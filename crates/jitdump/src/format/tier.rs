@@ -51,5 +51,9 @@ mod tests {
         ] {
             assert_eq!(parse(other), None, "{other:?}");
         }
+        for (length, is_name) in [(64, true), (65, false)] {
+            let content = ["x".repeat(length), "\0".to_owned()].concat();
+            assert_eq!(parse(content.as_bytes()).is_some(), is_name, "{length}");
+        }
     }
 }

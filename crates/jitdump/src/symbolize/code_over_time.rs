@@ -157,6 +157,17 @@ mod tests {
         assert_eq!(at(&code, 500, 15), Some(4));
     }
 
+    #[test]
+    fn a_move_takes_so_many_pieces_of_a_function() {
+        let mut code = CodeOverTime::default();
+        code.put(range(0, 200), placed(1, 0, 1));
+        for start in (1..200).step_by(2) {
+            code.put(range(start, start + 1), placed(2, start, 2));
+        }
+        code.take(range(0, 200), 1, Time(3));
+        assert_eq!([62, 64].map(|address| at(&code, address, 3)), [None, Some(1)]);
+    }
+
     /// The index over time, with many replaced functions, against a list of what was put.
     #[test]
     fn any_point_in_time_is_found_again() {
