@@ -72,6 +72,16 @@ fn kernel_time_that_is_not_recorded_is_said() {
         let event = &file("summary.json")["profile"]["events"][0];
         assert_eq!(event["excludes_kernel"] == true, !is_recorded, "{event}");
     }
+    // perf's names of both events differ, too.
+    let named = |folder: &str, name: &str| {
+        let path = scene.path("work").join(folder).join("summary.json");
+        let mut summary = json(&path);
+        summary["profile"]["events"][0]["name"] = name.into();
+        std::fs::write(path, serde_json::to_vec(&summary).unwrap()).unwrap();
+    };
+    named("with", "cpu-clock:ppp");
+    named("without", "cpu-clock:uhppp");
+    named("asked", "cpu-clock:uhppp");
     let compared = scene.run(&["compare", "without", "with"]);
     let text = said(&compared);
     assert!(
@@ -214,6 +224,7 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
     let map = format!("/tmp/perf-{PID}.map");
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.comm(PID, "program", true, 1000);
+    profile.mmap2(PID, 0x7f00_0000, 0x1000, 0, "//anon", 1000);
     profile.sample(PID, 2000, &[0x7f00_0004], None);
     let scene = Scene::new(&PERF.replace("CAPTURE/perf.data", "RECORDED"));
     let recorded = scene.path("recorded");
