@@ -244,3 +244,32 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
     let copy = std::fs::read_to_string(scene.path("work/r/dumps").join(format!("perf-{PID}.map")));
     assert_eq!(copy.unwrap(), "7f000000 10 function\n");
 }
+
+/// perf reads a file in place of a directory, so an object needs no directories of its own.
+#[test]
+fn the_cache_of_a_recording_has_links_to_its_objects() {
+    let scene = Scene::new(PERF);
+    let output = scene.run(&["record", "-o", "r", "--", "true"]);
+    assert!(output.status.success(), "{}", said(&output));
+    std::fs::rename(scene.path("work/r"), scene.path("moved")).unwrap();
+    let links = scene.path("moved/debug/.build-id");
+    let below = |folder: &Path| -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    assert_eq!(below(&scene.path("moved/debug")), [links.clone()]);
+    let entries: Vec<_> = below(&links).iter().flat_map(|folder| below(folder)).collect();
+    assert_eq!(entries.len(), 19);
+    let objects = std::fs::canonicalize(scene.path("moved/perf.jit.data.elf")).unwrap();
+    for entry in entries {
+        let object = std::fs::canonicalize(&entry).unwrap();
+        assert_eq!(object.parent(), Some(&*objects));
+        let names = [entry.parent().unwrap(), &entry].map(|path| path.file_name().unwrap().to_str().unwrap());
+        let id = names.concat();
+        let bytes: Vec<u8> = (0..id.len() / 2)
+            .map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        let content = std::fs::read(&object).unwrap();
+        assert!(content.windows(bytes.len()).any(|part| part == bytes), "{id}");
+    }
+}
