@@ -73,6 +73,7 @@ mod record_rights;
 mod records;
 mod same_bytes;
 mod source_maps;
+mod stream;
 mod streaming;
 mod symbolize;
 mod synthetic;

@@ -288,6 +288,13 @@ macro_rules! with_run_issues {
         "record sets variables that make runtimes log their code. The program removes them."
     KernelNotRecorded "JI452" Warning "kernel time was not recorded: kernel.perf_event_paranoid is {level}; sudo sysctl kernel.perf_event_paranoid=1 records it"
         "perf leaves out the kernel if it may not record it, and counts user time only. Time in system calls, page faults and the garbage collector's system calls is missing."
+
+    // Reports.
+    EventUnknown "JI460" Error "no event {event} in the profile; it has {events}"
+        "--event names one of the events of the profile, as perf report prints it."
+    FunctionUnknown "JI461" Error "no function {function} in the stacks of the samples"
+        "report looks for the name without tier and position, and for parts of names if none is equal."
+        "Type jitinject report without a function to see the names."
         }
     };
 }
