@@ -1,4 +1,8 @@
 //! What a recorded process was: its program, its namespaces, and the version of its runtime.
+//!
+//! Programs that others choose are not run as root. CPython is asked by its own program, and runtimes by
+//! theirs for their version, only if nobody but root can change it; other users also run what they run
+//! already. The file is executed that was checked, and neither it nor its children are waited for.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;

@@ -8,8 +8,14 @@
 //! The layout is that of `perf buildid-cache` (`build_id_cache__add` in `util/build-id.c`). perf looks here
 //! (`dso__build_id_filename`) before it tries the path in the profile, even for processes with a mount namespace
 //! of their own. debuginfod indexes files below DIR by the build IDs in them, whatever their names. It follows
-//! links only with an option, so the objects are regular files. The cache of a recording is new and stays beside its objects: it
-//! only has links to them.
+//! links only with an option, so the objects are regular files.
+//!
+//! The cache is filled after the output is in place. The directory may be shared with others: jitinject
+//! writes through no symbolic link in it and replaces nothing in it. A file with the build ID of an object
+//! but other content stays, and a diagnostic reports it.
+//!
+//! The cache of a recording is new and stays beside its objects. It has a symbolic link for each of them, in place of
+//! a directory: perf also reads a file there.
 
 use std::env;
 use std::ffi::OsStr;

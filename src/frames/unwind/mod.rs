@@ -12,6 +12,16 @@
 //! `interpreters` has the frames that stacks may leave out.
 //!
 //! Readers unwind each stack again, one by one, and most ignore the tables of runtimes. Here it is done once, in parallel.
+//!
+//! It is done after code is loaded and before samples are selected: selection, objects and summary then see
+//! ordinary call chains. New samples go to a temporary file with everything else between them, and the
+//! result is indexed again. Its address spaces have the same numbers, so the timeline stays valid. Times
+//! that are offsets of records would not stay the same, so profiles without times are not unwound.
+//!
+//! For each frame, the timeline says whose code is at its address at the time of the sample, and
+//! [`crate::frames::native`] which file. A caller must be further up the stack and in memory that is
+//! mapped. Memory that the profile says is not executable has no frames. Everything but the current stack
+//! is shared by all threads.
 
 mod frameless;
 mod interpreters;

@@ -469,6 +469,32 @@ mod tests {
     }
 
     #[test]
+    fn functions_with_few_samples_do_not_show_how_much_functions_vary() {
+        let relative = |mean: f64| {
+            let moments = Moments {
+                mean,
+                variance: mean * mean,
+                freedom: 4.0,
+                runs: 5.0,
+            };
+            let function = Function {
+                moments: [moments; 2],
+                sampling: [mean; 2],
+                assumed: 0.0,
+            };
+            Variation::of(&[function]).relative.unwrap()
+        };
+        assert!(relative(4.9) < 0.01 && relative(5.0) > 0.1, "{}", relative(5.0));
+    }
+
+    #[test]
+    fn few_variances_do_not_show_their_spread() {
+        let ratios = [(0.1, 4.0), (10.0, 4.0)].repeat(3);
+        assert_eq!(fit_ratios(&ratios[..5]), (1.0, 0.0));
+        assert_ne!(fit_ratios(&ratios), (1.0, 0.0));
+    }
+
+    #[test]
     fn impossible_values_have_no_significance() {
         let nothing = Series {
             values: [vec![], vec![]],
