@@ -70,6 +70,7 @@ mod readers;
 mod record;
 mod record_rights;
 mod records;
+mod report;
 mod same_bytes;
 mod source_maps;
 mod stream;

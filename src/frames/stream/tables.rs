@@ -1,5 +1,7 @@
 //! What samples refer to: stacks, frames with inlined calls, functions, files, modules, threads and events.
 
+use std::sync::Arc;
+
 use jitdump::Time;
 use serde::Serialize;
 
@@ -156,8 +158,9 @@ pub struct Frame {
     pub symbol: Option<SymbolIndex>,
     /// Compiler tier of JIT code, if known.
     pub tier: Option<TierIndex>,
-    /// Functions of the source code, at least one: the innermost inlined one first, the one with the symbol last.
-    pub lines: Vec<Line>,
+    /// Functions of the source code, at least one: the innermost inlined one first, the one with the symbol last. Frames at one
+    /// line share them.
+    pub lines: Arc<[Line]>,
 }
 
 /// A function of the source code at a line.
@@ -288,9 +291,10 @@ impl Losses {
 }
 
 impl Losses {
-    /// Returns what is missing, as one line.
-    pub fn text(&self) -> String {
+    /// Returns what is missing, one text for each loss.
+    fn parts(&self) -> Vec<String> {
         let of = |part: u64, all: u64, what: &str| (part > 0).then(|| format!("{part} of {all} {what}"));
+        let kernel = "kernel time not recorded (sysctl kernel.perf_event_paranoid=1 permits it)";
         let parts = [
             (self.lost > 0).then(|| format!("{} lost", count(self.lost, "sample"))),
             of(self.unnamed, self.jit, "samples in JIT code without a name"),
@@ -300,9 +304,7 @@ impl Losses {
                 "samples in files without a symbol",
             ),
             of(self.unknown, self.samples, "samples in unknown code"),
-            self.without_kernel.then(|| {
-                "kernel time not recorded (sysctl kernel.perf_event_paranoid=1 permits it)".to_owned()
-            }),
+            self.without_kernel.then(|| kernel.to_owned()),
             of(self.cut, self.unwound.max(self.samples), "stacks cut"),
             of(
                 self.deferred,
@@ -316,10 +318,21 @@ impl Losses {
                 "samples without callers, because stacks are too many",
             ),
         ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        match parts.is_empty() {
-            true => "nothing: no sample lost, all code named, kernel time recorded, no stack cut".to_owned(),
-            false => parts.join("; "),
+        parts.into_iter().flatten().collect()
+    }
+
+    /// Whether anything is missing.
+    pub fn is_any(&self) -> bool {
+        !self.parts().is_empty()
+    }
+
+    /// Returns what is missing, as one line.
+    pub fn text(&self) -> String {
+        match self.parts() {
+            parts if parts.is_empty() => {
+                "nothing: no sample lost, all code named, kernel time recorded, no stack cut".to_owned()
+            }
+            parts => parts.join("; "),
         }
     }
 }
