@@ -247,7 +247,7 @@ pub struct Losses {
     pub without_symbol: u64,
     /// Samples in nothing that is known.
     pub unknown: u64,
-    /// Whether no event counts in the kernel.
+    /// Whether no event of time or cycles counts in the kernel.
     pub without_kernel: bool,
     /// Stacks that were unwound.
     pub unwound: u64,
@@ -265,7 +265,9 @@ impl Losses {
     /// Returns what is missing.
     pub(super) fn of(counts: &Counts, unwound: &Unwound, events: &[Event]) -> Self {
         let unwound = unwound.summary.unwrap_or_default();
-        let mut sampled = events.iter().filter(|event| event.samples > 0).peekable();
+        // Events of logs and traces never count there.
+        let is_time = |event: &&Event| event.samples > 0 && event.unit != Unit::Occurrences;
+        let mut sampled = events.iter().filter(is_time).peekable();
         Self {
             samples: counts.samples,
             // perf counts lost samples itself since 6.1; older versions have only the kernel's records.
