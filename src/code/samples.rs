@@ -1,4 +1,8 @@
 //! The samples of a profile, each with its process, time and address space.
+//!
+//! Each thread has one visitor for a whole walk, with its caches. It takes chunks in file order. What
+//! depends on the order of samples is merged after each batch of chunks by offsets, so the result does not
+//! depend on the number of threads.
 
 use std::ops::{ControlFlow, Range};
 

@@ -50,6 +50,8 @@ pub struct Attr {
     pub is_bpf_output: bool,
     /// What the event counts.
     pub unit: Unit,
+    /// Bytes of the stack that a sample copies (`sample_stack_user`).
+    stack_copy: u32,
     /// Number of units from one sample to the next, unless it varies (`sample_period` without `freq`).
     pub fixed_period: Option<u64>,
     /// Whether it does not count in the kernel (`exclude_kernel`).
@@ -167,6 +169,7 @@ impl Attr {
             has_trailer,
             is_bpf_output: is_bpf_output(bytes, endian),
             unit: Unit::of(bytes, endian),
+            stack_copy: endian.u32_at(bytes, offset::SAMPLE_STACK_USER).unwrap_or(0),
             fixed_period: (!flags.contains(AttrFlags::FREQ)).then(|| word(offset::SAMPLE_PERIOD)),
             excludes_kernel: flags.contains(AttrFlags::EXCLUDE_KERNEL),
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
@@ -487,6 +490,12 @@ impl Attrs {
     pub fn copies_stacks(&self) -> bool {
         let mut attrs = self.all().iter();
         attrs.any(|attr| attr.sample_format.contains(SampleFormat::STACK_USER))
+    }
+
+    /// Returns the bytes of the stack that samples copy; 0 if they copy none.
+    pub fn largest_stack_copy(&self) -> u32 {
+        let copies = self.all().iter().filter(|attr| attr.copies_stacks());
+        copies.map(|attr| attr.stack_copy).max().unwrap_or(0)
     }
 
     /// Whether records have times. `perf record --per-thread` and `--no-timestamp` omit them; readers then

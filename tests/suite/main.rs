@@ -68,6 +68,7 @@ mod perf_maps;
 mod processes;
 mod readers;
 mod record;
+mod record_choices;
 mod record_rights;
 mod records;
 mod report;

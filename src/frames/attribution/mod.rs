@@ -8,6 +8,15 @@
 //!
 //! Frames of native code are named by the symbols of the files that this machine has. Stacks are
 //! those that the profile has; [`crate::frames::unwind`] has unwound copied ones.
+//!
+//! A summary counts all samples, because time can move between JIT code and native code. The nodes of the
+//! call tree are references to functions, and names are looked up once per function. Own samples, totals,
+//! callers and stacks all come from the tree, so they agree. A recursive function counts once per sample in
+//! its total. The size of a tree is limited by that of the profile; samples with further stacks count for
+//! their function without callers.
+//!
+//! The kernel is named by the profile's own copy of its symbols, by that in the build-id cache, or by those
+//! of the running kernel if it is the same build. Without symbols, a file counts as a whole.
 
 pub mod call_tree;
 pub mod frame;
@@ -212,6 +221,7 @@ pub fn events_of(profile: &Profile<'_>) -> Vec<EventSummary> {
                 .cloned()
                 .unwrap_or_else(|| format!("event {index}")),
             unit: attr.unit,
+            excludes_kernel: attr.excludes_kernel,
             samples: 0,
             period: 0,
         })

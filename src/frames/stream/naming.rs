@@ -195,23 +195,23 @@ impl<'a> Namer<'a> {
 
     fn jit_function(&mut self, id: FunctionId) -> Option<Named<'a>> {
         let files = &self.recording.sources.used;
-        let view = function_of(files, id)?;
+        let jitted = function_of(files, id)?;
         let used = &files[id.file];
         let owner = used.found.file.origin().owner;
-        let name = self.v8_functions.name(view.name);
-        let declared = || used.code.declaration(&view);
-        let plain = NameStyle::Plain.apply_declared(name.clone(), declared, view.tier());
-        let kind = kinds::of_jit(view.name);
-        let (info, _) = self.v8_functions.lines_of(id.file, &used.code, &view, self.track);
-        let info = info.or_else(|| self.v8_functions.declaration(view.name));
+        let name = self.v8_functions.name(jitted.name);
+        let declared = || jitted.declaration();
+        let plain = NameStyle::Plain.apply_declared(name.clone(), declared, jitted.tier());
+        let kind = kinds::of_jit(jitted.name);
+        let (info, _) = self.v8_functions.lines_of(id.file, &jitted, self.track);
+        let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
         let mut function = self.declared(kind, printable(&plain), &name, owner);
         let symbol = self.tables.symbols.push(Symbol {
             name: printable(&name),
-            address: view.range.start.0,
-            size: Some(view.range.size()),
+            address: jitted.range.start.0,
+            size: Some(jitted.range.size()),
         });
         let lines = info.map(|info| self.lines(info, &mut function, owner));
-        let tier = view.tier().map(|tier| self.tier(tier));
+        let tier = jitted.tier().map(|tier| self.tier(tier));
         Some(Named {
             kind,
             module: None,
@@ -221,7 +221,7 @@ impl<'a> Namer<'a> {
                 Some(lines) => *lines.functions.first()?,
                 None => self.function(function),
             },
-            start: view.range.start.0,
+            start: jitted.range.start.0,
             linked: None,
             lines,
         })

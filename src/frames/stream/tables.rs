@@ -296,7 +296,6 @@ impl Losses {
     /// Returns what is missing, one text for each loss.
     fn parts(&self) -> Vec<String> {
         let of = |part: u64, all: u64, what: &str| (part > 0).then(|| format!("{part} of {all} {what}"));
-        let kernel = "kernel time not recorded (sysctl kernel.perf_event_paranoid=1 permits it)";
         let parts = [
             (self.lost > 0).then(|| format!("{} lost", count(self.lost, "sample"))),
             of(self.unnamed, self.jit, "samples in JIT code without a name"),
@@ -306,7 +305,7 @@ impl Losses {
                 "samples in files without a symbol",
             ),
             of(self.unknown, self.samples, "samples in unknown code"),
-            self.without_kernel.then(|| kernel.to_owned()),
+            self.without_kernel.then(|| "kernel time not recorded".to_owned()),
             of(self.cut, self.unwound.max(self.samples), "stacks cut"),
             of(
                 self.deferred,

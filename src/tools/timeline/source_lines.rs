@@ -46,17 +46,16 @@ impl SourceLines {
         let by_function = by_function(counts);
         let mut lines = Self::default();
         let mut files = Files::default();
-        for (function, addresses) in &by_function {
-            let Some(view) = function_of(used, *function) else {
+        for (id, addresses) in &by_function {
+            let Some(function) = function_of(used, *id) else {
                 continue;
             };
-            let file = &used[function.file];
             let track = options.track.as_deref();
-            let (info, _) = v8_functions.lines_of(function.file, &file.code, &view, track);
-            let info = info.or_else(|| names::declaration(view.name));
+            let (info, _) = v8_functions.lines_of(id.file, &function, track);
+            let info = info.or_else(|| names::declaration(function.name));
             if let Some(info) = info {
-                let owner = file.found.file.origin().owner;
-                lines.add(*function, recording, &info, addresses, |file| {
+                let owner = used[id.file].found.file.origin().owner;
+                lines.add(*id, recording, &info, addresses, |file| {
                     files.index(&info, file, owner)
                 });
             }
