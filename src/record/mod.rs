@@ -16,13 +16,16 @@
 //! and which sources they may name. A process's files are those of its owner, and only files with its ID in
 //! their names are moved.
 
+mod advice;
 mod attach;
+mod cpython_build;
 mod dumps;
 mod environment;
 mod launch;
 mod manifest;
 mod pack;
 mod perf;
+mod php;
 mod plan;
 mod process_files;
 mod process_stat;
@@ -36,13 +39,13 @@ mod watch;
 
 pub use dumps::CollectedFile;
 pub use launch::launch;
-pub use manifest::Manifest;
+pub use manifest::{MANIFEST, Manifest};
 pub use pack::{archive_path, pack, refuse_existing};
 pub use perf::PerfOptions;
-pub use plan::{Plan, RecordOptions, default_folder};
+pub use plan::{Plan, RecordOptions, SUMMARY, default_folder};
 pub use recorded::{ProgramStatus, Recorded};
 pub use recorded_process::RecordedProcess;
-pub use session::{Control, Outcome, Session};
+pub use session::{Control, Outcome, Session, create_folder};
 pub use signals::ReceivedSignal;
 pub use watch::Status;
 

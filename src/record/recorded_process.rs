@@ -158,7 +158,7 @@ impl SafeProgram {
     /// For root, it proves nothing that a process is root's: a user's may have become that by executing another program after
     /// its path was read. Root therefore runs only what no other user can change, and no process that others start and exchange
     /// makes a difference.
-    fn of(path: &Path, is_own: bool) -> Option<Self> {
+    pub(super) fn of(path: &Path, is_own: bool) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = match is_own && !geteuid().is_root() {
             true => rustix::fs::open(path, flags, Mode::empty()).ok()?,

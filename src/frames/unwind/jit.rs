@@ -98,9 +98,9 @@ impl<'a> JitTables<'a> {
     /// without tables.
     pub fn frameless_top(&self, mapping: MappingIndex, address: Address) -> Option<FramelessTop> {
         let mapped = &self.timeline.mappings()[mapping];
-        let view = function_of(self.files, mapped.function)?;
+        let function = function_of(self.files, mapped.function)?;
         let offset = address.0.wrapping_sub(mapped.range.start.0);
-        frameless_top(self.target, view.code?, offset)
+        frameless_top(self.target, function.code?, offset)
     }
 }
 

@@ -46,8 +46,8 @@ impl Tiers {
     pub fn of(recording: &Recording<'_>) -> Self {
         let mut tiers = Self::default();
         for mapping in recording.timeline.mappings() {
-            let view = function_of(&recording.sources.used, mapping.function);
-            if let Some(tier) = view.and_then(|view| view.tier()) {
+            let function = function_of(&recording.sources.used, mapping.function);
+            if let Some(tier) = function.and_then(|function| function.tier()) {
                 tiers.note(Item::Function(mapping.function), tier);
             }
         }

@@ -17,8 +17,8 @@
 //!
 //! With one run on each side, nothing shows how much runs vary. Then the sampling variance is multiplied by
 //! [`OVERDISPERSION`], because samples of a timer that are close in time are not independent, and the relative variation
-//! is [assumed](Assumptions). As JIT compilers inline other calls in each run, only enormous changes of JIT code are
-//! significant then.
+//! is [assumed](Assumptions). As JIT compilers inline other calls in each run, and collect garbage at other times, only
+//! enormous changes of programs with JIT code are significant then.
 //!
 //! # Many functions
 //!
@@ -39,9 +39,9 @@ pub const OVERDISPERSION: f64 = 1.5;
 /// Relative variations from run to run that are assumed if each side has one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Assumptions {
-    /// Variation of the time in a function of JIT code.
+    /// Variation of the time in a function of a program with JIT code.
     pub jit: f64,
-    /// Variation of the time in other functions.
+    /// Variation of the time in a function of other programs.
     pub other: f64,
     /// Variation of the CPU time of a run.
     pub cost: f64,
