@@ -54,7 +54,7 @@ pub struct Report {
     pub input: String,
     /// The event that is counted.
     pub event: EventReport,
-    /// Number of processes and of threads with samples.
+    /// Number of processes with samples.
     pub processes: u64,
     /// Number of threads with samples.
     pub threads: u64,
