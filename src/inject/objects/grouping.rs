@@ -326,7 +326,7 @@ mod tests {
             symbols: &[],
             unknown: &addresses,
         };
-        Groups::as_large_as_can_be(&processes, mapped, 4 << 20, |_| SOURCE)
+        Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| SOURCE)
     }
 
     #[test]

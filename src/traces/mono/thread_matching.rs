@@ -283,6 +283,21 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_recorded_up_to_a_second_after_the_log_and_a_little_before() {
+        let recorded = 5_000 * MILLISECOND;
+        let threads = [thread(11, 0, recorded, "worker")];
+        for (time, expected) in [
+            (recorded - 1_000_000_000, Match::Missing),
+            (recorded - 999_999_999, Match::Thread(11)),
+            (recorded + 20_000, Match::Thread(11)),
+            (recorded + 20_001, Match::Missing),
+        ] {
+            let log = [logged(0xa, time, "worker")];
+            assert_eq!(matches(&log, &threads, Pid(10)), [expected], "{time}");
+        }
+    }
+
+    #[test]
     fn who_can_be_either_of_two_is_neither() {
         let threads = [
             thread(11, 0, 3 * MILLISECOND, "worker"),
