@@ -395,5 +395,8 @@ fn callers_without_a_name_have_a_reason() {
     case.profile.sample(7, time, &[REGION, REGION + 0x801], None);
     let (said, _) = case.summarize();
     assert!(said.contains("1 of their 2 JIT frames named (50.0 %)"), "{said}");
-    assert!(said.contains("  1 caller not named: no jitdump or perf map has"), "{said}");
+    assert!(
+        said.contains("  1 caller not named: no jitdump or perf map has"),
+        "{said}"
+    );
 }

@@ -257,7 +257,7 @@ fn the_cache_of_a_recording_has_links_to_its_objects() {
         let entries = std::fs::read_dir(folder).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()
     };
-    assert_eq!(below(&scene.path("moved/debug")), [links.clone()]);
+    assert_eq!(below(&scene.path("moved/debug")), std::slice::from_ref(&links));
     let entries: Vec<_> = below(&links).iter().flat_map(|folder| below(folder)).collect();
     assert_eq!(entries.len(), 19);
     let objects = std::fs::canonicalize(scene.path("moved/perf.jit.data.elf")).unwrap();
