@@ -9,7 +9,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::call_frames::{EntryRows, RuleRoom, Rules};
 use crate::elf::eh_frame::{EhFrame, FdeIndex};
-use crate::frames::unwind::frameless::{FramelessTop, frameless_top};
+use crate::frames::unwind::frameless::{FramedCode, FramelessTop};
 use crate::frames::unwind::registers::Target;
 use crate::load::{UsedFile, function_of};
 
@@ -99,8 +99,8 @@ impl<'a> JitTables<'a> {
     pub fn frameless_top(&self, mapping: MappingIndex, address: Address) -> Option<FramelessTop> {
         let mapped = &self.timeline.mappings()[mapping];
         let view = function_of(self.files, mapped.function)?;
-        let offset = address.0.wrapping_sub(mapped.range.start.0);
-        frameless_top(self.target, view.code?, offset)
+        let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0)).ok()?;
+        FramedCode::new(self.target, view.code?).top(offset)
     }
 }
 

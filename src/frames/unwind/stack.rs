@@ -255,7 +255,20 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             Lookup::Function(mapping) => {
                 known.place = Place::Function(mapping);
                 known.rules = unwinder.jit.at(mapping, address);
-                extent.map(|extent| extent.from..extent.until)
+                let times = extent.map(|extent| extent.from..extent.until);
+                match known.rules {
+                    Some(_) => times,
+                    // Runtimes log functions in executables, too, which have the tables.
+                    None => {
+                        let (mapped, mapped_times) = unwinder.modules.with_times(space, address, time);
+                        let native = mapped
+                            .map(|mapped| unwinder.native.at(mapped.module, mapped.file_offset(address)));
+                        if let Some(NativeRules::Rules(rules)) = native {
+                            known.rules = Some(rules);
+                        }
+                        times.map(|times| intersection(times, mapped_times))
+                    }
+                }
             }
             Lookup::File => {
                 let (mapped, times) = unwinder.modules.with_times(space, address, time);

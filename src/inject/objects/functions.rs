@@ -195,7 +195,8 @@ impl<'a> ObjectWriter<'a> {
         let has_code = file.has_code(lowest.function.function);
         let size = file.range(lowest.function.function)?.size();
         // Readers do not unwind stacks if an object may be at several addresses.
-        let with_tables = if members.is_mapped_whole() {
+        let is_unwound = members.is_mapped_whole();
+        let with_tables = if is_unwound {
             self.find_tables(functions(), machine)
         } else {
             0
@@ -212,6 +213,7 @@ impl<'a> ObjectWriter<'a> {
             },
             record_bytes: bytes.fold(sources, u64::saturating_add),
             with_tables,
+            makes_tables: is_unwound && has_code && self.input.makes_tables(machine),
             tables: None,
             members,
         })

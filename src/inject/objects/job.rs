@@ -30,6 +30,8 @@ pub struct Job<'g> {
     pub record_bytes: u64,
     /// Number of functions with unwinding tables in the dump.
     pub with_tables: u64,
+    /// Whether functions without tables get one.
+    pub makes_tables: bool,
     /// Unwinding tables, and their address in the process; `None` if they are empty.
     pub tables: Option<(Tables, Address)>,
 }
@@ -58,6 +60,11 @@ impl<'g> Job<'g> {
     /// Address of the first function in the object.
     pub fn start(&self) -> u64 {
         self.code.text_address(self.members.has_lead_in)
+    }
+
+    /// Whether any function may have unwinding tables.
+    pub fn has_tables(&self) -> bool {
+        self.with_tables > 0 || self.makes_tables
     }
 
     /// Addresses of the first block in the process.

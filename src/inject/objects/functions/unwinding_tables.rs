@@ -5,6 +5,7 @@ use jitdump::{Address, AddressRange, Machine};
 
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
+use crate::frames::unwind::made_tables;
 use crate::inject::objects::TABLE_ALIGN;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::functions::ObjectWriter;
@@ -14,7 +15,7 @@ use crate::threads;
 
 /// Maximum size of the unwinding tables of all objects: this many times the size of the dumps, or this many bytes if that is
 /// more. In real dumps they are smaller than the dump. But any number of functions, at any number of addresses, may share a
-/// table. All are in memory until they are written.
+/// table. All are in memory until they are written. Functions without a table get one by their code.
 const MAX_TABLE_GROWTH: u64 = 2;
 const MIN_TABLE_ROOM: u64 = 16 << 20;
 
@@ -57,12 +58,13 @@ impl<'a> ObjectWriter<'a> {
     /// Drops unwinding tables as soon as all of them together would exceed the limit.
     pub(super) fn limit_tables(&mut self, jobs: &mut [Job<'_>], dump_bytes: u64) {
         let mut room = dump_bytes.saturating_mul(MAX_TABLE_GROWTH).max(MIN_TABLE_ROOM);
-        for job in jobs.iter_mut().filter(|job| job.with_tables > 0) {
+        for job in jobs.iter_mut().filter(|job| job.has_tables()) {
             let sizes = job.functions().map(|(member, _)| self.max_table_size(member));
             let size = sizes.fold(0, u64::saturating_add);
             room = room.checked_sub(size).unwrap_or_else(|| {
                 self.faults.add_many(Issue::TablesTooLarge, job.with_tables, 0);
                 job.with_tables = 0;
+                job.makes_tables = false;
                 0
             });
         }
@@ -72,7 +74,7 @@ impl<'a> ObjectWriter<'a> {
     /// addresses.
     fn max_table_size(&self, member: &CodeMapping) -> u64 {
         let Some((key, unwinding)) = self.unwinding(member) else {
-            return 0;
+            return made_tables::max_size(member.range.size());
         };
         let range = self.recorded_range(member);
         let shared = self.shared_entries.get(&key);
@@ -106,37 +108,54 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Returns the unwinding entries of an object with their addresses in it, and the number of functions
-    /// that have entries.
-    fn object_entries(&self, job: &Job<'_>) -> (Vec<(Fde<'a>, u64)>, u64) {
+    /// Tables of an object if they are right after its code, and number of functions with recorded entries in them; `None` if
+    /// there are no entries.
+    fn tables(&self, job: &Job<'_>) -> Option<(Tables, u64)> {
         let mut entries = Vec::new();
-        let mut with_entry = 0;
+        let (mut with_entry, mut without) = (0, Vec::new());
         for (member, start) in job.functions() {
-            let before = entries.len();
-            let own = self.entries(member, job.machine).into_iter();
+            let own = self.entries(member, job.machine);
+            match own.is_empty() {
+                true => without.push((member, start)),
+                false => with_entry += 1,
+            }
+            let own = own.into_iter();
             entries.extend(own.map(|(entry, into_code)| (entry, start.wrapping_add(into_code))));
-            with_entry += u64::from(entries.len() > before);
+        }
+        let made = |(member, start): (&CodeMapping, u64)| {
+            let section = made_tables::eh_frame(job.machine, member.range, self.view(member)?.code?)?;
+            Some((section, start))
+        };
+        let without = without.into_iter().filter(|_| job.makes_tables);
+        let made: Vec<(Vec<u8>, u64)> = without.filter_map(made).collect();
+        let mut entries: Vec<(Fde<'_>, u64)> = entries;
+        for (section, start) in &made {
+            let index = FdeIndex::read(EhFrame {
+                section,
+                address: Address(0),
+                endian: job.machine.endian,
+                address_size: job.machine.address_size(),
+            });
+            let all = AddressRange {
+                start: Address(0),
+                end: Address(u64::MAX),
+            };
+            entries.extend(index.overlapping(all).map(|entry| (entry, *start)));
         }
         // Several functions may share an entry.
         entries.sort_by_key(|&(_, start)| start);
         entries.dedup_by_key(|&mut (_, start)| start);
-        (entries, with_entry)
-    }
-
-    /// Tables of an object if they are right after its code, and number of functions with entries in them; `None` if
-    /// there are no entries.
-    fn tables(&self, job: &Job<'_>) -> Option<(Tables, u64)> {
-        let (entries, with_entry) = self.object_entries(job);
+        let is_empty = entries.is_empty();
         let tables = Tables::build(entries.into_iter(), job.table_layout(job.range().end))?;
-        (with_entry > 0).then_some((tables, with_entry))
+        (!is_empty).then_some((tables, with_entry))
     }
 
     /// Assigns addresses to the tables of all objects: near the code, where the process never maps anything.
     pub(super) fn place_tables(&mut self, jobs: &mut [Job<'_>]) {
-        if jobs.iter().all(|job| job.with_tables == 0) {
+        if !jobs.iter().any(Job::has_tables) {
             return;
         }
-        let tables = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables(job)).flatten();
+        let tables = |job: &Job<'_>| job.has_tables().then(|| self.tables(job)).flatten();
         let mut all_tables = threads::map(jobs, tables);
         let code = jobs
             .iter()
