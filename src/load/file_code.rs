@@ -197,10 +197,9 @@ mod tests {
     }
 
     fn of_processes(events: Vec<ProcessEvent>) -> ProfileIndex {
-        ProfileIndex {
-            processes: Processes::new(events),
-            ..ProfileIndex::default()
-        }
+        let mut index = ProfileIndex::default();
+        index.processes = Processes::new(events);
+        index
     }
 
     #[test]

@@ -123,6 +123,16 @@ impl<'c> FramedCode<'c> {
         }
     }
 
+    /// Whether an offset is in the call by which a function of V8's Sparkplug has its frame set up. Until the callee does so, the
+    /// return address of the function is above that of the callee (Node.js 22, `--always-sparkplug`).
+    pub fn is_setup_call(&self, offset: usize) -> bool {
+        const MAX_CALL_SIZE: usize = 5;
+        let in_call = offset
+            .checked_sub(SPARKPLUG_CALL)
+            .is_some_and(|into| into < MAX_CALL_SIZE);
+        self.target == Target::X86_64 && in_call && is_before_sparkplug_frame(self.code, SPARKPLUG_CALL)
+    }
+
     /// Whether the function is known to have a frame of its own.
     pub fn has_own_frame(&self) -> bool {
         self.setup.is_some() || self.target == Target::X86_64 && is_before_sparkplug_frame(self.code, 0)
@@ -212,15 +222,17 @@ fn is_aarch64_return(code: &[u8], offset: usize) -> bool {
     at.starts_with(&[0xc0, 0x03, 0x5f, 0xd6]) || before.ends_with(&[0xfd, 0x7b, 0xc1, 0xa8])
 }
 
+/// Offset of the call by which functions of V8's Sparkplug have their frame set up.
+const SPARKPLUG_CALL: usize = 15;
+
 /// Whether an offset is before the frame of a function of V8's Sparkplug, which a built-in function sets up for it:
 /// `mov ebx, imm32; movabs r12, imm64; call BaselineOutOfLinePrologue`.
 fn is_before_sparkplug_frame(code: &[u8], offset: usize) -> bool {
-    const CALL: usize = 15;
     let is_entry = code.first() == Some(&0xbb) && code.get(5..7) == Some(&[0x49, 0xbc]);
     let is_call = code
-        .get(CALL..)
+        .get(SPARKPLUG_CALL..)
         .is_some_and(|call| call.starts_with(&[0xe8]) || call.starts_with(&[0x41, 0xff, 0xd4]));
-    offset <= CALL && is_entry && is_call
+    offset <= SPARKPLUG_CALL && is_entry && is_call
 }
 
 #[cfg(test)]
@@ -304,6 +316,9 @@ mod tests {
         ];
         let tops = [0, 5, 15, 20].map(|offset| frameless_top(Target::X86_64, &code, offset));
         assert_eq!(tops, [CALLED, CALLED, CALLED, None]);
+        let framed = FramedCode::new(Target::X86_64, &code);
+        let are_calls = [14, 15, 19, 20].map(|offset| framed.is_setup_call(offset));
+        assert_eq!(are_calls, [false, true, true, false]);
         code[15] = 0x90;
         assert_eq!(frameless_top(Target::X86_64, &code, 0), None);
     }

@@ -25,7 +25,7 @@ pub fn include_ends(placed: &mut [PlacedObject], freed: &[FreedRange]) {
     ranges.chain(freed).for_each(|range| used.insert(range));
     for object in placed {
         let end = AddressRange::new(object.range.end, 1);
-        let is_free = |end: &AddressRange| end.start.0 % PAGE != 0 && !used.overlaps(*end);
+        let is_free = |end: &AddressRange| !end.start.0.is_multiple_of(PAGE) && !used.overlaps(*end);
         if let Some(end) = end.filter(is_free) {
             object.range.end = end.end;
         }
