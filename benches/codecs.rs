@@ -40,7 +40,7 @@ use jitdump::debug_info::DebugInfo;
 use jitdump::internals::format::marker;
 use jitdump::internals::format::unwinding::Unwinding;
 use jitdump::internals::units::Pid;
-use jitdump::{Address, AddressRange, ByteOrder, Dump, FunctionView, Machine, Time};
+use jitdump::{Address, AddressRange, ByteOrder, Dump, Function, Machine, Time};
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::code::selection::{Doubts, DumpState, Selector};
 use jitinject::internals::code::timeline::{FileIndex, FunctionId, PlacedEvent, Timeline};
@@ -118,7 +118,7 @@ fn machine() -> Machine {
 /// Index of a function in the middle of a dump.
 const FUNCTION: u32 = FUNCTIONS as u32 / 2;
 
-fn some_function<'a>(dump: &Dump<'a>) -> FunctionView<'a> {
+fn some_function<'a>(dump: &'a Dump<'_>) -> Function<'a> {
     dump.function(FUNCTION).unwrap()
 }
 
@@ -283,7 +283,7 @@ fn debug_info_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
     let view = some_function(&dump);
     bencher
         .counter(BytesCount::new(dump.record_bytes(FUNCTION) - view.range.size()))
-        .bench(|| dump.sources(black_box(&view)));
+        .bench(|| black_box(&view).sources());
 }
 
 /// Encodes lines and inlined calls of one function as DWARF.
@@ -291,7 +291,7 @@ fn debug_info_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
 fn dwarf_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
     let dump = Files::with(layout).dump();
     let view = some_function(&dump);
-    let info = dump.sources(&view).info.unwrap();
+    let info = view.sources().info.unwrap();
     let mut buffers = Buffers::default();
     let size = |sections: Sections<'_>| sections.iter().map(|(_, content)| content.len()).sum::<usize>();
     let bytes = size(dwarf_of(&view, &info, &mut buffers));
@@ -300,7 +300,7 @@ fn dwarf_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
         .bench_local(|| size(dwarf_of(black_box(&view), &info, &mut buffers)));
 }
 
-fn dwarf_of<'b>(view: &FunctionView<'_>, info: &DebugInfo<'_>, buffers: &'b mut Buffers) -> Sections<'b> {
+fn dwarf_of<'b>(view: &Function<'_>, info: &DebugInfo<'_>, buffers: &'b mut Buffers) -> Sections<'b> {
     let unit = FunctionUnit {
         symbol: view.name,
         address: object::TEXT_OFFSET,
@@ -322,7 +322,7 @@ fn dwarf_of<'b>(view: &FunctionView<'_>, info: &DebugInfo<'_>, buffers: &'b mut 
 fn unwinding_of_function(bencher: Bencher<'_, '_>) {
     let dump = Files::with(Layout::Lines).dump();
     let code = some_function(&dump).range;
-    let table = dump.unwinding(some_function(&dump).number).unwrap();
+    let table = dump.unwinding(FUNCTION).unwrap();
     bencher
         .counter(BytesCount::of_slice(table.eh_frame))
         .bench(|| tables_of(code, black_box(&table)));
@@ -352,8 +352,8 @@ fn tables_of(code: AddressRange, table: &Unwinding<'_>) -> Tables {
 fn object_of_function(bencher: Bencher<'_, '_>) {
     let dump = Files::with(Layout::Lists).dump();
     let view = some_function(&dump);
-    let info = dump.sources(&view).info.unwrap();
-    let table = dump.unwinding(view.number).unwrap();
+    let info = view.sources().info.unwrap();
+    let table = dump.unwinding(FUNCTION).unwrap();
     let mut buffers = Buffers::default();
     let (debug, tables) = (
         dwarf_of(&view, &info, &mut buffers),

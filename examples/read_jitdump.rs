@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Change::Load => format!("{:#x} load", function.range.start.0),
             Change::Move { from, to } => format!("{:#x} move from {:#x}", to.0, from.0),
         };
-        let lines = dump.sources(&function).info.map_or(0, |info| info.rows.len());
+        let lines = function.sources().info.map_or(0, |info| info.rows.len());
         let tier = function.tier().map_or("unknown tier".into(), printable);
         let (time, size, name) = (event.time.0, function.range.size(), printable(function.name));
         println!("{time} {what}, {size} bytes, {lines} lines, {tier}: {name}");

@@ -353,8 +353,10 @@ impl Seeds {
                 break;
             }
         }
-        let views = dump.events().filter_map(|event| dump.function(event.function));
-        let with_tables = views.filter_map(|view| Some((view.range.size() as usize, dump.unwinding(view.number)?)));
+        let with_tables = dump.events().filter_map(|event| {
+            let size = dump.range(event.function)?.size() as usize;
+            Some((size, dump.unwinding(event.function)?))
+        });
         for (number, (size, unwinding)) in with_tables.take(FUNCTIONS).enumerate() {
             let [low, high] = (size.min(0xffff) as u16).wrapping_sub(1).to_le_bytes();
             let start = [machine[1], u8::from(!dump.machine().is_64), low, high];

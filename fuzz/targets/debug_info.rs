@@ -40,7 +40,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let view = dump.function(event.function).unwrap();
     let size = view.range.size() as u32;
-    let Some(info) = dump.sources(&view).info else {
+    let Some(info) = view.sources().info else {
         return;
     };
     let mut buffers = Buffers::default();

@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
         }
         assert!(!view.name.contains(&0));
         bytes += code.len();
-        if let Some(info) = dump.sources(&view).info {
+        if let Some(info) = view.sources().info {
             check(&info, code.len() as u32);
         }
         let _ = view.tier();

@@ -1,8 +1,7 @@
 //! A common interface to jitdumps and to logs that contain only symbols.
 
 use jitdump::internals::format::unwinding::Unwinding;
-use jitdump::names::NameParts;
-use jitdump::{AddressRange, CodeEvent, Dump, FunctionSources, FunctionView, Machine};
+use jitdump::{AddressRange, CodeEvent, Dump, Function, Machine};
 
 use crate::code::symbol_only_code::SymbolOnlyCode;
 
@@ -57,16 +56,23 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// Returns the description of the function with index `number`.
-    pub fn function(&self, number: u32) -> Option<FunctionView<'_>> {
+    /// Returns the function with index `number`.
+    pub fn function(&self, number: u32) -> Option<Function<'_>> {
         match self {
             Self::Jitdump(dump) => {
                 let function = dump.function(number)?;
                 #[cfg(test)]
-                reads::note(function.range.start);
+                reads::note("function", function.range.start);
                 Some(function)
             }
-            Self::SymbolOnly(named) => named.view(number),
+            Self::SymbolOnly(named) => {
+                let function = named.function(number)?;
+                Some(Function::named(
+                    &function.name,
+                    function.code.as_deref(),
+                    function.range,
+                ))
+            }
         }
     }
 
@@ -85,6 +91,8 @@ impl<'a> CodeFile<'a> {
         match self {
             Self::Jitdump(dump) => {
                 let record = dump.function_records(function)?.unwinding?;
+                #[cfg(test)]
+                reads::note("unwinding", dump.range(function)?.start);
                 Some((record.offset, dump.unwinding(function)?))
             }
             Self::SymbolOnly(_) => None,
@@ -106,33 +114,10 @@ impl<'a> CodeFile<'a> {
             Self::SymbolOnly(_) => 0,
         }
     }
-
-    /// Returns the line table and the inlined calls of a function in a track; `None` if it has no such track.
-    pub fn track<'v>(&'v self, view: &FunctionView<'v>, name: &[u8]) -> Option<FunctionSources<'v>> {
-        match self {
-            Self::Jitdump(dump) => dump.track(view, name),
-            Self::SymbolOnly(_) => None,
-        }
-    }
-
-    /// Returns a function's own name and where it starts, if the file has fields for them beside the name of its code.
-    pub fn declaration<'v>(&'v self, view: &FunctionView<'v>) -> Option<NameParts<'v>> {
-        match self {
-            Self::Jitdump(dump) => dump.declaration(view),
-            Self::SymbolOnly(_) => None,
-        }
-    }
-
-    /// Returns the line table and the inlined calls of a function.
-    pub fn sources<'v>(&'v self, view: &FunctionView<'v>) -> FunctionSources<'v> {
-        match self {
-            Self::Jitdump(dump) => dump.sources(view),
-            Self::SymbolOnly(_) => FunctionSources::default(),
-        }
-    }
 }
 
-/// Counts how often functions are read, by address: tests with other addresses can run at the same time.
+/// Counts how often functions and their unwinding tables are read, by address: tests with other addresses can run at
+/// the same time.
 #[cfg(test)]
 pub mod reads {
     use std::collections::BTreeMap;
@@ -140,15 +125,15 @@ pub mod reads {
 
     use jitdump::Address;
 
-    static COUNTS: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
+    static COUNTS: Mutex<BTreeMap<(&str, u64), u32>> = Mutex::new(BTreeMap::new());
 
-    /// Counts a read of a function that starts at `start`.
-    pub(super) fn note(start: Address) {
-        *COUNTS.lock().unwrap().entry(start.0).or_default() += 1;
+    /// Counts a read of a function that starts at `start`, or of its unwinding table.
+    pub(super) fn note(what: &'static str, start: Address) {
+        *COUNTS.lock().unwrap().entry((what, start.0)).or_default() += 1;
     }
 
-    /// Returns how often the functions that start at an address were read, by address.
-    pub fn all() -> BTreeMap<u64, u32> {
+    /// Returns how often the functions that start at an address, and their tables, were read.
+    pub fn all() -> BTreeMap<(&'static str, u64), u32> {
         COUNTS.lock().unwrap().clone()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use jitdump::{AddressRange, Change, CodeEvent, FunctionView, Machine, RuntimeTime};
+use jitdump::{AddressRange, Change, CodeEvent, Machine, RuntimeTime};
 
 use crate::results::FileKind;
 
@@ -78,19 +78,6 @@ impl<'a> SymbolOnlyCode<'a> {
     /// Returns the function with index `number`.
     pub fn function(&self, number: u32) -> Option<&SymbolOnlyFunction<'a>> {
         self.functions.get(usize::try_from(number).ok()?)
-    }
-
-    /// Returns the description of the function with index `number`.
-    pub fn view(&self, number: u32) -> Option<FunctionView<'_>> {
-        let function = self.function(number)?;
-        Some(FunctionView {
-            number,
-            name: &function.name,
-            code: function.code.as_deref(),
-            range: function.range,
-            code_index: number.into(),
-            recorded_tier: None,
-        })
     }
 
     /// Returns the size of a function's name and machine code, in bytes.

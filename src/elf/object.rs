@@ -34,6 +34,13 @@
 //! - Readers treat two files with the same build ID as the same file, and reject a file whose ID differs from the
 //!   profile's. So the ID covers all of the file's content, and the load address and time, which are not in the
 //!   file.
+//!
+//! The tables are parsed and rewritten with a sorted index, at addresses within 2 GiB after the code that
+//! the process never maps. perf inject's readers expect them directly after the code, over the next
+//! function, where libunwind finds them only if the runtime declared them. Functions without tables get some
+//! by their code, if readers unwind stacks. An object without any table has an empty index: without an index,
+//! libunwind gives up; with an empty one, it uses the frame pointer, but has no stack pointer for the caller.
+//! So have the symbols of perf maps, through which perf with libunwind would otherwise not unwind.
 
 use jitdump::{ByteOrder, Machine};
 use object::elf;
@@ -72,7 +79,7 @@ pub struct Function<'a> {
     pub name: &'a [u8],
     /// Machine code.
     pub code: Code<'a>,
-    /// Address in the object. That of the first function is a result of [`Code::text_address`].
+    /// Address in the object. That of the first function is a result of [`text_address`].
     pub address: u64,
 }
 
@@ -82,12 +89,11 @@ impl Function<'_> {
     }
 }
 
-impl<'a> ObjectContent<'a> {
-    /// Returns the first function's code; all others are known if and only if this one is.
-    fn first_code(&self) -> Code<'a> {
-        self.functions
-            .first()
-            .map_or(Code::Known(&[]), |function| function.code)
+impl ObjectContent<'_> {
+    /// Whether the code is known: that of all functions, if and only if that of the first one is.
+    fn has_code(&self) -> bool {
+        let first = self.functions.first();
+        first.is_none_or(|function| matches!(function.code, Code::Known(_)))
     }
 
     /// Returns the address of the first function in the object.
@@ -120,24 +126,25 @@ impl Code<'_> {
             Self::Unknown(size) => size,
         }
     }
+}
 
-    /// Returns the address of the first function in an object with this kind of code. `has_lead_in` is whether the
-    /// [`LEAD_IN`] bytes before the function are free in its process.
-    pub fn text_address(&self, has_lead_in: bool) -> u64 {
-        match self {
-            Self::Known(_) if has_lead_in => LEAD_IN,
-            Self::Known(_) => TEXT_OFFSET,
-            Self::Unknown(_) => UNKNOWN_TEXT_ADDRESS,
-        }
+/// Returns the address of the first function in an object whose code is known if `has_code`. `has_lead_in` is whether the
+/// [`LEAD_IN`] bytes before the function are free in its process.
+pub fn text_address(has_code: bool, has_lead_in: bool) -> u64 {
+    match (has_code, has_lead_in) {
+        (true, true) => LEAD_IN,
+        (true, false) => TEXT_OFFSET,
+        (false, _) => UNKNOWN_TEXT_ADDRESS,
     }
+}
 
-    /// Returns the file offset for an address in the object, also for code that is not in the file. This is the
-    /// offset of the code's mapping.
-    pub fn file_offset(&self, address: u64) -> u64 {
-        match self {
-            Self::Known(_) => address,
-            Self::Unknown(_) => address.saturating_sub(UNKNOWN_TEXT_ADDRESS),
-        }
+/// Returns the file offset for an address in the object, also for code that is not in the file. This is the
+/// offset of the code's mapping.
+pub fn file_offset(has_code: bool, address: u64) -> u64 {
+    if has_code {
+        address
+    } else {
+        address.saturating_sub(UNKNOWN_TEXT_ADDRESS)
     }
 }
 
@@ -266,13 +273,11 @@ fn build_id(content: &ObjectContent<'_>) -> BuildId {
 
 /// Returns the segment of the ELF header and the code, or the bare address range of code that is not in the file.
 fn load_segment(content: &ObjectContent<'_>) -> ProgramHeader {
-    let code = content.first_code();
-    let (address, file_size, size) = match code {
-        Code::Known(_) => {
-            let size = content.start().saturating_add(content.size());
-            (0, size, size)
-        }
-        Code::Unknown(_) => (content.start(), 0, content.size()),
+    let (address, file_size, size) = if content.has_code() {
+        let size = content.start().saturating_add(content.size());
+        (0, size, size)
+    } else {
+        (content.start(), 0, content.size())
     };
     ProgramHeader {
         p_type: elf::PT_LOAD,
@@ -396,12 +401,11 @@ impl Writer<'_> {
                 self.out.extend_from_slice(code);
             }
         }
-        let code = content.first_code();
         let section = SectionHeader {
             sh_type: kind,
             sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
             sh_addr: content.start(),
-            sh_offset: code.file_offset(content.start()),
+            sh_offset: file_offset(content.has_code(), content.start()),
             sh_size: content.size(),
             sh_addralign: TEXT_ALIGN,
             ..SectionHeader::default()

@@ -30,9 +30,9 @@ pub fn tiers(recording: &Recording<'_>, selection: &Selection) -> Vec<TierSummar
     let mut seen = HashSet::default();
     let hits = timeline.mappings().iter().zip(&selection.hits);
     for (mapping, &samples) in hits.filter(|&(_, &samples)| samples > 0) {
-        if let Some(view) = function_of(&sources.used, mapping.function) {
+        if let Some(function) = function_of(&sources.used, mapping.function) {
             // A function that was moved counts once.
-            add(view.tier(), u64::from(seen.insert(mapping.function)), samples);
+            add(function.tier(), u64::from(seen.insert(mapping.function)), samples);
         }
     }
     for (&id, &samples) in &selection.symbol_hits {

@@ -4,6 +4,10 @@
 //! object in the text of a program, perf 7.0 and later can't unwind any stack through that program. The symbols of
 //! the file name this code as well. Shown by `unwinding::no_object_is_inside_a_file_whose_stacks_are_unwound`.
 //!
+//! With objects for V8's built-in functions in the text of `node`, perf 7.3 got 3,142 frames from 240
+//! stacks; without, 6,823. Samples in them count as native code. Profiles without copied stacks keep the
+//! names of the jitdump.
+//!
 //! Quirk: By default (`--short-builtin-calls`), V8 maps that part of the file again, next to the JIT code, and calls the
 //! functions at both places. A program that is no PIE is one module at one place for libdw: perf 7.3 asks it to add the
 //! program again for a frame in the second place, which removes it from the first, and loses all stacks through the program

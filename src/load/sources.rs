@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jitdump::{AddressRange, Change, CodeEvent, Dump, FunctionView, Machine, Time};
+use jitdump::{AddressRange, Change, CodeEvent, Dump, Function, Machine, Time};
 
 use crate::code::CodeFile;
 use crate::code::clock::{Alignment, RuntimeClock, Timeless};
@@ -384,7 +384,7 @@ impl<'a> Sources<'a> {
 pub fn function_of<'f>(
     files: &'f IndexedTable<FileIndex, UsedFile<'_>>,
     id: FunctionId,
-) -> Option<FunctionView<'f>> {
+) -> Option<Function<'f>> {
     files[id.file].code.function(id.function)
 }
 

@@ -299,6 +299,13 @@ impl Summary {
     /// Returns the text for a terminal, without the diagnostics. `is_verbose` adds a line for each file.
     pub fn text(&self, is_verbose: bool) -> String {
         let mut text = self.counts_text(is_verbose);
+        if let Some(CacheSummary { path, objects, added }) = &self.build_id_cache {
+            let objects = count(*objects, "object");
+            let _ = writeln!(
+                text,
+                "{objects} in the build-id cache {path}, {added} of them new"
+            );
+        }
         if let Some(command) = self.next_command() {
             let _ = writeln!(text, "next: {command}");
         }
@@ -395,13 +402,6 @@ impl Summary {
                     .map_or(String::new(), |folder| format!(" to {folder}")),
             );
         }
-        if let Some(CacheSummary { path, objects, added }) = &self.build_id_cache {
-            let objects = count(*objects, "object");
-            let _ = writeln!(
-                text,
-                "{objects} in the build-id cache {path}, {added} of them new"
-            );
-        }
         if let Some(unwound) = &self.unwound {
             let _ = writeln!(
                 text,
@@ -434,15 +434,25 @@ impl Summary {
         if stacks.frames > samples.jit {
             let _ = writeln!(
                 text,
-                "{} with JIT code in the stack, {} in it, {} of them named ({} %)",
+                "{} with JIT code in {} stacks, {} of their {} named ({} %)",
                 count(stacks.samples, "sample"),
-                count(stacks.frames, "frame"),
+                if stacks.samples == 1 { "its" } else { "their" },
                 stacks.named,
+                count(stacks.frames, "JIT frame"),
                 percent(stacks.named_percent),
             );
         }
         for (count, reason) in samples.unnamed.reasons() {
             let _ = writeln!(text, "  {count} not named: {reason}");
+        }
+        let leaves: u64 = samples.unnamed.reasons().map(|(count, _)| count).sum();
+        let callers = stacks.frames.saturating_sub(stacks.named).saturating_sub(leaves);
+        if stacks.frames > samples.jit && callers > 0 {
+            let _ = writeln!(
+                text,
+                "  {} not named: no jitdump or perf map has a function at the address at that time",
+                count(callers, "caller"),
+            );
         }
         for tier in self.tiers.iter().flatten() {
             let functions = count(tier.functions, "function");

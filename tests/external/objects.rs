@@ -72,7 +72,11 @@ fn linters_have_nothing_to_say() {
 fn an_unknown_machine_is_the_profiles() {
     // CPython 3.13.0 omits the machine in its dumps.
     let folder = scratch();
-    let output = inject_into(folder.path(), &capture::profile("cpython313-dwarf"), &["--no-unwind"]);
+    let output = inject_into(
+        folder.path(),
+        &capture::profile("cpython313-dwarf"),
+        &["--no-unwind"],
+    );
     let object = objects_of(&output).remove(0);
     let header = tools::run("readelf", &["-hW", tools::text(&object)]);
     assert!(header.contains("X86-64"), "{header}");

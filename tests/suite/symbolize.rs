@@ -138,7 +138,7 @@ fn frames_are_those_of_the_finished_file() {
         let functions: Vec<(AddressRange, Function)> = grown.functions().collect();
         for &(_, function) in functions.iter().step_by(functions.len() / 60 + 1) {
             let view = whole.function(function.number).unwrap();
-            let info = whole.sources(&view).info.unwrap_or_default();
+            let info = view.sources().info.unwrap_or_default();
             let size = function.range.size();
             for offset in [0, size / 3, size - 1] {
                 let expected = info.frames_at(offset as u32);

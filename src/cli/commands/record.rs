@@ -15,7 +15,7 @@ use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::inject::{SummaryOutput, inject_after};
 use jitinject::internals::record::{
     Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
-    Status, archive_path, default_folder, launch, refuse_existing,
+    Status, archive_path, create_folder, default_folder, launch, refuse_existing,
 };
 use jitinject::internals::results::summary::shell_word;
 use jitinject::internals::runtimes::Runtime;
@@ -73,6 +73,13 @@ pub struct RecordArguments {
     #[arg(short, long, value_name = "DIR", help_heading = OUTPUT)]
     output: Option<PathBuf>,
 
+    /// Record the program N times, into directories run-1 to run-N of DIR, for compare
+    ///
+    /// The first run that fails ends it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = CI,
+        conflicts_with_all = ["pid", "print", "pack", "report", "summary"])]
+    runs: Option<u32>,
+
     /// Print the whole command and environment as text for a shell, and run nothing
     #[arg(long, help_heading = OUTPUT)]
     print: bool,
@@ -100,6 +107,12 @@ pub struct RecordArguments {
     #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = RECORDING)]
     pid: Vec<u32>,
 
+    /// Record where threads wait, as perf record --off-cpu does
+    ///
+    /// It needs root, and a perf that was built with BPF.
+    #[arg(long, help_heading = RECORDING)]
+    off_cpu: bool,
+
     /// Record all CPUs, as perf record -a does
     #[arg(short, long, help_heading = RECORDING)]
     all_cpus: bool,
@@ -122,11 +135,12 @@ pub struct RecordArguments {
 
     /// Record stacks by frame pointers
     ///
-    /// This is the default, except for CPython, whose interpreter has none.
+    /// This is the default, except for CPython before 3.15, whose interpreter has none: dwarf,32768, unless sysconfig has
+    /// -fno-omit-frame-pointer.
     #[arg(short, help_heading = RECORDING, conflicts_with = "call_graph")]
     g: bool,
 
-    /// How to record stacks: fp, dwarf[,SIZE], lbr, or none
+    /// How to record stacks: fp, dwarf[,SIZE], lbr, or none; with perf 7, also fp,defer
     #[arg(long, value_name = "MODE", help_heading = RECORDING)]
     call_graph: Option<String>,
 
@@ -222,12 +236,17 @@ impl RecordArguments {
         is_both.then_some("-p records running processes; for a time, add --duration in place of a command")
     }
 
-    fn options(&self) -> RecordOptions {
+    /// Returns the folder to create.
+    fn folder(&self) -> PathBuf {
+        self.output.clone().unwrap_or_else(default_folder)
+    }
+
+    fn options(&self, output: PathBuf) -> RecordOptions {
         let words = self.perf_args.iter().flat_map(|text| text.split_whitespace());
         let call_graph = self.g.then(|| "fp".to_owned());
         RecordOptions {
             command: self.command.clone(),
-            output: self.output.clone().unwrap_or_else(default_folder),
+            output,
             runtimes: self.runtime.iter().copied().flatten().collect(),
             without_environment: self.no_env,
             java_agent: self.java_agent.clone(),
@@ -239,6 +258,7 @@ impl RecordArguments {
                 all_cpus: self.all_cpus,
                 cpus: self.cpu.clone(),
                 pids: self.pid.clone(),
+                off_cpu: self.off_cpu,
                 arguments: words.map(OsString::from).collect(),
             },
             duration: self.duration,
@@ -249,18 +269,44 @@ impl RecordArguments {
 
     /// Records, and names the profile.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let plan = Plan::new(&self.options())?;
-        if self.print {
-            print(|output| output.write_all(plan.shell_text().as_bytes()))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        match self.record(&plan) {
+        let recorded = match self.runs {
+            Some(runs) => self.record_runs(runs),
+            None => self.record_once(self.folder()),
+        };
+        match recorded {
             Err(error) if error.issue == Issue::ProgramNotFound => {
                 report(&error.as_error());
                 Ok(ExitCode::from(NOT_STARTED))
             }
             done => done,
         }
+    }
+
+    /// Records each run in a folder of its own.
+    fn record_runs(&self, runs: u32) -> Result<ExitCode, Diagnostic> {
+        let folder = self.folder();
+        let created = create_folder(&folder)?;
+        for run in 1..=runs {
+            if !self.quiet {
+                print_message(&format!("run {run} of {runs}"));
+            }
+            let recorded = self.record_once(folder.join(format!("run-{run}")));
+            if !recorded.as_ref().is_ok_and(|code| *code == ExitCode::SUCCESS) {
+                // It stays if it has a recording.
+                let _ = created.remove_folder();
+                return recorded;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn record_once(&self, folder: PathBuf) -> Result<ExitCode, Diagnostic> {
+        let plan = Plan::new(&self.options(folder))?;
+        if self.print {
+            print(|output| output.write_all(plan.shell_text().as_bytes()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.record(&plan)
     }
 
     fn record(&self, plan: &Plan) -> Result<ExitCode, Diagnostic> {
@@ -282,7 +328,7 @@ impl RecordArguments {
         }
         warn(&plan.diagnostics);
         let mut terminal = Terminal {
-            signals: PassedSignals::new().map_err(failed)?,
+            signals: PassedSignals::new(self.command.is_empty()).map_err(failed)?,
             line: StatusLine::new(self.quiet),
             is_quiet: self.quiet,
         };
@@ -298,14 +344,22 @@ impl RecordArguments {
         options.labels = self.label.iter().cloned().collect();
         options.lines.track = self.track.name();
         self.track.apply(&mut options.lines.sources);
+        let (mut without_kernel, mut left) = (None, Vec::new());
         let collect = |index: &ProfileIndex| {
             let files = session.collect(&recorded, index);
-            session.write_manifest(&Manifest::new(plan, &recorded, files))
+            let paths = files.iter().filter(|file| file.is_left);
+            left.extend(paths.map(|file| file.written_to.clone()));
+            without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
+            session.write_manifest(&Manifest::new(plan, &recorded, index, files))
         };
         let summary = inject_after(collect, &options, &mut bar);
         drop(bar);
         let summary = summary?;
-        warn(&summary.diagnostics);
+        warn(&without_kernel.into_iter().collect::<Vec<_>>());
+        warn(&plan.advised(&summary.diagnostics, &recorded.warned));
+        if !self.quiet && !left.is_empty() {
+            print_message(&format!("copied, and left where they are: {}", left.join(", ")));
+        }
         if self.pack {
             let size = session.pack(&archive)?;
             if !self.quiet {

@@ -9,6 +9,10 @@
 //! (`dso__build_id_filename`) before it tries the path in the profile, even for processes with a mount namespace
 //! of their own. debuginfod indexes files below DIR by the build IDs in them, whatever their names. It follows
 //! links only with an option, so the objects are regular files.
+//!
+//! The cache is filled after the output is in place. The directory may be shared with others: jitinject
+//! writes through no symbolic link in it and replaces nothing in it. A file with the build ID of an object
+//! but other content stays, and a diagnostic reports it.
 
 use std::env;
 use std::ffi::OsStr;

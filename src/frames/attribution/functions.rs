@@ -266,20 +266,19 @@ impl<'a> Namer<'a> {
 
     fn jit_function(&self, id: FunctionId) -> Option<(Identity, Option<u64>)> {
         let files = &self.recording.sources.used;
-        let view = function_of(files, id)?;
-        let used = &files[id.file];
-        let declared = || used.code.declaration(&view);
-        let mut identity = self.jit_identity(view.name, declared, view.tier());
+        let recorded = function_of(files, id)?;
+        let declared = || recorded.declaration();
+        let mut identity = self.jit_identity(recorded.name, declared, recorded.tier());
         identity.runtime = self.runtimes[id.file];
         if identity.file.is_none()
-            && let Some(info) = used.code.sources(&view).info
+            && let Some(info) = recorded.sources().info
             && let Some(function) = info.functions.first()
             && let Some(file) = function.file.and_then(|file| info.files.get(file as usize))
         {
             identity.file = Some(printable(&file.path));
             identity.line = Some(function.line).filter(|&line| line > 0);
         }
-        Some((identity, Some(view.range.size())))
+        Some((identity, Some(recorded.range.size())))
     }
 }
 

@@ -8,7 +8,7 @@ use jitdump::v8::known_functions::KnownFunctions;
 use jitdump::v8::original_lines::SourceMaps;
 use jitdump::v8::v8_inlining::{Evidence, Inlined, Scripts};
 use jitdump::v8::{Position, original_lines, v8_inlining};
-use jitdump::{Dump, FunctionSources, FunctionView, Tally, names};
+use jitdump::{Dump, Function, FunctionSources, Tally, names};
 
 use crate::code::CodeFile;
 use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
@@ -83,7 +83,8 @@ fn known_functions<'a>(
     };
     // Functions of other runtimes are only read when they are written.
     let has_name = |&function: &FunctionId| {
-        has_v8_code(function.file) && function_of(files, function).is_some_and(|view| names::is_v8(view.name))
+        has_v8_code(function.file)
+            && function_of(files, function).is_some_and(|function| names::is_v8(function.name))
     };
     let mut is_v8 = files.map(|_| false);
     for (function, has_name) in functions.iter().zip(threads::map(functions, has_name)) {
@@ -119,15 +120,19 @@ fn known_symbols<'a>(
 fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
     let mut functions = KnownFunctions::default();
     for number in 0..dump.function_count() as u32 {
-        let Some(view) = dump.function(number).filter(|view| names::is_v8(view.name)) else {
+        let Some(function) = dump
+            .function(number)
+            .filter(|function| names::is_v8(function.name))
+        else {
             continue;
         };
-        let entries = match names::is_v8_optimized(view.name) {
-            true => None,
-            false => dump.line_entries(&view),
+        let entries = if names::is_v8_optimized(function.name) {
+            None
+        } else {
+            function.line_entries()
         };
         let entries = entries.unwrap_or_default();
-        let locations = names::source_locations(view.name);
+        let locations = names::source_locations(function.name);
         let known = locations
             .iter()
             .find(|location| entries.iter().any(|entry| entry.name == location.path));
@@ -135,7 +140,7 @@ fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
             continue;
         };
         let start = start_of(location);
-        let name = names::v8_function_name(view.name, location).unwrap_or_default();
+        let name = names::v8_function_name(function.name, location).unwrap_or_default();
         let positions = entries
             .iter()
             .filter(|entry| !entry.is_invalid() && entry.line > 0);
@@ -170,20 +175,19 @@ impl<'a> V8Functions<'a> {
     pub fn lines_of(
         &self,
         file: FileIndex,
-        code: &'a CodeFile<'_>,
-        view: &FunctionView<'a>,
+        function: &Function<'a>,
         track: Option<&[u8]>,
     ) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
-        if let Some(track) = track.and_then(|track| code.track(view, track)) {
+        if let Some(track) = track.and_then(|track| function.track(track)) {
             return (track.info, track.faults.into_kinds());
         }
-        let FunctionSources { mut info, faults } = code.sources(view);
+        let FunctionSources { mut info, faults } = function.sources();
         let mut faults: Tally<Issue> = faults.into_kinds();
         if track.is_some() {
             faults.add(Issue::TrackMissing, 0);
         }
         if let Some(info) = &mut info {
-            let inlined = self.add_calls(file, view, info);
+            let inlined = self.add_calls(file, function, info);
             faults.add_many(Issue::InlinedLineUnknown, inlined.unknown, 0);
             self.use_source_maps(info);
         }
@@ -234,14 +238,14 @@ impl<'a> V8Functions<'a> {
     }
 
     /// Adds the inlined calls of a function, if V8 compiled it with any.
-    fn add_calls(&self, file: FileIndex, view: &FunctionView<'a>, info: &mut DebugInfo<'a>) -> Inlined {
+    fn add_calls(&self, file: FileIndex, function: &Function<'a>, info: &mut DebugInfo<'a>) -> Inlined {
         let Some(functions) = self.known[file]
             .as_ref()
-            .filter(|_| names::is_v8_optimized(view.name))
+            .filter(|_| names::is_v8_optimized(function.name))
         else {
             return Inlined::default();
         };
-        let size = u32::try_from(view.range.size()).unwrap_or(u32::MAX);
+        let size = u32::try_from(function.range.size()).unwrap_or(u32::MAX);
         let evidence = Evidence {
             functions,
             scripts: &self.scripts,

@@ -62,7 +62,8 @@ impl Interpreters<'_> {
 
     /// Whether a function of a runtime is part of its interpreter.
     pub fn is_function(&self, id: FunctionId) -> bool {
-        let name = function_of(self.files, id).and_then(|view| view.name.strip_prefix(V8_DUMPED.as_bytes()));
+        let name =
+            function_of(self.files, id).and_then(|function| function.name.strip_prefix(V8_DUMPED.as_bytes()));
         let is_entry = |name: &[u8]| {
             let entries = V8.iter().filter_map(|entry| entry.strip_prefix("Builtins_"));
             entries.into_iter().any(|entry| entry.as_bytes() == name)

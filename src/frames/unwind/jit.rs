@@ -103,9 +103,9 @@ impl<'a> JitTables<'a> {
         is_interrupted: bool,
     ) -> Option<FramelessTop> {
         let mapped = &self.timeline.mappings()[mapping];
-        let view = function_of(self.files, mapped.function)?;
+        let function = function_of(self.files, mapped.function)?;
         let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0)).ok()?;
-        let code = FramedCode::new(self.target, view.code?);
+        let code = FramedCode::new(self.target, function.code?);
         match is_interrupted {
             true => code.top(offset),
             false => code

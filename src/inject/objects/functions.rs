@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use jitdump::{Address, AddressRange, FunctionView, RandomAccess, Tally};
+use jitdump::{Address, AddressRange, RandomAccess, Tally};
 
 use crate::code::timeline::{CodeMapping, FileIndex};
-use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::hash::HashSet;
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::dwarf::{self, Buffers, Encoder};
-use crate::elf::eh_frame::FdeIndex;
+use crate::elf::eh_frame::Tables;
 use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::{ObjectKind, Store};
@@ -37,20 +37,28 @@ pub fn write(
     kept: &mut KeptSources,
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, Diagnostic> {
-    let mut writer = ObjectWriter::new(input);
     let files = input.files.iter().map(|used| used.found.file.size());
     let dump_bytes = files.sum::<u64>();
-    let jobs = objects.into_iter().filter_map(|members| writer.job(members));
-    let mut jobs: Vec<Job<'_>> = jobs.collect();
-    writer.text_room = dump_bytes.saturating_mul(MAX_TEXT_GROWTH).max(MIN_TEXT_ROOM);
-    writer.range_room = (dump_bytes / BYTES_OF_RANGE).max(MIN_RANGE_ROOM);
-    writer.limit_tables(&mut jobs, dump_bytes);
-    writer.place_tables(&mut jobs);
+    let mut writer = ObjectWriter::new(input, dump_bytes);
+    let text_bytes = input.files.map(|used| {
+        if input.lines.holds_texts() {
+            used.code.source_bytes()
+        } else {
+            0
+        }
+    });
+    let jobs = objects
+        .into_iter()
+        .filter_map(|members| Job::new(input, members, &text_bytes));
+    let jobs: Vec<Job<'_>> = jobs.collect();
+    let tables = unwinding_tables::of_jobs(input, &jobs, dump_bytes, &mut writer.faults);
+    let mut tables = tables.into_iter();
     let mut placed = Vec::with_capacity(jobs.len());
     let mut seen = HashSet::default();
     let (mut functions, mut function_objects) = (0, 0);
     let room = dump_bytes.saturating_mul(MAX_GROWTH).max(MIN_ROOM);
     for batch in batches(&jobs) {
+        let tables: Vec<_> = tables.by_ref().take(batch.len()).collect();
         let store = output.store()?;
         if store.bytes_written() >= room {
             let left_out = batch.iter().map(Job::mapping_count).sum();
@@ -64,13 +72,17 @@ pub fn write(
             let names = loaded.iter_mut().flat_map(|loaded| loaded.sources.drain(..));
             kept.keep(names.collect(), store, &mut writer.faults)?;
         }
-        let mut loaded: Vec<_> = batch.iter().zip(loaded).collect();
-        let objects = threads::map_mut_with(&mut loaded, Buffers::default, |buffers, (job, loaded)| {
-            writer.encode(job, loaded, &folder, kept, buffers)
-        });
+        let mut loaded: Vec<_> = batch.iter().zip(&tables).zip(loaded).collect();
+        let objects = threads::map_mut_with(
+            &mut loaded,
+            Buffers::default,
+            |buffers, ((job, tables), loaded)| {
+                writer.encode(job, tables.as_ref(), loaded, &folder, kept, buffers)
+            },
+        );
         // Their memory is for the next batch.
         drop(loaded);
-        for (job, object) in batch.iter().zip(objects) {
+        for ((job, tables), object) in batch.iter().zip(&tables).zip(objects) {
             progress(job.mapping_count());
             if object.functions.is_empty() {
                 // Its part of the file is gone.
@@ -85,7 +97,8 @@ pub fn write(
             writer.text_room = writer.text_room.saturating_sub(object.text_size);
             let ranges = object.functions.iter().map(|(_, faults)| faults.ranges);
             writer.range_room = writer.range_room.saturating_sub(ranges.sum());
-            let of_object = writer.store(job, &object, store)?;
+            let tables_address = tables.as_ref().map(|&(_, address)| address);
+            let of_object = writer.store(job, tables_address, &object, store)?;
             functions += of_object.iter().map(|(count, _)| count).sum::<u64>();
             function_objects += 1;
             placed.extend(of_object.into_iter().map(|(_, placed)| placed));
@@ -104,13 +117,9 @@ pub fn write(
 /// Writer of objects for functions.
 struct ObjectWriter<'a> {
     input: &'a Input<'a>,
-    /// Unwinding tables shared by many functions, by their offset in the file.
-    shared_entries: HashMap<(FileIndex, u64), FdeIndex<'a>>,
     faults: Tally<Issue>,
     line_faults: IndexedTable<FileIndex, Tally<Issue>>,
     source_folders: SourceFolders,
-    /// Maximum size of the source texts in an object, for each dump, in bytes.
-    source_bytes: IndexedTable<FileIndex, u64>,
     /// Number of bytes of source text that further objects may contain.
     text_room: u64,
     /// Number of ranges of inlined calls that further objects may contain.
@@ -158,65 +167,19 @@ const BYTES_OF_RANGE: u64 = 8;
 const MIN_RANGE_ROOM: u64 = 1 << 20;
 
 impl<'a> ObjectWriter<'a> {
-    fn new(input: &'a Input<'a>) -> Self {
+    fn new(input: &'a Input<'a>, dump_bytes: u64) -> Self {
         Self {
             input,
-            shared_entries: HashMap::default(),
             faults: Tally::default(),
             line_faults: input.files.map(|_| Tally::default()),
             source_folders: SourceFolders::default(),
-            source_bytes: input.files.map(|used| match input.lines.holds_texts() {
-                true => used.code.source_bytes(),
-                false => 0,
-            }),
-            text_room: 0,
-            range_room: 0,
+            text_room: dump_bytes.saturating_mul(MAX_TEXT_GROWTH).max(MIN_TEXT_ROOM),
+            range_room: (dump_bytes / BYTES_OF_RANGE).max(MIN_RANGE_ROOM),
         }
     }
 
     fn pid(&self, mapping: &CodeMapping) -> Pid {
         self.input.processes.space(mapping.space).pid
-    }
-
-    /// Returns what the dump contains about a function.
-    fn view(&self, mapping: &CodeMapping) -> Option<FunctionView<'a>> {
-        function_of(self.input.files, mapping.function)
-    }
-
-    /// Makes a job of a group, without an address for its tables yet.
-    fn job<'g>(&mut self, members: ObjectMembers<'g>) -> Option<Job<'g>>
-    where
-        'a: 'g,
-    {
-        let lowest = members.first.functions.first()?;
-        let functions = || members.blocks().flat_map(|block| block.functions);
-        let file = &self.input.files[lowest.function.file].code;
-        let machine = file.machine();
-        let has_code = file.has_code(lowest.function.function);
-        let size = file.range(lowest.function.function)?.size();
-        // Readers do not unwind stacks if an object may be at several addresses.
-        let is_unwound = members.is_mapped_whole();
-        let with_tables = if is_unwound {
-            self.find_tables(functions(), machine)
-        } else {
-            0
-        };
-        let bytes = functions().map(|member| self.input.record_bytes(member.function));
-        let sources = self.source_bytes[lowest.function.file];
-        Some(Job {
-            first: members.earliest()?,
-            machine,
-            code: if has_code {
-                Code::Known(&[])
-            } else {
-                Code::Unknown(size)
-            },
-            record_bytes: bytes.fold(sources, u64::saturating_add),
-            with_tables,
-            makes_tables: is_unwound && has_code && self.input.makes_tables(machine),
-            tables: None,
-            members,
-        })
     }
 
     /// Adds the faults of a function to the totals.
@@ -226,10 +189,10 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Name of a function's symbol.
-    fn symbol(&self, file: FileIndex, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
-        let name = self.input.v8_functions.name(view.name);
-        let declared = || self.input.files[file].code.declaration(view);
-        self.input.symbol_name(name, declared, view.tier())
+    fn symbol(&self, function: &jitdump::Function<'a>) -> Cow<'a, [u8]> {
+        let name = self.input.v8_functions.name(function.name);
+        self.input
+            .symbol_name(name, || function.declaration(), function.tier())
     }
 
     /// Reads the functions of a job, and their lines if these decide which source files to copy.
@@ -238,8 +201,12 @@ impl<'a> ObjectWriter<'a> {
         let owner = self.input.files[file].found.file.origin().owner;
         let mut sources = Vec::new();
         let functions = job.functions().filter_map(|(member, address)| {
-            let view = self.view(member)?;
-            let mut lines = self.input.lines.keep_sources.then(|| self.lines_of(file, &view));
+            let function = function_of(self.input.files, member.function)?;
+            let mut lines = self
+                .input
+                .lines
+                .keep_sources
+                .then(|| self.lines_of(file, &function));
             if let Some((Some(info), _)) = &mut lines {
                 sources.extend(self.input.lines.sources_to_keep(info, owner));
                 let max_size = self
@@ -253,7 +220,7 @@ impl<'a> ObjectWriter<'a> {
             Some(LoadedFunction {
                 member,
                 address,
-                view,
+                function,
                 lines,
             })
         });
@@ -264,10 +231,9 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Returns the lines and inlined calls of a function, and the faults found in them.
-    fn lines_of(&self, file: FileIndex, view: &FunctionView<'a>) -> Lines<'a> {
-        let code = &self.input.files[file].code;
+    fn lines_of(&self, file: FileIndex, function: &jitdump::Function<'a>) -> Lines<'a> {
         let track = self.input.lines.track.as_deref();
-        self.input.v8_functions.lines_of(file, code, view, track)
+        self.input.v8_functions.lines_of(file, function, track)
     }
 
     /// Adds the line table of a function to its object. Returns the source files that it references.
@@ -306,13 +272,14 @@ impl<'a> ObjectWriter<'a> {
     fn encode(
         &self,
         job: &Job<'_>,
+        tables: Option<&(Tables, Address)>,
         loaded: &mut LoadedJob<'_, 'a>,
         store: &Path,
         kept: &KeptSources,
         buffers: &mut Buffers,
     ) -> Object<'a> {
         let without_entries;
-        let &(ref tables, address) = match &job.tables {
+        let &(ref tables, address) = match tables {
             Some(tables) => tables,
             None => {
                 without_entries = job.empty_tables();
@@ -322,8 +289,8 @@ impl<'a> ObjectWriter<'a> {
         let symbols = loaded
             .functions
             .iter()
-            .map(|LoadedFunction { member, view, .. }| {
-                let symbol = self.symbol(member.function.file, view);
+            .map(|LoadedFunction { member, function, .. }| {
+                let symbol = self.symbol(function);
                 match symbol.is_empty() && !job.members.is_mapped_whole() {
                     true => Cow::Owned(object::unnamed(member.range.start.0)),
                     false => symbol,
@@ -336,7 +303,7 @@ impl<'a> ObjectWriter<'a> {
             .zip(&symbols)
             .map(|(loaded, symbol)| Function {
                 name: symbol,
-                code: code(&loaded.view),
+                code: code(&loaded.function),
                 address: loaded.address,
             });
         let functions: Vec<Function<'_>> = functions.collect();
@@ -356,7 +323,7 @@ impl<'a> ObjectWriter<'a> {
             .map(|(loaded, function)| {
                 let mut faults = MemberFaults::default();
                 let lines = loaded.lines.take();
-                let lines = lines.unwrap_or_else(|| self.lines_of(file, &loaded.view));
+                let lines = lines.unwrap_or_else(|| self.lines_of(file, &loaded.function));
                 sources.extend(self.add_lines(lines, function, places, &mut encoder, &mut faults));
                 (*loaded.member, faults)
             });
@@ -389,6 +356,7 @@ impl<'a> ObjectWriter<'a> {
     fn store(
         &self,
         job: &Job<'_>,
+        tables_address: Option<Address>,
         object: &Object<'_>,
         store: &mut Store,
     ) -> Result<Vec<(u64, PlacedObject)>, Diagnostic> {
@@ -406,9 +374,8 @@ impl<'a> ObjectWriter<'a> {
         // Quirk: libunwind (perf 6.1, 6.12) reads aligned words. The first one must be in the mapping, or the
         // stack ends here. Tables have the alignment of the code, which is any multiple of 4 on AArch64
         // (capture erlang25), so the mapping starts at the word before them.
-        let address = job.tables.as_ref().map(|&(_, address)| address);
-        let skew = address.map_or(0, |address| address.0 % WORD);
-        let tables = address.and_then(|address| {
+        let skew = tables_address.map_or(0, |address| address.0 % WORD);
+        let tables = tables_address.and_then(|address| {
             let start = Address(address.0.saturating_sub(skew));
             AddressRange::new(start, object.tables_size.saturating_add(skew))
         });
@@ -419,7 +386,7 @@ impl<'a> ObjectWriter<'a> {
             time: mapping.since,
             sequence: mapping.sequence,
             range,
-            file_offset: job.code.file_offset(address),
+            file_offset: object::file_offset(job.has_code, address),
             tables: tables.map(|range| (range, tables_offset)),
             build_id: encoded.build_id,
             path: path.clone(),
@@ -448,8 +415,9 @@ impl<'a> ObjectWriter<'a> {
 const WORD: u64 = 8;
 
 /// Code of a function, or only its size if the code is not known.
-fn code<'a>(view: &FunctionView<'a>) -> Code<'a> {
-    view.code.map_or(Code::Unknown(view.range.size()), Code::Known)
+fn code<'a>(function: &jitdump::Function<'a>) -> Code<'a> {
+    let unknown = Code::Unknown(function.range.size());
+    function.code.map_or(unknown, Code::Known)
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! Objects that are to be written.
 
 use jitdump::debug_info::DebugInfo;
-use jitdump::{Address, AddressRange, FunctionView, Machine, Tally};
+use jitdump::{Address, AddressRange, Function, Machine, Tally};
 
-use crate::code::timeline::CodeMapping;
+use crate::code::timeline::{CodeMapping, FileIndex};
+use crate::collections::indexed_table::IndexedTable;
 use crate::elf::eh_frame::{TableLayout, Tables};
-use crate::elf::object::{Code, LEAD_IN};
-use crate::inject::objects::TABLE_ALIGN;
+use crate::elf::object::{LEAD_IN, text_address};
 use crate::inject::objects::sharing::{Block, ObjectMembers};
+use crate::inject::objects::{Input, TABLE_ALIGN};
 use crate::inject::sources::SourceName;
 use crate::results::diagnostics::Issue;
 
@@ -24,16 +25,10 @@ pub struct Job<'g> {
     pub first: &'g CodeMapping,
     /// Machine of the code.
     pub machine: Machine,
-    /// Whether the code of the functions is known. Its bytes are only read when the object is encoded.
-    pub code: Code<'g>,
+    /// Whether the code of the functions is known.
+    pub has_code: bool,
     /// Size of the records and of the source texts that the object may contain, in bytes.
     pub record_bytes: u64,
-    /// Number of functions with unwinding tables in the dump.
-    pub with_tables: u64,
-    /// Whether functions without tables get one.
-    pub makes_tables: bool,
-    /// Unwinding tables, and their address in the process; `None` if they are empty.
-    pub tables: Option<(Tables, Address)>,
 }
 
 /// The functions of a job: read once, and in memory while their batch is written.
@@ -48,7 +43,7 @@ pub struct LoadedFunction<'g, 'a> {
     pub member: &'g CodeMapping,
     /// Address in the object.
     pub address: u64,
-    pub view: FunctionView<'a>,
+    pub function: Function<'a>,
     /// Lines and inlined calls, if the object needed them before it is encoded.
     pub lines: Option<Lines<'a>>,
 }
@@ -57,14 +52,27 @@ pub struct LoadedFunction<'g, 'a> {
 pub type Lines<'a> = (Option<DebugInfo<'a>>, Tally<Issue>);
 
 impl<'g> Job<'g> {
-    /// Address of the first function in the object.
-    pub fn start(&self) -> u64 {
-        self.code.text_address(self.members.has_lead_in)
+    /// Makes a job of an object. `text_bytes` are the sizes of the source texts that an object of each file may contain.
+    pub fn new(
+        input: &Input<'_>,
+        members: ObjectMembers<'g>,
+        text_bytes: &IndexedTable<FileIndex, u64>,
+    ) -> Option<Self> {
+        let lowest = members.first.functions.first()?.function;
+        let functions = members.blocks().flat_map(|block| block.functions);
+        let bytes = functions.map(|member| input.record_bytes(member.function));
+        Some(Self {
+            first: members.earliest()?,
+            machine: input.files[lowest.file].code.machine(),
+            has_code: input.has_code(lowest),
+            record_bytes: bytes.fold(text_bytes[lowest.file], u64::saturating_add),
+            members,
+        })
     }
 
-    /// Whether any function may have unwinding tables.
-    pub fn has_tables(&self) -> bool {
-        self.with_tables > 0 || self.makes_tables
+    /// Address of the first function in the object.
+    pub fn start(&self) -> u64 {
+        text_address(self.has_code, self.members.has_lead_in)
     }
 
     /// Addresses of the first block in the process.

@@ -219,9 +219,8 @@ impl<'a> SymbolWriter<'a> {
     fn file_offset(&self, member: &Member<'_, '_>, place: &PlacedSymbol) -> u64 {
         let symbol = member.symbol;
         let into_symbol = place.range.start.0.saturating_sub(symbol.range.start.0);
-        let code = Code::Unknown(symbol.range.size());
-        let address = code.text_address(false).saturating_add(member.offset);
-        code.file_offset(address.saturating_add(into_symbol))
+        let address = object::text_address(false, false).saturating_add(member.offset);
+        object::file_offset(false, address.saturating_add(into_symbol))
     }
 
     /// Name of a symbol.
@@ -248,13 +247,10 @@ impl<'a> SymbolWriter<'a> {
                 name => name,
             })
             .collect();
-        let functions = members.iter().zip(&names).map(|(member, name)| {
-            let code = Code::Unknown(member.symbol.range.size());
-            Function {
-                name,
-                code,
-                address: code.text_address(false).saturating_add(member.offset),
-            }
+        let functions = members.iter().zip(&names).map(|(member, name)| Function {
+            name,
+            code: Code::Unknown(member.symbol.range.size()),
+            address: object::text_address(false, false).saturating_add(member.offset),
         });
         let functions: Vec<Function<'_>> = functions.collect();
         let lines = &self.input.lines;

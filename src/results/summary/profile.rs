@@ -75,11 +75,29 @@ pub struct EventSummary {
     pub name: String,
     /// What it counts.
     pub unit: Unit,
+    /// Whether it leaves out the kernel.
+    #[serde(skip_serializing_if = "is_false")]
+    pub excludes_kernel: bool,
     /// Number of samples.
     pub samples: u64,
     /// Sum of the periods of the samples, in units.
     pub period: u64,
 }
+
+impl EventSummary {
+    /// Whether samples of the kernel were not recorded. Earlier versions did not write `excludes_kernel`.
+    pub fn is_user_only(&self) -> bool {
+        self.excludes_kernel || self.name.ends_with(USER_ONLY)
+    }
+
+    /// Returns the name without the modifier that perf adds if it leaves out the kernel.
+    pub fn base_name(&self) -> &str {
+        self.name.strip_suffix(USER_ONLY).unwrap_or(&self.name)
+    }
+}
+
+/// Modifier of events that leave out the kernel.
+const USER_ONLY: &str = ":u";
 
 /// A thread.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -197,4 +215,9 @@ pub enum FunctionKind {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -13,10 +13,9 @@ use crate::frames::source_files::v8_functions::V8Functions;
 use crate::inject::SourceName;
 use crate::load::{Recording, function_of};
 use crate::results::diagnostics::Issue;
+use crate::tools::excerpts::{Excerpt, SourceText, Texts};
 use crate::tools::timeline::TimelineOptions;
-use crate::tools::timeline::excerpts::{SourceText, Texts};
 use crate::tools::timeline::samples::Counts;
-use crate::tools::timeline::values::Excerpt;
 use crate::units::Pid;
 
 /// Maximum number of lines with samples.
@@ -47,23 +46,22 @@ impl SourceLines {
         let by_function = by_function(counts);
         let mut lines = Self::default();
         let mut files = Files::default();
-        for (function, addresses) in &by_function {
-            let Some(view) = function_of(used, *function) else {
+        for (id, addresses) in &by_function {
+            let Some(function) = function_of(used, *id) else {
                 continue;
             };
-            let file = &used[function.file];
             let track = options.track.as_deref();
-            let (info, _) = v8_functions.lines_of(function.file, &file.code, &view, track);
-            let info = info.or_else(|| names::declaration(view.name));
+            let (info, _) = v8_functions.lines_of(id.file, &function, track);
+            let info = info.or_else(|| names::declaration(function.name));
             if let Some(info) = info {
-                let owner = file.found.file.origin().owner;
-                lines.add(*function, recording, &info, addresses, |file| {
+                let owner = used[id.file].found.file.origin().owner;
+                lines.add(*id, recording, &info, addresses, |file| {
                     files.index(&info, file, owner)
                 });
             }
         }
         if options.has_sources {
-            let mut texts = Texts::new(options);
+            let mut texts = Texts::new(&options.load, &options.sources);
             lines.excerpts = texts.excerpts(&files.texts, &lines.wanted(&by_function));
             lines.faults.merge(&texts.faults);
         }

@@ -46,8 +46,8 @@ impl Tiers {
     pub fn of(recording: &Recording<'_>) -> Self {
         let mut tiers = Self::default();
         for mapping in recording.timeline.mappings() {
-            let view = function_of(&recording.sources.used, mapping.function);
-            if let Some(tier) = view.and_then(|view| view.tier()) {
+            let function = function_of(&recording.sources.used, mapping.function);
+            if let Some(tier) = function.and_then(|function| function.tier()) {
                 tiers.note(Item::Function(mapping.function), tier);
             }
         }
@@ -128,7 +128,7 @@ mod tests {
             counts.bins.insert((Pid(1), series, 0), 100 + number);
         }
         let ranks = tiers.ranks(&counts);
-        assert_eq!(ranks.names.len(), MAX_TIERS);
+        assert_eq!(ranks.names.len(), 10);
         assert_eq!((&*ranks.names[0], &*ranks.names[9]), ("tier 11", OTHERS));
         assert_eq!([11, 3, 2, 0].map(|tier| ranks.of(TierIndex(tier))), [0, 8, 9, 9]);
     }

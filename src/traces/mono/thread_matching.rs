@@ -3,6 +3,8 @@
 //! Some runtimes log a thread by an address (`pthread_t`) and a name. The kernel gets the same name at the same time
 //! and records it: a COMM record follows the log's entry by microseconds. If two threads get the same name so close
 //! to each other that either could match, neither is used.
+//!
+//! Threads without a match get an ID that no kernel assigns; the ambiguous ones are reported.
 
 use jitdump::{RuntimeTime, Time};
 

@@ -2,6 +2,11 @@
 //!
 //! A tracer reads its tick counter and then the wall clock. The wall clock is therefore never too early, and late by
 //! as much as the thread was interrupted in between: the anchor with the earliest wall-clock time is right.
+//!
+//! The header's frequency can be the maximum of the processor. If times far apart contradict it, they take
+//! precedence. If ticks are CLOCK_REALTIME, as on most virtual machines, and there are no such times (basic
+//! mode), the recording's reference time on both clocks is used. Each time is rounded to nanoseconds
+//! independently, so that errors of sums do not accumulate.
 
 use jitdump::RuntimeTime;
 

@@ -4,13 +4,17 @@
 //! u64 code_addr   u64 nr_entry
 //! nr_entry times: u64 addr   u32 line   u32 discrim   name, NUL
 //! ```
+//!
+//! V8 and LLVM add 0x40 (0x34 on 32-bit machines) to each address, for a reader that has long changed.
+//! Whether a jitdump has such addresses is decided once, by names or by the position of its entries. V8's
+//! damaged file names are repaired.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, MAX_LINE, Row, SourceFile, SourceFunction};
 use crate::format::record::MAX_PADDING;
 use crate::names;
-use crate::units::AddressRange;
+use crate::units::{Address, AddressRange};
 
 /// Size of an entry without its name, in bytes.
 const ENTRY_SIZE: usize = 16;
@@ -29,26 +33,6 @@ pub struct DebugInfoQuirks {
     /// Whether the field after the line is a discriminator, as in the specification. V8 writes the column
     /// there, and so does every other runtime that writes anything but 0, except LLVM.
     pub has_discriminators: bool,
-}
-
-/// The function that a record belongs to.
-#[derive(Clone, Copy, Debug)]
-pub struct FunctionRef<'a> {
-    /// Name of the function.
-    pub name: &'a [u8],
-    /// Addresses at which the function was first loaded.
-    pub range: AddressRange,
-}
-
-impl FunctionRef<'_> {
-    /// Returns the offset of an entry from the function's start, in bytes, after subtracting `bias`.
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "numbers of 64 bits, their differences 128"
-    )]
-    pub fn offset(&self, entry: &LineEntry<'_>, bias: u64) -> i128 {
-        i128::from(entry.address) - i128::from(self.range.start.0) - i128::from(bias)
-    }
 }
 
 /// The debug information from a record, with counts of its faults.
@@ -100,6 +84,15 @@ impl LineEntry<'_> {
         self.line == 0 && self.name.is_empty()
     }
 
+    /// Returns the offset of the entry from a function's start, in bytes, after subtracting `bias`.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "numbers of 64 bits, their differences 128"
+    )]
+    pub fn offset(&self, start: Address, bias: u64) -> i128 {
+        i128::from(self.address) - i128::from(start.0) - i128::from(bias)
+    }
+
     /// Returns whether the entry is invalid: its line is impossible, or its name has control characters.
     pub fn is_invalid(&self) -> bool {
         self.line > MAX_LINE || !is_clean(self.name)
@@ -120,20 +113,20 @@ impl DebugInfoQuirks {
         reason = "sizes have 64 bits, their sums 128; `below` is not more than `functions`, which is not more than the records"
     )]
     pub fn detect<'a>(
-        records: impl Iterator<Item = (FunctionRef<'a>, &'a [u8])>,
+        records: impl Iterator<Item = (&'a [u8], AddressRange, &'a [u8])>,
         endian: ByteOrder,
         is_64: bool,
     ) -> Self {
         let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
         let (mut functions, mut exact, mut below, mut past_end) = (0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
-        for (function_ref, content) in records {
-            let Some(entries) = entries(content, function_ref, endian) else {
+        for (name, range, content) in records {
+            let Some(entries) = entries(content, name, range, endian) else {
                 continue;
             };
             let entries = entries.iter().filter(|entry| !entry.is_end());
-            let offsets: Vec<i128> = entries.map(|entry| function_ref.offset(entry, 0)).collect();
-            let size = i128::from(function_ref.range.size());
+            let offsets: Vec<i128> = entries.map(|entry| entry.offset(range.start, 0)).collect();
+            let size = i128::from(range.size());
             let any = |range: std::ops::RangeInclusive<i128>| {
                 u64::from(offsets.iter().any(|offset| range.contains(offset)))
             };
@@ -141,7 +134,7 @@ impl DebugInfoQuirks {
             exact += any(bias..=bias);
             below += any(0..=bias - 1);
             past_end += any(size + 1..=size + bias);
-            is_v8 |= names::is_v8(function_ref.name);
+            is_v8 |= names::is_v8(name);
         }
         let nearly_all = |count: u64| count.saturating_mul(10) >= functions.saturating_mul(9);
         let is_llvm = !is_v8 && past_end > 0 && nearly_all(exact);
@@ -156,36 +149,33 @@ impl DebugInfoQuirks {
 /// Reads the entries of a record, without interpreting them; `None` if the record is invalid.
 pub fn entries<'a>(
     content: &'a [u8],
-    function_ref: FunctionRef<'a>,
+    name: &'a [u8],
+    range: AddressRange,
     endian: ByteOrder,
 ) -> Option<Vec<LineEntry<'a>>> {
-    read_entries(
-        content,
-        function_ref,
-        &names::source_locations(function_ref.name),
-        endian,
-    )
+    read_entries(content, name, range, &names::source_locations(name), endian)
 }
 
 /// Parses the content of a record; `None` if it is invalid.
 pub fn parse<'a>(
     content: &'a [u8],
-    function_ref: FunctionRef<'a>,
+    name: &'a [u8],
+    range: AddressRange,
     quirks: DebugInfoQuirks,
     endian: ByteOrder,
 ) -> Option<ParsedDebugInfo<'a>> {
-    let locations = names::source_locations(function_ref.name);
+    let locations = names::source_locations(name);
     let mut lines = ParsedDebugInfo::default();
-    let entries = match read_entries(content, function_ref, &locations, endian) {
+    let entries = match read_entries(content, name, range, &locations, endian) {
         Some(entries) => entries,
         None => {
             lines.is_partial = true;
-            whole_entries(content, function_ref, quirks.bias, endian)?
+            whole_entries(content, name, range, quirks.bias, endian)?
         }
     };
     let mut files = Files::default();
-    let size = i128::from(function_ref.range.size());
-    let offset = |entry: &LineEntry<'_>| function_ref.offset(entry, quirks.bias);
+    let size = i128::from(range.size());
+    let offset = |entry: &LineEntry<'_>| entry.offset(range.start, quirks.bias);
     let has_start = entries.iter().any(|entry| offset(entry) == 0);
     // The file of entries without a file name.
     let own_file = locations.first().map(|location| location.path);
@@ -247,7 +237,7 @@ pub fn parse<'a>(
     // Quirk: V8 writes offsets in the bytecode of a function as addresses of its Sparkplug code, for which it has no other table
     // (captures node20, node20-arm64-fp: most are no multiples of 4). All of the code has the line of the function instead, or the
     // first one if its name has none. V8 is recognised by its function names.
-    if names::is_v8_baseline(function_ref.name) {
+    if names::is_v8_baseline(name) {
         lines.outside = 0;
         let first = lines.info.rows.first().map(|row| Row { offset: 0, ..*row });
         let of_function = function.file.map(|file| Row {
@@ -273,18 +263,19 @@ const HEADER_SIZE: i128 = 0x80;
 /// Not those of V8: its damaged names have any number of NULs, which are not ends of entries.
 fn whole_entries<'a>(
     content: &'a [u8],
-    function_ref: FunctionRef<'a>,
+    name: &'a [u8],
+    range: AddressRange,
     bias: u64,
     endian: ByteOrder,
 ) -> Option<Vec<LineEntry<'a>>> {
-    if names::is_v8(function_ref.name) {
+    if names::is_v8(name) {
         return None;
     }
     let mut reader = Reader::new(content, endian);
     reader.skip(16)?;
-    let end = i128::from(function_ref.range.size());
+    let end = i128::from(range.size());
     let is_whole = |entry: &LineEntry<'_>| {
-        let is_inside = (0..=end).contains(&function_ref.offset(entry, bias));
+        let is_inside = (0..=end).contains(&entry.offset(range.start, bias));
         is_inside && !entry.is_invalid() && std::str::from_utf8(entry.name).is_ok()
     };
     let entries: Vec<_> = EntryIter::new(reader, u64::MAX, None)
@@ -309,7 +300,8 @@ pub fn entries_until_truncated(content: &[u8], endian: ByteOrder) -> EntryIter<'
 /// have the size that it implies.
 fn read_entries<'a>(
     content: &'a [u8],
-    function_ref: FunctionRef<'a>,
+    name: &'a [u8],
+    range: AddressRange,
     locations: &[names::SourceLocation<'a>],
     endian: ByteOrder,
 ) -> Option<Vec<LineEntry<'a>>> {
@@ -320,14 +312,14 @@ fn read_entries<'a>(
     let paths = locations.iter().map(|location| location.path);
     let is_sound = |entries: &Vec<LineEntry<'a>>| !entries.iter().any(LineEntry::is_invalid);
     let by_path_end = || {
-        let mut paths = paths.clone().filter(|_| names::is_v8(function_ref.name));
+        let mut paths = paths.clone().filter(|_| names::is_v8(name));
         paths.find_map(|path| read_consecutive(body, count, endian, Some(path)).filter(is_sound))
     };
     let consecutive = || read_consecutive(body, count, endian, None);
     let by_path_size = || {
         paths
             .clone()
-            .find_map(|path| read_equal_sized(body, count, endian, path, function_ref))
+            .find_map(|path| read_equal_sized(body, count, endian, path, range))
     };
     // If all entries can be read consecutively, an invalid one is an isolated error.
     by_path_end()
@@ -430,7 +422,7 @@ fn read_equal_sized<'a>(
     count: u64,
     endian: ByteOrder,
     path: &'a [u8],
-    function_ref: FunctionRef<'_>,
+    range: AddressRange,
 ) -> Option<Vec<LineEntry<'a>>> {
     let size = path.len().checked_add(ENTRY_SIZE + 1)?;
     let total = usize::try_from(count).ok()?.checked_mul(size)?;
@@ -438,8 +430,8 @@ fn read_equal_sized<'a>(
     if padding > MAX_PADDING {
         return None;
     }
-    let low = function_ref.range.start.0;
-    let high = function_ref.range.end.0.saturating_add(MAX_BIAS);
+    let low = range.start.0;
+    let high = range.end.0.saturating_add(MAX_BIAS);
     let entry = |bytes: &[u8]| {
         let mut reader = Reader::new(bytes, endian);
         let (address, line, column_or_discriminator) = (reader.u64()?, reader.u32()?, reader.u32()?);

@@ -2,7 +2,7 @@
 //!
 //! [`Dump::parse`] and [`Dump::index`] read only the prefixes and fixed fields of records, and the strings of
 //! DEBUG_INFO2 records, because those distinguish them from other records. Names, code, lines and unwinding
-//! tables stay in the file until [`Dump::function`] and [`Dump::sources`] read those of one function.
+//! tables stay in the file until a [`Function`] reads those of its own.
 
 mod builder;
 mod events;
@@ -17,23 +17,22 @@ use crate::collections::tally::Tally;
 use crate::error::Error;
 use crate::event::{CodeEvent, RuntimeTime};
 use crate::fault::Fault;
-use crate::format::debug_info::{DebugInfoQuirks, LineEntry};
+use crate::format::debug_info::DebugInfoQuirks;
 use crate::format::dump::builder::IndexBuilder;
 use crate::format::dump::events::Events;
 pub use crate::format::dump::function_table::FunctionRecords;
 pub(super) use crate::format::dump::function_table::FunctionTable;
 pub use crate::format::dump::growing::{GrowingIndex, NewEvents};
-pub use crate::format::dump::index::{FunctionSources, Index};
+pub use crate::format::dump::index::Index;
 use crate::format::duplicates;
+use crate::format::function::Function;
 use crate::format::header;
 use crate::format::header::Header;
 use crate::format::load::Load;
 use crate::format::record;
 use crate::format::record::{Contents, Records, Step};
-use crate::format::unwinding::{Placement, Unwinding};
-use crate::function_view::FunctionView;
+use crate::format::unwinding::Unwinding;
 use crate::machine::Machine;
-use crate::names::NameParts;
 use crate::units::AddressRange;
 
 /// Offset of the machine in the header, in bytes.
@@ -185,14 +184,15 @@ impl<'a> Dump<'a> {
         self.index.functions.range(function)
     }
 
-    /// Returns the description of the function with index `number`.
-    pub fn function(&self, number: u32) -> Option<FunctionView<'a>> {
-        self.index.function(self.contents, number)
+    /// Returns the function with index `number`.
+    pub fn function(&self, number: u32) -> Option<Function<'_>> {
+        Function::read(&self.index, self.contents, number)
     }
 
     /// Returns the unwinding table of a function.
     pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
-        self.index.unwinding(self.contents, function)
+        let location = self.index.functions.unwinding(function)?;
+        Unwinding::parse(self.contents.of(location)?, self.index.header.endian).ok()?
     }
 
     /// Returns the total size of the embedded source texts, in bytes.
@@ -201,55 +201,16 @@ impl<'a> Dump<'a> {
         texts.map(|text| text.size).sum()
     }
 
-    /// Returns the total size of a function's name, code, debug information and unwinding table, in bytes. An
-    /// unwinding table that other functions share is not counted.
+    /// Returns the total size of a function's name, code and debug information, in bytes.
     #[doc(hidden)]
     pub fn record_bytes(&self, number: u32) -> u64 {
-        let unwinding = self.unwinding(number);
-        let is_shared = unwinding.is_none_or(|it| matches!(it.placement, Placement::At(_)));
         let Some(function) = self.function_records(number) else {
             return 0;
         };
-        let tables = function.unwinding.filter(|_| !is_shared);
-        let optional = [function.debug_info, function.debug_info2, tables];
+        let optional = [function.debug_info, function.debug_info2];
         let locations = optional.into_iter().flatten().chain([function.load]);
         let locations = locations.chain(self.index.functions.tracks(number));
         locations.map(|location| u64::from(location.size)).sum()
-    }
-
-    /// Returns the lines and inlined calls of a function, from its DEBUG_INFO2 record, else from its
-    /// DEBUG_INFO record, else from its name.
-    pub fn sources(&self, view: &FunctionView<'a>) -> FunctionSources<'a> {
-        self.index.sources(self.contents, view)
-    }
-
-    /// Returns the name and the start of a function as its DEBUG_INFO2 record has them.
-    pub fn declaration(&self, view: &FunctionView<'a>) -> Option<NameParts<'a>> {
-        self.index.declaration(self.contents, view)
-    }
-
-    /// Returns the lines and inlined calls of a function in a track; `None` if it has no such track. Of several with
-    /// the same name, the last one counts.
-    pub fn track(&self, view: &FunctionView<'a>, name: &[u8]) -> Option<FunctionSources<'a>> {
-        self.index.track(self.contents, view, name)
-    }
-
-    /// Returns the names of a function's tracks, in file order.
-    #[doc(hidden)]
-    pub fn track_names(&self, view: &FunctionView<'a>) -> Vec<&'a [u8]> {
-        self.index.track_names(self.contents, view)
-    }
-
-    /// Returns the faults in all tracks of a function.
-    #[doc(hidden)]
-    pub fn track_faults(&self, view: &FunctionView<'a>) -> Tally<Fault> {
-        self.index.track_faults(self.contents, view)
-    }
-
-    /// Returns the entries of a function's DEBUG_INFO record as they are in the file.
-    #[doc(hidden)]
-    pub fn line_entries(&self, view: &FunctionView<'a>) -> Option<Vec<LineEntry<'a>>> {
-        self.index.line_entries(self.contents, view)
     }
 
     /// Returns the number of functions.

@@ -7,7 +7,7 @@
 //!           DEBUG_INFO, DEBUG_INFO2, SOURCE_TRACK ─► lines, inlined calls   [debug_info], [debug_info2]
 //!           UNWINDING_INFO ─► .eh_frame                       [unwinding]
 //!           JIT_TIER, EMBEDDED_SOURCE_FILE                    [tier], [source_file]
-//! [dump]    the whole file; [record_association] matches records with their LOAD
+//! [dump]    the whole file; [record_association] matches records with their LOAD; [function] reads those of one
 //! ```
 //!
 //! The format is version 2 of Linux' `tools/perf/Documentation/jitdump-specification.txt`. Runtimes deviate
@@ -18,6 +18,7 @@ pub mod debug_info;
 pub mod debug_info2;
 pub mod dump;
 mod duplicates;
+pub mod function;
 pub mod header;
 pub mod load;
 pub mod marker;
@@ -28,7 +29,8 @@ pub mod source_file;
 pub mod tier;
 pub mod unwinding;
 
-pub use dump::{Dump, FunctionSources, GrowingIndex, Index, first_time, last_time, records};
+pub use dump::{Dump, GrowingIndex, Index, first_time, last_time, records};
+pub use function::{Function, FunctionSources};
 pub use header::Header;
 pub use load::Load;
 pub use moves::{LoadEvent, Move};

@@ -157,6 +157,20 @@ mod tests {
         assert_eq!(at(&code, 500, 15), Some(4));
     }
 
+    #[test]
+    fn a_move_takes_a_function_from_64_pieces_of_code_the_highest_first() {
+        for (end, last) in [(200, 136), (201, 138)] {
+            let mut code = CodeOverTime::default();
+            code.put(range(0, end), placed(1, 0, 1));
+            for start in (1..200).step_by(2) {
+                code.put(range(start, start + 1), placed(2, start, 2));
+            }
+            code.take(range(0, end), 1, Time(3));
+            assert_eq!(at(&code, last, 3), None, "{end}");
+            assert_eq!(at(&code, last - 2, 3), Some(1), "{end}");
+        }
+    }
+
     /// The index over time, with many replaced functions, against a list of what was put.
     #[test]
     fn any_point_in_time_is_found_again() {

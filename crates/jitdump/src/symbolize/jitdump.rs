@@ -7,8 +7,8 @@ use crate::bytes::RandomAccess;
 use crate::debug_info::DebugInfo;
 use crate::error::{Error, ErrorKind};
 use crate::files::OpenFile;
+use crate::format;
 use crate::format::{Contents, GrowingIndex, Header, Index, LoadEvent, Move};
-use crate::function_view::FunctionView;
 use crate::machine::Machine;
 use crate::symbolize::code_over_time::{CodeOverTime, Placed};
 use crate::symbolize::file_now::FileNow;
@@ -188,11 +188,11 @@ impl Jitdump {
 
     /// Reads a function's name and tier; `None` if the file has changed or cannot be read.
     pub fn symbol(&self, function: Function) -> Option<Symbol> {
-        let (file, index) = (FileNow::new(&self.file).ok()?, self.index()?);
-        let view = index.function(Contents::OnDemand(&file), function.number)?;
+        let file = FileNow::new(&self.file).ok()?;
+        let function = format::Function::read(self.index()?, Contents::OnDemand(&file), function.number)?;
         Some(Symbol {
-            name: view.name.to_vec(),
-            tier: view.tier().map(<[u8]>::to_vec),
+            name: function.name.to_vec(),
+            tier: function.tier().map(<[u8]>::to_vec),
         })
     }
 
@@ -209,16 +209,15 @@ impl Jitdump {
         if !function.range.contains(address) {
             return None;
         }
-        let (file, index) = (FileNow::new(&self.file).ok()?, self.index()?);
-        let contents = Contents::OnDemand(&file);
-        let view = index.function(contents, function.number)?;
-        let info = index.lines(contents, &view).info.unwrap_or_default();
+        let file = FileNow::new(&self.file).ok()?;
+        let function = format::Function::read(self.index()?, Contents::OnDemand(&file), function.number)?;
+        let info = function.lines().info.unwrap_or_default();
         let found = info.frames_at(offset);
         let last = found.len().saturating_sub(1);
         let frames = found.iter().enumerate();
         Some(
             frames
-                .map(|(at, frame)| describe(&info, &view, frame, at < last))
+                .map(|(at, frame)| describe(&info, function.name, frame, at < last))
                 .collect(),
         )
     }
@@ -227,7 +226,7 @@ impl Jitdump {
 /// Copies a frame.
 fn describe(
     info: &DebugInfo<'_>,
-    view: &FunctionView<'_>,
+    own_name: &[u8],
     frame: &crate::debug_info::Frame,
     is_inlined: bool,
 ) -> Frame {
@@ -236,10 +235,12 @@ fn describe(
     let file = frame.file.and_then(|file| info.files.get(file as usize));
     let known = |number: u32| (number > 0).then_some(number);
     Frame {
-        function: match name.is_empty() && !is_inlined {
-            true => view.name.to_vec(),
-            false => name.to_vec(),
-        },
+        function: if name.is_empty() && !is_inlined {
+            own_name
+        } else {
+            name
+        }
+        .to_vec(),
         file: file.map(|file| file.path.to_vec()),
         line: known(frame.line),
         column: known(frame.column),

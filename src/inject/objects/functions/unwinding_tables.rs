@@ -1,15 +1,16 @@
 //! The unwinding tables of objects, and where they are.
 
-use jitdump::internals::format::unwinding::{Placement, Unwinding};
-use jitdump::{Address, AddressRange, Machine};
+use jitdump::internals::format::unwinding::Placement;
+use jitdump::{Address, AddressRange, Machine, Tally};
 
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
+use crate::collections::hash::HashMap;
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
 use crate::frames::unwind::made_tables;
-use crate::inject::objects::TABLE_ALIGN;
 use crate::inject::objects::free_addresses::FreeAddresses;
-use crate::inject::objects::functions::ObjectWriter;
 use crate::inject::objects::job::Job;
+use crate::inject::objects::{Input, TABLE_ALIGN};
+use crate::load::function_of;
 use crate::results::diagnostics::Issue;
 use crate::threads;
 
@@ -19,188 +20,238 @@ use crate::threads;
 const MAX_TABLE_GROWTH: u64 = 2;
 const MIN_TABLE_ROOM: u64 = 16 << 20;
 
-impl<'a> ObjectWriter<'a> {
-    /// Returns the addresses at which a function was first loaded.
-    fn recorded_range(&self, member: &CodeMapping) -> Option<AddressRange> {
-        let FunctionId { file, function } = member.function;
-        self.input.files[file].code.range(function)
-    }
+/// The unwinding tables of functions, each read once.
+pub(super) struct UnwindingTables<'a> {
+    input: &'a Input<'a>,
+    /// Tables shared by many functions, by their offset in the file.
+    shared: HashMap<(FileIndex, u64), FdeIndex<'a>>,
+}
 
-    /// Returns the unwinding table of a function, and where it is.
-    fn unwinding(&self, member: &CodeMapping) -> Option<((FileIndex, u64), Unwinding<'a>)> {
-        let FunctionId { file, function } = member.function;
-        let (offset, unwinding) = self.input.files[file].code.unwinding(function)?;
-        Some(((file, offset), unwinding))
-    }
+/// The unwinding table of a function in an object.
+struct FunctionTable<'a> {
+    /// Address of the function in the object.
+    address: u64,
+    /// Addresses at which it was first loaded.
+    code: AddressRange,
+    entries: Entries<'a>,
+}
 
-    /// Reads the tables that functions of an object share with others. Returns the number of functions that have a table.
-    pub(super) fn find_tables<'g>(
+enum Entries<'a> {
+    /// In a table that functions share.
+    Shared((FileIndex, u64)),
+    /// In a table of its own.
+    Own(EhFrame<'a>),
+    /// In a table that was made.
+    Made(Vec<u8>),
+}
+
+impl FunctionTable<'_> {
+    /// Whether the runtime recorded it.
+    fn is_recorded(&self) -> bool {
+        !matches!(self.entries, Entries::Made(_))
+    }
+}
+
+/// Number of tables that runtimes recorded.
+fn recorded_count(tables: &[FunctionTable<'_>]) -> u64 {
+    tables.iter().filter(|table| table.is_recorded()).count() as u64
+}
+
+/// Returns the unwinding tables of each object, and their address in the process. Counts what is left out in `faults`.
+pub(super) fn of_jobs<'a>(
+    input: &'a Input<'a>,
+    jobs: &[Job<'_>],
+    dump_bytes: u64,
+    faults: &mut Tally<Issue>,
+) -> Vec<Option<(Tables, Address)>> {
+    let mut tables = UnwindingTables {
+        input,
+        shared: HashMap::default(),
+    };
+    let read = tables.read(jobs, dump_bytes, faults);
+    tables.place(jobs, read, faults)
+}
+
+impl<'a> UnwindingTables<'a> {
+    /// Reads the tables of all functions. Objects have none as soon as all of them together would exceed the limit.
+    fn read(
         &mut self,
-        functions: impl Iterator<Item = &'g CodeMapping>,
-        machine: Machine,
-    ) -> u64 {
-        let mut with_tables = 0;
-        for member in functions {
-            let Some((key, unwinding)) = self.unwinding(member) else {
-                continue;
-            };
-            with_tables += 1;
-            if let Placement::At(address) = unwinding.placement {
-                let frame = eh_frame(&unwinding, address, machine);
-                self.shared_entries
-                    .entry(key)
-                    .or_insert_with(|| FdeIndex::read(frame));
-            }
-        }
-        with_tables
-    }
-
-    /// Drops unwinding tables as soon as all of them together would exceed the limit.
-    pub(super) fn limit_tables(&mut self, jobs: &mut [Job<'_>], dump_bytes: u64) {
+        jobs: &[Job<'_>],
+        dump_bytes: u64,
+        faults: &mut Tally<Issue>,
+    ) -> Vec<Vec<FunctionTable<'a>>> {
         let mut room = dump_bytes.saturating_mul(MAX_TABLE_GROWTH).max(MIN_TABLE_ROOM);
-        for job in jobs.iter_mut().filter(|job| job.has_tables()) {
-            let sizes = job.functions().map(|(member, _)| self.max_table_size(member));
-            let size = sizes.fold(0, u64::saturating_add);
-            room = room.checked_sub(size).unwrap_or_else(|| {
-                self.faults.add_many(Issue::TablesTooLarge, job.with_tables, 0);
-                job.with_tables = 0;
-                job.makes_tables = false;
-                0
-            });
-        }
+        let of_job = |job: &Job<'_>| {
+            // Readers do not unwind stacks if an object may be at several addresses.
+            if !job.members.is_mapped_whole() {
+                return Vec::new();
+            }
+            let functions = job.functions();
+            let tables = functions.filter_map(|(member, address)| self.table(member, address, job.machine));
+            let mut tables: Vec<FunctionTable<'a>> = tables.collect();
+            let sizes = tables.iter().map(|table| self.max_size(table));
+            room = room
+                .checked_sub(sizes.fold(0, u64::saturating_add))
+                .unwrap_or_else(|| {
+                    faults.add_many(Issue::TablesTooLarge, recorded_count(&tables), 0);
+                    tables.clear();
+                    0
+                });
+            tables
+        };
+        jobs.iter().map(of_job).collect()
     }
 
-    /// Upper bound for the size of a function's tables, in bytes. A table of its own counts for each of its
-    /// addresses.
-    fn max_table_size(&self, member: &CodeMapping) -> u64 {
-        let Some((key, unwinding)) = self.unwinding(member) else {
-            return made_tables::max_size(member.range.size());
+    /// Reads the table of a function at `address` of an object.
+    fn table(&mut self, member: &CodeMapping, address: u64, machine: Machine) -> Option<FunctionTable<'a>> {
+        let FunctionId { file, function } = member.function;
+        let recorded = &self.input.files[file].code;
+        let Some((offset, unwinding)) = recorded.unwinding(function) else {
+            return self.made_table(member, address, machine);
         };
-        let range = self.recorded_range(member);
-        let shared = self.shared_entries.get(&key);
-        match (unwinding.placement, shared, range) {
-            (Placement::At(_), Some(entries), Some(range)) => entries.max_size_of(range),
-            _ => unwinding.eh_frame.len() as u64,
-        }
-    }
-
-    /// Returns the unwinding entries of a function, each with its offset from the start of the code in bytes.
-    fn entries(&self, member: &CodeMapping, machine: Machine) -> Vec<(Fde<'a>, u64)> {
-        let Some((code, (key, unwinding))) = self.recorded_range(member).zip(self.unwinding(member)) else {
-            return Vec::new();
+        let code = recorded.range(function)?;
+        let frame = EhFrame {
+            section: unwinding.eh_frame,
+            address: unwinding.address(code),
+            endian: machine.endian,
+            address_size: machine.address_size(),
         };
-        let with_offset = |entry: Fde<'a>| (entry, entry.range.start.0.wrapping_sub(code.start.0));
-        match unwinding.placement {
+        let entries = match unwinding.placement {
+            Placement::AfterCode(_) => Entries::Own(frame),
             Placement::At(_) => {
-                let entries = self.shared_entries.get(&key);
-                entries.map_or(Vec::new(), |entries| {
-                    entries.overlapping(code).map(with_offset).collect()
-                })
+                let key = (file, offset);
+                self.shared.entry(key).or_insert_with(|| FdeIndex::read(frame));
+                Entries::Shared(key)
             }
-            Placement::AfterCode(_) => {
-                let entries = FdeIndex::read(eh_frame(&unwinding, unwinding.address(code), machine));
-                // The table belongs to this function alone, so it does not apply to the code after it.
-                let clipped = entries
-                    .overlapping(code)
-                    .map(|entry| entry.truncated_at(code.end));
-                clipped.map(with_offset).collect()
+        };
+        Some(FunctionTable {
+            address,
+            code,
+            entries,
+        })
+    }
+
+    /// Makes a table for a function without one.
+    fn made_table(&self, member: &CodeMapping, address: u64, machine: Machine) -> Option<FunctionTable<'a>> {
+        if !self.input.makes_tables(machine) {
+            return None;
+        }
+        let function = function_of(self.input.files, member.function)?;
+        let made = made_tables::eh_frame(machine, member.range, function.code?)?;
+        Some(FunctionTable {
+            address,
+            code: member.range,
+            entries: Entries::Made(made),
+        })
+    }
+
+    /// Upper bound for the size of a function's table, in bytes. A table of its own counts for each of its
+    /// addresses.
+    fn max_size(&self, table: &FunctionTable<'_>) -> u64 {
+        match &table.entries {
+            Entries::Shared(key) => {
+                let shared = self.shared.get(key);
+                shared.map_or(0, |entries| entries.max_size_of(table.code))
             }
+            Entries::Own(frame) => frame.section.len() as u64,
+            Entries::Made(section) => section.len() as u64,
+        }
+    }
+
+    /// Adds the unwinding entries of a function to `all`, each with its address in the object.
+    fn add_entries<'t>(
+        &'t self,
+        table: &'t FunctionTable<'a>,
+        machine: Machine,
+        all: &mut Vec<(Fde<'t>, u64)>,
+    ) {
+        let code = table.code;
+        let placed = |entry: Fde<'t>| {
+            let into_code = entry.range.start.0.wrapping_sub(code.start.0);
+            (entry, table.address.wrapping_add(into_code))
+        };
+        let own = match &table.entries {
+            Entries::Shared(key) => {
+                let shared = self.shared.get(key).into_iter();
+                all.extend(shared.flat_map(|entries| entries.overlapping(code)).map(placed));
+                None
+            }
+            Entries::Own(frame) => Some(*frame),
+            Entries::Made(section) => Some(EhFrame {
+                section,
+                address: Address(0),
+                endian: machine.endian,
+                address_size: machine.address_size(),
+            }),
+        };
+        if let Some(frame) = own {
+            // It belongs to this function alone, so it does not apply to the code after it.
+            let entries = FdeIndex::read(frame);
+            let clipped = entries
+                .overlapping(code)
+                .map(|entry| entry.truncated_at(code.end));
+            all.extend(clipped.map(placed));
         }
     }
 
     /// Tables of an object if they are right after its code, and number of functions with recorded entries in them; `None` if
     /// there are no entries.
-    fn tables(&self, job: &Job<'_>) -> Option<(Tables, u64)> {
+    fn build(&self, job: &Job<'_>, of_functions: &[FunctionTable<'a>]) -> Option<(Tables, u64)> {
         let mut entries = Vec::new();
-        let (mut with_entry, mut without) = (0, Vec::new());
-        for (member, start) in job.functions() {
-            let own = self.entries(member, job.machine);
-            match own.is_empty() {
-                true => without.push((member, start)),
-                false => with_entry += 1,
-            }
-            let own = own.into_iter();
-            entries.extend(own.map(|(entry, into_code)| (entry, start.wrapping_add(into_code))));
-        }
-        let made = |(member, start): (&CodeMapping, u64)| {
-            let section = made_tables::eh_frame(job.machine, member.range, self.view(member)?.code?)?;
-            Some((section, start))
-        };
-        let without = without.into_iter().filter(|_| job.makes_tables);
-        let made: Vec<(Vec<u8>, u64)> = without.filter_map(made).collect();
-        let mut entries: Vec<(Fde<'_>, u64)> = entries;
-        for (section, start) in &made {
-            let index = FdeIndex::read(EhFrame {
-                section,
-                address: Address(0),
-                endian: job.machine.endian,
-                address_size: job.machine.address_size(),
-            });
-            let all = AddressRange {
-                start: Address(0),
-                end: Address(u64::MAX),
-            };
-            entries.extend(index.overlapping(all).map(|entry| (entry, *start)));
+        let mut with_entry = 0;
+        for table in of_functions {
+            let before = entries.len();
+            self.add_entries(table, job.machine, &mut entries);
+            with_entry += u64::from(table.is_recorded() && entries.len() > before);
         }
         // Several functions may share an entry.
-        entries.sort_by_key(|&(_, start)| start);
-        entries.dedup_by_key(|&mut (_, start)| start);
+        entries.sort_by_key(|&(_, address)| address);
+        entries.dedup_by_key(|&mut (_, address)| address);
         let is_empty = entries.is_empty();
         let tables = Tables::build(entries.into_iter(), job.table_layout(job.range().end))?;
         (!is_empty).then_some((tables, with_entry))
     }
 
     /// Assigns addresses to the tables of all objects: near the code, where the process never maps anything.
-    pub(super) fn place_tables(&mut self, jobs: &mut [Job<'_>]) {
-        if !jobs.iter().any(Job::has_tables) {
-            return;
+    fn place(
+        &self,
+        jobs: &[Job<'_>],
+        of_functions: Vec<Vec<FunctionTable<'a>>>,
+        faults: &mut Tally<Issue>,
+    ) -> Vec<Option<(Tables, Address)>> {
+        let mut placed: Vec<_> = jobs.iter().map(|_| None).collect();
+        if of_functions.iter().all(Vec::is_empty) {
+            return placed;
         }
-        let tables = |job: &Job<'_>| job.has_tables().then(|| self.tables(job)).flatten();
-        let mut all_tables = threads::map(jobs, tables);
+        let pairs: Vec<_> = jobs.iter().zip(of_functions).collect();
+        let built = threads::map(&pairs, |(job, tables)| self.build(job, tables));
         let code = jobs
             .iter()
             .flat_map(|job| job.covered().map(|range| (job.first.space, range)));
         let mut free = FreeAddresses::new(self.input.processes, code);
-        let mut order: Vec<usize> = (0..jobs.len()).collect();
-        let key = |at: &usize| {
-            let job = jobs.get(*at)?;
-            Some((free.family(job.first.space), job.range()))
-        };
-        order.sort_by_key(key);
-        for at in order {
-            let (Some(job), Some(tables)) = (jobs.get_mut(at), all_tables.get_mut(at)) else {
+        let mut order: Vec<_> = pairs.into_iter().zip(built).zip(&mut placed).collect();
+        order.sort_by_key(|(((job, _), _), _)| (free.family(job.first.space), job.range()));
+        for (((job, of_functions), built), placed) in order {
+            let with_tables = recorded_count(&of_functions);
+            let Some((tables, with_entry)) = built else {
+                faults.add_many(Issue::NoUnwindingEntry, with_tables, 0);
                 continue;
             };
-            if let Some((tables, with_entry)) = tables.take() {
-                let without_entry = job.with_tables.saturating_sub(with_entry);
-                self.faults.add_many(Issue::NoUnwindingEntry, without_entry, 0);
-                // Aligned in the object, like the code. In the process, code may be unaligned (capture
-                // erlang25).
-                let skew = job.range().start.0 % TABLE_ALIGN;
-                let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
-                let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
-                let space = job.first.space;
-                let free = free.take(space, job.range(), room, !job.machine.is_64);
-                job.tables = free.and_then(|address| {
-                    let address = address.checked_add(skew)?;
-                    let distance = i64::try_from(address.0.checked_sub(job.range().end.0)?).ok()?;
-                    Some((tables.moved(distance, job.machine.endian)?, address))
-                });
-                if job.tables.is_none() {
-                    self.faults.add_many(Issue::NoPlaceForTables, with_entry, 0);
-                }
-            } else {
-                self.faults.add_many(Issue::NoUnwindingEntry, job.with_tables, 0);
+            faults.add_many(Issue::NoUnwindingEntry, with_tables.saturating_sub(with_entry), 0);
+            // Aligned in the object, like the code. In the process, code may be unaligned (capture erlang25).
+            let skew = job.range().start.0 % TABLE_ALIGN;
+            let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
+            let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
+            let address = free.take(job.first.space, job.range(), room, !job.machine.is_64);
+            *placed = address.and_then(|address| {
+                let address = address.checked_add(skew)?;
+                let distance = i64::try_from(address.0.checked_sub(job.range().end.0)?).ok()?;
+                Some((tables.moved(distance, job.machine.endian)?, address))
+            });
+            if placed.is_none() {
+                faults.add_many(Issue::NoPlaceForTables, with_entry, 0);
             }
         }
-    }
-}
-
-fn eh_frame<'a>(unwinding: &Unwinding<'a>, address: Address, machine: Machine) -> EhFrame<'a> {
-    EhFrame {
-        section: unwinding.eh_frame,
-        address,
-        endian: machine.endian,
-        address_size: machine.address_size(),
+        placed
     }
 }

@@ -1,9 +1,9 @@
 //! Checks of a function's line records.
 
-use jitdump::internals::format::debug_info::{FunctionRef, LineEntry};
+use jitdump::internals::format::debug_info::LineEntry;
 use jitdump::internals::format::record::RecordLocation;
 use jitdump::internals::format::{Records, debug_info};
-use jitdump::{Dump, Fault};
+use jitdump::{Dump, Fault, Function};
 
 use crate::results::diagnostics::rules::{Rule, debug_info as rules, jitdump as jitdump_rules};
 use crate::tools::check::findings::{Findings, Place};
@@ -11,20 +11,20 @@ use crate::tools::check::jitdump::{lists, names, rule_of};
 
 /// Checks the lines of a function.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Findings) {
-    let (Some(function), Some(view)) = (dump.function_records(number), dump.function(number)) else {
+    let (Some(records), Some(function)) = (dump.function_records(number), dump.function(number)) else {
         return;
     };
-    if let Some(place) = function.debug_info2 {
-        let sources = dump.sources(&view);
+    if let Some(place) = records.debug_info2 {
+        let sources = function.sources();
         let faults = sources.faults;
         // If DEBUG_INFO2 has no lines, the faults include those of DEBUG_INFO.
         let is_own = |fault: Fault| faults.offsets(fault).contains(&place.offset);
         findings.add_faults(&faults, |fault| {
             Some((rule_of(fault).filter(|_| is_own(fault))?, ""))
         });
-        lists::check(file, dump, &view, place, sources.info.as_ref(), findings);
+        lists::check(file, dump, &function, place, sources.info.as_ref(), findings);
     }
-    let mut tracks: Vec<&[u8]> = dump.track_names(&view);
+    let mut tracks: Vec<&[u8]> = function.track_names().collect();
     tracks.sort_unstable();
     let repeated = tracks
         .windows(2)
@@ -32,25 +32,21 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
     findings.add_many(
         &rules::REPEATED_TRACK,
         repeated.count() as u64,
-        function.load.offset,
-        || Place::in_record("LOAD").in_function(view.name),
+        records.load.offset,
+        || Place::in_record("LOAD").in_function(function.name),
     );
-    let faults = dump.track_faults(&view);
+    let faults = function.track_faults();
     findings.add_faults(&faults, |fault| Some((rule_of(fault)?, "SOURCE_TRACK")));
-    let Some(place) = function.debug_info else {
+    let Some(place) = records.debug_info else {
         return;
-    };
-    let function_ref = FunctionRef {
-        name: view.name,
-        range: view.range,
     };
     let endian = dump.header().endian;
     let content = Records::content(file, place).unwrap_or_default();
-    match debug_info::entries(content, function_ref, endian) {
+    match debug_info::entries(content, function.name, function.range, endian) {
         None => findings.add(&rules::UNREADABLE, place.offset, Place::default),
         Some(entries) => LineChecker {
             entries,
-            function_ref,
+            function: &function,
             bias: dump.quirks().bias,
             place,
             findings,
@@ -62,7 +58,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
 /// Entries of one DEBUG_INFO record.
 struct LineChecker<'l, 'a> {
     entries: Vec<LineEntry<'a>>,
-    function_ref: FunctionRef<'a>,
+    function: &'l Function<'a>,
     /// Offset that the writer adds to all addresses, in bytes.
     bias: u64,
     place: RecordLocation,
@@ -72,7 +68,7 @@ struct LineChecker<'l, 'a> {
 impl LineChecker<'_, '_> {
     /// Checks the record, whose `code_addr` is `address`.
     fn check(mut self, address: Option<u64>) {
-        let start = self.function_ref.range.start;
+        let start = self.function.range.start;
         if address != Some(start.0) {
             let address = address.unwrap_or(0);
             self.report(&rules::OTHER_ADDRESS, 1, || {
@@ -82,8 +78,8 @@ impl LineChecker<'_, '_> {
         let count = |fits: &dyn Fn(&LineEntry<'_>) -> bool| {
             self.entries.iter().filter(|entry| fits(entry)).count() as u64
         };
-        let size = i128::from(self.function_ref.range.size());
-        let offset = |entry: &LineEntry<'_>| self.function_ref.offset(entry, self.bias);
+        let size = i128::from(self.function.range.size());
+        let offset = |entry: &LineEntry<'_>| entry.offset(start, self.bias);
         let is_sound = |entry: &LineEntry<'_>| !entry.is_invalid();
         let is_line = |entry: &LineEntry<'_>| is_sound(entry) && !entry.is_end();
         let lines = count(&is_line);
@@ -104,7 +100,7 @@ impl LineChecker<'_, '_> {
         let (bias, is_empty) = (self.bias, lines == 0 && invalid == 0);
         let biased = u64::from(bias != 0 && !self.entries.is_empty());
         self.report(&rules::BIASED, biased, || format!("by {bias:#x}"));
-        let in_bytecode = match jitdump::names::is_v8_baseline(self.function_ref.name) {
+        let in_bytecode = match jitdump::names::is_v8_baseline(self.function.name) {
             true => lines,
             false => 0,
         };
@@ -129,7 +125,7 @@ impl LineChecker<'_, '_> {
     fn report(&mut self, rule: &'static Rule, count: u64, message: impl FnOnce() -> String) {
         self.findings.add_many(rule, count, self.place.offset, || {
             Place::in_record("DEBUG_INFO")
-                .in_function(self.function_ref.name)
+                .in_function(self.function.name)
                 .with_message(message())
         });
     }

@@ -5,7 +5,7 @@ use jitdump::internals::format::debug_info::ParsedDebugInfo;
 use jitdump::internals::format::debug_info2::Layout;
 use jitdump::internals::format::record::RecordLocation;
 use jitdump::internals::format::{Records, debug_info2};
-use jitdump::{Dump, FunctionView};
+use jitdump::{Dump, Function};
 
 use crate::results::diagnostics::rules::{Rule, debug_info as rules};
 use crate::tools::check::findings::{Findings, Place};
@@ -15,28 +15,28 @@ use crate::tools::check::jitdump::names;
 pub(super) fn check(
     file: &[u8],
     dump: &Dump<'_>,
-    view: &FunctionView<'_>,
+    function: &Function<'_>,
     place: RecordLocation,
     info: Option<&DebugInfo<'_>>,
     findings: &mut Findings,
 ) {
     let endian = dump.header().endian;
     let content = Records::content(file, place).unwrap_or_default();
-    let size = u32::try_from(view.range.size()).unwrap_or(u32::MAX);
+    let size = u32::try_from(function.range.size()).unwrap_or(u32::MAX);
     let Some(parsed) = debug_info2::parse(content, size, endian) else {
         return;
     };
     let mut add = |rule: &'static Rule, count: u64, message: &dyn Fn() -> String| {
         findings.add_many(rule, count, place.offset, || {
             Place::in_record("DEBUG_INFO2")
-                .in_function(view.name)
+                .in_function(function.name)
                 .with_message(message())
         });
     };
     if let Some(Layout::Positions(address)) = debug_info2::layout(content, endian)
-        && address != view.range.start
+        && address != function.range.start
     {
-        let start = view.range.start;
+        let start = function.range.start;
         add(&rules::OTHER_ADDRESS, 1, &|| {
             format!("{address}, and LOAD has {start}")
         });

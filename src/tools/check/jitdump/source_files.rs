@@ -20,14 +20,14 @@ const MAX_FILES: usize = 4096;
 pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findings) {
     let mut files = SourceTexts::new(dump, read);
     for number in 0..dump.function_count() as u32 {
-        let (Some(view), Some(records)) = (dump.function(number), dump.function_records(number)) else {
+        let (Some(function), Some(records)) = (dump.function(number), dump.function_records(number)) else {
             continue;
         };
         if records.debug_info.is_none() && records.debug_info2.is_none() {
             continue;
         }
-        let has_columns = names::is_v8(view.name);
-        let info = dump.sources(&view).info.unwrap_or_default();
+        let has_columns = names::is_v8(function.name);
+        let info = function.sources().info.unwrap_or_default();
         let embedded = info
             .files
             .iter()
@@ -37,7 +37,7 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
             match (records.debug_info, records.debug_info2) {
                 (_, Some(place)) => ("DEBUG_INFO2", place, rows(&info).collect()),
                 (Some(place), None) => {
-                    let entries = dump.line_entries(&view).unwrap_or_default().into_iter();
+                    let entries = function.line_entries().unwrap_or_default().into_iter();
                     let lines =
                         entries.filter(|entry| entry.line > 0 && !entry.is_invalid() && !entry.is_end());
                     let lines =
@@ -68,7 +68,7 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
                 String::new()
             };
             Place::in_record(record)
-                .in_function(view.name)
+                .in_function(function.name)
                 .with_message(format!(
                     "{count} of its entries, the first is {name}:{}{column}",
                     first.line
@@ -103,9 +103,9 @@ struct SourceTexts<'d, 'r> {
 impl<'d, 'r> SourceTexts<'d, 'r> {
     fn new(dump: &Dump<'d>, read: ReadSource<'r>) -> Self {
         let mut starts: HashMap<Vec<u8>, Vec<Position>> = HashMap::default();
-        let views = (0..dump.function_count() as u32).filter_map(|number| dump.function(number));
-        for view in views.filter(|view| names::is_v8(view.name)) {
-            if let Some(location) = names::source_locations(view.name).first()
+        let functions = (0..dump.function_count() as u32).filter_map(|number| dump.function(number));
+        for function in functions.filter(|function| names::is_v8(function.name)) {
+            if let Some(location) = names::source_locations(function.name).first()
                 && location.column > 0
             {
                 let start = Position {

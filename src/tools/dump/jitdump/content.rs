@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
-use jitdump::internals::format::debug_info::FunctionRef;
 use jitdump::internals::format::debug_info2::Layout as DebugInfo2Layout;
 use jitdump::internals::format::debug_info2::lists::RawLists;
 use jitdump::internals::format::debug_info2::source_track::SourceTrack;
@@ -133,21 +132,16 @@ impl<'a> ContentReader<'a> {
         };
         let address = fields.get_number("code_addr").map(Address);
         let load = next_load(ahead, self.endian, address);
-        let function_ref = load.and_then(|load| {
-            Some(FunctionRef {
-                name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
-                range: AddressRange::new(load.start, load.size.into())?,
-            })
+        let function = load.and_then(|load| {
+            let name = load.name.get(..record::MAX_NAME).unwrap_or(load.name);
+            Some((name, AddressRange::new(load.start, load.size.into())?))
         });
-        let unknown = FunctionRef {
-            name: b"",
-            range: AddressRange {
-                start: Address(0),
-                end: Address(u64::MAX),
-            },
+        let everywhere = AddressRange {
+            start: Address(0),
+            end: Address(u64::MAX),
         };
-        let function_ref = function_ref.unwrap_or(unknown);
-        if let Some(entries) = debug_info::entries(self.bytes, function_ref, self.endian) {
+        let (name, range) = function.unwrap_or((b"", everywhere));
+        if let Some(entries) = debug_info::entries(self.bytes, name, range, self.endian) {
             let sizes = entries.iter().map(|entry| entry.size as usize);
             let used = sizes.fold(0, usize::saturating_add);
             let fields = self.with_padding(fields, reader.rest().len().saturating_sub(used));

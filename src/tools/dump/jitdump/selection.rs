@@ -51,11 +51,11 @@ impl<'f> Selection<'f> {
             let Some(offsets) = dump.record_offsets(function) else {
                 break;
             };
-            let Some(view) = dump.function(function) else {
+            let Some(found) = dump.function(function) else {
                 continue;
             };
-            let matches_code = filter.matches_code([view.range]) || moved.contains(&function);
-            if matches_code && filter.matches_name(view.name) {
+            let matches_code = filter.matches_code([found.range]) || moved.contains(&function);
+            if matches_code && filter.matches_name(found.name) {
                 selected.insert(function);
                 self.offsets.extend(offsets);
             }

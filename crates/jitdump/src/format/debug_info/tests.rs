@@ -1,17 +1,13 @@
 //! Tests of DEBUG_INFO records.
 
 use super::*;
-use crate::units::Address;
 
 const START: u64 = 0x1000;
 const SIZE: u64 = 0x200;
 const ORDER: ByteOrder = ByteOrder::Little;
 
-fn function_ref(name: &[u8]) -> FunctionRef<'_> {
-    FunctionRef {
-        name,
-        range: AddressRange::new(Address(START), SIZE).unwrap(),
-    }
+fn range() -> AddressRange {
+    AddressRange::new(Address(START), SIZE).unwrap()
 }
 
 /// A record whose entries have the given offsets, lines and names, followed by `rest`.
@@ -32,7 +28,7 @@ fn record(entries: &[(i64, u32, &[u8])], rest: &[u8]) -> Vec<u8> {
 
 /// The offset, line and file of each row.
 fn rows(name: &[u8], content: &[u8], quirks: DebugInfoQuirks) -> Option<Vec<(u32, u32, String)>> {
-    let lines = parse(content, function_ref(name), quirks, ORDER)?;
+    let lines = parse(content, name, range(), quirks, ORDER)?;
     let file = |row: &Row| {
         let file = row.file.map(|file| lines.info.files[file as usize].path.to_vec());
         String::from_utf8(file.unwrap_or_default()).unwrap()
@@ -69,14 +65,14 @@ fn names_repeat_and_ends_are_no_lines() {
     let plain = DebugInfoQuirks::default();
     let expected = of(&[(0, 7, "a.erl"), (8, 8, "a.erl"), (4, 9, "b.erl")]);
     assert_eq!(rows(b"m:f/1", &content, plain), expected);
-    let lines = parse(&content, function_ref(b"m:f/1"), plain, ORDER).unwrap();
+    let lines = parse(&content, b"m:f/1", range(), plain, ORDER).unwrap();
     assert_eq!(lines.outside, 0);
 }
 
 #[test]
 fn rows_of_other_functions_are_counted() {
     let content = record(&[(-0x500, 1, b"a.c"), (0, 2, b"a.c"), (0x300, 3, b"a.c")], b"");
-    let lines = parse(&content, function_ref(b"f"), DebugInfoQuirks::default(), ORDER).unwrap();
+    let lines = parse(&content, b"f", range(), DebugInfoQuirks::default(), ORDER).unwrap();
     assert_eq!((lines.info.rows.len(), lines.outside), (1, 2));
 }
 
@@ -125,7 +121,7 @@ fn the_bias_is_that_of_v8_and_llvm_only() {
             record(&entries, b"")
         });
         let records: Vec<Vec<u8>> = entries.collect();
-        let pairs = records.iter().map(|content| (function_ref(name), &content[..]));
+        let pairs = records.iter().map(|content| (name, range(), &content[..]));
         DebugInfoQuirks::detect(pairs, ORDER, true).bias
     };
     // V8: no entry below the bias, and not always one exactly there.
@@ -152,7 +148,7 @@ fn baseline_code_of_v8_has_the_line_of_its_function() {
     let optimized = of(&[(0, 7, "a.js"), (3, 9, "a.js")]);
     assert_eq!(rows(b"JS:*f a.js:5:1", &content, quirks), optimized);
     assert_eq!(rows(b"JS:^f a.js:5:1", &content, quirks), of(&[(0, 5, "a.js")]));
-    let baseline = parse(&content, function_ref(b"JS:^f a.js:5:1"), quirks, ORDER).unwrap();
+    let baseline = parse(&content, b"JS:^f a.js:5:1", range(), quirks, ORDER).unwrap();
     assert_eq!(baseline.outside, 0);
     // A function that was made from text has no file in its name.
     assert_eq!(rows(b"JS:^f :5:1", &content, quirks), of(&[(0, 7, "a.js")]));
