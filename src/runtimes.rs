@@ -2,6 +2,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use jitdump::Machine;
+use object::elf;
+
 use crate::bytes::base_name;
 use crate::files::kernel;
 
@@ -159,11 +162,11 @@ static DESCRIPTIONS: [Description; 28] = [
         programs: &["python"],
         libraries: &["libpython3"],
         launchers: &["pytest", "py.test", "tox", "nox", "uv", "poetry", "pipenv"],
-        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf,32768 before 3.15, and jitinject --unwind; \
+        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf,32768 before 3.15; \
               python3.12 -X perf app.py for names only; earlier versions log no code",
         stacks: Some(
             "its interpreter keeps no frame pointers and needs copies of stacks: python3.13 -X perf_jit app.py, recorded with \
-             --call-graph dwarf,32768, and jitinject --unwind",
+             --call-graph dwarf,32768",
         ),
     },
     Description {
@@ -434,6 +437,20 @@ impl Runtime {
 }
 
 impl Description {
+    /// Returns the command line or setting that makes it log its code on a machine, or why there is none.
+    pub fn how_on(&self, machine: Machine) -> &'static str {
+        let has_support = match self.runtime {
+            // The same runtimes run on other machines, too, where they accept the options and write nothing.
+            Runtime::Python | Runtime::Erlang => [elf::EM_X86_64, elf::EM_AARCH64].contains(&machine.id),
+            Runtime::Php => [elf::EM_X86_64, elf::EM_386, elf::EM_AARCH64].contains(&machine.id),
+            _ => true,
+        };
+        match has_support {
+            true => self.how,
+            false => "it logs code on x86-64 and AArch64 only",
+        }
+    }
+
     /// Returns all, in the order in which advice is printed.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         DESCRIPTIONS.iter()
@@ -478,6 +495,21 @@ fn is_version_of(file: &[u8], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_are_named_only_on_machines_where_they_have_an_effect() {
+        use jitdump::ByteOrder::Little;
+        let how = |name: &str, architecture: &[u8]| {
+            let runtime = Description::all().find(|runtime| runtime.name == name).unwrap();
+            runtime.how_on(Machine::of_profile(Some(architecture), Little))
+        };
+        assert!(how("CPython", b"x86_64").contains("-X perf_jit"));
+        assert!(how("CPython", b"aarch64").contains("-X perf_jit"));
+        for name in ["CPython", "PHP", "Erlang/OTP"] {
+            assert_eq!(how(name, b"riscv64"), "it logs code on x86-64 and AArch64 only");
+        }
+        assert!(how("Node.js", b"riscv64").contains("--perf-prof"));
+    }
 
     #[test]
     fn runtimes_are_recognized_by_their_files() {

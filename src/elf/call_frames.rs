@@ -114,7 +114,7 @@ struct Row {
 }
 
 /// How to compute the canonical frame address (CFA): the caller's stack pointer.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CfaRule {
     /// A register plus an offset.
     Register(u16, i64),
@@ -123,7 +123,7 @@ pub enum CfaRule {
 }
 
 /// Where the caller's value of a register is.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// Nowhere.
     Undefined,

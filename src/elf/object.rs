@@ -37,9 +37,10 @@
 //!
 //! The tables are parsed and rewritten with a sorted index, at addresses within 2 GiB after the code that
 //! the process never maps. perf inject's readers expect them directly after the code, over the next
-//! function, where libunwind finds them only if the runtime declared them. A function without tables has an
-//! empty index: without an index, libunwind gives up; with an empty one, it uses the frame pointer. So have
-//! the symbols of perf maps, through which perf with libunwind would otherwise not unwind.
+//! function, where libunwind finds them only if the runtime declared them. Functions without tables get some
+//! by their code, if readers unwind stacks. An object without any table has an empty index: without an index,
+//! libunwind gives up; with an empty one, it uses the frame pointer, but has no stack pointer for the caller.
+//! So have the symbols of perf maps, through which perf with libunwind would otherwise not unwind.
 
 use jitdump::{ByteOrder, Machine};
 use object::elf;

@@ -55,15 +55,20 @@ pub fn inject_after(
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
     let buffers = Buffers::default();
-    // Unwinding looks up addresses that no sample has.
-    let needed = match options.all || options.unwind.is_some() {
-        true => NeededFunctions::All,
-        false => NeededFunctions::OfSamples,
+    let needed = NeededFunctions {
+        all: options.all,
+        unwinding: options.unwind.is_some(),
     };
     let loaded = load_after(prepare, &options.load, needed, &buffers, progress);
     let result = loaded.and_then(|recording| {
         let (recording, unwound) = match options.unwind {
-            Some(how) => unwind(&options.load, how, recording, progress)?,
+            Some(how) => {
+                let (mut recording, unwound) = unwind(&options.load, how, recording, progress)?;
+                if recording.profile.profile.attrs.copies_stacks() {
+                    recording.leave_code_to_files();
+                }
+                (recording, unwound)
+            }
             None => (recording, Unwound::default()),
         };
         inject_recording(options, &recording, &unwound, observe, progress)
@@ -150,6 +155,9 @@ fn inject_recording(
         advance,
     )?;
 
+    if profile.attrs.copies_stacks() {
+        objects::ends::include_ends(&mut objects.placed, &freed_ranges);
+    }
     let changes = mmap_records::changes(
         &recording.profile,
         &freed_ranges,

@@ -1,5 +1,6 @@
 //! Writing functions and symbols as ELF objects, and their places in the profile.
 
+pub mod ends;
 mod free_addresses;
 pub mod functions;
 pub mod grouping;
@@ -20,6 +21,7 @@ use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::object::TEXT_OFFSET;
 use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::unwind::made_tables;
 use crate::inject::objects::grouping::{Groups, MAX_HOLE, Mapped, Source};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
@@ -35,6 +37,7 @@ use jitdump::Machine;
 use jitdump::Tally;
 use jitdump::names::NameParts;
 use jitdump::{AddressRange, Time};
+use object::elf;
 
 /// An object that was written, and its mapping.
 #[derive(Clone, Debug)]
@@ -155,6 +158,12 @@ impl Input<'_> {
     /// for each function.
     pub fn can_share(&self, layout: Layout) -> bool {
         layout != Layout::Function && !self.has_copied_stacks
+    }
+
+    /// Whether functions of a machine that have no unwinding tables get some. Readers use them where they unwind stacks; perf
+    /// on AArch64 does so by the sampled link register, too.
+    fn makes_tables(&self, machine: Machine) -> bool {
+        made_tables::is_supported(machine) && (self.has_copied_stacks || machine.id == elf::EM_AARCH64)
     }
 
     fn source(&self, mapping: &CodeMapping) -> Source {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jitdump::Machine;
+
 use crate::bytes::base_name;
 use crate::code::process::SpaceId;
 use crate::code::profile_index::IndexedProfile;
@@ -32,6 +34,7 @@ pub fn how_to_enable(
     names.extend(maps.map(|map| base_name(map.name)));
     let is_run = |runtime: &&Description| names.iter().any(|name| runtime.has_file(name));
     let run = Description::all().filter(is_run);
+    let machine = Machine::of_profile(profile.architecture(), profile.endian);
     let command = profile.feature(feature::COMMAND_LINE).unwrap_or_default();
     run.map(|runtime| {
         let enable = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
@@ -43,7 +46,7 @@ pub fn how_to_enable(
                     "it had {option}; its file was not found, or it was ended before it had written any"
                 ),
             ),
-            None => enable.with("how", runtime.how),
+            None => enable.with("how", runtime.how_on(machine)),
         }
     })
     .collect()

@@ -46,15 +46,14 @@ impl LoadOptions {
     }
 }
 
-/// Functions that a command looks up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NeededFunctions {
-    /// All.
-    All,
-    /// Those at addresses recorded with samples.
-    OfSamples,
-    /// All if stacks are copied, because unwinding looks up addresses that no sample has; else those of samples.
-    OfSamplesAndStacks,
+/// Functions that a command looks up, in addition to those at addresses recorded with samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct NeededFunctions {
+    /// Whether it looks up all others.
+    pub all: bool,
+    /// Whether it looks up all others of a profile with copied stacks, including those in the executable mapping of a file:
+    /// the stacks are unwound before anybody else does it.
+    pub unwinding: bool,
 }
 
 /// Type of the input.

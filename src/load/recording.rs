@@ -116,19 +116,16 @@ pub fn load_after<'a>(
     let found_maps = keep(&buffers.maps, found_maps);
     let maps = perf_maps::read(found_maps);
     let tables = maps.map(UsedMap::table);
-    let is_all = match needed {
-        NeededFunctions::All => true,
-        NeededFunctions::OfSamples => false,
-        NeededFunctions::OfSamplesAndStacks => profile.profile.attrs.copies_stacks(),
+    let copies_stacks = profile.profile.attrs.copies_stacks();
+    let unwinds = needed.unwinding && copies_stacks;
+    // AUX data have addresses that only a decoder can extract.
+    let recorded = match needed.all || unwinds || profile.index.has_aux {
+        true => None,
+        false => recorded_addresses(&profile, &sources, &tables),
     };
-    let recorded = match is_all {
-        false if !profile.index.has_aux => recorded_addresses(&profile, &sources, &tables),
-        // AUX data have addresses that only a decoder can extract.
-        _ => None,
-    };
-    let (code, loads_in_files) = place_code(&profile, &mut sources, recorded.as_ref());
-    let mut timeline = Timeline::new(&profile.index.processes, code);
-    timeline.add_symbols(&profile.index.processes, &profile.index.injected, &tables);
+    let leaves_files = copies_stacks && !unwinds;
+    let (timeline, loads_in_files) =
+        place_code(&profile, &mut sources, &tables, recorded.as_ref(), leaves_files);
     Ok(Recording {
         input,
         buffers,
@@ -209,18 +206,17 @@ fn recorded_addresses(
     Some(recorded)
 }
 
-/// Returns the code of all files on the profile's clock, as far as it is at `recorded` addresses, and the number of
-/// loads left to the symbols of the mapped files that contain them.
+/// Returns the code of all files on the profile's clock, as far as it is at `recorded` addresses. If code is left to the
+/// symbols of the mapped files that contain it, it is not there, and the number of its loads is returned, too.
 fn place_code(
     profile: &IndexedProfile<'_>,
     sources: &mut Sources<'_>,
+    tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
     recorded: Option<&RecordedAddresses>,
-) -> (PlacedCode, u64) {
+    leaves_files: bool,
+) -> (Timeline, u64) {
     let IndexedProfile { profile, index } = profile;
-    let mut files = profile
-        .attrs
-        .copies_stacks()
-        .then(|| Files::new(&index.processes));
+    let mut files = leaves_files.then(|| Files::new(index, profile.endian));
     let mut code = PlacedCode::default();
     if recorded.is_none() {
         // Nearly all are placed once.
@@ -228,7 +224,14 @@ fn place_code(
     }
     sources.place_events(index, |event| {
         let left = match &mut files {
-            Some(files) => files.remove(event),
+            Some(files) => {
+                let removed = files.removed;
+                let left = files.remove(event);
+                if files.removed > removed {
+                    files.again(event).for_each(|again| code.add(again));
+                }
+                left
+            }
             None => Some(event),
         };
         let Some(event) = left else { return };
@@ -239,10 +242,20 @@ fn place_code(
             false => code.add_addresses(&event),
         }
     });
-    (code, files.map_or(0, |files| files.removed))
+    let mut timeline = Timeline::new(&index.processes, code);
+    timeline.add_symbols(&index.processes, &index.injected, tables);
+    (timeline, files.map_or(0, |files| files.removed))
 }
 
 impl Recording<'_> {
+    /// Leaves code in the executable mapping of a file to the symbols of that file, after it was needed for unwinding: readers
+    /// of the profile unwind stacks, too.
+    pub(crate) fn leave_code_to_files(&mut self) {
+        let tables = self.maps.map(UsedMap::table);
+        (self.timeline, self.loads_in_files) =
+            place_code(&self.profile, &mut self.sources, &tables, None, true);
+    }
+
     /// Returns all files that were read.
     pub fn files(&self) -> impl Iterator<Item = &FileOrigin> {
         let dumps = self.found_dumps.dumps.iter().map(|dump| dump.file.origin());

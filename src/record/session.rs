@@ -389,6 +389,7 @@ impl<'a> Session<'a> {
         options.unwind = self.plan.perf.has_stack_copies().then_some(UnwindOptions {
             kept: Kept::Nothing,
             fold_interpreter: false,
+            is_optional: false,
         });
         options
     }

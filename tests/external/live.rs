@@ -97,7 +97,7 @@ fn assert_unwound(folder: &Path, profile: &Path, stretches: &[Stretch]) {
     let copied = inject_into(
         folder,
         profile,
-        &["--elf-dir", tools::text(&folder.join("copied"))],
+        &["--no-unwind", "--elf-dir", tools::text(&folder.join("copied"))],
     );
     let original = folder.join("copied.data");
     std::fs::rename(copied, &original).unwrap();
@@ -142,7 +142,7 @@ fn check(code: &str, call_graph: &[&str]) {
         let output = inject_into(
             folder.path(),
             &profile,
-            &[layout, &["--fail-under", "100"]].concat(),
+            &[layout, &["--no-unwind", "--fail-under", "100"]].concat(),
         );
         for program in perf::programs() {
             assert_whole(&program, &output, &stretches, call_graph);

@@ -72,7 +72,11 @@ fn linters_have_nothing_to_say() {
 fn an_unknown_machine_is_the_profiles() {
     // CPython 3.13.0 omits the machine in its dumps.
     let folder = scratch();
-    let output = inject_into(folder.path(), &capture::profile("cpython313-dwarf"), &[]);
+    let output = inject_into(
+        folder.path(),
+        &capture::profile("cpython313-dwarf"),
+        &["--no-unwind"],
+    );
     let object = objects_of(&output).remove(0);
     let header = tools::run("readelf", &["-hW", tools::text(&object)]);
     assert!(header.contains("X86-64"), "{header}");
@@ -82,7 +86,7 @@ fn an_unknown_machine_is_the_profiles() {
 fn every_function_of_a_batch_has_its_own_unwinding_entry() {
     // LLVM's ORC writes one table for all functions of an object, before them.
     let folder = scratch();
-    let output = inject_capture(folder.path(), "llvm19-jitlink", &[]);
+    let output = inject_capture(folder.path(), "llvm19-jitlink", &["--no-unwind"]);
     let objects = objects_of(&output);
     assert_eq!(objects.len(), 4);
     for object in objects {

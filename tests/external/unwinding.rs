@@ -15,6 +15,11 @@ use crate::support::{
     OBJECT_LAYOUTS, capture, diagnostics, inject_into, model, object_maps, perf, scratch, tools,
 };
 
+/// Leaves copied stacks to readers; returns the output's path.
+fn inject_copies(folder: &Path, input: &Path, more: &[&str]) -> PathBuf {
+    inject_into(folder, input, &[more, &["--no-unwind"]].concat())
+}
+
 /// Returns the mappings of objects with code in an output: file, start of the object, start of the code.
 fn code_maps(output: &Path) -> Vec<(String, u64, u64)> {
     let parts = model::parse(&std::fs::read(output).unwrap());
@@ -50,7 +55,7 @@ fn libdw_finds_each_function_and_its_tables_in_whatever_order_objects_are_report
     let folder = scratch();
     let program = tools::compile(folder.path(), "modules.c", &["-ldw", "-lelf"]);
     let more = ["--all", "--layout", "function"];
-    let output = inject_into(folder.path(), &capture::profile("cpython313-dwarf"), &more);
+    let output = inject_copies(folder.path(), &capture::profile("cpython313-dwarf"), &more);
     let mut maps = code_maps(&output);
     assert_eq!(maps.len(), 1447);
     for _ in 0..2 {
@@ -114,7 +119,7 @@ fn every_stack_of_cpython_shows_its_python_functions() {
         let elsewhere = folder.path().join("some where");
         std::fs::create_dir(&elsewhere).unwrap();
         for layout in OBJECT_LAYOUTS {
-            let output = inject_into(&elsewhere, &profile, layout);
+            let output = inject_copies(&elsewhere, &profile, layout);
             let stacks = perf::stacks_with_cache(&program, &cache, &output, &[]);
             let python = |frames: &[String]| frames.iter().filter(|frame| frame.starts_with("py::")).count();
             let with_python = stacks.iter().filter(|sample| python(&sample.frames) > 0).count();
@@ -152,7 +157,7 @@ fn stacks_of_v8_reach_the_start() {
             _ => 137,
         };
         for layout in OBJECT_LAYOUTS {
-            let output = inject_into(folder.path(), &profile, layout);
+            let output = inject_copies(folder.path(), &profile, layout);
             let stacks = perf::stacks_with_cache(&program, folder.path(), &output, &[]);
             let whole = stacks
                 .iter()
@@ -203,7 +208,7 @@ fn unwound_call_chains_are_those_of_libunwind_or_longer() {
         let profile = capture::profile(name);
         let copied = folder.path().join("copied.data");
         std::fs::rename(
-            inject_into(
+            inject_copies(
                 folder.path(),
                 &profile,
                 &["--elf-dir", tools::text(&folder.path().join("elf"))],
@@ -324,7 +329,7 @@ fn stacks_are_whole_wherever_the_code_is_aligned() {
         let input = folder.path().join("perf.data");
         std::fs::write(&input, profile.finish()).unwrap();
         for layout in OBJECT_LAYOUTS {
-            let output = inject_into(folder.path(), &input, layout);
+            let output = inject_copies(folder.path(), &input, layout);
             for program in perf::programs() {
                 let stacks = perf::stacks_with_cache(&program, folder.path(), &output, &[]);
                 let found: Vec<Vec<String>> = stacks.into_iter().map(|sample| sample.frames).collect();
@@ -369,7 +374,8 @@ fn no_object_is_inside_a_file_whose_stacks_are_unwound() {
         std::fs::write(&input, profile.finish()).unwrap();
         for layout in OBJECT_LAYOUTS {
             let output = folder.path().join("out.data");
-            let (said, summary) = inject_with_summary(&input, &output, layout);
+            let more = [layout, &["--no-unwind"]].concat();
+            let (said, summary) = inject_with_summary(&input, &output, &more);
             let starts: Vec<u64> = object_maps(&output).into_iter().map(|(start, _)| start).collect();
             let count =
                 |range: std::ops::Range<u64>| starts.iter().filter(|start| range.contains(start)).count();
@@ -387,4 +393,33 @@ fn no_object_is_inside_a_file_whose_stacks_are_unwound() {
             assert!(left_to_files.iter().all(|it| it["count"] == 1), "{summary:#}");
         }
     }
+}
+
+/// V8 also maps that part of its program next to the code that it compiles, and calls the functions there.
+#[test]
+fn functions_in_a_file_have_objects_where_it_is_mapped_again() {
+    const PROGRAM: u64 = 0x40_0000;
+    const AGAIN: u64 = 0x7f00_4000_0000;
+    let folder = scratch();
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 10);
+    dump.load(1000, PROGRAM + 0x1500, 0, b"Builtin:Add", &[0x90; 64]);
+    let dump_path = folder.path().join("jit-10.dump");
+    std::fs::write(&dump_path, &dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.sample_type |= field::REGS_USER | field::STACK_USER;
+    profile.comm(10, "work", true, 100);
+    profile.mmap2(10, PROGRAM, 0x4000, 0, "/usr/bin/work", 200);
+    profile.mmap2(10, AGAIN, 0x2000, 0x1000, "/usr/bin/work", 500);
+    profile.mmap2(10, 0x7f00_2000_0000, 0x1000, 0, text(&dump_path), 300);
+    let stack = UserStack {
+        sp: 0x7ff0_0000_0000,
+        bytes: &[0; 8],
+    };
+    for (time, ip) in (2000..).zip([PROGRAM + 0x1510, AGAIN + 0x510]) {
+        profile.sample(10, time, &[ip], Some(&stack));
+    }
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = inject_copies(folder.path(), &input, &[]);
+    assert_eq!(object_maps(&output), [(AGAIN + 0x500, AGAIN + 0x541)]);
 }

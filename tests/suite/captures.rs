@@ -60,6 +60,8 @@ fn summarize(name: &str) -> (String, Value) {
         &capture::profile(name),
         &folder.path().join("out.data"),
         &[
+            // This machine may have the files for it.
+            "--no-unwind",
             "--jitdump",
             tools::text(&dumps),
             "--summary",
@@ -134,7 +136,8 @@ fn output_is_deterministic() {
         let status = jitinject()
             .env("RAYON_NUM_THREADS", threads)
             .args(layout)
-            .args(["-q", "-i", tools::text(&capture::profile("cpython313-dwarf"))])
+            .args(["-q", "--no-unwind", "-i"])
+            .arg(capture::profile("cpython313-dwarf"))
             .args(["-o", tools::text(&output)])
             .status()
             .unwrap();

@@ -72,7 +72,7 @@ fn functions_without_samples_change_nothing() {
         // The clock is estimated, by samples in code that was replaced.
         ("node20-nomono", &[]),
         // Code in the program is left out, and words of stacks may be return addresses.
-        ("node20-dwarf", &[]),
+        ("node20-dwarf", &["--no-unwind"]),
         // A dump and a perf map of one process.
         ("multi", &[]),
         ("cpython313-fork", &[]),

@@ -109,6 +109,7 @@ fn unwound_profiles_in_blocks_give_the_files_of_those_in_memory() {
     for name in ["cpython313-dwarf", "node20-dwarf"] {
         check(name, &capture::profile(name), |options| {
             options.unwind = Some(UnwindOptions {
+                is_optional: false,
                 kept: Kept::Nothing,
                 fold_interpreter: false,
             });

@@ -167,6 +167,56 @@ fn call_chains_replace_the_stacks_they_come_from() {
     }
 }
 
+/// Whether the samples of an output have copied stacks.
+fn has_copies(output: &Path) -> bool {
+    attr_word(output, 24) & field::STACK_USER != 0
+}
+
+#[test]
+fn stacks_are_unwound_by_default_if_the_files_are_here() {
+    let mut process = Process::new();
+    let mut random = Random::new(9);
+    for time in 2000..2200 {
+        process.call(&mut random, time);
+    }
+    let (input, output) = (process.write(false), process.output());
+    for (options, has_copies) in [
+        (&[][..], false),
+        (&["--no-unwind"], true),
+        (&["--unwind", "--no-unwind"], true),
+        (&["--no-unwind", "--unwind"], false),
+    ] {
+        let said = inject(&input, &output, options);
+        assert_eq!(
+            said.contains("200 stacks unwound"),
+            !has_copies,
+            "{options:?}: {said}"
+        );
+        assert_eq!(self::has_copies(&output), has_copies, "{options:?}");
+    }
+    // One of four frames is in a file that is not here.
+    process
+        .profile
+        .mmap2(10, 0x7f20_0000_0000, 0x1000, 0, "/nowhere/libmissing.so", 400);
+    let words = [0u64; 8].map(u64::to_le_bytes).concat();
+    for time in 3000..3100 {
+        process.sample(time, 0x7f20_0000_0010, &words);
+    }
+    process.write(false);
+    let said = inject(&input, &output, &[]);
+    assert!(
+        has_code(&said, "JI188") && said.contains("libmissing.so (100)"),
+        "{said}"
+    );
+    assert!(self::has_copies(&output));
+    let samples = |output: &Path| model::parse(&std::fs::read(output).unwrap()).records;
+    let unchanged = samples(&output);
+    inject(&input, &output, &["--no-unwind"]);
+    assert_eq!(samples(&output), unchanged);
+    inject(&input, &output, &["--unwind"]);
+    assert!(!self::has_copies(&output));
+}
+
 #[test]
 fn stacks_stay_on_request() {
     let mut random = Random::new(8);

@@ -52,7 +52,13 @@ fn viewers_know_jit_code_by_the_names_of_objects() {
         for layout in ["auto", "image", "function"] {
             let folder = scratch();
             let dumps = capture::folder(name);
-            let more = ["--layout", layout, "--jitdump", tools::text(&dumps)];
+            let more = [
+                "--no-unwind",
+                "--layout",
+                layout,
+                "--jitdump",
+                tools::text(&dumps),
+            ];
             let output = inject_into(folder.path(), &capture::profile(name), &more);
             let objects = objects_of(&output);
             assert!(!objects.is_empty(), "{name}");

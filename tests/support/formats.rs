@@ -15,7 +15,7 @@ pub fn write(folder: &Path, input: &Path, output: &str, more: &[&str]) -> PathBu
         .current_dir(folder)
         .arg("-i")
         .arg(input)
-        .args(["-q", "-o", output]);
+        .args(["-q", "--no-unwind", "-o", output]);
     let ran = command
         .arg("--elf-dir")
         .arg(&elf_dir)

@@ -30,9 +30,12 @@ impl InjectArguments {
     }
 
     /// Converts a profile as perf inject does: from standard input unless the arguments name a profile, with the objects also in
-    /// perf's build-id cache, and without output on standard error unless something is wrong or `--verbose` asks for it.
+    /// perf's build-id cache, copied stacks left to readers, and without output on standard error unless something is wrong or `--verbose` asks for it.
     pub fn run_as_perf(&self) -> Result<ExitCode, Diagnostic> {
         let mut options = self.options(|| Ok("-".into()))?;
+        if self.has_default_unwinding() {
+            options.unwind = None;
+        }
         if self.has_default_cache() {
             options.build_id_cache = build_id_cache::default_folder();
             options.is_cache_optional = true;

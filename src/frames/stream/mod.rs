@@ -55,13 +55,17 @@ pub fn read(
     progress: &mut dyn Progress,
 ) -> Result<Tables, Diagnostic> {
     let buffers = Buffers::default();
-    let needed = NeededFunctions::OfSamplesAndStacks;
+    let needed = NeededFunctions {
+        all: false,
+        unwinding: true,
+    };
     let result = load(&options.load, needed, &buffers, progress).and_then(|recording| {
         let (recording, unwound) = match recording.profile.profile.attrs.copies_stacks() {
             true => {
                 let how = UnwindOptions {
                     kept: Kept::Nothing,
                     fold_interpreter: false,
+                    is_optional: false,
                 };
                 unwind(&options.load, how, recording, progress)?
             }

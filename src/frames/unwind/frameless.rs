@@ -53,45 +53,118 @@ impl FramelessTop {
     }
 }
 
-/// Returns what a function has on top of the stack at `offset` of its `code`, if it has no frame there. `None` where it has one,
-/// or if it never sets one up.
-pub fn frameless_top(target: Target, code: &[u8], offset: u64) -> Option<FramelessTop> {
-    let offset = usize::try_from(offset).ok()?;
-    let start = code.get(..MAX_DISTANCE).unwrap_or(code);
-    match target {
-        Target::X86_64 => {
-            if let Some(top) = x86_64_return(code, offset) {
-                return Some(top);
+/// Code of a function that has no tables.
+#[derive(Clone, Copy, Debug)]
+pub struct FramedCode<'c> {
+    target: Target,
+    code: &'c [u8],
+    /// Offset of the instruction that saves the frame pointer, with which the setup of the frame starts.
+    setup: Option<usize>,
+}
+
+impl<'c> FramedCode<'c> {
+    /// Finds where a function sets up its frame.
+    pub fn new(target: Target, code: &'c [u8]) -> Self {
+        let start = code.get(..MAX_DISTANCE).unwrap_or(code);
+        let setup = match target {
+            Target::X86_64 => {
+                // push rbp; mov rbp, rsp, in both encodings
+                let is_setup =
+                    |bytes: &[u8]| bytes == [0x55, 0x48, 0x89, 0xe5] || bytes == [0x55, 0x48, 0x8b, 0xec];
+                start.windows(4).position(is_setup)
             }
-            if is_before_sparkplug_frame(code, offset) {
-                return Some(FramelessTop::CALLED);
+            Target::Aarch64 => {
+                // stp x29, x30, [sp, #-16]!; mov x29, sp
+                let is_setup = |bytes: &[u8]| bytes == [0xfd, 0x7b, 0xbf, 0xa9, 0xfd, 0x03, 0x00, 0x91];
+                let setup = start.windows(8).step_by(4).position(is_setup);
+                setup.map(|instructions| instructions.saturating_mul(4))
             }
-            // push rbp; mov rbp, rsp, in both encodings
-            let is_setup =
-                |bytes: &[u8]| bytes == [0x55, 0x48, 0x89, 0xe5] || bytes == [0x55, 0x48, 0x8b, 0xec];
-            let setup = start.windows(4).position(is_setup)?;
-            match offset {
-                _ if offset <= setup => Some(FramelessTop::CALLED),
-                _ if offset == setup.saturating_add(1) => Some(FramelessTop::ReturnAddress {
-                    offset: 8,
-                    removed: 0,
-                }),
-                _ => None,
-            }
-        }
-        Target::Aarch64 => {
-            // stp x29, x30, [sp, #-16]!; mov x29, sp
-            let is_setup = |bytes: &[u8]| bytes == [0xfd, 0x7b, 0xbf, 0xa9, 0xfd, 0x03, 0x00, 0x91];
-            let setup = start.windows(8).step_by(4).position(is_setup)?.checked_mul(4)?;
-            let register = target.link_register()?;
-            match offset {
-                _ if offset <= setup => Some(FramelessTop::Register { register, offset: 0 }),
-                _ if offset == setup.saturating_add(4) => {
-                    Some(FramelessTop::Register { register, offset: 16 })
+        };
+        Self { target, code, setup }
+    }
+
+    /// Returns what the function has on top of the stack at an offset, if it has no frame there. `None` where it has one, or
+    /// if it never sets one up.
+    pub fn top(&self, offset: usize) -> Option<FramelessTop> {
+        let pushed = match self.target {
+            Target::X86_64 => {
+                if let Some(top) = x86_64_return(self.code, offset) {
+                    return Some(top);
                 }
-                _ => None,
+                if is_before_sparkplug_frame(self.code, offset) {
+                    return Some(FramelessTop::CALLED);
+                }
+                (
+                    1,
+                    FramelessTop::ReturnAddress {
+                        offset: 8,
+                        removed: 0,
+                    },
+                )
             }
+            Target::Aarch64 => {
+                if is_aarch64_return(self.code, offset) {
+                    return Some(FramelessTop::at_call(self.target));
+                }
+                (
+                    4,
+                    FramelessTop::Register {
+                        register: self.target.link_register()?,
+                        offset: 16,
+                    },
+                )
+            }
+        };
+        let setup = self.setup?;
+        match offset {
+            _ if offset <= setup => Some(FramelessTop::at_call(self.target)),
+            _ if offset == setup.saturating_add(pushed.0) => Some(pushed.1),
+            _ => None,
         }
+    }
+
+    /// Whether an offset is in the call by which a function of V8's Sparkplug has its frame set up. Until the callee does so, the
+    /// return address of the function is above that of the callee (Node.js 22, `--always-sparkplug`).
+    pub fn is_setup_call(&self, offset: usize) -> bool {
+        const MAX_CALL_SIZE: usize = 5;
+        let in_call = offset
+            .checked_sub(SPARKPLUG_CALL)
+            .is_some_and(|into| into < MAX_CALL_SIZE);
+        self.target == Target::X86_64 && in_call && is_before_sparkplug_frame(self.code, SPARKPLUG_CALL)
+    }
+
+    /// Whether the function is known to have a frame of its own.
+    pub fn has_own_frame(&self) -> bool {
+        self.setup.is_some() || self.target == Target::X86_64 && is_before_sparkplug_frame(self.code, 0)
+    }
+
+    /// Returns what is on top of the stack from the start on, and from each offset where that changes.
+    pub fn tops(&self) -> impl Iterator<Item = (usize, Option<FramelessTop>)> {
+        let step = match self.target {
+            Target::X86_64 => 1,
+            Target::Aarch64 => 4,
+        };
+        let mut last = None;
+        let tops = (0..self.code.len()).step_by(step).map(|offset| {
+            let top = self.top(offset).filter(|_| !self.may_be_inside(offset));
+            (offset, top)
+        });
+        tops.filter(move |&(_, top)| last.replace(top) != Some(top))
+    }
+
+    /// Whether an offset only looks like a return, and may be inside of an instruction. Only the last byte of a call matters
+    /// then: unwinders look up the address before that of the return.
+    fn may_be_inside(&self, offset: usize) -> bool {
+        let Some((before, &[0xc2 | 0xc3, ..])) = self.code.split_at_checked(offset) else {
+            return false;
+        };
+        let is_start = self.setup.is_some_and(|setup| offset <= setup.saturating_add(1));
+        // pop rbp; leave; vzeroupper; and what is before the returns of V8 otherwise: push rcx; push r10; jg +3
+        let is_after_frame = matches!(
+            before,
+            [.., 0x5d | 0xc9 | 0x51] | [.., 0xc5, 0xf8, 0x77] | [.., 0x41, 0x52] | [.., 0x7f, 0x03]
+        );
+        self.target == Target::X86_64 && !is_start && !is_after_frame
     }
 }
 
@@ -141,20 +214,34 @@ fn x86_64_return(code: &[u8], offset: usize) -> Option<FramelessTop> {
     }
 }
 
+/// Whether a frame was removed before an instruction: a return, or one between that and `ldp x29, x30, [sp], #16`.
+fn is_aarch64_return(code: &[u8], offset: usize) -> bool {
+    let Some((before, at)) = code.split_at_checked(offset) else {
+        return false;
+    };
+    at.starts_with(&[0xc0, 0x03, 0x5f, 0xd6]) || before.ends_with(&[0xfd, 0x7b, 0xc1, 0xa8])
+}
+
+/// Offset of the call by which functions of V8's Sparkplug have their frame set up.
+const SPARKPLUG_CALL: usize = 15;
+
 /// Whether an offset is before the frame of a function of V8's Sparkplug, which a built-in function sets up for it:
 /// `mov ebx, imm32; movabs r12, imm64; call BaselineOutOfLinePrologue`.
 fn is_before_sparkplug_frame(code: &[u8], offset: usize) -> bool {
-    const CALL: usize = 15;
     let is_entry = code.first() == Some(&0xbb) && code.get(5..7) == Some(&[0x49, 0xbc]);
     let is_call = code
-        .get(CALL..)
+        .get(SPARKPLUG_CALL..)
         .is_some_and(|call| call.starts_with(&[0xe8]) || call.starts_with(&[0x41, 0xff, 0xd4]));
-    offset <= CALL && is_entry && is_call
+    offset <= SPARKPLUG_CALL && is_entry && is_call
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn frameless_top(target: Target, code: &[u8], offset: usize) -> Option<FramelessTop> {
+        FramedCode::new(target, code).top(offset)
+    }
 
     const CALLED: Option<FramelessTop> = Some(FramelessTop::CALLED);
 
@@ -173,11 +260,19 @@ mod tests {
         let tops = [0, 1, 2, 5, 6].map(|offset| frameless_top(Target::X86_64, &code, offset));
         assert_eq!(tops, [CALLED, CALLED, pushed(8), None, CALLED]);
         assert_eq!(frameless_top(Target::X86_64, &[0x90, 0x90], 0), None);
-        let code = [0xa9bf_7bfdu32, 0x9100_03fd, 0xd65f_03c0]
-            .map(u32::to_le_bytes)
-            .concat();
-        let tops = [0, 4, 8].map(|offset| frameless_top(Target::Aarch64, &code, offset));
-        assert_eq!(tops, [in_register(30, 0), in_register(30, 16), None]);
+        // stp x29, x30, [sp, #-16]!; mov x29, sp; nop; ldp x29, x30, [sp], #16; add sp, sp, #16; ret
+        let code = [
+            0xa9bf_7bfdu32,
+            0x9100_03fd,
+            0xd503_201f,
+            0xa8c1_7bfd,
+            0x9100_43ff,
+            0xd65f_03c0,
+        ];
+        let code = code.map(u32::to_le_bytes).concat();
+        let tops: Vec<_> = FramedCode::new(Target::Aarch64, &code).tops().collect();
+        let (called, pushed) = (in_register(30, 0), in_register(30, 16));
+        assert_eq!(tops, [(0, called), (4, pushed), (8, None), (16, called)]);
     }
 
     #[test]
@@ -191,7 +286,7 @@ mod tests {
     #[test]
     fn what_is_on_top_is_known_at_each_instruction_of_a_return() {
         let removing = |removed| Some(FramelessTop::ReturnAddress { offset: 0, removed });
-        let tops = |code: &[u8], offsets: &[u64]| -> Vec<Option<FramelessTop>> {
+        let tops = |code: &[u8], offsets: &[usize]| -> Vec<Option<FramelessTop>> {
             let top = |&offset| frameless_top(Target::X86_64, code, offset);
             offsets.iter().map(top).collect()
         };
@@ -221,6 +316,9 @@ mod tests {
         ];
         let tops = [0, 5, 15, 20].map(|offset| frameless_top(Target::X86_64, &code, offset));
         assert_eq!(tops, [CALLED, CALLED, CALLED, None]);
+        let framed = FramedCode::new(Target::X86_64, &code);
+        let are_calls = [14, 15, 19, 20].map(|offset| framed.is_setup_call(offset));
+        assert_eq!(are_calls, [false, true, true, false]);
         code[15] = 0x90;
         assert_eq!(frameless_top(Target::X86_64, &code, 0), None);
     }

@@ -9,7 +9,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::call_frames::{EntryRows, RuleRoom, Rules};
 use crate::elf::eh_frame::{EhFrame, FdeIndex};
-use crate::frames::unwind::frameless::{FramelessTop, frameless_top};
+use crate::frames::unwind::frameless::{FramedCode, FramelessTop};
 use crate::frames::unwind::registers::Target;
 use crate::load::{UsedFile, function_of};
 
@@ -94,13 +94,24 @@ impl<'a> JitTables<'a> {
         Some(tables.entry(key).or_insert_with(read).clone())
     }
 
-    /// Returns what the function of a mapping has on top of the stack at an address, if it has no frame there. For functions
-    /// without tables.
-    pub fn frameless_top(&self, mapping: MappingIndex, address: Address) -> Option<FramelessTop> {
+    /// Returns what the function of a mapping has on top of the stack at an address, if it has no frame there: because it was
+    /// interrupted, or because it waits for a callee, itself without a frame, that sets one up. For functions without tables.
+    pub fn frameless_top(
+        &self,
+        mapping: MappingIndex,
+        address: Address,
+        is_interrupted: bool,
+    ) -> Option<FramelessTop> {
         let mapped = &self.timeline.mappings()[mapping];
         let function = function_of(self.files, mapped.function)?;
-        let offset = address.0.wrapping_sub(mapped.range.start.0);
-        frameless_top(self.target, function.code?, offset)
+        let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0)).ok()?;
+        let code = FramedCode::new(self.target, function.code?);
+        match is_interrupted {
+            true => code.top(offset),
+            false => code
+                .is_setup_call(offset)
+                .then(|| FramelessTop::at_call(self.target)),
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //!                                └─ [step]: one frame, by its rules or by the frame pointer
 //! ```
 //!
-//! `interpreters` has the frames that stacks may leave out.
+//! `interpreters` has the frames that stacks may leave out, and `made_tables` the tables for readers of what `frameless` finds.
 //!
 //! Readers unwind each stack again, one by one, and most ignore the tables of runtimes. Here it is done once, in parallel.
 //!
@@ -26,6 +26,7 @@
 mod frameless;
 mod interpreters;
 mod jit;
+pub mod made_tables;
 mod native;
 mod places;
 mod registers;
@@ -41,7 +42,7 @@ use crate::bytes::base_name;
 use crate::code::profile_index::IndexedProfile;
 use crate::elf::call_frames::RuleRoom;
 use crate::files::temp_file::temp_file_error;
-use crate::frames::native::files::NativeFiles;
+use crate::frames::native::files::{NativeFiles, VDSO};
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
 use crate::frames::unwind::interpreters::Interpreters;
@@ -65,6 +66,9 @@ pub struct UnwindOptions {
     pub kept: Kept,
     /// Whether stacks leave out the frames of interpreters next to the functions that they run.
     pub fold_interpreter: bool,
+    /// Whether stacks stay for readers to unwind if this machine lacks files for it. A recording without copied stacks is
+    /// not reported then.
+    pub is_optional: bool,
 }
 
 /// What was unwound, and what to report of it.
@@ -82,6 +86,7 @@ pub fn unwind<'a>(
     UnwindOptions {
         kept,
         fold_interpreter,
+        is_optional,
     }: UnwindOptions,
     mut recording: Recording<'a>,
     progress: &mut dyn Progress,
@@ -89,16 +94,16 @@ pub fn unwind<'a>(
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let mut attrs = profile.attrs.all().iter();
     if !attrs.any(|attr| attr.copies_stacks()) {
-        let nothing = Diagnostic::new(Issue::NoStacksToUnwind);
+        let nothing = (!is_optional).then(|| Diagnostic::new(Issue::NoStacksToUnwind));
         return Ok((recording, Unwound::with(nothing)));
     }
     let Some(target) = Target::of(recording.machine()) else {
         let machine = Diagnostic::new(Issue::MachineNotUnwound);
-        return Ok((recording, Unwound::with(machine)));
+        return Ok((recording, Unwound::with(Some(machine))));
     };
     if !profile.attrs.has_times() {
         let times = Diagnostic::new(Issue::StacksWithoutTimes);
-        return Ok((recording, Unwound::with(times)));
+        return Ok((recording, Unwound::with(Some(times))));
     }
     progress.start("unwinding stacks", index.data_end);
     let (room, files) = (RuleRoom::default(), NativeFiles::new(options));
@@ -117,6 +122,12 @@ pub fn unwind<'a>(
     let advance = |bytes| progress.advance(bytes);
     let rewritten = rewrite::rewrite(&recording.profile, &unwinder, kept, advance);
     let (records, counts) = rewritten.map_err(temp_file_error)?;
+    let lacking = Lacking::of(&counts, &modules);
+    if is_optional && lacking.in_files > counts.frames / TOLERATED {
+        let left = lacking.report(Issue::StacksLeftToReaders);
+        drop(unwinder);
+        return Ok((recording, Unwound::with(left)));
+    }
     let unwound = Unwound {
         summary: Some(UnwindSummary {
             stacks: counts.stacks,
@@ -124,7 +135,7 @@ pub fn unwind<'a>(
             to_start: counts.to_start,
             cut: counts.cut,
         }),
-        diagnostics: diagnostics(&counts, &unwinder, profile.attrs.largest_stack_copy()),
+        diagnostics: diagnostics(&counts, &unwinder, lacking, profile.attrs.largest_stack_copy()),
     };
     drop(unwinder);
     let header = UnwoundHeader::of(profile, kept);
@@ -137,10 +148,10 @@ pub fn unwind<'a>(
 }
 
 impl Unwound {
-    fn with(diagnostic: Diagnostic) -> Self {
+    fn with(diagnostic: Option<Diagnostic>) -> Self {
         Self {
             summary: None,
-            diagnostics: vec![diagnostic],
+            diagnostics: diagnostic.into_iter().collect(),
         }
     }
 }
@@ -154,32 +165,61 @@ const LARGEST_COPY: u32 = 65_528;
 /// Share of stacks that may be cut off without a warning, as the reciprocal.
 const RARELY_CUT: u64 = 20;
 
-/// Reports what is missing. `copy_size` is the size of stack copies in bytes.
-fn diagnostics(counts: &StackCounts, unwinder: &Unwinder<'_>, copy_size: u32) -> Vec<Diagnostic> {
-    /// Number of modules that are listed.
-    const LISTED: usize = 5;
-    let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
-    let interpreters = unwinder.interpreters.as_ref();
-    all.extend(interpreters.and_then(|interpreters| interpreters.symbols.refused()));
-    let mut missing: Vec<(String, u64)> = counts
-        .without_file
-        .iter()
-        .map(|(&module, &frames)| (unwinder.modules.path(module), frames))
-        .collect();
-    missing.sort_by(|one, other| (Reverse(one.1), &one.0).cmp(&(Reverse(other.1), &other.0)));
-    if !missing.is_empty() {
-        let frames = missing.iter().map(|(_, frames)| frames).sum();
-        let listed = missing.iter().take(LISTED).map(|(path, frames)| {
+/// Share of the frames that may be in files that this machine lacks, as the reciprocal, so that stacks are still unwound if that
+/// is optional.
+const TOLERATED: u64 = 100;
+
+/// Modules that this machine lacks.
+struct Lacking {
+    /// Their paths, with the number of frames in each.
+    modules: Vec<(String, u64)>,
+    /// Number of frames in those that are files. The code that the kernel maps into processes is in none.
+    in_files: u64,
+}
+
+impl Lacking {
+    fn of(counts: &StackCounts, modules: &Modules) -> Self {
+        let lacking = counts.without_file.iter();
+        let mut lacking: Vec<(String, u64)> = lacking
+            .map(|(&module, &frames)| (modules.path(module), frames))
+            .collect();
+        lacking.sort_by(|one, other| (Reverse(one.1), &one.0).cmp(&(Reverse(other.1), &other.0)));
+        let in_files = lacking.iter().filter(|(path, _)| path.as_bytes() != VDSO);
+        Self {
+            in_files: in_files.map(|(_, frames)| frames).sum(),
+            modules: lacking,
+        }
+    }
+
+    /// Reports them, those with most frames first; `None` if there are none.
+    fn report(&self, issue: Issue) -> Option<Diagnostic> {
+        /// Number of modules that are listed.
+        const LISTED: usize = 5;
+        let listed = self.modules.iter().take(LISTED).map(|(path, frames)| {
             let name = String::from_utf8_lossy(base_name(path.as_bytes()));
             format!("{name} ({frames})")
         });
         let mut list = listed.collect::<Vec<_>>().join(", ");
-        if missing.len() > LISTED {
+        if self.modules.len() > LISTED {
             list.push_str(", and others");
         }
-        let without = Diagnostic::new(Issue::ModulesNotFound).times(frames);
-        all.push(without.with("modules", list));
+        let frames = self.modules.iter().map(|(_, frames)| frames).sum();
+        let lacking = Diagnostic::new(issue).times(frames).with("modules", list);
+        (!self.modules.is_empty()).then_some(lacking)
     }
+}
+
+/// Reports what is missing. `copy_size` is the size of stack copies in bytes.
+fn diagnostics(
+    counts: &StackCounts,
+    unwinder: &Unwinder<'_>,
+    lacking: Lacking,
+    copy_size: u32,
+) -> Vec<Diagnostic> {
+    let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
+    let interpreters = unwinder.interpreters.as_ref();
+    all.extend(interpreters.and_then(|interpreters| interpreters.symbols.refused()));
+    all.extend(lacking.report(Issue::ModulesNotFound));
     if counts.cut > 0 {
         let cut = Diagnostic::new(Issue::StacksCut).times(counts.cut);
         let cut = cut.with("stacks", counts.stacks);

@@ -152,6 +152,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             address: stack.address,
             is_interrupted: true,
             has_low_stack_pointer: false,
+            has_frameless_callee: false,
         };
         let Some(mut known) = self.known_place(stack, frame.address) else {
             self.frames.push(stack.address);
@@ -210,14 +211,21 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             *self.counts.without_file.entry(mapped.module).or_default() += 1;
         }
         if let Some(rules) = known.rules {
+            frame.has_frameless_callee = false;
             return frame.unwind_by(rules);
         }
         let frameless = match known.place {
-            _ if !frame.is_interrupted => None,
-            Place::Function(mapping) => self.unwinder.jit.frameless_top(mapping, Address(frame.address)),
-            Place::Module(_) if known.is_linkage => Some(FramelessTop::at_call(frame.target)),
+            Place::Function(mapping) if frame.is_interrupted || frame.has_frameless_callee => {
+                let address = Address(frame.address);
+                let jit = &self.unwinder.jit;
+                jit.frameless_top(mapping, address, frame.is_interrupted)
+            }
+            Place::Module(_) if frame.is_interrupted && known.is_linkage => {
+                Some(FramelessTop::at_call(frame.target))
+            }
             _ => None,
         };
+        frame.has_frameless_callee = frameless.is_some();
         match frameless {
             Some(top) => frame.unwind_without_frame(top),
             None => frame.unwind_by_frame_pointer(),
@@ -255,7 +263,20 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             Lookup::Function(mapping) => {
                 known.place = Place::Function(mapping);
                 known.rules = unwinder.jit.at(mapping, address);
-                extent.map(|extent| extent.from..extent.until)
+                let times = extent.map(|extent| extent.from..extent.until);
+                match known.rules {
+                    Some(_) => times,
+                    // Runtimes log functions in executables, too, which have the tables.
+                    None => {
+                        let (mapped, mapped_times) = unwinder.modules.with_times(space, address, time);
+                        let native = mapped
+                            .map(|mapped| unwinder.native.at(mapped.module, mapped.file_offset(address)));
+                        if let Some(NativeRules::Rules(rules)) = native {
+                            known.rules = Some(rules);
+                        }
+                        times.map(|times| intersection(times, mapped_times))
+                    }
+                }
             }
             Lookup::File => {
                 let (mapped, times) = unwinder.modules.with_times(space, address, time);

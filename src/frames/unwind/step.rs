@@ -63,6 +63,8 @@ pub struct Frame<'a> {
     /// Whether the stack pointer in `registers` is only a lower bound: that of a caller, found by a frame record that may be
     /// anywhere in the frame of its callee.
     pub has_low_stack_pointer: bool,
+    /// Whether the callee has no frame.
+    pub has_frameless_callee: bool,
 }
 
 /// Each way to the caller leaves its registers in the frame, and returns the return address, or the address at which a signal

@@ -64,7 +64,11 @@ pub struct TimelineOptions {
 /// Reads a profile and the files of its runtimes.
 pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Result<Timeline, Diagnostic> {
     let buffers = Buffers::default();
-    let result = load(&options.load, NeededFunctions::All, &buffers, progress).and_then(|recording| {
+    let needed = NeededFunctions {
+        all: true,
+        unwinding: false,
+    };
+    let result = load(&options.load, needed, &buffers, progress).and_then(|recording| {
         refuse_input_as_output(&options.load, &recording, [&options.output])?;
         let functions = recording
             .timeline

@@ -61,19 +61,24 @@ pub struct InjectArguments {
     #[arg(long, overrides_with = "build_id_cache", help_heading = OUTPUT, hide = true)]
     no_build_id_cache: bool,
 
-    /// Replace copied stacks (perf record --call-graph dwarf) by call chains
+    /// Replace copied stacks (perf record --call-graph dwarf) by call chains [default: if the files for it are here]
     ///
     /// Every reader then has the whole stacks at once, through the code of runtimes too, and the profile has a fraction of the
-    /// size. --unwind=keep adds the call chains, but leaves registers and stacks in the samples.
+    /// size. --unwind=keep adds the call chains, but leaves registers and stacks in the samples. Without the option, stacks stay
+    /// as they are if this machine lacks executables or libraries of the recorded one; with jitinject inject, always.
     #[arg(long, alias = "convert-callchain", value_name = "KEEP", num_args = 0..=1, require_equals = true,
-        default_missing_value = "replace", hide_possible_values = true, help_heading = OUTPUT)]
+        default_missing_value = "replace", hide_possible_values = true, overrides_with = "no_unwind", help_heading = OUTPUT)]
     unwind: Option<UnwindArgument>,
+
+    /// Leave copied stacks to the readers of the profile
+    #[arg(long, overrides_with = "unwind", help_heading = OUTPUT, hide_short_help = true)]
+    no_unwind: bool,
 
     /// Leave the interpreter's own frames out of unwound stacks, next to the functions that it runs
     ///
     /// For CPython with trampolines (-X perf_jit, -X perf) and Node.js. A flame graph then has the stacks of the language. The
     /// sampled frame always stays.
-    #[arg(long, requires = "unwind", help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, conflicts_with = "no_unwind", help_heading = OUTPUT, hide_short_help = true)]
     fold_interpreter: bool,
 
     /// Compress the output's records, as perf record -z does; LEVEL is 1 to 22 [default: 1]
@@ -328,6 +333,25 @@ impl InjectArguments {
         self.build_id_cache.is_none() && !self.no_build_id_cache
     }
 
+    /// Returns whether and how stacks are unwound.
+    fn unwinding(&self) -> Option<UnwindOptions> {
+        let kept = match self.unwind {
+            _ if self.no_unwind => return None,
+            Some(UnwindArgument::Keep) => Kept::Stacks,
+            Some(UnwindArgument::Replace) | None => Kept::Nothing,
+        };
+        Some(UnwindOptions {
+            kept,
+            fold_interpreter: self.fold_interpreter,
+            is_optional: self.has_default_unwinding(),
+        })
+    }
+
+    /// Returns whether the arguments say nothing about unwinding.
+    pub fn has_default_unwinding(&self) -> bool {
+        self.unwind.is_none() && !self.no_unwind && !self.fold_interpreter
+    }
+
     /// Returns the profile given without `--input`.
     pub fn profile(&self) -> Option<&Path> {
         self.profile.as_deref()
@@ -385,13 +409,7 @@ impl InjectArguments {
             summary: self.summary.clone(),
             labels: self.label.iter().cloned().collect(),
             all: self.all,
-            unwind: self.unwind.map(|unwind| UnwindOptions {
-                kept: match unwind {
-                    UnwindArgument::Replace => Kept::Nothing,
-                    UnwindArgument::Keep => Kept::Stacks,
-                },
-                fold_interpreter: self.fold_interpreter,
-            }),
+            unwind: self.unwinding(),
             lines: LineOptions {
                 version: self.dwarf,
                 sources,

@@ -6,15 +6,17 @@ use jitdump::{Address, AddressRange, Machine, Tally};
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
+use crate::frames::unwind::made_tables;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::job::Job;
 use crate::inject::objects::{Input, TABLE_ALIGN};
+use crate::load::function_of;
 use crate::results::diagnostics::Issue;
 use crate::threads;
 
 /// Maximum size of the unwinding tables of all objects: this many times the size of the dumps, or this many bytes if that is
 /// more. In real dumps they are smaller than the dump. But any number of functions, at any number of addresses, may share a
-/// table. All are in memory until they are written.
+/// table. All are in memory until they are written. Functions without a table get one by their code.
 const MAX_TABLE_GROWTH: u64 = 2;
 const MIN_TABLE_ROOM: u64 = 16 << 20;
 
@@ -39,6 +41,20 @@ enum Entries<'a> {
     Shared((FileIndex, u64)),
     /// In a table of its own.
     Own(EhFrame<'a>),
+    /// In a table that was made.
+    Made(Vec<u8>),
+}
+
+impl FunctionTable<'_> {
+    /// Whether the runtime recorded it.
+    fn is_recorded(&self) -> bool {
+        !matches!(self.entries, Entries::Made(_))
+    }
+}
+
+/// Number of tables that runtimes recorded.
+fn recorded_count(tables: &[FunctionTable<'_>]) -> u64 {
+    tables.iter().filter(|table| table.is_recorded()).count() as u64
 }
 
 /// Returns the unwinding tables of each object, and their address in the process. Counts what is left out in `faults`.
@@ -77,7 +93,7 @@ impl<'a> UnwindingTables<'a> {
             room = room
                 .checked_sub(sizes.fold(0, u64::saturating_add))
                 .unwrap_or_else(|| {
-                    faults.add_many(Issue::TablesTooLarge, tables.len() as u64, 0);
+                    faults.add_many(Issue::TablesTooLarge, recorded_count(&tables), 0);
                     tables.clear();
                     0
                 });
@@ -90,7 +106,9 @@ impl<'a> UnwindingTables<'a> {
     fn table(&mut self, member: &CodeMapping, address: u64, machine: Machine) -> Option<FunctionTable<'a>> {
         let FunctionId { file, function } = member.function;
         let recorded = &self.input.files[file].code;
-        let (offset, unwinding) = recorded.unwinding(function)?;
+        let Some((offset, unwinding)) = recorded.unwinding(function) else {
+            return self.made_table(member, address, machine);
+        };
         let code = recorded.range(function)?;
         let frame = EhFrame {
             section: unwinding.eh_frame,
@@ -113,56 +131,85 @@ impl<'a> UnwindingTables<'a> {
         })
     }
 
+    /// Makes a table for a function without one.
+    fn made_table(&self, member: &CodeMapping, address: u64, machine: Machine) -> Option<FunctionTable<'a>> {
+        if !self.input.makes_tables(machine) {
+            return None;
+        }
+        let function = function_of(self.input.files, member.function)?;
+        let made = made_tables::eh_frame(machine, member.range, function.code?)?;
+        Some(FunctionTable {
+            address,
+            code: member.range,
+            entries: Entries::Made(made),
+        })
+    }
+
     /// Upper bound for the size of a function's table, in bytes. A table of its own counts for each of its
     /// addresses.
     fn max_size(&self, table: &FunctionTable<'_>) -> u64 {
-        match table.entries {
+        match &table.entries {
             Entries::Shared(key) => {
-                let shared = self.shared.get(&key);
+                let shared = self.shared.get(key);
                 shared.map_or(0, |entries| entries.max_size_of(table.code))
             }
             Entries::Own(frame) => frame.section.len() as u64,
+            Entries::Made(section) => section.len() as u64,
         }
     }
 
     /// Adds the unwinding entries of a function to `all`, each with its address in the object.
-    fn add_entries(&self, table: &FunctionTable<'a>, all: &mut Vec<(Fde<'a>, u64)>) {
+    fn add_entries<'t>(
+        &'t self,
+        table: &'t FunctionTable<'a>,
+        machine: Machine,
+        all: &mut Vec<(Fde<'t>, u64)>,
+    ) {
         let code = table.code;
-        let placed = |entry: Fde<'a>| {
+        let placed = |entry: Fde<'t>| {
             let into_code = entry.range.start.0.wrapping_sub(code.start.0);
             (entry, table.address.wrapping_add(into_code))
         };
-        match table.entries {
+        let own = match &table.entries {
             Entries::Shared(key) => {
-                let shared = self.shared.get(&key).into_iter();
+                let shared = self.shared.get(key).into_iter();
                 all.extend(shared.flat_map(|entries| entries.overlapping(code)).map(placed));
+                None
             }
-            Entries::Own(frame) => {
-                // It belongs to this function alone, so it does not apply to the code after it.
-                let entries = FdeIndex::read(frame);
-                let clipped = entries
-                    .overlapping(code)
-                    .map(|entry| entry.truncated_at(code.end));
-                all.extend(clipped.map(placed));
-            }
+            Entries::Own(frame) => Some(*frame),
+            Entries::Made(section) => Some(EhFrame {
+                section,
+                address: Address(0),
+                endian: machine.endian,
+                address_size: machine.address_size(),
+            }),
+        };
+        if let Some(frame) = own {
+            // It belongs to this function alone, so it does not apply to the code after it.
+            let entries = FdeIndex::read(frame);
+            let clipped = entries
+                .overlapping(code)
+                .map(|entry| entry.truncated_at(code.end));
+            all.extend(clipped.map(placed));
         }
     }
 
-    /// Tables of an object if they are right after its code, and number of functions with entries in them; `None` if
+    /// Tables of an object if they are right after its code, and number of functions with recorded entries in them; `None` if
     /// there are no entries.
     fn build(&self, job: &Job<'_>, of_functions: &[FunctionTable<'a>]) -> Option<(Tables, u64)> {
         let mut entries = Vec::new();
         let mut with_entry = 0;
         for table in of_functions {
             let before = entries.len();
-            self.add_entries(table, &mut entries);
-            with_entry += u64::from(entries.len() > before);
+            self.add_entries(table, job.machine, &mut entries);
+            with_entry += u64::from(table.is_recorded() && entries.len() > before);
         }
         // Several functions may share an entry.
         entries.sort_by_key(|&(_, address)| address);
         entries.dedup_by_key(|&mut (_, address)| address);
+        let is_empty = entries.is_empty();
         let tables = Tables::build(entries.into_iter(), job.table_layout(job.range().end))?;
-        (with_entry > 0).then_some((tables, with_entry))
+        (!is_empty).then_some((tables, with_entry))
     }
 
     /// Assigns addresses to the tables of all objects: near the code, where the process never maps anything.
@@ -185,7 +232,7 @@ impl<'a> UnwindingTables<'a> {
         let mut order: Vec<_> = pairs.into_iter().zip(built).zip(&mut placed).collect();
         order.sort_by_key(|(((job, _), _), _)| (free.family(job.first.space), job.range()));
         for (((job, of_functions), built), placed) in order {
-            let with_tables = of_functions.len() as u64;
+            let with_tables = recorded_count(&of_functions);
             let Some((tables, with_entry)) = built else {
                 faults.add_many(Issue::NoUnwindingEntry, with_tables, 0);
                 continue;
