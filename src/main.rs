@@ -4,11 +4,12 @@ mod cli;
 
 use std::process::ExitCode;
 
-use jitinject::internals::files::out_of_memory::CleanupOnOom;
+use crate::cli::out_of_memory::{self, CleanupOnOom};
 
 #[global_allocator]
 static ALLOCATOR: CleanupOnOom = CleanupOnOom;
 
 fn main() -> ExitCode {
+    out_of_memory::keep_reserve();
     cli::commands::run()
 }

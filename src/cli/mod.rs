@@ -1,7 +1,9 @@
 //! The command line.
 
+mod closed_stdout;
 pub mod commands;
 pub mod interrupt;
+pub mod out_of_memory;
 mod perf_commands;
 pub mod progress;
 pub mod standard_input;

@@ -19,7 +19,6 @@ use rustix::process::{Pid, geteuid, test_kill_process};
 
 use crate::files::folder::{Folder, Place};
 use crate::files::open_file::is_trusted;
-use crate::files::out_of_memory;
 
 #[derive(Debug)]
 struct Unfinished {
@@ -42,7 +41,6 @@ fn lock() -> MutexGuard<'static, Unfinished> {
 
 /// Creates something and registers it as unfinished.
 pub(super) fn create<T, E>(place: &Place, create: impl FnOnce(&Place) -> Result<T, E>) -> Result<T, E> {
-    out_of_memory::keep_reserve();
     let mut unfinished = lock();
     let created = create(place)?;
     unfinished.places.push(place.clone());

@@ -6,7 +6,6 @@ pub mod folder;
 pub mod folder_contents;
 pub mod input_file;
 pub mod objects;
-pub mod out_of_memory;
 pub mod paged_file;
 mod reach;
 pub mod search;

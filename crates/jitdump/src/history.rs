@@ -44,8 +44,8 @@ pub fn intersection(one: Range<Time>, other: Range<Time>) -> Range<Time> {
 #[derive(Clone, Debug)]
 pub struct Builder<T> {
     /// Current value at each address, with its start.
-    live: RangeMap<(Time, T)>,
-    ended: Vec<Interval<T>>,
+    pub(crate) live: RangeMap<(Time, T)>,
+    pub(crate) ended: Vec<Interval<T>>,
 }
 
 impl<T: Copy> Default for Builder<T> {
@@ -103,7 +103,8 @@ impl<T: Copy> Builder<T> {
     }
 }
 
-fn end<T>(ended: &mut Vec<Interval<T>>, range: AddressRange, from: Time, until: Time, value: T) {
+/// Adds an interval that has ended.
+pub(crate) fn end<T>(ended: &mut Vec<Interval<T>>, range: AddressRange, from: Time, until: Time, value: T) {
     // A value replaced at its own start time is never visible.
     if from < until {
         ended.push(Interval {

@@ -10,8 +10,8 @@ use crate::files::OpenFile;
 use crate::format;
 use crate::format::{Contents, GrowingIndex, Header, Index, LoadEvent, Move};
 use crate::machine::Machine;
-use crate::symbolize::code_over_time::{CodeOverTime, Placed};
 use crate::symbolize::file_now::FileNow;
+use crate::symbolize::growing_history::GrowingHistory;
 use crate::units::{Address, AddressRange, Time};
 
 /// Maximum size of a header that is waited for, in bytes. Headers have 40.
@@ -29,7 +29,16 @@ pub struct Jitdump {
 #[derive(Debug)]
 struct Read {
     index: GrowingIndex,
-    code: CodeOverTime,
+    code: GrowingHistory<Placed>,
+}
+
+/// A function at an address.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    /// Index of the function in the file.
+    function: u32,
+    /// Start of its code.
+    start: Address,
 }
 
 /// A function at an address range, from a time on.
@@ -130,7 +139,7 @@ impl Jitdump {
                 }
                 empty.insert(Read {
                     index: GrowingIndex::new(header, file.size(), Machine::host()),
-                    code: CodeOverTime::default(),
+                    code: GrowingHistory::default(),
                 })
             }
         };
@@ -263,14 +272,7 @@ impl Read {
             let (function, since) = (load.event.function, Time(load.event.time.0));
             if let Some(range) = self.index.index().range(function) {
                 let start = range.start;
-                self.code.put(
-                    range,
-                    Placed {
-                        function,
-                        start,
-                        since,
-                    },
-                );
+                self.code.put(range, since, Placed { function, start });
             }
         }
         moves.for_each(|moved| self.apply_move(moved));
@@ -280,41 +282,28 @@ impl Read {
     /// not considered, because some runtimes give all functions the same one.
     fn apply_move(&mut self, moved: &Move) {
         let time = Time(moved.time.0);
-        let Some(placed) = self
-            .code
-            .at(moved.from, time)
-            .filter(|placed| placed.start == moved.from)
+        let placed = self.code.at(moved.from, time);
+        let Some((_, Placed { function, .. })) = placed.filter(|(_, placed)| placed.start == moved.from)
         else {
             return;
         };
-        let size = self
-            .index
-            .index()
-            .range(placed.function)
-            .map_or(0, AddressRange::size);
+        let size = self.index.index().range(function).map_or(0, AddressRange::size);
         if let (Some(from), Some(to)) = (
             AddressRange::new(moved.from, size),
             AddressRange::new(moved.to, size),
         ) {
-            self.code.take(from, placed.function, time);
-            let (function, start) = (placed.function, moved.to);
-            self.code.put(
-                to,
-                Placed {
-                    function,
-                    start,
-                    since: time,
-                },
-            );
+            self.code.clear(from, time, |placed| placed.function == function);
+            let start = moved.to;
+            self.code.put(to, time, Placed { function, start });
         }
     }
 
-    fn function(&self, placed: Placed) -> Option<Function> {
+    fn function(&self, (since, placed): (Time, Placed)) -> Option<Function> {
         let size = self.index.index().range(placed.function)?.size();
         Some(Function {
             number: placed.function,
             range: AddressRange::new(placed.start, size)?,
-            since: placed.since,
+            since,
         })
     }
 }

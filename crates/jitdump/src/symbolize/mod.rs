@@ -38,10 +38,9 @@
 //! # Ok::<(), jitdump::Error>(())
 //! ```
 
-mod code_over_time;
 mod file_now;
+mod growing_history;
 mod jitdump;
-mod past;
 mod process;
 
 pub use jitdump::{Frame, Frames, Function, Jitdump, Symbol};

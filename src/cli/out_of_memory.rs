@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use memmap2::MmapMut;
 
-use crate::files::cleanup;
+use jitinject::internals::files::cleanup;
 
 /// The system's allocator, except that it exits with status 1 when memory runs out. Rust would abort the
 /// program, as for a bug, and leave unfinished output.
@@ -49,7 +49,7 @@ const RESERVE_SIZE: usize = 1 << 20;
 static RESERVE: Mutex<Option<MmapMut>> = Mutex::new(None);
 
 /// Sets memory aside for the removal of unfinished output.
-pub(super) fn keep_reserve() {
+pub fn keep_reserve() {
     if let Ok(mut reserve) = RESERVE.lock()
         && reserve.is_none()
     {
