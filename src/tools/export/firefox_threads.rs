@@ -98,8 +98,10 @@ fn thread(profile: &Profile, calls: &Calls<u32>, rows: &[Row], names: [u32; 2], 
     let milliseconds = |time: u64| time as f64 / MILLISECOND;
     let (start, _) = profile.tables.times.unwrap_or_default();
     let mut markers = Markers::default();
+    let registered = first.map_or(0.0, |row| milliseconds(row.time));
     if is_first {
-        markers.add(missing, MISSING, &profile.tables.losses.text(), (0.0, None));
+        // Viewers show what is between the first and the last sample.
+        markers.add(missing, MISSING, &profile.tables.losses.text(), (registered, None));
     }
     // The profiler has one name for a thread, the last one.
     for names in of.names.windows(2) {
@@ -123,7 +125,7 @@ fn thread(profile: &Profile, calls: &Calls<u32>, rows: &[Row], names: [u32; 2], 
         process_type: "default",
         process_startup_time: 0.0,
         process_shutdown_time: (),
-        register_time: first.map_or(0.0, |row| milliseconds(row.time)),
+        register_time: registered,
         unregister_time: (),
         paused_ranges: [],
         show_markers_in_timeline: is_first,
