@@ -18,7 +18,7 @@
 //! # Features
 //!
 //! - `cli` (default): the program, with all of these;
-//! - `check`, `compare`, `record`, `report` and `timeline`: the commands of these names.
+//! - `check`, `compare`, `export`, `record`, `report` and `timeline`: the commands of these names.
 //!
 //! They add nothing to the interface above.
 //!
@@ -34,6 +34,7 @@
     not(all(
         feature = "check",
         feature = "compare",
+        feature = "export",
         feature = "record",
         feature = "report",
         feature = "timeline"

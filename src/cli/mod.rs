@@ -25,6 +25,7 @@ use crate::cli::commands::compare::CompareArguments;
 use crate::cli::commands::completions::CompletionsArguments;
 use crate::cli::commands::dump::DumpArguments;
 use crate::cli::commands::explain::ExplainArguments;
+use crate::cli::commands::export::ExportArguments;
 use crate::cli::commands::headings::MESSAGES;
 use crate::cli::commands::inject::InjectArguments;
 use crate::cli::commands::man::ManArguments;
@@ -129,7 +130,14 @@ pub enum Command {
     )]
     Inject(Box<InjectArguments>),
     /// Show the hottest functions of a profile, or one with its lines, callers and callees
+    #[command(mut_arg("pid", |pid| pid.long("log-pid")))]
     Report(Box<ReportArguments>),
+    /// Export samples for the Firefox Profiler, pprof, speedscope and others, or draw a flame graph
+    #[command(
+        mut_arg("pid", |pid| pid.long("log-pid")),
+        mut_arg("event", |event| with_default(event, "all, or the first one with samples for folded, cpuprofile and svg"))
+    )]
+    Export(Box<ExportArguments>),
     /// Compare the summaries of runs before and after a change
     Compare(CompareArguments),
     /// Print the records of a jitdump, Mono log or XRay trace
@@ -208,6 +216,7 @@ impl CommandLine {
                     Some(Command::Compare(arguments)) => arguments.conflict().map(str::to_owned),
                     Some(Command::Record(arguments)) => arguments.conflict().map(str::to_owned),
                     Some(Command::Report(arguments)) => arguments.conflict().map(str::to_owned),
+                    Some(Command::Export(arguments)) => arguments.conflict().map(str::to_owned),
                     Some(Command::Inject(arguments)) => arguments.conflict().map(str::to_owned),
                     _ => None,
                 }),

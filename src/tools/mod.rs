@@ -8,8 +8,12 @@ pub mod compare;
 pub mod dump;
 #[cfg(any(feature = "report", feature = "timeline"))]
 mod excerpts;
+#[cfg(feature = "export")]
+pub mod export;
 #[cfg(feature = "check")]
 mod file_kind;
+#[cfg(any(feature = "compare", feature = "export"))]
+mod flame_graph;
 #[cfg(feature = "report")]
 pub mod report;
 #[cfg(feature = "timeline")]

@@ -21,6 +21,7 @@ mod captures;
 mod ci;
 mod conventions;
 mod dwarf_units;
+mod export;
 mod faults;
 mod formats;
 mod hotspot;

@@ -47,6 +47,7 @@ mod dump_contents;
 mod dwarf;
 mod dwarf_units;
 mod examples;
+mod export;
 mod faults;
 mod formats;
 mod hostile_files;

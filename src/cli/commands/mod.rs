@@ -5,6 +5,7 @@ pub mod compare;
 pub mod completions;
 pub mod dump;
 pub mod explain;
+pub mod export;
 pub mod headings;
 pub mod inject;
 mod input;
@@ -12,6 +13,7 @@ pub mod man;
 pub mod record;
 pub mod report;
 mod runtime_files;
+mod selection;
 mod source_files;
 pub mod timeline;
 
@@ -33,6 +35,7 @@ pub fn run() -> ExitCode {
         Some(Command::Inject(arguments)) => arguments.run_as_perf(),
         Some(Command::Record(arguments)) => arguments.run(),
         Some(Command::Report(arguments)) => arguments.run(),
+        Some(Command::Export(arguments)) => arguments.run(),
         Some(Command::Compare(arguments)) => arguments.run(),
         Some(Command::Dump(arguments)) => arguments.run(),
         Some(Command::Check(arguments)) => arguments.run(),

@@ -3,11 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
+use jitinject::internals::frames::stream::StreamOptions;
 use jitinject::internals::record::Plan;
 use jitinject::internals::tools::report::{By, ReportOptions, report};
 use jitinject::{Diagnostic, LoadOptions};
@@ -15,14 +14,12 @@ use regex_lite::Regex;
 
 use crate::cli::commands::headings::{INPUT, LOGS, MESSAGES, OUTPUT};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{default_profile, is_stream};
 use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_json, report_all};
-
-/// Heading of the options that select samples and rows.
-const SELECTION: &str = "Samples and rows";
 
 /// Text after the options.
 const AFTER_HELP: &str = "\
@@ -64,21 +61,8 @@ pub struct ReportArguments {
         value_parser = PossibleValuesParser::new(By::ALL.map(|(name, _)| name)).map(|name| by(&name)))]
     by: By,
 
-    /// Event to count [default: the first one with samples]
-    #[arg(short, long, value_name = "EVENT", help_heading = SELECTION)]
-    event: Option<String>,
-
-    /// Only samples of these processes
-    #[arg(long, value_name = "PID", value_delimiter = ',', help_heading = SELECTION)]
-    pid: Vec<u32>,
-
-    /// Only samples of these threads
-    #[arg(long, value_name = "TID", value_delimiter = ',', help_heading = SELECTION)]
-    tid: Vec<u32>,
-
-    /// Only samples in this time, in seconds since the first record; either may be empty
-    #[arg(long, value_name = "FROM,TO", value_parser = times, help_heading = SELECTION)]
-    time: Option<Times>,
+    #[command(flatten)]
+    selection: SelectionArguments,
 
     /// Only rows whose name, file or module matches REGEX
     #[arg(long, value_name = "REGEX", value_parser = Regex::new, help_heading = SELECTION)]
@@ -112,26 +96,6 @@ pub struct ReportArguments {
     /// Print notes, too
     #[arg(short, long, help_heading = MESSAGES)]
     verbose: bool,
-}
-
-/// Times since the first record.
-#[derive(Clone, Copy, Debug)]
-struct Times(Option<Duration>, Option<Duration>);
-
-/// Parses two numbers of seconds, each of which may be empty.
-fn times(text: &str) -> Result<Times, String> {
-    let (from, to) = text
-        .split_once(',')
-        .ok_or("not two numbers of seconds, as in 1.5,2")?;
-    let seconds = |text: &str| match text {
-        "" => Ok(None),
-        text => {
-            let number: f64 = text.parse().map_err(|_| "not a number of seconds")?;
-            let time = Duration::try_from_secs_f64(number).map_err(|_| "not a time")?;
-            Ok::<_, String>(Some(time))
-        }
-    };
-    Ok(Times(seconds(from)?, seconds(to)?))
 }
 
 fn by(name: &str) -> By {
@@ -189,7 +153,6 @@ impl ReportArguments {
             mono_log: self.mono_log.clone(),
             ..LogFiles::default()
         };
-        let Times(from, to) = self.time.unwrap_or(Times(None, None));
         Ok(ReportOptions {
             stream: StreamOptions {
                 load: LoadOptions {
@@ -198,13 +161,7 @@ impl ReportArguments {
                 },
                 sources,
                 track: self.track.name(),
-                filter: SampleFilter {
-                    event: self.event.clone(),
-                    pids: self.pid.clone(),
-                    tids: self.tid.clone(),
-                    from,
-                    to,
-                },
+                filter: self.selection.filter(),
             },
             by: self.by,
             rows: (self.rows > 0).then_some(self.rows),

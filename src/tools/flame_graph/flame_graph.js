@@ -14,7 +14,7 @@
   const [details, reset, search] = ["details", "reset", "search"].map(byId);
   const root = frames[0];
   // The name is the part of the title before the numbers.
-  const nameOf = (frame) => frame.title.replace(/: -?[\d.]+ % → .*$/, "");
+  const nameOf = (frame) => frame.title.replace(/: -?[\d.]+ %(?: →|,).*$/, "");
 
   function place(frame, x, width) {
     frame.rect.setAttribute("x", x);

@@ -1,0 +1,161 @@
+//! `jitinject export`: samples in formats of other viewers.
+
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jitinject::internals::files::stdio::is_standard;
+use jitinject::internals::frames::stream::StreamOptions;
+use jitinject::internals::record::Plan;
+use jitinject::internals::tools::export::{ExportOptions, Format, export};
+use jitinject::{Diagnostic, Issue, LoadOptions};
+use regex_lite::Regex;
+
+use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT};
+use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::cli::commands::selection::{SELECTION, SelectionArguments};
+use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
+use crate::cli::progress::Bar;
+use crate::cli::standard_input::{default_profile, is_stream};
+use crate::cli::startup::start_long_work;
+use crate::cli::terminal::{print_message, print_plain, report_all};
+
+/// Text after the options.
+const AFTER_HELP: &str = "\
+Formats, by the end of the file's name:
+  .json.gz          firefox     https://profiler.firefox.com, on any system; all threads with times
+  .pb.gz            pprof       go tool pprof, Pyroscope, Parca, Grafana; sums
+  .speedscope.json  speedscope  https://www.speedscope.app; each thread and event with times
+  .cpuprofile       cpuprofile  Chrome's DevTools, VS Code; the thread with most samples, with times
+  .folded           folded      flamegraph.pl, inferno, scripts; sums of one event
+  .svg              svg         a flame graph for any browser; sums of one event
+
+Formats with times need memory for each sample; the others only for functions and stacks.
+
+Examples:
+  jitinject export run -o run.json.gz
+  jitinject export perf.data -o profile.pb.gz
+  jitinject export --format folded -o - perf.data | flamegraph.pl > flame.svg
+  jitinject export --filter parseExpression --time 1.5,3 -o parse.svg run
+
+Exit status: 0 success; 1 error; 2 invalid usage.";
+
+/// Arguments of `export`.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct ExportArguments {
+    /// Profile to read; - is standard input [default: perf.data]
+    #[arg(short, long, value_name = "FILE", help_heading = INPUT)]
+    input: Option<PathBuf>,
+
+    /// Profile to read, or directory of jitinject record
+    #[arg(value_name = "DIR|PROFILE", conflicts_with = "input")]
+    profile: Option<PathBuf>,
+
+    /// File to write; - is standard output
+    ///
+    /// The end of its name decides the format. Only you can read the file, as with profiles of perf.
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
+    output: PathBuf,
+
+    /// Format [default: by the name of the output]
+    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT,
+        value_parser = PossibleValuesParser::new(Format::ALL.map(|(_, name, _)| name))
+            .try_map(|name| Format::of_name(&name).ok_or("no such format")))]
+    format: Option<Format>,
+
+    #[command(flatten)]
+    selection: SelectionArguments,
+
+    /// Only samples with a function in their stack whose name, file or module matches REGEX
+    #[arg(long, value_name = "REGEX", value_parser = Regex::new, help_heading = SELECTION)]
+    filter: Option<Regex>,
+
+    #[command(flatten)]
+    files: RuntimeFiles,
+
+    #[command(flatten)]
+    source_files: SourceArguments,
+
+    #[command(flatten)]
+    track: TrackArgument,
+
+    #[command(flatten)]
+    logs: LogFiles,
+
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
+    quiet: bool,
+
+    /// Print notes, too
+    #[arg(short, long, help_heading = MESSAGES)]
+    verbose: bool,
+}
+
+impl ExportArguments {
+    /// Returns why the arguments contradict each other, if they do.
+    pub fn conflict(&self) -> Option<&'static str> {
+        let unknown = match is_standard(&self.output) {
+            true => "standard output needs --format",
+            false => "the name of --output ends like that of no format; name one with --format",
+        };
+        self.format().is_none().then_some(unknown)
+    }
+
+    fn format(&self) -> Option<Format> {
+        self.format.or_else(|| Format::of_path(&self.output))
+    }
+
+    /// Writes the file.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let Some(format) = self.format() else {
+            // It is refused before.
+            return Ok(ExitCode::FAILURE);
+        };
+        let is_stdout = is_standard(&self.output);
+        if is_stdout && !format.is_text() && stdout().is_terminal() {
+            return Err(Diagnostic::new(Issue::StdoutIsTerminal));
+        }
+        let options = self.options(format)?;
+        let is_piped = is_stream(&options.stream.load.input);
+        let interrupt = start_long_work(self.verbose, is_piped)?;
+        let mut bar = Bar::new(self.quiet, interrupt);
+        let exported = export(&options, &mut bar);
+        drop(bar);
+        let exported = exported?;
+        match is_stdout {
+            true => print_plain(|output| exported.write(output))?,
+            false => exported.save(&self.output)?,
+        }
+        if !self.quiet {
+            report_all(exported.diagnostics(), self.verbose);
+            let path = (!is_stdout).then_some(&*self.output);
+            print_message(&exported.message(path));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn options(&self, format: Format) -> Result<ExportOptions, Diagnostic> {
+        let input = match self.input.as_ref().or(self.profile.as_ref()) {
+            Some(input) => Plan::profile_at(input.clone()),
+            None => default_profile(self.quiet)?,
+        };
+        let mut sources = self.source_files.options();
+        self.track.apply(&mut sources);
+        Ok(ExportOptions {
+            stream: StreamOptions {
+                load: LoadOptions {
+                    input,
+                    ..self.files.options(&self.logs)
+                },
+                sources,
+                track: self.track.name(),
+                filter: self.selection.filter(),
+            },
+            format,
+            filter: self.filter.clone(),
+        })
+    }
+}

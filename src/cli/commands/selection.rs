@@ -1,0 +1,63 @@
+//! Options that select samples.
+
+use std::time::Duration;
+
+use clap::Args;
+use jitinject::internals::frames::stream::SampleFilter;
+
+/// Heading of the options that select samples and rows.
+pub const SELECTION: &str = "Samples and rows";
+
+/// Which samples to read. Commands that also take [`crate::cli::commands::runtime_files::LogFiles`] rename the `--pid` there.
+#[derive(Args, Debug)]
+pub struct SelectionArguments {
+    /// Event to count [default: the first one with samples]
+    #[arg(short, long, value_name = "EVENT", help_heading = SELECTION)]
+    event: Option<String>,
+
+    /// Only samples of these processes
+    #[arg(long = "pid", value_name = "PID", value_delimiter = ',', help_heading = SELECTION)]
+    pids: Vec<u32>,
+
+    /// Only samples of these threads
+    #[arg(long = "tid", value_name = "TID", value_delimiter = ',', help_heading = SELECTION)]
+    tids: Vec<u32>,
+
+    /// Only samples in this time, in seconds since the first record; either may be empty
+    #[arg(long, value_name = "FROM,TO", value_parser = times, help_heading = SELECTION)]
+    time: Option<Times>,
+}
+
+/// Times since the first record.
+#[derive(Clone, Copy, Debug)]
+struct Times(Option<Duration>, Option<Duration>);
+
+/// Parses two numbers of seconds, each of which may be empty.
+fn times(text: &str) -> Result<Times, String> {
+    let (from, to) = text
+        .split_once(',')
+        .ok_or("not two numbers of seconds, as in 1.5,2")?;
+    let seconds = |text: &str| match text {
+        "" => Ok(None),
+        text => {
+            let number: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+            let time = Duration::try_from_secs_f64(number).map_err(|_| "not a time")?;
+            Ok::<_, String>(Some(time))
+        }
+    };
+    Ok(Times(seconds(from)?, seconds(to)?))
+}
+
+impl SelectionArguments {
+    /// Returns the filter.
+    pub fn filter(&self) -> SampleFilter {
+        let Times(from, to) = self.time.unwrap_or(Times(None, None));
+        SampleFilter {
+            event: self.event.clone(),
+            pids: self.pids.clone(),
+            tids: self.tids.clone(),
+            from,
+            to,
+        }
+    }
+}

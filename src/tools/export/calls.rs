@@ -1,0 +1,117 @@
+//! Stacks as a tree of calls, in which stacks that a format does not distinguish are one node.
+
+use std::hash::Hash;
+
+use crate::collections::hash::HashMap;
+use crate::frames::stream::tables::{FrameIndex, Line, StackIndex};
+use crate::tools::export::profile::Profile;
+
+/// Numbers of things, in the order in which they were asked for.
+#[derive(Debug)]
+pub struct Numbers<K> {
+    /// The things by number.
+    pub all: Vec<K>,
+    known: HashMap<K, u32>,
+}
+
+impl<K> Default for Numbers<K> {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            known: HashMap::default(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Numbers<K> {
+    /// Returns the number of a thing.
+    pub fn of(&mut self, key: K) -> u32 {
+        if let Some(&known) = self.known.get(&key) {
+            return known;
+        }
+        // There are less of anything than bytes in a profile.
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(key.clone());
+        self.known.insert(key, number);
+        number
+    }
+}
+
+/// A call in a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Index of the frame of machine code.
+    pub index: FrameIndex,
+    /// The function, and its line.
+    pub line: Line,
+    /// Number of callers in the same frame.
+    pub inline_depth: u32,
+}
+
+/// A node: a call below another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<K> {
+    /// Index of the caller's node, which comes before this one.
+    pub caller: Option<u32>,
+    /// What the format has of the call.
+    pub call: K,
+}
+
+/// The tree.
+#[derive(Debug)]
+pub struct Calls<K> {
+    /// Its nodes.
+    pub nodes: Vec<Node<K>>,
+    of_stack: Vec<Option<u32>>,
+}
+
+impl<K: Copy + Eq + Hash> Calls<K> {
+    /// Makes the tree of the stacks of a profile. `key` returns what a format has of a call.
+    pub fn of(profile: &Profile, mut key: impl FnMut(Place) -> K) -> Self {
+        let tables = &profile.tables;
+        let mut calls = Self {
+            nodes: Vec::new(),
+            of_stack: Vec::with_capacity(tables.stacks.len()),
+        };
+        let mut known: HashMap<(Option<u32>, K), u32> = HashMap::default();
+        for (index, stack) in tables.stacks.enumerate() {
+            if !profile.is_used(index) {
+                calls.of_stack.push(None);
+                continue;
+            }
+            let mut at = calls.node(stack.caller);
+            let frame = &tables.frames[stack.frame];
+            for (&line, inline_depth) in frame.lines.iter().rev().zip(0..) {
+                let call = key(Place {
+                    index: stack.frame,
+                    line,
+                    inline_depth,
+                });
+                at = Some(*known.entry((at, call)).or_insert_with(|| {
+                    calls.nodes.push(Node { caller: at, call });
+                    u32::try_from(calls.nodes.len().saturating_sub(1)).unwrap_or(u32::MAX)
+                }));
+            }
+            calls.of_stack.push(at);
+        }
+        calls
+    }
+
+    /// Returns the node of the innermost call of a stack; `None` if nothing of the stack was recorded.
+    pub fn node(&self, stack: Option<StackIndex>) -> Option<u32> {
+        let StackIndex(stack) = stack?;
+        *self.of_stack.get(stack as usize)?
+    }
+
+    /// Returns the calls of a stack, the outermost first.
+    pub fn path(&self, stack: Option<StackIndex>) -> Vec<K> {
+        let mut path = Vec::new();
+        let mut at = self.node(stack);
+        while let Some(node) = at.and_then(|at| self.nodes.get(at as usize)) {
+            path.push(node.call);
+            at = node.caller;
+        }
+        path.reverse();
+        path
+    }
+}

@@ -1,0 +1,405 @@
+//! The processed profile of the Firefox Profiler.
+//!
+//! The version decides what a reader does to a file: it converts older ones, and refuses newer ones. Addresses have 31 bits and
+//! are relative to a library, so code in memory gets libraries of its own, one for each such range. Call trees add up by
+//! function, so a function is one row; its source file has to be that of its lines.
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::frames::stream::Kind;
+use crate::frames::stream::tables::{FileIndex, FrameIndex, FunctionIndex, Line, TierIndex};
+use crate::tools::export::calls::{Calls, Numbers};
+use crate::tools::export::firefox_threads::{MILLISECOND, MISSING, NAME, threads};
+use crate::tools::export::json;
+use crate::tools::export::profile::{Home, Profile};
+
+/// Version of the format.
+const VERSION: u32 = 70;
+
+/// Most addresses of a library.
+const MAX_ADDRESS: u64 = i32::MAX as u64;
+
+/// Size of a page, which libraries start at.
+const PAGE: u64 = 4096;
+
+/// Categories: the default one first, and their colors.
+const CATEGORIES: [(Kind, &str, &str); 7] = [
+    (Kind::Unknown, "Other", "grey"),
+    (Kind::Language, "Language", "green"),
+    (Kind::Native, "Native", "blue"),
+    (Kind::Kernel, "Kernel", "orange"),
+    (Kind::Compiler, "Compiler", "purple"),
+    (Kind::Gc, "Garbage collector", "red"),
+    (Kind::Idle, "Idle", "transparent"),
+];
+
+#[derive(Serialize)]
+struct File<T> {
+    meta: Value,
+    libs: Vec<Value>,
+    shared: Shared,
+    threads: T,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shared {
+    string_array: Vec<String>,
+    stack_table: StackTable,
+    frame_table: FrameTable,
+    func_table: FunctionTable,
+    resource_table: Value,
+    native_symbols: Value,
+    sources: SourceTable,
+    source_location_table: Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StackTable {
+    frame: Vec<u32>,
+    /// Distance to the caller; 0 without one.
+    prefix_offset: Vec<u32>,
+    length: usize,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct FrameTable {
+    func: Vec<u32>,
+    lib: Vec<u32>,
+    address: Vec<u64>,
+    inline_depth: Vec<u8>,
+    category: Vec<usize>,
+    subcategory: Vec<u32>,
+    native_symbol: Vec<()>,
+    #[serde(rename = "innerWindowID")]
+    inner_window_id: Vec<u8>,
+    line: Vec<Option<u32>>,
+    column: Vec<Option<u32>>,
+    original_location: Vec<()>,
+    length: usize,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct FunctionTable {
+    name: Vec<u32>,
+    #[serde(rename = "isJS")]
+    is_js: Vec<bool>,
+    #[serde(rename = "relevantForJS")]
+    relevant_for_js: Vec<bool>,
+    resource: Vec<i64>,
+    source: Vec<Option<u32>>,
+    line_number: Vec<Option<u32>>,
+    column_number: Vec<Option<u32>>,
+    original_location: Vec<()>,
+    length: usize,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct SourceTable {
+    id: Vec<()>,
+    filename: Vec<u32>,
+    start_line: Vec<u32>,
+    start_column: Vec<u32>,
+    #[serde(rename = "sourceMapURL")]
+    source_map_url: Vec<()>,
+    content: Vec<()>,
+    length: usize,
+}
+
+/// A call in a frame of machine code, and the number of its caller there.
+type CallKey = (FrameIndex, Line, u32);
+
+/// A function, as the lines of a file.
+type FunctionKey = (FunctionIndex, Option<FileIndex>);
+
+/// Writes the file.
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let mut keys: Numbers<CallKey> = Numbers::default();
+    let calls = Calls::of(profile, |place| {
+        keys.of((place.index, place.line, place.inline_depth))
+    });
+    let mut strings: Numbers<String> = Numbers::default();
+    let mut resources: Numbers<Home> = Numbers::default();
+    let libraries = Libraries::of(profile, &keys.all);
+    let tiers = tiers(profile, &keys.all);
+    let mut functions: Numbers<FunctionKey> = Numbers::default();
+    let mut table = FrameTable::default();
+    for (&(index, line, inline_depth), &(library, address)) in keys.all.iter().zip(&libraries.of_calls) {
+        let frame = &profile.tables.frames[index];
+        let declared = profile.tables.functions[line.function].file;
+        let file = line.file.or(declared);
+        table.func.push(functions.of((line.function, file)));
+        table.lib.push(library);
+        table.address.push(address);
+        table
+            .inline_depth
+            .push(u8::try_from(inline_depth).unwrap_or(u8::MAX));
+        table.category.push(category(frame.kind));
+        let tier = frame.tier.filter(|_| frame.kind == Kind::Language);
+        let subcategory = tier.and_then(|tier| tiers.binary_search(&tier).ok());
+        table.subcategory.push(subcategory.map_or(0, |at| at as u32 + 1));
+        table.line.push((line.line > 0).then_some(line.line));
+        table.column.push((line.column > 0).then_some(line.column));
+    }
+    table.length = keys.all.len();
+    table.native_symbol = vec![(); table.length];
+    table.original_location = vec![(); table.length];
+    table.inner_window_id = vec![0; table.length];
+    let mut sources: Numbers<FileIndex> = Numbers::default();
+    let func_table = function_table(
+        profile,
+        &functions.all,
+        &mut strings,
+        &mut resources,
+        &mut sources,
+    );
+    let sources = source_table(profile, &sources.all, &mut strings);
+    let resource_names = resources
+        .all
+        .iter()
+        .map(|&home| profile.home_path(home).into_owned());
+    let resource_names: Vec<u32> = resource_names.map(|name| strings.of(name)).collect();
+    let resource_count = resource_names.len();
+    let stack_table = StackTable {
+        frame: calls.nodes.iter().map(|node| node.call).collect(),
+        prefix_offset: calls
+            .nodes
+            .iter()
+            .zip(0_u32..)
+            .map(|(node, index)| node.caller.map_or(0, |caller| index.saturating_sub(caller)))
+            .collect(),
+        length: calls.nodes.len(),
+    };
+    let (name, missing) = (strings.of(NAME.to_owned()), strings.of(MISSING.to_owned()));
+    let file = File {
+        meta: meta(profile, &tiers),
+        libs: libraries
+            .all
+            .iter()
+            .map(|&(home, _)| library(profile, home))
+            .collect(),
+        shared: Shared {
+            string_array: strings.all,
+            stack_table,
+            frame_table: table,
+            func_table,
+            resource_table: json!({
+                "name": resource_names,
+                "host": vec![(); resource_count],
+                "type": vec![1; resource_count],
+                "length": resource_count,
+            }),
+            native_symbols: json!({"libIndex": [], "address": [], "name": [], "functionSize": [], "length": 0}),
+            sources,
+            source_location_table: json!({"source": [], "line": [], "column": [], "length": 0}),
+        },
+        threads: threads(profile, &calls, name, missing),
+    };
+    let mut out = GzEncoder::new(out, Compression::default());
+    json::write(&mut out, &file)?;
+    out.finish().map(drop)
+}
+
+fn category(kind: Kind) -> usize {
+    let found = CATEGORIES.iter().position(|(of, ..)| *of == kind);
+    found.unwrap_or_default()
+}
+
+/// Returns the compiler tiers of the calls, in order.
+fn tiers(profile: &Profile, calls: &[CallKey]) -> Vec<TierIndex> {
+    let tiers = calls
+        .iter()
+        .filter_map(|&(index, ..)| profile.tables.frames[index].tier);
+    let mut tiers: Vec<TierIndex> = tiers.collect();
+    tiers.sort_unstable();
+    tiers.dedup();
+    tiers
+}
+
+fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
+    let categories = CATEGORIES.map(|(kind, name, color)| {
+        let own = tiers.iter().filter(|_| kind == Kind::Language);
+        let own = own.map(|&tier| &*profile.tables.tiers[tier]);
+        let subcategories: Vec<&str> = std::iter::once("Other").chain(own).collect();
+        json!({"name": name, "color": color, "subcategories": subcategories})
+    });
+    let field = |key: &str, label: &str| json!({"key": key, "label": label, "format": "string"});
+    let schema = |name: &str, display: &[&str], field: Value| json!({"name": name, "tooltipLabel": name, "tableLabel": "{marker.data.text}", "display": display, "fields": [field]});
+    let shown = ["marker-chart", "marker-table", "timeline-overview"];
+    let events = profile.events.iter().filter_map(|&event| profile.event(event));
+    let events: Vec<&str> = events.map(|event| &*event.name).collect();
+    json!({
+        "interval": interval(profile),
+        "startTime": 0,
+        "processType": 0,
+        "product": profile.title,
+        "stackwalk": 1,
+        "version": 36,
+        "preprocessedProfileVersion": VERSION,
+        "symbolicated": true,
+        "importedFrom": format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+        "categories": categories,
+        "markerSchema": [
+            schema(NAME, &shown[..2], field("text", "Name")),
+            schema(MISSING, &shown, field("text", "Missing in the whole profile")),
+        ],
+        "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
+        "extra": [{"label": "Samples", "entries": [
+            {"label": "Events", "format": "string", "value": events.join(", ")},
+            {"label": MISSING, "format": "string", "value": profile.tables.losses.text()},
+        ]}],
+    })
+}
+
+/// Returns the mean time between the samples of the thread with most of them, in milliseconds.
+fn interval(profile: &Profile) -> f64 {
+    let most = profile.by_thread().max_by_key(|rows| rows.len());
+    let times = most.and_then(|rows| Some((rows.first()?.time, rows.last()?.time, rows.len())));
+    match times {
+        Some((start, end, count @ 2..)) if end > start => {
+            end.saturating_sub(start) as f64 / MILLISECOND / (count as f64 - 1.0)
+        }
+        _ => 1.0,
+    }
+}
+
+fn library(profile: &Profile, home: Home) -> Value {
+    let path = profile.home_path(home);
+    let module = profile.module(home);
+    let name = module.map_or(&*path, |module| &module.name);
+    let build_id = module.and_then(|module| module.build_id.as_deref());
+    json!({
+        "arch": "",
+        "name": name,
+        "path": path,
+        "debugName": name,
+        "debugPath": path,
+        "breakpadId": build_id.map(breakpad_id).unwrap_or_default(),
+        "codeId": build_id,
+    })
+}
+
+/// Returns the first 16 bytes of a build ID as a GUID, whose first three parts are little-endian, and an age of 0.
+fn breakpad_id(build_id: &str) -> String {
+    let digits: Vec<char> = build_id.chars().chain(std::iter::repeat('0')).take(32).collect();
+    const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
+    let bytes = ORDER
+        .iter()
+        .filter_map(|&byte| digits.get(2 * byte..2 * byte + 2));
+    let digits = bytes.flatten().map(char::to_ascii_uppercase);
+    digits.chain(['0']).collect()
+}
+
+fn function_table(
+    profile: &Profile,
+    functions: &[FunctionKey],
+    strings: &mut Numbers<String>,
+    resources: &mut Numbers<Home>,
+    sources: &mut Numbers<FileIndex>,
+) -> FunctionTable {
+    let mut table = FunctionTable {
+        length: functions.len(),
+        relevant_for_js: vec![false; functions.len()],
+        original_location: vec![(); functions.len()],
+        ..FunctionTable::default()
+    };
+    for &(index, file) in functions {
+        let function = &profile.tables.functions[index];
+        table.name.push(strings.of(profile.name(index).into_owned()));
+        table.is_js.push(function.kind == Kind::Language);
+        let resource = function.module.map(|module| resources.of(Home::Module(module)));
+        table.resource.push(resource.map_or(-1, i64::from));
+        table.source.push(file.map(|file| sources.of(file)));
+        // The function is declared in another file than this one if code of it was included.
+        let is_here = function.file == file && file.is_some();
+        let number = |number: u32| (is_here && number > 0).then_some(number);
+        table.line_number.push(number(function.line));
+        table.column_number.push(number(function.column));
+    }
+    table
+}
+
+fn source_table(profile: &Profile, files: &[FileIndex], strings: &mut Numbers<String>) -> SourceTable {
+    let names = files
+        .iter()
+        .map(|&file| strings.of(profile.tables.files[file].path.clone()));
+    SourceTable {
+        filename: names.collect(),
+        id: vec![(); files.len()],
+        start_line: vec![1; files.len()],
+        start_column: vec![1; files.len()],
+        source_map_url: vec![(); files.len()],
+        content: vec![(); files.len()],
+        length: files.len(),
+    }
+}
+
+/// Libraries, and where calls are in them.
+struct Libraries {
+    /// What has their code, and their first address.
+    all: Vec<(Home, u64)>,
+    /// Library and address in it of each call.
+    of_calls: Vec<(u32, u64)>,
+}
+
+impl Libraries {
+    fn of(profile: &Profile, calls: &[CallKey]) -> Self {
+        let mut places: Vec<(Home, u64, usize)> = calls
+            .iter()
+            .enumerate()
+            .map(|(call, &(index, ..))| {
+                let frame = &profile.tables.frames[index];
+                let home = match profile.home(frame) {
+                    Home::Jit(_) => Home::Jit(None),
+                    home => home,
+                };
+                (home, frame.address, call)
+            })
+            .collect();
+        places.sort_unstable();
+        let mut libraries = Self {
+            all: Vec::new(),
+            of_calls: vec![(0, 0); calls.len()],
+        };
+        for (home, address, call) in places {
+            let last = libraries.all.last();
+            let has_room = last.is_some_and(|&(of, start)| of == home && address - start < MAX_ADDRESS);
+            if !has_room {
+                // Addresses of files are relative already.
+                let start = if address < MAX_ADDRESS {
+                    0
+                } else {
+                    address / PAGE * PAGE
+                };
+                libraries.all.push((home, start));
+            }
+            let start = libraries.all.last().map_or(0, |&(_, start)| start);
+            if let Some(of_call) = libraries.of_calls.get_mut(call) {
+                let index = libraries.all.len().saturating_sub(1);
+                *of_call = (index as u32, address.saturating_sub(start));
+            }
+        }
+        libraries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn breakpad_ids_are_those_of_breakpad() {
+        let id = breakpad_id("00112233445566778899aabbccddeeff01234567");
+        assert_eq!(id, "33221100554477668899AABBCCDDEEFF0");
+        assert_eq!(breakpad_id("ab"), "000000AB0000000000000000000000000");
+    }
+}

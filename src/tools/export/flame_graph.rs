@@ -1,0 +1,96 @@
+//! A flame graph as SVG, with inlined calls as frames and kinds of code in colors.
+
+use std::io::{self, Write};
+
+use crate::frames::stream::Kind;
+use crate::results::summary::count;
+use crate::tools::export::calls::{Calls, Numbers};
+use crate::tools::export::profile::Profile;
+use crate::tools::flame_graph::{Color, FlameGraph, Heading, Known};
+
+/// Colors of kinds of code, and their names.
+const COLORS: [(Kind, &str, Color); 7] = [
+    (Kind::Language, "green", [170, 220, 130]),
+    (Kind::Native, "blue", [150, 190, 235]),
+    (Kind::Kernel, "orange", [250, 190, 110]),
+    (Kind::Compiler, "purple", [205, 165, 230]),
+    (Kind::Gc, "red", [240, 140, 130]),
+    (Kind::Idle, "pale", [235, 235, 235]),
+    (Kind::Unknown, "gray", [205, 205, 205]),
+];
+
+/// Writes the file.
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let mut functions = Numbers::default();
+    let calls = Calls::of(profile, |place| functions.of(Some(place.line.function)));
+    let unknown = functions.of(None) as usize;
+    let mut graph: FlameGraph<1> = FlameGraph {
+        names: functions
+            .all
+            .iter()
+            .map(|function| function.map_or_else(|| "[unknown]".to_owned(), |it| profile.name_and_place(it)))
+            .collect(),
+        ..FlameGraph::default()
+    };
+    let mut known = Known::default();
+    let mut places: Vec<usize> = Vec::with_capacity(calls.nodes.len());
+    for node in &calls.nodes {
+        let caller = node
+            .caller
+            .and_then(|caller| places.get(caller as usize).copied());
+        places.push(graph.node(caller, node.call as usize, &mut known));
+    }
+    let total = profile.total();
+    let mut totals_of_kinds = COLORS.map(|_| 0.0);
+    for row in &profile.rows {
+        let share = row.weight.period as f64 * 100.0 / total.period.max(1) as f64;
+        let node = calls
+            .node(row.stack)
+            .and_then(|node| places.get(node as usize).copied());
+        let node = node.unwrap_or_else(|| graph.node(None, unknown, &mut known));
+        if let Some([own]) = graph.nodes.get_mut(node).map(|node| &mut node.own) {
+            *own += share;
+        }
+        let kind = profile.tables.kind(row.stack, row.thread);
+        if let Some(sum) = position(kind).and_then(|at| totals_of_kinds.get_mut(at)) {
+            *sum += share;
+        }
+    }
+    graph.sum_up();
+    let kind_of = |name: usize| {
+        let function = functions.all.get(name).copied().flatten();
+        function.map_or(Kind::Unknown, |function| profile.tables.functions[function].kind)
+    };
+    let shares = COLORS
+        .iter()
+        .zip(totals_of_kinds)
+        .filter(|&(_, share)| share > 0.0);
+    let shares = shares.map(|((kind, color, _), share)| format!("{kind} ({color}) {share:.1} %"));
+    let shares: Vec<String> = shares.collect();
+    let event = profile.first_event().map_or("", |event| &*event.name);
+    let samples = count(total.samples, "sample");
+    let missing = profile.tables.losses.text();
+    let heading = Heading {
+        title: &profile.title,
+        lines: &[
+            format!("{event}, {samples}: {}", shares.join(", ")),
+            format!("missing: {missing}"),
+        ],
+        all: &format!("all: 100.00 %, {event}, {samples}; missing: {missing}"),
+    };
+    let svg = graph.svg(heading, |node| {
+        let ([own], [total], kind) = (node.own, node.total, kind_of(node.name));
+        let color = position(kind)
+            .and_then(|at| COLORS.get(at))
+            .map(|&(_, _, color)| color);
+        (
+            format!("{total:.2} %, self {own:.2} %, {kind}"),
+            color.unwrap_or_default(),
+        )
+    });
+    out.write_all(svg.as_bytes())
+}
+
+fn position(kind: Kind) -> Option<usize> {
+    COLORS.iter().position(|(of, ..)| *of == kind)
+}

@@ -1,0 +1,219 @@
+//! `jitinject export`: the samples of a profile, in formats of other viewers.
+//!
+//! ```text
+//! samples of [`crate::frames::stream`] ─► [profile] ─┬─► [calls] ─┬─► [folded], [speedscope], [cpuprofile], [flame_graph]
+//!                                                     │            └─► [firefox]
+//!                                                     └─► [pprof]
+//! ```
+//!
+//! Formats with times keep each sample, the others sums of equal stacks.
+
+mod calls;
+mod cpuprofile;
+mod firefox;
+mod firefox_threads;
+mod flame_graph;
+mod folded;
+mod json;
+mod pprof;
+mod profile;
+mod protobuf;
+mod speedscope;
+
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use jitdump::printable;
+use regex_lite::Regex;
+
+use crate::files::folder::Place;
+use crate::files::staged::StagedFile;
+use crate::files::stream;
+use crate::frames::stream::StreamOptions;
+use crate::load::Progress;
+use crate::results::diagnostics::Diagnostic;
+use crate::results::summary::count;
+use crate::tools::export::profile::{Profile, Scope};
+
+/// A format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Collapsed stacks.
+    Folded,
+    /// pprof's `profile.proto`.
+    Pprof,
+    /// Processed profile of the Firefox Profiler.
+    Firefox,
+    /// speedscope's own format.
+    Speedscope,
+    /// `.cpuprofile` of V8.
+    CpuProfile,
+    /// Flame graph as SVG.
+    Svg,
+}
+
+impl Format {
+    /// All formats, with their names and the ends of their file names.
+    pub const ALL: [(Self, &'static str, &'static str); 6] = [
+        (Self::Firefox, "firefox", ".json.gz"),
+        (Self::Pprof, "pprof", ".pb.gz"),
+        (Self::Speedscope, "speedscope", ".speedscope.json"),
+        (Self::CpuProfile, "cpuprofile", ".cpuprofile"),
+        (Self::Folded, "folded", ".folded"),
+        (Self::Svg, "svg", ".svg"),
+    ];
+
+    /// Returns the format of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(_, known, _)| *known == name);
+        found.map(|&(format, ..)| format)
+    }
+
+    /// Returns the format of a file by the end of its name.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy().to_lowercase();
+        let found = Self::ALL.iter().find(|(.., end)| name.ends_with(end));
+        found.map(|&(format, ..)| format)
+    }
+
+    /// Whether files are text.
+    pub fn is_text(self) -> bool {
+        !matches!(self, Self::Firefox | Self::Pprof)
+    }
+
+    /// Returns what opens files, if that is one program.
+    fn viewer(self) -> Option<&'static str> {
+        match self {
+            Self::Firefox => Some("https://profiler.firefox.com"),
+            Self::Pprof => Some("go tool pprof"),
+            Self::Speedscope => Some("https://www.speedscope.app"),
+            Self::CpuProfile => Some("Chrome's DevTools or VS Code"),
+            Self::Folded => None,
+            Self::Svg => Some("a browser"),
+        }
+    }
+
+    fn scope(self) -> Scope {
+        Scope {
+            has_times: matches!(self, Self::Firefox | Self::Speedscope | Self::CpuProfile),
+            one_event: matches!(self, Self::Folded | Self::CpuProfile | Self::Svg),
+            one_thread: self == Self::CpuProfile,
+        }
+    }
+}
+
+/// What to export.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// The samples.
+    pub stream: StreamOptions,
+    /// The format.
+    pub format: Format,
+    /// What the name, file or module of a function in a stack must match.
+    pub filter: Option<Regex>,
+}
+
+/// Samples to be written.
+#[derive(Debug)]
+pub struct Export {
+    format: Format,
+    profile: Profile,
+}
+
+/// Reads a profile.
+pub fn export(options: &ExportOptions, progress: &mut dyn Progress) -> Result<Export, Diagnostic> {
+    let ExportOptions {
+        stream,
+        format,
+        filter,
+    } = options;
+    Ok(Export {
+        format: *format,
+        profile: Profile::read(stream, filter.as_ref(), format.scope(), progress)?,
+    })
+}
+
+impl Export {
+    /// Returns what is not as it should be.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.profile.tables.diagnostics
+    }
+
+    /// Writes the samples.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self.format {
+            Format::Folded => folded::write(&self.profile, out),
+            Format::Pprof => pprof::write(&self.profile, out),
+            Format::Firefox => firefox::write(&self.profile, out),
+            Format::Speedscope => speedscope::write(&self.profile, out),
+            Format::CpuProfile => cpuprofile::write(&self.profile, out),
+            Format::Svg => flame_graph::write(&self.profile, out),
+        }
+    }
+
+    /// Writes a file, which is there when it is complete. Only its owner can read it, as with profiles of perf.
+    pub fn save(&self, path: &Path) -> Result<(), Diagnostic> {
+        let save = || {
+            if stream::is_stream(path) {
+                return self.write_buffered(&mut stream::open(path)?);
+            }
+            let mut file = StagedFile::create(Place::of(path)?)?;
+            self.write_buffered(file.file())?;
+            file.commit().map(drop)
+        };
+        save().map_err(|cause: io::Error| Diagnostic::cannot_write(path, &cause))
+    }
+
+    fn write_buffered(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        self.write(&mut out)?;
+        out.flush()
+    }
+
+    /// Returns what was exported, what is missing, and how to open the file, if there is one.
+    pub fn message(&self, path: Option<&Path>) -> String {
+        let profile = &self.profile;
+        let mut threads: Vec<_> = profile.rows.iter().map(|row| row.thread).collect();
+        threads.dedup();
+        let events = profile.events.iter().filter_map(|&event| profile.event(event));
+        let events: Vec<&str> = events.map(|event| &*event.name).collect();
+        let mut text = format!(
+            "{} of {}; events: {}\nmissing: {}\n",
+            count(profile.total().samples, "sample"),
+            count(threads.len() as u64, "thread"),
+            events.join(", "),
+            profile.tables.losses.text()
+        );
+        if let Some(left_out) = &profile.left_out {
+            let _ = writeln!(text, "not in this format: {left_out}");
+        }
+        if let Some((path, viewer)) = path.zip(self.format.viewer()) {
+            let path = printable(path.as_os_str().as_encoded_bytes());
+            let _ = writeln!(text, "next: open {path} in {viewer}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_have_formats() {
+        for (name, expected) in [
+            ("a.json.gz", Some(Format::Firefox)),
+            ("/x.svg/a.pb.gz", Some(Format::Pprof)),
+            ("a.speedscope.json", Some(Format::Speedscope)),
+            ("A.CPUPROFILE", Some(Format::CpuProfile)),
+            ("a.folded", Some(Format::Folded)),
+            ("a.svg", Some(Format::Svg)),
+            ("a.json", None),
+            ("svg", None),
+            ("-", None),
+        ] {
+            assert_eq!(Format::of_path(Path::new(name)), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! pprof's `profile.proto`, compressed with gzip.
+//!
+//! Samples of the same thread and stack are one. Locations are frames of machine code, with inlined calls as lines. Readers
+//! number mappings, locations and functions from 1 and in order, and some demand that.
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::frames::stream::tables::{Event, FrameIndex, FunctionIndex};
+use crate::results::summary::profile::Unit;
+use crate::tools::export::calls::Numbers;
+use crate::tools::export::profile::{Home, Profile, Row};
+use crate::tools::export::protobuf::Message;
+
+/// Fields of the message `Profile`.
+mod field {
+    pub const SAMPLE_TYPE: u64 = 1;
+    pub const SAMPLE: u64 = 2;
+    pub const MAPPING: u64 = 3;
+    pub const LOCATION: u64 = 4;
+    pub const FUNCTION: u64 = 5;
+    pub const STRING_TABLE: u64 = 6;
+    pub const DURATION_NANOS: u64 = 10;
+    pub const PERIOD_TYPE: u64 = 11;
+    pub const PERIOD: u64 = 12;
+    pub const COMMENT: u64 = 13;
+    pub const DEFAULT_SAMPLE_TYPE: u64 = 14;
+}
+
+/// A mapping.
+#[derive(Clone, Copy, Default)]
+struct Mapping {
+    start: u64,
+    end: u64,
+    has_files: bool,
+    has_inlined: bool,
+}
+
+/// Writes the file.
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = Writer {
+        profile,
+        out: GzEncoder::new(out, Compression::default()),
+        strings: Numbers::default(),
+    };
+    writer.strings.of(String::new());
+    writer.types()?;
+    let frames = writer.samples()?;
+    writer.locations(&frames)?;
+    for text in std::mem::take(&mut writer.strings.all) {
+        writer.field(field::STRING_TABLE, text.as_bytes())?;
+    }
+    writer.out.finish().map(drop)
+}
+
+struct Writer<'p, W: Write> {
+    profile: &'p Profile,
+    out: GzEncoder<W>,
+    strings: Numbers<String>,
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn field(&mut self, number: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut message = Message::default();
+        message.field(number, bytes);
+        self.out.write_all(message.bytes())
+    }
+
+    fn number(&mut self, number: u64, value: u64) -> io::Result<()> {
+        let mut message = Message::default();
+        message.number(number, value);
+        self.out.write_all(message.bytes())
+    }
+
+    /// Writes the types of values, and what is true of the whole profile.
+    fn types(&mut self) -> io::Result<()> {
+        let profile = self.profile;
+        let mut names = Numbers::default();
+        for &index in &profile.events {
+            let Some(event) = profile.event(index) else {
+                continue;
+            };
+            let mut name = type_name(event);
+            if names.all.contains(&name) {
+                name = format!("{name}_{index}");
+            }
+            let samples = match profile.events.len() {
+                1 => "samples".to_owned(),
+                _ => format!("{name}_samples"),
+            };
+            let number = names.of(name.clone());
+            let counted = self.value_type(samples, "count");
+            self.field(field::SAMPLE_TYPE, counted.bytes())?;
+            let value = self.value_type(name.clone(), unit(event.unit));
+            self.field(field::SAMPLE_TYPE, value.bytes())?;
+            if number == 0 {
+                self.field(field::PERIOD_TYPE, value.bytes())?;
+                self.number(field::PERIOD, event.period / event.samples.max(1))?;
+                let default = self.strings.of(name);
+                self.number(field::DEFAULT_SAMPLE_TYPE, u64::from(default))?;
+            }
+        }
+        if let Some((start, end)) = profile.tables.times {
+            self.number(field::DURATION_NANOS, end.0.saturating_sub(start.0))?;
+        }
+        let events = profile.events.iter().filter_map(|&event| profile.event(event));
+        let events: Vec<&str> = events.map(|event| &*event.name).collect();
+        let comments = [
+            format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+            format!("events: {}", events.join(", ")),
+            format!("missing: {}", profile.tables.losses.text()),
+        ];
+        for comment in comments {
+            let comment = self.strings.of(comment);
+            self.number(field::COMMENT, u64::from(comment))?;
+        }
+        Ok(())
+    }
+
+    fn value_type(&mut self, name: String, unit: &str) -> Message {
+        let mut message = Message::default();
+        message.number(1, self.strings.of(name));
+        message.number(2, self.strings.of(unit.to_owned()));
+        message
+    }
+
+    /// Writes the samples. Returns the frames of their stacks by number.
+    fn samples(&mut self) -> io::Result<Numbers<Option<FrameIndex>>> {
+        let profile = self.profile;
+        let mut frames = Numbers::default();
+        let mut locations: Vec<u64> = Vec::new();
+        for row in &profile.rows {
+            locations.clear();
+            let mut at = row.stack;
+            while let Some(index) = at {
+                let stack = profile.tables.stacks[index];
+                locations.push(u64::from(frames.of(Some(stack.frame))).saturating_add(1));
+                at = stack.caller;
+            }
+            if locations.is_empty() {
+                // Readers drop samples without a location.
+                locations.push(u64::from(frames.of(None)).saturating_add(1));
+            }
+            let sample = self.sample(row, &locations);
+            self.field(field::SAMPLE, sample.bytes())?;
+        }
+        Ok(frames)
+    }
+
+    fn sample(&mut self, row: &Row, locations: &[u64]) -> Message {
+        let profile = self.profile;
+        let mut message = Message::default();
+        message.numbers(1, locations.iter().copied());
+        let values = profile.events.iter().flat_map(|&event| match event == row.event {
+            true => [row.weight.samples, row.weight.period],
+            false => [0, 0],
+        });
+        // Values are signed.
+        let values = values.map(|value| value.min(i64::MAX as u64));
+        message.numbers(2, values);
+        let thread = &profile.tables.threads[row.thread];
+        let kind = profile.tables.kind(row.stack, row.thread);
+        for (key, text) in [
+            ("process", &*thread.process_name),
+            ("thread", thread.name()),
+            ("kind", kind.name()),
+        ] {
+            if !text.is_empty() {
+                let mut label = Message::default();
+                label.number(1, self.strings.of(key.to_owned()));
+                label.number(2, self.strings.of(text.to_owned()));
+                message.field(3, label.bytes());
+            }
+        }
+        let (pid, tid) = (thread.pid.map(|pid| pid.0), thread.tid.map(|tid| tid.0));
+        for (key, id) in [("pid", pid), ("tid", tid)] {
+            if let Some(id) = id {
+                let mut label = Message::default();
+                label.number(1, self.strings.of(key.to_owned()));
+                label.number(3, id);
+                message.field(3, label.bytes());
+            }
+        }
+        message
+    }
+
+    /// Writes the frames, their functions, and the mappings that have them.
+    fn locations(&mut self, frames: &Numbers<Option<FrameIndex>>) -> io::Result<()> {
+        let tables = &self.profile.tables;
+        let mut homes: Numbers<Home> = Numbers::default();
+        let mut mappings: Vec<Mapping> = Vec::new();
+        let mut functions: Numbers<FunctionIndex> = Numbers::default();
+        for (frame, id) in frames.all.iter().zip(1_u64..) {
+            let mut location = Message::default();
+            location.number(1, id);
+            let Some(frame) = frame.map(|frame| &tables.frames[frame]) else {
+                self.field(field::LOCATION, location.bytes())?;
+                continue;
+            };
+            let home = self.profile.home(frame);
+            if home != Home::Unknown {
+                let number = homes.of(home);
+                mappings.resize(homes.all.len(), Mapping::default());
+                if let Some(mapping) = mappings.get_mut(number as usize) {
+                    let is_new = mapping.end == 0;
+                    mapping.start = if is_new {
+                        frame.address
+                    } else {
+                        mapping.start.min(frame.address)
+                    };
+                    mapping.end = mapping.end.max(frame.address.saturating_add(1));
+                    mapping.has_files |= frame.lines.iter().any(|line| line.file.is_some());
+                    mapping.has_inlined |= frame.lines.len() > 1;
+                }
+                location.number(2, u64::from(number).saturating_add(1));
+            }
+            location.number(3, frame.address);
+            // Readers show the address and the mapping of a location without lines.
+            let is_named = frame
+                .lines
+                .iter()
+                .any(|line| tables.functions[line.function].is_named);
+            for line in frame.lines.iter().filter(|_| is_named) {
+                let mut message = Message::default();
+                message.number(1, u64::from(functions.of(line.function)).saturating_add(1));
+                message.number(2, line.line);
+                message.number(3, line.column);
+                location.field(4, message.bytes());
+            }
+            self.field(field::LOCATION, location.bytes())?;
+        }
+        self.functions(&functions)?;
+        self.mappings(&homes, &mappings)
+    }
+
+    fn functions(&mut self, functions: &Numbers<FunctionIndex>) -> io::Result<()> {
+        for (&index, id) in functions.all.iter().zip(1_u64..) {
+            let mut message = Message::default();
+            message.number(1, id);
+            // Readers take a system name for one that is to be demangled.
+            message.number(2, self.strings.of(self.profile.name(index).into_owned()));
+            if let Some(path) = self.profile.path(index) {
+                message.number(4, self.strings.of(path.to_owned()));
+            }
+            message.number(5, self.profile.tables.functions[index].line);
+            self.field(field::FUNCTION, message.bytes())?;
+        }
+        Ok(())
+    }
+
+    fn mappings(&mut self, homes: &Numbers<Home>, mappings: &[Mapping]) -> io::Result<()> {
+        for ((&home, mapping), id) in homes.all.iter().zip(mappings).zip(1_u64..) {
+            let mut message = Message::default();
+            message.number(1, id);
+            message.number(2, mapping.start);
+            message.number(3, mapping.end);
+            message.number(5, self.strings.of(self.profile.home_path(home).into_owned()));
+            let module = self.profile.module(home);
+            if let Some(build_id) = module.and_then(|module| module.build_id.as_ref()) {
+                message.number(6, self.strings.of(build_id.clone()));
+            }
+            // Without it, pprof looks for the file on its own machine.
+            message.flag(7, true);
+            message.flag(8, mapping.has_files);
+            message.flag(9, mapping.has_files);
+            message.flag(10, mapping.has_inlined);
+            self.field(field::MAPPING, message.bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the name of an event as readers accept it: Pyroscope takes colons for separators, and refuses hyphens.
+fn type_name(event: &Event) -> String {
+    let is_kept = |character: char| character.is_alphanumeric();
+    let characters = event.name.chars();
+    characters
+        .map(|character| if is_kept(character) { character } else { '_' })
+        .collect()
+}
+
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Nanoseconds => "nanoseconds",
+        Unit::Cycles => "cycles",
+        Unit::Occurrences => "count",
+    }
+}

@@ -1,0 +1,406 @@
+//! The samples of an export, and what the formats have in common.
+
+use std::borrow::Cow;
+
+use regex_lite::Regex;
+
+use crate::bytes::printable_path;
+use crate::collections::hash::HashMap;
+use crate::frames::attribution::call_tree::Weight;
+use crate::frames::stream::tables::{
+    Event, Frame, FunctionIndex, Module, ModuleIndex, StackIndex, Thread, ThreadIndex, TierIndex,
+};
+use crate::frames::stream::{Kind, Sample, SampleFilter, StreamOptions, Tables, read};
+use crate::load::Progress;
+use crate::results::diagnostics::Diagnostic;
+use crate::results::summary::count;
+
+/// Most events in a file. A profile can have any number, and formats have a value of each in every sample.
+const MAX_EVENTS: usize = 64;
+
+/// Time of a sample without one after the sample before it, in nanoseconds.
+const SUBSTITUTED_INTERVAL: u64 = 1_000_000;
+
+/// What a format has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scope {
+    /// Whether it has each sample with its time, instead of the sums of equal stacks.
+    pub has_times: bool,
+    /// Whether it has one event only.
+    pub one_event: bool,
+    /// Whether it has one thread only.
+    pub one_thread: bool,
+}
+
+/// A sample, or all samples of an event, thread and stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The thread.
+    pub thread: ThreadIndex,
+    /// Index of the event in [`Tables::events`].
+    pub event: u32,
+    /// Nanoseconds since the first record; 0 for sums.
+    pub time: u64,
+    /// The stack; `None` if nothing of it was recorded.
+    pub stack: Option<StackIndex>,
+    /// Number of samples, and sum of their periods.
+    pub weight: Weight,
+}
+
+/// The file that has the code of a frame, or what takes its place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Home {
+    /// An executable, a library, or a module of the kernel.
+    Module(ModuleIndex),
+    /// The kernel.
+    Kernel,
+    /// Code of a runtime in memory, by the compiler that made it.
+    Jit(Option<TierIndex>),
+    /// Anything else.
+    Unknown,
+}
+
+/// The samples to export.
+#[derive(Debug)]
+pub struct Profile {
+    /// What samples refer to.
+    pub tables: Tables,
+    /// Name of the profile.
+    pub title: String,
+    /// Samples by thread, event and time.
+    pub rows: Vec<Row>,
+    /// Indices of the events of the samples.
+    pub events: Vec<u32>,
+    /// What the format has no room for.
+    pub left_out: Option<String>,
+    /// Whether the samples are those of the whole profile.
+    pub is_whole: bool,
+    /// Whether a stack is that of a sample, or of a caller.
+    used: Vec<bool>,
+}
+
+impl Profile {
+    /// Reads the samples that have a function that matches in their stack, as far as the format has room for them.
+    pub fn read(
+        options: &StreamOptions,
+        filter: Option<&Regex>,
+        scope: Scope,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, Diagnostic> {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut counts: HashMap<(ThreadIndex, u32, Option<StackIndex>), Weight> = HashMap::default();
+        let mut substituted: u64 = 0;
+        let mut add = |sample: &Sample| {
+            let weight = Weight {
+                samples: 1,
+                period: sample.period,
+            };
+            if scope.has_times {
+                substituted = substituted.saturating_add(SUBSTITUTED_INTERVAL);
+                rows.push(Row {
+                    thread: sample.thread,
+                    event: sample.event,
+                    time: sample.time.map_or(substituted, |time| time.0),
+                    stack: sample.stack,
+                    weight,
+                });
+            } else {
+                let key = (sample.thread, sample.event, sample.stack);
+                counts.entry(key).or_default().add(weight);
+            }
+        };
+        let tables = read(options, &mut add, progress)?;
+        rows.extend(counts.into_iter().map(|((thread, event, stack), weight)| Row {
+            thread,
+            event,
+            time: 0,
+            stack,
+            weight,
+        }));
+        let (start, _) = tables.times.unwrap_or_default();
+        rows.iter_mut()
+            .for_each(|row| row.time = row.time.saturating_sub(start.0));
+        if let Some(filter) = filter {
+            let matches = matching_stacks(&tables, filter);
+            rows.retain(|row| {
+                row.stack
+                    .is_some_and(|StackIndex(stack)| matches.get(stack as usize) == Some(&true))
+            });
+        }
+        let mut profile = Self {
+            title: printable_path(&options.load.input),
+            is_whole: filter.is_none() && options.filter == SampleFilter::default(),
+            tables,
+            rows,
+            events: Vec::new(),
+            left_out: None,
+            used: Vec::new(),
+        };
+        profile.select(scope);
+        // Samples of equal time stay in the order of the file.
+        let key = |row: &Row| (row.thread, row.event, row.time);
+        match scope.has_times {
+            true => profile.rows.sort_by_key(key),
+            false => profile.rows.sort_unstable_by_key(|row| (key(row), row.stack)),
+        }
+        profile.used = profile.used_stacks();
+        Ok(profile)
+    }
+
+    /// Leaves out what the format has no room for.
+    fn select(&mut self, scope: Scope) {
+        let mut left_out = Vec::new();
+        let mut events: Vec<u32> = self.rows.iter().map(|row| row.event).collect();
+        events.sort_unstable();
+        events.dedup();
+        let omitted = events.split_off(events.len().min(if scope.one_event { 1 } else { MAX_EVENTS }));
+        let before = samples(&self.rows);
+        self.rows.retain(|row| events.binary_search(&row.event).is_ok());
+        if !omitted.is_empty() {
+            left_out.push(format!(
+                "{} of {} (--event selects one)",
+                count(before.saturating_sub(samples(&self.rows)), "sample"),
+                count(omitted.len() as u64, "other event"),
+            ));
+        }
+        if scope.one_thread {
+            let mut of_threads: HashMap<ThreadIndex, u64> = HashMap::default();
+            for row in &self.rows {
+                let own = of_threads.entry(row.thread).or_default();
+                *own = own.saturating_add(row.weight.samples);
+            }
+            let busiest = of_threads
+                .iter()
+                .max_by_key(|&(&thread, &samples)| (samples, std::cmp::Reverse(thread)))
+                .map(|(&thread, _)| thread);
+            let before = samples(&self.rows);
+            self.rows.retain(|row| Some(row.thread) == busiest);
+            if of_threads.len() > 1 {
+                left_out.push(format!(
+                    "{} of {} (--tid selects one)",
+                    count(before.saturating_sub(samples(&self.rows)), "sample"),
+                    count(of_threads.len().saturating_sub(1) as u64, "other thread"),
+                ));
+            }
+        }
+        self.events = events;
+        self.left_out = (!left_out.is_empty()).then(|| left_out.join(", "));
+    }
+
+    fn used_stacks(&self) -> Vec<bool> {
+        let mut used = vec![false; self.tables.stacks.len()];
+        for StackIndex(stack) in self.rows.iter().filter_map(|row| row.stack) {
+            if let Some(used) = used.get_mut(stack as usize) {
+                *used = true;
+            }
+        }
+        // Callers come before what they call.
+        for (StackIndex(index), stack) in self.tables.stacks.enumerate().rev() {
+            let is_used = used.get(index as usize) == Some(&true);
+            if let Some(StackIndex(caller)) = stack.caller.filter(|_| is_used)
+                && let Some(used) = used.get_mut(caller as usize)
+            {
+                *used = true;
+            }
+        }
+        used
+    }
+
+    /// Whether a stack is that of a sample, or of a caller.
+    pub fn is_used(&self, StackIndex(stack): StackIndex) -> bool {
+        self.used.get(stack as usize) == Some(&true)
+    }
+
+    /// Returns the rows of each thread and event.
+    pub fn by_thread(&self) -> impl Iterator<Item = &[Row]> {
+        self.rows
+            .chunk_by(|one, next| (one.thread, one.event) == (next.thread, next.event))
+    }
+
+    /// Returns an event.
+    pub fn event(&self, event: u32) -> Option<&Event> {
+        self.tables.events.get(event as usize)
+    }
+
+    /// Returns the first event.
+    pub fn first_event(&self) -> Option<&Event> {
+        self.event(*self.events.first()?)
+    }
+
+    /// Returns the sum of all samples.
+    pub fn total(&self) -> Weight {
+        let mut total = Weight::default();
+        self.rows.iter().for_each(|row| total.add(row.weight));
+        total
+    }
+
+    /// Returns the name of a function. One without a name has that of its module, in brackets.
+    pub fn name(&self, function: FunctionIndex) -> Cow<'_, str> {
+        let function = &self.tables.functions[function];
+        match function.is_named || function.name.starts_with('[') {
+            true => Cow::Borrowed(&function.name),
+            false => Cow::Owned(format!("[{}]", function.name)),
+        }
+    }
+
+    /// Returns the path of the file in which a function is declared.
+    pub fn path(&self, function: FunctionIndex) -> Option<&str> {
+        let file = self.tables.functions[function].file?;
+        Some(&self.tables.files[file].path)
+    }
+
+    /// Returns the name of a function, with its file and line if it has them.
+    pub fn name_and_place(&self, function: FunctionIndex) -> String {
+        let name = self.name(function);
+        match (self.path(function), self.tables.functions[function].line) {
+            (None, _) => name.into_owned(),
+            (Some(path), 0) => format!("{name} {path}"),
+            (Some(path), line) => format!("{name} {path}:{line}"),
+        }
+    }
+
+    /// Returns what has the code of a frame.
+    pub fn home(&self, frame: &Frame) -> Home {
+        match (frame.module, frame.kind) {
+            (Some(module), _) => Home::Module(module),
+            (None, Kind::Kernel | Kind::Idle) => Home::Kernel,
+            (None, Kind::Unknown) => Home::Unknown,
+            (None, _) => Home::Jit(frame.tier),
+        }
+    }
+
+    /// Returns the module of the code of a frame, if it is a file.
+    pub fn module(&self, home: Home) -> Option<&Module> {
+        match home {
+            Home::Module(module) => Some(&self.tables.modules[module]),
+            _ => None,
+        }
+    }
+
+    /// Returns the path of what has the code of a frame, or a name in brackets.
+    pub fn home_path(&self, home: Home) -> Cow<'_, str> {
+        match home {
+            Home::Module(module) => Cow::Borrowed(&self.tables.modules[module].path),
+            Home::Kernel => Cow::Borrowed("[kernel.kallsyms]"),
+            Home::Jit(None) => Cow::Borrowed("[JIT]"),
+            Home::Jit(Some(tier)) => Cow::Owned(format!("[JIT {}]", self.tables.tiers[tier])),
+            Home::Unknown => Cow::Borrowed("[unknown]"),
+        }
+    }
+}
+
+fn samples(rows: &[Row]) -> u64 {
+    rows.iter().map(|row| row.weight.samples).sum()
+}
+
+/// Returns an ID as text.
+fn id(id: Option<u32>) -> String {
+    id.map_or_else(|| "?".to_owned(), |id| id.to_string())
+}
+
+/// Returns the ID of the process of a thread.
+pub fn pid(thread: &Thread) -> String {
+    id(thread.pid.map(|pid| pid.0))
+}
+
+/// Returns the ID of a thread.
+pub fn tid(thread: &Thread) -> String {
+    id(thread.tid.map(|tid| tid.0))
+}
+
+/// Returns the name of a thread, with its IDs.
+pub fn thread_label(thread: &Thread) -> String {
+    let name = match thread.name() {
+        "" => "?",
+        name => name,
+    };
+    format!("{name} {}/{}", pid(thread), tid(thread))
+}
+
+/// Returns whether each stack has a function that matches.
+fn matching_stacks(tables: &Tables, filter: &Regex) -> Vec<bool> {
+    let matches_module = |module: Option<ModuleIndex>| {
+        module.is_some_and(|module| filter.is_match(&tables.modules[module].path))
+    };
+    let functions = tables.functions.map(|function| {
+        let file = function.file.map(|file| &tables.files[file].path);
+        filter.is_match(&function.name)
+            || file.is_some_and(|path| filter.is_match(path))
+            || matches_module(function.module)
+    });
+    let frames = tables.frames.map(|frame| {
+        let mut lines = frame.lines.iter();
+        lines.any(|line| functions[line.function])
+    });
+    let mut stacks: Vec<bool> = Vec::with_capacity(tables.stacks.len());
+    for stack in tables.stacks.iter() {
+        let caller = stack
+            .caller
+            .and_then(|StackIndex(caller)| stacks.get(caller as usize));
+        let matches = caller == Some(&true) || frames[stack.frame];
+        stacks.push(matches);
+    }
+    stacks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(rows: &[(u32, u32)]) -> Profile {
+        let rows = rows.iter().map(|&(thread, event)| Row {
+            thread: ThreadIndex(thread),
+            event,
+            time: 0,
+            stack: None,
+            weight: Weight {
+                samples: 1,
+                period: 10,
+            },
+        });
+        Profile {
+            tables: Tables::default(),
+            title: String::new(),
+            rows: rows.collect(),
+            events: Vec::new(),
+            left_out: None,
+            is_whole: true,
+            used: Vec::new(),
+        }
+    }
+
+    const ALL: Scope = Scope {
+        has_times: false,
+        one_event: false,
+        one_thread: false,
+    };
+
+    #[test]
+    fn events_have_a_limit() {
+        let rows: Vec<(u32, u32)> = (0..100).map(|event| (0, event)).collect();
+        let mut many = profile(&rows);
+        many.select(ALL);
+        assert_eq!([many.events.len(), many.rows.len()], [MAX_EVENTS; 2]);
+        let left_out = "36 samples of 36 other events (--event selects one)";
+        assert_eq!(many.left_out.as_deref(), Some(left_out));
+    }
+
+    #[test]
+    fn one_thread_is_the_one_with_most_samples() {
+        let mut found = profile(&[(0, 3), (1, 3), (2, 3), (1, 3), (2, 3), (0, 4), (0, 4)]);
+        found.select(Scope {
+            one_event: true,
+            one_thread: true,
+            ..ALL
+        });
+        assert!(
+            found
+                .rows
+                .iter()
+                .all(|row| row.thread == ThreadIndex(1) && row.event == 3)
+        );
+        let left_out = "2 samples of 1 other event (--event selects one), \
+                        3 samples of 2 other threads (--tid selects one)";
+        assert_eq!(found.left_out.as_deref(), Some(left_out));
+    }
+}

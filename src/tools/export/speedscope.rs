@@ -1,0 +1,138 @@
+//! speedscope's own format: one profile for each thread and event, with its samples in the order of time.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::frames::stream::tables::FunctionIndex;
+use crate::results::summary::profile::Unit;
+use crate::tools::export::calls::{Calls, Numbers};
+use crate::tools::export::json::{self, List};
+use crate::tools::export::profile::{Home, Profile, Row, thread_label};
+
+/// Name of the schema, which readers recognize the format by.
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+#[derive(Serialize)]
+struct File<'a, P> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    exporter: String,
+    name: String,
+    shared: Shared<'a>,
+    profiles: P,
+}
+
+#[derive(Serialize)]
+struct Shared<'a> {
+    frames: Vec<Frame<'a>>,
+}
+
+#[derive(Serialize)]
+struct Frame<'a> {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_unknown")]
+    line: u32,
+    #[serde(skip_serializing_if = "is_unknown")]
+    col: u32,
+}
+
+fn is_unknown(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The samples of a thread.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sampled<S, W> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    unit: &'static str,
+    start_value: u64,
+    end_value: u64,
+    samples: S,
+    weights: W,
+}
+
+/// Writes the file.
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    // A function is one frame: equal frames of different numbers are different functions for speedscope.
+    let mut functions: Numbers<Option<FunctionIndex>> = Numbers::default();
+    let calls = Calls::of(profile, |place| functions.of(Some(place.line.function)));
+    let unknown = functions.of(None);
+    let path = |row: &Row| match calls.path(row.stack) {
+        path if path.is_empty() => vec![unknown],
+        path => path,
+    };
+    let sampled = |rows: &[Row]| {
+        let event = rows.first().and_then(|row| profile.event(row.event));
+        let label = rows
+            .first()
+            .map(|row| thread_label(&profile.tables.threads[row.thread]));
+        let name = match event {
+            Some(event) => format!("{} {}", label.unwrap_or_default(), event.name),
+            None => label.unwrap_or_default(),
+        };
+        let end_value = rows
+            .iter()
+            .fold(0_u64, |sum, row| sum.saturating_add(row.weight.period));
+        (name, event.map(|event| event.unit), end_value)
+    };
+    let profiles = List(|| {
+        profile.by_thread().map(|rows| {
+            let (name, unit, end_value) = sampled(rows);
+            Sampled {
+                kind: "sampled",
+                name,
+                // There is no unit for cycles.
+                unit: match unit {
+                    Some(Unit::Nanoseconds) => "nanoseconds",
+                    _ => "none",
+                },
+                start_value: 0,
+                end_value,
+                samples: List(move || rows.iter().map(path)),
+                weights: List(move || rows.iter().map(|row| row.weight.period)),
+            }
+        })
+    });
+    let file = File {
+        schema: SCHEMA,
+        exporter: format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+        name: format!("{}; missing: {}", profile.title, profile.tables.losses.text()),
+        shared: Shared {
+            frames: functions
+                .all
+                .iter()
+                .map(|&function| frame(profile, function))
+                .collect(),
+        },
+        profiles,
+    };
+    json::write(out, &file)
+}
+
+fn frame(profile: &Profile, index: Option<FunctionIndex>) -> Frame<'_> {
+    let Some(index) = index else {
+        return Frame {
+            name: "[unknown]".to_owned(),
+            file: None,
+            line: 0,
+            col: 0,
+        };
+    };
+    let function = &profile.tables.functions[index];
+    let module = function.module.map(Home::Module);
+    let module = module
+        .and_then(|home| profile.module(home))
+        .map(|module| &*module.path);
+    Frame {
+        name: profile.name(index).into_owned(),
+        file: profile.path(index).or(module),
+        line: function.line,
+        col: function.column,
+    }
+}

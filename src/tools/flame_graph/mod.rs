@@ -1,0 +1,309 @@
+//! Flame graphs: call trees in an SVG file that loads nothing else.
+//!
+//! Callers are above their callees, so that a browser shows the roots first. The width of a frame is the mean of all sides, so
+//! that calls which only one side has are visible.
+
+use std::fmt::Write as _;
+
+use jitdump::printable;
+
+use crate::collections::hash::HashMap;
+
+/// Script for zooming and searching. Without it, the graph is complete but does not zoom.
+const SCRIPT: &str = include_str!("flame_graph.js");
+
+/// Width of the graph, and the margin around it.
+const WIDTH: f64 = 1200.0;
+const MARGIN: f64 = 10.0;
+
+/// Space above the frames, for the title and the name of the selected frame; and that of each line between them.
+const TOP: f64 = 58.0;
+const LINE: f64 = 18.0;
+
+/// Height of a frame, and width of a character in it.
+const HEIGHT: f64 = 16.0;
+const CHARACTER: f64 = 7.0;
+
+/// Least width of a frame. It limits the frames of one level.
+const MIN_WIDTH: f64 = 0.3;
+
+/// Largest depth. Deeper calls count for their caller at this depth.
+pub const MAX_DEPTH: usize = 400;
+
+/// Frames in the file. Beyond them, those with the least time are left out.
+const MAX_FRAMES: usize = 50_000;
+
+/// Longest name in characters.
+const MAX_NAME: usize = 400;
+
+/// The call trees of all sides, merged.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlameGraph<const SIDES: usize> {
+    /// Calls. A caller is before its callees.
+    pub nodes: Vec<Node<SIDES>>,
+    /// Names of functions.
+    pub names: Vec<String>,
+}
+
+/// A function below another one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Node<const SIDES: usize> {
+    parent: Option<usize>,
+    depth: usize,
+    /// Index of the name.
+    pub name: usize,
+    /// Time in the function on each side, in percent.
+    pub own: [f64; SIDES],
+    /// The same with its callees.
+    pub total: [f64; SIDES],
+}
+
+/// Calls by caller and name.
+pub type Known = HashMap<(Option<usize>, usize), usize>;
+
+/// The texts above the frames.
+#[derive(Clone, Copy, Debug)]
+pub struct Heading<'t> {
+    /// Title.
+    pub title: &'t str,
+    /// Lines below it.
+    pub lines: &'t [String],
+    /// Title of the frame that all others are in.
+    pub all: &'t str,
+}
+
+/// Red, green and blue.
+pub type Color = [u8; 3];
+
+impl<const SIDES: usize> Node<SIDES> {
+    fn width(&self) -> f64 {
+        self.total.iter().sum::<f64>() / SIDES as f64
+    }
+}
+
+/// A frame at its place.
+struct Frame {
+    node: usize,
+    x: f64,
+    width: f64,
+}
+
+impl<const SIDES: usize> Default for FlameGraph<SIDES> {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+}
+
+impl<const SIDES: usize> FlameGraph<SIDES> {
+    /// Returns the node of a function below another node.
+    pub fn node(&mut self, parent: Option<usize>, name: usize, known: &mut Known) -> usize {
+        let depth = match parent.and_then(|parent| self.nodes.get(parent)) {
+            Some(parent) => parent.depth.saturating_add(1),
+            None => 0,
+        };
+        if let Some(parent) = parent.filter(|_| depth >= MAX_DEPTH) {
+            return parent;
+        }
+        *known.entry((parent, name)).or_insert_with(|| {
+            self.nodes.push(Node {
+                parent,
+                depth,
+                name,
+                own: [0.0; SIDES],
+                total: [0.0; SIDES],
+            });
+            self.nodes.len().saturating_sub(1)
+        })
+    }
+
+    /// Computes the totals.
+    pub fn sum_up(&mut self) {
+        for node in &mut self.nodes {
+            node.total = node.own;
+        }
+        for index in (0..self.nodes.len()).rev() {
+            let Some(&Node { parent, total, .. }) = self.nodes.get(index) else {
+                continue;
+            };
+            if let Some(parent) = parent.and_then(|parent| self.nodes.get_mut(parent)) {
+                for (sum, part) in parent.total.iter_mut().zip(total) {
+                    *sum += part;
+                }
+            }
+        }
+    }
+
+    /// Returns the sums of all nodes without a caller.
+    pub fn roots_total(&self) -> [f64; SIDES] {
+        let mut sums = [0.0; SIDES];
+        for root in self.nodes.iter().filter(|node| node.parent.is_none()) {
+            for (sum, part) in sums.iter_mut().zip(root.total) {
+                *sum += part;
+            }
+        }
+        sums
+    }
+
+    /// Returns the SVG file. `describe` returns what the title of a frame has after its name, and its color.
+    pub fn svg(&self, heading: Heading<'_>, describe: impl Fn(&Node<SIDES>) -> (String, Color)) -> String {
+        let frames = self.layout();
+        let depth = frames
+            .iter()
+            .filter_map(|frame| self.nodes.get(frame.node))
+            .map(|node| node.depth.saturating_add(2))
+            .max()
+            .unwrap_or(1);
+        let top = TOP + heading.lines.len() as f64 * LINE;
+        let height = top + MARGIN + depth as f64 * HEIGHT;
+        let mut svg = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>\n\
+             <svg version=\"1.1\" xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+             viewBox=\"0 0 {WIDTH} {height}\">\n\
+             <style>text {{ font: 12px monospace; fill: #000; }} #title {{ font-size: 17px; text-anchor: middle; }} \
+             .frame rect {{ stroke: #aaa; stroke-width: 0.5; }} .frame:hover rect {{ stroke: #000; cursor: pointer; }} \
+             .frame text {{ pointer-events: none; }} .hidden {{ display: none; }} .outer {{ opacity: 0.5; }} \
+             .found rect {{ stroke: #808; stroke-width: 2; }} .button {{ cursor: pointer; }}</style>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+             <text id=\"title\" x=\"{}\" y=\"24\">{}</text>\n",
+            WIDTH / 2.0,
+            escaped(heading.title),
+        );
+        let mut y = 44.0;
+        for line in heading.lines {
+            let _ = writeln!(svg, "<text x=\"{MARGIN}\" y=\"{y}\">{}</text>", escaped(line));
+            y += LINE;
+        }
+        let _ = write!(
+            svg,
+            "<text id=\"details\" x=\"{MARGIN}\" y=\"{y}\"> </text>\n\
+             <text id=\"reset\" class=\"button hidden\" x=\"{MARGIN}\" y=\"24\">Reset zoom</text>\n\
+             <text id=\"search\" class=\"button\" x=\"{}\" y=\"24\" visibility=\"hidden\">Search</text>\n\
+             <g id=\"frames\">\n",
+            WIDTH - MARGIN - 50.0,
+        );
+        let whole = (MARGIN, top, WIDTH - 2.0 * MARGIN);
+        write_frame(&mut svg, heading.all, "all", whole, [240, 240, 240]);
+        for frame in &frames {
+            let Some(node) = self.nodes.get(frame.node) else {
+                continue;
+            };
+            let name = clipped(self.names.get(node.name).map_or("", |name| &**name));
+            let (description, color) = describe(node);
+            let title = format!("{name}: {description}");
+            let y = top + (node.depth as f64 + 1.0) * HEIGHT;
+            write_frame(&mut svg, &title, &name, (frame.x, y, frame.width), color);
+        }
+        let _ = write!(svg, "</g>\n<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n");
+        svg
+    }
+
+    /// Places the frames. Frames that are too narrow to be seen are left out, with their callees.
+    fn layout(&self) -> Vec<Frame> {
+        let all = self.roots_total();
+        let sum = all.iter().sum::<f64>() / SIDES as f64;
+        if sum <= 0.0 {
+            return Vec::new();
+        }
+        let pixels = (WIDTH - 2.0 * MARGIN) / sum;
+        let least = self.least_width(MIN_WIDTH / pixels);
+        let is_shown = |node: &Node<SIDES>| node.width() >= least;
+        let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::default();
+        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| is_shown(node)) {
+            children.entry(node.parent).or_default().push(index);
+        }
+        let name = |index: usize| {
+            let node = self.nodes.get(index);
+            node.and_then(|node| self.names.get(node.name))
+        };
+        for siblings in children.values_mut() {
+            siblings.sort_by(|&one, &other| name(one).cmp(&name(other)).then(one.cmp(&other)));
+        }
+        let mut frames = Vec::new();
+        let mut open: Vec<(Option<usize>, f64)> = vec![(None, MARGIN)];
+        while let Some((parent, start)) = open.pop() {
+            let mut x = start;
+            for &child in children.get(&parent).into_iter().flatten() {
+                let width = self.nodes.get(child).map_or(0.0, Node::width) * pixels;
+                frames.push(Frame {
+                    node: child,
+                    x,
+                    width,
+                });
+                open.push((Some(child), x));
+                x += width;
+            }
+        }
+        frames
+    }
+
+    /// Returns the least width, in percent, with which there are not too many frames.
+    fn least_width(&self, least: f64) -> f64 {
+        let mut widths: Vec<f64> = self
+            .nodes
+            .iter()
+            .map(Node::width)
+            .filter(|&it| it >= least)
+            .collect();
+        if widths.len() <= MAX_FRAMES {
+            return least;
+        }
+        widths.sort_by(|one, other| other.total_cmp(one));
+        widths.get(MAX_FRAMES).map_or(least, |width| width.next_up())
+    }
+}
+
+/// Writes a frame.
+fn write_frame(
+    svg: &mut String,
+    title: &str,
+    name: &str,
+    (x, y, width): (f64, f64, f64),
+    [red, green, blue]: Color,
+) {
+    let room = ((width - 4.0) / CHARACTER).max(0.0) as usize;
+    let text: String = match name.chars().count() {
+        count if count <= room => name.to_owned(),
+        _ if room < 3 => String::new(),
+        _ => name.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
+    };
+    let _ = writeln!(
+        svg,
+        "<g class=\"frame\"><title>{}</title><rect x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{HEIGHT}\" \
+         fill=\"rgb({red},{green},{blue})\"/><text x=\"{:.2}\" y=\"{}\">{}</text></g>",
+        escaped(title),
+        x + 2.0,
+        y + 12.0,
+        escaped(&text)
+    );
+}
+
+/// Returns a name without control characters, of limited length.
+fn clipped(name: &str) -> String {
+    let name = printable(name.as_bytes());
+    match name.chars().nth(MAX_NAME) {
+        None => name,
+        Some(_) => name.chars().take(MAX_NAME).chain(['…']).collect(),
+    }
+}
+
+/// Escapes a text for XML.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // XML permits no control characters, and these two in no form.
+            character if character.is_control() => escaped.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            character => escaped.push(character),
+        }
+    }
+    escaped
+}

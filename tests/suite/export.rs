@@ -1,0 +1,279 @@
+//! Exports of captures: what is in each format. `tests/external` reads them with other programs.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+use jitinject::LoadOptions;
+use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
+use jitinject::internals::tools::export::{ExportOptions, Format, export};
+use serde_json::Value;
+
+use crate::support::{capture, jitinject, said, scratch};
+
+fn options(name: &str, format: Format) -> ExportOptions {
+    let load = LoadOptions {
+        input: capture::profile(name),
+        jitdumps: vec![capture::folder(name)],
+        ..LoadOptions::default()
+    };
+    ExportOptions {
+        stream: StreamOptions {
+            load,
+            ..StreamOptions::default()
+        },
+        format,
+        filter: None,
+    }
+}
+
+fn written(options: &ExportOptions) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    export(options, &mut ()).unwrap().write(&mut bytes).unwrap();
+    bytes
+}
+
+fn json(name: &str, format: Format) -> Value {
+    let bytes = written(&options(name, format));
+    match format {
+        Format::Firefox => serde_json::from_reader(GzDecoder::new(&bytes[..])).unwrap(),
+        _ => serde_json::from_slice(&bytes).unwrap(),
+    }
+}
+
+fn numbers(list: &Value) -> Vec<u64> {
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|number| number.as_u64().unwrap())
+        .collect()
+}
+
+/// Samples of each event with any.
+fn samples(name: &str) -> Vec<u64> {
+    let read = |sample: &jitinject::internals::frames::stream::Sample| sample.event;
+    let mut events = Vec::new();
+    let stream = options(name, Format::Folded).stream;
+    jitinject::internals::frames::stream::read(&stream, &mut |sample| events.push(read(sample)), &mut ())
+        .unwrap();
+    let distinct: BTreeSet<u32> = events.iter().copied().collect();
+    let count = |event: u32| events.iter().filter(|other| **other == event).count() as u64;
+    distinct.into_iter().map(count).collect()
+}
+
+/// Returns the counts of lines of collapsed stacks, and their frames.
+fn folded(options: &ExportOptions) -> Vec<(Vec<String>, u64)> {
+    let text = String::from_utf8(written(options)).unwrap();
+    text.lines()
+        .map(|line| {
+            let (stack, count) = line.rsplit_once(' ').unwrap();
+            let frames = stack.split(';').map(str::to_owned).collect();
+            (frames, count.parse().unwrap())
+        })
+        .collect()
+}
+
+const CAPTURES: [&str; 5] = ["node20", "node20-inlined", "node20-multievent", "php82", "multi"];
+
+#[test]
+fn collapsed_stacks_have_the_samples_of_one_event() {
+    for name in CAPTURES {
+        let lines = folded(&options(name, Format::Folded));
+        let sum: u64 = lines.iter().map(|(_, count)| count).sum();
+        assert_eq!(sum, samples(name)[0], "{name}");
+    }
+    let inlined = folded(&options("node20-inlined", Format::Folded));
+    assert!(
+        inlined
+            .iter()
+            .flat_map(|(frames, _)| frames)
+            .any(|frame| frame.ends_with("_[i]"))
+    );
+    assert!(
+        inlined
+            .iter()
+            .any(|(frames, _)| frames.iter().any(|frame| frame.ends_with("_[j]")))
+    );
+}
+
+#[test]
+fn tables_of_the_firefox_profiler_are_complete() {
+    for name in CAPTURES {
+        let profile = json(name, Format::Firefox);
+        let shared = &profile["shared"];
+        let length = |table: &str| shared[table]["length"].as_u64().unwrap();
+        for table in [
+            "stackTable",
+            "frameTable",
+            "funcTable",
+            "resourceTable",
+            "nativeSymbols",
+            "sources",
+            "sourceLocationTable",
+        ] {
+            for (column, values) in shared[table].as_object().unwrap() {
+                if column != "length" {
+                    let values = values.as_array().unwrap().len() as u64;
+                    assert_eq!(values, length(table), "{name}: {table}.{column}");
+                }
+            }
+        }
+        let strings = shared["stringArray"].as_array().unwrap().len() as u64;
+        let libraries = profile["libs"].as_array().unwrap().len() as u64;
+        for (table, column, limit) in [
+            ("stackTable", "frame", length("frameTable")),
+            ("frameTable", "func", length("funcTable")),
+            ("frameTable", "lib", libraries),
+            ("frameTable", "address", 1 << 31),
+            ("frameTable", "category", 7),
+            ("funcTable", "name", strings),
+            ("resourceTable", "name", strings),
+            ("sources", "filename", strings),
+        ] {
+            let of_column = numbers(&shared[table][column]);
+            assert!(
+                of_column.iter().all(|&index| index < limit),
+                "{name}: {table}.{column}"
+            );
+        }
+        let offsets = numbers(&shared["stackTable"]["prefixOffset"]);
+        assert!(
+            offsets.iter().zip(0..).all(|(&offset, stack)| offset <= stack),
+            "{name}"
+        );
+        let threads = profile["threads"].as_array().unwrap();
+        let lengths = threads
+            .iter()
+            .map(|thread| thread["samples"]["length"].as_u64().unwrap());
+        assert_eq!(lengths.sum::<u64>(), samples(name).iter().sum::<u64>(), "{name}");
+        for thread in threads {
+            let times = thread["samples"]["time"].as_array().unwrap();
+            assert!(times.is_sorted_by_key(|time| time.as_f64().unwrap()), "{name}");
+        }
+        assert!(threads[0]["markers"]["data"][0]["text"].is_string(), "{name}");
+    }
+}
+
+#[test]
+fn profiles_of_speedscope_have_the_weights_of_all_events() {
+    for name in CAPTURES {
+        let file = json(name, Format::Speedscope);
+        let frames = file["shared"]["frames"].as_array().unwrap().len() as u64;
+        let mut count = 0;
+        for profile in file["profiles"].as_array().unwrap() {
+            let weights = numbers(&profile["weights"]);
+            let stacks = profile["samples"].as_array().unwrap();
+            assert_eq!(weights.len(), stacks.len(), "{name}");
+            assert_eq!(weights.iter().sum::<u64>(), profile["endValue"].as_u64().unwrap());
+            assert!(
+                stacks
+                    .iter()
+                    .all(|stack| numbers(stack).iter().all(|&frame| frame < frames))
+            );
+            count += stacks.len() as u64;
+        }
+        assert_eq!(count, samples(name).iter().sum::<u64>(), "{name}");
+        assert!(file["name"].as_str().unwrap().contains("missing: "), "{name}");
+    }
+}
+
+#[test]
+fn cpu_profiles_are_trees_of_one_thread() {
+    for name in CAPTURES {
+        let file = json(name, Format::CpuProfile);
+        let nodes = file["nodes"].as_array().unwrap();
+        let id = |node: &Value| node["id"].as_u64().unwrap();
+        let ids: BTreeSet<u64> = nodes.iter().map(id).collect();
+        let children: Vec<u64> = nodes.iter().flat_map(|node| numbers(&node["children"])).collect();
+        assert_eq!(children.len() + 1, nodes.len(), "{name}");
+        assert_eq!(ids.len(), nodes.len(), "{name}");
+        let samples = numbers(&file["samples"]);
+        assert!(
+            !samples.is_empty() && samples.iter().all(|sample| ids.contains(sample)),
+            "{name}"
+        );
+        let hits: u64 = nodes.iter().map(|node| node["hitCount"].as_u64().unwrap()).sum();
+        assert_eq!(hits, samples.len() as u64, "{name}");
+        let passed: u64 = numbers(&file["timeDeltas"]).iter().sum();
+        let [start, end] = ["startTime", "endTime"].map(|key| file[key].as_u64().unwrap());
+        assert_eq!(passed, end - start, "{name}");
+    }
+}
+
+#[test]
+fn the_same_samples_are_the_same_bytes_and_filters_leave_some_out() {
+    for (format, name, _) in Format::ALL {
+        let all = options("node20-inlined", format);
+        let bytes = written(&all);
+        assert_eq!(bytes, written(&all), "{name}");
+        let mut some = all.clone();
+        some.stream.filter = SampleFilter {
+            pids: vec![1],
+            ..SampleFilter::default()
+        };
+        let empty = written(&some);
+        assert!(!bytes.is_empty() && empty.len() < bytes.len(), "{name}");
+    }
+    let all = options("node20-inlined", Format::Folded);
+    let (frames, _) = &folded(&all)[0];
+    let wanted = frames.last().unwrap();
+    let plain = wanted.split([' ', '_']).next().unwrap();
+    let some = ExportOptions {
+        filter: Some(regex_lite::Regex::new(&regex_lite::escape(plain)).unwrap()),
+        ..all
+    };
+    let found = folded(&some);
+    assert!(!found.is_empty());
+    assert!(
+        found
+            .iter()
+            .all(|(frames, _)| frames.iter().any(|frame| frame.contains(plain)))
+    );
+}
+
+#[test]
+fn graphs_and_protocol_buffers_have_what_is_missing() {
+    let svg = String::from_utf8(written(&options("node20", Format::Svg))).unwrap();
+    assert!(
+        svg.contains("missing: ") && svg.contains("language (green)"),
+        "{svg}"
+    );
+    let mut pprof = Vec::new();
+    GzDecoder::new(&written(&options("node20", Format::Pprof))[..])
+        .read_to_end(&mut pprof)
+        .unwrap();
+    let contains = |text: &[u8]| pprof.windows(text.len()).any(|window| window == text);
+    assert!(contains(b"missing: ") && contains(b"[JIT"));
+}
+
+#[test]
+fn the_name_of_the_output_decides_the_format() {
+    let folder = scratch();
+    let export = |output: &str, more: &[&str]| {
+        let mut command = jitinject();
+        command
+            .current_dir(folder.path())
+            .args(["export", "-o", output])
+            .args(more);
+        command.arg(capture::profile("node20")).output().unwrap()
+    };
+    for (output, more) in [("a.txt", &[][..]), ("-", &[]), ("a.svg", &["--format", "png"])] {
+        let ran = export(output, more);
+        assert_eq!(ran.status.code(), Some(2), "{output}: {}", said(&ran));
+    }
+    let ran = export("-", &["--format", "folded"]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(
+        ran.stdout.ends_with(b"\n") && said(&ran).contains("missing: "),
+        "{}",
+        said(&ran)
+    );
+    let ran = export("a.folded", &["-q"]);
+    assert!(ran.status.success() && ran.stderr.is_empty(), "{}", said(&ran));
+    let ran = export("missing/a.folded", &[]);
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    // Nothing but the file is left.
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["a.folded"]);
+}
