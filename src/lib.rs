@@ -18,7 +18,7 @@
 //! # Features
 //!
 //! - `cli` (default): the program, with all of these;
-//! - `check`, `compare`, `record` and `timeline`: the commands of these names.
+//! - `check`, `compare`, `record`, `report` and `timeline`: the commands of these names.
 //!
 //! They add nothing to the interface above.
 //!
@@ -35,6 +35,7 @@
         feature = "check",
         feature = "compare",
         feature = "record",
+        feature = "report",
         feature = "timeline"
     )),
     allow(dead_code, unused_imports)

@@ -57,6 +57,14 @@ pub enum Runtime {
     Qemu,
     /// MoarVM.
     MoarVm,
+    /// WAMR.
+    Wamr,
+    /// Wasmer.
+    Wasmer,
+    /// HHVM.
+    Hhvm,
+    /// Dart.
+    Dart,
 }
 
 /// What is known about a runtime.
@@ -81,8 +89,8 @@ pub struct Description {
 }
 
 /// Known runtimes. The options are from their manuals. All were tested, except those of SpiderMonkey, Numba,
-/// OpenJ9, Ruby, Julia and ROOT.
-static DESCRIPTIONS: [Description; 24] = [
+/// OpenJ9, Ruby, Julia, ROOT, WAMR, Wasmer, HHVM and Dart, and MoarVM's jitdump.
+static DESCRIPTIONS: [Description; 28] = [
     Description {
         runtime: Runtime::Node,
         id: Some("node"),
@@ -151,9 +159,11 @@ static DESCRIPTIONS: [Description; 24] = [
         programs: &["python"],
         libraries: &["libpython3"],
         launchers: &["pytest", "py.test", "tox", "nox", "uv", "poetry", "pipenv"],
-        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf, and jitinject --unwind; python3.12 -X perf app.py for names only; earlier versions log no code",
+        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf,32768 before 3.15, and jitinject --unwind; \
+              python3.12 -X perf app.py for names only; earlier versions log no code",
         stacks: Some(
-            "its interpreter needs copies of stacks: python3.13 -X perf_jit app.py, recorded with --call-graph dwarf, and jitinject --unwind",
+            "its interpreter keeps no frame pointers and needs copies of stacks: python3.13 -X perf_jit app.py, recorded with \
+             --call-graph dwarf,32768, and jitinject --unwind",
         ),
     },
     Description {
@@ -194,8 +204,8 @@ static DESCRIPTIONS: [Description; 24] = [
         programs: &["java"],
         libraries: &["libjvm.so"],
         launchers: &[
-            "gradle", "gradlew", "mvn", "mvnw", "ant", "sbt", "scala", "kotlin", "groovy", "clojure", "clj",
-            "lein", "jshell",
+            "javac", "javadoc", "jar", "jshell", "gradle", "gradlew", "mvn", "mvnw", "ant", "sbt", "scala",
+            "scalac", "kotlin", "kotlinc", "groovy", "clojure", "clj", "lein",
         ],
         how: "java -XX:+PreserveFramePointer -agentpath:/path/to/libperf-jvmti.so App, with the absolute path of the agent, \
               which is built from tools/perf/jvmti of the kernel's sources; for names only, java \
@@ -241,7 +251,8 @@ static DESCRIPTIONS: [Description; 24] = [
         programs: &["ruby"],
         libraries: &["libruby"],
         launchers: &["bundle", "rake", "rails", "rspec"],
-        how: "ruby --yjit --yjit-perf app.rb (3.3 and later, if built with YJIT, which Debian's is not), for names only",
+        how: "ruby --yjit --yjit-perf app.rb (3.3 and later) or ruby --zjit --zjit-perf app.rb (4.0 and later), for names only; \
+              if built with that compiler, which Debian's is not",
         stacks: None,
     },
     Description {
@@ -332,7 +343,47 @@ static DESCRIPTIONS: [Description; 24] = [
         programs: &["moar"],
         libraries: &["libmoar"],
         launchers: &["raku", "rakudo", "perl6"],
-        how: "MVM_JIT_PERF_MAP=1 raku app.raku, for names only",
+        how: "MVM_JIT_PERF_DUMP=1 raku app.raku; before 2026, MVM_JIT_PERF_MAP=1 for names only",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Wamr,
+        id: None,
+        name: "WAMR",
+        programs: &["iwasm"],
+        libraries: &["libiwasm", "libvmlib"],
+        launchers: &[],
+        how: "iwasm --enable-linux-perf app.wasm, if built with WAMR_BUILD_LINUX_PERF=1 and LLVM's JIT compiler",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Wasmer,
+        id: Some("wasmer"),
+        name: "Wasmer",
+        programs: &["wasmer"],
+        libraries: &["libwasmer"],
+        launchers: &[],
+        how: "wasmer run --profiler=perfmap app.wasm, for names only",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Hhvm,
+        id: Some("hhvm"),
+        name: "HHVM",
+        programs: &["hhvm"],
+        libraries: &[],
+        launchers: &[],
+        how: "hhvm -vEval.PerfJitDump=true app.hack",
+        stacks: None,
+    },
+    Description {
+        runtime: Runtime::Dart,
+        id: Some("dart"),
+        name: "Dart",
+        programs: &["dart", "dartvm"],
+        libraries: &[],
+        launchers: &["flutter"],
+        how: "dart --generate_perf_jitdump app.dart",
         stacks: None,
     },
 ];
@@ -391,6 +442,20 @@ impl Description {
     /// Returns the runtime that a program or library is part of.
     pub fn of_file(name: &[u8]) -> Option<&'static Self> {
         Self::all().find(|description| description.has_file(name))
+    }
+
+    /// Returns what a command line has if it makes the runtime log its code; `None` if that is a variable.
+    pub fn option(&self) -> Option<&'static str> {
+        Some(match self.runtime {
+            Runtime::Node | Runtime::Deno | Runtime::Chromium => "--perf-prof",
+            Runtime::Python => "perf_jit",
+            Runtime::Php => "opcache.jit_debug",
+            Runtime::Erlang => "+JPperf",
+            Runtime::Mono => "--jitmap",
+            Runtime::Wasmtime => "--profile=jitdump",
+            Runtime::Qemu => "-jitdump",
+            _ => return None,
+        })
     }
 
     /// Whether a program or library is part of the runtime.
@@ -453,7 +518,9 @@ mod tests {
             ("php8.2", Some(Runtime::Php)),
             ("mix", Some(Runtime::Erlang)),
             ("gradlew", Some(Runtime::Java)),
-            ("javac", None),
+            ("javac", Some(Runtime::Java)),
+            ("javapackager", None),
+            ("dart", Some(Runtime::Dart)),
             ("mono-sgen", Some(Runtime::Mono)),
             ("lli-14", Some(Runtime::Lli)),
             ("qemu-x86_64", Some(Runtime::Qemu)),

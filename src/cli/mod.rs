@@ -29,6 +29,7 @@ use crate::cli::commands::headings::MESSAGES;
 use crate::cli::commands::inject::InjectArguments;
 use crate::cli::commands::man::ManArguments;
 use crate::cli::commands::record::RecordArguments;
+use crate::cli::commands::report::ReportArguments;
 use crate::cli::commands::timeline::TimelineArguments;
 
 /// Examples at the end of `-h`.
@@ -127,6 +128,8 @@ pub enum Command {
         mut_arg("no_build_id_cache", |no_cache| no_cache.hide(false).hide_short_help(true))
     )]
     Inject(Box<InjectArguments>),
+    /// Show the hottest functions of a profile, or one with its lines, callers and callees
+    Report(Box<ReportArguments>),
     /// Compare the summaries of runs before and after a change
     Compare(CompareArguments),
     /// Print the records of a jitdump, Mono log or XRay trace
@@ -204,6 +207,7 @@ impl CommandLine {
                 .or_else(|| match &line.command {
                     Some(Command::Compare(arguments)) => arguments.conflict().map(str::to_owned),
                     Some(Command::Record(arguments)) => arguments.conflict().map(str::to_owned),
+                    Some(Command::Report(arguments)) => arguments.conflict().map(str::to_owned),
                     Some(Command::Inject(arguments)) => arguments.conflict().map(str::to_owned),
                     _ => None,
                 }),

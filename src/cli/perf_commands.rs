@@ -6,7 +6,7 @@ use std::path::Path;
 use jitinject::internals::files::stdio::is_standard;
 
 /// perf commands that read a profile.
-const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"];
+const READERS: [&str; 5] = ["annotate", "diff", "mem", "script", "top"];
 
 /// Options of perf inject that do not concern JIT code, each with how perf inject takes it.
 const OTHER_OPTIONS: [(&str, &str); 15] = [
@@ -91,6 +91,7 @@ mod tests {
         for line in [
             "jitinject",
             "jitinject timeline",
+            "jitinject report",
             "jitinject inject -j",
             "jitinject record -- node app.js",
             "jitinject -i report",

@@ -12,6 +12,12 @@
 //! to each. Samples in replaced code bound the offset from both sides ([`crate::code::live_code`]). They decide where
 //! lower bounds are missing or contradict them. Without either, the offset is a guess, and names that depend on it are
 //! uncertain ([`Doubt`]).
+//!
+//! Each bound has the slack of its source, plus the drift of the clocks. If two bounds exclude each other,
+//! as in containers that have their own clock, each file has its own. If neither bounds nor samples decide,
+//! the guess is that clocks that start together are still together, less 20 ms: with a warning if names
+//! depend on it, otherwise with a note. If the profile or the jitdump has no times at all, all code is
+//! assumed to exist from the start.
 
 mod bound;
 mod recorded_clocks;

@@ -4,6 +4,10 @@
 //! nowhere else. Where a dump of the same process ever has code, the perf map is ignored: the dump has the times of
 //! the code, while the map has only the last state and could at best give the same code a wrong time. Objects
 //! injected into the profile by an earlier run count as such code.
+//!
+//! The last of several symbols for one address wins. To cover all addresses at which a symbol was left out,
+//! functions also get an object if samples have their address only before they are loaded or after they are
+//! gone.
 
 use std::collections::BTreeSet;
 

@@ -7,6 +7,10 @@
 //! program since. Readers copy nothing to it. It is taken for a copy of its parent if both have the same program at
 //! the same addresses and memory without a file that starts at the same address: the kernel randomizes both each time
 //! a program is executed.
+//!
+//! A process without mappings, as in the last file of `perf record --overwrite`, is identified by its name
+//! and its samples. If not even the program is mapped, samples that are not near code of the jitdump count
+//! as samples of the program.
 
 use std::ops::Range;
 

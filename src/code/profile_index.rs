@@ -59,6 +59,8 @@ pub struct ProfileIndex {
     pub mount_namespaces: HashMap<Pid, u64>,
     /// ID of the event that the first map's record belongs to.
     pub map_event_id: Option<u64>,
+    /// Whether the first event leaves out the kernel.
+    pub excludes_kernel: bool,
     /// Processes that have a name.
     seen: BTreeSet<Pid>,
     /// Process of the last name.
@@ -128,6 +130,8 @@ impl ProfileIndex {
         index.processes = Processes::new(events);
         index.processes.add(index.seen.union(&index.sampled).copied());
         index.seen = BTreeSet::new();
+        let mut attrs = profile.attrs.all().iter();
+        index.excludes_kernel = attrs.next().is_some_and(|attr| attr.excludes_kernel);
         let kept = &index.kept;
         let name = |map: &Map| {
             let record = kept.at(map.record, profile.endian)?;

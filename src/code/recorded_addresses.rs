@@ -1,5 +1,16 @@
 //! Addresses that samples ask for. A function without any of them changes no lookup of a sample, so a profile with few
 //! samples in a million functions needs few of them.
+//!
+//! On the time axis, a function takes some 200 bytes. So of many functions, only those with such an address
+//! in any process are placed there. What overwrites an address contains it, so no other function matters
+//! for a lookup. Only where there ever was code is kept, as a few ranges
+//! (`timeline/placed_code.rs`). A symbol of a perf map ends where a function begins, so a symbol
+//! with such an address keeps all functions in it. Clocks are estimated by functions with such an address
+//! and by whatever was loaded over any part of them.
+//!
+//! All functions are placed for `--all`, `--unwind`, AUX data and `timeline`, which look elsewhere, and if
+//! code was moved: a move frees the parts of its source where nothing else was loaded. They are also placed
+//! if there are few of them, or few for the size of the profile: the walk would take longer than it saves.
 
 use jitdump::{Address, AddressRange};
 

@@ -1,4 +1,8 @@
 //! The samples of a profile, each with its process, time and address space.
+//!
+//! Each thread has one visitor for a whole walk, with its caches. It takes chunks in file order. What
+//! depends on the order of samples is merged after each batch of chunks by offsets, so the result does not
+//! depend on the number of threads.
 
 use std::ops::{ControlFlow, Range};
 
@@ -68,6 +72,9 @@ pub trait SampleVisitor: Send {
 
     /// Adds the user callers of an earlier sample, recorded later (`perf record --call-graph fp,defer`).
     fn deferred_chain(&mut self, _chain: &Located<Record<'_>>) {}
+
+    /// Adds a record of lost records ([`record::LOST`] or [`record::LOST_SAMPLES`]).
+    fn lost(&mut self, _lost: &Record<'_>) {}
 }
 
 /// Two visitors.
@@ -143,6 +150,7 @@ impl<'a> Samples<'a> {
                             visitor.deferred_chain(&chain);
                         }
                     }
+                    record::LOST | record::LOST_SAMPLES => visitor.lost(&record),
                     _ => {}
                 }
             }

@@ -4,6 +4,13 @@
 //! mapped over it. A forked process falls back to its parent, as of the FORK, for everything it has not overwritten.
 //! Anonymous maps overwrite nothing, because JIT compilers repeatedly map and protect the memory around their code.
 //! Anonymous memory without a known function is looked up in the perf maps.
+//!
+//! If a child has mapped a file, and later maps anonymous memory over it, that memory has none of the
+//! parent's code. Partially overlapping ranges are split.
+//!
+//! An object with several functions exists from the first function on. It also names samples taken before
+//! their own function was loaded. This is correct, because nothing else is ever at those addresses. These
+//! samples count as named.
 
 mod placed_code;
 mod placing;

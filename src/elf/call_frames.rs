@@ -507,13 +507,13 @@ mod tests {
     fn entries_beyond_the_limits_have_no_rules() {
         let room = RuleRoom::default();
         let has_rules = |instructions: &[u8], room| frames(instructions).at(Address(START), room).is_some();
-        assert!(has_rules(&vec![0; MAX_ENTRY - 100], &room));
-        assert!(!has_rules(&vec![0; MAX_ENTRY], &room));
+        assert!(has_rules(&vec![0; (64 << 10) - 100], &room));
+        assert!(!has_rules(&vec![0; 64 << 10], &room));
         // Rules for 30 registers, and as many rows as there is space for.
         let mut many: Vec<u8> = (0..30).flat_map(|register| [0x80 | register, 1]).collect();
-        many.resize(many.len() + MAX_RULES / 40, 0x40);
+        many.resize(many.len() + (256 << 10) / 40, 0x40);
         assert!(has_rules(&many, &room));
-        many.resize(many.len() + MAX_RULES / 30, 0x40);
+        many.resize(many.len() + (256 << 10) / 30, 0x40);
         assert!(!has_rules(&many, &room));
         // The value of a register is an expression of this size.
         let with_expression = |size: usize| {
@@ -521,8 +521,8 @@ mod tests {
             instructions.resize(4 + size, 0x96);
             instructions
         };
-        assert!(has_rules(&with_expression(MAX_EXPRESSION), &room));
-        assert!(!has_rules(&with_expression(MAX_EXPRESSION + 1), &room));
+        assert!(has_rules(&with_expression(256), &room));
+        assert!(!has_rules(&with_expression(257), &room));
         assert!(!has_rules(&[], &RuleRoom(AtomicU64::new(1))), "there is no room");
     }
 }

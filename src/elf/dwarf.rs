@@ -20,6 +20,18 @@
 //! function: code before the runtime's first line is the prologue.
 //!
 //! Reuse the [`Buffers`] to encode many functions: once they are large enough, nothing is allocated.
+//!
+//! - Functions have a linkage name, even if it equals the name: GNU addr2line accepts only these, or names
+//!   of C.
+//! - A row starts wherever an inlined call starts or ends: eu-addr2line searches for calls at the start of
+//!   an address's row.
+//! - There is always a DW_AT_comp_dir, `.` if unknown: without it, eu-addr2line prints `(null)`.
+//! - Inlined calls with several ranges have a DW_AT_entry_pc.
+//! - Paths have no colon after a scheme (`node:internal/util`), and `file:` URLs become paths: perf treats
+//!   everything before the first colon as the name.
+//! - No lines are invented. A function without lines but with a position in its name has a declaration
+//!   only.
+//! - A unit that would make a section too large is removed as a whole.
 
 mod abbreviations;
 mod files;

@@ -163,6 +163,6 @@ mod tests {
         assert!(room.file().take(80).is_some());
         let third = room.file();
         assert!(third.take(81).is_none() && third.is_exceeded());
-        assert!(MemoryRoom::new(u64::MAX).file().take(MAX_FILE + 1).is_none());
+        assert!(MemoryRoom::new(u64::MAX).file().take((1 << 30) + 1).is_none());
     }
 }

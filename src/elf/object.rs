@@ -34,6 +34,12 @@
 //! - Readers treat two files with the same build ID as the same file, and reject a file whose ID differs from the
 //!   profile's. So the ID covers all of the file's content, and the load address and time, which are not in the
 //!   file.
+//!
+//! The tables are parsed and rewritten with a sorted index, at addresses within 2 GiB after the code that
+//! the process never maps. perf inject's readers expect them directly after the code, over the next
+//! function, where libunwind finds them only if the runtime declared them. A function without tables has an
+//! empty index: without an index, libunwind gives up; with an empty one, it uses the frame pointer. So have
+//! the symbols of perf maps, through which perf with libunwind would otherwise not unwind.
 
 use jitdump::{ByteOrder, Machine};
 use object::elf;

@@ -144,6 +144,11 @@ impl FunctionSymbols {
         })
     }
 
+    /// Returns the linked address of a symbol.
+    pub fn start(&self, index: u32) -> Option<Address> {
+        Some(self.symbols.get(index as usize)?.range.start)
+    }
+
     /// Returns the size of a symbol in bytes.
     pub fn size(&self, index: u32) -> Option<u64> {
         Some(self.symbols.get(index as usize)?.range.size())

@@ -4,6 +4,11 @@
 //! `&[u8]`: text could change after it was checked to be UTF-8, and numbers after they were compared with a
 //! limit. Each file is therefore copied first. Only copies are mapped, and these have no name by which others
 //! could open them.
+//!
+//! The memory is allocated at once, and all threads read. Files that together exceed an eighth of the
+//! memory of the machine or the control group are copied to a temporary file without a name, whose mapped
+//! pages the system can evict. Small files are always read into memory, because the number of mappings is
+//! limited.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};

@@ -1,4 +1,7 @@
 //! Files of which only what is needed is read.
+//!
+//! A page is read once and never changes afterwards. A limited number of files stay open; more of them, and
+//! small ones, are read as a whole.
 
 use std::io;
 use std::path::Path;

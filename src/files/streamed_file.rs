@@ -2,6 +2,9 @@
 //!
 //! Others can change such a file between two reads, so the checksum of each block is kept when it is first read, and
 //! compared later. A change is an error: everything else would mix two states of the file.
+//!
+//! Each block is copied into a window before it is parsed, so borrowed bytes do not change. Temporary
+//! files, which nobody else can open, need no checksums.
 
 use std::hash::BuildHasher;
 use std::io;

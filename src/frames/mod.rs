@@ -1,11 +1,14 @@
-//! What is at the addresses of call chains: native code, unwinding, source files, and all samples by function.
+//! What is at the addresses of call chains: native code, unwinding, source files, all samples by function, and one by one.
 //!
 //! ```text
 //! [native]: executables and libraries ─┬─► [unwind]: call chains in place of copied stacks
 //! [source_files]: scripts and maps ────┴─► [attribution]: samples by function and stack, for the summary
+//!                                        [stream]: samples one by one, with names and lines ─► [ranking]: the hottest functions
 //! ```
 
 pub mod attribution;
 pub mod native;
+pub mod ranking;
 pub mod source_files;
+pub mod stream;
 pub mod unwind;

@@ -1,4 +1,11 @@
 //! Changes to the mmap records of a profile.
+//!
+//! - The mapping of an object is inserted before the first record, in file order, with the same or a later
+//!   time. No reader gets it late, whatever its rounds.
+//! - A perf map symbol is mapped just after the memory that contains it, and never beyond that memory. A
+//!   damaged size cannot hide a library. A forked process inherits the mapping, unless the symbol is its
+//!   own.
+//! - The markers of used jitdumps are removed, and a second run finds nothing to do.
 
 use jitdump::{Address, Tally, Time, printable};
 

@@ -2,6 +2,9 @@
 //!
 //! Paths come from files that anybody may have written, and the folder may be sent to others. So only regular files of
 //! text are copied, only for files of runtimes that belong to the current user or root, and no link of another user is followed.
+//!
+//! They are copied before the objects are encoded: the copies' names contain a hash of their text, and the
+//! line tables contain these names.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -187,7 +190,7 @@ mod tests {
         fs::write(at("key"), b"\0\x01").unwrap();
         fs::File::create(at("large"))
             .unwrap()
-            .set_len(MAX_FILE + 1)
+            .set_len((32 << 20) + 1)
             .unwrap();
         symlink("a.js", at("link")).unwrap();
         let fifo = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
@@ -263,7 +266,7 @@ mod tests {
             ..KeptSources::new(&options, &load)
         };
         let name = name(&path, 0);
-        assert!(with_size(MAX_FILES - 7).read(&name).is_ok());
-        assert_eq!(with_size(MAX_FILES - 6).read(&name), Err(Issue::SourceTooLarge));
+        assert!(with_size((512 << 20) - 7).read(&name).is_ok());
+        assert_eq!(with_size((512 << 20) - 6).read(&name), Err(Issue::SourceTooLarge));
     }
 }

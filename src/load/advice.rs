@@ -7,6 +7,7 @@ use crate::code::process::SpaceId;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashSet;
 use crate::perf::event::Mmap;
+use crate::perf::feature;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Description;
 use crate::units::Pid;
@@ -31,9 +32,19 @@ pub fn how_to_enable(
     names.extend(maps.map(|map| base_name(map.name)));
     let is_run = |runtime: &&Description| names.iter().any(|name| runtime.has_file(name));
     let run = Description::all().filter(is_run);
+    let command = profile.feature(feature::COMMAND_LINE).unwrap_or_default();
     run.map(|runtime| {
         let enable = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
-        enable.with("how", runtime.how)
+        let option = runtime.option();
+        match option.filter(|option| memchr::memmem::find(command, option.as_bytes()).is_some()) {
+            Some(option) => enable.with(
+                "how",
+                format_args!(
+                    "it had {option}; its file was not found, or it was ended before it had written any"
+                ),
+            ),
+            None => enable.with("how", runtime.how),
+        }
     })
     .collect()
 }

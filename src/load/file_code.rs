@@ -4,6 +4,10 @@
 //! JIT code (`--short-builtin-calls`, the default with enough memory). elfutils' libdw can't nest modules: with an
 //! object in the text of a program, perf 7.0 and later can't unwind any stack through that program. The symbols of
 //! the file name this code as well. Shown by `unwinding::no_object_is_inside_a_file_whose_stacks_are_unwound`.
+//!
+//! With objects for V8's built-in functions in the text of `node`, perf 7.3 got 3,142 frames from 240
+//! stacks; without, 6,823. Samples in them count as native code. Profiles without copied stacks keep the
+//! names of the jitdump.
 
 use jitdump::history::{Builder, History};
 use jitdump::{Address, AddressRange, Time};

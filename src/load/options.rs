@@ -53,6 +53,8 @@ pub(crate) enum NeededFunctions {
     All,
     /// Those at addresses recorded with samples.
     OfSamples,
+    /// All if stacks are copied, because unwinding looks up addresses that no sample has; else those of samples.
+    OfSamplesAndStacks,
 }
 
 /// Type of the input.

@@ -116,10 +116,13 @@ pub fn load_after<'a>(
     let found_maps = keep(&buffers.maps, found_maps);
     let maps = perf_maps::read(found_maps);
     let tables = maps.map(UsedMap::table);
-    let recorded = match needed {
-        NeededFunctions::OfSamples if !profile.index.has_aux => {
-            recorded_addresses(&profile, &sources, &tables)
-        }
+    let is_all = match needed {
+        NeededFunctions::All => true,
+        NeededFunctions::OfSamples => false,
+        NeededFunctions::OfSamplesAndStacks => profile.profile.attrs.copies_stacks(),
+    };
+    let recorded = match is_all {
+        false if !profile.index.has_aux => recorded_addresses(&profile, &sources, &tables),
         // AUX data have addresses that only a decoder can extract.
         _ => None,
     };

@@ -50,14 +50,20 @@ pub struct Attr {
     pub is_bpf_output: bool,
     /// What the event counts.
     pub unit: Unit,
+    /// Bytes of the stack that a sample copies (`sample_stack_user`).
+    stack_copy: u32,
     /// Number of units from one sample to the next, unless it varies (`sample_period` without `freq`).
     pub fixed_period: Option<u64>,
+    /// Whether it does not count in the kernel (`exclude_kernel`).
+    pub excludes_kernel: bool,
     /// What the size of its samples depends on.
     pub(super) sample_size: SampleSize,
     /// Bytes from the start of a sample to its PID.
     sample_pid: Option<usize>,
     /// Bytes from the start of a sample to its time.
     sample_time: Option<usize>,
+    /// Bytes from the start of a sample to its CPU.
+    sample_cpu: Option<usize>,
     /// Bytes from the start of a sample to its event ID.
     sample_id: Option<usize>,
     /// Bytes from the PID in the trailer to the end of the record.
@@ -163,10 +169,13 @@ impl Attr {
             has_trailer,
             is_bpf_output: is_bpf_output(bytes, endian),
             unit: Unit::of(bytes, endian),
+            stack_copy: endian.u32_at(bytes, offset::SAMPLE_STACK_USER).unwrap_or(0),
             fixed_period: (!flags.contains(AttrFlags::FREQ)).then(|| word(offset::SAMPLE_PERIOD)),
+            excludes_kernel: flags.contains(AttrFlags::EXCLUDE_KERNEL),
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
             sample_pid: from_start(SampleFormat::TID),
             sample_time: from_start(SampleFormat::TIME),
+            sample_cpu: from_start(SampleFormat::CPU),
             sample_id: from_start(SampleFormat::IDENTIFIER).or_else(|| from_start(SampleFormat::ID)),
             trailer_pid: from_end(SampleFormat::TID),
             trailer_time: from_end(SampleFormat::TIME),
@@ -184,6 +193,12 @@ impl Attr {
     pub fn sample_pid(&self, record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
         let at = self.sample_pid?.checked_add(record::HEADER_SIZE)?;
         endian.u32_at(record.bytes, at).map(Pid)
+    }
+
+    /// Returns the CPU of a sample; `None` if samples have none.
+    pub fn sample_cpu(&self, record: &Record<'_>, endian: ByteOrder) -> Option<u32> {
+        let at = self.sample_cpu?.checked_add(record::HEADER_SIZE)?;
+        endian.u32_at(record.bytes, at)
     }
 
     /// Returns the process in a record's trailer; `None` if it has no trailer.
@@ -475,6 +490,12 @@ impl Attrs {
     pub fn copies_stacks(&self) -> bool {
         let mut attrs = self.all().iter();
         attrs.any(|attr| attr.sample_format.contains(SampleFormat::STACK_USER))
+    }
+
+    /// Returns the bytes of the stack that samples copy; 0 if they copy none.
+    pub fn largest_stack_copy(&self) -> u32 {
+        let copies = self.all().iter().filter(|attr| attr.copies_stacks());
+        copies.map(|attr| attr.stack_copy).max().unwrap_or(0)
     }
 
     /// Whether records have times. `perf record --per-thread` and `--no-timestamp` omit them; readers then

@@ -73,10 +73,13 @@ impl<'a> Mmap<'a> {
     /// Reads a mapping. `None` for other record types, for mappings of the kernel and of guests, and for
     /// truncated records and empty mappings.
     pub fn parse(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
-        if !is_user(record) {
-            return None;
+        // Quirk (perf 7.3): `perf inject --mmap2-buildids` marks most mappings as those of a guest (node20-buildids-perf7).
+        const MARKED: u16 = record::MISC_GUEST_USER | record::MISC_MMAP_BUILD_ID;
+        let is_marked = record.kind == record::MMAP2 && record.misc & MARKED == MARKED;
+        match is_user(record) || is_marked {
+            true => Self::read(record, endian),
+            false => None,
         }
-        Self::read(record, endian)
     }
 
     fn read(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
@@ -129,8 +132,10 @@ impl<'a> Mmap<'a> {
         const SHARED: [&[u8]; 5] = [b"/memfd:", b"/SYSV", b"/dev/shm/", b"[heap]", b"[stack"];
         // Where runtimes create a file for sharing memory, which they delete at once.
         const TEMPORARY: [&[u8]; 3] = [b"/tmp/", b"/var/tmp/", b"/run/"];
+        // What perf calls anonymous memory, which `perf inject --mmap2-buildids` writes.
+        let is_perf_map = self.name.starts_with(b"/tmp/perf-") && self.name.ends_with(b".map");
         let starts_with = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
-        if starts_with(&ANONYMOUS) {
+        if starts_with(&ANONYMOUS) || is_perf_map {
             Backing::Anonymous
         } else if starts_with(&SHARED) || starts_with(&TEMPORARY) && self.name.ends_with(b" (deleted)") {
             Backing::Shared
@@ -336,6 +341,13 @@ mod tests {
             parse_one(&mmap(record::MMAP, 2, &[], b"no end"), view),
             Some((Pid(7), 0x200, None, b"no end".to_vec()))
         );
+        let marked = record::MISC_GUEST_USER | record::MISC_MMAP_BUILD_ID;
+        assert!(parse_one(&mmap(record::MMAP2, marked, &identity, b"/a\0"), view).is_some());
+        let guest = record::MISC_GUEST_USER;
+        assert_eq!(
+            parse_one(&mmap(record::MMAP2, guest, &identity, b"/a\0"), view),
+            None
+        );
         // The kernel's own mapping, and a truncated record.
         assert_eq!(parse_one(&mmap(record::MMAP, 1, &[], b"[kernel]"), view), None);
         assert_eq!(
@@ -355,6 +367,7 @@ mod tests {
             (b"/opt/replaced.so (deleted)", Backing::File),
             (b"/dev/zero (deleted)", Backing::Anonymous),
             (b"[anon:v8]", Backing::Anonymous),
+            (b"/tmp/perf-17.map", Backing::Anonymous),
             (b"/usr/bin/node", Backing::File),
             (b"[vdso]", Backing::File),
         ] {

@@ -3,6 +3,8 @@
 //! `perf record --threads` writes a file for each ring buffer, that is for each CPU, and one with perf's own
 //! records. A file consists of a few runs of records that are sorted by time. The runs of all files are
 //! merged.
+//!
+//! The result is sorted and gets FINISHED_ROUND records, which let readers process it piece by piece.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

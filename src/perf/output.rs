@@ -1,4 +1,8 @@
 //! Rewrites a profile: the same parts in perf's order, with some records added, replaced or removed.
+//!
+//! Two changes for readers apply to every output. Trailing zeros are removed from attributes, because perf
+//! rejects files with attributes longer than its own. perf's own records are padded to multiples of 8
+//! bytes, because perf 7.3 stops at others. perf itself writes both, into pipes.
 
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};

@@ -4,6 +4,9 @@
 //! ([`record::HEADER_ATTR`]), for each feature section ([`record::HEADER_FEATURE`]) and for each entry of the
 //! build ID table ([`record::HEADER_BUILD_ID`]), and the formats of tracepoints after a
 //! [`record::HEADER_TRACING_DATA`] record.
+//!
+//! These records are removed from the stream when a file is written, and created when a file is converted
+//! to a pipe. From pipe to pipe they stay in place, except for the record that describes the compression.
 
 use jitdump::{ByteOrder, Tally};
 

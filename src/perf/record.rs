@@ -12,6 +12,8 @@ use jitdump::ByteOrder;
 
 /// `PERF_RECORD_MMAP`: a mapping of a file or of anonymous memory.
 pub const MMAP: u32 = 1;
+/// `PERF_RECORD_LOST`: records for which there was no room.
+pub const LOST: u32 = 2;
 /// `PERF_RECORD_COMM`: a new name of a thread, or the execution of another program.
 pub const COMM: u32 = 3;
 /// `PERF_RECORD_EXIT`: the end of a thread.
@@ -24,6 +26,8 @@ pub const SAMPLE: u32 = 9;
 pub const MMAP2: u32 = 10;
 /// `PERF_RECORD_AUX`: new data in the AUX area (Intel PT, Arm SPE …).
 pub const AUX: u32 = 11;
+/// `PERF_RECORD_LOST_SAMPLES`: samples for which there was no room.
+pub const LOST_SAMPLES: u32 = 13;
 /// `PERF_RECORD_NAMESPACES`.
 pub const NAMESPACES: u32 = 16;
 /// `PERF_RECORD_CALLCHAIN_DEFERRED`: the call chain of an earlier sample.
@@ -101,6 +105,8 @@ pub const MISC_USER: u16 = 2;
 pub const MISC_GUEST_KERNEL: u16 = 4;
 /// CPU mode: user space of a guest.
 pub const MISC_GUEST_USER: u16 = 5;
+/// Flag of [`LOST_SAMPLES`]: a BPF filter of the user rejected the samples (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
+pub const MISC_LOST_SAMPLES_BPF: u16 = 1 << 15;
 /// On [`COMM`]: the name changed because the process executed another program.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_FORK_EXEC`, on [`FORK`]: perf made the record for a process that existed before the

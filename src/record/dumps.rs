@@ -31,6 +31,14 @@ pub struct CollectedFile {
     pub path: String,
     /// Path at which the runtime wrote it.
     pub written_to: String,
+    /// Whether the file is still there: its process runs, or it is not the user's.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_left: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What to collect.
@@ -55,8 +63,8 @@ struct Found {
 }
 
 impl Collection<'_> {
-    /// Moves the jitdumps that the processes of a profile have mapped, and copies their perf maps. Files of
-    /// processes that still run, or that existed before, are copied.
+    /// Moves the jitdumps that the processes of a profile have mapped, and their perf maps. Files of processes that still run,
+    /// or that existed before, are copied.
     ///
     /// A file that cannot be moved or copied stays; injection finds it there, or reports that it is missing.
     pub fn run(&self, index: &ProfileIndex) -> Vec<CollectedFile> {
@@ -96,11 +104,17 @@ impl Collection<'_> {
         collected
     }
 
-    /// Copies the perf map of a process.
+    /// Copies the perf map of a process, and removes it if the process has ended.
     fn collect_perf_map(&self, pid: Pid) -> Option<CollectedFile> {
         let map = open_perf_map(pid.0).filter(|map| self.is_new(map))?;
         let target = append_perf_map(&map, pid.0, self.owner(pid), self.dumps, &mut || false).ok()?;
-        Some(self.collected(map.path(), &target))
+        let is_removed = self.may_remove(&map, pid) && remove_at_path(&map);
+        Some(self.collected(map.path(), &target, !is_removed))
+    }
+
+    /// Whether a file of a process, of which there is a copy, is the user's to remove.
+    fn may_remove(&self, file: &OpenFile, pid: Pid) -> bool {
+        self.is_own && !is_running(pid) && file.origin().owner == geteuid().as_raw()
     }
 
     /// Returns the jitdumps outside of the folder that markers lead to, each once, with a process.
@@ -176,27 +190,35 @@ impl Collection<'_> {
         let is_of_process = parts.any(|part| number(part).is_some_and(|number| self.has_id(pid, number)));
         let is_moved = self.is_own && is_of_process && !is_running(pid);
         let target = self.dumps.without(&place.name).ok()?.at(&place.name);
+        let mut is_left = !is_moved;
         if !(is_moved && place.move_file(&file, &target)) {
             let copy = target.create_file(PRIVATE).ok()?;
             if copy_file(&file, &copy, &mut || false).is_err() {
                 let _ = target.remove();
                 return None;
             }
-            // Another user's is only believed because it is the one that the process mapped.
-            if is_moved && file.origin().owner == geteuid().as_raw() {
-                // A copy of a file that cannot be removed is enough.
-                let _ = place.remove_file(&file);
-            }
+            // Another user's is only believed because it is the one that the process mapped. A copy of a file that cannot be
+            // removed is enough.
+            let may_remove = is_of_process && self.may_remove(&file, pid);
+            is_left = !(may_remove && place.remove_file(&file).is_ok());
         }
-        Some(self.collected(path, &target.path()))
+        Some(self.collected(path, &target.path(), is_left))
     }
 
-    fn collected(&self, path: &Path, target: &Path) -> CollectedFile {
+    fn collected(&self, path: &Path, target: &Path, is_left: bool) -> CollectedFile {
         CollectedFile {
             path: printable_path(target.strip_prefix(self.folder.path()).unwrap_or(target)),
             written_to: printable_path(path),
+            is_left,
         }
     }
+}
+
+/// Removes a file from where it was opened, unless another one is there by now. Returns whether that was possible.
+fn remove_at_path(file: &OpenFile) -> bool {
+    let folder = Folder::open(folder_of(file.path()), Scope::Recorded).ok();
+    let place = folder.zip(file.path().file_name());
+    place.is_some_and(|(folder, name)| folder.at(name).remove_file(file).is_ok())
 }
 
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.

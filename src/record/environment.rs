@@ -43,7 +43,7 @@ const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Set
 }
 
 /// Variables of all runtimes that are started without options. [`java_options`] has those of Java.
-const SETTINGS: [Setting; 25] = [
+const SETTINGS: [Setting; 28] = [
     words(
         Runtime::Node,
         "NODE_OPTIONS",
@@ -64,6 +64,9 @@ const SETTINGS: [Setting; 25] = [
     // CPython 3.13 prefers the second one, which 3.12 does not have.
     value(Runtime::Python, "PYTHONPERFSUPPORT", "1"),
     value(Runtime::Python, "PYTHON_PERF_JIT_SUPPORT", "1"),
+    // Cinder, a CPython with a JIT compiler.
+    value(Runtime::Python, "JIT_PERFMAP", "1"),
+    value(Runtime::Python, "JIT_DUMPDIR", "DIR"),
     value(Runtime::Numba, "NUMBA_ENABLE_PROFILING", "1"),
     Setting {
         runtime: Runtime::Php,
@@ -79,13 +82,21 @@ const SETTINGS: [Setting; 25] = [
     value(Runtime::DotNet, "DOTNET_EnableWriteXorExecute", "0"),
     value(Runtime::DotNet, "DOTNET_PerfMapStubGranularity", "2"),
     words(Runtime::Mono, "MONO_ENV_OPTIONS", "--jitmap"),
-    words(Runtime::Ruby, "RUBYOPT", "--yjit --yjit-perf"),
+    words(Runtime::Ruby, RUBY, "--yjit --yjit-perf"),
     value(Runtime::Julia, "ENABLE_JITPROFILING", "1"),
+    value(Runtime::MoarVm, "MVM_JIT_PERF_DUMP", "1"),
+    // Before 2026.
     value(Runtime::MoarVm, "MVM_JIT_PERF_MAP", "1"),
     value(Runtime::Qemu, "QEMU_JITDUMP", "1"),
     value(Runtime::Root, "CLING_PROFILE", "1"),
     value(Runtime::OneDnn, "ONEDNN_JIT_PROFILE", "6"),
 ];
+
+/// Ruby's variable with options.
+const RUBY: &str = "RUBYOPT";
+
+/// Ruby's options if it runs with its other compiler.
+const ZJIT: &str = "--zjit --zjit-perf";
 
 /// Folder for PHP's settings, in that of the dumps.
 pub const PHP_FOLDER: &str = "php";
@@ -110,11 +121,18 @@ impl Runtime {
     }
 }
 
+/// Whether the variables of a runtime are set. `runtimes` and `has_others` are those of a [`Request`].
+pub fn is_set_for(runtime: Runtime, runtimes: &[Runtime], has_others: bool) -> bool {
+    runtimes.contains(&runtime) || (has_others && runtime.is_harmless())
+}
+
 /// What decides the environment.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// Folder of the dumps.
     pub dumps: &'a Path,
+    /// The command.
+    pub command: &'a [OsString],
     /// Runtimes that the program is known to start.
     pub runtimes: &'a [Runtime],
     /// Whether to include other runtimes, which the program may start.
@@ -133,8 +151,7 @@ pub fn variables(
     current: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
     let is_wanted = |runtime: Runtime| {
-        !request.without.contains(&runtime)
-            && (request.runtimes.contains(&runtime) || (request.has_others && runtime.is_harmless()))
+        !request.without.contains(&runtime) && is_set_for(runtime, request.runtimes, request.has_others)
     };
     let mut variables = Vec::new();
     let mut add = |name: &'static str, value: OsString, mode| {
@@ -144,6 +161,9 @@ pub fn variables(
     };
     for setting in SETTINGS.iter().filter(|setting| is_wanted(setting.runtime)) {
         let mut text = setting.value.to_owned();
+        if setting.name == RUBY && has_compiler(b"--zjit", request.command, current(RUBY).as_deref()) {
+            ZJIT.clone_into(&mut text);
+        }
         if setting.runtime == Runtime::Node && request.has_stack_copies {
             text.push_str(" --perf-prof-unwinding-info");
         }
@@ -160,6 +180,20 @@ pub fn variables(
     add("JITDUMPDIR", request.dumps.as_os_str().to_owned(), Mode::IfUnset);
     variables.sort_unstable();
     variables
+}
+
+/// Whether a command and Ruby's options choose a compiler, which excludes the other one.
+fn has_compiler(compiler: &[u8], command: &[OsString], options: Option<&OsStr>) -> bool {
+    let of_command = command.iter().any(|word| word.as_bytes().starts_with(compiler));
+    of_command || options.is_some_and(|options| memchr::memmem::find(options.as_bytes(), compiler).is_some())
+}
+
+/// Whether Ruby compiles code without this program, too.
+pub fn has_ruby_compiler(command: &[OsString]) -> bool {
+    let options = std::env::var_os(RUBY);
+    [&b"--yjit"[..], b"--zjit", b"--jit"]
+        .iter()
+        .any(|compiler| has_compiler(compiler, command, options.as_deref()))
 }
 
 /// Returns the new value of a variable; `None` if it stays as it is.
@@ -256,6 +290,9 @@ pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Opt
     let (program, text, known) = match runtime {
         Runtime::Lli => ("lli", "-jit-kind=mcjit", "jit-kind"),
         Runtime::Wasmtime => ("wasmtime", "--profile=jitdump", "profile"),
+        Runtime::Wasmer => ("wasmer", "--profiler=perfmap", "profiler"),
+        Runtime::Hhvm => ("hhvm", "-vEval.PerfJitDump=true", "vEval.PerfJitDump"),
+        Runtime::Dart => ("dart", "--generate_perf_jitdump", "generate"),
         _ => return None,
     };
     // Such as lli-14, but not a program of another author.
@@ -275,7 +312,8 @@ pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Opt
         return None;
     }
     let is_command = |word: &OsString| word == OsStr::new("run") || word == OsStr::new("serve");
-    let after_command = runtime == Runtime::Wasmtime && command.get(index + 1).is_some_and(is_command);
+    let has_commands = matches!(runtime, Runtime::Wasmtime | Runtime::Wasmer);
+    let after_command = has_commands && command.get(index + 1).is_some_and(is_command);
     Some(AddedOption {
         index: if after_command { index + 2 } else { index + 1 },
         text,
@@ -289,6 +327,7 @@ mod tests {
     fn request<'a>(runtimes: &'a [Runtime], has_others: bool) -> Request<'a> {
         Request {
             dumps: Path::new("/r/dumps"),
+            command: &[],
             runtimes,
             has_others,
             without: &[],
@@ -352,6 +391,19 @@ mod tests {
     }
 
     #[test]
+    fn ruby_keeps_the_compiler_that_was_chosen() {
+        let mut ruby = request(&[Runtime::Ruby], false);
+        assert_eq!(value_of(&ruby, RUBY, None).unwrap(), "--yjit --yjit-perf");
+        assert_eq!(
+            value_of(&ruby, RUBY, Some("--zjit")).unwrap(),
+            format!("--zjit {ZJIT}")
+        );
+        let command = ["ruby", "--zjit", "a.rb"].map(OsString::from);
+        ruby.command = &command;
+        assert_eq!(value_of(&ruby, RUBY, None).unwrap(), ZJIT);
+    }
+
+    #[test]
     fn v8_writes_unwinding_tables_where_stacks_are_copied() {
         let mut node = request(&[Runtime::Node], false);
         node.has_stack_copies = true;
@@ -392,5 +444,16 @@ mod tests {
         );
         assert_eq!(added(Runtime::Wasmtime, "wasmtime-server app", 0), None);
         assert_eq!(added(Runtime::Node, "node app.js", 0), None);
+        let perfmap = "--profiler=perfmap";
+        assert_eq!(added(Runtime::Wasmer, "wasmer run a.wasm", 0), Some((2, perfmap)));
+        let jitdump = "--generate_perf_jitdump";
+        assert_eq!(added(Runtime::Dart, "dart run a.dart", 0), Some((1, jitdump)));
+        assert_eq!(
+            added(Runtime::Dart, "dart --generate-perf-jitdump a.dart", 0),
+            None
+        );
+        let hhvm = "-vEval.PerfJitDump=true";
+        assert_eq!(added(Runtime::Hhvm, "hhvm a.hack", 0), Some((1, hhvm)));
+        assert_eq!(added(Runtime::Hhvm, "hhvm -vEval.PerfJitDump=0 a.hack", 0), None);
     }
 }

@@ -2,6 +2,12 @@
 //!
 //! perf ends the program with SIGTERM when it gets SIGINT itself, so Ctrl-C must not reach perf. It therefore has a process
 //! group of its own, which the program leaves for that of the terminal.
+//!
+//! In the foreground of a terminal, this process joins the group of the first jitinject. So Ctrl-C reaches
+//! the program once, and perf ends after it. Signals that a process sends to jitinject alone, which their
+//! origin shows, are passed on. Elsewhere the program stays in perf's group, which no other program sends
+//! signals to, and jitinject passes on all that it gets. Signals that come before the program has started
+//! wait for its process ID.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -16,9 +16,10 @@ use super::plan::Plan;
 use super::recorded::{ProgramStatus, Recorded};
 use super::recorded_process::{RecordedProcess, add_versions};
 use crate::bytes::printable_path;
+use crate::code::profile_index::ProfileIndex;
 
 /// Name of the file in the folder of a recording.
-pub(super) const MANIFEST: &str = "manifest.json";
+pub const MANIFEST: &str = "manifest.json";
 
 /// Version of the format. It changes when a field is removed or changes its meaning.
 const FORMAT: u32 = 1;
@@ -54,6 +55,8 @@ pub struct Manifest {
     pub perf_version: Option<String>,
     /// Arguments of perf, without the command.
     pub perf_arguments: Vec<String>,
+    /// Whether kernel time was recorded.
+    pub kernel_time: bool,
     /// Name of the machine.
     pub host: String,
     /// Version of its kernel.
@@ -89,8 +92,8 @@ fn perf_version() -> Option<String> {
 }
 
 impl Manifest {
-    /// Describes a recording.
-    pub fn new(plan: &Plan, recorded: &Recorded, files: Vec<CollectedFile>) -> Self {
+    /// Describes a recording. `index` is that of its profile.
+    pub fn new(plan: &Plan, recorded: &Recorded, index: &ProfileIndex, files: Vec<CollectedFile>) -> Self {
         let system = uname();
         let (exit_status, signal) = match recorded.status {
             ProgramStatus::Exited(status) => (Some(status), None),
@@ -115,6 +118,7 @@ impl Manifest {
             processes,
             perf_version: perf_version(),
             perf_arguments: texts(&plan.perf.command_line(&plan.profile(), false)),
+            kernel_time: !index.excludes_kernel,
             host: printable(system.nodename().to_bytes()),
             kernel: printable(system.release().to_bytes()),
             arch: printable(system.machine().to_bytes()),

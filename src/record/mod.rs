@@ -4,14 +4,28 @@
 //! options ─► [plan]: runtime, environment, perf's command ─► [session]: perf and the program
 //!                                                               └─► [dumps], [manifest] ─► [`crate::inject`]
 //! ```
+//!
+//! The markers of the profile show where jitdumps are, whatever the working directory of their process was.
+//! The files are moved into the folder between the two steps of an injection: after the profile is indexed,
+//! and before its runtime files are searched (`inject_after`). So the profile is read once. Files of
+//! processes that still run are copied.
+//!
+//! The folder and that of the dumps are held by their descriptors ([`crate::files::folder`]): files are
+//! created, moved and copied through them, also by the injection. So nobody who can change the path decides
+//! where they go. Copies of jitdumps and perf maps keep their owner, who decides whether they are believed
+//! and which sources they may name. A process's files are those of its owner, and only files with its ID in
+//! their names are moved.
 
+mod advice;
 mod attach;
+mod cpython_build;
 mod dumps;
 mod environment;
 mod launch;
 mod manifest;
 mod pack;
 mod perf;
+mod php;
 mod plan;
 mod process_files;
 mod process_stat;
@@ -25,13 +39,13 @@ mod watch;
 
 pub use dumps::CollectedFile;
 pub use launch::launch;
-pub use manifest::Manifest;
+pub use manifest::{MANIFEST, Manifest};
 pub use pack::{archive_path, pack, refuse_existing};
 pub use perf::PerfOptions;
-pub use plan::{Plan, RecordOptions, default_folder};
+pub use plan::{Plan, RecordOptions, SUMMARY, default_folder};
 pub use recorded::{ProgramStatus, Recorded};
 pub use recorded_process::RecordedProcess;
-pub use session::{Control, Outcome, Session};
+pub use session::{Control, Outcome, Session, create_folder};
 pub use signals::ReceivedSignal;
 pub use watch::Status;
 

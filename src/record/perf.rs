@@ -1,10 +1,13 @@
 //! The command line of `perf record`.
 
-use crate::files::kernel;
 use std::ffi::OsString;
 use std::path::Path;
 
 use rustix::process::geteuid;
+
+use crate::files::kernel;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::profile::is_user_only;
 
 /// Samples per second. Unlike 1000, it does not stay in step with timers.
 const FREQUENCY: &str = "999";
@@ -24,6 +27,8 @@ pub struct PerfOptions {
     pub cpus: Option<String>,
     /// Processes to record.
     pub pids: Vec<u32>,
+    /// Whether to record where threads wait.
+    pub off_cpu: bool,
     /// More arguments.
     pub arguments: Vec<OsString>,
 }
@@ -40,6 +45,20 @@ impl PerfOptions {
             call_graph: Some("none".to_owned()),
             ..self.clone()
         }
+    }
+
+    /// Returns whether events are requested without the kernel.
+    fn excludes_kernel(&self) -> bool {
+        let mut events = self.events.iter();
+        events.any(|event| is_user_only(event)) || self.arguments.iter().any(|word| word == "--all-user")
+    }
+
+    /// Returns a warning about a recording in which perf left out the kernel without being asked to.
+    pub fn without_kernel(&self) -> Option<Diagnostic> {
+        let level = Permissions::current()
+            .paranoid
+            .filter(|_| !self.excludes_kernel())?;
+        Some(Diagnostic::new(Issue::KernelNotRecorded).with("level", level))
     }
 
     /// Returns whether stacks are copied and unwound with tables.
@@ -85,6 +104,9 @@ impl PerfOptions {
         if !self.pids.is_empty() {
             let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
             add(&["-p", &pids.join(",")]);
+        }
+        if self.off_cpu {
+            add(&["--off-cpu"]);
         }
         // Copies of all programs and libraries in ~/.debug take longer than the rest.
         add(&["-N"]);
@@ -208,11 +230,12 @@ mod tests {
         options.frequency = Some("max".into());
         options.call_graph = Some("dwarf,4096".into());
         options.pids = vec![7, 8];
+        options.off_cpu = true;
         options.arguments = vec!["-z".into()];
         assert!(options.has_stack_copies());
         assert_eq!(
             line(&options),
-            "record -q -k mono -e cycles:u -e faults -F max --call-graph dwarf,4096 -p 7,8 -N --buildid-all -z -o r/perf.data"
+            "record -q -k mono -e cycles:u -e faults -F max --call-graph dwarf,4096 -p 7,8 --off-cpu -N --buildid-all -z -o r/perf.data"
         );
         let period = PerfOptions {
             arguments: vec!["-c".into(), "1000".into()],
@@ -225,6 +248,20 @@ mod tests {
             line(&period),
             "record -q -k mono -a -C 0 -N -c 1000 -o r/perf.data"
         );
+    }
+
+    #[test]
+    fn events_may_be_requested_without_the_kernel() {
+        let excludes = |event: &str| {
+            let events = vec!["cycles:k".to_owned(), event.to_owned()];
+            let options = PerfOptions {
+                events,
+                ..PerfOptions::default()
+            };
+            options.excludes_kernel()
+        };
+        assert!(excludes("cpu-clock:u") && excludes("cycles:upp") && excludes("cpu/event=0x3c/u"));
+        assert!(!excludes("cycles") && !excludes("cycles:uk") && !excludes("syscalls:sys_enter_futex"));
     }
 
     #[test]

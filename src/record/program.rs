@@ -22,6 +22,8 @@ pub struct Program {
     pub index: usize,
     /// The runtime that it is or starts, if that is known.
     pub runtime: Option<Runtime>,
+    /// The file of the runtime: that of the program, or of its interpreter; `None` if there is none.
+    pub file: Option<PathBuf>,
 }
 
 /// Returns the program that a command starts. `search_path` is the value of `PATH`.
@@ -38,19 +40,34 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> Program {
         return Program {
             index: 0,
             runtime: None,
+            file: None,
         };
     };
     let path = find(name, search_path);
+    let target = path.as_ref().and_then(|path| without_links(path).ok());
+    let interpreter = path.as_ref().and_then(|path| interpreter(path));
     let by_name = Runtime::of_program(base_name(name.as_bytes()));
-    let by_link = || {
-        let target = without_links(path.as_ref()?).ok()?;
-        Runtime::of_program(base_name(target.as_os_str().as_bytes()))
-    };
-    let by_first_line = || Runtime::of_program(&interpreter(path.as_ref()?)?);
+    let by_link = || Runtime::of_program(base_name(target.as_ref()?.as_os_str().as_bytes()));
+    let by_first_line = || Runtime::of_program(base_name(interpreter.as_ref()?));
+    let by_launcher = || is_java_launcher(target.as_ref()?).then_some(Runtime::Java);
+    let of_interpreter = by_first_line();
+    let runtime = by_name.or_else(by_link).or(of_interpreter);
     Program {
         index,
-        runtime: by_name.or_else(by_link).or_else(by_first_line),
+        runtime: runtime.or_else(by_launcher),
+        file: match &interpreter {
+            // Not that of a script which starts the runtime.
+            Some(name) if of_interpreter.is_some() => find(OsStr::from_bytes(name), search_path),
+            _ => path.clone(),
+        },
     }
+}
+
+/// Whether a program is one of a JDK: beside its folder is the library that starts the virtual machine.
+fn is_java_launcher(program: &Path) -> bool {
+    const LIBRARIES: [&str; 2] = ["lib/libjli.so", "lib/jli/libjli.so"];
+    let jdk = program.parent().and_then(Path::parent);
+    jdk.is_some_and(|jdk| LIBRARIES.iter().any(|library| jdk.join(library).is_file()))
 }
 
 /// Returns the value of `PATH`.
@@ -118,7 +135,7 @@ pub fn user_of_sudo() -> Option<OsString> {
     std::env::var_os("SUDO_USER").filter(|_| geteuid().is_root() && is_other)
 }
 
-/// Returns the base name of the interpreter in the first line of a script.
+/// Returns the interpreter in the first line of a script: its path, or its name if `env` looks for it.
 #[expect(clippy::disallowed_methods, reason = "the user named it")]
 fn interpreter(path: &Path) -> Option<Vec<u8>> {
     /// The kernel reads no more of the line.
@@ -137,7 +154,7 @@ fn interpreter(path: &Path) -> Option<Vec<u8>> {
     if base_name(word) == b"env" {
         word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
     }
-    Some(base_name(word).to_owned())
+    Some(word.to_owned())
 }
 
 #[cfg(test)]
@@ -159,6 +176,11 @@ mod tests {
         write("tool", "#!/usr/bin/env -S node --no-warnings\n");
         write("serve", "#!/usr/bin/python3 -u\n");
         write("run", "#!/bin/sh\nnode app.js\n");
+        fs::create_dir_all(path.join("jdk/bin")).unwrap();
+        fs::create_dir_all(path.join("jdk/lib")).unwrap();
+        fs::write(path.join("jdk/lib/libjli.so"), "").unwrap();
+        write("jdk/bin/jwebserver", "\x7fELF");
+        symlink("jdk/bin/jwebserver", path.join("web")).unwrap();
         let found = |line: &str| {
             let command: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let program = program_of(&command, path.as_os_str());
@@ -169,6 +191,9 @@ mod tests {
         assert_eq!(found("tool"), (0, Some(Runtime::Node)));
         assert_eq!(found("serve"), (0, Some(Runtime::Python)));
         assert_eq!(found("run"), (0, None));
+        assert_eq!(found("web -p 80"), (0, Some(Runtime::Java)));
+        let tool = program_of(&["tool".into()], path.as_os_str());
+        assert_eq!(tool.file.unwrap(), path.join("node"));
         assert_eq!(found("env A=1 B=2 node app.js"), (3, Some(Runtime::Node)));
         assert_eq!(find(OsStr::new("absent"), path.as_os_str()), None);
     }

@@ -1,11 +1,13 @@
 //! A finished recording, and how the program ended.
 
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
 
 use super::recorded_process::RecordedProcess;
 use crate::results::diagnostics::Diagnostic;
+use crate::runtimes::Runtime;
 
 /// How the program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,8 @@ pub struct Recorded {
     pub duration: Duration,
     /// Processes of known runtimes, except for short ones.
     pub processes: Vec<RecordedProcess>,
+    /// Runtimes that have used time without a log, as was printed meanwhile.
+    pub warned: BTreeSet<Runtime>,
     /// What went wrong with running processes at the end.
     pub diagnostics: Vec<Diagnostic>,
 }

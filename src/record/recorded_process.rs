@@ -1,4 +1,8 @@
 //! What a recorded process was: its program, its namespaces, and the version of its runtime.
+//!
+//! Programs that others choose are not run as root. CPython is asked by its own program, and runtimes by
+//! theirs for their version, only if nobody but root can change it; other users also run what they run
+//! already. The file is executed that was checked, and neither it nor its children are waited for.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -154,7 +158,7 @@ impl SafeProgram {
     /// For root, it proves nothing that a process is root's: a user's may have become that by executing another program after
     /// its path was read. Root therefore runs only what no other user can change, and no process that others start and exchange
     /// makes a difference.
-    fn of(path: &Path, is_own: bool) -> Option<Self> {
+    pub(super) fn of(path: &Path, is_own: bool) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = match is_own && !geteuid().is_root() {
             true => rustix::fs::open(path, flags, Mode::empty()).ok()?,

@@ -99,18 +99,31 @@ fn wait(descriptors: [Option<BorrowedFd<'_>>; 2], time: Duration) {
     let _ = poll(&mut descriptors, Some(&time));
 }
 
+/// Creates a folder for recordings, and returns where it is.
+pub fn create_folder(path: &Path) -> Result<Place, Diagnostic> {
+    let failed = |cause: io::Error| not_created(path, &cause);
+    let place = Place::of(path).map_err(failed)?;
+    place.create_private_folder().map_err(failed)?;
+    Ok(place)
+}
+
+fn not_created(path: &Path, cause: &io::Error) -> Diagnostic {
+    match cause.kind() {
+        io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(path),
+        io::ErrorKind::PermissionDenied => {
+            Diagnostic::cannot_write(path, cause).with_remedy("Choose a folder elsewhere with -o.")
+        }
+        _ => Diagnostic::cannot_write(path, cause),
+    }
+}
+
 impl<'a> Session<'a> {
     /// Creates the folder of a recording. `launcher` is a command that calls [`launch`](super::launch()) with the file, the
     /// process group or 0, and the command that follow it.
     pub fn create(plan: &'a Plan, launcher: Vec<OsString>) -> Result<Self, Diagnostic> {
         let perf = Plan::find_perf()?;
         plan.check_program()?;
-        let failed = |cause: io::Error| match cause.kind() {
-            io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(&plan.folder),
-            io::ErrorKind::PermissionDenied => Diagnostic::cannot_write(&plan.folder, &cause)
-                .with_remedy("Choose a folder elsewhere with -o."),
-            _ => Diagnostic::cannot_write(&plan.folder, &cause),
-        };
+        let failed = |cause: io::Error| not_created(&plan.folder, &cause);
         let path = plan.path("");
         let place = Place::of(path.components().as_path()).map_err(failed)?;
         let folder = place.create_private_folder().map_err(failed)?;
@@ -196,8 +209,8 @@ impl<'a> Session<'a> {
         let program = (!self.plan.command.is_empty()).then(|| self.pid_file());
         let mut signals = Signals::new(child.id(), program.clone(), is_foreground);
         let mut watch = match &program {
-            Some(_) => Watch::of_descendants(child.id(), &self.profile()),
-            None => Watch::of_processes(&self.plan.perf.pids, &self.profile()),
+            Some(_) => Watch::of_descendants(child.id(), self.plan, &self.profile()),
+            None => Watch::of_processes(self.plan, &self.profile()),
         };
         // Kernels before 5.3 have none.
         let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
@@ -241,11 +254,13 @@ impl<'a> Session<'a> {
             None if status.success() || signals.has_stopped => ProgramStatus::Stopped,
             None => return Err(self.explain(status)),
         };
+        let (processes, warned) = watch.into_processes();
         Ok(Outcome::Recorded(Recorded {
             status,
             started,
             duration: clock.elapsed(),
-            processes: watch.into_processes(),
+            processes,
+            warned,
             diagnostics: Vec::new(),
         }))
     }
@@ -366,6 +381,7 @@ impl<'a> Session<'a> {
         options.load.perf_maps = vec![folder.join(RUNTIME_FILES)];
         options.folder = Some(self.folder.clone().with_path(folder.components().as_path()));
         options.build_id_cache = Some(folder.join("debug"));
+        options.is_cache_linked = true;
         options.summary = Some(folder.join(SUMMARY));
         options.lines.sources.source_dir = std::env::current_dir().ok();
         options.lines.keep_sources = self.plan.keep_sources;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
 
+use super::plan::Plan;
 use super::process_files::{files_of, maps_of, runtime_in};
 use super::process_stat::ProcessStat;
 use super::recorded_process::RecordedProcess;
@@ -38,7 +39,8 @@ pub struct Status {
 
 /// Watches the processes that a recording has started, or some that ran before.
 #[derive(Debug)]
-pub struct Watch {
+pub struct Watch<'a> {
+    plan: &'a Plan,
     profile: PathBuf,
     samples: SampleCount,
     /// perf, whose descendants are recorded.
@@ -64,21 +66,23 @@ struct Process {
     is_checked: bool,
 }
 
-impl Watch {
+impl<'a> Watch<'a> {
     /// Watches all that perf starts.
-    pub fn of_descendants(perf: u32, profile: &Path) -> Self {
-        Self::new(Some(perf), profile)
+    pub fn of_descendants(perf: u32, plan: &'a Plan, profile: &Path) -> Self {
+        Self::new(Some(perf), plan, profile)
     }
 
     /// Watches processes that ran before. There are no warnings of them.
-    pub fn of_processes(pids: &[u32], profile: &Path) -> Self {
-        let mut watch = Self::new(None, profile);
-        watch.processes = pids.iter().map(|&pid| (pid, Process::default())).collect();
+    pub fn of_processes(plan: &'a Plan, profile: &Path) -> Self {
+        let mut watch = Self::new(None, plan, profile);
+        let pids = plan.perf.pids.iter();
+        watch.processes = pids.map(|&pid| (pid, Process::default())).collect();
         watch
     }
 
-    fn new(perf: Option<u32>, profile: &Path) -> Self {
+    fn new(perf: Option<u32>, plan: &'a Plan, profile: &Path) -> Self {
         Self {
+            plan,
             profile: profile.to_owned(),
             samples: SampleCount::default(),
             perf,
@@ -136,9 +140,10 @@ impl Watch {
         (self.status(elapsed), warnings)
     }
 
-    /// Returns the processes of known runtimes that ran at one of the looks, in the order of their starts.
-    pub fn into_processes(self) -> Vec<RecordedProcess> {
-        self.recorded.into_values().collect()
+    /// Returns the processes of known runtimes that ran at one of the looks, in the order of their starts, and the runtimes that
+    /// warnings were about.
+    pub fn into_processes(self) -> (Vec<RecordedProcess>, BTreeSet<Runtime>) {
+        (self.recorded.into_values().collect(), self.warned)
     }
 
     fn find_descendants(&mut self) {
@@ -175,7 +180,7 @@ impl Watch {
         }
         let warning = Diagnostic::new(Issue::NoDumpYet).with("pid", pid);
         let warning = warning.with("runtime", found.name).with("seconds", PATIENCE);
-        Some(warning.with("how", found.how))
+        Some(self.plan.with_advice(warning, found))
     }
 }
 

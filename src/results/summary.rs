@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::results::FileKind;
 use crate::results::diagnostics::Diagnostic;
-use crate::results::summary::profile::{FunctionKind, FunctionProfile, ProfileSummary};
+use crate::results::summary::profile::ProfileSummary;
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 3;
@@ -206,17 +206,6 @@ impl Default for StackSummary {
     }
 }
 
-/// A function with many samples.
-#[derive(Clone, Copy, Debug)]
-pub struct HotFunction<'s> {
-    /// Samples in its own code, in percent of all samples.
-    pub own: f64,
-    /// Samples in it and in what it calls, in percent of all samples.
-    pub total: f64,
-    /// The function.
-    pub function: &'s FunctionProfile,
-}
-
 /// Counts of unwound stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
@@ -299,6 +288,13 @@ impl Summary {
     /// Returns the text for a terminal, without the diagnostics. `is_verbose` adds a line for each file.
     pub fn text(&self, is_verbose: bool) -> String {
         let mut text = self.counts_text(is_verbose);
+        if let Some(CacheSummary { path, objects, added }) = &self.build_id_cache {
+            let objects = count(*objects, "object");
+            let _ = writeln!(
+                text,
+                "{objects} in the build-id cache {path}, {added} of them new"
+            );
+        }
         if let Some(command) = self.next_command() {
             let _ = writeln!(text, "next: {command}");
         }
@@ -310,42 +306,6 @@ impl Summary {
     pub fn next_command(&self) -> Option<String> {
         let is_shown = self.output != "-" && self.has_names();
         is_shown.then(|| format!("perf report -i {}", shell_word(&self.output)))
-    }
-
-    /// Returns the functions with most samples of the first event in their own code.
-    #[doc(hidden)]
-    pub fn hottest(&self, count: usize) -> Vec<HotFunction<'_>> {
-        self.with_most(count, |function| function.own.first())
-    }
-
-    /// Returns the functions of JIT code that are in the stacks of most samples of the first event.
-    #[doc(hidden)]
-    pub fn hottest_in_stacks(&self, count: usize) -> Vec<HotFunction<'_>> {
-        // Code without a name has no size either.
-        let is_jit =
-            |function: &FunctionProfile| function.kind == FunctionKind::Jit && function.size.is_some();
-        self.with_most(count, |function| match is_jit(function) {
-            true => function.total.first(),
-            false => 0,
-        })
-    }
-
-    fn with_most(&self, count: usize, samples: impl Fn(&FunctionProfile) -> u64) -> Vec<HotFunction<'_>> {
-        let Some(profile) = &self.profile else {
-            return Vec::new();
-        };
-        let all = profile.events.first().map_or(0, |event| event.samples);
-        let share = |samples: u64| samples as f64 * 100.0 / all.max(1) as f64;
-        let functions = profile.functions.iter().filter(|function| samples(function) > 0);
-        let mut functions: Vec<&FunctionProfile> = functions.collect();
-        functions.sort_by_key(|function| std::cmp::Reverse(samples(function)));
-        functions.truncate(count);
-        let hot = functions.into_iter().map(|function| HotFunction {
-            own: share(function.own.first()),
-            total: share(function.total.first()),
-            function,
-        });
-        hot.collect()
     }
 
     /// Returns the counts for a terminal, and a line for each file if `is_verbose`.
@@ -395,13 +355,6 @@ impl Summary {
                     .map_or(String::new(), |folder| format!(" to {folder}")),
             );
         }
-        if let Some(CacheSummary { path, objects, added }) = &self.build_id_cache {
-            let objects = count(*objects, "object");
-            let _ = writeln!(
-                text,
-                "{objects} in the build-id cache {path}, {added} of them new"
-            );
-        }
         if let Some(unwound) = &self.unwound {
             let _ = writeln!(
                 text,
@@ -434,15 +387,25 @@ impl Summary {
         if stacks.frames > samples.jit {
             let _ = writeln!(
                 text,
-                "{} with JIT code in the stack, {} in it, {} of them named ({} %)",
+                "{} with JIT code in {} stacks, {} of their {} named ({} %)",
                 count(stacks.samples, "sample"),
-                count(stacks.frames, "frame"),
+                if stacks.samples == 1 { "its" } else { "their" },
                 stacks.named,
+                count(stacks.frames, "JIT frame"),
                 percent(stacks.named_percent),
             );
         }
         for (count, reason) in samples.unnamed.reasons() {
             let _ = writeln!(text, "  {count} not named: {reason}");
+        }
+        let leaves: u64 = samples.unnamed.reasons().map(|(count, _)| count).sum();
+        let callers = stacks.frames.saturating_sub(stacks.named).saturating_sub(leaves);
+        if stacks.frames > samples.jit && callers > 0 {
+            let _ = writeln!(
+                text,
+                "  {} not named: no jitdump or perf map has a function at the address at that time",
+                count(callers, "caller"),
+            );
         }
         for tier in self.tiers.iter().flatten() {
             let functions = count(tier.functions, "function");

@@ -73,9 +73,9 @@ mod tests {
     #[test]
     fn chains_end_at_the_limit() {
         let mut chain = Chain::default();
-        assert!(chain.add((0..MAX_FRAMES as u64).map(Address)));
+        assert!(chain.add((0..127).map(Address)));
         chain.restart(Some(Address(1)));
-        assert!(!chain.add((0..MAX_FRAMES as u64).map(Address)));
-        assert_eq!(chain.frames().len(), MAX_FRAMES);
+        assert!(!chain.add((0..127).map(Address)));
+        assert_eq!(chain.frames().len(), 127);
     }
 }

@@ -93,7 +93,7 @@ impl Scene {
                 assert!(path.contains("r/dumps/"), "{summary:#}");
             }
         }
-        self.remove_maps();
+        self.assert_no_maps();
     }
 
     /// Records a command again, which does not request a jitdump, and checks what is said about it.
@@ -115,13 +115,24 @@ impl Scene {
         printed.lines().filter(|line| line.contains(function)).count() as u64
     }
 
-    /// Removes the perf maps that the runtimes left in /tmp.
+    /// Removes the perf maps that processes which went on left in /tmp.
     pub fn remove_maps(&self) {
         for file in self.json("manifest.json")["files"].as_array().unwrap() {
             let path = file["written_to"].as_str().unwrap();
             if path.starts_with("/tmp/perf-") {
                 let _ = std::fs::remove_file(path);
             }
+        }
+    }
+
+    /// Checks that no perf map of the runtimes is left in /tmp.
+    pub fn assert_no_maps(&self) {
+        for file in self.json("manifest.json")["files"].as_array().unwrap() {
+            let path = file["written_to"].as_str().unwrap();
+            assert!(
+                !path.starts_with("/tmp/perf-") || !Path::new(path).exists(),
+                "{path}"
+            );
         }
     }
 }
@@ -258,7 +269,7 @@ fn check_python(program: &str) {
     let found = stacks.iter().filter(has_function).count();
     assert!(stacks.len() as u64 >= MIN_SAMPLES, "{}", stacks.len());
     assert!(found * 2 > stacks.len(), "{found} of {}", stacks.len());
-    scene.remove_maps();
+    scene.assert_no_maps();
 }
 
 #[test]

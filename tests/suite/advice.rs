@@ -354,3 +354,46 @@ fn slips_are_answered_with_what_to_type() {
         assert!(!is_of_perf || said.trim_end().lines().count() == 1, "{said}");
     }
 }
+
+/// The option was followed: another hint is needed.
+#[test]
+fn an_option_that_the_program_had_is_not_advised() {
+    /// `HEADER_CMDLINE`: the number of words, and each with its size.
+    const CMDLINE: u32 = 11;
+    let mut command = 2u32.to_le_bytes().to_vec();
+    for word in ["node", "--perf-prof"] {
+        command.extend(64u32.to_le_bytes());
+        let mut padded = word.as_bytes().to_vec();
+        padded.resize(64, 0);
+        command.extend(padded);
+    }
+    let mut case = TestProfile::new();
+    case.process(7, "/usr/bin/node");
+    case.sample(7, REGION);
+    let advice = |case: &TestProfile| {
+        let (_, summary) = case.summarize();
+        let [found] = diagnostics(&summary, "JI175")[..] else {
+            panic!("{summary:#}")
+        };
+        found["message"].as_str().unwrap().to_owned()
+    };
+    assert!(advice(&case).contains("node --perf-prof"), "{}", advice(&case));
+    case.profile.features = vec![(CMDLINE, command)];
+    let said = advice(&case);
+    assert!(
+        said.contains("it had --perf-prof; its file was not found"),
+        "{said}"
+    );
+}
+
+#[test]
+fn callers_without_a_name_have_a_reason() {
+    let mut case = TestProfile::new();
+    case.process(7, "/usr/bin/program");
+    case.map(7);
+    let time = case.tick();
+    case.profile.sample(7, time, &[REGION, REGION + 0x801], None);
+    let (said, _) = case.summarize();
+    assert!(said.contains("1 of their 2 JIT frames named (50.0 %)"), "{said}");
+    assert!(said.contains("  1 caller not named: no jitdump or perf map has"), "{said}");
+}

@@ -125,6 +125,32 @@ fn a_dump_that_no_marker_leads_to_is_used_for_the_process_in_its_header() {
 }
 
 #[test]
+fn a_dump_beside_the_profile_needs_no_marker() {
+    for name in ["jit-7.dump", "dumps/jit-7.dump"] {
+        let mut case = Case::new();
+        case.profile.comm(7, "program", true, 1000 * SECOND);
+        case.sample(7, 1002 * SECOND, "function");
+        write(&case.path(name), &dump_with(7, &[(7, 1001 * SECOND, "function")]));
+        let said = case.check(&["-v"]);
+        let by_header = Diagnostic::new(Issue::DumpByHeader).with("pid", 7);
+        assert!(reports(&said, "JI222", &format!(".dump: {by_header}")), "{said}");
+    }
+    // Another process's, and one of an earlier recording.
+    for (pid, time) in [(8, 1001), (7, 2001)] {
+        let mut case = Case::new();
+        case.profile.comm(7, "program", true, 1000 * SECOND);
+        case.profile.sample(7, 1002 * SECOND, &[REGION + 4], None);
+        write(
+            &case.path("jit-7.dump"),
+            &dump_with(pid, &[(pid, time * SECOND, "function")]),
+        );
+        std::fs::write(case.path("perf.data"), case.profile.finish()).unwrap();
+        let said = inject(&case.path("perf.data"), &case.path("out.data"), &[]);
+        assert!(reports(&said, "JI174", "no process in the profile"), "{said}");
+    }
+}
+
+#[test]
 fn a_dump_of_an_earlier_run_does_not_hide_the_right_one() {
     let mut case = Case::new();
     case.marker(7, "/nowhere/jit-7.dump", 1000 * SECOND);

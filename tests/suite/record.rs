@@ -101,11 +101,13 @@ fn the_plan_of_each_runtime_can_be_printed() {
     let dumps = scene.path("work/r/dumps");
     let dumps = tools::text(&dumps);
     scene.add_file("tool", "#!/usr/bin/env node\n");
-    scene.add_file("task", "#!/usr/bin/python3\n");
+    // Its build has no frame pointers.
+    scene.add("python3", "exit 0");
+    scene.add_file("task", "#!/usr/bin/env python3\n");
     let node = "export NODE_OPTIONS='--perf-prof --interpreted-frames-native-stack'".to_owned();
     let java = "-XX:+DumpPerfMapAtExit".to_owned();
     let erlang = "export ERL_FLAGS='+JPperf true'".to_owned();
-    let dwarf = "--call-graph dwarf".to_owned();
+    let dwarf = "--call-graph dwarf,32768".to_owned();
     for (command, expected) in [
         ("node app.js", &node),
         ("npm test", &node),
@@ -126,13 +128,30 @@ fn the_plan_of_each_runtime_can_be_printed() {
         ("mix test", &erlang),
         ("java App", &java),
         ("gradle test", &java),
+        ("javac App.java", &java),
         ("mono app.exe", &"export MONO_ENV_OPTIONS=--jitmap".to_owned()),
         (
             "dotnet app.dll",
             &format!("export DOTNET_PerfMapJitDumpPath={dumps}"),
         ),
         ("ruby a.rb", &"export RUBYOPT='--yjit --yjit-perf'".to_owned()),
-        ("raku a.raku", &"export MVM_JIT_PERF_MAP=1".to_owned()),
+        (
+            "ruby --zjit a.rb",
+            &"export RUBYOPT='--zjit --zjit-perf'".to_owned(),
+        ),
+        ("raku a.raku", &"export MVM_JIT_PERF_DUMP=1".to_owned()),
+        (
+            "dart run a.dart",
+            &"-- dart --generate_perf_jitdump run a.dart\n".to_owned(),
+        ),
+        (
+            "wasmer run a.wasm",
+            &"-- wasmer run --profiler=perfmap a.wasm\n".to_owned(),
+        ),
+        (
+            "hhvm a.hack",
+            &"-- hhvm -vEval.PerfJitDump=true a.hack\n".to_owned(),
+        ),
         ("dotnet app.dll", &"export COMPlus_PerfMapEnabled=1".to_owned()),
         ("julia a.jl", &"export ENABLE_JITPROFILING=1".to_owned()),
         ("lli app.ll", &"-- lli -jit-kind=mcjit app.ll\n".to_owned()),
@@ -241,11 +260,13 @@ fn a_recording_is_one_folder() {
         said_text.contains("366 samples, 198 in JIT code, 198 of them named (100.0 %)"),
         "{said_text}"
     );
-    assert!(said_text.contains(" %  TRACE-"), "{said_text}");
     assert!(
-        said_text.ends_with("jitinject: next: perf report -i r/perf.jit.data\n"),
+        said_text.contains(" charged     self    total  function"),
         "{said_text}"
     );
+    assert!(said_text.contains("  TRACE-"), "{said_text}");
+    let next = "jitinject: next: jitinject report r\njitinject:   or: perf report --no-children -i r/perf.jit.data\n";
+    assert!(said_text.ends_with(next), "{said_text}");
     let folder = scene.path("work/r");
     let mut names: Vec<_> = std::fs::read_dir(&folder)
         .unwrap()

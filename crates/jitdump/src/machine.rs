@@ -1,4 +1,14 @@
 //! The machine architecture that code is compiled for.
+//!
+//! A jitdump has an ELF machine number; its first four bytes give the byte order. A jitdump without a
+//! machine number is for the machine of the profile. The machine number determines the class, except for
+//! MIPS, RISC-V, S/390 and LoongArch, where both classes share a number. There, code above 4 GiB is 64-bit.
+//! Below, the profile's machine decides if it has the same number; otherwise MIPS and RISC-V are 32-bit.
+//! The class affects more than the layout of an object: V8's lines are off by the size of an ELF header.
+//!
+//! `e_flags` are those of the usual ABI. With 0, GNU's objdump decodes no MIPS instruction newer than 1985,
+//! and LLVM's no compressed instruction of RISC-V. The disadvantage: eu-elflint 0.188 does not support
+//! flags of MIPS and reports them.
 
 use object::elf;
 

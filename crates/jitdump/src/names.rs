@@ -398,6 +398,11 @@ mod tests {
             assert_eq!(likeliest(name), expected, "{name}");
         }
         assert_eq!(source_locations(b"JS:^with space work.js:1:2").len(), 2);
+        for (head, inside) in [("JS:^", "a "), ("Ion: ", "f (")] {
+            let end = if head == "JS:^" { "a.js:1:2" } else { "a.js:1:2)" };
+            let name = [head, &inside.repeat(40), end].concat();
+            assert_eq!(source_locations(name.as_bytes()).len(), 16, "{name}");
+        }
     }
 
     #[test]

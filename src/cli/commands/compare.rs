@@ -8,6 +8,7 @@ use clap::Args;
 use jitinject::internals::files::staged::write_atomically;
 use jitinject::internals::files::stream;
 use jitinject::internals::files::temp_file::copy_if;
+use jitinject::internals::record::{MANIFEST, SUMMARY};
 use jitinject::internals::threads;
 use jitinject::internals::tools::compare::statistics::Assumptions;
 use jitinject::internals::tools::compare::{
@@ -15,7 +16,7 @@ use jitinject::internals::tools::compare::{
 };
 use jitinject::{Diagnostic, Issue};
 
-use crate::cli::commands::headings::{CI, OUTPUT};
+use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT};
 use crate::cli::commands::inject::percent;
 use crate::cli::terminal::{print, print_json, report_all};
 
@@ -33,10 +34,12 @@ only if its share of the samples changed in the same direction. Without CPU time
 Examples:
   jitinject record -q -o old -- node app.js
   jitinject record -q -o new -- node app.js
-  jitinject compare old/summary.json new/summary.json
+  jitinject compare old new
 
   # several runs, as a gate
-  jitinject compare --fail-on 'self > 2%' --fail-on 'cpu > 3%' main/*.json -- branch/*.json
+  jitinject record -q --runs 5 -o main -- node app.js
+  jitinject record -q --runs 5 -o branch -- node app.js
+  jitinject compare --fail-on 'self > 2%' --fail-on 'cpu > 3%' main branch
 
 Exit status: 0 success; 1 error; 2 invalid usage; 4 a rule of --fail-on is broken.";
 
@@ -47,15 +50,15 @@ Exit status: 0 success; 1 error; 2 invalid usage; 4 a rule of --fail-on is broke
     override_usage = "jitinject compare [OPTIONS] BEFORE AFTER\n       jitinject compare [OPTIONS] BEFORE... -- AFTER..."
 )]
 pub struct CompareArguments {
-    /// Summaries before the change, written by --summary, or directories of them
+    /// Runs before the change: directories of jitinject record, summaries, or directories of them
     ///
-    /// Of a directory, the files whose names end in .json are read.
+    /// Of a directory without recordings, the files whose names end in .json are read.
     #[arg(value_name = "BEFORE", required = true)]
     before: Vec<PathBuf>,
 
-    /// Summaries after the change, or directories of them
+    /// Runs after the change
     ///
-    /// With one file on each side, -- is not needed.
+    /// With one path on each side, -- is not needed.
     #[arg(value_name = "AFTER", last = true)]
     after: Vec<PathBuf>,
 
@@ -86,7 +89,7 @@ pub struct CompareArguments {
     /// Variation from run to run to assume for single runs
     ///
     /// Only used with one run on each side. The standard deviation of the time in a function, in percent of that time.
-    /// [default: 25 for JIT code, 5 for other code, 15 for the CPU time of a run]
+    /// [default: 25 for programs with JIT code, 5 for others, 15 for the CPU time of a run]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     assume_variation: Option<f64>,
 
@@ -112,6 +115,10 @@ pub struct CompareArguments {
     /// Write a differential flame graph as SVG to FILE
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     flame_graph: Option<PathBuf>,
+
+    /// Print broken rules and errors only
+    #[arg(short, long, conflicts_with_all = ["json", "markdown"], help_heading = MESSAGES)]
+    quiet: bool,
 }
 
 /// Parses a confidence.
@@ -154,7 +161,9 @@ impl CompareArguments {
         };
         let (before, after) = (read_all(before)?, read_all(after)?);
         let compared = compare(&before, &after, &options, self.flame_graph.is_some())?;
-        report_all(&compared.diagnostics, false);
+        if !self.quiet {
+            report_all(&compared.diagnostics, false);
+        }
         if let Some(path) = &self.flame_graph {
             write_flame_graph(path, &compared)?;
         }
@@ -162,6 +171,7 @@ impl CompareArguments {
         match (self.json, self.markdown) {
             (true, _) => print_json(comparison)?,
             (_, true) => print(|output| output.write_all(comparison.markdown(self.min_change).as_bytes()))?,
+            _ if self.quiet => print(|output| output.write_all(comparison.broken_text().as_bytes()))?,
             _ => print(|output| output.write_all(comparison.text(self.min_change).as_bytes()))?,
         }
         let is_broken = comparison.rules.iter().any(|rule| rule.is_broken);
@@ -191,18 +201,31 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<ParsedSummary>, Diagnostic> {
     threads::map(&files, |file| read(file)).into_iter().collect()
 }
 
-/// Returns the summaries in a folder.
+/// Returns the summaries in a folder: that of a recording, those of the recordings in it, or all JSON files.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+    if let Some(summary) = recorded_summary(folder) {
+        return Ok(vec![summary]);
+    }
     let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
     let entries = entries.map_err(|cause| Diagnostic::cannot_read(folder, &cause))?;
-    let paths = entries.into_iter().map(|entry| entry.path());
-    let is_summary = |path: &PathBuf| path.extension().is_some_and(|it| it == "json") && path.is_file();
-    let mut files: Vec<PathBuf> = paths.filter(is_summary).collect();
+    let paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    let mut files: Vec<PathBuf> = paths.iter().filter_map(|path| recorded_summary(path)).collect();
+    if files.is_empty() {
+        let is_summary = |path: &PathBuf| path.extension().is_some_and(|it| it == "json") && path.is_file();
+        files = paths.into_iter().filter(is_summary).collect();
+    }
     files.sort();
     match files.is_empty() {
         true => Err(Diagnostic::new(Issue::NoSummaries).in_file(folder)),
         false => Ok(files),
     }
+}
+
+/// Returns the summary in the folder of a recording.
+fn recorded_summary(folder: &Path) -> Option<PathBuf> {
+    let summary = folder.join(SUMMARY);
+    let is_recording = summary.is_file() && folder.join(MANIFEST).is_file();
+    is_recording.then_some(summary)
 }
 
 fn read(path: &Path) -> Result<ParsedSummary, Diagnostic> {

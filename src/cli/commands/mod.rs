@@ -10,6 +10,7 @@ pub mod inject;
 mod input;
 pub mod man;
 pub mod record;
+pub mod report;
 mod runtime_files;
 mod source_files;
 pub mod timeline;
@@ -31,6 +32,7 @@ pub fn run() -> ExitCode {
         None => line.inject.run(),
         Some(Command::Inject(arguments)) => arguments.run_as_perf(),
         Some(Command::Record(arguments)) => arguments.run(),
+        Some(Command::Report(arguments)) => arguments.run(),
         Some(Command::Compare(arguments)) => arguments.run(),
         Some(Command::Dump(arguments)) => arguments.run(),
         Some(Command::Check(arguments)) => arguments.run(),

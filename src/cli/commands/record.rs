@@ -12,13 +12,16 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
 use jitdump::internals::bytes::printable_path;
 use jitinject::internals::code::profile_index::ProfileIndex;
+use jitinject::internals::frames::ranking::counts::StackCounts;
+use jitinject::internals::frames::stream::Tables;
 use jitinject::internals::inject::{SummaryOutput, inject_after};
 use jitinject::internals::record::{
     Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
-    Status, archive_path, default_folder, launch, refuse_existing,
+    Status, archive_path, create_folder, default_folder, launch, refuse_existing,
 };
 use jitinject::internals::results::summary::shell_word;
 use jitinject::internals::runtimes::Runtime;
+use jitinject::internals::tools::report::{Report, ReportOptions};
 use jitinject::{Diagnostic, Issue, NameStyle, Summary};
 
 use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
@@ -73,6 +76,13 @@ pub struct RecordArguments {
     #[arg(short, long, value_name = "DIR", help_heading = OUTPUT)]
     output: Option<PathBuf>,
 
+    /// Record the program N times, into directories run-1 to run-N of DIR, for compare
+    ///
+    /// The first run that fails ends it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = CI,
+        conflicts_with_all = ["pid", "print", "pack", "report", "summary"])]
+    runs: Option<u32>,
+
     /// Print the whole command and environment as text for a shell, and run nothing
     #[arg(long, help_heading = OUTPUT)]
     print: bool,
@@ -100,6 +110,12 @@ pub struct RecordArguments {
     #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = RECORDING)]
     pid: Vec<u32>,
 
+    /// Record where threads wait, as perf record --off-cpu does
+    ///
+    /// It needs root, and a perf that was built with BPF.
+    #[arg(long, help_heading = RECORDING)]
+    off_cpu: bool,
+
     /// Record all CPUs, as perf record -a does
     #[arg(short, long, help_heading = RECORDING)]
     all_cpus: bool,
@@ -122,11 +138,12 @@ pub struct RecordArguments {
 
     /// Record stacks by frame pointers
     ///
-    /// This is the default, except for CPython, whose interpreter has none.
+    /// This is the default, except for CPython before 3.15, whose interpreter has none: dwarf,32768, unless sysconfig has
+    /// -fno-omit-frame-pointer.
     #[arg(short, help_heading = RECORDING, conflicts_with = "call_graph")]
     g: bool,
 
-    /// How to record stacks: fp, dwarf[,SIZE], lbr, or none
+    /// How to record stacks: fp, dwarf[,SIZE], lbr, or none; with perf 7, also fp,defer
     #[arg(long, value_name = "MODE", help_heading = RECORDING)]
     call_graph: Option<String>,
 
@@ -222,12 +239,17 @@ impl RecordArguments {
         is_both.then_some("-p records running processes; for a time, add --duration in place of a command")
     }
 
-    fn options(&self) -> RecordOptions {
+    /// Returns the folder to create.
+    fn folder(&self) -> PathBuf {
+        self.output.clone().unwrap_or_else(default_folder)
+    }
+
+    fn options(&self, output: PathBuf) -> RecordOptions {
         let words = self.perf_args.iter().flat_map(|text| text.split_whitespace());
         let call_graph = self.g.then(|| "fp".to_owned());
         RecordOptions {
             command: self.command.clone(),
-            output: self.output.clone().unwrap_or_else(default_folder),
+            output,
             runtimes: self.runtime.iter().copied().flatten().collect(),
             without_environment: self.no_env,
             java_agent: self.java_agent.clone(),
@@ -239,6 +261,7 @@ impl RecordArguments {
                 all_cpus: self.all_cpus,
                 cpus: self.cpu.clone(),
                 pids: self.pid.clone(),
+                off_cpu: self.off_cpu,
                 arguments: words.map(OsString::from).collect(),
             },
             duration: self.duration,
@@ -249,18 +272,44 @@ impl RecordArguments {
 
     /// Records, and names the profile.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let plan = Plan::new(&self.options())?;
-        if self.print {
-            print(|output| output.write_all(plan.shell_text().as_bytes()))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        match self.record(&plan) {
+        let recorded = match self.runs {
+            Some(runs) => self.record_runs(runs),
+            None => self.record_once(self.folder()),
+        };
+        match recorded {
             Err(error) if error.issue == Issue::ProgramNotFound => {
                 report(&error.as_error());
                 Ok(ExitCode::from(NOT_STARTED))
             }
             done => done,
         }
+    }
+
+    /// Records each run in a folder of its own.
+    fn record_runs(&self, runs: u32) -> Result<ExitCode, Diagnostic> {
+        let folder = self.folder();
+        let created = create_folder(&folder)?;
+        for run in 1..=runs {
+            if !self.quiet {
+                print_message(&format!("run {run} of {runs}"));
+            }
+            let recorded = self.record_once(folder.join(format!("run-{run}")));
+            if !recorded.as_ref().is_ok_and(|code| *code == ExitCode::SUCCESS) {
+                // It stays if it has a recording.
+                let _ = created.remove_folder();
+                return recorded;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn record_once(&self, folder: PathBuf) -> Result<ExitCode, Diagnostic> {
+        let plan = Plan::new(&self.options(folder))?;
+        if self.print {
+            print(|output| output.write_all(plan.shell_text().as_bytes()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.record(&plan)
     }
 
     fn record(&self, plan: &Plan) -> Result<ExitCode, Diagnostic> {
@@ -282,7 +331,7 @@ impl RecordArguments {
         }
         warn(&plan.diagnostics);
         let mut terminal = Terminal {
-            signals: PassedSignals::new().map_err(failed)?,
+            signals: PassedSignals::new(self.command.is_empty()).map_err(failed)?,
             line: StatusLine::new(self.quiet),
             is_quiet: self.quiet,
         };
@@ -298,14 +347,31 @@ impl RecordArguments {
         options.labels = self.label.iter().cloned().collect();
         options.lines.track = self.track.name();
         self.track.apply(&mut options.lines.sources);
+        let (mut without_kernel, mut left) = (None, Vec::new());
         let collect = |index: &ProfileIndex| {
             let files = session.collect(&recorded, index);
-            session.write_manifest(&Manifest::new(plan, &recorded, files))
+            let paths = files.iter().filter(|file| file.is_left);
+            left.extend(paths.map(|file| file.written_to.clone()));
+            without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
+            session.write_manifest(&Manifest::new(plan, &recorded, index, files))
         };
-        let summary = inject_after(collect, &options, &mut bar);
+        let mut hottest = Vec::new();
+        let report_options = ReportOptions {
+            rows: Some(HOTTEST),
+            ..ReportOptions::default()
+        };
+        let mut observe = |tables: Tables, counts: &StackCounts| {
+            let report = Report::of(tables, counts, &report_options);
+            hottest = report.map_or_else(|_| Vec::new(), |report| report.first_lines());
+        };
+        let summary = inject_after(collect, Some(&mut observe), &options, &mut bar);
         drop(bar);
         let summary = summary?;
-        warn(&summary.diagnostics);
+        warn(&without_kernel.into_iter().collect::<Vec<_>>());
+        warn(&plan.advised(&summary.diagnostics, &recorded.warned));
+        if !self.quiet && !left.is_empty() {
+            print_message(&format!("copied, and left where they are: {}", left.join(", ")));
+        }
         if self.pack {
             let size = session.pack(&archive)?;
             if !self.quiet {
@@ -313,7 +379,7 @@ impl RecordArguments {
             }
         }
         if !self.quiet {
-            print_message(&self.text(plan, &summary, recorded.status));
+            print_message(&self.text(plan, &summary, hottest, recorded.status));
         }
         other_summary.write(&summary)?;
         let checked = exit_code(self.fail_under, &summary);
@@ -327,7 +393,7 @@ impl RecordArguments {
     }
 
     /// Returns the final message: the share named, the hottest functions, and how to look at the profile.
-    fn text(&self, plan: &Plan, summary: &Summary, status: ProgramStatus) -> String {
+    fn text(&self, plan: &Plan, summary: &Summary, hottest: Vec<String>, status: ProgramStatus) -> String {
         let mut lines: Vec<String> = Vec::new();
         match status {
             ProgramStatus::Exited(0) | ProgramStatus::Stopped => {}
@@ -335,41 +401,20 @@ impl RecordArguments {
             ProgramStatus::Killed(signal) => lines.push(format!("the program was ended by signal {signal}")),
         }
         lines.extend(summary.counts_text(self.verbose).lines().map(str::to_owned));
-        lines.extend(hottest(plan, summary));
-        let command = summary.next_command().unwrap_or_else(|| {
-            let input = Path::new(&summary.output);
-            format!("perf report -i {}", input.to_str().unwrap_or_default())
-        });
+        lines.extend(hottest);
         let archive = archive_path(&plan.folder);
         if let Some(chown) = plan.chown_command(self.pack.then_some(&*archive)) {
             let folder = printable_path(&plan.folder);
             lines.push(format!("{folder} belongs to root; to make it yours: {chown}"));
         }
         if !self.report {
-            lines.push(format!("next: {command}"));
+            let folder = shell_word(&printable_path(&plan.folder));
+            let profile = shell_word(&summary.output);
+            lines.push(format!("next: jitinject report {folder}"));
+            lines.push(format!("  or: perf report --no-children -i {profile}"));
         }
         lines.join("\n")
     }
-}
-
-/// Returns a line for each of the hottest functions: by their own samples, or by those in their stacks if these are copies.
-/// Functions of interpreters do nothing but call the interpreter, so their own code has no samples.
-fn hottest(plan: &Plan, summary: &Summary) -> Vec<String> {
-    let in_stacks = match plan.perf.has_stack_copies() {
-        true => summary.hottest_in_stacks(HOTTEST),
-        false => Vec::new(),
-    };
-    if in_stacks.is_empty() {
-        let own = summary.hottest(HOTTEST).into_iter();
-        return own
-            .map(|hot| format!("{:6.2} %  {}", hot.own, hot.function.name))
-            .collect();
-    }
-    let heading = "   total      self  JIT-compiled function".to_owned();
-    let lines = in_stacks
-        .into_iter()
-        .map(|hot| format!("{:6.2} %  {:6.2} %  {}", hot.total, hot.own, hot.function.name));
-    std::iter::once(heading).chain(lines).collect()
 }
 
 /// Returns the message about an archive, with the command that shows the profile after it has been unpacked.

@@ -1,8 +1,6 @@
 //! Tests of the alignment of clocks.
 
 use super::*;
-use crate::code::clock::bound::{HEADER_SLACK, WALL_CLOCK_SLACK};
-use crate::code::clock::recorded_clocks::MARGIN;
 use crate::code::live_code::Plateau;
 use crate::perf::feature::ClockData;
 
@@ -56,7 +54,7 @@ fn the_header_is_believed_where_it_uses_the_clock_of_the_records() {
         made: 4999 * SECOND,
         ..RUNTIME
     };
-    let slack = HEADER_SLACK as u64 + DRIFT;
+    let slack = 1_000_000 + DRIFT;
     assert_eq!(time_of_first(&PROFILE, &runtime, MARKER), 1002 * SECOND - slack);
     // Bun's first record is older than its header.
     let first = RuntimeTime(4998 * SECOND);
@@ -88,7 +86,7 @@ fn clock_data_stand_in_for_a_marker_from_before_the_profile() {
     };
     let made = (wall_clock - 3 * SECOND) / 1000;
     let runtime = RuntimeClock { made, ..RUNTIME };
-    let slack = WALL_CLOCK_SLACK as u64;
+    let slack = 1_000_000;
     assert_eq!(time_of_first(&profile, &runtime, None), 997 * SECOND - slack);
 }
 
@@ -136,7 +134,7 @@ fn the_greatest_bound_of_all_files_holds_for_each() {
         .iter()
         .map(|alignment| alignment.time(RUNTIME.first).0)
         .collect();
-    assert_eq!(times, [1002 * SECOND - HEADER_SLACK as u64 - DRIFT; 4]);
+    assert_eq!(times, [1002 * SECOND - 1_000_000 - DRIFT; 4]);
 }
 
 #[test]
@@ -150,7 +148,12 @@ fn files_whose_bounds_exclude_each_other_have_clocks_of_their_own() {
 
 #[test]
 fn without_any_evidence_clocks_that_start_together_are_taken_for_almost_the_same() {
-    for (id, guess) in [(None, -MARGIN), (Some(4), -MARGIN), (Some(7), 0), (Some(11), 0)] {
+    for (id, guess) in [
+        (None, -20_000_000),
+        (Some(4), -20_000_000),
+        (Some(7), 0),
+        (Some(11), 0),
+    ] {
         let profile = ProfileClock { id, ..PROFILE };
         let all = settled(&profile, &[(RUNTIME, None)]);
         let time = i128::from(all[0].time(RUNTIME.first).0);
@@ -192,7 +195,7 @@ fn shifted(bound: Option<i128>, plateau: Plateau) -> Shift {
 #[test]
 fn samples_right_after_loads_bring_a_distant_bound_nearer() {
     const MS: i64 = 1_000_000;
-    let margin = MARGIN as i64;
+    let margin = 20 * MS;
     let nearer = |bound: i64, right_after| {
         let plateau = plateau(bound, 300 * MS, 100, right_after);
         shifted(Some(bound.into()), plateau).offset
@@ -203,6 +206,7 @@ fn samples_right_after_loads_bring_a_distant_bound_nearer() {
     // Single samples in code that no file contains are no evidence.
     let beside = |score, right_after| shifted(Some(0), plateau(5 * MS, 300 * MS, score, right_after));
     assert_eq!(beside(4, 1).offset, 0);
+    assert_eq!(beside(6, 1).offset, i128::from(5 * MS + margin));
     assert_eq!(beside(40, 1).offset, i128::from(5 * MS + margin));
     assert_eq!(beside(40, 1).doubt, None);
 }
@@ -211,7 +215,7 @@ fn samples_right_after_loads_bring_a_distant_bound_nearer() {
 fn where_samples_alone_bound_the_distance_names_are_in_doubt_as_far_as_they_leave_it_open() {
     const MS: i64 = 1_000_000;
     let wide = shifted(None, plateau(-800 * MS, 600 * MS, 40, 1));
-    assert_eq!(wide.offset, -MARGIN, "the guess");
+    assert_eq!(wide.offset, -20_000_000, "the guess");
     let doubt = Doubt {
         less: 780 * MS as u64,
         more: 620 * MS as u64,
@@ -223,6 +227,8 @@ fn where_samples_alone_bound_the_distance_names_are_in_doubt_as_far_as_they_leav
     assert_eq!((sharp.offset, sharp.doubt), (i128::from(-620 * MS), None));
     let weak = shifted(None, plateau(-800 * MS, 600 * MS, 4, 1));
     assert_eq!((weak.evidence, weak.doubt), (Evidence::None, Some(Doubt::ANY)));
+    let enough = shifted(None, plateau(-800 * MS, 600 * MS, 6, 1));
+    assert_eq!(enough.evidence, Evidence::LiveCode);
 }
 
 #[test]

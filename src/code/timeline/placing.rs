@@ -1,4 +1,7 @@
 //! Applies maps and code events to one address space, in the order of time.
+//!
+//! The address space decides which function a MOVE refers to. Processes that write to one jitdump may each
+//! have another function at the source address, and only the forks show which one a child has inherited.
 
 use jitdump::history::Builder;
 use jitdump::{Address, AddressRange, Time};

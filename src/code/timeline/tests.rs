@@ -59,6 +59,16 @@ fn the_newest_load_holds_and_the_rest_of_the_older_one_stays() {
 }
 
 #[test]
+fn memory_without_a_map_may_be_jit_memory_within_a_page_of_code() {
+    let processes = Processes::new(vec![map(1, 5, 0x1000, Backing::Anonymous)]);
+    let timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());
+    let space = processes.space_at(Pid(1), Time(50)).unwrap();
+    let may_be = |address| timeline.may_be_jit(space, Address(address));
+    assert!(may_be(0x1180 + (256 << 10)));
+    assert!(!may_be(0x1181 + (256 << 10)));
+}
+
+#[test]
 fn a_file_mapped_over_code_ends_it() {
     let processes = Processes::new(vec![map(1, 20, 0x1000, Backing::File)]);
     let timeline = Timeline::new(&processes, two_loads(&processes).into_iter().collect());

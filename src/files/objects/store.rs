@@ -1,10 +1,21 @@
 //! Writes objects into a directory. Objects are named by their content, so a file in the directory never changes, and
 //! any number of profiles may refer to it.
 //!
-//! Objects are written under a hidden name and moved into the directory when all of them are complete, before the profile
-//! that refers to them is. So no profile ever refers to a missing object, and the objects of an earlier profile stay until
-//! the new one has replaced it. Then those that no profile refers to any more are removed. Runs that use a directory at the
-//! same time share a lock on it, and nothing is removed meanwhile.
+//! Names are `jitted-PID-NUMBER.so` for functions and `jitted-PID-map-ADDRESS-NUMBER.so` for perf map
+//! symbols; the number is the start of the build ID. What has the name of an object and another content is
+//! damaged, and is replaced.
+//!
+//! 1. Objects are written to a hidden directory.
+//! 2. When all are complete, they are moved into the directory of objects, each with a rename. Existing ones are kept.
+//! 3. The profile that refers to them is renamed.
+//! 4. Objects that no profile refers to any more are removed, if the directory belongs to this output.
+//!
+//! So no profile ever refers to a missing object.
+//! An error before step 3 only has to remove what was added. From step 2 on, a run holds a shared lock
+//! (`flock`) on the directory. Objects are removed only by a run that can make its lock exclusive and whose
+//! profile is still in place. Runs side by side on one output leave the profile of the last one, with all
+//! its objects. On file systems without locks, nothing is removed. A stream has no name; its objects stay
+//! as long as there is a `perf.jit.data`, which may refer to others there.
 
 use std::fs;
 use std::io;

@@ -156,6 +156,7 @@ mod tests {
         ] {
             assert_eq!(file_name(path), name);
         }
+        assert_eq!(file_name(&[b'x'; 101]), "x".repeat(100));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! A tree of call stacks with the samples taken in each.
 
-use std::hash::BuildHasher;
+use std::fmt::Debug;
+use std::hash::{BuildHasher, Hash};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use serde::Serialize;
 
 use crate::collections::hash::{HashMap, RandomState};
 use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
@@ -22,7 +24,7 @@ const MIN_NODES: u64 = 1 << 18;
 const MAX_NODES: u64 = 1 << 22;
 
 /// Samples of one kind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Weight {
     /// Number of samples.
     pub samples: u64,
@@ -50,15 +52,20 @@ pub enum Position {
     NoRoom,
 }
 
+/// What distinguishes the frames of a tree.
+pub trait TreeFrame: Copy + Ord + Hash + Debug + Send + Sync {}
+
+impl<T: Copy + Ord + Hash + Debug + Send + Sync> TreeFrame for T {}
+
 /// A function in a stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Node {
+pub struct Node<F = Frame> {
     /// Index of the caller's node, which comes before this one; `None` for the outermost function.
     pub caller: Option<NodeIndex>,
     /// Index of the event that the samples belong to.
     pub event: u32,
     /// The function.
-    pub frame: Frame,
+    pub frame: F,
     /// Samples taken in the function itself.
     pub own: Weight,
 }
@@ -70,23 +77,23 @@ impl NodeIndex {
 
 /// What no two nodes have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Key {
+struct Key<F> {
     caller: NodeIndex,
     event: u32,
-    frame: Frame,
+    frame: F,
 }
 
-impl Key {
-    fn caller(self) -> Option<NodeIndex> {
+impl<F> Key<F> {
+    fn caller(&self) -> Option<NodeIndex> {
         (self.caller != NodeIndex::NONE).then_some(self.caller)
     }
 }
 
 /// Call stacks, in the order of their first samples.
 #[derive(Clone, Debug)]
-pub struct CallTree {
+pub struct CallTree<F = Frame> {
     max_nodes: usize,
-    nodes: IndexedTable<NodeIndex, Key>,
+    nodes: IndexedTable<NodeIndex, Key<F>>,
     /// Samples that added nodes: offset of the sample, and index of its first node.
     runs: Vec<(u64, usize)>,
     /// Offset of the current sample, in bytes from the first record.
@@ -97,17 +104,17 @@ pub struct CallTree {
     by_key: HashTable<NodeIndex>,
     hasher: RandomState,
     /// Samples whose stack did not fit, by event and sampled function.
-    without_callers: HashMap<(u32, Frame), Weight>,
+    without_callers: HashMap<(u32, F), Weight>,
 }
 
-impl Default for CallTree {
+impl<F> Default for CallTree<F> {
     /// A tree without a limit, for a part of a profile.
     fn default() -> Self {
         Self::with_limit(usize::MAX)
     }
 }
 
-impl CallTree {
+impl<F> CallTree<F> {
     /// Creates a tree for a profile of this many bytes.
     pub fn of_profile(bytes: u64) -> Self {
         let nodes = (bytes / BYTES_OF_NODE).clamp(MIN_NODES, MAX_NODES);
@@ -126,15 +133,16 @@ impl CallTree {
             without_callers: HashMap::default(),
         }
     }
+}
 
+impl<F: TreeFrame> CallTree<F> {
     /// Starts with a sample that comes after all others, at an offset from the first record in bytes.
     pub fn start_sample(&mut self, offset: u64) {
         self.sample = offset;
     }
 
-    /// Adds the samples of trees for later records. Each has some of these.
-    pub fn merge(&mut self, later: &[Self]) {
-        // The position here of each node there.
+    /// Adds the samples of trees for later records. Each has some of these. Returns the position here of each node of each tree.
+    pub fn merge(&mut self, later: &[Self]) -> Vec<IndexedTable<NodeIndex, Position>> {
         let mut here = vec![IndexedTable::default(); later.len()];
         let mut runs: Vec<_> = later.iter().map(|tree| tree.runs().peekable()).collect();
         loop {
@@ -163,10 +171,11 @@ impl CallTree {
                 self.weigh(Position::NoRoom, event, frame, weight);
             }
         }
+        here
     }
 
     /// Returns the samples that added nodes, with their nodes.
-    fn runs(&self) -> impl Iterator<Item = (u64, &[Key])> {
+    fn runs(&self) -> impl Iterator<Item = (u64, &[Key<F>])> {
         let ends = self.runs.iter().skip(1).map(|&(_, start)| start);
         let ends = ends.chain(std::iter::once(self.nodes.len()));
         let runs = self.runs.iter().zip(ends);
@@ -174,7 +183,7 @@ impl CallTree {
     }
 
     /// Adds samples taken in a function at a position, or to the function itself if the position has no node.
-    pub fn weigh(&mut self, position: Position, event: u32, frame: Frame, weight: Weight) {
+    pub fn weigh(&mut self, position: Position, event: u32, frame: F, weight: Weight) {
         let own = match position {
             Position::Node(node) => self.own.entry(node).or_default(),
             Position::Outside | Position::NoRoom => self.without_callers.entry((event, frame)).or_default(),
@@ -183,13 +192,37 @@ impl CallTree {
     }
 
     /// Returns the position of a function called from another one. Creates its node if there is room.
-    pub fn child(&mut self, caller: Position, event: u32, frame: Frame) -> Position {
+    pub fn child(&mut self, caller: Position, event: u32, frame: F) -> Position {
         let caller = match caller {
             Position::Outside => None,
             Position::Node(caller) => Some(caller),
             Position::NoRoom => return Position::NoRoom,
         };
-        let (nodes, hash) = (&self.nodes, |node: &Key| self.hasher.hash_one(node));
+        match self.node(caller, event, frame, self.max_nodes) {
+            Some(node) => Position::Node(node),
+            None => Position::NoRoom,
+        }
+    }
+
+    /// Returns the function of a node.
+    pub fn frame(&self, node: NodeIndex) -> F {
+        self.nodes[node].frame
+    }
+
+    /// Returns the node of a function without callers, which has room always. There must be few such functions.
+    pub fn root(&mut self, event: u32, frame: F) -> Option<NodeIndex> {
+        self.node(None, event, frame, usize::MAX)
+    }
+
+    /// Returns the node of a function below another one. Creates it if there are less than `max_nodes`.
+    fn node(
+        &mut self,
+        caller: Option<NodeIndex>,
+        event: u32,
+        frame: F,
+        max_nodes: usize,
+    ) -> Option<NodeIndex> {
+        let (nodes, hash) = (&self.nodes, |node: &Key<F>| self.hasher.hash_one(node));
         let new = Key {
             caller: caller.unwrap_or(NodeIndex::NONE),
             event,
@@ -199,21 +232,21 @@ impl CallTree {
             .by_key
             .entry(hash(&new), |&node| nodes[node] == new, |&node| hash(&nodes[node]));
         match entry {
-            Entry::Occupied(found) => Position::Node(*found.get()),
-            Entry::Vacant(_) if nodes.len() >= self.max_nodes => Position::NoRoom,
+            Entry::Occupied(found) => Some(*found.get()),
+            Entry::Vacant(_) if nodes.len() >= max_nodes => None,
             Entry::Vacant(free) => {
                 if self.runs.last().is_none_or(|&(sample, _)| sample != self.sample) {
                     self.runs.push((self.sample, nodes.len()));
                 }
                 free.insert(index_of(nodes.len()));
-                Position::Node(self.nodes.push(new))
+                Some(self.nodes.push(new))
             }
         }
     }
 
     /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there
     /// was no room for them.
-    pub fn into_nodes(mut self) -> (IndexedTable<NodeIndex, Node>, u64) {
+    pub fn into_nodes(mut self) -> (IndexedTable<NodeIndex, Node<F>>, u64) {
         self.by_key = HashTable::new();
         let nodes = self.nodes.enumerate().map(|(index, key)| Node {
             caller: key.caller(),
@@ -221,8 +254,8 @@ impl CallTree {
             frame: key.frame,
             own: self.own.get(&index).copied().unwrap_or_default(),
         });
-        let mut nodes: IndexedTable<NodeIndex, Node> = nodes.collect();
-        let mut rest: Vec<((u32, Frame), Weight)> = self.without_callers.into_iter().collect();
+        let mut nodes: IndexedTable<NodeIndex, Node<F>> = nodes.collect();
+        let mut rest: Vec<((u32, F), Weight)> = self.without_callers.into_iter().collect();
         rest.sort_unstable_by_key(|&(key, _)| key);
         let cut = rest.iter().map(|(_, weight)| weight.samples).sum();
         nodes.extend(rest.into_iter().map(|((event, frame), own)| Node {

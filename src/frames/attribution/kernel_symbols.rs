@@ -101,6 +101,11 @@ impl KernelSymbols {
         u32::try_from(after.checked_sub(1)?).ok()
     }
 
+    /// Returns the address of a symbol.
+    pub fn start(&self, index: u32) -> Option<Address> {
+        Some(self.symbols.get(index as usize)?.0)
+    }
+
     /// Returns the name of a symbol.
     pub fn name(&self, index: u32) -> Option<&str> {
         Some(&self.symbols.get(index as usize)?.1)

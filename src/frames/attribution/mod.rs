@@ -8,14 +8,23 @@
 //!
 //! Frames of native code are named by the symbols of the files that this machine has. Stacks are
 //! those that the profile has; [`crate::frames::unwind`] has unwound copied ones.
+//!
+//! A summary counts all samples, because time can move between JIT code and native code. The nodes of the
+//! call tree are references to functions, and names are looked up once per function. Own samples, totals,
+//! callers and stacks all come from the tree, so they agree. A recursive function counts once per sample in
+//! its total. The size of a tree is limited by that of the profile; samples with further stacks count for
+//! their function without callers.
+//!
+//! The kernel is named by the profile's own copy of its symbols, by that in the build-id cache, or by those
+//! of the running kernel if it is the same build. Without symbols, a file counts as a whole.
 
-mod call_tree;
-mod frame;
+pub mod call_tree;
+pub mod frame;
 mod functions;
-mod kernel_symbols;
-mod recorded;
+pub mod kernel_symbols;
+pub mod recorded;
 mod stacks;
-mod walk;
+pub mod walk;
 
 pub use crate::frames::attribution::walk::Counts;
 
@@ -47,8 +56,10 @@ use crate::units::{Pid, Tid};
 
 /// What names the frames of a recording outside of its JIT code.
 pub struct NativeCode<'a> {
-    recorded: Recorded<'a>,
-    modules: Modules,
+    /// Names of threads.
+    pub recorded: Recorded<'a>,
+    /// Mapped modules.
+    pub modules: Modules,
     files: NativeFiles,
     kernel: KernelSymbols,
 }
@@ -71,6 +82,16 @@ impl<'a> NativeCode<'a> {
     pub fn symbols(&self) -> NativeSymbols<'_> {
         NativeSymbols::new(&self.modules, &self.files)
     }
+
+    /// Returns everything that names frames. `native` are the symbols of modules.
+    pub fn with<'s>(&'s self, selector: &'s Selector<'s>, native: &'s NativeSymbols<'s>) -> Symbols<'s> {
+        Symbols {
+            selector,
+            modules: &self.modules,
+            native,
+            kernel: &self.kernel,
+        }
+    }
 }
 
 /// Counts the samples of a recording by function and stack.
@@ -88,12 +109,7 @@ impl<'a> Attribution<'a> {
     ) -> Self {
         Self {
             recorded: &native.recorded,
-            symbols: Symbols {
-                selector,
-                modules: &native.modules,
-                native: native_symbols,
-                kernel: &native.kernel,
-            },
+            symbols: native.with(selector, native_symbols),
         }
     }
 
@@ -188,8 +204,8 @@ fn kernel_symbols(
     KernelSymbols::find(kernel, build_id, &recording.input.kernel_copies, options)
 }
 
-/// Returns the events that have samples or a name, with their samples.
-fn events(profile: &Profile<'_>, nodes: &IndexedTable<NodeIndex, Node>) -> Vec<EventSummary> {
+/// Returns the events, without their samples.
+pub fn events_of(profile: &Profile<'_>) -> Vec<EventSummary> {
     let names = profile
         .feature(feature::EVENT_DESC)
         .map_or_else(Vec::new, |content| {
@@ -197,21 +213,24 @@ fn events(profile: &Profile<'_>, nodes: &IndexedTable<NodeIndex, Node>) -> Vec<E
                 .map(printable)
                 .collect()
         });
-    let mut events: Vec<EventSummary> = profile
-        .attrs
-        .all()
-        .iter()
-        .enumerate()
+    let attrs = profile.attrs.all().iter().enumerate();
+    attrs
         .map(|(index, attr)| EventSummary {
             name: names
                 .get(index)
                 .cloned()
                 .unwrap_or_else(|| format!("event {index}")),
             unit: attr.unit,
+            excludes_kernel: attr.excludes_kernel,
             samples: 0,
             period: 0,
         })
-        .collect();
+        .collect()
+}
+
+/// Returns the events with their samples.
+fn events(profile: &Profile<'_>, nodes: &IndexedTable<NodeIndex, Node>) -> Vec<EventSummary> {
+    let mut events = events_of(profile);
     for node in nodes {
         if let Some(event) = events.get_mut(node.event as usize) {
             event.samples = event.samples.saturating_add(node.own.samples);

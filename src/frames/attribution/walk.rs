@@ -1,9 +1,9 @@
-//! The walk over all samples that builds the call tree.
+//! The walk over all samples that builds a call tree.
 
 use std::ops::Range;
 
 use jitdump::history::intersection;
-use jitdump::{Address, Time};
+use jitdump::{Address, ByteOrder, Time};
 
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
@@ -14,12 +14,13 @@ use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::Lookup;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::index_of;
-use crate::frames::attribution::call_tree::{CallTree, Position, Weight};
+use crate::frames::attribution::call_tree::{CallTree, Position, TreeFrame, Weight};
 use crate::frames::attribution::frame::Frame;
 use crate::frames::attribution::kernel_symbols::KernelSymbols;
 use crate::frames::native::modules::{MappedModule, Modules};
 use crate::frames::native::symbols::NativeSymbols;
-use crate::perf::record;
+use crate::perf::Profile;
+use crate::perf::record::{self, Record};
 use crate::perf::sample::ChainEntry;
 use crate::units::{Pid, Tid};
 
@@ -39,6 +40,40 @@ pub struct Symbols<'a> {
     pub kernel: &'a KernelSymbols,
 }
 
+/// What a walk keeps of samples.
+pub trait Keep: Default + Send {
+    /// What distinguishes the frames of stacks.
+    type Frame: TreeFrame;
+
+    /// Returns the frame at a [place](Found::place) in the code of `frame`.
+    fn frame(frame: Frame, place: u64) -> Self::Frame;
+
+    /// Returns the event of the nodes for samples of `event`.
+    fn event_of_nodes(event: u32) -> u32;
+
+    /// Returns the call stacks.
+    fn tree(&mut self) -> &mut CallTree<Self::Frame>;
+
+    /// Adds a sample.
+    fn add(&mut self, located: &Located<SampleFields<'_>>, taken: Taken<Self::Frame>, profile: &Profile<'_>);
+
+    /// Adds a record of lost records.
+    fn lost(&mut self, _lost: &Record<'_>, _endian: ByteOrder) {}
+}
+
+/// Where a sample was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<F> {
+    /// Index of the event.
+    pub event: u32,
+    /// Number of units of the event.
+    pub period: u64,
+    /// Position of the stack in the tree, with the sampled function.
+    pub position: Position,
+    /// The sampled function, or that of the innermost caller if the sample has no address.
+    pub frame: Option<F>,
+}
+
 /// Samples by stack, and by event and thread.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
@@ -46,6 +81,34 @@ pub struct Counts {
     pub tree: CallTree,
     /// Number of samples by thread and index of the event.
     pub threads: HashMap<(Option<Pid>, Option<Tid>, u32), u64>,
+}
+
+impl Keep for Counts {
+    type Frame = Frame;
+
+    fn frame(frame: Frame, _: u64) -> Frame {
+        frame
+    }
+
+    fn event_of_nodes(event: u32) -> u32 {
+        event
+    }
+
+    fn tree(&mut self) -> &mut CallTree {
+        &mut self.tree
+    }
+
+    fn add(&mut self, located: &Located<SampleFields<'_>>, taken: Taken<Frame>, _: &Profile<'_>) {
+        let key = (located.pid, located.content.sample.tid, taken.event);
+        *self.threads.entry(key).or_default() += 1;
+        let weight = Weight {
+            samples: 1,
+            period: taken.period,
+        };
+        if let Some(frame) = taken.frame {
+            self.tree.weigh(taken.position, taken.event, frame, weight);
+        }
+    }
 }
 
 impl Counts {
@@ -58,7 +121,7 @@ impl Counts {
     }
 
     /// Adds the samples that walks have seen since the last time.
-    pub fn take<'w, 's: 'w>(&mut self, walks: impl Iterator<Item = &'w mut Walk<'s>>) {
+    pub fn take<'w, 's: 'w>(&mut self, walks: impl Iterator<Item = &'w mut Walk<'s, Self>>) {
         let mut trees = Vec::new();
         for walk in walks {
             let Self { tree, threads } = walk.take();
@@ -72,25 +135,25 @@ impl Counts {
 }
 
 /// State while reading some of the records.
-pub struct Walk<'a> {
+pub struct Walk<'a, K: Keep> {
     symbols: &'a Symbols<'a>,
-    counts: Counts,
+    kept: K,
     recent: Recent,
     /// Frames of sampled addresses in user space.
-    leaves: KnownAddresses<Frame>,
+    leaves: KnownAddresses<K::Frame>,
     /// Frames of calls in user space.
-    callers: KnownAddresses<Frame>,
+    callers: KnownAddresses<K::Frame>,
     chains: LastChains<Outer>,
     /// Entries of the current call chain that the last one did not have, from the innermost to the outermost.
-    new_entries: Vec<KnownEntry>,
+    new_entries: Vec<KnownEntry<K::Frame>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a, K: Keep> Walk<'a, K> {
     /// Starts a walk.
     pub fn new(symbols: &'a Symbols<'a>) -> Self {
         Self {
             symbols,
-            counts: Counts::default(),
+            kept: K::default(),
             recent: Recent::default(),
             leaves: KnownAddresses::default(),
             callers: KnownAddresses::default(),
@@ -99,11 +162,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes what was counted so far.
-    fn take(&mut self) -> Counts {
+    /// Takes what was kept so far.
+    pub fn take(&mut self) -> K {
         // They have positions in the tree.
         self.chains = LastChains::default();
-        std::mem::take(&mut self.counts)
+        std::mem::take(&mut self.kept)
     }
 }
 
@@ -118,10 +181,10 @@ struct Outer {
 
 /// What an entry of a call chain is.
 #[derive(Clone, Debug)]
-struct KnownEntry {
+struct KnownEntry<F> {
     mode: Mode,
     /// Its frame, if it has one.
-    frame: Option<Frame>,
+    frame: Option<F>,
     /// Times at which it is the same.
     times: Range<Time>,
 }
@@ -157,38 +220,40 @@ impl Mode {
     }
 }
 
-impl SampleVisitor for Walk<'_> {
+impl<K: Keep> SampleVisitor for Walk<'_, K> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let profile = self.symbols.selector.profile;
         let event = profile.attrs.index_of(record, profile.endian);
         let fixed = profile.attrs.all().get(event).and_then(|attr| attr.fixed_period);
-        let weight = Weight {
-            samples: 1,
-            period: sample.period.or(fixed).unwrap_or(1),
-        };
+        let period = sample.period.or(fixed).unwrap_or(1);
         let event = index_of(event);
-        *self
-            .counts
-            .threads
-            .entry((located.pid, sample.tid, event))
-            .or_default() += 1;
         let time = located.lookup_time();
-        self.counts.tree.start_sample(record.offset);
+        self.kept.tree().start_sample(record.offset);
         let mode = Mode::of_record(record.cpu_mode());
         let leaf = sample
             .ip
             .map(|ip| self.frame(mode, located.space, ip, time, true).0);
-        let (caller, innermost) = self.callers(located, mode, event);
-        let tree = &mut self.counts.tree;
-        let position = leaf.map_or(caller, |leaf| tree.child(caller, event, leaf));
-        if let Some(frame) = leaf.or(innermost) {
-            tree.weigh(position, event, frame, weight);
-        }
+        let of_nodes = K::event_of_nodes(event);
+        let (caller, innermost) = self.callers(located, mode, of_nodes);
+        let tree = self.kept.tree();
+        let position = leaf.map_or(caller, |leaf| tree.child(caller, of_nodes, leaf));
+        let frame = leaf.or(innermost);
+        let taken = Taken {
+            event,
+            period,
+            position,
+            frame,
+        };
+        self.kept.add(located, taken, profile);
+    }
+
+    fn lost(&mut self, lost: &Record<'_>) {
+        self.kept.lost(lost, self.symbols.selector.profile.endian);
     }
 }
 
-impl Walk<'_> {
+impl<K: Keep> Walk<'_, K> {
     /// Returns the position of a sample's callers in the call tree, and the frame of the innermost one if the sample has no
     /// address. `mode` is that of the record.
     fn callers(
@@ -196,7 +261,7 @@ impl Walk<'_> {
         located: &Located<SampleFields<'_>>,
         mut mode: Mode,
         event: u32,
-    ) -> (Position, Option<Frame>) {
+    ) -> (Position, Option<K::Frame>) {
         let (sample, time) = (&located.content.sample, located.lookup_time());
         let key = (located.space, sample.tid, event);
         let endian = self.symbols.selector.profile.endian;
@@ -249,7 +314,7 @@ impl Walk<'_> {
             .map_or(Position::Outside, |outer| outer.position);
         for (index, (word, entry)) in words.iter().zip(&self.new_entries).enumerate().rev() {
             if let Some(frame) = entry.frame {
-                position = self.counts.tree.child(position, event, frame);
+                position = self.kept.tree().child(position, event, frame);
             }
             if !has_cookie && first.is_some_and(|first| index > first) {
                 let mode = entry.mode;
@@ -268,11 +333,11 @@ impl Walk<'_> {
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> (Frame, Range<Time>) {
+    ) -> (K::Frame, Range<Time>) {
         match (mode, space) {
-            (Mode::Kernel, _) => (self.kernel_frame(address), ALWAYS),
+            (Mode::Kernel, _) => (K::frame(self.kernel_frame(address), address.0), ALWAYS),
             (Mode::User, Some(space)) => self.known_user_frame(space, address, time, is_leaf),
-            _ => (Frame::Unknown, ALWAYS),
+            _ => (K::frame(Frame::Unknown, address.0), ALWAYS),
         }
     }
 
@@ -289,7 +354,7 @@ impl Walk<'_> {
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> (Frame, Range<Time>) {
+    ) -> (K::Frame, Range<Time>) {
         let known = match is_leaf {
             true => &mut self.leaves,
             false => &mut self.callers,
@@ -297,12 +362,22 @@ impl Walk<'_> {
         if let Some((&frame, times)) = known.get(space, address, time) {
             return (frame, times.clone());
         }
-        let (frame, times) = self
-            .symbols
-            .user_frame(&mut self.recent, space, address, time, is_leaf);
+        let Found { frame, place, times } =
+            self.symbols
+                .user_frame(&mut self.recent, space, address, time, is_leaf);
+        let frame = K::frame(frame, place);
         known.put(space, address, times.clone(), frame);
         (frame, times)
     }
+}
+
+/// What is at an address.
+struct Found {
+    frame: Frame,
+    /// Offset in the code for a function of a runtime's file, and in the file for native code; else the address.
+    place: u64,
+    /// Times at which it is the same.
+    times: Range<Time>,
 }
 
 impl Symbols<'_> {
@@ -313,7 +388,7 @@ impl Symbols<'_> {
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> (Frame, Range<Time>) {
+    ) -> Found {
         let timeline = self.selector.timeline;
         let (lookup, extent) = recent.lookup(timeline, space, address, time);
         let times = match (lookup, extent) {
@@ -329,19 +404,24 @@ impl Symbols<'_> {
             Lookup::Unmapped if !is_leaf => None,
             lookup => self.selector.classify_ip(space, address, time, lookup),
         };
-        let frame = match code {
-            Some(SampledCode::Function(at)) => Frame::Function(timeline.mappings()[at].function),
-            Some(SampledCode::Symbol(symbol)) => Frame::PerfMapSymbol(symbol.id),
-            Some(_) => Frame::UnnamedJit,
+        let (frame, place) = match code {
+            Some(SampledCode::Function(at)) => {
+                let mapping = &timeline.mappings()[at];
+                let offset = address.0.saturating_sub(mapping.range.start.0);
+                (Frame::Function(mapping.function), offset)
+            }
+            Some(SampledCode::Symbol(symbol)) => (Frame::PerfMapSymbol(symbol.id), address.0),
+            Some(_) => (Frame::UnnamedJit, address.0),
             None => {
                 let (mapped, mapped_times) = self.modules.with_times(space, address, time);
-                return (
-                    self.native_frame(mapped, address),
-                    intersection(times, mapped_times),
-                );
+                return Found {
+                    frame: self.native_frame(mapped, address),
+                    place: mapped.map_or(address.0, |mapped| mapped.file_offset(address)),
+                    times: intersection(times, mapped_times),
+                };
             }
         };
-        (frame, times)
+        Found { frame, place, times }
     }
 
     fn native_frame(&self, mapped: Option<MappedModule>, address: Address) -> Frame {

@@ -1,5 +1,7 @@
 //! Symbols of executables and libraries, from files that this machine has.
 
+use jitdump::Address;
+
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::FunctionSymbols;
 use crate::frames::native::contents::{ContentReader, Contents, ElfReads, ModuleContent};
@@ -70,6 +72,22 @@ impl<'a> NativeSymbols<'a> {
     pub fn symbol(&self, module: ModuleIndex, symbol: u32) -> Option<(String, u64)> {
         let symbols = best(self.of(module)?);
         Some((symbols.name(symbol)?.into_owned(), symbols.size(symbol)?))
+    }
+
+    /// Returns the linked address of an offset in a module's file.
+    pub fn linked_address(&self, module: ModuleIndex, file_offset: u64) -> Option<Address> {
+        self.of(module)?.file.address(file_offset)
+    }
+
+    /// Returns the linked address of a symbol.
+    pub fn start(&self, module: ModuleIndex, symbol: u32) -> Option<Address> {
+        best(self.of(module)?).start(symbol)
+    }
+
+    /// Returns the build ID of a module: the recorded one, or that of its file.
+    pub fn build_id(&self, module: ModuleIndex) -> Option<&[u8]> {
+        let recorded = self.modules.all[module].build_id.as_deref();
+        recorded.or_else(|| Some(&*self.of(module)?.file.build_id).filter(|id| !id.is_empty()))
     }
 
     fn of(&self, module: ModuleIndex) -> Option<&ModuleContent<FunctionSymbols>> {

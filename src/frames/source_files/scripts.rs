@@ -1,4 +1,8 @@
 //! Reading the scripts that jitdumps name.
+//!
+//! A script is used only if V8's functions start where the scanner has found some. Deno names the
+//! TypeScript, but V8 compiles JavaScript, so the positions of functions show whether the file on disk or
+//! the one in Deno's cache is the script.
 
 use std::env;
 use std::ffi::OsString;

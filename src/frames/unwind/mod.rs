@@ -12,6 +12,16 @@
 //! `interpreters` has the frames that stacks may leave out.
 //!
 //! Readers unwind each stack again, one by one, and most ignore the tables of runtimes. Here it is done once, in parallel.
+//!
+//! It is done after code is loaded and before samples are selected: selection, objects and summary then see
+//! ordinary call chains. New samples go to a temporary file with everything else between them, and the
+//! result is indexed again. Its address spaces have the same numbers, so the timeline stays valid. Times
+//! that are offsets of records would not stay the same, so profiles without times are not unwound.
+//!
+//! For each frame, the timeline says whose code is at its address at the time of the sample, and
+//! [`crate::frames::native`] which file. A caller must be further up the stack and in memory that is
+//! mapped. Memory that the profile says is not executable has no frames. Everything but the current stack
+//! is shared by all threads.
 
 mod frameless;
 mod interpreters;
@@ -42,6 +52,7 @@ use crate::frames::unwind::stack::{StackCounts, Unwinder};
 use crate::load::{LoadOptions, Progress, Recording, keep};
 use crate::perf::callchain::unwound::UnwoundHeader;
 use crate::perf::record::data::Data;
+use crate::results::diagnostics::issues::{LARGEST_COPIES, RECORD_LARGEST_COPIES};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::UnwindSummary;
 
@@ -113,7 +124,7 @@ pub fn unwind<'a>(
             to_start: counts.to_start,
             cut: counts.cut,
         }),
-        diagnostics: diagnostics(&counts, &unwinder),
+        diagnostics: diagnostics(&counts, &unwinder, profile.attrs.largest_stack_copy()),
     };
     drop(unwinder);
     let header = UnwoundHeader::of(profile, kept);
@@ -134,8 +145,17 @@ impl Unwound {
     }
 }
 
-/// Reports what is missing.
-fn diagnostics(counts: &StackCounts, unwinder: &Unwinder<'_>) -> Vec<Diagnostic> {
+/// Size of stack copies that is enough for most programs, in bytes.
+const LARGE_COPY: u32 = 32_768;
+
+/// Largest possible size of stack copies, in bytes.
+const LARGEST_COPY: u32 = 65_528;
+
+/// Share of stacks that may be cut off without a warning, as the reciprocal.
+const RARELY_CUT: u64 = 20;
+
+/// Reports what is missing. `copy_size` is the size of stack copies in bytes.
+fn diagnostics(counts: &StackCounts, unwinder: &Unwinder<'_>, copy_size: u32) -> Vec<Diagnostic> {
     /// Number of modules that are listed.
     const LISTED: usize = 5;
     let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
@@ -162,7 +182,19 @@ fn diagnostics(counts: &StackCounts, unwinder: &Unwinder<'_>) -> Vec<Diagnostic>
     }
     if counts.cut > 0 {
         let cut = Diagnostic::new(Issue::StacksCut).times(counts.cut);
-        all.push(cut.with("stacks", counts.stacks));
+        let cut = cut.with("stacks", counts.stacks);
+        let cut = if copy_size < LARGE_COPY {
+            cut
+        } else if copy_size < LARGEST_COPY {
+            cut.with_remedy(RECORD_LARGEST_COPIES)
+        } else {
+            cut.with_remedy(LARGEST_COPIES)
+        };
+        let is_large_part = counts.cut > counts.stacks / RARELY_CUT;
+        all.push(match is_large_part && copy_size < LARGEST_COPY {
+            true => cut.as_warning(),
+            false => cut,
+        });
     }
     if counts.narrow > 0 {
         all.push(Diagnostic::new(Issue::NarrowStacks).times(counts.narrow));

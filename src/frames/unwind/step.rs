@@ -1,4 +1,9 @@
 //! From a frame to its caller.
+//!
+//! A slot below the stack pointer of the sampled frame has been popped: its register has the value,
+//! although tables of compilers say otherwise until the function returns. On AArch64, a frame record may be
+//! anywhere in its frame, so after a step by the frame pointer the stack pointer is only a lower bound. The
+//! next rules that save a frame record say where it is below the CFA, and make it exact again.
 
 use std::ops::Range;
 

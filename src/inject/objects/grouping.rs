@@ -12,6 +12,11 @@
 //!   the function was loaded, or code of a child process, which inherits an object completely or not at all.
 //!
 //! These rules cover the address space, its ancestors and its descendants.
+//!
+//! Words of copied stacks do not count as frames, because most are not. Successive images of one region
+//! would overlap in libdw: perf 7.3 keeps the modules of replaced mappings. The apparent size of the holes
+//! is limited for programs that copy files without holes; perf only changes symbols without a size
+//! (`symbols__fixup_end`), so addresses in a hole do not get the name of a neighbour.
 
 use jitdump::{Address, AddressRange, Time};
 
@@ -334,8 +339,8 @@ mod tests {
                 (1, 5, second + 0x100, 0x1000),
             ]
         };
-        assert_eq!(groups(&functions(MAX_HOLE), &[]).len(), 1);
-        assert_eq!(groups(&functions(MAX_HOLE + 1), &[]).len(), 2);
+        assert_eq!(groups(&functions(4 << 20), &[]).len(), 1);
+        assert_eq!(groups(&functions((4 << 20) + 1), &[]).len(), 2);
     }
 
     #[test]

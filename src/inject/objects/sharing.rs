@@ -10,6 +10,9 @@
 //!   map of its own. Such an object is at several addresses at once.
 //!
 //! Unwinders expect an object at one address, so stacks that readers unwind rule this out.
+//!
+//! Symbols of perf maps share objects in the same way. They have no content, so their distances are kept up
+//! to some MiB, and symbols that follow each other share a mapping.
 
 use std::cmp::Reverse;
 

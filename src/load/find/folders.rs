@@ -104,7 +104,7 @@ mod tests {
         fs::write(folder.path().join("there"), "").unwrap();
         let mut folders = Folders::default();
         let mut may_have = |name: &str| folders.may_have(&folder.path().join(name));
-        assert!((1..ONE_BY_ONE).all(|_| may_have("missing")));
+        assert!((1..100).all(|_| may_have("missing")));
         assert!(!may_have("missing"));
         assert!(may_have("there"));
         assert!(may_have(".."));
@@ -114,7 +114,7 @@ mod tests {
     fn nothing_is_in_a_folder_that_is_missing() {
         let mut folders = Folders::default();
         let path = Path::new("/nowhere/at/all");
-        assert!((1..ONE_BY_ONE).all(|_| folders.may_have(path)));
+        assert!((1..100).all(|_| folders.may_have(path)));
         assert!(!folders.may_have(path));
     }
 }

@@ -3,6 +3,14 @@
 //! A marker contains the path of the dump in the process, and device and inode of the file. Here, there may
 //! be several files of that name, a renamed one, or one from another run. First, each marker gets the file
 //! that is certainly its own. Then, the remaining markers are matched with the remaining files.
+//!
+//! Times reveal files of another run, which are skipped. Among several files, the one with the first record
+//! nearest to the marker wins; among several markers for one file, the nearest. No marker gets a file with
+//! the same content as another marker's: two runtimes in one process both name their jitdump
+//! `jit-PID.dump`, in different folders, and a lost one must be reported. A process with objects of an
+//! earlier run gets no jitdump without a marker.
+
+mod unmarked;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
@@ -26,7 +34,6 @@ use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;
 use crate::load::find::candidates::{Candidate, Filter, UserFile, UserFiles};
 use crate::load::find::claims::{Claims, Group, Identity, MatchCandidate};
-use crate::load::find::dedup::{ContentId, Contents};
 use crate::load::find::folders::{Folders, beside};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
@@ -477,80 +484,6 @@ impl<'a> Search<'a> {
         };
         let (_, end) = self.profile_index.times.unzip();
         candidate.check_times(offset, end, Some(marked).filter(|&time| time != Time(0)))
-    }
-
-    /// Adds given files without a marker, for the process in their header. Files in folders are added only if
-    /// that process has no other dump.
-    fn add_unmarked(&self, found: &mut FoundDumps) {
-        let mut contents = Contents::default();
-        let mut used: HashSet<ContentId> = HashSet::default();
-        for dump in &found.dumps {
-            used.insert(contents.of(&dump.file));
-        }
-        let injected = self.injected();
-        let mut with_dump: HashSet<Pid> = found.dumps.iter().flat_map(|dump| &dump.pids).copied().collect();
-        for given in &self.given.all {
-            let candidate = match &given.opened {
-                Ok(candidate) => candidate,
-                Err(rejected) => {
-                    if given.is_named && !self.rejected.borrow().contains(&given.path) {
-                        found.diagnostics.push(rejected.clone().in_file(&given.path));
-                    }
-                    continue;
-                }
-            };
-            let content = contents.of(&candidate.file);
-            if used.contains(&content) {
-                continue;
-            }
-            let pid = Pid(candidate.header.pid);
-            let has_dump = with_dump.contains(&pid);
-            let checked = if injected.contains(&pid) {
-                Err(Diagnostic::new(Issue::ProcessAlreadyInjected).with("pid", pid))
-            } else if self.profile_index.processes.knows(pid) {
-                let in_time = self.check_times(candidate, Time(0));
-                in_time.and_then(|()| self.check_owner(candidate, pid))
-            } else {
-                Err(Diagnostic::new(Issue::UnknownProcess).with("pid", pid))
-            };
-            match checked {
-                Ok(()) if given.is_named || !has_dump => {
-                    let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
-                    found.diagnostics.push(by_header.with("pid", pid));
-                    if self
-                        .profile_index
-                        .processes
-                        .spaces_of(pid)
-                        .all(|(_, space)| space.maps.is_empty())
-                    {
-                        let unmapped = Diagnostic::new(Issue::ProcessWithoutMappings);
-                        found.diagnostics.push(unmapped.with("pid", pid));
-                    }
-                    used.insert(content);
-                    with_dump.insert(pid);
-                    found
-                        .dumps
-                        .push(FoundFile::of_process(candidate.file.clone(), pid));
-                }
-                Err(rejected) if given.is_named => {
-                    found.diagnostics.push(rejected.in_file(candidate.file.path()));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Returns the processes whose dump an earlier run used: those with its objects, and those that started
-    /// them. These have no objects themselves if no sample references their code.
-    fn injected(&self) -> HashSet<Pid> {
-        let processes = &self.profile_index.processes;
-        let maps = self.profile_index.injected.iter().filter(|map| map.is_dumped);
-        let own: HashSet<Pid> = maps.map(|map| map.pid).collect();
-        let mut all = own.clone();
-        for pid in own {
-            all.extend(processes.starters(pid));
-        }
-        all
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! A profile can be far larger than memory. Nothing borrows the bytes of its file: they pass through the [`Window`]s
 //! that read it, and who needs some of them later copies these.
+//!
+//! A profile that is read from its file passes through windows once in each walk, and once when it is
+//! copied. The windows of a walk are small enough for a processor's cache.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -254,6 +254,13 @@ impl Diagnostic {
         self
     }
 
+    /// Changes it to a warning: what is lost is much.
+    #[doc(hidden)]
+    pub fn as_warning(mut self) -> Self {
+        self.severity = Severity::Warning;
+        self
+    }
+
     /// Changes it to a note, if nothing that was asked for is lost.
     #[doc(hidden)]
     pub fn as_note(mut self) -> Self {
@@ -288,7 +295,8 @@ impl Diagnostic {
         render(remedy, self.count, |name| self.field(name).map(str::to_owned))
     }
 
-    fn field(&self, name: &str) -> Option<&str> {
+    /// Returns a field of the message.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
         fields
             .find(|(known, _)| *known == name)

@@ -38,6 +38,10 @@ pub const PERMIT_CPUS: &str = "All CPUs need 0: type sudo sysctl kernel.perf_eve
      before jitinject.";
 /// What to do if perf may not record a process.
 pub const RECORD_AS_ROOT: &str = "Record it as root: put sudo before jitinject.";
+/// What to do about stacks that are larger than large copies.
+pub const RECORD_LARGEST_COPIES: &str = "Record larger copies: --call-graph dwarf,65528.";
+/// What to do about stacks that are larger than the largest copies.
+pub const LARGEST_COPIES: &str = "The copies have the largest possible size.";
 /// What to do about a program that is not found with sudo.
 pub const KEEP_PATH: &str =
     "sudo has a PATH of its own; keep yours: sudo env \"PATH=$PATH\" jitinject record -- COMMAND";

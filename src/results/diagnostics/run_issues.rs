@@ -247,6 +247,9 @@ macro_rules! with_run_issues {
     FolderWithoutProfile "JI436" Error "is a directory, without a profile in it"
         "A directory of perf record has a file named data, that of jitinject record a file named perf.data."
         "Name the profile itself with -i."
+    KernelDiffers "JI437" Warning "recorded {this}, and the first summary {first}; only shares are compared, and they differ by the kernel's"
+        "perf leaves out the kernel if kernel.perf_event_paranoid is 2 or more and the user is not root. The samples that are left count user time only."
+        "Record all runs as the same user, with the same kernel.perf_event_paranoid; at 1 or less, and as root, kernel time is recorded."
     // Recordings.
     PerfNotFound "JI440" Error "perf is not installed: no program of that name in PATH"
         "record runs perf record."
@@ -283,6 +286,15 @@ macro_rules! with_run_issues {
         "Record as root: put sudo before jitinject."
     EnvironmentReset "JI451" Warning "{program} resets the environment, so runtimes that it starts do not log their code; put it before jitinject"
         "record sets variables that make runtimes log their code. The program removes them."
+    KernelNotRecorded "JI452" Warning "kernel time was not recorded: kernel.perf_event_paranoid is {level}; sudo sysctl kernel.perf_event_paranoid=1 records it"
+        "perf leaves out the kernel if it may not record it, and counts user time only. Time in system calls, page faults and the garbage collector's system calls is missing."
+
+    // Reports.
+    EventUnknown "JI460" Error "no event {event} in the profile; it has {events}"
+        "--event names one of the events of the profile, as perf report prints it."
+    FunctionUnknown "JI461" Error "no function {function} in the stacks of the samples"
+        "report looks for the name without tier and position, and for parts of names if none is equal."
+        "Type jitinject report without a function to see the names."
         }
     };
 }

@@ -75,10 +75,40 @@ pub struct EventSummary {
     pub name: String,
     /// What it counts.
     pub unit: Unit,
+    /// Whether it leaves out the kernel.
+    #[serde(skip_serializing_if = "is_false")]
+    pub excludes_kernel: bool,
     /// Number of samples.
     pub samples: u64,
     /// Sum of the periods of the samples, in units.
     pub period: u64,
+}
+
+impl EventSummary {
+    /// Whether samples of the kernel were not recorded. Earlier versions did not write `excludes_kernel`.
+    pub fn is_user_only(&self) -> bool {
+        self.excludes_kernel || is_user_only(&self.name)
+    }
+
+    /// Returns the name without its modifiers, which perf changes if it leaves out the kernel.
+    pub fn base_name(&self) -> &str {
+        with_modifiers(&self.name).0
+    }
+}
+
+/// Whether the modifiers of an event as perf names it, such as `cycles:upp`, leave out the kernel.
+pub fn is_user_only(event: &str) -> bool {
+    let (_, modifiers) = with_modifiers(event);
+    modifiers.contains('u') && !modifiers.contains('k')
+}
+
+/// Returns the name of an event and its modifiers. A tracepoint has its name after the colon.
+fn with_modifiers(event: &str) -> (&str, &str) {
+    let is_modifier = |letter| "ukhGHSDPIeWbRp".contains(letter);
+    match event.rsplit_once([':', '/']) {
+        Some((name, modifiers)) if modifiers.chars().all(is_modifier) => (name, modifiers),
+        _ => (event, ""),
+    }
 }
 
 /// A thread.
@@ -197,4 +227,9 @@ pub enum FunctionKind {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::collections::hash::HashMap;
 use crate::results::summary::SampleSummary;
-use crate::results::summary::profile::FunctionKind;
+use crate::results::summary::profile::{EventSummary, FunctionKind};
 use crate::tools::compare::explanation;
 use crate::tools::compare::explanation::Explanation;
 use crate::tools::compare::matching::{AFTER, BEFORE, Counts, MatchedFunction, Table};
@@ -73,6 +73,8 @@ pub struct Side {
     pub named_frames_percent: f64,
     /// Mean CPU time of a run in nanoseconds, if known.
     pub cpu_time_ns: Option<f64>,
+    /// Whether samples of the kernel were not recorded, so that CPU times are user time.
+    pub excludes_kernel: bool,
     /// Mean number of threads with samples.
     pub threads: f64,
     /// Labels that all runs share.
@@ -148,6 +150,17 @@ impl ShownFunction {
             line: function.line,
             module: function.module.clone(),
             full_name: function.full_name(),
+        }
+    }
+
+    /// Returns the name and file or module, with the line if it is known.
+    pub(super) fn text(&self) -> String {
+        match self
+            .line
+            .filter(|_| self.file.is_some() && self.kind == FunctionKind::Jit)
+        {
+            Some(line) => format!("{}:{line}", self.full_name),
+            None => self.full_name.clone(),
         }
     }
 }
@@ -326,9 +339,10 @@ impl Tests<'_, '_> {
             let counts: f64 = runs.map(|run| count(table.counts(row, run)) as f64).sum();
             // One more sample with and without the function keep the variance above 0.
             let share = ((counts + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
-            let assumed = match table.function(row).map(|function| function.kind) {
-                Some(FunctionKind::Jit) => self.options.assumptions.jit,
-                _ => self.options.assumptions.other,
+            // With JIT code, native code is also that of compilers and garbage collectors, which run beside the program.
+            let assumed = match table.runs.iter().any(|run| run.samples.jit > 0) {
+                true => self.options.assumptions.jit,
+                false => self.options.assumptions.other,
             };
             Series {
                 values: self.values(row, weights, count),
@@ -484,6 +498,10 @@ fn side(table: &Table<'_>, scale: &Scale, side: usize) -> Side {
         named_percent: least(|samples| samples.named_percent),
         named_frames_percent: least(|samples| samples.in_stacks.named_percent),
         cpu_time_ns: costs.map(|costs| mean(if side == BEFORE { &costs[0] } else { &costs[1] })),
+        excludes_kernel: runs().all(|run| {
+            let event = run.profile.events.first();
+            event.is_some_and(EventSummary::is_user_only)
+        }),
         threads: mean(&threads),
         labels,
     }

@@ -6,12 +6,16 @@ use crate::tools::compare::report::shortened;
 use crate::tools::compare::rules::{Quantity, Rule, RuleResult};
 
 impl Rule {
-    /// Checks the rule.
-    pub(super) fn check(&self, comparison: &Comparison) -> Result<RuleResult, Diagnostic> {
+    /// Checks the rule. `differences` are warnings about runs that were not recorded alike.
+    pub(super) fn check(
+        &self,
+        comparison: &Comparison,
+        differences: &[Diagnostic],
+    ) -> Result<RuleResult, Diagnostic> {
         let reason = match self.quantity {
             Quantity::Own => self.functions(comparison, |it| (it.own, it.unexplained_own())),
             Quantity::Total => self.functions(comparison, |it| (it.total, it.unexplained_total())),
-            Quantity::Cpu => self.cpu(comparison)?,
+            Quantity::Cpu => self.cpu(comparison, differences)?,
             Quantity::Named => self.named(comparison),
         };
         Ok(RuleResult {
@@ -41,7 +45,7 @@ impl Rule {
             let margin = estimate
                 .margin
                 .map_or(String::new(), |margin| format!(" ± {margin:.2}"));
-            let name = shortened(&function.function.full_name);
+            let name = shortened(&function.function.text());
             format!("{name} {:+.2}{margin}", estimate.change)
         });
         let mut text = named.collect::<Vec<_>>().join("; ");
@@ -51,10 +55,15 @@ impl Rule {
         (!broken.is_empty()).then_some(text)
     }
 
-    fn cpu(&self, comparison: &Comparison) -> Result<Option<String>, Diagnostic> {
+    fn cpu(&self, comparison: &Comparison, differences: &[Diagnostic]) -> Result<Option<String>, Diagnostic> {
         let Some(cpu) = comparison.cpu else {
-            let cause =
-                "the summaries have no CPU time; record an event of time or cycles, or pass --per-run";
+            let cause = match differences.first().map(|difference| difference.issue) {
+                Some(Issue::KernelDiffers) => "some runs were recorded with kernel time and others without",
+                Some(_) => "the runs recorded different events",
+                None => {
+                    "the summaries have no CPU time; record an event of time or cycles, or pass --per-run"
+                }
+            };
             let unknown = Diagnostic::new(Issue::RuleNotChecked).with("rule", self);
             return Err(unknown.with("cause", cause));
         };

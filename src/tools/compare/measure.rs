@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::results::summary::profile::Unit;
+use crate::results::summary::profile::{EventSummary, Unit};
 use crate::tools::compare::matching::Table;
 use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::summary_file::ParsedSummary;
@@ -128,21 +128,46 @@ fn period(run: &ParsedSummary, unit: Unit) -> Option<u64> {
     (event.unit == unit).then_some(event.period)
 }
 
-/// Returns a warning about the first run with another event than the first run.
+/// Returns a warning about the first run with another event than the first run, or with kernel time if that has none.
 fn different_event(table: &Table<'_>) -> Option<Diagnostic> {
-    let event = |run: &ParsedSummary| {
-        let event = run.profile.events.first();
-        event.map(|event| (event.name.clone(), event.unit))
-    };
     let mut runs = table.runs.iter();
-    let first = runs.next().map(|run| event(run))?;
-    let other = runs.find(|run| event(run) != first)?;
-    let name = |event: Option<(String, Unit)>| event.map_or("none".to_owned(), |(name, _)| name);
-    let differs =
-        Diagnostic::new(Issue::EventsDiffer).in_file_called(jitdump::printable(other.input.as_bytes()));
-    Some(
-        differs
-            .with("event", name(event(other)))
-            .with("first", name(first)),
-    )
+    let first = EventOfRun::of(runs.next()?);
+    let (run, other) = runs
+        .map(|run| (run, EventOfRun::of(run)))
+        .find(|(_, event)| *event != first)?;
+    let differs = match (first.name == other.name, first.unit == other.unit) {
+        (true, true) => Diagnostic::new(Issue::KernelDiffers)
+            .with("this", other.kernel_text())
+            .with("first", first.kernel_text()),
+        _ => Diagnostic::new(Issue::EventsDiffer)
+            .with("event", other.name)
+            .with("first", first.name),
+    };
+    Some(differs.in_file_called(jitdump::printable(run.input.as_bytes())))
+}
+
+/// What the first event of a run counts.
+#[derive(PartialEq)]
+struct EventOfRun<'a> {
+    name: &'a str,
+    unit: Option<Unit>,
+    is_user_only: bool,
+}
+
+impl<'a> EventOfRun<'a> {
+    fn of(run: &'a ParsedSummary) -> Self {
+        let event = run.profile.events.first();
+        Self {
+            name: event.map_or("none", EventSummary::base_name),
+            unit: event.map(|event| event.unit),
+            is_user_only: event.is_some_and(EventSummary::is_user_only),
+        }
+    }
+
+    fn kernel_text(&self) -> &'static str {
+        match self.is_user_only {
+            true => "without kernel time",
+            false => "with kernel time",
+        }
+    }
 }

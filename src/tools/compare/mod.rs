@@ -57,7 +57,10 @@ pub fn compare(
     let table = matching::match_functions(before, after);
     let scale = Scale::of(&table, options.measure);
     let mut comparison = comparison::compare(&table, &scale, options);
-    let rules = options.rules.iter().map(|rule| rule.check(&comparison));
+    let rules = options
+        .rules
+        .iter()
+        .map(|rule| rule.check(&comparison, &scale.diagnostics));
     comparison.rules = rules.collect::<Result<_, _>>()?;
     let flame_graph = match wants_graph {
         true => FlameGraph::of(&table, &scale),

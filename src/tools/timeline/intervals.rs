@@ -151,7 +151,7 @@ mod tests {
             samples,
         };
         let mut code_boxes = CodeBoxes {
-            all: vec![code_box(0); MAX_BOXES + 3],
+            all: vec![code_box(0); (1 << 20) + 3],
             ..CodeBoxes::default()
         };
         code_boxes.all.push(code_box(7));
@@ -162,7 +162,7 @@ mod tests {
                 code_boxes.all[0].samples,
                 code_boxes.too_many
             ),
-            (MAX_BOXES, 7, 4)
+            ((1 << 20), 7, 4)
         );
         code_boxes.add(
             code_box(1),

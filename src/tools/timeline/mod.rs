@@ -11,7 +11,6 @@
 mod build;
 mod code_box;
 mod colors;
-mod excerpts;
 mod inherited_code;
 mod intervals;
 mod page;
@@ -31,7 +30,7 @@ use crate::load::{
 use crate::results::diagnostics::Diagnostic;
 
 pub use page::html;
-pub use values::{Boxes, Excerpt, FORMAT, Functions, Lines, Locations, Process, Region, Share, Values};
+pub use values::{Boxes, FORMAT, Functions, Lines, Locations, Process, Region, Share, Values};
 
 /// Default name of the page.
 pub const DEFAULT_OUTPUT: &str = "timeline.html";

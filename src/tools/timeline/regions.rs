@@ -85,12 +85,19 @@ mod tests {
     }
 
     #[test]
+    fn gaps_of_less_than_a_page_are_in_a_region() {
+        let with_gap = |gap: u64| regions(vec![range(0x1000, 64), range(0x1040 + gap, 64)]).len();
+        assert_eq!([4095, 4096].map(with_gap), [1, 2]);
+    }
+
+    #[test]
     fn there_are_no_more_regions_than_can_be_told_apart() {
         let far_apart = (1..=1000).map(|at| range(at * at * 0x10000, 64)).collect();
         let found = regions(far_apart);
-        assert_eq!(found.len(), MAX_REGIONS);
-        let huge_gaps = (1..=1000).map(|at| range(at << 40, 64)).collect();
-        assert_eq!(regions(huge_gaps).len(), 1000);
+        assert_eq!(found.len(), 64);
+        let with_gaps = |size: u64| regions((1..=1000u64).map(|at| range(at * size, 64)).collect()).len();
+        assert_eq!(with_gaps((1 << 32) + 64), 1000);
+        assert_eq!(with_gaps((1 << 32) + 63), 1);
         assert!(regions(Vec::new()).is_empty());
     }
 }

@@ -13,10 +13,9 @@ use crate::frames::source_files::v8_functions::V8Functions;
 use crate::inject::SourceName;
 use crate::load::{Recording, function_of};
 use crate::results::diagnostics::Issue;
+use crate::tools::excerpts::{Excerpt, SourceText, Texts};
 use crate::tools::timeline::TimelineOptions;
-use crate::tools::timeline::excerpts::{SourceText, Texts};
 use crate::tools::timeline::samples::Counts;
-use crate::tools::timeline::values::Excerpt;
 use crate::units::Pid;
 
 /// Maximum number of lines with samples.
@@ -62,7 +61,7 @@ impl SourceLines {
             }
         }
         if options.has_sources {
-            let mut texts = Texts::new(options);
+            let mut texts = Texts::new(&options.load, &options.sources);
             lines.excerpts = texts.excerpts(&files.texts, &lines.wanted(&by_function));
             lines.faults.merge(&texts.faults);
         }

@@ -128,7 +128,7 @@ mod tests {
             counts.bins.insert((Pid(1), series, 0), 100 + number);
         }
         let ranks = tiers.ranks(&counts);
-        assert_eq!(ranks.names.len(), MAX_TIERS);
+        assert_eq!(ranks.names.len(), 10);
         assert_eq!((&*ranks.names[0], &*ranks.names[9]), ("tier 11", OTHERS));
         assert_eq!([11, 3, 2, 0].map(|tier| ranks.of(TierIndex(tier))), [0, 8, 9, 9]);
     }

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::tools::excerpts::Excerpt;
+
 /// Version of the page's data format.
 pub const FORMAT: u32 = 2;
 
@@ -77,17 +79,6 @@ pub struct Lines {
     pub line: Vec<u32>,
     /// Number of samples of the function in code of this line; 0 for the line that the function is declared in.
     pub samples: Vec<u32>,
-}
-
-/// Lines of a source file.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Excerpt {
-    /// Index of the file.
-    pub file: u32,
-    /// Number of the first line.
-    pub first: u32,
-    /// The lines, without line ends. Long lines are truncated.
-    pub text: Vec<String>,
 }
 
 /// A process with JIT code.

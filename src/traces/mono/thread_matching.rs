@@ -3,6 +3,8 @@
 //! Some runtimes log a thread by an address (`pthread_t`) and a name. The kernel gets the same name at the same time
 //! and records it: a COMM record follows the log's entry by microseconds. If two threads get the same name so close
 //! to each other that either could match, neither is used.
+//!
+//! Threads without a match get an ID that no kernel assigns; the ambiguous ones are reported.
 
 use jitdump::{RuntimeTime, Time};
 
@@ -278,6 +280,21 @@ mod tests {
             Match::Missing,
         ];
         assert_eq!(matches(&log, &threads, Pid(10)), expected);
+    }
+
+    #[test]
+    fn a_name_is_recorded_up_to_a_second_after_the_log_and_a_little_before() {
+        let recorded = 5_000 * MILLISECOND;
+        let threads = [thread(11, 0, recorded, "worker")];
+        for (time, expected) in [
+            (recorded - 1_000_000_000, Match::Missing),
+            (recorded - 999_999_999, Match::Thread(11)),
+            (recorded + 20_000, Match::Thread(11)),
+            (recorded + 20_001, Match::Missing),
+        ] {
+            let log = [logged(0xa, time, "worker")];
+            assert_eq!(matches(&log, &threads, Pid(10)), [expected], "{time}");
+        }
     }
 
     #[test]

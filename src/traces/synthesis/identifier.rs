@@ -5,6 +5,8 @@
 //! `PERF_SAMPLE_IDENTIFIER`, it is at the start of a sample and at the end of any other record. A recording
 //! of one event has no IDs in its records; one of several events with the same fields has them further
 //! inside.
+//!
+//! All other bytes stay. A sample of maximum size gives up the outermost word of its stack for the ID.
 
 use linux_perf_event_reader::SampleFormat;
 

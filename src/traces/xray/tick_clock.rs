@@ -2,6 +2,11 @@
 //!
 //! A tracer reads its tick counter and then the wall clock. The wall clock is therefore never too early, and late by
 //! as much as the thread was interrupted in between: the anchor with the earliest wall-clock time is right.
+//!
+//! The header's frequency can be the maximum of the processor. If times far apart contradict it, they take
+//! precedence. If ticks are CLOCK_REALTIME, as on most virtual machines, and there are no such times (basic
+//! mode), the recording's reference time on both clocks is used. Each time is rounded to nanoseconds
+//! independently, so that errors of sums do not accumulate.
 
 use jitdump::RuntimeTime;
 
@@ -230,6 +235,47 @@ mod tests {
         let found = TickClock::calibrate(2_000_000_000, anchors, 5_000);
         assert_eq!(found.clock.time(5_000 + 2_000_000_000), RuntimeTime(77 + SECOND));
         assert!(found.spread > SECOND);
+    }
+
+    #[test]
+    fn an_early_moment_is_damaged_from_a_second_on() {
+        for (early, expected) in [(SECOND - 100, 177), (SECOND - 99, 77 + SECOND)] {
+            let mut anchors = anchors(2_000_000_000, &[0, 100, 0, 300, 400]);
+            anchors[2].wall.0 -= early;
+            let found = TickClock::calibrate(2_000_000_000, anchors, 5_000);
+            let first = found.clock.time(5_000 + 2_000_000_000);
+            assert_eq!(first, RuntimeTime(expected), "{early}");
+        }
+    }
+
+    #[test]
+    fn a_speed_differs_beyond_interruptions_and_a_half_percent() {
+        let speed = |frequency, seconds: u64, late| {
+            let anchors = [(0, 0), (seconds, late)].map(|(second, late)| Anchor {
+                tick: 5_000 + second * 2_000_000_000,
+                wall: RuntimeTime(77 + second * SECOND + late),
+            });
+            TickClock::calibrate(frequency, anchors.to_vec(), 5_000).speed
+        };
+        for (seconds, late, expected) in [
+            (1, 20_000_000, Speed::Stated),
+            (1, 20_000_001, Speed::Measured),
+            (10, 50_100_000, Speed::Stated),
+            (10, 50_400_000, Speed::Measured),
+        ] {
+            assert_eq!(speed(2_000_000_000, seconds, late), expected, "{seconds} {late}");
+        }
+        let within = |nanoseconds| {
+            let anchors = [0, nanoseconds].map(|time| Anchor {
+                tick: 5_000 + 2 * time,
+                wall: RuntimeTime(77 + time),
+            });
+            TickClock::calibrate(0, anchors.to_vec(), 5_000).speed
+        };
+        assert_eq!(
+            [99_999_999, 100_000_000].map(within),
+            [Speed::Unknown, Speed::Measured]
+        );
     }
 
     #[test]

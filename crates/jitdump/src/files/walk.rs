@@ -3,6 +3,10 @@
 //! Whoever can change a folder or a link on a path can exchange them between two lookups: one to check the path, one to
 //! open it. So a path is followed here, component by component, each in the open folder before it. What is then
 //! believed of the file comes from the links and folders that were passed, and from the descriptor that is read.
+//!
+//! [`Scope`] says where a path may lead: anywhere but through links of `/proc` (paths in files), anywhere
+//! (paths of users), below a folder without links, or into a folder as its root. All of them are one
+//! function, without `openat2`, which containers often forbid and old kernels lack.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -337,8 +341,27 @@ mod tests {
             let expected = fs::read(&path).unwrap_err();
             assert_eq!(error.kind(), expected.kind(), "{path:?}");
         }
-        let long = root.join("./".repeat(MAX_PATH)).join("a/b/file");
-        assert!(open(&long, Scope::Recorded).is_err());
+    }
+
+    #[test]
+    fn links_and_paths_have_the_limits_of_the_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::write(root.join("0"), "").unwrap();
+        for links in 1..=42 {
+            let link = root.join(links.to_string());
+            symlink((links - 1).to_string(), &link).unwrap();
+            assert_eq!(open(&link, Scope::Recorded).is_ok(), links <= 40, "{links}");
+            assert_eq!(fs::metadata(&link).is_ok(), links <= 40, "{links}");
+        }
+        for size in 4090..4100 {
+            let mut path = root.as_os_str().to_owned();
+            path.push("/".repeat(size - path.len() - 1));
+            path.push("0");
+            let path = Path::new(&path);
+            assert_eq!(open(path, Scope::Recorded).is_ok(), size < 4096, "{size}");
+            assert_eq!(fs::metadata(path).is_ok(), size < 4096, "{size}");
+        }
     }
 
     #[test]

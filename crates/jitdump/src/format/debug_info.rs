@@ -4,6 +4,10 @@
 //! u64 code_addr   u64 nr_entry
 //! nr_entry times: u64 addr   u32 line   u32 discrim   name, NUL
 //! ```
+//!
+//! V8 and LLVM add 0x40 (0x34 on 32-bit machines) to each address, for a reader that has long changed.
+//! Whether a jitdump has such addresses is decided once, by names or by the position of its entries. V8's
+//! damaged file names are repaired.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;

@@ -526,6 +526,29 @@ mod tests {
     }
 
     #[test]
+    fn three_valid_records_are_enough_after_damage_and_two_are_not() {
+        let loads = |times: &[u64]| times.iter().flat_map(|&time| load(time, b"abc")).collect();
+        let file: Vec<Vec<u8>> = vec![
+            loads(&[1, 2]),
+            vec![0xff; 33],
+            loads(&[8, 9]),
+            vec![0xff; 33],
+            loads(&[3, 4, 5]),
+            vec![0xff; 33],
+            loads(&[6, 7]),
+        ];
+        assert_eq!(times(&walk(&file.concat())), [1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn times_after_damage_are_within_thirteen_days() {
+        let far = 2 + (1 << 50);
+        let records = [far, far - 1, far - 2].map(|time| load(time, b"abc"));
+        let file = [load(1, b"abc"), load(2, b"abc"), vec![0xff; 33], records.concat()].concat();
+        assert_eq!(times(&walk(&file)), [1, 2, far - 1, far - 2]);
+    }
+
+    #[test]
     fn a_size_that_lies_does_not_hide_the_records_behind_it() {
         let first = load(1, b"abc");
         let rest = [load(2, b"d"), load(3, b"e"), load(4, b"f"), load(5, b"g")].concat();

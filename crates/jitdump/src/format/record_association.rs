@@ -1,4 +1,7 @@
 //! Association of debug information, unwinding tables and tiers with the LOAD records that they belong to.
+//!
+//! DEBUG_INFO belongs to the function that is loaded at its address, in the same batch of records or the
+//! next one, in any order. Without such a function, it belongs to the next one, as in perf inject.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;

@@ -51,5 +51,10 @@ mod tests {
         ] {
             assert_eq!(parse(other), None, "{other:?}");
         }
+        // The first four bytes of a longer name may be a colour.
+        for (length, expected) in [(64, Some(64)), (68, Some(64)), (69, None)] {
+            let content = ["x".repeat(length), "\0".to_owned()].concat();
+            assert_eq!(parse(content.as_bytes()).map(<[u8]>::len), expected, "{length}");
+        }
     }
 }

@@ -505,13 +505,13 @@ mod tests {
             serde_json::json!({"version": 3, "sourceRoot": root, "sources": sources, "mappings": ""})
                 .to_string()
         };
-        let long_root = with_root(&"r".repeat(MAX_PATH), &["a"]);
-        let long_path = with_root("", &[&"/".repeat(MAX_PATH + 1)]);
-        let long_paths = with_root(&"r".repeat(MAX_PATH / 2), &["a"; 2 * MAX_PATHS / MAX_PATH]);
+        let long_root = with_root(&"r".repeat(64 << 10), &["a"]);
+        let long_path = with_root("", &[&"/".repeat((64 << 10) + 1)]);
+        let long_paths = with_root(&"r".repeat((64 << 10) / 2), &["a"; 2 * (64 << 20) / (64 << 10)]);
         assert!(
             parse(&with_root(
-                &"r".repeat(MAX_PATH / 2),
-                &["a"; MAX_PATHS / MAX_PATH]
+                &"r".repeat((64 << 10) / 2),
+                &["a"; (64 << 20) / (64 << 10)]
             ))
             .is_ok()
         );

@@ -4,6 +4,12 @@
 //! of the outer one (`LinuxPerfJitLogger::LogWriteDebugInfo`; captures node20, node22). So a position that the
 //! function does not have belongs to another one. What a function has is known from its baseline code, and
 //! otherwise from the text of its script, where it extends over a range and each position is the start of a token.
+//!
+//! Baseline code has no inlined calls, so its records have exactly the positions of a function: this
+//! decides nearly always. In large programs, most positions are in several files. So a function counts as
+//! inlined only if it is called by its name, if it is in the same file and alone has a position, or if it
+//! alone has several. Rows next to each other decide among such functions. What is still ambiguous has no
+//! line.
 
 use std::borrow::Cow;
 

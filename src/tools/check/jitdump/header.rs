@@ -118,3 +118,34 @@ fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, 
         add(&rules::FILE_NAME_PID, PID, message);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_may_be_a_second_later_than_the_first_record() {
+        const SECOND: u64 = 1_000_000_000;
+        let header = |time| Header {
+            endian: crate::bytes::ByteOrder::Little,
+            version: 1,
+            size: 40,
+            elf_machine: 62,
+            pid: 1,
+            time,
+            flags: 0,
+        };
+        let first = 5000 * SECOND;
+        for (time, expected) in [
+            (first + SECOND, false),
+            (first + SECOND + 1, true),
+            (first - 3600 * SECOND, false),
+            (1_700_000_000, true),
+            // Milliseconds.
+            (first / 1_000_000 - 59_000, true),
+            (first / 1_000_000 - 61_000, false),
+        ] {
+            assert_eq!(is_of_another_clock(&header(time), first), expected, "{time}");
+        }
+    }
+}

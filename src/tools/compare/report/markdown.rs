@@ -38,8 +38,8 @@ impl Comparison {
         if let Some(cpu) = self.cpu_text() {
             let _ = writeln!(text, "- {}", cpu.replace('*', r"\*"));
         }
-        let _ = writeln!(text, "- before: {}", plain(&self.before.text()));
-        let _ = writeln!(text, "- after: {}", plain(&self.after.text()));
+        let _ = writeln!(text, "- before: {}", self.before.text(code));
+        let _ = writeln!(text, "- after: {}", self.after.text(code));
         let mut rows = self.functions.iter().filter(|change| {
             let is_large = change.own.change.abs() >= min_change && change.own.change != 0.0;
             is_large || change.total.is_significant
@@ -73,6 +73,9 @@ impl Comparison {
                 false => "",
             }
         );
+        if let Some(lost) = self.kernel_text() {
+            let _ = writeln!(text, "{lost}");
+        }
         text
     }
 }
@@ -95,7 +98,7 @@ fn write_table(text: &mut String, changes: &[&FunctionChange]) {
         };
         let row = format!(
             "| {}{notes} | {:.2} % | {:.2} % | {} | {:.2} % | {} |\n",
-            code(&shortened(&change.function.full_name)),
+            code(&shortened(&change.function.text())),
             change.own.before,
             change.own.after,
             points(&change.own),
@@ -121,10 +124,16 @@ fn code(name: &str) -> String {
 /// Returns a text in which nothing is markup, a mention or a link.
 fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    let mut characters = text.chars().peekable();
+    let mut previous = ' ';
+    while let Some(character) = characters.next() {
+        let next = characters.peek().copied().unwrap_or(' ');
+        let is_in_number = previous.is_ascii_digit() && next.is_ascii_digit();
+        previous = character;
         match character {
             // Nothing begins at these.
             ',' | ';' | '%' | '(' | ')' | ' ' | '+' | '=' | '/' => escaped.push(character),
+            '.' if is_in_number => escaped.push(character),
             _ if character.is_ascii_punctuation() => {
                 let _ = write!(escaped, "&#{};", u32::from(character));
             }
@@ -149,5 +158,6 @@ mod tests {
             plain("www.a.b @me :x: größe"),
             "www&#46;a&#46;b &#64;me &#58;x&#58; größe"
         );
+        assert_eq!(plain("1.5 of 2, 3.x"), "1.5 of 2, 3&#46;x");
     }
 }

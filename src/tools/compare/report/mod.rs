@@ -30,7 +30,7 @@ mod tests {
     fn long_names_keep_their_ends() {
         assert_eq!(shortened("a\u{1b}b"), "a\\u{1b}b");
         let long = shortened(&format!("start{}end", "x".repeat(100_000)));
-        assert_eq!(long.chars().count(), MAX_NAME);
+        assert_eq!(long.chars().count(), 120);
         assert!(long.starts_with("startx") && long.ends_with("xend"));
     }
 }

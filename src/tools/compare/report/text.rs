@@ -33,9 +33,12 @@ impl Side {
         }
     }
 
-    /// Returns the runs and their samples.
-    pub(super) fn text(&self) -> String {
-        let mut text = self.label();
+    /// Returns the runs and their samples. `quote` is applied to text from the summaries.
+    pub(super) fn text(&self, quote: impl Fn(&str) -> String) -> String {
+        let mut text = match self.inputs.len() {
+            1 => quote(&self.label()),
+            _ => self.label(),
+        };
         let jit = match self.samples {
             0 => 0.0,
             samples => self.jit as f64 * 100.0 / samples as f64,
@@ -49,7 +52,8 @@ impl Side {
             let _ = write!(text, ", {} % of them named", percent(self.named_percent));
         }
         if let Some(time) = self.cpu_time_ns {
-            let _ = write!(text, ", {:.3} s of CPU time per run", time / 1e9);
+            let what = if self.excludes_kernel { "user" } else { "CPU" };
+            let _ = write!(text, ", {:.3} s of {what} time per run", time / 1e9);
         }
         let threads = self.threads;
         if threads > 0.0 {
@@ -64,7 +68,7 @@ impl Side {
             );
         }
         for (key, value) in self.labels.iter().take(8) {
-            let _ = write!(text, ", {}={}", shortened(key), shortened(value));
+            let _ = write!(text, ", {}={}", quote(&shortened(key)), quote(&shortened(value)));
         }
         text
     }
@@ -74,7 +78,11 @@ impl Comparison {
     /// Returns the change of the CPU time, if known.
     pub(super) fn cpu_text(&self) -> Option<String> {
         let cpu = self.cpu?;
-        let mark = if cpu.is_significant { " *" } else { "" };
+        let mark = match (cpu.is_significant, self.verdict) {
+            (true, _) => " *",
+            (false, Verdict::Unchanged) => "",
+            (false, _) => ", not significant; the verdict is that of functions",
+        };
         Some(format!(
             "{} {:+.1} % ({:+.1} to {:+.1}){mark}",
             self.measure.cost(),
@@ -82,6 +90,12 @@ impl Comparison {
             cpu.low_percent,
             cpu.high_percent
         ))
+    }
+
+    /// Returns what all runs lack, if anything.
+    pub(super) fn kernel_text(&self) -> Option<&'static str> {
+        let is_lost = self.before.excludes_kernel && self.after.excludes_kernel;
+        is_lost.then_some("Kernel time was not recorded.")
     }
 
     /// Returns the verdict with the number of functions.
@@ -105,23 +119,26 @@ impl Comparison {
         text
     }
 
+    /// Returns a line for each broken rule.
+    pub fn broken_text(&self) -> String {
+        let broken = self.rules.iter().filter(|rule| rule.is_broken);
+        let lines = broken.map(|rule| {
+            let reason = printable(rule.reason.as_bytes());
+            format!("rule broken: {}: {reason}\n", rule.rule)
+        });
+        lines.collect()
+    }
+
     /// Returns the text for a terminal, with changes of at least `min_change` percentage points.
     pub fn text(&self, min_change: f64) -> String {
         let mut text = String::new();
-        let _ = writeln!(text, "before  {}", self.before.text());
-        let _ = writeln!(text, "after   {}", self.after.text());
+        let _ = writeln!(text, "before  {}", self.before.text(str::to_owned));
+        let _ = writeln!(text, "after   {}", self.after.text(str::to_owned));
         let _ = writeln!(text, "verdict: {}", self.verdict_text());
         if let Some(cpu) = self.cpu_text() {
             let _ = writeln!(text, "{cpu}");
         }
-        for rule in self.rules.iter().filter(|rule| rule.is_broken) {
-            let _ = writeln!(
-                text,
-                "rule broken: {}: {}",
-                rule.rule,
-                printable(rule.reason.as_bytes())
-            );
-        }
+        text.push_str(&self.broken_text());
         self.write_table(&mut text, "self", min_change, |change| change.own);
         self.write_table(&mut text, "total", min_change, |change| change.total);
         let _ = writeln!(
@@ -131,10 +148,13 @@ impl Comparison {
             self.measure.text(),
             confidence = self.confidence,
         );
+        if let Some(lost) = self.kernel_text() {
+            let _ = writeln!(text, "{lost}");
+        }
         if self.is_variation_assumed {
             text.push_str(
-                "With one run on each side, the variation from run to run is assumed, and only enormous changes of JIT code \
-                 are significant. Compare five runs of each to see smaller ones.\n",
+                "With one run on each side, the variation from run to run is assumed, and only enormous changes are \
+                 significant. Compare five runs of each to see smaller ones.\n",
             );
         }
         text

@@ -17,8 +17,8 @@
 //!
 //! With one run on each side, nothing shows how much runs vary. Then the sampling variance is multiplied by
 //! [`OVERDISPERSION`], because samples of a timer that are close in time are not independent, and the relative variation
-//! is [assumed](Assumptions). As JIT compilers inline other calls in each run, only enormous changes of JIT code are
-//! significant then.
+//! is [assumed](Assumptions). As JIT compilers inline other calls in each run, and collect garbage at other times, only
+//! enormous changes of programs with JIT code are significant then.
 //!
 //! # Many functions
 //!
@@ -39,9 +39,9 @@ pub const OVERDISPERSION: f64 = 1.5;
 /// Relative variations from run to run that are assumed if each side has one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Assumptions {
-    /// Variation of the time in a function of JIT code.
+    /// Variation of the time in a function of a program with JIT code.
     pub jit: f64,
-    /// Variation of the time in other functions.
+    /// Variation of the time in a function of other programs.
     pub other: f64,
     /// Variation of the CPU time of a run.
     pub cost: f64,
@@ -466,6 +466,32 @@ mod tests {
         assert!(p(24.0, 0.02) < 0.001);
         let cost = |after, assumed| cost_difference(&[10.0], &[after], assumed).p();
         assert!(cost(12.0, 0.15) > 0.1 && cost(30.0, 0.15) < 0.001 && cost(12.0, 0.02) < 0.001);
+    }
+
+    #[test]
+    fn functions_with_few_samples_do_not_show_how_much_functions_vary() {
+        let relative = |mean: f64| {
+            let moments = Moments {
+                mean,
+                variance: mean * mean,
+                freedom: 4.0,
+                runs: 5.0,
+            };
+            let function = Function {
+                moments: [moments; 2],
+                sampling: [mean; 2],
+                assumed: 0.0,
+            };
+            Variation::of(&[function]).relative.unwrap()
+        };
+        assert!(relative(4.9) < 0.01 && relative(5.0) > 0.1, "{}", relative(5.0));
+    }
+
+    #[test]
+    fn few_variances_do_not_show_their_spread() {
+        let ratios = [(0.1, 4.0), (10.0, 4.0)].repeat(3);
+        assert_eq!(fit_ratios(&ratios[..5]), (1.0, 0.0));
+        assert_ne!(fit_ratios(&ratios), (1.0, 0.0));
     }
 
     #[test]

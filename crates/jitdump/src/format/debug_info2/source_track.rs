@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_track_has_a_name_and_lines() {
-        for (name, padding) in [(&b"bytecode"[..], 4), (b"ir1", 1)] {
+        for (name, padding) in [(&b"bytecode"[..], 4), (b"ir1", 1), (&[b'x'; 64], 4)] {
             let content = record(name, padding);
             let track = SourceTrack::parse(&content, ByteOrder::Little).unwrap();
             assert_eq!((track.start, track.name), (Address(0x1000), name));
@@ -96,7 +96,7 @@ mod tests {
             record(b"", 4),
             record(b"ir", 1),
             record(b"a\x1b[m", 3),
-            record(&[b'x'; 67], 1),
+            record(&[b'x'; 65], 3),
             record(b"ir1", 1)[..40].to_vec(),
         ] {
             assert!(SourceTrack::parse(&invalid, ByteOrder::Little).is_none());

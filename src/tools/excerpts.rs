@@ -1,6 +1,6 @@
 //! Source text around the lines with samples, if the user asks for it.
 //!
-//! A page may be sent to others, and paths in a jitdump can name any file. So text is only read on request, and by the
+//! What is shown may be sent to others, and paths in a jitdump can name any file. So text is only read on request, and by the
 //! rules of `--keep-sources`: regular files of text, which the owner of the jitdump may read.
 
 use std::collections::BTreeMap;
@@ -9,15 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jitdump::{Tally, printable};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::bytes::hex_digits;
 use crate::files::objects::stored_source::{LIST_PREFIX, SOURCES, read_list};
 use crate::files::walk::{self, Scope};
+use crate::frames::source_files::SourceOptions;
 use crate::inject::{DEFAULT_OUTPUT, KeptSources, SourceName};
+use crate::load::LoadOptions;
 use crate::results::diagnostics::Issue;
-use crate::tools::timeline::TimelineOptions;
-use crate::tools::timeline::values::Excerpt;
 
 /// Number of lines shown before and after each line with samples.
 const CONTEXT: u32 = 4;
@@ -31,6 +32,17 @@ const MAX_TEXT: usize = 2 << 20;
 /// Maximum size of all files that are read, and of a list of kept files, in bytes.
 const MAX_READ: u64 = 256 << 20;
 const MAX_LIST: u64 = 16 << 20;
+
+/// Lines of a source file.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Excerpt {
+    /// Index of the file.
+    pub file: u32,
+    /// Number of the first line.
+    pub first: u32,
+    /// The lines, without line ends. Long lines are truncated.
+    pub text: Vec<String>,
+}
 
 /// A source file, and its text if a runtime's file or a source map has it.
 #[derive(Debug)]
@@ -53,10 +65,10 @@ pub struct Texts<'a> {
 
 impl<'a> Texts<'a> {
     /// Prepares reading.
-    pub fn new(options: &'a TimelineOptions) -> Self {
+    pub fn new(load: &LoadOptions, sources: &'a SourceOptions) -> Self {
         Self {
-            kept: KeptFolder::beside(&options.load.input),
-            files: KeptSources::new(&options.sources, &options.load),
+            kept: KeptFolder::beside(&load.input),
+            files: KeptSources::new(sources, load),
             left: MAX_READ,
             faults: Tally::default(),
         }
@@ -222,7 +234,7 @@ mod tests {
     #[test]
     fn long_lines_and_controls_are_not_shown_as_they_are() {
         let long = "ä".repeat(10_000);
-        assert_eq!(shown(long.as_bytes()).chars().count(), MAX_LINE);
+        assert_eq!(shown(long.as_bytes()).chars().count(), 240);
         assert_eq!(shown(b"\ta\x1b[2J\xff\r"), "    a\\u{1b}[2J\u{fffd}");
         assert_eq!(shown("a\u{202e}b".as_bytes()), "a\\u{202e}b");
     }

@@ -1,0 +1,215 @@
+//! `jitinject report`: the hottest functions, as text.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
+use jitinject::internals::record::Plan;
+use jitinject::internals::tools::report::{By, ReportOptions, report};
+use jitinject::{Diagnostic, LoadOptions};
+use regex_lite::Regex;
+
+use crate::cli::commands::headings::{INPUT, LOGS, MESSAGES, OUTPUT};
+use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
+use crate::cli::progress::Bar;
+use crate::cli::standard_input::{default_profile, is_stream};
+use crate::cli::startup::start_long_work;
+use crate::cli::terminal::{print, print_json, report_all};
+
+/// Heading of the options that select samples and rows.
+const SELECTION: &str = "Samples and rows";
+
+/// Text after the options.
+const AFTER_HELP: &str = "\
+Functions of all processes, compiler tiers and recompilations are added up, and inlined calls are functions of their own.
+\"self\" is the time in a function's own code, \"total\" that with what it calls. \"charged\" is the time in its own code and in
+native code, the garbage collector, the compiler and the kernel below it, up to the next function of the language.
+
+Examples:
+  jitinject report run
+  jitinject report run parseExpression
+  jitinject report -n 5 --by line perf.data
+  jitinject report --markdown --filter 'src/.*\\.ts' run
+
+Exit status: 0 success; 1 error; 2 invalid usage.";
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = AFTER_HELP,
+    override_usage = "jitinject report [OPTIONS] [DIR|PROFILE] [FUNCTION]"
+)]
+pub struct ReportArguments {
+    /// Profile to read; - is standard input [default: perf.data]
+    #[arg(short, long, value_name = "FILE", help_heading = INPUT)]
+    input: Option<PathBuf>,
+
+    /// Profile to read, or directory of jitinject record; then a function to show with its lines, callers and callees
+    ///
+    /// A single argument that is no file is a function of perf.data. Part of its name is enough.
+    #[arg(value_name = "DIR|PROFILE", num_args = 0..=2)]
+    arguments: Vec<PathBuf>,
+
+    /// Number of rows; 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value = "20", help_heading = SELECTION)]
+    rows: usize,
+
+    /// What rows are; symbol is what perf report shows
+    #[arg(long, value_name = "WHAT", default_value = "function", help_heading = SELECTION,
+        value_parser = PossibleValuesParser::new(By::ALL.map(|(name, _)| name)).map(|name| by(&name)))]
+    by: By,
+
+    /// Event to count [default: the first one with samples]
+    #[arg(short, long, value_name = "EVENT", help_heading = SELECTION)]
+    event: Option<String>,
+
+    /// Only samples of these processes
+    #[arg(long, value_name = "PID", value_delimiter = ',', help_heading = SELECTION)]
+    pid: Vec<u32>,
+
+    /// Only samples of these threads
+    #[arg(long, value_name = "TID", value_delimiter = ',', help_heading = SELECTION)]
+    tid: Vec<u32>,
+
+    /// Only samples in this time, in seconds since the first record; either may be empty
+    #[arg(long, value_name = "FROM,TO", value_parser = times, help_heading = SELECTION)]
+    time: Option<Times>,
+
+    /// Only rows whose name, file or module matches REGEX
+    #[arg(long, value_name = "REGEX", value_parser = Regex::new, help_heading = SELECTION)]
+    filter: Option<Regex>,
+
+    /// Print JSON
+    #[arg(long, conflicts_with = "markdown", help_heading = OUTPUT)]
+    json: bool,
+
+    /// Print Markdown for a ticket
+    #[arg(long, help_heading = OUTPUT)]
+    markdown: bool,
+
+    #[command(flatten)]
+    files: RuntimeFiles,
+
+    #[command(flatten)]
+    source_files: SourceArguments,
+
+    #[command(flatten)]
+    track: TrackArgument,
+
+    /// Mono profiler log (.mlpd), or directory to search; may be repeated
+    #[arg(long, value_name = "PATH", help_heading = LOGS)]
+    mono_log: Vec<PathBuf>,
+
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
+    quiet: bool,
+
+    /// Print notes, too
+    #[arg(short, long, help_heading = MESSAGES)]
+    verbose: bool,
+}
+
+/// Times since the first record.
+#[derive(Clone, Copy, Debug)]
+struct Times(Option<Duration>, Option<Duration>);
+
+/// Parses two numbers of seconds, each of which may be empty.
+fn times(text: &str) -> Result<Times, String> {
+    let (from, to) = text
+        .split_once(',')
+        .ok_or("not two numbers of seconds, as in 1.5,2")?;
+    let seconds = |text: &str| match text {
+        "" => Ok(None),
+        text => {
+            let number: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+            let time = Duration::try_from_secs_f64(number).map_err(|_| "not a time")?;
+            Ok::<_, String>(Some(time))
+        }
+    };
+    Ok(Times(seconds(from)?, seconds(to)?))
+}
+
+fn by(name: &str) -> By {
+    let found = By::ALL.iter().find(|(known, _)| *known == name);
+    found.map_or(By::Function, |(_, by)| *by)
+}
+
+impl ReportArguments {
+    /// Returns why the arguments contradict each other, if they do.
+    pub fn conflict(&self) -> Option<&'static str> {
+        (self.input.is_some() && self.arguments.len() > 1).then_some("--input and two more arguments")
+    }
+
+    /// Reports.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let options = self.options()?;
+        let is_piped = is_stream(&options.stream.load.input);
+        let interrupt = start_long_work(self.verbose, is_piped)?;
+        let mut bar = Bar::new(self.quiet, interrupt);
+        let found = report(&options, &mut bar);
+        drop(bar);
+        let found = found?;
+        if !self.quiet {
+            report_all(&found.diagnostics, self.verbose);
+        }
+        match (self.json, self.markdown) {
+            (true, _) => print_json(&found)?,
+            (_, true) => print(|output| output.write_all(found.markdown().as_bytes()))?,
+            _ => print(|output| output.write_all(found.text().as_bytes()))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the profile, if one is named, and the function.
+    fn words(&self) -> (Option<PathBuf>, Option<String>) {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        match (&self.input, &self.arguments[..]) {
+            (Some(input), words) => (Some(input.clone()), words.first().map(text)),
+            (None, [profile, function, ..]) => (Some(profile.clone()), Some(text(function))),
+            (None, [word]) if is_stream(word) || word.exists() => (Some(word.clone()), None),
+            (None, [word]) => (None, Some(text(word))),
+            (None, []) => (None, None),
+        }
+    }
+
+    fn options(&self) -> Result<ReportOptions, Diagnostic> {
+        let (profile, function) = self.words();
+        let input = match profile {
+            Some(profile) => Plan::profile_at(profile),
+            None => default_profile(self.quiet)?,
+        };
+        let mut sources = self.source_files.options();
+        self.track.apply(&mut sources);
+        let logs = LogFiles {
+            mono_log: self.mono_log.clone(),
+            ..LogFiles::default()
+        };
+        let Times(from, to) = self.time.unwrap_or(Times(None, None));
+        Ok(ReportOptions {
+            stream: StreamOptions {
+                load: LoadOptions {
+                    input,
+                    ..self.files.options(&logs)
+                },
+                sources,
+                track: self.track.name(),
+                filter: SampleFilter {
+                    event: self.event.clone(),
+                    pids: self.pid.clone(),
+                    tids: self.tid.clone(),
+                    from,
+                    to,
+                },
+            },
+            by: self.by,
+            rows: (self.rows > 0).then_some(self.rows),
+            filter: self.filter.clone(),
+            function,
+        })
+    }
+}

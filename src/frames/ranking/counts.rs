@@ -1,0 +1,37 @@
+//! Samples by stack and thread.
+
+use crate::collections::hash::HashMap;
+use crate::frames::attribution::call_tree::Weight;
+use crate::frames::stream::Sample;
+use crate::frames::stream::tables::{StackIndex, ThreadIndex};
+
+/// What samples are counted by: event, stack and thread.
+type Key = (u32, Option<StackIndex>, ThreadIndex);
+
+/// Samples by event, stack and thread.
+#[derive(Clone, Debug, Default)]
+pub struct StackCounts(HashMap<Key, Weight>);
+
+impl StackCounts {
+    /// Adds a sample.
+    pub fn add(&mut self, sample: &Sample) {
+        let weight = Weight {
+            samples: 1,
+            period: sample.period,
+        };
+        self.0
+            .entry((sample.event, sample.stack, sample.thread))
+            .or_default()
+            .add(weight);
+    }
+
+    /// Returns the samples of an event, in the order of stacks.
+    pub fn of_event(&self, event: u32) -> Vec<(Option<StackIndex>, ThreadIndex, Weight)> {
+        let of_event = self.0.iter().filter(|((of, ..), _)| *of == event);
+        let mut all: Vec<_> = of_event
+            .map(|(&(_, stack, thread), &weight)| (stack, thread, weight))
+            .collect();
+        all.sort_unstable_by_key(|&(stack, thread, _)| (stack, thread));
+        all
+    }
+}

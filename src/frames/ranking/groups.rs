@@ -1,0 +1,217 @@
+//! The rows that frames count for.
+
+use std::collections::BTreeSet;
+
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::frames::ranking::{By, Row, process_name, thread_name};
+use crate::frames::stream::tables::{Frame, FrameIndex, Function, Line, ThreadIndex};
+use crate::frames::stream::{Kind, Tables};
+
+/// Functions that are listed as callers of an inlined one.
+const MAX_INLINED_INTO: usize = 3;
+
+table_index! {
+    /// Index of a row.
+    RowIndex
+}
+
+/// What distinguishes rows: kind, name, module or file, line and column.
+type Key = (Option<Kind>, String, Option<String>, u32, u32);
+
+/// The rows, and those of each frame and thread.
+pub struct Groups {
+    /// Rows, without their samples at first.
+    pub rows: IndexedTable<RowIndex, Row>,
+    /// Rows of the functions in each frame, the innermost first.
+    of_frames: IndexedTable<FrameIndex, Vec<RowIndex>>,
+    of_threads: Option<IndexedTable<ThreadIndex, RowIndex>>,
+    of_kinds: Option<HashMap<Kind, RowIndex>>,
+    known: HashMap<Key, RowIndex>,
+}
+
+impl Groups {
+    /// Finds the rows of all frames.
+    pub fn of(tables: &Tables, by: By) -> Self {
+        let mut groups = Self {
+            rows: IndexedTable::default(),
+            of_frames: IndexedTable::default(),
+            of_threads: None,
+            of_kinds: None,
+            known: HashMap::default(),
+        };
+        match by {
+            By::Thread | By::Process => {
+                let name = match by {
+                    By::Thread => thread_name,
+                    _ => process_name,
+                };
+                let threads: Vec<ThreadIndex> =
+                    tables.threads.enumerate().map(|(thread, _)| thread).collect();
+                let rows = threads
+                    .into_iter()
+                    .map(|thread| groups.named(name(tables, thread)));
+                groups.of_threads = Some(rows.collect());
+            }
+            By::Kind => {
+                let all = [
+                    Kind::Language,
+                    Kind::Native,
+                    Kind::Kernel,
+                    Kind::Compiler,
+                    Kind::Gc,
+                    Kind::Idle,
+                    Kind::Unknown,
+                ];
+                let rows = all.map(|kind| (kind, groups.named(kind.name().to_owned())));
+                groups.of_kinds = Some(rows.into_iter().collect());
+            }
+            _ => {
+                let frames = tables.frames.iter();
+                let rows = frames.map(|frame| groups.rows_of(tables, frame, by)).collect();
+                groups.of_frames = rows;
+            }
+        }
+        groups
+    }
+
+    /// Returns the row of a sample, if rows are not those of frames.
+    pub fn of_sample(&self, kind: Kind, thread: ThreadIndex) -> Option<RowIndex> {
+        match (&self.of_threads, &self.of_kinds) {
+            (Some(of_threads), _) => Some(of_threads[thread]),
+            (_, Some(of_kinds)) => of_kinds.get(&kind).copied(),
+            _ => None,
+        }
+    }
+
+    /// Returns the row of the innermost function in a frame.
+    pub fn innermost(&self, frame: FrameIndex) -> Option<RowIndex> {
+        self.of_frames[frame].first().copied()
+    }
+
+    /// Returns the rows of the functions in a frame, the innermost first.
+    pub fn of_frame(&self, frame: FrameIndex) -> impl Iterator<Item = RowIndex> + use<> {
+        self.of_frames[frame].clone().into_iter()
+    }
+
+    fn named(&mut self, name: String) -> RowIndex {
+        let row = Row {
+            name: name.clone(),
+            ..Row::default()
+        };
+        self.row((None, name, None, 0, 0), row)
+    }
+
+    fn row(&mut self, key: Key, row: Row) -> RowIndex {
+        let rows = &mut self.rows;
+        *self.known.entry(key).or_insert_with(|| rows.push(row))
+    }
+
+    fn rows_of(&mut self, tables: &Tables, frame: &Frame, by: By) -> Vec<RowIndex> {
+        let module = frame.module.map(|module| &tables.modules[module]);
+        match by {
+            By::Symbol => {
+                let symbol = frame.symbol.map(|symbol| tables.symbols[symbol].name.clone());
+                let unnamed = || {
+                    let last = frame.lines.last();
+                    last.map_or_else(String::new, |line| tables.functions[line.function].name.clone())
+                };
+                vec![self.named(symbol.unwrap_or_else(unnamed))]
+            }
+            By::Module => {
+                let name = match (frame.kind, module) {
+                    (Kind::Unknown, _) => "[unknown]".to_owned(),
+                    (Kind::Language, _) | (_, None) => "[JIT code]".to_owned(),
+                    (_, Some(module)) => module.path.clone(),
+                };
+                vec![self.named(name)]
+            }
+            By::Tier => {
+                let tier = frame.tier.map(|tier| tables.tiers[tier].clone());
+                vec![self.named(tier.unwrap_or_else(|| format!("[{}]", frame.kind)))]
+            }
+            _ => {
+                let tier = frame.tier.map(|tier| &tables.tiers[tier]);
+                let mut lines = frame.lines.iter().enumerate();
+                let rows: Vec<RowIndex> = lines
+                    .by_ref()
+                    .map(|(at, line)| {
+                        let row = self.row_of_line(tables, line, by);
+                        let outer = frame.lines.get(at.saturating_add(1));
+                        if by == By::Function {
+                            self.add_details(tables, row, tier, outer);
+                        }
+                        row
+                    })
+                    .collect();
+                rows
+            }
+        }
+    }
+
+    /// Adds a tier, and the function that an inlined one was inlined into.
+    fn add_details(&mut self, tables: &Tables, row: RowIndex, tier: Option<&String>, outer: Option<&Line>) {
+        let row = &mut self.rows[row];
+        let known: BTreeSet<&String> = row.tiers.iter().collect();
+        if let Some(tier) = tier.filter(|tier| !known.contains(tier)) {
+            row.tiers.push(tier.clone());
+        }
+        let outer = outer.map(|line| &tables.functions[line.function].name);
+        if let Some(outer) = outer
+            && row.inlined_into.len() < MAX_INLINED_INTO
+            && !row.inlined_into.contains(outer)
+        {
+            row.inlined_into.push(outer.clone());
+        }
+    }
+
+    fn row_of_line(&mut self, tables: &Tables, line: &Line, by: By) -> RowIndex {
+        let function = &tables.functions[line.function];
+        let path = |file| tables.files[file].path.clone();
+        let module = function.module.map(|module| tables.modules[module].path.clone());
+        match by {
+            By::File => {
+                let file = line.file.or(function.file).map(path);
+                self.named(file.or(module).unwrap_or_else(|| function.name.clone()))
+            }
+            By::Line if line.line > 0 => {
+                let file = line.file.map(path);
+                let name = format!("{}:{}", file.as_deref().unwrap_or_default(), line.line);
+                let row = Row {
+                    name: name.clone(),
+                    kind: Some(function.kind),
+                    file: file.clone(),
+                    line: Some(line.line),
+                    ..Row::default()
+                };
+                self.row((None, name, file, line.line, 0), row)
+            }
+            _ => self.row_of_function(function, function.file.map(path), module),
+        }
+    }
+
+    fn row_of_function(
+        &mut self,
+        function: &Function,
+        file: Option<String>,
+        module: Option<String>,
+    ) -> RowIndex {
+        let place = file.clone().or_else(|| module.clone());
+        let key = (
+            Some(function.kind),
+            function.name.clone(),
+            place,
+            function.line,
+            function.column,
+        );
+        let row = Row {
+            name: function.name.clone(),
+            kind: Some(function.kind),
+            line: Some(function.line).filter(|&line| line > 0 && file.is_some()),
+            file,
+            module,
+            ..Row::default()
+        };
+        self.row(key, row)
+    }
+}

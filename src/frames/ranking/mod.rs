@@ -1,0 +1,216 @@
+//! The functions, lines, modules or threads with most samples, of all processes and tiers together.
+//!
+//! ```text
+//! samples of [stream] ─► [counts]: samples by stack and thread ─► [groups]: row of each frame ─► rows, sorted
+//! ```
+
+pub mod counts;
+mod groups;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::collections::indexed_table::IndexedTable;
+use crate::frames::attribution::call_tree::Weight;
+use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::groups::{Groups, RowIndex};
+use crate::frames::stream::tables::{FrameIndex, StackIndex, ThreadIndex};
+use crate::frames::stream::{Kind, Tables};
+
+/// What rows are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// Functions of the source code.
+    #[default]
+    Function,
+    /// Symbols, as perf report shows them: inlined calls count for the function that they were inlined into.
+    Symbol,
+    /// Source lines.
+    Line,
+    /// Source files.
+    File,
+    /// Executables, libraries, parts of the kernel, and JIT code.
+    Module,
+    /// Compiler tiers.
+    Tier,
+    /// Kinds of code.
+    Kind,
+    /// Threads.
+    Thread,
+    /// Processes.
+    Process,
+}
+
+impl By {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 9] = [
+        ("function", Self::Function),
+        ("symbol", Self::Symbol),
+        ("line", Self::Line),
+        ("file", Self::File),
+        ("module", Self::Module),
+        ("tier", Self::Tier),
+        ("kind", Self::Kind),
+        ("thread", Self::Thread),
+        ("process", Self::Process),
+    ];
+}
+
+/// Samples of a row.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Row {
+    /// Name.
+    pub name: String,
+    /// Kind of code, if it is that of one kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
+    /// Source file, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// First line of a function, or the line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Module of native code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Compiler tiers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<String>,
+    /// Functions that it was inlined into.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inlined_into: Vec<String>,
+    /// Samples in its own code.
+    #[serde(rename = "self")]
+    pub own: Weight,
+    /// Samples with it in their stack.
+    pub total: Weight,
+    /// Samples in its own code, and in native code below it without another function of the language between. Native code
+    /// without such a function has its own.
+    pub charged: Weight,
+}
+
+/// Samples of a kind of code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct KindRow {
+    /// The kind.
+    pub kind: Kind,
+    /// Samples in it.
+    pub samples: Weight,
+}
+
+/// Rows, those with most samples first.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Ranking {
+    /// All samples.
+    pub all: Weight,
+    /// Samples of each kind of code.
+    pub kinds: Vec<KindRow>,
+    /// Rows.
+    pub rows: Vec<Row>,
+}
+
+impl Ranking {
+    /// Ranks the samples of an event.
+    pub fn of(tables: &Tables, counts: &StackCounts, event: u32, by: By) -> Self {
+        let mut groups = Groups::of(tables, by);
+        let mut kinds: BTreeMap<Kind, Weight> = BTreeMap::new();
+        let mut all = Weight::default();
+        // The stack in which a row was seen last, so that it counts once for each.
+        let mut seen: IndexedTable<RowIndex, u64> = groups.rows.map(|_| 0);
+        for (number, (stack, thread, weight)) in (1..).zip(counts.of_event(event)) {
+            all.add(weight);
+            let kind = tables.kind(stack, thread);
+            kinds.entry(kind).or_default().add(weight);
+            if let Some(row) = groups.of_sample(kind, thread) {
+                let row = &mut groups.rows[row];
+                for part in [&mut row.own, &mut row.total, &mut row.charged] {
+                    part.add(weight);
+                }
+                continue;
+            }
+            let mut frames = frames(tables, stack);
+            let leaf = frames.next();
+            if let Some(row) = leaf.and_then(|leaf| groups.innermost(leaf)) {
+                groups.rows[row].own.add(weight);
+            }
+            let mut charged = None;
+            for frame in leaf.into_iter().chain(frames) {
+                if charged.is_none() && tables.frames[frame].kind == Kind::Language {
+                    charged = groups.innermost(frame);
+                }
+                for row in groups.of_frame(frame) {
+                    if std::mem::replace(&mut seen[row], number) != number {
+                        groups.rows[row].total.add(weight);
+                    }
+                }
+            }
+            let without_language = || {
+                leaf.filter(|_| kind == Kind::Native)
+                    .and_then(|leaf| groups.innermost(leaf))
+            };
+            if let Some(row) = charged.or_else(without_language) {
+                groups.rows[row].charged.add(weight);
+            }
+        }
+        let mut rows: Vec<Row> = groups
+            .rows
+            .into_iter()
+            .filter(|row| row.total.samples > 0)
+            .collect();
+        rows.sort_by(|one, other| {
+            let key = |row: &Row| [row.charged, row.own, row.total].map(|part| Reverse(part.period));
+            (key(one), &one.name, &one.file, one.line).cmp(&(
+                key(other),
+                &other.name,
+                &other.file,
+                other.line,
+            ))
+        });
+        Self {
+            all,
+            kinds: kinds
+                .into_iter()
+                .map(|(kind, samples)| KindRow { kind, samples })
+                .collect(),
+            rows,
+        }
+    }
+
+    /// Returns a share of all samples, in percent.
+    pub fn percent(&self, part: Weight) -> f64 {
+        part.period as f64 * 100.0 / self.all.period.max(1) as f64
+    }
+}
+
+/// Iterates over the frames of a stack, the innermost first.
+pub fn frames(tables: &Tables, stack: Option<StackIndex>) -> impl Iterator<Item = FrameIndex> {
+    let stacks = std::iter::successors(stack, |&stack| tables.stacks[stack].caller);
+    stacks.map(|stack| tables.stacks[stack].frame)
+}
+
+/// Returns the first event with samples.
+pub fn first_event(tables: &Tables) -> u32 {
+    let sampled = tables.events.iter().position(|event| event.samples > 0);
+    sampled.and_then(|index| u32::try_from(index).ok()).unwrap_or(0)
+}
+
+/// A thread as text.
+fn thread_name(tables: &Tables, thread: ThreadIndex) -> String {
+    let thread = &tables.threads[thread];
+    let id = thread.tid.map_or_else(|| "?".to_owned(), |tid| tid.0.to_string());
+    format!("{} {id}", thread.name())
+}
+
+/// A process as text.
+fn process_name(tables: &Tables, thread: ThreadIndex) -> String {
+    let thread = &tables.threads[thread];
+    let id = thread.pid.map_or_else(|| "?".to_owned(), |pid| pid.0.to_string());
+    let name = match thread.process_name.is_empty() {
+        true => thread.name(),
+        false => &thread.process_name,
+    };
+    format!("{name} {id}")
+}

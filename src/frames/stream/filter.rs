@@ -1,0 +1,73 @@
+//! Which samples of a stream a command reads.
+
+use std::time::Duration;
+
+use jitdump::Time;
+
+use crate::frames::stream::tables::Event;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::{Pid, Tid};
+
+/// Which samples to read. Without values, all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SampleFilter {
+    /// Name of their event.
+    pub event: Option<String>,
+    /// IDs of their processes.
+    pub pids: Vec<u32>,
+    /// IDs of their threads.
+    pub tids: Vec<u32>,
+    /// Time from which they are, since the first record.
+    pub from: Option<Duration>,
+    /// Time up to which they are, since the first record.
+    pub to: Option<Duration>,
+}
+
+/// A filter for one profile.
+pub(super) struct ProfileFilter<'f> {
+    event: Option<u32>,
+    filter: &'f SampleFilter,
+    from: Time,
+    to: Time,
+}
+
+impl SampleFilter {
+    /// Returns the filter for a profile with these events, whose records have these times. Fails if it has no such event.
+    pub(super) fn of_profile(
+        &self,
+        events: &[Event],
+        times: Option<(Time, Time)>,
+    ) -> Result<ProfileFilter<'_>, Diagnostic> {
+        let event = self.event.as_ref().map(|name| {
+            let mut names = events.iter();
+            let found = names.position(|event| event.name == *name);
+            found.and_then(|index| u32::try_from(index).ok()).ok_or_else(|| {
+                let names: Vec<&str> = events.iter().map(|event| &*event.name).collect();
+                let unknown = Diagnostic::new(Issue::EventUnknown).with("event", name);
+                unknown.with("events", names.join(", "))
+            })
+        });
+        let (start, _) = times.unwrap_or_default();
+        let after = |passed: Duration| {
+            let nanoseconds = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
+            Time(start.0.saturating_add(nanoseconds))
+        };
+        Ok(ProfileFilter {
+            event: event.transpose()?,
+            filter: self,
+            from: self.from.map_or(Time(0), after),
+            to: self.to.map_or(Time::MAX, after),
+        })
+    }
+}
+
+impl ProfileFilter<'_> {
+    /// Whether a sample of an event, thread and time is to be read. Samples without a time are.
+    pub(super) fn has(&self, event: u32, (pid, tid): (Option<Pid>, Option<Tid>), time: Option<Time>) -> bool {
+        let SampleFilter { pids, tids, .. } = self.filter;
+        self.event.is_none_or(|wanted| wanted == event)
+            && (pids.is_empty() || pid.is_some_and(|Pid(pid)| pids.contains(&pid)))
+            && (tids.is_empty() || tid.is_some_and(|Tid(tid)| tids.contains(&tid)))
+            && time.is_none_or(|time| self.from <= time && time <= self.to)
+    }
+}

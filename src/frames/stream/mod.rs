@@ -1,0 +1,209 @@
+//! The samples of a recording one by one, with tables of what is in their stacks.
+//!
+//! ```text
+//! [rows]: samples in file order, stacks as numbers ─► [filter] ─► the caller's function, sample by sample
+//!    └─► distinct stacks ─► [naming]: functions, lines, inlined calls ─► [tables]
+//!                             [kinds]: language, native, kernel, compiler, GC, idle
+//! ```
+//!
+//! Samples refer to rows of the tables, which have names when all samples are read: memory grows with functions and stacks,
+//! not with samples.
+
+mod filter;
+mod kinds;
+mod naming;
+mod rows;
+pub mod tables;
+mod threads;
+
+pub use filter::SampleFilter;
+pub use kinds::Kind;
+pub use tables::{Losses, Sample, Tables};
+
+use crate::code::profile_index::IndexedProfile;
+use crate::collections::indexed_table::{IndexedTable, index_of};
+use crate::frames::attribution::call_tree::{Node, NodeIndex};
+use crate::frames::attribution::walk::Symbols;
+use crate::frames::attribution::{NativeCode, events_of};
+use crate::frames::source_files::SourceOptions;
+use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
+use crate::frames::stream::naming::Namer;
+use crate::frames::stream::rows::{Collected, Counts, Place, Rows, ThreadKey};
+use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
+use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
+use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, Recording, load};
+use crate::results::diagnostics::Diagnostic;
+
+/// What to read.
+#[derive(Clone, Debug, Default)]
+pub struct StreamOptions {
+    /// The profile and the files of its runtimes.
+    pub load: LoadOptions,
+    /// Where source files are, and which source maps are used.
+    pub sources: SourceOptions,
+    /// Name of the track that lines are taken from, for functions that have it; `None` for the usual lines.
+    pub track: Option<Vec<u8>>,
+    /// Which samples to read. [`Losses`] count all.
+    pub filter: SampleFilter,
+}
+
+/// Calls `consumer` with each sample of a profile in file order, which is not that of time. Copied stacks are unwound. Returns
+/// the tables that samples refer to.
+pub fn read(
+    options: &StreamOptions,
+    consumer: &mut dyn FnMut(&Sample),
+    progress: &mut dyn Progress,
+) -> Result<Tables, Diagnostic> {
+    let buffers = Buffers::default();
+    let needed = NeededFunctions::OfSamplesAndStacks;
+    let result = load(&options.load, needed, &buffers, progress).and_then(|recording| {
+        let (recording, unwound) = match recording.profile.profile.attrs.copies_stacks() {
+            true => {
+                let how = UnwindOptions {
+                    kept: Kept::Nothing,
+                    fold_interpreter: false,
+                };
+                unwind(&options.load, how, recording, progress)?
+            }
+            false => (recording, Unwound::default()),
+        };
+        read_recording(options, &recording, &unwound, consumer, progress)
+    });
+    // The error may only be a consequence of an input that was truncated.
+    buffers.check_input().and(result)
+}
+
+/// As [`read`], of a recording that is loaded.
+fn read_recording(
+    options: &StreamOptions,
+    recording: &Recording<'_>,
+    unwound: &Unwound,
+    consumer: &mut dyn FnMut(&Sample),
+    progress: &mut dyn Progress,
+) -> Result<Tables, Diagnostic> {
+    let native = NativeCode::of(&options.load, recording);
+    let native_symbols = native.symbols();
+    let selector = recording.selector();
+    let symbols = native.with(&selector, &native_symbols);
+    let walked = walk(&symbols, &recording.profile, &options.filter, consumer, progress)?;
+    progress.start("reading names", 1);
+    let scripts = V8Scripts::read(
+        recording,
+        walked.places.iter().filter_map(Place::function),
+        walked.places.iter().filter_map(Place::symbol),
+        &options.sources,
+        &options.load,
+    );
+    let track = options.track.as_deref();
+    let mut tables = walked.named(recording, &symbols, &scripts.functions(), track, unwound);
+    tables.diagnostics = recording.diagnostics();
+    tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
+    tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
+    tables.diagnostics.extend(native_symbols.refused());
+    Ok(tables)
+}
+
+/// What the samples of a profile refer to, without names.
+pub struct Walked {
+    nodes: IndexedTable<NodeIndex, Node<Place>>,
+    /// The distinct frames of the nodes, sorted.
+    places: Vec<Place>,
+    threads: IndexedTable<ThreadIndex, ThreadKey>,
+    counts: Counts,
+    events: Vec<Event>,
+}
+
+/// Calls `consumer` with the samples of a profile that a filter selects.
+pub fn walk(
+    symbols: &Symbols<'_>,
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+    filter: &SampleFilter,
+    consumer: &mut dyn FnMut(&Sample),
+    progress: &mut dyn Progress,
+) -> Result<Walked, Diagnostic> {
+    progress.start("reading samples", index.data_end);
+    let events = events_of(profile).into_iter().zip(profile.attrs.all());
+    let mut events: Vec<Event> = events
+        .map(|(event, attr)| Event {
+            name: event.name,
+            unit: event.unit,
+            without_kernel: attr.excludes_kernel,
+            samples: 0,
+            period: 0,
+        })
+        .collect();
+    let filter = filter.of_profile(&events, index.times)?;
+    let mut count = |sample: &Sample, thread: ThreadKey| {
+        if !filter.has(sample.event, thread, sample.time) {
+            return;
+        }
+        if let Some(event) = events.get_mut(sample.event as usize) {
+            event.samples = event.samples.saturating_add(1);
+            event.period = event.period.saturating_add(sample.period);
+        }
+        consumer(sample);
+    };
+    let mut collected = Collected::of_profile(index.data_end);
+    symbols.selector.samples().visit(
+        &index.marks,
+        index.data_end,
+        || Rows::walk(symbols),
+        |walks| collected.take(walks.iter_mut().map(|visited| &mut visited.visitor), &mut count),
+        |bytes| progress.advance(bytes),
+    );
+    let Collected {
+        tree,
+        threads,
+        counts,
+        ..
+    } = collected;
+    let (nodes, _) = tree.into_nodes();
+    let mut places: Vec<Place> = nodes.iter().map(|node| node.frame).collect();
+    places.sort_unstable();
+    places.dedup();
+    Ok(Walked {
+        nodes,
+        places,
+        threads,
+        counts,
+        events,
+    })
+}
+
+impl Walked {
+    /// Returns the tables with names. Lines are those of `track` for functions that have it.
+    pub fn named(
+        self,
+        recording: &Recording<'_>,
+        symbols: &Symbols<'_>,
+        v8_functions: &V8Functions<'_>,
+        track: Option<&[u8]>,
+        unwound: &Unwound,
+    ) -> Tables {
+        let Self {
+            nodes,
+            places,
+            threads,
+            counts,
+            events,
+        } = self;
+        let mut namer = Namer::new(recording, symbols, v8_functions, track);
+        namer.add_all(&places);
+        let mut tables = namer.tables;
+        tables.stacks = nodes
+            .iter()
+            .map(|node| {
+                let position = places.binary_search(&node.frame).unwrap_or_default();
+                Stack {
+                    caller: node.caller.map(|NodeIndex(caller)| StackIndex(caller)),
+                    frame: index_of(position),
+                }
+            })
+            .collect();
+        threads::add(&mut tables, threads, &recording.profile);
+        tables.losses = Losses::of(&counts, unwound, &events);
+        tables.events = events;
+        tables.times = recording.profile.index.times;
+        tables
+    }
+}

@@ -1,0 +1,456 @@
+//! Names, lines and inlined calls of the places in stacks.
+
+use std::sync::Arc;
+
+use jitdump::debug_info::{DebugInfo, SourceFile};
+use jitdump::{debug_info, names, printable};
+
+use crate::bytes::{base_name, hex_digits};
+use crate::code::perf_map_symbols::SymbolId;
+use crate::code::timeline::FunctionId;
+use crate::collections::hash::{HashMap, HashSet};
+use crate::files::objects::store;
+use crate::frames::attribution::frame::Frame as Code;
+use crate::frames::attribution::walk::Symbols;
+use crate::frames::native::modules;
+use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::stream::kinds::{self, Kind};
+use crate::frames::stream::rows::Place;
+use crate::frames::stream::tables::{
+    File, FileIndex, Frame, Function, FunctionIndex, Line, Module, ModuleIndex, Symbol, SymbolIndex, Tables,
+    TierIndex,
+};
+use crate::load::{Recording, function_of, symbol_of};
+use crate::results::name_style::NameStyle;
+
+/// Owner of files that no runtime's file names.
+const NOBODY: u32 = u32::MAX;
+
+/// Names places. There is a frame for each, in the same order.
+pub struct Namer<'a> {
+    recording: &'a Recording<'a>,
+    symbols: &'a Symbols<'a>,
+    v8_functions: &'a V8Functions<'a>,
+    track: Option<&'a [u8]>,
+    /// What was named so far.
+    pub tables: Tables,
+    functions: HashMap<Function, FunctionIndex>,
+    files: HashMap<(u32, Vec<u8>), FileIndex>,
+    modules: HashMap<modules::ModuleIndex, ModuleIndex>,
+    tiers: HashMap<Vec<u8>, TierIndex>,
+}
+
+/// What the places of one function have in common.
+struct Named<'a> {
+    kind: Kind,
+    module: Option<ModuleIndex>,
+    symbol: Option<SymbolIndex>,
+    tier: Option<TierIndex>,
+    /// The function that has the symbol.
+    function: FunctionIndex,
+    /// Address of offset 0.
+    start: u64,
+    /// Module whose file offsets are to be converted to addresses.
+    linked: Option<modules::ModuleIndex>,
+    lines: Option<FunctionLines<'a>>,
+}
+
+/// Lines and inlined calls of a function, with the functions and files in the tables.
+struct FunctionLines<'a> {
+    info: DebugInfo<'a>,
+    functions: Vec<FunctionIndex>,
+    files: Vec<Option<FileIndex>>,
+}
+
+impl<'a> Namer<'a> {
+    /// Starts. Lines are those of `track` for functions that have it.
+    pub fn new(
+        recording: &'a Recording<'a>,
+        symbols: &'a Symbols<'a>,
+        v8_functions: &'a V8Functions<'a>,
+        track: Option<&'a [u8]>,
+    ) -> Self {
+        Self {
+            recording,
+            symbols,
+            v8_functions,
+            track,
+            tables: Tables::default(),
+            functions: HashMap::default(),
+            files: HashMap::default(),
+            modules: HashMap::default(),
+            tiers: HashMap::default(),
+        }
+    }
+
+    /// Adds a frame for each place. They must be sorted, so that those of a function follow each other.
+    pub fn add_all(&mut self, places: &[Place]) {
+        for of_function in places.chunk_by(|one, next| one.frame == next.frame) {
+            let Some(first) = of_function.first() else {
+                continue;
+            };
+            let named = self.name(first.frame);
+            // Crafted files could have many addresses at one line, with many inlined calls.
+            let mut known: HashSet<Arc<[Line]>> = HashSet::default();
+            let offsets = of_function
+                .iter()
+                .map(|place| u32::try_from(place.offset).unwrap_or(u32::MAX));
+            let mut chains = named
+                .lines
+                .as_ref()
+                .map(|lines| lines.info.frames_at_all(offsets));
+            for place in of_function {
+                let chain = chains.as_mut().and_then(Iterator::next).unwrap_or_default();
+                let mut frame = self.frame(&named, place.offset, &chain);
+                match known.get(&frame.lines) {
+                    Some(lines) => frame.lines = lines.clone(),
+                    None => _ = known.insert(frame.lines.clone()),
+                }
+                self.tables.frames.push(frame);
+            }
+        }
+    }
+
+    /// Returns the frame at an offset, with the functions in `chain`.
+    fn frame(&self, named: &Named<'_>, offset: u64, chain: &[debug_info::Frame]) -> Frame {
+        let address = match named.linked {
+            Some(module) => {
+                let linked = self.symbols.native.linked_address(module, offset);
+                linked.map_or(offset, |address| address.0)
+            }
+            None => named.start.saturating_add(offset),
+        };
+        let lines = named.lines.as_ref().filter(|_| !chain.is_empty());
+        let lines = lines.and_then(|lines| {
+            let lines = chain.iter().map(|frame| lines.line(frame));
+            lines.collect::<Option<Arc<[Line]>>>()
+        });
+        Frame {
+            kind: named.kind,
+            module: named.module,
+            address,
+            symbol: named.symbol,
+            tier: named.tier,
+            lines: lines.unwrap_or_else(|| {
+                Arc::new([Line {
+                    function: named.function,
+                    file: self.tables.functions[named.function].file,
+                    line: 0,
+                    column: 0,
+                }])
+            }),
+        }
+    }
+
+    fn name(&mut self, code: Code) -> Named<'a> {
+        let found = match code {
+            Code::Function(id) => self.jit_function(id),
+            Code::PerfMapSymbol(id) => self.perf_map_symbol(id),
+            Code::UnnamedJit => {
+                Some(self.unnamed(Kind::Language, "[JIT code without a name]".to_owned(), None))
+            }
+            Code::Native { module, symbol } => self.native(module, symbol),
+            Code::Module(module) => {
+                let name = self.symbols.modules.name(module);
+                let own = self.module(module);
+                let named = self.unnamed(Kind::Native, name, Some(own));
+                Some(Named {
+                    linked: Some(module),
+                    ..named
+                })
+            }
+            Code::Kernel(symbol) => self.kernel(symbol),
+            Code::KernelModule(module) => {
+                let name = module.map_or("[kernel]".to_owned(), |module| self.symbols.modules.name(module));
+                let module = module.map(|module| self.module(module));
+                Some(self.unnamed(Kind::Kernel, name, module))
+            }
+            Code::Unknown => None,
+        };
+        found.unwrap_or_else(|| self.unnamed(Kind::Unknown, "[unknown]".to_owned(), None))
+    }
+
+    /// Code without a symbol.
+    fn unnamed(&mut self, kind: Kind, name: String, module: Option<ModuleIndex>) -> Named<'a> {
+        let function = self.function(Function {
+            kind,
+            name,
+            is_named: false,
+            module,
+            file: None,
+            line: 0,
+            column: 0,
+        });
+        Named {
+            kind,
+            module,
+            symbol: None,
+            tier: None,
+            function,
+            start: 0,
+            linked: None,
+            lines: None,
+        }
+    }
+
+    fn jit_function(&mut self, id: FunctionId) -> Option<Named<'a>> {
+        let files = &self.recording.sources.used;
+        let jitted = function_of(files, id)?;
+        let used = &files[id.file];
+        let owner = used.found.file.origin().owner;
+        let name = self.v8_functions.name(jitted.name);
+        let declared = || jitted.declaration();
+        let plain = NameStyle::Plain.apply_declared(name.clone(), declared, jitted.tier());
+        let kind = kinds::of_jit(jitted.name);
+        let (info, _) = self.v8_functions.lines_of(id.file, &jitted, self.track);
+        let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
+        let mut function = self.declared(kind, printable(&plain), &name, owner);
+        let symbol = self.tables.symbols.push(Symbol {
+            name: printable(&name),
+            address: jitted.range.start.0,
+            size: Some(jitted.range.size()),
+        });
+        let lines = info.map(|info| self.lines(info, &mut function, owner));
+        let tier = jitted.tier().map(|tier| self.tier(tier));
+        Some(Named {
+            kind,
+            module: None,
+            symbol: Some(symbol),
+            tier,
+            function: match &lines {
+                Some(lines) => *lines.functions.first()?,
+                None => self.function(function),
+            },
+            start: jitted.range.start.0,
+            linked: None,
+            lines,
+        })
+    }
+
+    fn perf_map_symbol(&mut self, id: SymbolId) -> Option<Named<'a>> {
+        let symbol = symbol_of(&self.recording.maps, id)?;
+        let name = self.v8_functions.name(symbol.name);
+        let kind = kinds::of_jit(symbol.name);
+        let plain = NameStyle::Plain.apply_declared(name.clone(), || None, symbol.tier());
+        let function = self.declared(kind, printable(&plain), &name, NOBODY);
+        let function = self.function(function);
+        let tier = symbol.tier().map(|tier| self.tier(tier));
+        let symbol = self.tables.symbols.push(Symbol {
+            name: printable(&name),
+            address: symbol.range.start.0,
+            size: Some(symbol.range.size()),
+        });
+        Some(Named {
+            kind,
+            module: None,
+            symbol: Some(symbol),
+            tier,
+            function,
+            start: 0,
+            linked: None,
+            lines: None,
+        })
+    }
+
+    /// Returns a function with the location in the name of its code.
+    fn declared(&mut self, kind: Kind, plain: String, name: &[u8], owner: u32) -> Function {
+        let location = names::source_locations(name).first().copied();
+        let file = location.map(|location| self.file(&SourceFile::from(location.path), owner));
+        Function {
+            kind,
+            name: plain,
+            is_named: true,
+            module: None,
+            file,
+            line: location.map_or(0, |location| location.line),
+            column: location.map_or(0, |location| location.column),
+        }
+    }
+
+    /// Adds the functions and files of debug information. `own` is the function itself, which gets its place from there if its
+    /// name has none.
+    fn lines(&mut self, info: DebugInfo<'a>, own: &mut Function, owner: u32) -> FunctionLines<'a> {
+        let files: Vec<Option<FileIndex>> = info
+            .files
+            .iter()
+            .map(|file| (!file.path.is_empty()).then(|| self.file(file, owner)))
+            .collect();
+        let file_of = |file: Option<u32>| files.get(file? as usize).copied().flatten();
+        let functions = info.functions.iter().enumerate().map(|(at, function)| {
+            let file = file_of(function.file);
+            if at == 0 {
+                if own.file.is_none() {
+                    (own.file, own.line, own.column) = (file, function.line, function.column);
+                }
+                return own.clone();
+            }
+            let location = function.file.and_then(|file| info.files.get(file as usize));
+            let location = location.map(|file| names::SourceLocation {
+                path: &file.path,
+                line: function.line,
+                column: function.column,
+            });
+            let name = NameStyle::Plain.apply_to_inlined(function.name, location);
+            Function {
+                kind: own.kind,
+                is_named: !name.is_empty(),
+                name: match name.is_empty() {
+                    true => "(anonymous)".to_owned(),
+                    false => printable(&name),
+                },
+                module: None,
+                file,
+                line: function.line,
+                column: function.column,
+            }
+        });
+        let functions: Vec<Function> = functions.collect();
+        let functions = functions.into_iter().map(|function| self.function(function));
+        FunctionLines {
+            functions: functions.collect(),
+            files,
+            info,
+        }
+    }
+
+    fn native(&mut self, module: modules::ModuleIndex, symbol: u32) -> Option<Named<'a>> {
+        let native = self.symbols.native;
+        let (name, size) = native.symbol(module, symbol)?;
+        let path = &self.symbols.modules.all[module].path;
+        let is_jit = store::has_functions(base_name(path)).is_some();
+        let own = self.module(module);
+        let start = native.start(module, symbol).map_or(0, |address| address.0);
+        let symbol = self.tables.symbols.push(Symbol {
+            name: printable(name.as_bytes()),
+            address: start,
+            size: Some(size),
+        });
+        let (kind, function, tier) = match is_jit {
+            true => {
+                let kind = kinds::of_jit(name.as_bytes());
+                let tier = names::tier(name.as_bytes());
+                let plain =
+                    NameStyle::Plain.apply_declared(name.as_bytes().into(), || None, tier.map(str::as_bytes));
+                let function = self.declared(kind, printable(&plain), name.as_bytes(), NOBODY);
+                (kind, function, tier.map(|tier| self.tier(tier.as_bytes())))
+            }
+            false => {
+                let kind = kinds::of_native(&name);
+                let function = Function {
+                    kind,
+                    name: printable(name.as_bytes()),
+                    is_named: true,
+                    module: Some(own),
+                    file: None,
+                    line: 0,
+                    column: 0,
+                };
+                (kind, function, None)
+            }
+        };
+        Some(Named {
+            kind,
+            module: Some(own),
+            symbol: Some(symbol),
+            tier,
+            function: self.function(function),
+            start,
+            linked: Some(module),
+            lines: None,
+        })
+    }
+
+    fn kernel(&mut self, symbol: u32) -> Option<Named<'a>> {
+        let name = printable(self.symbols.kernel.name(symbol)?.as_bytes());
+        let start = self.symbols.kernel.start(symbol)?;
+        let module = self.symbols.modules.in_kernel(start);
+        let module = module.map(|module| self.module(module));
+        let kind = kinds::of_kernel(&name);
+        let symbol = self.tables.symbols.push(Symbol {
+            name: name.clone(),
+            address: start.0,
+            size: None,
+        });
+        let function = self.function(Function {
+            kind,
+            name,
+            is_named: true,
+            module,
+            file: None,
+            line: 0,
+            column: 0,
+        });
+        Some(Named {
+            kind,
+            module,
+            symbol: Some(symbol),
+            tier: None,
+            function,
+            start: 0,
+            linked: None,
+            lines: None,
+        })
+    }
+
+    fn function(&mut self, function: Function) -> FunctionIndex {
+        if let Some(&known) = self.functions.get(&function) {
+            return known;
+        }
+        let index = self.tables.functions.push(function.clone());
+        self.functions.insert(function, index);
+        index
+    }
+
+    fn file(&mut self, file: &SourceFile<'_>, owner: u32) -> FileIndex {
+        // The file of a script is the same, whoever names it.
+        let key = (owner, file.path.to_vec());
+        if let Some(&known) = self.files.get(&key) {
+            let known_file = &mut self.tables.files[known];
+            known_file.text = known_file.text.take().or_else(|| file.text.map(<[u8]>::to_vec));
+            known_file.script = known_file
+                .script
+                .take()
+                .or_else(|| file.script.as_deref().map(<[u8]>::to_vec));
+            return known;
+        }
+        let index = self.tables.files.push(File {
+            path: printable(&file.path),
+            recorded_path: file.path.to_vec(),
+            owner,
+            script: file.script.as_deref().map(<[u8]>::to_vec),
+            text: file.text.map(<[u8]>::to_vec),
+        });
+        self.files.insert(key, index);
+        index
+    }
+
+    fn module(&mut self, module: modules::ModuleIndex) -> ModuleIndex {
+        let (all, native) = (self.symbols.modules, self.symbols.native);
+        let modules = &mut self.tables.modules;
+        *self.modules.entry(module).or_insert_with(|| {
+            modules.push(Module {
+                path: all.path(module),
+                name: all.name(module),
+                build_id: native.build_id(module).map(hex_digits),
+            })
+        })
+    }
+
+    fn tier(&mut self, tier: &[u8]) -> TierIndex {
+        let tiers = &mut self.tables.tiers;
+        let known = self.tiers.entry(tier.to_vec());
+        *known.or_insert_with_key(|tier| tiers.push(printable(tier)))
+    }
+}
+
+impl FunctionLines<'_> {
+    fn line(&self, frame: &debug_info::Frame) -> Option<Line> {
+        let file = frame.file.and_then(|file| self.files.get(file as usize).copied());
+        Some(Line {
+            function: *self.functions.get(frame.function as usize)?,
+            file: file.flatten(),
+            line: frame.line,
+            column: frame.column,
+        })
+    }
+}

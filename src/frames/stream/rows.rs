@@ -1,0 +1,315 @@
+//! The samples of a part of the records, and their order and stacks in the whole profile.
+
+use jitdump::Time;
+
+use crate::code::perf_map_symbols::SymbolId;
+use crate::code::samples::{Located, SampleFields};
+use crate::code::timeline::FunctionId;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
+use crate::frames::attribution::call_tree::{CallTree, NodeIndex, Position};
+use crate::frames::attribution::frame::Frame;
+use crate::frames::attribution::walk::{Keep, Symbols, Taken, Walk};
+use crate::frames::stream::tables::{Sample, StackIndex, ThreadIndex};
+use crate::perf::Profile;
+use crate::perf::record::{self, Record};
+use crate::perf::sample::USER_DEFERRED;
+use crate::units::{Pid, Tid};
+
+/// Addresses of callers in the longest call chain that the kernel records by default (`kernel.perf_event_max_stack`).
+const MAX_CHAIN: usize = 127;
+
+/// What distinguishes frames: the function and the address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Place {
+    /// The function.
+    pub frame: Frame,
+    /// Offset in the code for a function of a runtime's file, and in the file for native code; else the address.
+    pub offset: u64,
+}
+
+impl Place {
+    /// Returns the function of a runtime's file.
+    pub fn function(&self) -> Option<FunctionId> {
+        match self.frame {
+            Frame::Function(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Returns the symbol of a perf map.
+    pub fn symbol(&self) -> Option<SymbolId> {
+        match self.frame {
+            Frame::PerfMapSymbol(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// A thread, by its IDs.
+pub type ThreadKey = (Option<Pid>, Option<Tid>);
+
+/// Counts of the whole profile.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// All samples.
+    pub samples: u64,
+    /// Samples in JIT code.
+    pub jit: u64,
+    /// Samples in JIT code without a name.
+    pub unnamed: u64,
+    /// Samples in files without a symbol for the address.
+    pub without_symbol: u64,
+    /// Samples in nothing that is known.
+    pub unknown: u64,
+    /// Samples with as many callers as the kernel records at most.
+    pub full_chains: u64,
+    /// Samples whose user callers were recorded apart.
+    pub deferred: u64,
+    /// Samples that end before their last field.
+    pub truncated: u64,
+    /// Samples without callers because there were too many stacks.
+    pub without_callers: u64,
+    /// Records that were lost.
+    pub lost_records: u64,
+    /// Samples that were lost.
+    pub lost_samples: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            samples,
+            jit,
+            unnamed,
+            without_symbol,
+            unknown,
+            full_chains,
+            deferred,
+            truncated,
+            without_callers,
+            lost_records,
+            lost_samples,
+        } = self;
+        for (own, other) in [
+            (samples, other.samples),
+            (jit, other.jit),
+            (unnamed, other.unnamed),
+            (without_symbol, other.without_symbol),
+            (unknown, other.unknown),
+            (full_chains, other.full_chains),
+            (deferred, other.deferred),
+            (truncated, other.truncated),
+            (without_callers, other.without_callers),
+            (lost_records, other.lost_records),
+            (lost_samples, other.lost_samples),
+        ] {
+            *own = own.saturating_add(other);
+        }
+    }
+}
+
+/// A sample of a part.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// Offset of the record in bytes from the first one.
+    offset: u64,
+    time: Option<Time>,
+    period: u64,
+    event: u32,
+    /// Index of the thread in this part.
+    thread: u32,
+    cpu: Option<u32>,
+    /// Node of the stack in this part.
+    node: Option<NodeIndex>,
+}
+
+/// The samples of a part, in file order.
+#[derive(Debug, Default)]
+pub struct Rows {
+    tree: CallTree<Place>,
+    rows: Vec<Row>,
+    threads: Vec<ThreadKey>,
+    known_threads: HashMap<ThreadKey, u32>,
+    counts: Counts,
+}
+
+impl Rows {
+    /// Starts a walk.
+    pub fn walk<'a>(symbols: &'a Symbols<'a>) -> RowWalk<'a> {
+        Walk::new(symbols)
+    }
+
+    fn thread(&mut self, key: ThreadKey) -> u32 {
+        // Most samples are of the same thread as the last one.
+        if let Some(last) = self.rows.last()
+            && self.threads.get(last.thread as usize) == Some(&key)
+        {
+            return last.thread;
+        }
+        *self.known_threads.entry(key).or_insert_with(|| {
+            self.threads.push(key);
+            u32::try_from(self.threads.len().saturating_sub(1)).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+/// A walk that collects samples.
+pub type RowWalk<'a> = Walk<'a, Rows>;
+
+impl Keep for Rows {
+    type Frame = Place;
+
+    fn frame(frame: Frame, place: u64) -> Place {
+        Place { frame, offset: place }
+    }
+
+    /// Stacks are the same for all events.
+    fn event_of_nodes(_: u32) -> u32 {
+        0
+    }
+
+    fn tree(&mut self) -> &mut CallTree<Place> {
+        &mut self.tree
+    }
+
+    fn add(&mut self, located: &Located<SampleFields<'_>>, taken: Taken<Place>, profile: &Profile<'_>) {
+        let SampleFields { record, sample } = &located.content;
+        let attr = profile.attrs.all().get(taken.event as usize);
+        let cpu = attr.and_then(|attr| attr.sample_cpu(record, profile.endian));
+        let thread = self.thread((located.pid, sample.tid));
+        let node = match taken.position {
+            Position::Node(node) => Some(node),
+            Position::Outside | Position::NoRoom => None,
+        };
+        self.rows.push(Row {
+            offset: record.offset,
+            time: located.time,
+            period: taken.period,
+            event: taken.event,
+            thread,
+            cpu,
+            node,
+        });
+        let counts = &mut self.counts;
+        counts.samples += 1;
+        if sample.ip.is_some()
+            && let Some(Place { frame, .. }) = taken.frame
+        {
+            let is_jit = matches!(
+                frame,
+                Frame::Function(_) | Frame::PerfMapSymbol(_) | Frame::UnnamedJit
+            );
+            counts.jit += u64::from(is_jit);
+            counts.unnamed += u64::from(frame == Frame::UnnamedJit);
+            counts.without_symbol += u64::from(matches!(frame, Frame::Module(_) | Frame::KernelModule(_)));
+            counts.unknown += u64::from(frame == Frame::Unknown);
+        }
+        let entries = sample.callchain.count();
+        counts.truncated += u64::from(sample.is_truncated);
+        if entries >= MAX_CHAIN {
+            counts.full_chains += u64::from(sample.chain_addresses().count() >= MAX_CHAIN);
+        }
+        let deferred = |address: jitdump::Address| address.0 == USER_DEFERRED;
+        counts.deferred += u64::from(entries > 0 && sample.callchain.iter().any(deferred));
+    }
+
+    fn lost(&mut self, lost: &Record<'_>, endian: jitdump::ByteOrder) {
+        let mut body = lost.body(endian);
+        let counts = &mut self.counts;
+        let (count, number) = match lost.kind {
+            record::LOST => (&mut counts.lost_records, body.u64().and_then(|_| body.u64())),
+            _ if lost.misc & record::MISC_LOST_SAMPLES_BPF != 0 => return,
+            _ => (&mut counts.lost_samples, body.u64()),
+        };
+        *count = count.saturating_add(number.unwrap_or(0));
+    }
+}
+
+/// All samples so far.
+#[derive(Debug)]
+pub struct Collected {
+    /// Their stacks.
+    pub tree: CallTree<Place>,
+    /// Threads.
+    pub threads: IndexedTable<ThreadIndex, ThreadKey>,
+    /// Counts of all samples.
+    pub counts: Counts,
+    known_threads: HashMap<ThreadKey, ThreadIndex>,
+}
+
+impl Collected {
+    /// Starts with a profile of this many bytes.
+    pub fn of_profile(bytes: u64) -> Self {
+        Self {
+            tree: CallTree::of_profile(bytes),
+            threads: IndexedTable::default(),
+            counts: Counts::default(),
+            known_threads: HashMap::default(),
+        }
+    }
+
+    /// Calls `consumer` with the samples that walks have seen since the last time, in file order.
+    pub fn take<'w, 's: 'w>(
+        &mut self,
+        walks: impl Iterator<Item = &'w mut RowWalk<'s>>,
+        consumer: &mut dyn FnMut(&Sample, ThreadKey),
+    ) {
+        let (mut parts, mut trees) = (Vec::new(), Vec::new());
+        for walk in walks {
+            let Rows {
+                tree,
+                rows,
+                threads,
+                counts,
+                ..
+            } = walk.take();
+            self.counts.add(&counts);
+            let threads: Vec<ThreadIndex> = threads.into_iter().map(|key| self.thread(key)).collect();
+            trees.push(tree);
+            parts.push((rows, threads));
+        }
+        let here = self.tree.merge(&trees);
+        let mut parts: Vec<_> = parts
+            .iter()
+            .zip(&here)
+            .zip(&trees)
+            .map(|(((rows, threads), here), tree)| (rows.iter().peekable(), threads, here, tree))
+            .collect();
+        loop {
+            let heads = parts.iter_mut().enumerate();
+            let heads = heads.filter_map(|(part, (rows, ..))| Some((rows.peek()?.offset, part)));
+            let Some((_, part)) = heads.min() else { break };
+            let Some((rows, threads, here, tree)) = parts.get_mut(part) else {
+                break;
+            };
+            let Some(row) = rows.next() else { break };
+            let Some(&thread) = threads.get(row.thread as usize) else {
+                continue;
+            };
+            let stack = row.node.and_then(|node| match here[node] {
+                Position::Node(found) => Some(found),
+                Position::Outside | Position::NoRoom => {
+                    self.counts.without_callers += 1;
+                    // Without the address, there are only as many as functions.
+                    let Place { frame, .. } = tree.frame(node);
+                    self.tree.root(0, Place { frame, offset: 0 })
+                }
+            });
+            let sample = Sample {
+                event: row.event,
+                thread,
+                time: row.time,
+                cpu: row.cpu,
+                period: row.period,
+                stack: stack.map(|NodeIndex(stack)| StackIndex(stack)),
+            };
+            consumer(&sample, self.threads[thread]);
+        }
+    }
+
+    fn thread(&mut self, key: ThreadKey) -> ThreadIndex {
+        let all = &mut self.threads;
+        *self.known_threads.entry(key).or_insert_with(|| all.push(key))
+    }
+}

@@ -1,0 +1,397 @@
+//! What samples refer to: stacks, frames with inlined calls, functions, files, modules, threads and events.
+
+use std::sync::Arc;
+
+use jitdump::Time;
+use serde::Serialize;
+
+use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::frames::stream::kinds::{self, Kind};
+use crate::frames::stream::rows::Counts;
+use crate::frames::unwind::Unwound;
+use crate::results::diagnostics::Diagnostic;
+use crate::results::summary::count;
+use crate::results::summary::profile::Unit;
+use crate::units::{Pid, Tid};
+
+table_index! {
+    /// Index of a stack.
+    StackIndex
+}
+
+table_index! {
+    /// Index of a frame.
+    FrameIndex
+}
+
+table_index! {
+    /// Index of a function.
+    FunctionIndex
+}
+
+table_index! {
+    /// Index of a symbol.
+    SymbolIndex
+}
+
+table_index! {
+    /// Index of a source file.
+    FileIndex
+}
+
+table_index! {
+    /// Index of a module.
+    ModuleIndex
+}
+
+table_index! {
+    /// Index of the name of a compiler tier.
+    TierIndex
+}
+
+table_index! {
+    /// Index of a thread.
+    ThreadIndex
+}
+
+/// A sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// Index of the event in [`Tables::events`].
+    pub event: u32,
+    /// Index of the thread.
+    pub thread: ThreadIndex,
+    /// Time on the profile's clock, if recorded.
+    pub time: Option<Time>,
+    /// CPU, if recorded.
+    pub cpu: Option<u32>,
+    /// Weight: number of units of the event.
+    pub period: u64,
+    /// Index of the stack, whose frame is the sampled one; `None` if nothing of it was recorded.
+    pub stack: Option<StackIndex>,
+}
+
+/// Everything that samples refer to.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Events.
+    pub events: Vec<Event>,
+    /// Threads, in the order of their first samples.
+    pub threads: IndexedTable<ThreadIndex, Thread>,
+    /// Stacks. A caller comes before what it calls.
+    pub stacks: IndexedTable<StackIndex, Stack>,
+    /// Frames of machine code.
+    pub frames: IndexedTable<FrameIndex, Frame>,
+    /// Functions of the source code, those of all processes and tiers together.
+    pub functions: IndexedTable<FunctionIndex, Function>,
+    /// Symbols: code of one function as it was compiled once.
+    pub symbols: IndexedTable<SymbolIndex, Symbol>,
+    /// Source files.
+    pub files: IndexedTable<FileIndex, File>,
+    /// Executables, libraries and parts of the kernel.
+    pub modules: IndexedTable<ModuleIndex, Module>,
+    /// Names of compiler tiers.
+    pub tiers: IndexedTable<TierIndex, String>,
+    /// What is missing in the samples.
+    pub losses: Losses,
+    /// Time of the first and the last record, if records have times.
+    pub times: Option<(Time, Time)>,
+    /// What is not as it should be.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// An event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Name, such as `cycles:u`.
+    pub name: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// Whether it does not count in the kernel.
+    pub without_kernel: bool,
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of their periods.
+    pub period: u64,
+}
+
+/// A thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Thread {
+    /// ID of its process, if recorded.
+    pub pid: Option<Pid>,
+    /// Its ID, if recorded.
+    pub tid: Option<Tid>,
+    /// Its names, each with the time from which it has it.
+    pub names: Vec<(Time, String)>,
+    /// Last name of its process.
+    pub process_name: String,
+}
+
+impl Thread {
+    /// Returns the last name.
+    pub fn name(&self) -> &str {
+        self.names.last().map_or(&self.process_name, |(_, name)| name)
+    }
+}
+
+/// A stack: a frame and its callers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stack {
+    /// The stack of the caller; `None` for the outermost frame.
+    pub caller: Option<StackIndex>,
+    /// The frame.
+    pub frame: FrameIndex,
+}
+
+/// A frame of machine code: an address in a function, with the calls that were inlined there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// Kind of code.
+    pub kind: Kind,
+    /// Module with the code; `None` for JIT code, and for what is unknown.
+    pub module: Option<ModuleIndex>,
+    /// Address: in the file as linked for native code, in memory for JIT code and the kernel. That of a call is within the
+    /// instruction.
+    pub address: u64,
+    /// Symbol of the code, if it has one.
+    pub symbol: Option<SymbolIndex>,
+    /// Compiler tier of JIT code, if known.
+    pub tier: Option<TierIndex>,
+    /// Functions of the source code, at least one: the innermost inlined one first, the one with the symbol last. Frames at one
+    /// line share them.
+    pub lines: Arc<[Line]>,
+}
+
+/// A function of the source code at a line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Line {
+    /// The function.
+    pub function: FunctionIndex,
+    /// File of the line, if known.
+    pub file: Option<FileIndex>,
+    /// Executed line, or that of the call, from 1; 0 if it is unknown.
+    pub line: u32,
+    /// Column, from 1; 0 if it is unknown.
+    pub column: u32,
+}
+
+/// A function of the source code.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Function {
+    /// Kind of code.
+    pub kind: Kind,
+    /// Its own name; that of its module or a text in brackets if it has none.
+    pub name: String,
+    /// Whether it has a name of its own.
+    pub is_named: bool,
+    /// Module of native code.
+    pub module: Option<ModuleIndex>,
+    /// File in which it is declared, if known.
+    pub file: Option<FileIndex>,
+    /// First line, from 1; 0 if it is unknown.
+    pub line: u32,
+    /// First column, from 1; 0 if it is unknown.
+    pub column: u32,
+}
+
+/// A symbol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Symbol {
+    /// Name, as readers of perf.data show it.
+    pub name: String,
+    /// Address of its first byte, as in [`Frame::address`].
+    pub address: u64,
+    /// Size in bytes, if known.
+    pub size: Option<u64>,
+}
+
+/// A source file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct File {
+    /// Path, as the runtime or a source map has it.
+    pub path: String,
+    /// The same in bytes.
+    pub recorded_path: Vec<u8>,
+    /// Owner of the runtime's file that names it.
+    pub owner: u32,
+    /// Path of the script whose source map names it, if no runtime does.
+    pub script: Option<Vec<u8>>,
+    /// Text, if a runtime's file or a source map has it.
+    pub text: Option<Vec<u8>>,
+}
+
+/// An executable, a library, the kernel or a module of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// Path, or a name such as `[vdso]`.
+    pub path: String,
+    /// Its last part.
+    pub name: String,
+    /// Build ID in hexadecimal digits, if known.
+    pub build_id: Option<String>,
+}
+
+/// What is missing in the samples of a profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Losses {
+    /// Number of samples.
+    pub samples: u64,
+    /// Samples that perf lost.
+    pub lost: u64,
+    /// Samples in JIT code.
+    pub jit: u64,
+    /// Those without a name.
+    pub unnamed: u64,
+    /// Samples in files, or in the kernel, without a symbol for the address.
+    pub without_symbol: u64,
+    /// Samples in nothing that is known.
+    pub unknown: u64,
+    /// Whether no event of time or cycles counts in the kernel.
+    pub without_kernel: bool,
+    /// Stacks that were unwound.
+    pub unwound: u64,
+    /// Stacks that are not whole: the copy ends too early, or the kernel recorded as many callers as it can.
+    pub cut: u64,
+    /// Samples whose callers were recorded apart from them, and are missing.
+    pub deferred: u64,
+    /// Samples that end before their last field.
+    pub truncated: u64,
+    /// Samples without callers because there were too many stacks.
+    pub without_callers: u64,
+}
+
+impl Losses {
+    /// Returns what is missing.
+    pub(super) fn of(counts: &Counts, unwound: &Unwound, events: &[Event]) -> Self {
+        let unwound = unwound.summary.unwrap_or_default();
+        // Events of logs and traces never count there.
+        let is_time = |event: &&Event| event.samples > 0 && event.unit != Unit::Occurrences;
+        let mut sampled = events.iter().filter(is_time).peekable();
+        Self {
+            samples: counts.samples,
+            // perf counts lost samples itself since 6.1; older versions have only the kernel's records.
+            lost: match counts.lost_samples {
+                0 => counts.lost_records,
+                lost => lost,
+            },
+            jit: counts.jit,
+            unnamed: counts.unnamed,
+            without_symbol: counts.without_symbol,
+            unknown: counts.unknown,
+            without_kernel: sampled.peek().is_some() && sampled.all(|event| event.without_kernel),
+            unwound: unwound.stacks,
+            cut: match unwound.stacks {
+                0 => counts.full_chains,
+                _ => unwound.cut,
+            },
+            deferred: counts.deferred,
+            truncated: counts.truncated,
+            without_callers: counts.without_callers,
+        }
+    }
+}
+
+impl Losses {
+    /// Returns what is missing, one text for each loss.
+    fn parts(&self) -> Vec<String> {
+        let of = |part: u64, all: u64, what: &str| (part > 0).then(|| format!("{part} of {all} {what}"));
+        let parts = [
+            (self.lost > 0).then(|| format!("{} lost", count(self.lost, "sample"))),
+            of(self.unnamed, self.jit, "samples in JIT code without a name"),
+            of(
+                self.without_symbol,
+                self.samples,
+                "samples in files without a symbol",
+            ),
+            of(self.unknown, self.samples, "samples in unknown code"),
+            self.without_kernel.then(|| "kernel time not recorded".to_owned()),
+            of(self.cut, self.unwound.max(self.samples), "stacks cut"),
+            of(
+                self.deferred,
+                self.samples,
+                "samples without their deferred callers",
+            ),
+            of(self.truncated, self.samples, "samples truncated"),
+            of(
+                self.without_callers,
+                self.samples,
+                "samples without callers, because stacks are too many",
+            ),
+        ];
+        parts.into_iter().flatten().collect()
+    }
+
+    /// Whether anything is missing.
+    pub fn is_any(&self) -> bool {
+        !self.parts().is_empty()
+    }
+
+    /// Returns what is missing, as one line.
+    pub fn text(&self) -> String {
+        match self.parts() {
+            parts if parts.is_empty() => {
+                "nothing: no sample lost, all code named, kernel time recorded, no stack cut".to_owned()
+            }
+            parts => parts.join("; "),
+        }
+    }
+}
+
+/// A function in a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'t> {
+    /// The frame of machine code.
+    pub frame: &'t Frame,
+    /// The function and its line.
+    pub line: Line,
+    /// Number of callers in the same frame of machine code; 0 for the function that was compiled.
+    pub inline_depth: u32,
+}
+
+impl Tables {
+    /// Iterates over the frames of machine code in a stack, the innermost first.
+    pub fn frames(&self, stack: Option<StackIndex>) -> impl Iterator<Item = &Frame> {
+        let stacks = std::iter::successors(stack, |&stack| self.stacks[stack].caller);
+        stacks.map(|stack| &self.frames[self.stacks[stack].frame])
+    }
+
+    /// Iterates over the functions in a stack, with the inlined ones, the innermost first.
+    pub fn calls(&self, stack: Option<StackIndex>) -> impl Iterator<Item = Call<'_>> {
+        self.frames(stack).flat_map(|frame| {
+            let depths = (0..frame.lines.len() as u32).rev();
+            frame
+                .lines
+                .iter()
+                .zip(depths)
+                .map(move |(&line, inline_depth)| Call {
+                    frame,
+                    line,
+                    inline_depth,
+                })
+        })
+    }
+
+    /// Returns the kind of a sample: that of the kernel if it was taken there, else what the thread or the functions up to the
+    /// innermost one of the language do.
+    pub fn kind(&self, stack: Option<StackIndex>, thread: ThreadIndex) -> Kind {
+        let thread = &self.threads[thread];
+        let mut frames = self.frames(stack);
+        let Some(first) = frames.next() else {
+            return Kind::Unknown;
+        };
+        if thread.pid == Some(Pid(0)) {
+            return Kind::Idle;
+        }
+        if let Kind::Kernel | Kind::Idle | Kind::Gc | Kind::Compiler | Kind::Language = first.kind {
+            return first.kind;
+        }
+        let outer = frames.take_while(|frame| frame.kind != Kind::Language);
+        let of_frame = outer
+            .map(|frame| frame.kind)
+            .find(|kind| matches!(kind, Kind::Gc | Kind::Compiler));
+        of_frame
+            .or_else(|| kinds::of_thread(thread.name()))
+            .unwrap_or(first.kind)
+    }
+}

@@ -1,0 +1,57 @@
+//! Names of threads over time.
+
+use jitdump::{Time, printable};
+
+use crate::code::profile_index::IndexedProfile;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
+use crate::frames::stream::rows::ThreadKey;
+use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
+use crate::perf::event::{ThreadChange, thread_change};
+use crate::units::{Pid, Tid};
+
+/// Most names of a thread that are kept. A program can change them as often as it likes.
+const MAX_NAMES: usize = 64;
+
+/// Adds the threads of samples.
+pub fn add(
+    tables: &mut Tables,
+    threads: IndexedTable<ThreadIndex, ThreadKey>,
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+) {
+    let mut names: HashMap<(Pid, Tid), Vec<(Time, &[u8])>> = HashMap::default();
+    let is_sampled: HashMap<ThreadKey, ()> = threads.iter().map(|&key| (key, ())).collect();
+    for record in index.kept.iter(profile.endian) {
+        let Some((pid, tid, ThreadChange::Name(name))) = thread_change(&record, profile.endian) else {
+            continue;
+        };
+        let tid = Tid(tid);
+        let is_process = pid.0 == tid.0;
+        if !is_process && !is_sampled.contains_key(&(Some(pid), Some(tid))) {
+            continue;
+        }
+        let time = profile.attrs.time_of(&record, profile.endian).unwrap_or_default();
+        let of_thread = names.entry((pid, tid)).or_default();
+        let is_full = of_thread.len() >= MAX_NAMES;
+        match of_thread.last_mut() {
+            Some((_, last)) if *last == name => {}
+            Some(last) if is_full => *last = (time, name),
+            _ => of_thread.push((time, name)),
+        }
+    }
+    let of = |pid: Option<Pid>, tid: Option<Tid>| {
+        let found = pid.zip(tid).and_then(|key| names.get(&key));
+        found.map_or(&[][..], |names| names)
+    };
+    for (pid, tid) in threads {
+        // A thread has the name of the one that started it, until it gets its own.
+        let process = of(pid, pid.map(|Pid(pid)| Tid(pid))).last();
+        let named = of(pid, tid).iter();
+        tables.threads.push(Thread {
+            pid,
+            tid,
+            names: named.map(|&(time, name)| (time, printable(name))).collect(),
+            process_name: process.map_or_else(String::new, |(_, name)| printable(name)),
+        });
+    }
+}

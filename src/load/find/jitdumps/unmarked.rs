@@ -1,0 +1,129 @@
+//! Jitdumps of processes without a marker.
+
+use std::collections::BTreeSet;
+
+use jitdump::Time;
+
+use super::{FoundDumps, Search};
+use crate::collections::hash::HashSet;
+use crate::load::find::dedup::{ContentId, Contents};
+use crate::load::find::found_file::FoundFile;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::Pid;
+
+impl Search<'_> {
+    /// Adds given files without a marker, for the process in their header. Files in folders are added only if
+    /// that process has no other dump.
+    pub(super) fn add_unmarked(&self, found: &mut FoundDumps) {
+        let mut contents = Contents::default();
+        let mut used: HashSet<ContentId> = HashSet::default();
+        for dump in &found.dumps {
+            used.insert(contents.of(&dump.file));
+        }
+        let injected = self.injected();
+        let mut with_dump: HashSet<Pid> = found.dumps.iter().flat_map(|dump| &dump.pids).copied().collect();
+        for given in &self.given.all {
+            let candidate = match &given.opened {
+                Ok(candidate) => candidate,
+                Err(rejected) => {
+                    if given.is_named && !self.rejected.borrow().contains(&given.path) {
+                        found.diagnostics.push(rejected.clone().in_file(&given.path));
+                    }
+                    continue;
+                }
+            };
+            let content = contents.of(&candidate.file);
+            if used.contains(&content) {
+                continue;
+            }
+            let pid = Pid(candidate.header.pid);
+            let has_dump = with_dump.contains(&pid);
+            let checked = if injected.contains(&pid) {
+                Err(Diagnostic::new(Issue::ProcessAlreadyInjected).with("pid", pid))
+            } else if self.profile_index.processes.knows(pid) {
+                let in_time = self.check_times(candidate, Time(0));
+                in_time.and_then(|()| self.check_owner(candidate, pid))
+            } else {
+                Err(Diagnostic::new(Issue::UnknownProcess).with("pid", pid))
+            };
+            match checked {
+                Ok(()) if given.is_named || !has_dump => {
+                    let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
+                    found.diagnostics.push(by_header.with("pid", pid));
+                    if self
+                        .profile_index
+                        .processes
+                        .spaces_of(pid)
+                        .all(|(_, space)| space.maps.is_empty())
+                    {
+                        let unmapped = Diagnostic::new(Issue::ProcessWithoutMappings);
+                        found.diagnostics.push(unmapped.with("pid", pid));
+                    }
+                    used.insert(content);
+                    with_dump.insert(pid);
+                    found
+                        .dumps
+                        .push(FoundFile::of_process(candidate.file.clone(), pid));
+                }
+                Err(rejected) if given.is_named => {
+                    found.diagnostics.push(rejected.in_file(candidate.file.path()));
+                }
+                _ => {}
+            }
+        }
+        let missing = found.missing.iter().map(|&(pid, _)| pid);
+        with_dump.extend(missing.chain(injected));
+        self.add_beside(found, &mut contents, &mut used, &with_dump);
+    }
+
+    /// Adds the dumps beside the profile of processes that have samples but are not in `done`. Their markers were not recorded, as
+    /// with `perf record -p` and `--synth=no`, or are lost.
+    fn add_beside(
+        &self,
+        found: &mut FoundDumps,
+        contents: &mut Contents,
+        used: &mut HashSet<ContentId>,
+        done: &HashSet<Pid>,
+    ) {
+        let processes = &self.profile_index.processes;
+        let sampled = processes
+            .iter()
+            .filter(|&(id, _)| self.profile_index.has_samples(id));
+        let pids: BTreeSet<Pid> = sampled.map(|(_, space)| space.pid).collect();
+        let [profile_folder, _] = &self.beside;
+        for pid in pids.into_iter().filter(|pid| !done.contains(pid)) {
+            let opened = self.beside.iter().filter_map(|folder| {
+                let path = folder.join(format!("jit-{pid}.dump"));
+                let open = || self.access.reach.open_named(profile_folder, &path);
+                self.open_once(&path, open).ok()
+            });
+            let mut own = opened.filter(|candidate| {
+                let is_in_time = || self.check_times(candidate, Time(0)).is_ok();
+                let is_trusted = || self.check_owner(candidate, pid).is_ok();
+                candidate.header.pid == pid.0 && is_in_time() && is_trusted()
+            });
+            if let Some(candidate) = own.next()
+                && used.insert(contents.of(&candidate.file))
+            {
+                let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
+                found.diagnostics.push(by_header.with("pid", pid));
+                found
+                    .dumps
+                    .push(FoundFile::of_process(candidate.file.clone(), pid));
+            }
+        }
+    }
+
+    /// Returns the processes whose dump an earlier run used: those with its objects, and those that started
+    /// them. These have no objects themselves if no sample references their code.
+    fn injected(&self) -> HashSet<Pid> {
+        let processes = &self.profile_index.processes;
+        let maps = self.profile_index.injected.iter().filter(|map| map.is_dumped);
+        let own: HashSet<Pid> = maps.map(|map| map.pid).collect();
+        let mut all = own.clone();
+        for pid in own {
+            all.extend(processes.starters(pid));
+        }
+        all
+    }
+}

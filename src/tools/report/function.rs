@@ -1,0 +1,248 @@
+//! One function: its tiers, lines, callers and callees.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::frames::attribution::call_tree::Weight;
+use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::{By, Ranking, Row};
+use crate::frames::stream::tables::{FileIndex, FunctionIndex};
+use crate::frames::stream::{Kind, StreamOptions, Tables};
+use crate::inject::SourceName;
+use crate::tools::excerpts::{SourceText, Texts};
+use crate::tools::report::text::described;
+
+/// Callers and callees that are listed, and other functions of a similar name.
+const MAX_LISTED: usize = 10;
+
+/// Lines without samples that are shown before and after one with samples.
+const CONTEXT: u32 = 2;
+
+/// Lines that are shown.
+const MAX_LINES: usize = 400;
+
+/// A function.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FunctionReport {
+    /// Its samples.
+    pub row: Row,
+    /// Samples in its own code by compiler tier.
+    pub tiers: Vec<Share>,
+    /// Source lines with samples, and those around them if their text is known.
+    pub lines: Vec<SourceLine>,
+    /// Functions that call it, with the samples below each.
+    pub callers: Vec<Share>,
+    /// Functions that it calls, with the samples below each.
+    pub callees: Vec<Share>,
+    /// Other functions that the name may mean.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+}
+
+/// Samples of something.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Share {
+    /// Its name.
+    pub name: String,
+    /// Samples.
+    pub samples: Weight,
+}
+
+/// A source line.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SourceLine {
+    /// File.
+    pub file: String,
+    /// Number, from 1.
+    pub line: u32,
+    /// Samples in the line itself.
+    #[serde(rename = "self")]
+    pub own: Weight,
+    /// Samples in it and in what it calls.
+    pub total: Weight,
+    /// Text, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// Samples of the lines of a function: of the line itself, and with what it calls.
+type Lines = BTreeMap<(FileIndex, u32), [Weight; 2]>;
+
+/// Reports the function that `name` means: the hottest of those with that name or, if there is none, of those that contain it.
+pub fn report(
+    tables: &Tables,
+    counts: &StackCounts,
+    event: u32,
+    name: &str,
+    options: &StreamOptions,
+) -> Option<FunctionReport> {
+    let rows = Ranking::of(tables, counts, event, By::Function).rows;
+    let mut found: Vec<Row> = rows.iter().filter(|row| row.name == name).cloned().collect();
+    if found.is_empty() {
+        found = rows
+            .into_iter()
+            .filter(|row| described(row).contains(name))
+            .collect();
+    }
+    let mut found = found.into_iter();
+    let row = found.next()?;
+    let others = found.take(MAX_LISTED).map(|row| described(&row)).collect();
+    let functions = functions_of(tables, &row);
+    let mut shares = Shares::default();
+    for (stack, _, weight) in counts.of_event(event) {
+        let calls: Vec<(FunctionIndex, Option<FileIndex>, u32, Option<&str>)> = tables
+            .calls(stack)
+            .map(|call| {
+                let tier = call.frame.tier.map(|tier| &*tables.tiers[tier]);
+                (call.line.function, call.line.file, call.line.line, tier)
+            })
+            .collect();
+        let is_it = |function: FunctionIndex| functions.contains(&function);
+        if let Some(&(function, file, line, tier)) = calls.first()
+            && is_it(function)
+        {
+            if let Some(file) = file.filter(|_| line > 0) {
+                shares.lines.entry((file, line)).or_default()[0].add(weight);
+            }
+            if let Some(tier) = tier {
+                shares.tiers.entry(tier.to_owned()).or_default().add(weight);
+            }
+        }
+        let (mut lines, mut callers, mut callees) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for (at, &(function, file, line, _)) in calls.iter().enumerate() {
+            if !is_it(function) {
+                continue;
+            }
+            lines.extend(file.filter(|_| line > 0).map(|file| (file, line)));
+            let other = |at: Option<usize>| {
+                let &(other, ..) = calls.get(at?)?;
+                (!is_it(other)).then(|| named(tables, other))
+            };
+            callees.extend(other(at.checked_sub(1)));
+            callers.extend(other(at.checked_add(1)));
+        }
+        for line in lines {
+            shares.lines.entry(line).or_default()[1].add(weight);
+        }
+        for (set, shares) in [(callers, &mut shares.callers), (callees, &mut shares.callees)] {
+            for name in set {
+                shares.entry(name).or_default().add(weight);
+            }
+        }
+    }
+    Some(FunctionReport {
+        row,
+        tiers: sorted(shares.tiers),
+        lines: source_lines(tables, &shares.lines, options),
+        callers: sorted(shares.callers),
+        callees: sorted(shares.callees),
+        others,
+    })
+}
+
+/// Samples by what the function has and calls.
+#[derive(Default)]
+struct Shares {
+    tiers: BTreeMap<String, Weight>,
+    lines: Lines,
+    callers: BTreeMap<String, Weight>,
+    callees: BTreeMap<String, Weight>,
+}
+
+/// Returns the functions of a row.
+fn functions_of(tables: &Tables, row: &Row) -> BTreeSet<FunctionIndex> {
+    let is_same = |function: &crate::frames::stream::tables::Function| {
+        let file = function.file.map(|file| &tables.files[file].path);
+        let module = function.module.map(|module| &tables.modules[module].path);
+        function.name == row.name
+            && Some(function.kind) == row.kind
+            && file == row.file.as_ref()
+            && module == row.module.as_ref()
+            && (function.line == row.line.unwrap_or(0) || row.file.is_none())
+    };
+    let functions = tables.functions.enumerate();
+    functions
+        .filter(|(_, function)| is_same(function))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// Returns a function as text.
+fn named(tables: &Tables, function: FunctionIndex) -> String {
+    let function = &tables.functions[function];
+    let file = function.file.map(|file| tables.files[file].path.clone());
+    let row = Row {
+        name: function.name.clone(),
+        line: Some(function.line).filter(|&line| line > 0 && file.is_some()),
+        file,
+        module: function.module.map(|module| tables.modules[module].path.clone()),
+        ..Row::default()
+    };
+    match function.kind {
+        Kind::Kernel => format!("{} [kernel]", function.name),
+        _ => described(&row),
+    }
+}
+
+/// Returns the largest shares.
+fn sorted(shares: BTreeMap<String, Weight>) -> Vec<Share> {
+    let shares = shares.into_iter();
+    let mut shares: Vec<Share> = shares.map(|(name, samples)| Share { name, samples }).collect();
+    shares.sort_by_key(|share| Reverse(share.samples.period));
+    shares.truncate(MAX_LISTED);
+    shares
+}
+
+/// Returns the lines with samples, and those around them whose text is known.
+fn source_lines(tables: &Tables, lines: &Lines, options: &StreamOptions) -> Vec<SourceLine> {
+    let files: BTreeSet<FileIndex> = lines.keys().map(|&(file, _)| file).collect();
+    let files: Vec<FileIndex> = files.into_iter().collect();
+    let sources: Vec<SourceText> = files
+        .iter()
+        .map(|&file| {
+            let file = &tables.files[file];
+            SourceText {
+                name: SourceName {
+                    owner: file.owner,
+                    path: file.recorded_path.clone(),
+                    script: file.script.clone(),
+                },
+                text: file.text.clone(),
+            }
+        })
+        .collect();
+    let numbers = |file: FileIndex| {
+        lines
+            .range((file, 0)..=(file, u32::MAX))
+            .map(|(&(_, line), _)| line)
+    };
+    let wanted: Vec<(u32, Vec<u32>)> = (0..)
+        .zip(&files)
+        .map(|(at, &file)| (at, numbers(file).collect()))
+        .collect();
+    let mut texts: BTreeMap<(FileIndex, u32), String> = BTreeMap::new();
+    for excerpt in Texts::new(&options.load, &options.sources).excerpts(&sources, &wanted) {
+        if let Some(&file) = files.get(excerpt.file as usize) {
+            texts.extend((excerpt.first..).map(|line| (file, line)).zip(excerpt.text));
+        }
+    }
+    let is_near = |&(file, line): &(FileIndex, u32)| {
+        let around = (file, line.saturating_sub(CONTEXT))..=(file, line.saturating_add(CONTEXT));
+        lines.range(around).next().is_some()
+    };
+    let with_text = texts.keys().copied().filter(is_near);
+    let shown: BTreeSet<(FileIndex, u32)> = lines.keys().copied().chain(with_text).collect();
+    let shown = shown.into_iter().take(MAX_LINES).map(|(file, line)| {
+        let [own, total] = lines.get(&(file, line)).copied().unwrap_or_default();
+        SourceLine {
+            file: tables.files[file].path.clone(),
+            line,
+            own,
+            total,
+            text: texts.remove(&(file, line)),
+        }
+    });
+    shown.collect()
+}

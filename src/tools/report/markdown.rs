@@ -1,0 +1,76 @@
+//! The report as Markdown, for a ticket.
+
+use std::fmt::Write as _;
+
+use crate::tools::report::text::described;
+use crate::tools::report::{By, Report};
+
+impl Report {
+    /// Returns the report as Markdown.
+    pub fn markdown(&self) -> String {
+        let text = self.text();
+        let mut lines = text.lines();
+        let mut markdown = String::new();
+        for line in lines.by_ref().take_while(|line| !line.is_empty()) {
+            let _ = writeln!(markdown, "{}\n", escaped(line));
+        }
+        if self.function.is_some() {
+            // The rest is in columns, and has source text.
+            let rest: Vec<&str> = lines.collect();
+            let fence = fence(&rest);
+            let _ = writeln!(markdown, "{fence}\n{}\n{fence}", rest.join("\n"));
+            return markdown;
+        }
+        let what = By::ALL.iter().find(|(_, by)| *by == self.by);
+        let _ = writeln!(
+            markdown,
+            "| charged % | self % | total % | {} |\n| ---: | ---: | ---: | --- |",
+            what.map_or("", |(name, _)| name)
+        );
+        for row in &self.rows {
+            for share in [row.charged, row.own, row.total] {
+                let _ = write!(markdown, "| {:.2} ", self.percent(share));
+            }
+            let _ = writeln!(markdown, "| {} |", escaped(&described(row)));
+        }
+        markdown
+    }
+}
+
+/// Returns a fence that no line of a text ends.
+fn fence(lines: &[&str]) -> String {
+    let ticks = lines
+        .iter()
+        .map(|line| line.len() - line.trim_start_matches('`').len());
+    "`".repeat(ticks.max().unwrap_or(0).saturating_add(1).max(3))
+}
+
+/// Escapes what Markdown and HTML would take for marks.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '@' | '!' => {
+                escaped.push('\\');
+                escaped.push(character);
+            }
+            character => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_make_neither_marks_nor_elements() {
+        assert_eq!(escaped("a|b_c<img src=x>`"), "a\\|b\\_c&lt;img src=x&gt;\\`");
+        assert_eq!(fence(&["a", "````"]), "`````");
+        assert_eq!(fence(&["let x"]), "```");
+    }
+}

@@ -1,0 +1,163 @@
+//! `jitinject report`: the hottest functions of a profile, and one function with its lines, callers and callees.
+//!
+//! ```text
+//! samples of [`crate::frames::stream`] ─► [`crate::frames::ranking`] ─► Report ─┬─► [text], [markdown]
+//!                └──────────────────────► [function] ─────────────────────────┘
+//! ```
+
+mod function;
+mod markdown;
+mod text;
+
+use std::collections::BTreeSet;
+
+use regex_lite::Regex;
+use serde::Serialize;
+
+use crate::bytes::printable_path;
+use crate::frames::attribution::call_tree::Weight;
+use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::{KindRow, Ranking, first_event};
+use crate::frames::stream::tables::Losses;
+use crate::frames::stream::{StreamOptions, Tables, read};
+use crate::load::Progress;
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::profile::Unit;
+
+pub use crate::frames::ranking::{By, Row};
+pub use function::FunctionReport;
+
+/// Version of the format of the JSON.
+pub const FORMAT: u32 = 1;
+
+/// What to report.
+#[derive(Clone, Debug, Default)]
+pub struct ReportOptions {
+    /// The samples.
+    pub stream: StreamOptions,
+    /// What rows are.
+    pub by: By,
+    /// Most rows; `None` for all.
+    pub rows: Option<usize>,
+    /// What names or files of rows must match.
+    pub filter: Option<Regex>,
+    /// Function to report, in place of rows.
+    pub function: Option<String>,
+}
+
+/// A report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Version of the format.
+    pub format: u32,
+    /// Path of the profile.
+    pub input: String,
+    /// The event that is counted.
+    pub event: EventReport,
+    /// Number of processes and of threads with samples.
+    pub processes: u64,
+    /// Number of threads with samples.
+    pub threads: u64,
+    /// Nanoseconds from the first to the last record, if records have times.
+    pub duration_ns: Option<u64>,
+    /// What is missing in the whole profile.
+    pub missing: Losses,
+    /// Samples of each kind of code.
+    pub kinds: Vec<KindRow>,
+    /// What rows are.
+    pub by: By,
+    /// The rows with most samples.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<Row>,
+    /// Number of rows that were left out.
+    pub rows_omitted: u64,
+    /// One function, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionReport>,
+    /// What is not as it should be.
+    #[serde(skip)]
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The event of a report.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct EventReport {
+    /// Name.
+    pub name: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// All its samples that were read.
+    pub samples: Weight,
+    /// Names of the other events with samples.
+    pub others: Vec<String>,
+}
+
+/// Reads a profile, and reports it.
+pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Report, Diagnostic> {
+    let mut counts = StackCounts::default();
+    let tables = read(&options.stream, &mut |sample| counts.add(sample), progress)?;
+    Report::of(tables, &counts, options)
+}
+
+impl Report {
+    /// Reports samples.
+    pub fn of(tables: Tables, counts: &StackCounts, options: &ReportOptions) -> Result<Self, Diagnostic> {
+        let event = first_event(&tables);
+        let ranking = Ranking::of(&tables, counts, event, options.by);
+        let function = options.function.as_ref().map(|name| {
+            let found = function::report(&tables, counts, event, name, &options.stream);
+            found.ok_or_else(|| Diagnostic::new(Issue::FunctionUnknown).with("function", name))
+        });
+        let function = function.transpose()?;
+        let Ranking { all, kinds, mut rows } = ranking;
+        if let Some(filter) = &options.filter {
+            let matches = |text: &Option<String>| text.as_ref().is_some_and(|text| filter.is_match(text));
+            rows.retain(|row| filter.is_match(&row.name) || matches(&row.file) || matches(&row.module));
+        }
+        let kept = match (&function, options.rows) {
+            (Some(_), _) => 0,
+            (None, kept) => kept.unwrap_or(usize::MAX),
+        };
+        let omitted = rows.len().saturating_sub(kept);
+        rows.truncate(kept);
+        let others = tables.events.iter().enumerate();
+        let others = others.filter(|(index, other)| *index != event as usize && other.samples > 0);
+        let others = others.map(|(_, other)| other.name.clone()).collect();
+        let sampled = tables.events.get(event as usize);
+        let pids: BTreeSet<_> = tables.threads.iter().map(|thread| thread.pid).collect();
+        Ok(Self {
+            format: FORMAT,
+            input: printable_path(&options.stream.load.input),
+            event: EventReport {
+                name: sampled.map_or_else(String::new, |event| event.name.clone()),
+                unit: sampled.map_or(Unit::Occurrences, |event| event.unit),
+                samples: all,
+                others,
+            },
+            processes: pids.len() as u64,
+            threads: tables.threads.len() as u64,
+            duration_ns: tables.times.map(|(start, end)| end.0.saturating_sub(start.0)),
+            missing: tables.losses,
+            kinds,
+            by: options.by,
+            rows,
+            rows_omitted: if function.is_some() { 0 } else { omitted as u64 },
+            function,
+            diagnostics: tables.diagnostics,
+        })
+    }
+
+    /// Returns a share of all samples, in percent.
+    fn percent(&self, part: Weight) -> f64 {
+        part.period as f64 * 100.0 / self.event.samples.period.max(1) as f64
+    }
+
+    /// Returns the file and line of a row, or its module.
+    fn place(row: &Row) -> String {
+        match (&row.file, row.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => file.clone(),
+            (None, _) => row.module.clone().unwrap_or_default(),
+        }
+    }
+}

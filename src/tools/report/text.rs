@@ -1,0 +1,158 @@
+//! The report for a terminal.
+
+use std::fmt::Write as _;
+
+use crate::frames::attribution::call_tree::Weight;
+use crate::frames::ranking::Row;
+use crate::results::summary::{count, count_of};
+use crate::tools::report::function::{FunctionReport, Share, SourceLine};
+use crate::tools::report::{By, Report};
+
+impl Report {
+    /// Returns the report as text.
+    pub fn text(&self) -> String {
+        let mut text = self.head();
+        let _ = writeln!(text, "missing: {}", self.missing.text());
+        let _ = writeln!(text, "{}\n", self.kinds_text());
+        match &self.function {
+            Some(function) => self.write_function(&mut text, function),
+            None => self.write_rows(&mut text),
+        }
+        if self.rows_omitted > 0 {
+            let _ = writeln!(text, "{}; -n 0 prints all", count(self.rows_omitted, "more row"));
+        }
+        text
+    }
+
+    /// Returns the first lines for the end of a recording: what is missing, the kinds of code, and the rows.
+    pub fn first_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.missing.is_any() {
+            lines.push(format!("missing: {}", self.missing.text()));
+        }
+        lines.push(self.kinds_text());
+        let mut rows = String::new();
+        self.write_rows(&mut rows);
+        lines.extend(rows.lines().map(str::to_owned));
+        lines
+    }
+
+    /// Returns what is counted.
+    fn head(&self) -> String {
+        let event = &self.event;
+        let mut text = format!(
+            "{} of {} in {}, {}",
+            count(event.samples.samples, "sample"),
+            event.name,
+            count_of(self.processes, "process", "processes"),
+            count(self.threads, "thread"),
+        );
+        if let Some(duration) = self.duration_ns {
+            let _ = write!(text, ", {:.2} s", duration as f64 / 1e9);
+        }
+        if !event.others.is_empty() {
+            let _ = write!(text, "; other events (--event): {}", event.others.join(", "));
+        }
+        text.push('\n');
+        text
+    }
+
+    /// Returns the shares of the kinds of code, as one line.
+    pub fn kinds_text(&self) -> String {
+        let kinds = self.kinds.iter();
+        let shares = kinds.map(|row| format!("{} {:.2} %", row.kind, self.percent(row.samples)));
+        shares.collect::<Vec<_>>().join(", ")
+    }
+
+    fn write_rows(&self, text: &mut String) {
+        let has_charges = matches!(self.by, By::Function | By::Symbol | By::Line | By::File);
+        match has_charges {
+            true => text.push_str(" charged     self    total  "),
+            false => text.push_str("    self    total  "),
+        }
+        let what = By::ALL.iter().find(|(_, by)| *by == self.by);
+        let _ = writeln!(text, "{}", what.map_or("", |(name, _)| name));
+        for row in &self.rows {
+            let shares: &[Weight] = match has_charges {
+                true => &[row.charged, row.own, row.total],
+                false => &[row.own, row.total],
+            };
+            for &share in shares {
+                let _ = write!(text, "{:>8.2} ", self.percent(share));
+            }
+            let _ = writeln!(text, " {}", described(row));
+        }
+    }
+
+    fn write_function(&self, text: &mut String, function: &FunctionReport) {
+        let row = &function.row;
+        let _ = writeln!(text, "{}", described(row));
+        let [charged, own, total] = [row.charged, row.own, row.total].map(|part| self.percent(part));
+        let _ = writeln!(
+            text,
+            "charged {charged:.2} %, self {own:.2} %, total {total:.2} %"
+        );
+        let tiers = function.tiers.iter();
+        let tiers: Vec<String> = tiers
+            .map(|tier| format!("{} {:.2} %", tier.name, self.percent(tier.samples)))
+            .collect();
+        if !tiers.is_empty() {
+            let _ = writeln!(text, "self by tier: {}", tiers.join(", "));
+        }
+        if !function.others.is_empty() {
+            let _ = writeln!(text, "also: {}", function.others.join("; "));
+        }
+        if !function.lines.is_empty() {
+            let _ = writeln!(text, "\n    self    total  line");
+        }
+        let mut last: Option<&SourceLine> = None;
+        for line in &function.lines {
+            if last.is_none_or(|last| last.file != line.file) {
+                let _ = writeln!(text, "                   {}:", line.file);
+            } else if last.is_some_and(|last| last.line.saturating_add(1) < line.line) && line.text.is_some()
+            {
+                let _ = writeln!(text, "                   ...");
+            }
+            for share in [line.own, line.total] {
+                match share.samples {
+                    0 => text.push_str("         "),
+                    _ => {
+                        let _ = write!(text, "{:>8.2} ", self.percent(share));
+                    }
+                }
+            }
+            let _ = writeln!(
+                text,
+                " {:>5}  {}",
+                line.line,
+                line.text.as_deref().unwrap_or_default()
+            );
+            last = Some(line);
+        }
+        self.write_shares(text, "callers", &function.callers);
+        self.write_shares(text, "callees", &function.callees);
+    }
+
+    fn write_shares(&self, text: &mut String, heading: &str, shares: &[Share]) {
+        if !shares.is_empty() {
+            let _ = writeln!(text, "\n   total  {heading}");
+        }
+        for share in shares {
+            let _ = writeln!(text, "{:>8.2}  {}", self.percent(share.samples), share.name);
+        }
+    }
+}
+
+/// Returns the name of a row, with its place and what it was inlined into.
+pub fn described(row: &Row) -> String {
+    let place = Report::place(row);
+    let mut text = row.name.clone();
+    // Functions without a name are called after their place.
+    if !place.is_empty() && !text.contains(&place) {
+        let _ = write!(text, "  {place}");
+    }
+    if !row.inlined_into.is_empty() {
+        let _ = write!(text, "  (inlined into {})", row.inlined_into.join(", "));
+    }
+    text
+}

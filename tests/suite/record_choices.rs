@@ -1,0 +1,275 @@
+//! What `jitinject record` chooses by the program and the machine, with a perf that copies a recording.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use jitdump::ByteOrder;
+use serde_json::Value;
+
+use crate::record::{PERF, Scene};
+use crate::support::processes::wait_until;
+use crate::support::profile::ProfileWriter;
+use crate::support::reports::reports;
+use crate::support::{capture, codes, has_code, said, tools};
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Returns what `record --print` prints for a command.
+fn printed(scene: &Scene, command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    let output = scene.run(&[&["record", "--print", "-o", "r", "--"], &words[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Writes the recording that the stand-in copies, as perf records it without the kernel.
+fn write_without_kernel(path: &Path) {
+    /// Where the header has the offset of the attributes, and an attribute its flags.
+    const ATTRS: usize = 24;
+    const FLAGS: usize = 40;
+    const EXCLUDE_KERNEL: u8 = 1 << 5;
+    let mut bytes = std::fs::read(capture::profile("php82")).unwrap();
+    let attrs = u64::from_le_bytes(bytes[ATTRS..ATTRS + 8].try_into().unwrap()) as usize;
+    assert_eq!(bytes[attrs + FLAGS] & EXCLUDE_KERNEL, 0);
+    bytes[attrs + FLAGS] |= EXCLUDE_KERNEL;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn kernel_time_that_is_not_recorded_is_said() {
+    let scene = Scene::new(PERF);
+    let record = |arguments: &[&str]| {
+        let output = scene.run(&[&["record", "-o"], arguments, &["--", "true"]].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    assert!(!has_code(&record(&["with"]), "JI452"));
+    let profile = scene.path("user.data");
+    write_without_kernel(&profile);
+    let copied = format!("cp {}/perf.data", tools::text(&capture::folder("php82")));
+    let perf = std::fs::read_to_string(scene.path("bin/perf")).unwrap();
+    scene.add_file(
+        "perf",
+        &perf.replace(&copied, &format!("cp {}", tools::text(&profile))),
+    );
+    let without = record(&["without"]);
+    assert!(
+        reports(&without, "JI452", "kernel time was not recorded"),
+        "{without}"
+    );
+    assert!(
+        without.contains("sysctl kernel.perf_event_paranoid=1"),
+        "{without}"
+    );
+    // Who asks for user time gets it.
+    assert!(!has_code(&record(&["asked", "-e", "cycles:u"]), "JI452"));
+    for (folder, is_recorded) in [("with", true), ("without", false)] {
+        let file = |name: &str| json(&scene.path("work").join(folder).join(name));
+        assert_eq!(file("manifest.json")["kernel_time"], is_recorded);
+        let event = &file("summary.json")["profile"]["events"][0];
+        assert_eq!(event["excludes_kernel"] == true, !is_recorded, "{event}");
+    }
+    // perf's names of both events differ, too.
+    let named = |folder: &str, name: &str| {
+        let path = scene.path("work").join(folder).join("summary.json");
+        let mut summary = json(&path);
+        summary["profile"]["events"][0]["name"] = name.into();
+        std::fs::write(path, serde_json::to_vec(&summary).unwrap()).unwrap();
+    };
+    named("with", "cpu-clock:ppp");
+    named("without", "cpu-clock:uhppp");
+    named("asked", "cpu-clock:uhppp");
+    let compared = scene.run(&["compare", "without", "with"]);
+    let text = said(&compared);
+    assert!(
+        reports(
+            &text,
+            "JI437",
+            "recorded with kernel time, and the first summary without"
+        ),
+        "{text}"
+    );
+    assert!(!has_code(&text, "JI430"), "{text}");
+    let gate = scene.run(&["compare", "-q", "--fail-on", "cpu > 3%", "without", "with"]);
+    assert_eq!(gate.status.code(), Some(1));
+    let text = said(&gate);
+    assert!(
+        reports(&text, "JI429", "with kernel time and others without") && codes(&text) == ["JI429"],
+        "{text}"
+    );
+    let alike = scene.run(&["compare", "without", "asked"]);
+    let text = String::from_utf8(alike.stdout).unwrap();
+    assert!(text.contains("\nKernel time was not recorded.\n"), "{text}");
+    assert!(
+        !text.contains("CPU time per run, in") || text.contains(" of user time per run"),
+        "{text}"
+    );
+}
+
+#[test]
+fn stacks_of_cpython_are_copied_unless_it_has_frame_pointers() {
+    let scene = Scene::new(PERF);
+    scene.add("python3.14", "exit 0");
+    scene.add("python3.15", "exit 0");
+    scene.add_file("tool", "#!/usr/bin/env python3.15\n");
+    let copies = " --call-graph dwarf,32768 -N --buildid-all ";
+    for command in ["python3.14 a.py", "python3.15 a.py", "tool", "pytest"] {
+        let printed = printed(&scene, command);
+        assert!(printed.contains(copies), "{command}: {printed}");
+    }
+    let settings = scene.path("lib/python3.15/_sysconfigdata__linux_x86_64-linux-gnu.py");
+    std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    let flags = " 'CFLAGS': '-O3 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer',\n";
+    std::fs::write(settings, flags).unwrap();
+    for command in ["python3.15 a.py", "tool"] {
+        let printed = printed(&scene, command);
+        assert!(printed.contains(" -g -N -o "), "{command}: {printed}");
+        assert!(printed.contains("PYTHON_PERF_JIT_SUPPORT=1"), "{printed}");
+    }
+    assert!(printed(&scene, "python3.14 a.py").contains(copies));
+}
+
+#[test]
+fn php_is_compiled_only_if_its_configuration_permits_it() {
+    let scene = Scene::new(PERF);
+    // The status with which it answers.
+    for (status, is_set, note) in [
+        (
+            0,
+            true,
+            "is switched on for the recording; --no-env leaves it off",
+        ),
+        (10, true, ""),
+        (11, false, "stays off"),
+    ] {
+        scene.add("php", &format!("[ \"$1\" != -r ] || exit {status}"));
+        let variables = printed(&scene, "php app.php");
+        assert_eq!(
+            variables.contains("PHP_INI_SCAN_DIR"),
+            is_set,
+            "{status}: {variables}"
+        );
+        let folder = format!("r{status}");
+        let output = scene.run(&["record", "-o", &folder, "--", "php", "app.php"]);
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("PHP: "), !note.is_empty(), "{said}");
+        assert!(said.contains(note), "{said}");
+    }
+    let plain = scene.run(&["record", "--no-env", "-o", "plain", "--", "php", "app.php"]);
+    assert!(!said(&plain).contains("PHP: "), "{}", said(&plain));
+}
+
+#[test]
+fn several_runs_are_one_folder_for_compare() {
+    let scene = Scene::new(PERF);
+    for side in ["before", "after"] {
+        let output = scene.run(&["record", "--runs", "3", "-o", side, "--", "true"]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(
+            said(&output).contains("jitinject: run 3 of 3\n"),
+            "{}",
+            said(&output)
+        );
+    }
+    let compared = scene.run(&["compare", "before", "after"]);
+    let text = String::from_utf8(compared.stdout).unwrap();
+    assert!(text.starts_with("before  3 runs: 1098 samples"), "{text}");
+    assert!(text.contains("\nafter   3 runs: "), "{text}");
+    let single = scene.run(&["compare", "before/run-1", "after/run-1"]);
+    let text = String::from_utf8(single.stdout).unwrap();
+    assert!(text.contains(": 366 samples"), "{text}");
+    let quiet = scene.run(&["compare", "-q", "before", "after"]);
+    assert!(quiet.status.success() && quiet.stdout.is_empty() && said(&quiet).is_empty());
+    // A run that fails ends them.
+    let failed = scene.run(&["record", "-q", "--runs", "3", "-o", "failed", "--", "false"]);
+    assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
+    assert_eq!(std::fs::read_dir(scene.path("work/failed")).unwrap().count(), 1);
+    let absent = scene.run(&["record", "--runs", "3", "-o", "absent", "--", "no-such-program"]);
+    assert_eq!(absent.status.code(), Some(127), "{}", said(&absent));
+    assert!(!scene.path("work/absent").exists());
+    let again = scene.run(&["record", "--runs", "3", "-o", "before", "--", "true"]);
+    assert!(reports(&said(&again), "JI442", "before"), "{}", said(&again));
+}
+
+/// Shells ignore SIGINT in what a script starts in the background; perf does not keep that.
+#[test]
+fn a_recording_of_a_process_in_the_background_ends_by_sigint() {
+    let perf = format!("{}\n", PERF.trim_end().trim_end_matches("\"$@\""));
+    let waits = "exec /usr/bin/env --default-signal=INT \
+                 sh -c \"trap 'exit 0' INT; : > ready; while :; do sleep 0.05; done\"\n";
+    let scene = Scene::new(&format!("{perf}{waits}"));
+    let pid = std::process::id().to_string();
+    let mut running = Command::new("/usr/bin/env");
+    running
+        .args(["--ignore-signal=INT", env!("CARGO_BIN_EXE_jitinject")])
+        .args(["record", "-q", "-o", "r", "-p", &pid])
+        .current_dir(scene.path("work"))
+        .env("PATH", format!("{}:/usr/bin:/bin", scene.path("bin").display()));
+    let mut running = running.spawn().unwrap();
+    wait_until("perf", || scene.path("work/ready").exists());
+    tools::run("kill", &["-INT", &running.id().to_string()]);
+    let status = running.wait().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(0), None));
+    assert!(scene.path("work/r/summary.json").exists());
+}
+
+#[test]
+fn perf_maps_of_processes_that_have_ended_are_moved() {
+    // Larger than the IDs of most machines, and of no other test.
+    const PID: u32 = 4_193_900;
+    let map = format!("/tmp/perf-{PID}.map");
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.comm(PID, "program", true, 1000);
+    profile.mmap2(PID, 0x7f00_0000, 0x1000, 0, "//anon", 1000);
+    profile.sample(PID, 2000, &[0x7f00_0004], None);
+    let scene = Scene::new(&PERF.replace("CAPTURE/perf.data", "RECORDED"));
+    let recorded = scene.path("recorded");
+    std::fs::write(&recorded, profile.finish()).unwrap();
+    let perf = std::fs::read_to_string(scene.path("bin/perf")).unwrap();
+    scene.add_file("perf", &perf.replace("RECORDED", tools::text(&recorded)));
+    scene.add("program", &format!("echo '7f000000 10 function' > {map}"));
+    let output = scene.run(&["record", "-o", "r", "--", "program"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(!Path::new(&map).exists(), "{}", said(&output));
+    assert!(
+        !said(&output).contains("left where they are"),
+        "{}",
+        said(&output)
+    );
+    assert!(said(&output).contains("1 by a perf map"), "{}", said(&output));
+    let copy = std::fs::read_to_string(scene.path("work/r/dumps").join(format!("perf-{PID}.map")));
+    assert_eq!(copy.unwrap(), "7f000000 10 function\n");
+}
+
+/// perf reads a file in place of a directory, so an object needs no directories of its own.
+#[test]
+fn the_cache_of_a_recording_has_links_to_its_objects() {
+    let scene = Scene::new(PERF);
+    let output = scene.run(&["record", "-o", "r", "--", "true"]);
+    assert!(output.status.success(), "{}", said(&output));
+    std::fs::rename(scene.path("work/r"), scene.path("moved")).unwrap();
+    let links = scene.path("moved/debug/.build-id");
+    let below = |folder: &Path| -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    assert_eq!(below(&scene.path("moved/debug")), [links.clone()]);
+    let entries: Vec<_> = below(&links).iter().flat_map(|folder| below(folder)).collect();
+    assert_eq!(entries.len(), 19);
+    let objects = std::fs::canonicalize(scene.path("moved/perf.jit.data.elf")).unwrap();
+    for entry in entries {
+        let object = std::fs::canonicalize(&entry).unwrap();
+        assert_eq!(object.parent(), Some(&*objects));
+        let names = [entry.parent().unwrap(), &entry].map(|path| path.file_name().unwrap().to_str().unwrap());
+        let id = names.concat();
+        let bytes: Vec<u8> = (0..id.len() / 2)
+            .map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        let content = std::fs::read(&object).unwrap();
+        assert!(content.windows(bytes.len()).any(|part| part == bytes), "{id}");
+    }
+}
