@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cases::{Bench, FUNCTION, IMAGE, number, row, touched_little};
+use crate::cases::{Bench, FUNCTION, IMAGE, row, touched_little};
 use crate::contest::{self, Contestant};
 use crate::floor;
 use crate::formats::through_pipes;

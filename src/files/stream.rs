@@ -24,6 +24,9 @@ const READER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two attempts to open a FIFO.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Size of pipes, in bytes: the largest that Linux allows everybody by default.
+const PIPE_SIZE: usize = 1 << 20;
+
 /// Flags for opening streams, without waiting for a reader or acquiring a controlling terminal.
 const WRITE_FLAGS: OFlags = OFlags::WRONLY
     .union(OFlags::NONBLOCK)
@@ -80,6 +83,12 @@ pub fn open(path: &Path) -> io::Result<File> {
 #[expect(clippy::disallowed_methods, reason = "the user named it")]
 pub fn open_input(path: &Path) -> io::Result<File> {
     File::open(path)
+}
+
+/// Enlarges a pipe, so that the programs at its ends wait for each other less often. Nothing happens to other files, or if
+/// the user has too many large pipes.
+pub fn enlarge_pipe(file: &File) {
+    let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_SIZE);
 }
 
 /// Opens a stream without following a link. Waits some time for the reader of a FIFO.

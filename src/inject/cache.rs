@@ -72,7 +72,13 @@ fn add_all(
         .filter_map(<[_]>::first)
     {
         let path = Path::new(OsStr::from_bytes(&object.path));
-        match cache.add(&object.build_id, folder, path)? {
+        let name = path.file_name().unwrap_or_default();
+        let objects = folder.path().file_name().unwrap_or_default();
+        let added = match options.is_cache_linked {
+            true => cache.link(&object.build_id, objects, name)?,
+            false => cache.add(&object.build_id, folder, path)?,
+        };
+        match added {
             Added::New => filled.added += 1,
             Added::Present => filled.present += 1,
             Added::Occupied => filled.faults.add(Issue::BuildIdOccupied, 0),

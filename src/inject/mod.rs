@@ -18,7 +18,9 @@ mod tiers;
 
 use crate::code::profile_index::ProfileIndex;
 use crate::frames::attribution::{self, Attribution, NativeCode};
+use crate::frames::ranking::counts::StackCounts;
 use crate::frames::source_files::v8_functions::V8Scripts;
+use crate::frames::stream::{self, Sample, SampleFilter, Tables};
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::Mapped;
 use crate::load::{Buffers, NeededFunctions, Progress, Recording, load_after};
@@ -38,13 +40,17 @@ pub(crate) use sources::{KeptSources, SourceName};
 
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
-    inject_after(|_| Ok(()), options, progress)
+    inject_after(|_| Ok(()), None, options, progress)
 }
+
+/// What gets all samples by stack, with the tables that they refer to, if a summary is written.
+pub type SampleObserver<'o> = Option<&'o mut dyn FnMut(Tables, &StackCounts)>;
 
 /// As [`inject`]. `prepare` gets the index of a recorded profile before its runtime files are searched, and may move them to
 /// where `options` say that they are.
 pub fn inject_after(
     prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
+    observe: SampleObserver<'_>,
     options: &InjectOptions,
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
@@ -60,7 +66,7 @@ pub fn inject_after(
             Some(how) => unwind(&options.load, how, recording, progress)?,
             None => (recording, Unwound::default()),
         };
-        inject_recording(options, &recording, &unwound, progress)
+        inject_recording(options, &recording, &unwound, observe, progress)
     });
     // The error may only be a consequence of an input that was truncated.
     result.or_else(|error| buffers.check_input().and(Err(error)))
@@ -71,6 +77,7 @@ fn inject_recording(
     options: &InjectOptions,
     recording: &Recording<'_>,
     unwound: &Unwound,
+    observe: SampleObserver<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
     output::refuse_conflicts(options, recording)?;
@@ -168,6 +175,18 @@ fn inject_recording(
             &options.names,
         )
     });
+    if let Some((observe, (native, native_symbols))) = observe.zip(named) {
+        let symbols = native.with(&selector, native_symbols);
+        let mut counts = StackCounts::default();
+        let mut count = |sample: &Sample| counts.add(sample);
+        let filter = SampleFilter::default();
+        let walked = stream::walk(&symbols, &recording.profile, &filter, &mut count, progress)?;
+        let track = options.lines.track.as_deref();
+        observe(
+            walked.named(recording, &symbols, &v8_functions, track, unwound),
+            &counts,
+        );
+    }
     let output_diagnostic = written.diagnostic();
     let run = report::Run {
         options,

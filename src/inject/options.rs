@@ -27,6 +27,8 @@ pub struct InjectOptions {
     pub build_id_cache: Option<PathBuf>,
     /// Whether that is only tried: if the objects cannot be added, the run succeeds with a note.
     pub is_cache_optional: bool,
+    /// Whether that is a new one beside the folder of objects, with links to them: it moves with that folder.
+    pub is_cache_linked: bool,
     /// Path of the JSON summary, which must differ from all inputs and other outputs; `-` is standard output.
     pub summary: Option<PathBuf>,
     /// Labels to store in the summary, such as the commit that was profiled.

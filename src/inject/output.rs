@@ -125,12 +125,13 @@ const DATA: &str = "data";
 
 impl Target {
     fn create(path: &Path, open: Option<&Folder>, kernel_copies: &[PathBuf]) -> io::Result<Self> {
-        if is_standard(path) {
-            let stdout = io::stdout().as_fd().try_clone_to_owned()?;
-            return Ok(Self::Stream(stdout.into()));
-        }
-        if is_stream(path) {
-            return Ok(Self::Stream(stream::open(path)?));
+        if is_standard(path) || is_stream(path) {
+            let file = match is_standard(path) {
+                true => io::stdout().as_fd().try_clone_to_owned()?.into(),
+                false => stream::open(path)?,
+            };
+            stream::enlarge_pipe(&file);
+            return Ok(Self::Stream(file));
         }
         let place = Place::within(path, open)?;
         if kernel_copies.is_empty() {

@@ -147,6 +147,7 @@ fn open_stream(file: File, path: &Path, options: &LoadOptions) -> Result<MainFil
         return read_profile(file, options);
     }
     let mut temp_file = TempFile::create().map_err(temp_file_error)?;
+    stream::enlarge_pipe(&file);
     let mut is_streamed = false;
     let accepts = |start: &[u8]| {
         is_streamed = is_streamed_kind(start, options);

@@ -7,6 +7,7 @@ use rustix::process::geteuid;
 
 use crate::files::kernel;
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::profile::is_user_only;
 
 /// Samples per second. Unlike 1000, it does not stay in step with timers.
 const FREQUENCY: &str = "999";
@@ -48,13 +49,8 @@ impl PerfOptions {
 
     /// Returns whether events are requested without the kernel.
     fn excludes_kernel(&self) -> bool {
-        let is_user_only = |event: &String| {
-            event.rsplit_once([':', '/']).is_some_and(|(_, modifiers)| {
-                let is_modifier = |letter| "ukhGHSDPIeWbRp".contains(letter);
-                modifiers.chars().all(is_modifier) && modifiers.contains('u') && !modifiers.contains('k')
-            })
-        };
-        self.events.iter().any(is_user_only) || self.arguments.iter().any(|word| word == "--all-user")
+        let mut events = self.events.iter();
+        events.any(|event| is_user_only(event)) || self.arguments.iter().any(|word| word == "--all-user")
     }
 
     /// Returns a warning about a recording in which perf left out the kernel without being asked to.

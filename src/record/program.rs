@@ -22,7 +22,7 @@ pub struct Program {
     pub index: usize,
     /// The runtime that it is or starts, if that is known.
     pub runtime: Option<Runtime>,
-    /// The file that is executed, of a script the interpreter's; `None` if there is none.
+    /// The file of the runtime: that of the program, or of its interpreter; `None` if there is none.
     pub file: Option<PathBuf>,
 }
 
@@ -50,13 +50,15 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> Program {
     let by_link = || Runtime::of_program(base_name(target.as_ref()?.as_os_str().as_bytes()));
     let by_first_line = || Runtime::of_program(base_name(interpreter.as_ref()?));
     let by_launcher = || is_java_launcher(target.as_ref()?).then_some(Runtime::Java);
-    let runtime = by_name.or_else(by_link).or_else(by_first_line);
+    let of_interpreter = by_first_line();
+    let runtime = by_name.or_else(by_link).or(of_interpreter);
     Program {
         index,
         runtime: runtime.or_else(by_launcher),
-        file: match interpreter {
-            Some(name) => find(OsStr::from_bytes(&name), search_path),
-            None => path,
+        file: match &interpreter {
+            // Not that of a script which starts the runtime.
+            Some(name) if of_interpreter.is_some() => find(OsStr::from_bytes(name), search_path),
+            _ => path.clone(),
         },
     }
 }

@@ -381,6 +381,7 @@ impl<'a> Session<'a> {
         options.load.perf_maps = vec![folder.join(RUNTIME_FILES)];
         options.folder = Some(self.folder.clone().with_path(folder.components().as_path()));
         options.build_id_cache = Some(folder.join("debug"));
+        options.is_cache_linked = true;
         options.summary = Some(folder.join(SUMMARY));
         options.lines.sources.source_dir = std::env::current_dir().ok();
         options.lines.keep_sources = self.plan.keep_sources;

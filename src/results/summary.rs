@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::results::FileKind;
 use crate::results::diagnostics::Diagnostic;
-use crate::results::summary::profile::{FunctionKind, FunctionProfile, ProfileSummary};
+use crate::results::summary::profile::ProfileSummary;
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 3;
@@ -206,17 +206,6 @@ impl Default for StackSummary {
     }
 }
 
-/// A function with many samples.
-#[derive(Clone, Copy, Debug)]
-pub struct HotFunction<'s> {
-    /// Samples in its own code, in percent of all samples.
-    pub own: f64,
-    /// Samples in it and in what it calls, in percent of all samples.
-    pub total: f64,
-    /// The function.
-    pub function: &'s FunctionProfile,
-}
-
 /// Counts of unwound stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
@@ -317,42 +306,6 @@ impl Summary {
     pub fn next_command(&self) -> Option<String> {
         let is_shown = self.output != "-" && self.has_names();
         is_shown.then(|| format!("perf report -i {}", shell_word(&self.output)))
-    }
-
-    /// Returns the functions with most samples of the first event in their own code.
-    #[doc(hidden)]
-    pub fn hottest(&self, count: usize) -> Vec<HotFunction<'_>> {
-        self.with_most(count, |function| function.own.first())
-    }
-
-    /// Returns the functions of JIT code that are in the stacks of most samples of the first event.
-    #[doc(hidden)]
-    pub fn hottest_in_stacks(&self, count: usize) -> Vec<HotFunction<'_>> {
-        // Code without a name has no size either.
-        let is_jit =
-            |function: &FunctionProfile| function.kind == FunctionKind::Jit && function.size.is_some();
-        self.with_most(count, |function| match is_jit(function) {
-            true => function.total.first(),
-            false => 0,
-        })
-    }
-
-    fn with_most(&self, count: usize, samples: impl Fn(&FunctionProfile) -> u64) -> Vec<HotFunction<'_>> {
-        let Some(profile) = &self.profile else {
-            return Vec::new();
-        };
-        let all = profile.events.first().map_or(0, |event| event.samples);
-        let share = |samples: u64| samples as f64 * 100.0 / all.max(1) as f64;
-        let functions = profile.functions.iter().filter(|function| samples(function) > 0);
-        let mut functions: Vec<&FunctionProfile> = functions.collect();
-        functions.sort_by_key(|function| std::cmp::Reverse(samples(function)));
-        functions.truncate(count);
-        let hot = functions.into_iter().map(|function| HotFunction {
-            own: share(function.own.first()),
-            total: share(function.total.first()),
-            function,
-        });
-        hot.collect()
     }
 
     /// Returns the counts for a terminal, and a line for each file if `is_verbose`.

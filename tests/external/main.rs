@@ -43,6 +43,7 @@ mod reader;
 mod readme;
 mod record;
 mod record_users;
+mod report;
 mod runtimes;
 mod script_lines;
 mod sharing;

@@ -7,10 +7,17 @@ use crate::support::{said, scratch};
 
 /// Returns a line of output without what differs from run to run: numbers, and the functions with most samples.
 fn form(line: &str) -> String {
-    let line = line.split_once(" %  ").map_or(line, |(share, _)| share);
     let is_number = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
-    let words = line
-        .split_whitespace()
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    let is_share = |word: &&str| is_number(word) && word.contains('.');
+    let kept = match &words[..] {
+        [_, shares @ ..] if shares.len() > 3 && shares.iter().take(3).all(|word| is_share(&word)) => 4,
+        [_, "missing:" | "language", ..] => 2,
+        all => all.len(),
+    };
+    words.truncate(kept);
+    let words = words
+        .into_iter()
         .map(|word| match is_number(word.trim_start_matches('(')) {
             true => "N",
             false => word,

@@ -385,3 +385,18 @@ fn an_option_that_the_program_had_is_not_advised() {
         "{said}"
     );
 }
+
+#[test]
+fn callers_without_a_name_have_a_reason() {
+    let mut case = TestProfile::new();
+    case.process(7, "/usr/bin/program");
+    case.map(7);
+    let time = case.tick();
+    case.profile.sample(7, time, &[REGION, REGION + 0x801], None);
+    let (said, _) = case.summarize();
+    assert!(said.contains("1 of their 2 JIT frames named (50.0 %)"), "{said}");
+    assert!(
+        said.contains("  1 caller not named: no jitdump or perf map has"),
+        "{said}"
+    );
+}

@@ -89,7 +89,7 @@ fn broken_rules_are_lines_and_a_status() {
         .collect();
     assert_eq!(broken.len(), 2, "{text}");
     assert!(
-        broken[0].starts_with("rule broken: self > 2%: parse src/app.js +5.9"),
+        broken[0].starts_with("rule broken: self > 2%: parse src/app.js:21 +5.9"),
         "{text}"
     );
     assert!(broken[1].starts_with("rule broken: total > 5%: "), "{text}");
@@ -236,13 +236,14 @@ fn markdown_has_the_verdict_first() {
         "{text}"
     );
     assert!(
-        text.contains("- ❌ `self > 2%`: `parse src/app.js +5.9"),
+        text.contains("- ❌ `self > 2%`: `parse src/app.js:21 +5.9"),
         "{text}"
     );
     assert!(text.contains("- ✅ `cpu > 90%`\n"), "{text}");
+    assert!(!text.contains("&#"), "{text}");
     let (top, rest) = text.split_once("<details>").unwrap();
     assert!(
-        top.contains("| `parse src/app.js` |") && !top.contains("`hash"),
+        top.contains("| `parse src/app.js:21` |") && !top.contains("`hash"),
         "{text}"
     );
     assert!(rest.contains("`hash") && rest.contains("</details>"), "{text}");

@@ -71,6 +71,7 @@ mod record;
 mod record_choices;
 mod record_rights;
 mod records;
+mod report;
 mod same_bytes;
 mod source_maps;
 mod stream;

@@ -72,6 +72,16 @@ fn kernel_time_that_is_not_recorded_is_said() {
         let event = &file("summary.json")["profile"]["events"][0];
         assert_eq!(event["excludes_kernel"] == true, !is_recorded, "{event}");
     }
+    // perf's names of both events differ, too.
+    let named = |folder: &str, name: &str| {
+        let path = scene.path("work").join(folder).join("summary.json");
+        let mut summary = json(&path);
+        summary["profile"]["events"][0]["name"] = name.into();
+        std::fs::write(path, serde_json::to_vec(&summary).unwrap()).unwrap();
+    };
+    named("with", "cpu-clock:ppp");
+    named("without", "cpu-clock:uhppp");
+    named("asked", "cpu-clock:uhppp");
     let compared = scene.run(&["compare", "without", "with"]);
     let text = said(&compared);
     assert!(
@@ -214,6 +224,7 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
     let map = format!("/tmp/perf-{PID}.map");
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.comm(PID, "program", true, 1000);
+    profile.mmap2(PID, 0x7f00_0000, 0x1000, 0, "//anon", 1000);
     profile.sample(PID, 2000, &[0x7f00_0004], None);
     let scene = Scene::new(&PERF.replace("CAPTURE/perf.data", "RECORDED"));
     let recorded = scene.path("recorded");
@@ -232,4 +243,33 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
     assert!(said(&output).contains("1 by a perf map"), "{}", said(&output));
     let copy = std::fs::read_to_string(scene.path("work/r/dumps").join(format!("perf-{PID}.map")));
     assert_eq!(copy.unwrap(), "7f000000 10 function\n");
+}
+
+/// perf reads a file in place of a directory, so an object needs no directories of its own.
+#[test]
+fn the_cache_of_a_recording_has_links_to_its_objects() {
+    let scene = Scene::new(PERF);
+    let output = scene.run(&["record", "-o", "r", "--", "true"]);
+    assert!(output.status.success(), "{}", said(&output));
+    std::fs::rename(scene.path("work/r"), scene.path("moved")).unwrap();
+    let links = scene.path("moved/debug/.build-id");
+    let below = |folder: &Path| -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    assert_eq!(below(&scene.path("moved/debug")), [links.clone()]);
+    let entries: Vec<_> = below(&links).iter().flat_map(|folder| below(folder)).collect();
+    assert_eq!(entries.len(), 19);
+    let objects = std::fs::canonicalize(scene.path("moved/perf.jit.data.elf")).unwrap();
+    for entry in entries {
+        let object = std::fs::canonicalize(&entry).unwrap();
+        assert_eq!(object.parent(), Some(&*objects));
+        let names = [entry.parent().unwrap(), &entry].map(|path| path.file_name().unwrap().to_str().unwrap());
+        let id = names.concat();
+        let bytes: Vec<u8> = (0..id.len() / 2)
+            .map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        let content = std::fs::read(&object).unwrap();
+        assert!(content.windows(bytes.len()).any(|part| part == bytes), "{id}");
+    }
 }

@@ -162,9 +162,25 @@ impl DebugInfo<'_> {
     /// last. The debug information must be [normalised](Self::normalise).
     pub fn frames_at(&self, offset: u32) -> Vec<Frame> {
         let contains = |call: &&InlinedCall| call.ranges.iter().any(|range| range.contains(&offset));
+        self.chain(offset, self.calls.iter().filter(contains))
+    }
+
+    /// Returns the same for each of some offsets, which must ascend.
+    #[doc(hidden)]
+    pub fn frames_at_all(&self, offsets: impl Iterator<Item = u32>) -> impl Iterator<Item = Vec<Frame>> {
+        let mut innermost = Innermost::of(&self.calls);
+        offsets.map(move |offset| {
+            innermost.go_to(offset);
+            let open = innermost.open.iter();
+            self.chain(offset, open.filter_map(|&(_, call)| self.calls.get(call)))
+        })
+    }
+
+    /// Returns the call chain of the code at an offset that is in `calls`, the outermost first.
+    fn chain<'c>(&self, offset: u32, calls: impl Iterator<Item = &'c InlinedCall>) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut function = 0;
-        for call in self.calls.iter().filter(contains) {
+        for call in calls {
             frames.push(Frame {
                 function,
                 file: self

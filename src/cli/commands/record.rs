@@ -12,6 +12,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
 use jitdump::internals::bytes::printable_path;
 use jitinject::internals::code::profile_index::ProfileIndex;
+use jitinject::internals::frames::ranking::counts::StackCounts;
+use jitinject::internals::frames::stream::Tables;
 use jitinject::internals::inject::{SummaryOutput, inject_after};
 use jitinject::internals::record::{
     Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
@@ -19,6 +21,7 @@ use jitinject::internals::record::{
 };
 use jitinject::internals::results::summary::shell_word;
 use jitinject::internals::runtimes::Runtime;
+use jitinject::internals::tools::report::{Report, ReportOptions};
 use jitinject::{Diagnostic, Issue, NameStyle, Summary};
 
 use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
@@ -352,7 +355,16 @@ impl RecordArguments {
             without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
             session.write_manifest(&Manifest::new(plan, &recorded, index, files))
         };
-        let summary = inject_after(collect, &options, &mut bar);
+        let mut hottest = Vec::new();
+        let report_options = ReportOptions {
+            rows: Some(HOTTEST),
+            ..ReportOptions::default()
+        };
+        let mut observe = |tables: Tables, counts: &StackCounts| {
+            let report = Report::of(tables, counts, &report_options);
+            hottest = report.map_or_else(|_| Vec::new(), |report| report.first_lines());
+        };
+        let summary = inject_after(collect, Some(&mut observe), &options, &mut bar);
         drop(bar);
         let summary = summary?;
         warn(&without_kernel.into_iter().collect::<Vec<_>>());
@@ -367,7 +379,7 @@ impl RecordArguments {
             }
         }
         if !self.quiet {
-            print_message(&self.text(plan, &summary, recorded.status));
+            print_message(&self.text(plan, &summary, hottest, recorded.status));
         }
         other_summary.write(&summary)?;
         let checked = exit_code(self.fail_under, &summary);
@@ -381,7 +393,7 @@ impl RecordArguments {
     }
 
     /// Returns the final message: the share named, the hottest functions, and how to look at the profile.
-    fn text(&self, plan: &Plan, summary: &Summary, status: ProgramStatus) -> String {
+    fn text(&self, plan: &Plan, summary: &Summary, hottest: Vec<String>, status: ProgramStatus) -> String {
         let mut lines: Vec<String> = Vec::new();
         match status {
             ProgramStatus::Exited(0) | ProgramStatus::Stopped => {}
@@ -389,41 +401,20 @@ impl RecordArguments {
             ProgramStatus::Killed(signal) => lines.push(format!("the program was ended by signal {signal}")),
         }
         lines.extend(summary.counts_text(self.verbose).lines().map(str::to_owned));
-        lines.extend(hottest(plan, summary));
-        let command = summary.next_command().unwrap_or_else(|| {
-            let input = Path::new(&summary.output);
-            format!("perf report -i {}", input.to_str().unwrap_or_default())
-        });
+        lines.extend(hottest);
         let archive = archive_path(&plan.folder);
         if let Some(chown) = plan.chown_command(self.pack.then_some(&*archive)) {
             let folder = printable_path(&plan.folder);
             lines.push(format!("{folder} belongs to root; to make it yours: {chown}"));
         }
         if !self.report {
-            lines.push(format!("next: {command}"));
+            let folder = shell_word(&printable_path(&plan.folder));
+            let profile = shell_word(&summary.output);
+            lines.push(format!("next: jitinject report {folder}"));
+            lines.push(format!("  or: perf report --no-children -i {profile}"));
         }
         lines.join("\n")
     }
-}
-
-/// Returns a line for each of the hottest functions: by their own samples, or by those in their stacks if these are copies.
-/// Functions of interpreters do nothing but call the interpreter, so their own code has no samples.
-fn hottest(plan: &Plan, summary: &Summary) -> Vec<String> {
-    let in_stacks = match plan.perf.has_stack_copies() {
-        true => summary.hottest_in_stacks(HOTTEST),
-        false => Vec::new(),
-    };
-    if in_stacks.is_empty() {
-        let own = summary.hottest(HOTTEST).into_iter();
-        return own
-            .map(|hot| format!("{:6.2} %  {}", hot.own, hot.function.name))
-            .collect();
-    }
-    let heading = "   total      self  JIT-compiled function".to_owned();
-    let lines = in_stacks
-        .into_iter()
-        .map(|hot| format!("{:6.2} %  {:6.2} %  {}", hot.total, hot.own, hot.function.name));
-    std::iter::once(heading).chain(lines).collect()
 }
 
 /// Returns the message about an archive, with the command that shows the profile after it has been unpacked.

@@ -13,7 +13,7 @@ use jitinject::internals::tools::report::{By, ReportOptions, report};
 use jitinject::{Diagnostic, LoadOptions};
 use regex_lite::Regex;
 
-use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT};
+use crate::cli::commands::headings::{INPUT, LOGS, MESSAGES, OUTPUT};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
@@ -101,8 +101,9 @@ pub struct ReportArguments {
     #[command(flatten)]
     track: TrackArgument,
 
-    #[command(flatten)]
-    logs: LogFiles,
+    /// Mono profiler log (.mlpd), or directory to search; may be repeated
+    #[arg(long, value_name = "PATH", help_heading = LOGS)]
+    mono_log: Vec<PathBuf>,
 
     /// Print errors only
     #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
@@ -184,12 +185,16 @@ impl ReportArguments {
         };
         let mut sources = self.source_files.options();
         self.track.apply(&mut sources);
+        let logs = LogFiles {
+            mono_log: self.mono_log.clone(),
+            ..LogFiles::default()
+        };
         let Times(from, to) = self.time.unwrap_or(Times(None, None));
         Ok(ReportOptions {
             stream: StreamOptions {
                 load: LoadOptions {
                     input,
-                    ..self.files.options(&self.logs)
+                    ..self.files.options(&logs)
                 },
                 sources,
                 track: self.track.name(),

@@ -53,7 +53,7 @@ pub struct RuntimeFiles {
 }
 
 /// Mono logs, and the process of logs and traces.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct LogFiles {
     /// Mono profiler log (.mlpd), or directory to search; may be repeated
     ///
@@ -63,7 +63,7 @@ pub struct LogFiles {
 
     /// PID for logs and traces that carry none, or one from another PID namespace
     #[arg(long, value_name = "PID", help_heading = LOGS, hide_short_help = true)]
-    pid: Option<u32>,
+    pub pid: Option<u32>,
 }
 
 impl RuntimeFiles {

@@ -7,9 +7,9 @@ use jitdump::{Address, AddressRange, Time};
 
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::process::SpaceId;
-use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
 use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie, replace_cookies};
+use crate::code::recent::{CachedCode, Recent};
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector, SpaceCounts};
 use crate::code::timeline::{Code, Extent, FileIndex, Lookup, MappingIndex};
@@ -304,6 +304,12 @@ impl Marker<'_> {
     /// Returns the JIT code at a sampled address, and marks it or records the address as unknown.
     #[inline]
     fn leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<Leaf> {
+        if let Some(found) = self.recent.get(space, ip, time)
+            && let Code::Function(at) = found.code
+            && !self.selector.is_uncertain(at)
+        {
+            return Some(Leaf::Function(at));
+        }
         match self.leaves.get(space, ip, time) {
             Some((&leaf, _)) => leaf,
             None => self.new_leaf(space, ip, time),
@@ -333,6 +339,12 @@ impl Marker<'_> {
         if !context.may_be_code(address) {
             return KnownFrame::OTHER;
         }
+        if let Some((_, extent)) = self.recent_function(address, context) {
+            return KnownFrame {
+                is_named: Some(true),
+                times: extent.from..extent.until,
+            };
+        }
         match self.frames.get(context.space, address, context.time) {
             Some((&is_named, times)) => KnownFrame {
                 is_named,
@@ -354,7 +366,7 @@ impl Marker<'_> {
     /// Returns times at which a return address and the call before it have the same content.
     fn times_of_caller(&mut self, address: Address, context: &FrameContext) -> Range<Time> {
         let &FrameContext { space, time, .. } = context;
-        let before = Address(address.0.saturating_sub(1));
+        let before = before(address);
         match self.recent.get(space, address, time) {
             Some(found) if found.extent.range.contains(before) => found.extent.from..found.extent.until,
             _ => {
@@ -368,7 +380,7 @@ impl Marker<'_> {
     /// Marks the code at a frame's address, or records the address as unknown. Returns whether the frame has a name, if
     /// it is in JIT code.
     fn mark_frame(&mut self, address: Address, context: &FrameContext) -> Option<bool> {
-        let (lookup, is_in_function) = self.mark_caller(address, context);
+        let (lookup, is_in_function) = self.mark_unfamiliar_caller(address, context);
         let is_within = |bounds: Option<AddressRange>| bounds.is_some_and(|bounds| bounds.contains(address));
         if let Some(lookup) = lookup
             && is_within(context.code_bounds)
@@ -402,26 +414,37 @@ impl Marker<'_> {
     /// the call is in a function. If the caller ends with a call, the return address is one past its last byte.
     #[inline]
     fn mark_caller(&mut self, address: Address, context: &FrameContext) -> (Option<Lookup>, bool) {
-        let before = Address(address.0.saturating_sub(1));
-        // Most frames are in recently marked functions.
-        if context
-            .code_bounds
-            .is_some_and(|code_bounds| code_bounds.contains(address))
-            && let Some(found) = self.recent.get(context.space, address, context.time)
-            && let Code::Function(mapping) = found.code
-            && found.extent.range.contains(before)
-        {
-            return (Some(Lookup::Function(mapping)), true);
+        match self.recent_function(address, context) {
+            Some((mapping, _)) => (Some(Lookup::Function(mapping)), true),
+            None => self.mark_unfamiliar_caller(address, context),
         }
-        self.mark_unfamiliar_caller(address, before, context)
     }
 
-    fn mark_unfamiliar_caller(
+    /// Returns the recently marked function that has a return address and the call before it. Most frames are in one.
+    #[inline]
+    fn recent_function(
         &mut self,
         address: Address,
-        before: Address,
         context: &FrameContext,
-    ) -> (Option<Lookup>, bool) {
+    ) -> Option<(MappingIndex, Extent)> {
+        let &FrameContext {
+            space,
+            time,
+            code_bounds,
+            ..
+        } = context;
+        if !code_bounds?.contains(address) {
+            return None;
+        }
+        let &CachedCode { extent, code, .. } = self.recent.get(space, address, time)?;
+        match code {
+            Code::Function(mapping) if extent.range.contains(before(address)) => Some((mapping, extent)),
+            _ => None,
+        }
+    }
+
+    fn mark_unfamiliar_caller(&mut self, address: Address, context: &FrameContext) -> (Option<Lookup>, bool) {
+        let before = before(address);
         let (lookup, extent) = self.mark_lookup(address, context);
         let is_in_function = lookup.is_some_and(Lookup::is_function);
         if extent.is_some_and(|extent| extent.range.contains(before)) {
@@ -506,4 +529,9 @@ impl Marker<'_> {
             *part = part.saturating_add(1);
         }
     }
+}
+
+/// Returns the last address of the call that returns to an address.
+fn before(return_address: Address) -> Address {
+    Address(return_address.0.saturating_sub(1))
 }

@@ -13,6 +13,9 @@
 //! The cache is filled after the output is in place. The directory may be shared with others: jitinject
 //! writes through no symbolic link in it and replaces nothing in it. A file with the build ID of an object
 //! but other content stays, and a diagnostic reports it.
+//!
+//! The cache of a recording is new and stays beside its objects. It has a symbolic link for each of them, in place of
+//! a directory: perf also reads a file there.
 
 use std::env;
 use std::ffi::OsStr;
@@ -21,6 +24,8 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
+
+use rustix::io::Errno;
 
 use crate::bytes::hex_digits;
 use crate::files::folder::ignore_existing;
@@ -163,6 +168,20 @@ impl BuildIdCache {
         } else {
             Added::Occupied
         })
+    }
+
+    /// Adds a link to an object in the directory `objects` beside the cache, which perf reads like an entry of its first layout, with a
+    /// file in place of a directory (`is_regular_file` in `dso__build_id_filename`). A name that is taken stays.
+    pub fn link(&mut self, build_id: &BuildId, objects: &OsStr, object: &OsStr) -> Result<Added, Diagnostic> {
+        let name = build_id.to_string();
+        let (first, rest) = name.split_at(2);
+        let links = enter(&self.links, first.as_ref())?;
+        let target = Path::new("../../..").join(objects).join(object);
+        match links.at(rest).create_link(&target) {
+            Ok(()) => Ok(Added::New),
+            Err(Errno::EXIST) => Ok(Added::Occupied),
+            Err(cause) => Err(error(&links.path().join(rest), &cause.into())),
+        }
     }
 
     fn folder(&mut self, path: &Path) -> Result<&Folder, Diagnostic> {

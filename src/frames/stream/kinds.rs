@@ -162,14 +162,13 @@ const THREADS: [(&str, Kind); 14] = [
 ];
 
 /// Starts of the names of JIT code that is not a function of the program.
-const HELPERS: [&str; 12] = [
+const HELPERS: [&str; 11] = [
     "RegExp:",
     "RegExp.",
     "JSC-Yarr",
     "BaselineIC: ",
     "IonIC: ",
     "IC: ",
-    "Interpreter",
     "StubRoutines",
     "vtable stub",
     "itable stub",
@@ -203,7 +202,9 @@ pub fn of_kernel(name: &str) -> Kind {
 
 /// Returns the kind of JIT code.
 pub fn of_jit(name: &[u8]) -> Kind {
-    let is_helper = HELPERS.iter().any(|start| name.starts_with(start.as_bytes()));
+    // Java's, which has no name for the method.
+    let is_interpreter = name == b"Interpreter";
+    let is_helper = is_interpreter || HELPERS.iter().any(|start| name.starts_with(start.as_bytes()));
     match is_helper || names::is_built_in(name) {
         true => Kind::Native,
         false => Kind::Language,
@@ -236,6 +237,8 @@ mod tests {
             (&b"JS:*eat /a.js:1:2"[..], Kind::Language),
             (b"RegExp:a+", Kind::Native),
             (b"BytecodeHandler:LdaSmi", Kind::Native),
+            (b"Interpreter", Kind::Native),
+            (b"Interpreter: main (a.js:1:2)", Kind::Language),
             (b"py::main:/a.py", Kind::Language),
             (b"Lorg/example/Main;::run", Kind::Language),
         ] {

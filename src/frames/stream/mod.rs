@@ -20,14 +20,16 @@ pub use filter::SampleFilter;
 pub use kinds::Kind;
 pub use tables::{Losses, Sample, Tables};
 
-use crate::collections::indexed_table::index_of;
-use crate::frames::attribution::call_tree::NodeIndex;
+use crate::code::profile_index::IndexedProfile;
+use crate::collections::indexed_table::{IndexedTable, index_of};
+use crate::frames::attribution::call_tree::{Node, NodeIndex};
+use crate::frames::attribution::walk::Symbols;
 use crate::frames::attribution::{NativeCode, events_of};
 use crate::frames::source_files::SourceOptions;
-use crate::frames::source_files::v8_functions::V8Scripts;
+use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::naming::Namer;
-use crate::frames::stream::rows::{Collected, Place, Rows, ThreadKey};
-use crate::frames::stream::tables::{Event, Stack, StackIndex};
+use crate::frames::stream::rows::{Collected, Counts, Place, Rows, ThreadKey};
+use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
 use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, Recording, load};
 use crate::results::diagnostics::Diagnostic;
@@ -72,22 +74,56 @@ pub fn read(
 }
 
 /// As [`read`], of a recording that is loaded.
-pub fn read_recording(
+fn read_recording(
     options: &StreamOptions,
     recording: &Recording<'_>,
     unwound: &Unwound,
     consumer: &mut dyn FnMut(&Sample),
     progress: &mut dyn Progress,
 ) -> Result<Tables, Diagnostic> {
-    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let native = NativeCode::of(&options.load, recording);
     let native_symbols = native.symbols();
     let selector = recording.selector();
     let symbols = native.with(&selector, &native_symbols);
+    let walked = walk(&symbols, &recording.profile, &options.filter, consumer, progress)?;
+    progress.start("reading names", 1);
+    let scripts = V8Scripts::read(
+        recording,
+        walked.places.iter().filter_map(Place::function),
+        walked.places.iter().filter_map(Place::symbol),
+        &options.sources,
+        &options.load,
+    );
+    let track = options.track.as_deref();
+    let mut tables = walked.named(recording, &symbols, &scripts.functions(), track, unwound);
+    tables.diagnostics = recording.diagnostics();
+    tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
+    tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
+    tables.diagnostics.extend(native_symbols.refused());
+    Ok(tables)
+}
+
+/// What the samples of a profile refer to, without names.
+pub struct Walked {
+    nodes: IndexedTable<NodeIndex, Node<Place>>,
+    /// The distinct frames of the nodes, sorted.
+    places: Vec<Place>,
+    threads: IndexedTable<ThreadIndex, ThreadKey>,
+    counts: Counts,
+    events: Vec<Event>,
+}
+
+/// Calls `consumer` with the samples of a profile that a filter selects.
+pub fn walk(
+    symbols: &Symbols<'_>,
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+    filter: &SampleFilter,
+    consumer: &mut dyn FnMut(&Sample),
+    progress: &mut dyn Progress,
+) -> Result<Walked, Diagnostic> {
     progress.start("reading samples", index.data_end);
-    let mut events: Vec<Event> = events_of(profile)
-        .into_iter()
-        .zip(profile.attrs.all())
+    let events = events_of(profile).into_iter().zip(profile.attrs.all());
+    let mut events: Vec<Event> = events
         .map(|(event, attr)| Event {
             name: event.name,
             unit: event.unit,
@@ -96,7 +132,7 @@ pub fn read_recording(
             period: 0,
         })
         .collect();
-    let filter = options.filter.of_profile(&events, index.times)?;
+    let filter = filter.of_profile(&events, index.times)?;
     let mut count = |sample: &Sample, thread: ThreadKey| {
         if !filter.has(sample.event, thread, sample.time) {
             return;
@@ -108,10 +144,10 @@ pub fn read_recording(
         consumer(sample);
     };
     let mut collected = Collected::of_profile(index.data_end);
-    selector.samples().visit(
+    symbols.selector.samples().visit(
         &index.marks,
         index.data_end,
-        || Rows::walk(&symbols),
+        || Rows::walk(symbols),
         |walks| collected.take(walks.iter_mut().map(|visited| &mut visited.visitor), &mut count),
         |bytes| progress.advance(bytes),
     );
@@ -125,35 +161,49 @@ pub fn read_recording(
     let mut places: Vec<Place> = nodes.iter().map(|node| node.frame).collect();
     places.sort_unstable();
     places.dedup();
-    progress.start("reading names", 1);
-    let scripts = V8Scripts::read(
-        recording,
-        places.iter().filter_map(|place| place.function()),
-        places.iter().filter_map(|place| place.symbol()),
-        &options.sources,
-        &options.load,
-    );
-    let v8_functions = scripts.functions();
-    let mut namer = Namer::new(recording, &symbols, &v8_functions, options.track.as_deref());
-    namer.add_all(&places);
-    let mut tables = namer.tables;
-    tables.stacks = nodes
-        .iter()
-        .map(|node| {
-            let position = places.binary_search(&node.frame).unwrap_or_default();
-            Stack {
-                caller: node.caller.map(|NodeIndex(caller)| StackIndex(caller)),
-                frame: index_of(position),
-            }
-        })
-        .collect();
-    threads::add(&mut tables, threads, &recording.profile);
-    tables.losses = Losses::of(&counts, unwound, &events);
-    tables.events = events;
-    tables.times = index.times;
-    tables.diagnostics = recording.diagnostics();
-    tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
-    tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
-    tables.diagnostics.extend(native_symbols.refused());
-    Ok(tables)
+    Ok(Walked {
+        nodes,
+        places,
+        threads,
+        counts,
+        events,
+    })
+}
+
+impl Walked {
+    /// Returns the tables with names. Lines are those of `track` for functions that have it.
+    pub fn named(
+        self,
+        recording: &Recording<'_>,
+        symbols: &Symbols<'_>,
+        v8_functions: &V8Functions<'_>,
+        track: Option<&[u8]>,
+        unwound: &Unwound,
+    ) -> Tables {
+        let Self {
+            nodes,
+            places,
+            threads,
+            counts,
+            events,
+        } = self;
+        let mut namer = Namer::new(recording, symbols, v8_functions, track);
+        namer.add_all(&places);
+        let mut tables = namer.tables;
+        tables.stacks = nodes
+            .iter()
+            .map(|node| {
+                let position = places.binary_search(&node.frame).unwrap_or_default();
+                Stack {
+                    caller: node.caller.map(|NodeIndex(caller)| StackIndex(caller)),
+                    frame: index_of(position),
+                }
+            })
+            .collect();
+        threads::add(&mut tables, threads, &recording.profile);
+        tables.losses = Losses::of(&counts, unwound, &events);
+        tables.events = events;
+        tables.times = recording.profile.index.times;
+        tables
+    }
 }

@@ -1,12 +1,14 @@
 //! Names, lines and inlined calls of the places in stacks.
 
+use std::sync::Arc;
+
 use jitdump::debug_info::{DebugInfo, SourceFile};
 use jitdump::{debug_info, names, printable};
 
 use crate::bytes::{base_name, hex_digits};
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
-use crate::collections::hash::HashMap;
+use crate::collections::hash::{HashMap, HashSet};
 use crate::files::objects::store;
 use crate::frames::attribution::frame::Frame as Code;
 use crate::frames::attribution::walk::Symbols;
@@ -88,14 +90,29 @@ impl<'a> Namer<'a> {
                 continue;
             };
             let named = self.name(first.frame);
+            // Crafted files could have many addresses at one line, with many inlined calls.
+            let mut known: HashSet<Arc<[Line]>> = HashSet::default();
+            let offsets = of_function
+                .iter()
+                .map(|place| u32::try_from(place.offset).unwrap_or(u32::MAX));
+            let mut chains = named
+                .lines
+                .as_ref()
+                .map(|lines| lines.info.frames_at_all(offsets));
             for place in of_function {
-                let frame = self.frame(&named, place.offset);
+                let chain = chains.as_mut().and_then(Iterator::next).unwrap_or_default();
+                let mut frame = self.frame(&named, place.offset, &chain);
+                match known.get(&frame.lines) {
+                    Some(lines) => frame.lines = lines.clone(),
+                    None => _ = known.insert(frame.lines.clone()),
+                }
                 self.tables.frames.push(frame);
             }
         }
     }
 
-    fn frame(&self, named: &Named<'_>, offset: u64) -> Frame {
+    /// Returns the frame at an offset, with the functions in `chain`.
+    fn frame(&self, named: &Named<'_>, offset: u64, chain: &[debug_info::Frame]) -> Frame {
         let address = match named.linked {
             Some(module) => {
                 let linked = self.symbols.native.linked_address(module, offset);
@@ -103,10 +120,10 @@ impl<'a> Namer<'a> {
             }
             None => named.start.saturating_add(offset),
         };
-        let lines = named.lines.as_ref().and_then(|lines| {
-            let frames = lines.info.frames_at(u32::try_from(offset).ok()?);
-            let lines = frames.iter().map(|frame| lines.line(frame));
-            lines.collect::<Option<Vec<Line>>>()
+        let lines = named.lines.as_ref().filter(|_| !chain.is_empty());
+        let lines = lines.and_then(|lines| {
+            let lines = chain.iter().map(|frame| lines.line(frame));
+            lines.collect::<Option<Arc<[Line]>>>()
         });
         Frame {
             kind: named.kind,
@@ -115,12 +132,12 @@ impl<'a> Namer<'a> {
             symbol: named.symbol,
             tier: named.tier,
             lines: lines.unwrap_or_else(|| {
-                vec![Line {
+                Arc::new([Line {
                     function: named.function,
                     file: self.tables.functions[named.function].file,
                     line: 0,
                     column: 0,
-                }]
+                }])
             }),
         }
     }

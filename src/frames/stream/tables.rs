@@ -1,5 +1,7 @@
 //! What samples refer to: stacks, frames with inlined calls, functions, files, modules, threads and events.
 
+use std::sync::Arc;
+
 use jitdump::Time;
 use serde::Serialize;
 
@@ -156,8 +158,9 @@ pub struct Frame {
     pub symbol: Option<SymbolIndex>,
     /// Compiler tier of JIT code, if known.
     pub tier: Option<TierIndex>,
-    /// Functions of the source code, at least one: the innermost inlined one first, the one with the symbol last.
-    pub lines: Vec<Line>,
+    /// Functions of the source code, at least one: the innermost inlined one first, the one with the symbol last. Frames at one
+    /// line share them.
+    pub lines: Arc<[Line]>,
 }
 
 /// A function of the source code at a line.
@@ -244,7 +247,7 @@ pub struct Losses {
     pub without_symbol: u64,
     /// Samples in nothing that is known.
     pub unknown: u64,
-    /// Whether no event counts in the kernel.
+    /// Whether no event of time or cycles counts in the kernel.
     pub without_kernel: bool,
     /// Stacks that were unwound.
     pub unwound: u64,
@@ -262,7 +265,9 @@ impl Losses {
     /// Returns what is missing.
     pub(super) fn of(counts: &Counts, unwound: &Unwound, events: &[Event]) -> Self {
         let unwound = unwound.summary.unwrap_or_default();
-        let mut sampled = events.iter().filter(|event| event.samples > 0).peekable();
+        // Events of logs and traces never count there.
+        let is_time = |event: &&Event| event.samples > 0 && event.unit != Unit::Occurrences;
+        let mut sampled = events.iter().filter(is_time).peekable();
         Self {
             samples: counts.samples,
             // perf counts lost samples itself since 6.1; older versions have only the kernel's records.
@@ -288,8 +293,8 @@ impl Losses {
 }
 
 impl Losses {
-    /// Returns what is missing, as one line.
-    pub fn text(&self) -> String {
+    /// Returns what is missing, one text for each loss.
+    fn parts(&self) -> Vec<String> {
         let of = |part: u64, all: u64, what: &str| (part > 0).then(|| format!("{part} of {all} {what}"));
         let parts = [
             (self.lost > 0).then(|| format!("{} lost", count(self.lost, "sample"))),
@@ -300,9 +305,7 @@ impl Losses {
                 "samples in files without a symbol",
             ),
             of(self.unknown, self.samples, "samples in unknown code"),
-            self.without_kernel.then(|| {
-                "kernel time not recorded (sysctl kernel.perf_event_paranoid=1 permits it)".to_owned()
-            }),
+            self.without_kernel.then(|| "kernel time not recorded".to_owned()),
             of(self.cut, self.unwound.max(self.samples), "stacks cut"),
             of(
                 self.deferred,
@@ -316,10 +319,21 @@ impl Losses {
                 "samples without callers, because stacks are too many",
             ),
         ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        match parts.is_empty() {
-            true => "nothing: no sample lost, all code named, kernel time recorded, no stack cut".to_owned(),
-            false => parts.join("; "),
+        parts.into_iter().flatten().collect()
+    }
+
+    /// Whether anything is missing.
+    pub fn is_any(&self) -> bool {
+        !self.parts().is_empty()
+    }
+
+    /// Returns what is missing, as one line.
+    pub fn text(&self) -> String {
+        match self.parts() {
+            parts if parts.is_empty() => {
+                "nothing: no sample lost, all code named, kernel time recorded, no stack cut".to_owned()
+            }
+            parts => parts.join("; "),
         }
     }
 }

@@ -87,17 +87,29 @@ pub struct EventSummary {
 impl EventSummary {
     /// Whether samples of the kernel were not recorded. Earlier versions did not write `excludes_kernel`.
     pub fn is_user_only(&self) -> bool {
-        self.excludes_kernel || self.name.ends_with(USER_ONLY)
+        self.excludes_kernel || is_user_only(&self.name)
     }
 
-    /// Returns the name without the modifier that perf adds if it leaves out the kernel.
+    /// Returns the name without its modifiers, which perf changes if it leaves out the kernel.
     pub fn base_name(&self) -> &str {
-        self.name.strip_suffix(USER_ONLY).unwrap_or(&self.name)
+        with_modifiers(&self.name).0
     }
 }
 
-/// Modifier of events that leave out the kernel.
-const USER_ONLY: &str = ":u";
+/// Whether the modifiers of an event as perf names it, such as `cycles:upp`, leave out the kernel.
+pub fn is_user_only(event: &str) -> bool {
+    let (_, modifiers) = with_modifiers(event);
+    modifiers.contains('u') && !modifiers.contains('k')
+}
+
+/// Returns the name of an event and its modifiers. A tracepoint has its name after the colon.
+fn with_modifiers(event: &str) -> (&str, &str) {
+    let is_modifier = |letter| "ukhGHSDPIeWbRp".contains(letter);
+    match event.rsplit_once([':', '/']) {
+        Some((name, modifiers)) if modifiers.chars().all(is_modifier) => (name, modifiers),
+        _ => (event, ""),
+    }
+}
 
 /// A thread.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -9,6 +9,8 @@ mod function;
 mod markdown;
 mod text;
 
+use std::collections::BTreeSet;
+
 use regex_lite::Regex;
 use serde::Serialize;
 
@@ -17,7 +19,7 @@ use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::ranking::{KindRow, Ranking, first_event};
 use crate::frames::stream::tables::Losses;
-use crate::frames::stream::{StreamOptions, read};
+use crate::frames::stream::{StreamOptions, Tables, read};
 use crate::load::Progress;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::Unit;
@@ -93,56 +95,58 @@ pub struct EventReport {
 /// Reads a profile, and reports it.
 pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Report, Diagnostic> {
     let mut counts = StackCounts::default();
-    let mut tables = read(&options.stream, &mut |sample| counts.add(sample), progress)?;
-    let event = first_event(&tables);
-    let ranking = Ranking::of(&tables, &counts, event, options.by);
-    let function = options.function.as_ref().map(|name| {
-        let found = function::report(&tables, &counts, event, name, &options.stream);
-        found.ok_or_else(|| Diagnostic::new(Issue::FunctionUnknown).with("function", name))
-    });
-    let function = function.transpose()?;
-    let Ranking { all, kinds, mut rows } = ranking;
-    if let Some(filter) = &options.filter {
-        let matches = |text: &Option<String>| text.as_ref().is_some_and(|text| filter.is_match(text));
-        rows.retain(|row| filter.is_match(&row.name) || matches(&row.file) || matches(&row.module));
-    }
-    let kept = match (&function, options.rows) {
-        (Some(_), _) => 0,
-        (None, kept) => kept.unwrap_or(usize::MAX),
-    };
-    let omitted = rows.len().saturating_sub(kept);
-    rows.truncate(kept);
-    let with_samples = |index: &usize| *index != event as usize;
-    let others = tables.events.iter().enumerate();
-    let others = others.filter(|(index, other)| with_samples(index) && other.samples > 0);
-    let others = others.map(|(_, other)| other.name.clone()).collect();
-    let sampled = tables.events.get(event as usize);
-    let mut pids: Vec<_> = tables.threads.iter().map(|thread| thread.pid).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    Ok(Report {
-        format: FORMAT,
-        input: printable_path(&options.stream.load.input),
-        event: EventReport {
-            name: sampled.map_or_else(String::new, |event| event.name.clone()),
-            unit: sampled.map_or(Unit::Occurrences, |event| event.unit),
-            samples: all,
-            others,
-        },
-        processes: pids.len() as u64,
-        threads: tables.threads.len() as u64,
-        duration_ns: tables.times.map(|(start, end)| end.0.saturating_sub(start.0)),
-        missing: tables.losses,
-        kinds,
-        by: options.by,
-        rows,
-        rows_omitted: if function.is_some() { 0 } else { omitted as u64 },
-        function,
-        diagnostics: std::mem::take(&mut tables.diagnostics),
-    })
+    let tables = read(&options.stream, &mut |sample| counts.add(sample), progress)?;
+    Report::of(tables, &counts, options)
 }
 
 impl Report {
+    /// Reports samples.
+    pub fn of(tables: Tables, counts: &StackCounts, options: &ReportOptions) -> Result<Self, Diagnostic> {
+        let event = first_event(&tables);
+        let ranking = Ranking::of(&tables, counts, event, options.by);
+        let function = options.function.as_ref().map(|name| {
+            let found = function::report(&tables, counts, event, name, &options.stream);
+            found.ok_or_else(|| Diagnostic::new(Issue::FunctionUnknown).with("function", name))
+        });
+        let function = function.transpose()?;
+        let Ranking { all, kinds, mut rows } = ranking;
+        if let Some(filter) = &options.filter {
+            let matches = |text: &Option<String>| text.as_ref().is_some_and(|text| filter.is_match(text));
+            rows.retain(|row| filter.is_match(&row.name) || matches(&row.file) || matches(&row.module));
+        }
+        let kept = match (&function, options.rows) {
+            (Some(_), _) => 0,
+            (None, kept) => kept.unwrap_or(usize::MAX),
+        };
+        let omitted = rows.len().saturating_sub(kept);
+        rows.truncate(kept);
+        let others = tables.events.iter().enumerate();
+        let others = others.filter(|(index, other)| *index != event as usize && other.samples > 0);
+        let others = others.map(|(_, other)| other.name.clone()).collect();
+        let sampled = tables.events.get(event as usize);
+        let pids: BTreeSet<_> = tables.threads.iter().map(|thread| thread.pid).collect();
+        Ok(Self {
+            format: FORMAT,
+            input: printable_path(&options.stream.load.input),
+            event: EventReport {
+                name: sampled.map_or_else(String::new, |event| event.name.clone()),
+                unit: sampled.map_or(Unit::Occurrences, |event| event.unit),
+                samples: all,
+                others,
+            },
+            processes: pids.len() as u64,
+            threads: tables.threads.len() as u64,
+            duration_ns: tables.times.map(|(start, end)| end.0.saturating_sub(start.0)),
+            missing: tables.losses,
+            kinds,
+            by: options.by,
+            rows,
+            rows_omitted: if function.is_some() { 0 } else { omitted as u64 },
+            function,
+            diagnostics: tables.diagnostics,
+        })
+    }
+
     /// Returns a share of all samples, in percent.
     fn percent(&self, part: Weight) -> f64 {
         part.period as f64 * 100.0 / self.event.samples.period.max(1) as f64

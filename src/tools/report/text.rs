@@ -18,7 +18,23 @@ impl Report {
             Some(function) => self.write_function(&mut text, function),
             None => self.write_rows(&mut text),
         }
+        if self.rows_omitted > 0 {
+            let _ = writeln!(text, "{}; -n 0 prints all", count(self.rows_omitted, "more row"));
+        }
         text
+    }
+
+    /// Returns the first lines for the end of a recording: what is missing, the kinds of code, and the rows.
+    pub fn first_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.missing.is_any() {
+            lines.push(format!("missing: {}", self.missing.text()));
+        }
+        lines.push(self.kinds_text());
+        let mut rows = String::new();
+        self.write_rows(&mut rows);
+        lines.extend(rows.lines().map(str::to_owned));
+        lines
     }
 
     /// Returns what is counted.
@@ -65,9 +81,6 @@ impl Report {
                 let _ = write!(text, "{:>8.2} ", self.percent(share));
             }
             let _ = writeln!(text, " {}", described(row));
-        }
-        if self.rows_omitted > 0 {
-            let _ = writeln!(text, "{}; -n 0 prints all", count(self.rows_omitted, "more row"));
         }
     }
 

@@ -381,6 +381,7 @@ impl InjectArguments {
             elf_dir: self.elf_dir.clone(),
             build_id_cache: self.build_id_cache.clone(),
             is_cache_optional: false,
+            is_cache_linked: false,
             summary: self.summary.clone(),
             labels: self.label.iter().cloned().collect(),
             all: self.all,

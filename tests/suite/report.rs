@@ -1,0 +1,213 @@
+//! `jitinject report`: rows, shares, and what is missing.
+
+use std::collections::BTreeMap;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::support::reports::reports;
+use crate::support::{capture, jitinject, said, scratch, tools};
+
+/// Runs the program.
+fn run(arguments: &[&str]) -> Output {
+    jitinject().args(arguments).output().unwrap()
+}
+
+/// Runs `jitinject report` on a capture, which must succeed.
+fn printed(name: &str, more: &[&str]) -> String {
+    let (folder, profile) = (capture::folder(name), capture::profile(name));
+    let files = [
+        "report",
+        "-i",
+        tools::text(&profile),
+        "--jitdump",
+        tools::text(&folder),
+    ];
+    let output = run(&[&files[..], more].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(name: &str, more: &[&str]) -> Value {
+    serde_json::from_str(&printed(name, &[&["--json", "-n", "0"], more].concat())).unwrap()
+}
+
+fn rows(report: &Value) -> &[Value] {
+    report["rows"].as_array().unwrap()
+}
+
+fn samples(row: &Value, column: &str) -> u64 {
+    row[column]["samples"].as_u64().unwrap()
+}
+
+fn sum(report: &Value, column: &str) -> u64 {
+    rows(report).iter().map(|row| samples(row, column)).sum()
+}
+
+#[test]
+fn every_sample_is_the_own_one_of_one_row() {
+    let all = json("node20-inlined", &[])["event"]["samples"]["samples"]
+        .as_u64()
+        .unwrap();
+    assert!(all > 0);
+    for by in [
+        "function", "symbol", "line", "file", "module", "tier", "kind", "thread", "process",
+    ] {
+        let report = json("node20-inlined", &["--by", by]);
+        assert_eq!(sum(&report, "self"), all, "{by}");
+        assert!(
+            rows(&report)
+                .iter()
+                .all(|row| samples(row, "self") <= samples(row, "total")),
+            "{by}"
+        );
+        let kinds = report["kinds"].as_array().unwrap().iter();
+        assert_eq!(kinds.map(|row| samples(row, "samples")).sum::<u64>(), all);
+    }
+}
+
+#[test]
+fn tiers_and_copies_of_a_function_are_one_row() {
+    let symbols = json("node20", &["--by", "symbol"]);
+    let eat = |row: &&Value| row["name"].as_str().unwrap().contains("eat /");
+    let symbols: Vec<&Value> = rows(&symbols).iter().filter(eat).collect();
+    assert!(symbols.len() > 1, "{symbols:?}");
+    let functions = json("node20", &[]);
+    let eat: Vec<&Value> = rows(&functions)
+        .iter()
+        .filter(|row| row["name"] == "eat")
+        .collect();
+    let [eat] = eat[..] else { panic!("{eat:?}") };
+    assert_eq!(eat["line"], 23);
+    assert!(eat["tiers"].as_array().unwrap().len() > 1, "{eat}");
+    let own: u64 = symbols.iter().map(|row| samples(row, "self")).sum();
+    // Inlined calls count for their own function.
+    assert!(samples(eat, "self") > 0 && own > 0);
+    assert!(samples(eat, "charged") >= samples(eat, "self"));
+}
+
+#[test]
+fn inlined_functions_say_into_what() {
+    let report = json("node20-inlined", &[]);
+    let inlined = rows(&report).iter().filter(|row| row["inlined_into"].is_array());
+    assert!(inlined.filter(|row| samples(row, "self") > 0).count() > 0);
+}
+
+#[test]
+fn a_function_has_lines_with_text_callers_and_callees() {
+    let report = json("node20", &["eat"]);
+    let function = &report["function"];
+    assert_eq!(function["row"]["name"], "eat");
+    let lines = function["lines"].as_array().unwrap();
+    let own: u64 = lines.iter().map(|line| samples(line, "self")).sum();
+    assert!(
+        own > 0 && own <= samples(&function["row"], "self"),
+        "{function:#}"
+    );
+    assert!(!function["callers"].as_array().unwrap().is_empty());
+    let text = printed("node20", &["eat"]);
+    assert!(text.contains("callers"), "{text}");
+    let unknown = run(&[
+        "report",
+        "-i",
+        tools::text(&capture::profile("node20")),
+        "no_such_function",
+    ]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(
+        reports(&said(&unknown), "JI461", "no_such_function"),
+        "{}",
+        said(&unknown)
+    );
+}
+
+#[test]
+fn samples_are_selected_by_event_thread_and_time() {
+    let name = "node20-multievent";
+    let first = json(name, &[]);
+    let other = first["event"]["others"][0].as_str().unwrap().to_owned();
+    let report = json(name, &["--event", &other]);
+    assert_eq!(report["event"]["name"], *other);
+    let unknown = run(&[
+        "report",
+        "-i",
+        tools::text(&capture::profile(name)),
+        "--event",
+        "none",
+    ]);
+    assert!(reports(&said(&unknown), "JI460", "none"), "{}", said(&unknown));
+    let all = first["event"]["samples"]["samples"].as_u64().unwrap();
+    let of_time = |time: &str| {
+        let report = json(name, &["--time", time]);
+        report["event"]["samples"]["samples"].as_u64().unwrap()
+    };
+    let (before, after) = (of_time(",0.1"), of_time("0.1,"));
+    assert!(
+        before < all && after < all && before + after >= all,
+        "{before} {after} {all}"
+    );
+    let threads = json(name, &["--by", "thread"]);
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for row in rows(&threads) {
+        let tid = row["name"]
+            .as_str()
+            .unwrap()
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .to_owned();
+        found.insert(tid, samples(row, "self"));
+    }
+    for (tid, expected) in found {
+        let report = json(name, &["--tid", &tid]);
+        assert_eq!(report["event"]["samples"]["samples"], expected);
+    }
+}
+
+#[test]
+fn what_is_missing_is_in_every_form() {
+    let text = printed("node20", &[]);
+    assert!(text.lines().any(|line| line.starts_with("missing: ")), "{text}");
+    let markdown = printed("node20", &["--markdown"]);
+    assert!(
+        markdown.contains("missing: ") && markdown.contains("| --- |"),
+        "{markdown}"
+    );
+    assert!(json("node20", &[])["missing"]["samples"].as_u64().unwrap() > 0);
+    let filtered = json("node20", &["--filter", "^(eat|term)$"]);
+    assert_eq!(rows(&filtered).len(), 2);
+}
+
+#[test]
+fn an_output_has_the_same_functions() {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    let profile = capture::profile("node20");
+    let made = run(&["-i", tools::text(&profile), "-o", tools::text(&output)]);
+    assert!(made.status.success(), "{}", said(&made));
+    let counts = |report: &Value| -> BTreeMap<String, (u64, u64)> {
+        let is_jit = |row: &&Value| row["name"].as_str().unwrap().starts_with("JS:");
+        let rows = rows(report).iter().filter(is_jit);
+        rows.map(|row| {
+            let name = row["name"].as_str().unwrap().to_owned();
+            (name, (samples(row, "self"), samples(row, "total")))
+        })
+        .collect()
+    };
+    let of = |input: &std::path::Path| {
+        let output = run(&[
+            "report",
+            "--json",
+            "-n",
+            "0",
+            "--by",
+            "symbol",
+            tools::text(input),
+        ]);
+        assert!(output.status.success(), "{}", said(&output));
+        counts(&serde_json::from_slice(&output.stdout).unwrap())
+    };
+    let (before, after) = (of(&profile), of(&output));
+    assert!(!before.is_empty());
+    assert_eq!(before, after);
+}
