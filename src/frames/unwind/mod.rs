@@ -225,7 +225,7 @@ fn diagnostics(
         let cut = cut.with("stacks", counts.stacks);
         let cut = match copy_size {
             ..LARGE_COPY => cut,
-            ..LARGEST_COPY => cut.with_remedy(RECORD_LARGEST_COPIES),
+            LARGE_COPY..LARGEST_COPY => cut.with_remedy(RECORD_LARGEST_COPIES),
             LARGEST_COPY.. => cut.with_remedy(LARGEST_COPIES),
         };
         let is_large_part = counts.cut > counts.stacks / RARELY_CUT;
