@@ -223,12 +223,10 @@ fn diagnostics(
     if counts.cut > 0 {
         let cut = Diagnostic::new(Issue::StacksCut).times(counts.cut);
         let cut = cut.with("stacks", counts.stacks);
-        let cut = if copy_size < LARGE_COPY {
-            cut
-        } else if copy_size < LARGEST_COPY {
-            cut.with_remedy(RECORD_LARGEST_COPIES)
-        } else {
-            cut.with_remedy(LARGEST_COPIES)
+        let cut = match copy_size {
+            ..LARGE_COPY => cut,
+            LARGE_COPY..LARGEST_COPY => cut.with_remedy(RECORD_LARGEST_COPIES),
+            LARGEST_COPY.. => cut.with_remedy(LARGEST_COPIES),
         };
         let is_large_part = counts.cut > counts.stacks / RARELY_CUT;
         all.push(match is_large_part && copy_size < LARGEST_COPY {
