@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jitdump::internals::bytes::printable_path;
 use jitinject::internals::frames::stream::StreamOptions;
 use jitinject::internals::record::Plan;
 use jitinject::internals::tools::report::{By, ReportOptions, report};
@@ -131,7 +132,8 @@ impl ReportArguments {
 
     /// Returns the profile, if one is named, and the function.
     fn words(&self) -> (Option<PathBuf>, Option<String>) {
-        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        // Names in reports are printable, too.
+        let text = |path: &PathBuf| printable_path(path);
         match (&self.input, &self.arguments[..]) {
             (Some(input), words) => (Some(input.clone()), words.first().map(text)),
             (None, [profile, function, ..]) => (Some(profile.clone()), Some(text(function))),

@@ -13,13 +13,16 @@ use crate::units::{Pid, Tid};
 /// Most names of a thread that are kept. A program can change them as often as it likes.
 const MAX_NAMES: usize = 64;
 
+/// Names of a thread, each with the time from which it has it.
+type Names<'a> = Vec<(Time, &'a [u8])>;
+
 /// Adds the threads of samples.
 pub fn add(
     tables: &mut Tables,
     threads: IndexedTable<ThreadIndex, ThreadKey>,
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
 ) {
-    let mut names: HashMap<(Pid, Tid), Vec<(Time, &[u8])>> = HashMap::default();
+    let mut names: HashMap<(Pid, Tid), Names<'_>> = HashMap::default();
     let is_sampled: HashMap<ThreadKey, ()> = threads.iter().map(|&key| (key, ())).collect();
     for record in index.kept.iter(profile.endian) {
         let Some((pid, tid, ThreadChange::Name(name))) = thread_change(&record, profile.endian) else {
