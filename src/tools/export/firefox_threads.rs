@@ -101,7 +101,12 @@ fn thread(profile: &Profile, calls: &Calls<u32>, rows: &[Row], names: [u32; 2], 
     let registered = first.map_or(0.0, |row| milliseconds(row.time));
     if is_first {
         // Viewers show what is between the first and the last sample.
-        markers.add(missing, MISSING, &profile.tables.losses.text(), (registered, None));
+        markers.add(
+            missing,
+            MISSING,
+            &profile.tables.losses.text(),
+            (registered, None),
+        );
     }
     // The profiler has one name for a thread, the last one.
     for names in of.names.windows(2) {
