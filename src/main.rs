@@ -1,10 +1,11 @@
 //! The program: parses the command line and runs a command.
 
 mod cli;
+mod out_of_memory;
 
 use std::process::ExitCode;
 
-use crate::cli::out_of_memory::{self, CleanupOnOom};
+use crate::out_of_memory::CleanupOnOom;
 
 #[global_allocator]
 static ALLOCATOR: CleanupOnOom = CleanupOnOom;

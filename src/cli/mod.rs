@@ -3,7 +3,6 @@
 mod closed_stdout;
 pub mod commands;
 pub mod interrupt;
-pub mod out_of_memory;
 mod perf_commands;
 pub mod progress;
 pub mod standard_input;

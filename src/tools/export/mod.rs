@@ -72,7 +72,7 @@ impl Format {
 
     /// Returns the format of a file by the end of its name.
     pub fn of_path(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_string_lossy().to_lowercase();
+        let name = printable(path.file_name()?.as_encoded_bytes()).to_lowercase();
         let found = Self::ALL.iter().find(|(.., end)| name.ends_with(end));
         found.map(|&(format, ..)| format)
     }
