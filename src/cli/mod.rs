@@ -129,7 +129,6 @@ pub enum Command {
     )]
     Inject(Box<InjectArguments>),
     /// Show the hottest functions of a profile, or one with its lines, callers and callees
-    #[command(mut_arg("pid", |pid| pid.long("log-pid")))]
     Report(Box<ReportArguments>),
     /// Export samples for the Firefox Profiler, pprof, speedscope and others, or draw a flame graph
     #[command(

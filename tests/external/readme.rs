@@ -11,7 +11,7 @@ fn form(line: &str) -> String {
     let mut words: Vec<&str> = line.split_whitespace().collect();
     let is_share = |word: &&str| is_number(word) && word.contains('.');
     let kept = match &words[..] {
-        [_, shares @ ..] if shares.len() > 3 && shares.iter().take(3).all(|word| is_share(word)) => 4,
+        [_, shares @ ..] if shares.len() > 3 && shares.iter().take(3).all(is_share) => 4,
         [_, "missing:" | "language", ..] => 2,
         all => all.len(),
     };

@@ -360,10 +360,10 @@ with_run_issues! { issues!
         "Record without --no-timestamp, and with perf record -T for single threads."
     ModulesTooLarge "JI186" Warning "{count} file{|s} of executables and libraries without {content}: sparse or too large"
         "Files with more than 16 MiB of holes are not read. The contents of all files together may take a quarter of the memory, up to 2 GiB."
-    StacksLeftToReaders "JI188" Warning "stacks not unwound: {count} frame{|s} would lack the recorded build of {modules}"
-        "Executables and libraries have the tables for unwinding. The samples keep their registers and stacks, for readers that have these files."
-        "Name a folder with the files of the recorded machine with --symfs, or add them to ~/.debug: perf buildid-cache --add FILE. --unwind does without."
     ProfileChanged "JI187" Error "changed while it was read"
         "Another program writes to the file. Large profiles are read several times, so the output would mix two states of it."
         "Run this again when nothing writes to it."
+    StacksLeftToReaders "JI188" Warning "stacks not unwound: {count} frame{|s} would lack the recorded build of {modules}"
+        "Executables and libraries have the tables for unwinding. The samples keep their registers and stacks, for readers that have these files."
+        "Name a folder with the files of the recorded machine with --symfs, or add them to ~/.debug: perf buildid-cache --add FILE. --unwind does without."
 }
