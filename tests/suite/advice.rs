@@ -337,8 +337,8 @@ fn slips_are_answered_with_what_to_type() {
     let folder = scratch();
     for (arguments, expected) in [
         (
-            &["report"][..],
-            "jitinject perf.data, then perf report -i perf.jit.data",
+            &["annotate"][..],
+            "jitinject perf.data, then perf annotate -i perf.jit.data",
         ),
         (
             &["script", "-i", "x"],

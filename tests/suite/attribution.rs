@@ -417,7 +417,7 @@ fn frames_without_a_name_count_for_fail_under() {
     let ran = attempt(&input, &folder.path().join("out.data"), &["--fail-under", "100"]);
     assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
     assert!(
-        said(&ran).contains("20 frames in it, 20 of them named"),
+        said(&ran).contains("20 of their 20 JIT frames named"),
         "{}",
         said(&ran)
     );

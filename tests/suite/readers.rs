@@ -96,7 +96,7 @@ fn unchanged(seen: Vec<Seen>, objects: &str) -> Vec<Seen> {
 fn linux_perf_data_sees_the_same_records_but_for_the_changes() {
     for name in capture::WITH_TRUTH {
         let folder = scratch();
-        let output = inject_capture(folder.path(), name, &[]);
+        let output = inject_capture(folder.path(), name, &["--no-unwind"]);
         let objects = format!("{}.elf/", output.display());
         let after = read(&output);
         let added = after

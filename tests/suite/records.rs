@@ -85,7 +85,7 @@ fn check_division(parts: &[&Vec<u8>], whole: &[u8], endian: ByteOrder) {
 
 fn compare(name: &str) -> Changes {
     let folder = scratch();
-    let output = inject_capture(folder.path(), name, &[]);
+    let output = inject_capture(folder.path(), name, &["--no-unwind"]);
     let before = model::parse(&std::fs::read(capture::profile(name)).unwrap());
     let after = model::parse(&std::fs::read(&output).unwrap());
     assert_eq!(before.attrs, after.attrs, "{name}");
