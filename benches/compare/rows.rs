@@ -124,7 +124,7 @@ pub fn rows(bench: &Bench<'_>) -> String {
 
     let case = bench.amplified("node20-dwarf", bench.scaled(20_000));
     add(&case, Work::new("copied stacks: node20-dwarf's, 20,000", &[]));
-    add(&case, Work::new("copied stacks, `--unwind`", &["--unwind"]));
+    add(&case, Work::new("copied stacks, `--no-unwind`", &["--no-unwind"]));
     bench.folders.discard(&bench.path("node20-dwarf"));
 
     let case = bench.amplified("node20", 0);
