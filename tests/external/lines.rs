@@ -377,7 +377,7 @@ fn perf_shows_inlined_calls() {
         profile.sample(PID, 2000, &[REGION + 3 * u64::from(STRETCH) + 2], Some(&stack));
         let input = folder.path().join("perf.data");
         std::fs::write(&input, profile.finish()).unwrap();
-        let output = inject_into(folder.path(), &input, &[]);
+        let output = inject_into(folder.path(), &input, &["--no-unwind"]);
         let shown = perf::perf(&[
             "script",
             "-f",

@@ -501,6 +501,7 @@ fn pages_without_code_and_without_times_open() {
     assert_eq!(table, json!(["100.0", true]), "all of it can be seen");
     assert_quiet(&browser);
     // Samples in memory of JIT code without any dump.
+    std::fs::remove_file(&dump_path).unwrap();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.mmap2(10, 0x7000_0000, 0x1000, 0, "//anon", 1000);
     profile.sample(10, 2000, &[0x7000_0010], None);
