@@ -45,7 +45,7 @@ pub trait Keep: Default + Send {
     /// What distinguishes the frames of stacks.
     type Frame: TreeFrame;
 
-    /// Returns the frame at a [place](Found::place) in the code of `frame`.
+    /// Returns the frame at a place in the code of `frame`: an offset, or an address if the code has no start.
     fn frame(frame: Frame, place: u64) -> Self::Frame;
 
     /// Returns the event of the nodes for samples of `event`.
