@@ -85,6 +85,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut options = InjectOptions::new(folder.join("perf.data"), folder.join("out.data"));
     options.unwind = Some(UnwindOptions {
+        is_optional: false,
         kept,
         fold_interpreter,
     });
