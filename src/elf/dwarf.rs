@@ -35,7 +35,7 @@
 
 mod abbreviations;
 mod files;
-mod leb128;
+pub mod leb128;
 mod line;
 mod ranges;
 mod strings;

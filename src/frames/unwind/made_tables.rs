@@ -7,6 +7,7 @@
 use gimli::constants as dw;
 use jitdump::{AddressRange, ByteOrder, Machine};
 
+use crate::elf::dwarf::leb128;
 use crate::frames::unwind::frameless::{FramedCode, FramelessTop};
 use crate::frames::unwind::registers::Target;
 
@@ -132,8 +133,8 @@ impl Row {
     fn write(&self, out: &mut Vec<u8>) {
         let column = return_address(self.target);
         out.push(dw::DW_CFA_def_cfa.0);
-        leb128(out, self.cfa.0.into());
-        leb128(out, self.cfa.1);
+        leb128::write_unsigned(out, self.cfa.0.into());
+        leb128::write_unsigned(out, self.cfa.1);
         let pointer = self.target.frame_pointer() as u8;
         match self.frame_pointer {
             Some(words) => out.extend_from_slice(&[dw::DW_CFA_offset.0 | pointer, words]),
@@ -142,14 +143,14 @@ impl Row {
         match self.return_address {
             Place::Saved(words) => {
                 out.push(dw::DW_CFA_offset.0 | column);
-                leb128(out, words);
+                leb128::write_unsigned(out, words);
             }
             Place::Register(register) if register == u16::from(column) => {
                 out.extend_from_slice(&[dw::DW_CFA_same_value.0, column]);
             }
             Place::Register(register) => {
                 out.extend_from_slice(&[dw::DW_CFA_register.0, column]);
-                leb128(out, register.into());
+                leb128::write_unsigned(out, register.into());
             }
         }
     }
@@ -167,15 +168,6 @@ fn advance(out: &mut Vec<u8>, distance: usize) {
             out.extend_from_slice(&u32::try_from(distance).unwrap_or(u32::MAX).to_le_bytes());
         }
     }
-}
-
-/// Appends an unsigned LEB128 integer.
-fn leb128(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]

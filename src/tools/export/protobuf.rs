@@ -1,5 +1,7 @@
 //! Messages of protocol buffers.
 
+use crate::elf::dwarf::leb128;
+
 /// Wire types of fields.
 const VARINT: u64 = 0;
 const BYTES: u64 = 2;
@@ -14,12 +16,9 @@ impl Message {
         &self.0
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    /// Adds an integer, which is encoded as in DWARF.
+    fn varint(&mut self, value: u64) {
+        leb128::write_unsigned(&mut self.0, value);
     }
 
     /// Adds a number, unless it is 0, which is the number of a field that is missing.
