@@ -32,13 +32,8 @@ pub struct CollectedFile {
     /// Path at which the runtime wrote it.
     pub written_to: String,
     /// Whether the file is still there: its process runs, or it is not the user's.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_left: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// What to collect.

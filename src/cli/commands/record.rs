@@ -367,7 +367,7 @@ impl RecordArguments {
         let summary = inject_after(collect, Some(&mut observe), &options, &mut bar);
         drop(bar);
         let summary = summary?;
-        warn(&without_kernel.into_iter().collect::<Vec<_>>());
+        warn(without_kernel.as_slice());
         warn(&plan.advised(&summary.diagnostics, &recorded.warned));
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));

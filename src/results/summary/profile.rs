@@ -76,7 +76,7 @@ pub struct EventSummary {
     /// What it counts.
     pub unit: Unit,
     /// Whether it leaves out the kernel.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub excludes_kernel: bool,
     /// Number of samples.
     pub samples: u64,
@@ -227,9 +227,4 @@ pub enum FunctionKind {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_false(value: &bool) -> bool {
-    !value
 }

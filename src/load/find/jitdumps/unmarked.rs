@@ -6,6 +6,7 @@ use jitdump::Time;
 
 use super::{FoundDumps, Search};
 use crate::collections::hash::HashSet;
+use crate::load::find::candidates::Candidate;
 use crate::load::find::dedup::{ContentId, Contents};
 use crate::load::find::found_file::FoundFile;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -48,8 +49,7 @@ impl Search<'_> {
             };
             match checked {
                 Ok(()) if given.is_named || !has_dump => {
-                    let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
-                    found.diagnostics.push(by_header.with("pid", pid));
+                    add_by_header(found, candidate, pid);
                     if self
                         .profile_index
                         .processes
@@ -61,9 +61,6 @@ impl Search<'_> {
                     }
                     used.insert(content);
                     with_dump.insert(pid);
-                    found
-                        .dumps
-                        .push(FoundFile::of_process(candidate.file.clone(), pid));
                 }
                 Err(rejected) if given.is_named => {
                     found.diagnostics.push(rejected.in_file(candidate.file.path()));
@@ -105,11 +102,7 @@ impl Search<'_> {
             if let Some(candidate) = own.next()
                 && used.insert(contents.of(&candidate.file))
             {
-                let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
-                found.diagnostics.push(by_header.with("pid", pid));
-                found
-                    .dumps
-                    .push(FoundFile::of_process(candidate.file.clone(), pid));
+                add_by_header(found, &candidate, pid);
             }
         }
     }
@@ -126,4 +119,13 @@ impl Search<'_> {
         }
         all
     }
+}
+
+/// Adds a dump for the process in its header.
+fn add_by_header(found: &mut FoundDumps, candidate: &Candidate, pid: Pid) {
+    let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
+    found.diagnostics.push(by_header.with("pid", pid));
+    found
+        .dumps
+        .push(FoundFile::of_process(candidate.file.clone(), pid));
 }
