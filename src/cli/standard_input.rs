@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use jitinject::internals::files::kernel;
 use jitinject::internals::files::stdio::is_standard;
 use jitinject::internals::load::may_be_input;
+use jitinject::internals::record::Plan;
 use jitinject::{Diagnostic, Issue};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
@@ -28,6 +29,15 @@ const WAIT: Timespec = Timespec {
 
 /// Bytes that show what standard input has.
 const START_SIZE: usize = 64;
+
+/// Returns the profile to read: the one that the command line names, or that in the folder of a recording, else
+/// [`default_profile`].
+pub fn profile_of(named: Option<&PathBuf>, is_quiet: bool) -> Result<PathBuf, Diagnostic> {
+    match named {
+        Some(named) => Ok(Plan::profile_at(named.clone())),
+        None => default_profile(is_quiet),
+    }
+}
 
 /// Returns the profile to read if the command line names none: standard input if it has one, else `perf.data`. Nothing is
 /// read from standard input.

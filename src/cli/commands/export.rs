@@ -7,8 +7,6 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jitinject::internals::files::stdio::is_standard;
-use jitinject::internals::frames::stream::StreamOptions;
-use jitinject::internals::record::Plan;
 use jitinject::internals::tools::export::{ExportOptions, Format, export};
 use jitinject::{Diagnostic, Issue, LoadOptions};
 use regex_lite::Regex;
@@ -18,7 +16,7 @@ use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
 use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
-use crate::cli::standard_input::{default_profile, is_stream};
+use crate::cli::standard_input::{is_stream, profile_of};
 use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print_message, print_plain, report_all};
 
@@ -138,22 +136,13 @@ impl ExportArguments {
     }
 
     fn options(&self, format: Format) -> Result<ExportOptions, Diagnostic> {
-        let input = match self.input.as_ref().or(self.profile.as_ref()) {
-            Some(input) => Plan::profile_at(input.clone()),
-            None => default_profile(self.quiet)?,
+        let input = profile_of(self.input.as_ref().or(self.profile.as_ref()), self.quiet)?;
+        let load = LoadOptions {
+            input,
+            ..self.files.options(&self.logs)
         };
-        let mut sources = self.source_files.options();
-        self.track.apply(&mut sources);
         Ok(ExportOptions {
-            stream: StreamOptions {
-                load: LoadOptions {
-                    input,
-                    ..self.files.options(&self.logs)
-                },
-                sources,
-                track: self.track.name(),
-                filter: self.selection.filter(),
-            },
+            stream: self.selection.stream(load, &self.source_files, &self.track),
             format,
             filter: self.filter.clone(),
         })

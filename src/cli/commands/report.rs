@@ -7,8 +7,6 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jitdump::internals::bytes::printable_path;
-use jitinject::internals::frames::stream::StreamOptions;
-use jitinject::internals::record::Plan;
 use jitinject::internals::tools::report::{By, ReportOptions, report};
 use jitinject::{Diagnostic, LoadOptions};
 use regex_lite::Regex;
@@ -18,7 +16,7 @@ use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
 use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
-use crate::cli::standard_input::{default_profile, is_stream};
+use crate::cli::standard_input::{is_stream, profile_of};
 use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_json, report_all};
 
@@ -59,7 +57,7 @@ pub struct ReportArguments {
 
     /// What rows are; symbol is what perf report shows
     #[arg(long, value_name = "WHAT", default_value = "function", help_heading = SELECTION,
-        value_parser = PossibleValuesParser::new(By::ALL.map(|(name, _)| name)).map(|name| by(&name)))]
+        value_parser = PossibleValuesParser::new(By::ALL.map(|(name, _)| name)).try_map(|name| By::of_name(&name).ok_or("no such rows")))]
     by: By,
 
     #[command(flatten)]
@@ -97,11 +95,6 @@ pub struct ReportArguments {
     /// Print notes, too
     #[arg(short, long, help_heading = MESSAGES)]
     verbose: bool,
-}
-
-fn by(name: &str) -> By {
-    let found = By::ALL.iter().find(|(known, _)| *known == name);
-    found.map_or(By::Function, |(_, by)| *by)
 }
 
 impl ReportArguments {
@@ -145,26 +138,17 @@ impl ReportArguments {
 
     fn options(&self) -> Result<ReportOptions, Diagnostic> {
         let (profile, function) = self.words();
-        let input = match profile {
-            Some(profile) => Plan::profile_at(profile),
-            None => default_profile(self.quiet)?,
-        };
-        let mut sources = self.source_files.options();
-        self.track.apply(&mut sources);
+        let input = profile_of(profile.as_ref(), self.quiet)?;
         let logs = LogFiles {
             mono_log: self.mono_log.clone(),
             ..LogFiles::default()
         };
+        let load = LoadOptions {
+            input,
+            ..self.files.options(&logs)
+        };
         Ok(ReportOptions {
-            stream: StreamOptions {
-                load: LoadOptions {
-                    input,
-                    ..self.files.options(&logs)
-                },
-                sources,
-                track: self.track.name(),
-                filter: self.selection.filter(),
-            },
+            stream: self.selection.stream(load, &self.source_files, &self.track),
             by: self.by,
             rows: (self.rows > 0).then_some(self.rows),
             filter: self.filter.clone(),

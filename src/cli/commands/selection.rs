@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use jitinject::internals::frames::stream::SampleFilter;
+use jitinject::LoadOptions;
+use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
+
+use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 
 /// Heading of the options that select samples and rows.
 pub const SELECTION: &str = "Samples and rows";
@@ -49,8 +52,24 @@ fn times(text: &str) -> Result<Times, String> {
 }
 
 impl SelectionArguments {
-    /// Returns the filter.
-    pub fn filter(&self) -> SampleFilter {
+    /// Returns what to read of a profile.
+    pub fn stream(
+        &self,
+        load: LoadOptions,
+        source_files: &SourceArguments,
+        track: &TrackArgument,
+    ) -> StreamOptions {
+        let mut sources = source_files.options();
+        track.apply(&mut sources);
+        StreamOptions {
+            load,
+            sources,
+            track: track.name(),
+            filter: self.filter(),
+        }
+    }
+
+    fn filter(&self) -> SampleFilter {
         let Times(from, to) = self.time.unwrap_or(Times(None, None));
         SampleFilter {
             event: self.event.clone(),

@@ -9,7 +9,6 @@ use clap::Args;
 use jitdump::internals::bytes::printable_path;
 use jitinject::internals::files::staged::write_atomically;
 use jitinject::internals::files::stdio::is_standard;
-use jitinject::internals::record::Plan;
 use jitinject::internals::tools::timeline::{DEFAULT_OUTPUT, TimelineOptions, Values, html, timeline};
 use jitinject::{Diagnostic, LoadOptions};
 
@@ -17,7 +16,7 @@ use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
-use crate::cli::standard_input::{default_profile, is_stream};
+use crate::cli::standard_input::{is_stream, profile_of};
 use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_message, report_all};
 
@@ -108,10 +107,7 @@ impl TimelineArguments {
     }
 
     fn options(&self) -> Result<TimelineOptions, Diagnostic> {
-        let input = match self.input.as_ref().or(self.profile.as_ref()) {
-            Some(input) => Plan::profile_at(input.clone()),
-            None => default_profile(self.quiet)?,
-        };
+        let input = profile_of(self.input.as_ref().or(self.profile.as_ref()), self.quiet)?;
         let mut sources = self.source_files.options();
         self.track.apply(&mut sources);
         Ok(TimelineOptions {

@@ -15,14 +15,16 @@ pub struct StackCounts(HashMap<Key, Weight>);
 impl StackCounts {
     /// Adds a sample.
     pub fn add(&mut self, sample: &Sample) {
-        let weight = Weight {
-            samples: 1,
-            period: sample.period,
-        };
         self.0
             .entry((sample.event, sample.stack, sample.thread))
             .or_default()
-            .add(weight);
+            .add(sample.weight());
+    }
+
+    /// Returns all samples, in no order.
+    pub fn all(self) -> impl Iterator<Item = (u32, Option<StackIndex>, ThreadIndex, Weight)> {
+        let all = self.0.into_iter();
+        all.map(|((event, stack, thread), weight)| (event, stack, thread, weight))
     }
 
     /// Returns the samples of an event, in the order of stacks.

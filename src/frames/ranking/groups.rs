@@ -1,7 +1,5 @@
 //! The rows that frames count for.
 
-use std::collections::BTreeSet;
-
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::ranking::{By, Row, process_name, thread_name};
@@ -54,16 +52,7 @@ impl Groups {
                 groups.of_threads = Some(rows.collect());
             }
             By::Kind => {
-                let all = [
-                    Kind::Language,
-                    Kind::Native,
-                    Kind::Kernel,
-                    Kind::Compiler,
-                    Kind::Gc,
-                    Kind::Idle,
-                    Kind::Unknown,
-                ];
-                let rows = all.map(|kind| (kind, groups.named(kind.name().to_owned())));
+                let rows = Kind::ALL.map(|kind| (kind, groups.named(kind.name().to_owned())));
                 groups.of_kinds = Some(rows.into_iter().collect());
             }
             _ => {
@@ -132,9 +121,8 @@ impl Groups {
             }
             _ => {
                 let tier = frame.tier.map(|tier| &tables.tiers[tier]);
-                let mut lines = frame.lines.iter().enumerate();
-                let rows: Vec<RowIndex> = lines
-                    .by_ref()
+                let lines = frame.lines.iter().enumerate();
+                lines
                     .map(|(at, line)| {
                         let row = self.row_of_line(tables, line, by);
                         let outer = frame.lines.get(at.saturating_add(1));
@@ -143,8 +131,7 @@ impl Groups {
                         }
                         row
                     })
-                    .collect();
-                rows
+                    .collect()
             }
         }
     }
@@ -152,8 +139,7 @@ impl Groups {
     /// Adds a tier, and the function that an inlined one was inlined into.
     fn add_details(&mut self, tables: &Tables, row: RowIndex, tier: Option<&String>, outer: Option<&Line>) {
         let row = &mut self.rows[row];
-        let known: BTreeSet<&String> = row.tiers.iter().collect();
-        if let Some(tier) = tier.filter(|tier| !known.contains(tier)) {
+        if let Some(tier) = tier.filter(|tier| !row.tiers.contains(tier)) {
             row.tiers.push(tier.clone());
         }
         let outer = outer.map(|line| &tables.functions[line.function].name);
@@ -168,10 +154,10 @@ impl Groups {
     fn row_of_line(&mut self, tables: &Tables, line: &Line, by: By) -> RowIndex {
         let function = &tables.functions[line.function];
         let path = |file| tables.files[file].path.clone();
-        let module = function.module.map(|module| tables.modules[module].path.clone());
         match by {
             By::File => {
                 let file = line.file.or(function.file).map(path);
+                let module = function.module.map(|module| tables.modules[module].path.clone());
                 self.named(file.or(module).unwrap_or_else(|| function.name.clone()))
             }
             By::Line if line.line > 0 => {
@@ -186,32 +172,14 @@ impl Groups {
                 };
                 self.row((None, name, file, line.line, 0), row)
             }
-            _ => self.row_of_function(function, function.file.map(path), module),
+            _ => self.row_of_function(tables, function),
         }
     }
 
-    fn row_of_function(
-        &mut self,
-        function: &Function,
-        file: Option<String>,
-        module: Option<String>,
-    ) -> RowIndex {
-        let place = file.clone().or_else(|| module.clone());
-        let key = (
-            Some(function.kind),
-            function.name.clone(),
-            place,
-            function.line,
-            function.column,
-        );
-        let row = Row {
-            name: function.name.clone(),
-            kind: Some(function.kind),
-            line: Some(function.line).filter(|&line| line > 0 && file.is_some()),
-            file,
-            module,
-            ..Row::default()
-        };
+    fn row_of_function(&mut self, tables: &Tables, function: &Function) -> RowIndex {
+        let row = Row::of_function(tables, function);
+        let place = row.file.clone().or_else(|| row.module.clone());
+        let key = (row.kind, row.name.clone(), place, function.line, function.column);
         self.row(key, row)
     }
 }

@@ -16,7 +16,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::ranking::groups::{Groups, RowIndex};
-use crate::frames::stream::tables::{FrameIndex, StackIndex, ThreadIndex};
+use crate::frames::stream::tables::{Function, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 
 /// What rows are.
@@ -57,6 +57,18 @@ impl By {
         ("thread", Self::Thread),
         ("process", Self::Process),
     ];
+
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, by)| *by == self);
+        found.map_or("", |&(name, _)| name)
+    }
+
+    /// Returns what rows are by its name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|&(_, by)| by)
+    }
 }
 
 /// Samples of a row.
@@ -90,6 +102,21 @@ pub struct Row {
     /// Samples in its own code, and in native code below it without another function of the language between. Native code
     /// without such a function has its own.
     pub charged: Weight,
+}
+
+impl Row {
+    /// Returns the row of a function, without samples.
+    pub fn of_function(tables: &Tables, function: &Function) -> Self {
+        let file = function.file.map(|file| tables.files[file].path.clone());
+        Self {
+            name: function.name.clone(),
+            kind: Some(function.kind),
+            line: Some(function.line).filter(|&line| line > 0 && file.is_some()),
+            file,
+            module: function.module.map(|module| tables.modules[module].path.clone()),
+            ..Self::default()
+        }
+    }
 }
 
 /// Samples of a kind of code.
@@ -131,7 +158,7 @@ impl Ranking {
                 }
                 continue;
             }
-            let mut frames = frames(tables, stack);
+            let mut frames = tables.frame_indices(stack);
             let leaf = frames.next();
             if let Some(row) = leaf.and_then(|leaf| groups.innermost(leaf)) {
                 groups.rows[row].own.add(weight);
@@ -178,17 +205,6 @@ impl Ranking {
             rows,
         }
     }
-
-    /// Returns a share of all samples, in percent.
-    pub fn percent(&self, part: Weight) -> f64 {
-        part.period as f64 * 100.0 / self.all.period.max(1) as f64
-    }
-}
-
-/// Iterates over the frames of a stack, the innermost first.
-pub fn frames(tables: &Tables, stack: Option<StackIndex>) -> impl Iterator<Item = FrameIndex> {
-    let stacks = std::iter::successors(stack, |&stack| tables.stacks[stack].caller);
-    stacks.map(|stack| tables.stacks[stack].frame)
 }
 
 /// Returns the first event with samples.
@@ -200,17 +216,15 @@ pub fn first_event(tables: &Tables) -> u32 {
 /// A thread as text.
 fn thread_name(tables: &Tables, thread: ThreadIndex) -> String {
     let thread = &tables.threads[thread];
-    let id = thread.tid.map_or_else(|| "?".to_owned(), |tid| tid.0.to_string());
-    format!("{} {id}", thread.name())
+    format!("{} {}", thread.name(), thread.tid_text())
 }
 
 /// A process as text.
 fn process_name(tables: &Tables, thread: ThreadIndex) -> String {
     let thread = &tables.threads[thread];
-    let id = thread.pid.map_or_else(|| "?".to_owned(), |pid| pid.0.to_string());
     let name = match thread.process_name.is_empty() {
         true => thread.name(),
         false => &thread.process_name,
     };
-    format!("{name} {id}")
+    format!("{name} {}", thread.pid_text())
 }

@@ -27,6 +27,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Language,
+        Self::Native,
+        Self::Kernel,
+        Self::Compiler,
+        Self::Gc,
+        Self::Idle,
+        Self::Unknown,
+    ];
+
     /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {

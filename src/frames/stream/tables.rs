@@ -6,6 +6,7 @@ use jitdump::Time;
 use serde::Serialize;
 
 use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::frames::attribution::call_tree::Weight;
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::rows::Counts;
 use crate::frames::unwind::Unwound;
@@ -71,6 +72,16 @@ pub struct Sample {
     pub stack: Option<StackIndex>,
 }
 
+impl Sample {
+    /// Returns what it counts for.
+    pub fn weight(&self) -> Weight {
+        Weight {
+            samples: 1,
+            period: self.period,
+        }
+    }
+}
+
 /// Everything that samples refer to.
 #[derive(Debug, Default)]
 pub struct Tables {
@@ -133,6 +144,20 @@ impl Thread {
     pub fn name(&self) -> &str {
         self.names.last().map_or(&self.process_name, |(_, name)| name)
     }
+
+    /// Returns the ID of its process, or `?`.
+    pub fn pid_text(&self) -> String {
+        id_text(self.pid.map(|Pid(pid)| pid))
+    }
+
+    /// Returns its ID, or `?`.
+    pub fn tid_text(&self) -> String {
+        id_text(self.tid.map(|Tid(tid)| tid))
+    }
+}
+
+fn id_text(id: Option<u32>) -> String {
+    id.map_or_else(|| "?".to_owned(), |id| id.to_string())
 }
 
 /// A stack: a frame and its callers.
@@ -351,9 +376,14 @@ pub struct Call<'t> {
 
 impl Tables {
     /// Iterates over the frames of machine code in a stack, the innermost first.
-    pub fn frames(&self, stack: Option<StackIndex>) -> impl Iterator<Item = &Frame> {
+    pub fn frame_indices(&self, stack: Option<StackIndex>) -> impl Iterator<Item = FrameIndex> {
         let stacks = std::iter::successors(stack, |&stack| self.stacks[stack].caller);
-        stacks.map(|stack| &self.frames[self.stacks[stack].frame])
+        stacks.map(|stack| self.stacks[stack].frame)
+    }
+
+    /// Iterates over the frames of machine code in a stack, the innermost first.
+    pub fn frames(&self, stack: Option<StackIndex>) -> impl Iterator<Item = &Frame> {
+        self.frame_indices(stack).map(|frame| &self.frames[frame])
     }
 
     /// Iterates over the functions in a stack, with the inlined ones, the innermost first.

@@ -3,7 +3,7 @@
 use jitdump::{Time, printable};
 
 use crate::code::profile_index::IndexedProfile;
-use crate::collections::hash::HashMap;
+use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::rows::ThreadKey;
 use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
@@ -23,14 +23,14 @@ pub fn add(
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
 ) {
     let mut names: HashMap<(Pid, Tid), Names<'_>> = HashMap::default();
-    let is_sampled: HashMap<ThreadKey, ()> = threads.iter().map(|&key| (key, ())).collect();
+    let sampled: HashSet<ThreadKey> = threads.iter().copied().collect();
     for record in index.kept.iter(profile.endian) {
         let Some((pid, tid, ThreadChange::Name(name))) = thread_change(&record, profile.endian) else {
             continue;
         };
         let tid = Tid(tid);
         let is_process = pid.0 == tid.0;
-        if !is_process && !is_sampled.contains_key(&(Some(pid), Some(tid))) {
+        if !is_process && !sampled.contains(&(Some(pid), Some(tid))) {
             continue;
         }
         let time = profile.attrs.time_of(&record, profile.endian).unwrap_or_default();

@@ -103,10 +103,10 @@ impl<K: Copy + Eq + Hash> Calls<K> {
         *self.of_stack.get(stack as usize)?
     }
 
-    /// Returns the calls of a stack, the outermost first.
-    pub fn path(&self, stack: Option<StackIndex>) -> Vec<K> {
+    /// Returns the calls down to a node, the outermost first.
+    pub fn path(&self, node: Option<u32>) -> Vec<K> {
         let mut path = Vec::new();
-        let mut at = self.node(stack);
+        let mut at = node;
         while let Some(node) = at.and_then(|at| self.nodes.get(at as usize)) {
             path.push(node.call);
             at = node.caller;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::frames::stream::Kind;
 use crate::frames::stream::tables::{FileIndex, FrameIndex, FunctionIndex, Line, TierIndex};
+use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::{Calls, Numbers};
 use crate::tools::export::firefox_threads::{MILLISECOND, MISSING, NAME, threads};
 use crate::tools::export::json;
@@ -235,8 +236,6 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
     let field = |key: &str, label: &str| json!({"key": key, "label": label, "format": "string"});
     let schema = |name: &str, display: &[&str], field: Value| json!({"name": name, "tooltipLabel": name, "tableLabel": "{marker.data.text}", "display": display, "fields": [field]});
     let shown = ["marker-chart", "marker-table", "timeline-overview"];
-    let events = profile.events.iter().filter_map(|&event| profile.event(event));
-    let events: Vec<&str> = events.map(|event| &*event.name).collect();
     json!({
         "interval": interval(profile),
         "startTime": 0,
@@ -246,7 +245,7 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
         "version": 36,
         "preprocessedProfileVersion": VERSION,
         "symbolicated": true,
-        "importedFrom": format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+        "importedFrom": EXPORTER,
         "categories": categories,
         "markerSchema": [
             schema(NAME, &shown[..2], field("text", "Name")),
@@ -254,7 +253,7 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
         ],
         "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
         "extra": [{"label": "Samples", "entries": [
-            {"label": "Events", "format": "string", "value": events.join(", ")},
+            {"label": "Events", "format": "string", "value": profile.event_names()},
             {"label": MISSING, "format": "string", "value": profile.tables.losses.text()},
         ]}],
     })

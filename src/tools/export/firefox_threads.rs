@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::frames::stream::tables::Thread;
 use crate::tools::export::calls::Calls;
 use crate::tools::export::json::List;
-use crate::tools::export::profile::{Profile, Row, pid, tid};
+use crate::tools::export::profile::{Profile, Row};
 
 /// Marker of a former name of a thread.
 pub const NAME: &str = "Thread name";
@@ -125,8 +125,8 @@ fn thread(profile: &Profile, calls: &Calls<u32>, rows: &[Row], names: [u32; 2], 
         },
         process_name: of.process_name.clone(),
         is_main_thread: is_first_event && of.pid.map(|pid| pid.0) == of.tid.map(|tid| tid.0),
-        pid: pid(of),
-        tid: of.tid.map_or_else(|| json!(tid(of)), |tid| json!(tid.0)),
+        pid: of.pid_text(),
+        tid: of.tid.map_or_else(|| json!(of.tid_text()), |tid| json!(tid.0)),
         process_type: "default",
         process_startup_time: 0.0,
         process_shutdown_time: (),

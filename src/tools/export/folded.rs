@@ -7,8 +7,8 @@ use std::io::{self, Write};
 
 use crate::frames::stream::Kind;
 use crate::frames::stream::tables::{FunctionIndex, Thread};
-use crate::tools::export::calls::{Calls, Node};
-use crate::tools::export::profile::{Profile, pid, tid};
+use crate::tools::export::calls::Calls;
+use crate::tools::export::profile::Profile;
 
 /// Longest text of a frame in characters. Each stack has the texts of all its frames.
 const MAX_TEXT: usize = 1000;
@@ -36,7 +36,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             };
             let samples: u64 = of_node.iter().map(|(_, samples)| samples).sum();
             out.write_all(thread.as_bytes())?;
-            write_stack(profile, &calls.nodes, node, out)?;
+            write_stack(profile, calls.path(node), out)?;
             writeln!(out, " {samples}")?;
         }
     }
@@ -47,17 +47,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn write_stack(
-    profile: &Profile,
-    nodes: &[Node<Call>],
-    node: Option<u32>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let get = |node: u32| nodes.get(node as usize);
-    let mut path: Vec<Call> = std::iter::successors(node.and_then(get), |node| node.caller.and_then(get))
-        .map(|node| node.call)
-        .collect();
-    path.reverse();
+fn write_stack(profile: &Profile, path: Vec<Call>, out: &mut dyn Write) -> io::Result<()> {
     if path.is_empty() {
         out.write_all(b";[unknown]")?;
     }
@@ -97,7 +87,7 @@ fn text(name: &str) -> String {
 
 fn process_text(thread: &Thread) -> String {
     let name = text(thread.name()).replace(' ', "_");
-    format!("{name}-{}/{}", pid(thread), tid(thread))
+    format!("{name}-{}/{}", thread.pid_text(), thread.tid_text())
 }
 
 #[cfg(test)]

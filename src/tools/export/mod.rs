@@ -36,6 +36,9 @@ use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
 use crate::tools::export::profile::{Profile, Scope};
 
+/// The program that writes the files.
+const EXPORTER: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
+
 /// A format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
@@ -176,13 +179,11 @@ impl Export {
         let profile = &self.profile;
         let mut threads: Vec<_> = profile.rows.iter().map(|row| row.thread).collect();
         threads.dedup();
-        let events = profile.events.iter().filter_map(|&event| profile.event(event));
-        let events: Vec<&str> = events.map(|event| &*event.name).collect();
         let mut text = format!(
             "{} of {}; events: {}\nmissing: {}\n",
             count(profile.total().samples, "sample"),
             count(threads.len() as u64, "thread"),
-            events.join(", "),
+            profile.event_names(),
             profile.tables.losses.text()
         );
         if let Some(left_out) = &profile.left_out {

@@ -10,6 +10,7 @@ use flate2::write::GzEncoder;
 
 use crate::frames::stream::tables::{Event, FrameIndex, FunctionIndex};
 use crate::results::summary::profile::Unit;
+use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::Numbers;
 use crate::tools::export::profile::{Home, Profile, Row};
 use crate::tools::export::protobuf::Message;
@@ -105,11 +106,9 @@ impl<W: Write> Writer<'_, W> {
         if let Some((start, end)) = profile.tables.times {
             self.number(field::DURATION_NANOS, end.0.saturating_sub(start.0))?;
         }
-        let events = profile.events.iter().filter_map(|&event| profile.event(event));
-        let events: Vec<&str> = events.map(|event| &*event.name).collect();
         let comments = [
-            format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
-            format!("events: {}", events.join(", ")),
+            EXPORTER.to_owned(),
+            format!("events: {}", profile.event_names()),
             format!("missing: {}", profile.tables.losses.text()),
         ];
         for comment in comments {
@@ -133,11 +132,8 @@ impl<W: Write> Writer<'_, W> {
         let mut locations: Vec<u64> = Vec::new();
         for row in &profile.rows {
             locations.clear();
-            let mut at = row.stack;
-            while let Some(index) = at {
-                let stack = profile.tables.stacks[index];
-                locations.push(u64::from(frames.of(Some(stack.frame))).saturating_add(1));
-                at = stack.caller;
+            for frame in profile.tables.frame_indices(row.stack) {
+                locations.push(u64::from(frames.of(Some(frame))).saturating_add(1));
             }
             if locations.is_empty() {
                 // Readers drop samples without a location.

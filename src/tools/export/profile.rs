@@ -7,6 +7,7 @@ use regex_lite::Regex;
 use crate::bytes::printable_path;
 use crate::collections::hash::HashMap;
 use crate::frames::attribution::call_tree::Weight;
+use crate::frames::ranking::counts::StackCounts;
 use crate::frames::stream::tables::{
     Event, Frame, FunctionIndex, Module, ModuleIndex, StackIndex, Thread, ThreadIndex, TierIndex,
 };
@@ -88,13 +89,9 @@ impl Profile {
         progress: &mut dyn Progress,
     ) -> Result<Self, Diagnostic> {
         let mut rows: Vec<Row> = Vec::new();
-        let mut counts: HashMap<(ThreadIndex, u32, Option<StackIndex>), Weight> = HashMap::default();
+        let mut counts = StackCounts::default();
         let mut substituted: u64 = 0;
         let mut add = |sample: &Sample| {
-            let weight = Weight {
-                samples: 1,
-                period: sample.period,
-            };
             if scope.has_times {
                 substituted = substituted.saturating_add(SUBSTITUTED_INTERVAL);
                 rows.push(Row {
@@ -102,15 +99,14 @@ impl Profile {
                     event: sample.event,
                     time: sample.time.map_or(substituted, |time| time.0),
                     stack: sample.stack,
-                    weight,
+                    weight: sample.weight(),
                 });
             } else {
-                let key = (sample.thread, sample.event, sample.stack);
-                counts.entry(key).or_default().add(weight);
+                counts.add(sample);
             }
         };
         let tables = read(options, &mut add, progress)?;
-        rows.extend(counts.into_iter().map(|((thread, event, stack), weight)| Row {
+        rows.extend(counts.all().map(|(event, stack, thread, weight)| Row {
             thread,
             event,
             time: 0,
@@ -222,6 +218,13 @@ impl Profile {
         self.tables.events.get(event as usize)
     }
 
+    /// Returns the names of the events.
+    pub fn event_names(&self) -> String {
+        let events = self.events.iter().filter_map(|&event| self.event(event));
+        let names: Vec<&str> = events.map(|event| &*event.name).collect();
+        names.join(", ")
+    }
+
     /// Returns the first event.
     pub fn first_event(&self) -> Option<&Event> {
         self.event(*self.events.first()?)
@@ -293,28 +296,13 @@ fn samples(rows: &[Row]) -> u64 {
     rows.iter().map(|row| row.weight.samples).sum()
 }
 
-/// Returns an ID as text.
-fn id(id: Option<u32>) -> String {
-    id.map_or_else(|| "?".to_owned(), |id| id.to_string())
-}
-
-/// Returns the ID of the process of a thread.
-pub fn pid(thread: &Thread) -> String {
-    id(thread.pid.map(|pid| pid.0))
-}
-
-/// Returns the ID of a thread.
-pub fn tid(thread: &Thread) -> String {
-    id(thread.tid.map(|tid| tid.0))
-}
-
 /// Returns the name of a thread, with its IDs.
 pub fn thread_label(thread: &Thread) -> String {
     let name = match thread.name() {
         "" => "?",
         name => name,
     };
-    format!("{name} {}/{}", pid(thread), tid(thread))
+    format!("{name} {}/{}", thread.pid_text(), thread.tid_text())
 }
 
 /// Returns whether each stack has a function that matches.

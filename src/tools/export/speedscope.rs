@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::frames::stream::tables::FunctionIndex;
 use crate::results::summary::profile::Unit;
+use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::{Calls, Numbers};
 use crate::tools::export::json::{self, List};
 use crate::tools::export::profile::{Home, Profile, Row, thread_label};
@@ -17,7 +18,7 @@ const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 struct File<'a, P> {
     #[serde(rename = "$schema")]
     schema: &'static str,
-    exporter: String,
+    exporter: &'static str,
     name: String,
     shared: Shared<'a>,
     profiles: P,
@@ -63,7 +64,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut functions: Numbers<Option<FunctionIndex>> = Numbers::default();
     let calls = Calls::of(profile, |place| functions.of(Some(place.line.function)));
     let unknown = functions.of(None);
-    let path = |row: &Row| match calls.path(row.stack) {
+    let path = |row: &Row| match calls.path(calls.node(row.stack)) {
         path if path.is_empty() => vec![unknown],
         path => path,
     };
@@ -101,7 +102,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     });
     let file = File {
         schema: SCHEMA,
-        exporter: format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+        exporter: EXPORTER,
         name: format!("{}; missing: {}", profile.title, profile.tables.losses.text()),
         shared: Shared {
             frames: functions

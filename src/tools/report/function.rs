@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::frames::attribution::call_tree::Weight;
+use crate::frames::ranking::Row;
 use crate::frames::ranking::counts::StackCounts;
-use crate::frames::ranking::{By, Ranking, Row};
 use crate::frames::stream::tables::{FileIndex, FunctionIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::inject::SourceName;
@@ -71,24 +71,22 @@ pub struct SourceLine {
 type Lines = BTreeMap<(FileIndex, u32), [Weight; 2]>;
 
 /// Reports the function that `name` means: the hottest of those with that name or, if there is none, of those that contain it.
+/// `rows` are those of all functions.
 pub fn report(
     tables: &Tables,
     counts: &StackCounts,
     event: u32,
+    rows: &[Row],
     name: &str,
     options: &StreamOptions,
 ) -> Option<FunctionReport> {
-    let rows = Ranking::of(tables, counts, event, By::Function).rows;
-    let mut found: Vec<Row> = rows.iter().filter(|row| row.name == name).cloned().collect();
+    let mut found: Vec<&Row> = rows.iter().filter(|row| row.name == name).collect();
     if found.is_empty() {
-        found = rows
-            .into_iter()
-            .filter(|row| described(row).contains(name))
-            .collect();
+        found = rows.iter().filter(|row| described(row).contains(name)).collect();
     }
-    let mut found = found.into_iter();
-    let row = found.next()?;
-    let others = found.take(MAX_LISTED).map(|row| described(&row)).collect();
+    let (&row, others) = found.split_first()?;
+    let others = others.iter().take(MAX_LISTED).map(|row| described(row)).collect();
+    let row = row.clone();
     let functions = functions_of(tables, &row);
     let mut shares = Shares::default();
     for (stack, _, weight) in counts.of_event(event) {
@@ -172,17 +170,9 @@ fn functions_of(tables: &Tables, row: &Row) -> BTreeSet<FunctionIndex> {
 /// Returns a function as text.
 fn named(tables: &Tables, function: FunctionIndex) -> String {
     let function = &tables.functions[function];
-    let file = function.file.map(|file| tables.files[file].path.clone());
-    let row = Row {
-        name: function.name.clone(),
-        line: Some(function.line).filter(|&line| line > 0 && file.is_some()),
-        file,
-        module: function.module.map(|module| tables.modules[module].path.clone()),
-        ..Row::default()
-    };
     match function.kind {
         Kind::Kernel => format!("{} [kernel]", function.name),
-        _ => described(&row),
+        _ => described(&Row::of_function(tables, function)),
     }
 }
 

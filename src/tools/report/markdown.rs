@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::tools::report::Report;
 use crate::tools::report::text::described;
-use crate::tools::report::{By, Report};
 
 impl Report {
     /// Returns the report as Markdown.
@@ -21,11 +21,10 @@ impl Report {
             let _ = writeln!(markdown, "{fence}\n{}\n{fence}", rest.join("\n"));
             return markdown;
         }
-        let what = By::ALL.iter().find(|(_, by)| *by == self.by);
         let _ = writeln!(
             markdown,
             "| charged % | self % | total % | {} |\n| ---: | ---: | ---: | --- |",
-            what.map_or("", |(name, _)| name)
+            self.by.name()
         );
         for row in &self.rows {
             for share in [row.charged, row.own, row.total] {

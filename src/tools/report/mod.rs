@@ -103,9 +103,13 @@ impl Report {
     /// Reports samples.
     pub fn of(tables: Tables, counts: &StackCounts, options: &ReportOptions) -> Result<Self, Diagnostic> {
         let event = first_event(&tables);
-        let ranking = Ranking::of(&tables, counts, event, options.by);
+        let by = match options.function {
+            Some(_) => By::Function,
+            None => options.by,
+        };
+        let ranking = Ranking::of(&tables, counts, event, by);
         let function = options.function.as_ref().map(|name| {
-            let found = function::report(&tables, counts, event, name, &options.stream);
+            let found = function::report(&tables, counts, event, &ranking.rows, name, &options.stream);
             found.ok_or_else(|| Diagnostic::new(Issue::FunctionUnknown).with("function", name))
         });
         let function = function.transpose()?;

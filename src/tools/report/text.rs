@@ -70,8 +70,7 @@ impl Report {
             true => text.push_str(" charged     self    total  "),
             false => text.push_str("    self    total  "),
         }
-        let what = By::ALL.iter().find(|(_, by)| *by == self.by);
-        let _ = writeln!(text, "{}", what.map_or("", |(name, _)| name));
+        let _ = writeln!(text, "{}", self.by.name());
         for row in &self.rows {
             let shares: &[Weight] = match has_charges {
                 true => &[row.charged, row.own, row.total],
