@@ -26,7 +26,7 @@ pub struct SourceArguments {
 
     /// Use the source maps of scripts: auto or off
     ///
-    /// Files, lines and names become those of the original program. A script names its map in its last comment; maps are read
+    /// Files, lines and names come from the original program. A script names its map in its last comment; maps are read
     /// from the script itself or below its directory, never from a network.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         default_value = "auto", help_heading = SYMBOLS)]
