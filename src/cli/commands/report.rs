@@ -22,8 +22,8 @@ use crate::cli::terminal::{print, print_json, report_all};
 
 /// Text after the options.
 const AFTER_HELP: &str = "\
-All processes, compiler tiers and recompilations of a function are one row, and inlined calls have their own rows.
-\"self\" is the time in a function's own code, \"total\" includes its callees. \"charged\" is the time in its own code and in
+All processes, compiler tiers and recompilations of a function are one row, and inlined calls have their own rows. \
+\"self\" is the time in a function's own code, \"total\" includes its callees. \"charged\" is the time in its own code and in \
 native code, the garbage collector, the compiler and the kernel below it, up to the next function of the language.
 
 Examples:
