@@ -22,8 +22,8 @@ use crate::cli::terminal::{print, print_json, report_all};
 
 /// Text after the options.
 const AFTER_HELP: &str = "\
-Functions of all processes, compiler tiers and recompilations are added up, and inlined calls are functions of their own.
-\"self\" is the time in a function's own code, \"total\" that with what it calls. \"charged\" is the time in its own code and in
+All processes, compiler tiers and recompilations of a function are one row, and inlined calls have their own rows. \
+\"self\" is the time in a function's own code, \"total\" includes its callees. \"charged\" is the time in its own code and in \
 native code, the garbage collector, the compiler and the kernel below it, up to the next function of the language.
 
 Examples:
@@ -47,7 +47,7 @@ pub struct ReportArguments {
 
     /// Profile to read, or directory of jitinject record; then a function to show with its lines, callers and callees
     ///
-    /// A single argument that is no file is a function of perf.data. Part of its name is enough.
+    /// A single argument that is not a file is a function in perf.data. Part of its name is enough.
     #[arg(value_name = "DIR|PROFILE", num_args = 0..=2)]
     arguments: Vec<PathBuf>,
 
@@ -55,7 +55,7 @@ pub struct ReportArguments {
     #[arg(short = 'n', long, value_name = "N", default_value = "20", help_heading = SELECTION)]
     rows: usize,
 
-    /// What rows are; symbol is what perf report shows
+    /// Rows to print; symbol prints the rows of perf report
     #[arg(long, value_name = "WHAT", default_value = "function", help_heading = SELECTION,
         value_parser = PossibleValuesParser::new(By::ALL.map(|(name, _)| name)).try_map(|name| By::of_name(&name).ok_or("no such rows")))]
     by: By,
