@@ -61,7 +61,9 @@ pub fn read(
     consumer: &mut dyn FnMut(&Sample),
     progress: &mut dyn Progress,
 ) -> Result<Tables, Diagnostic> {
-    read_then(options, consumer, progress, |namer| Ok(mem::take(&mut namer.tables)))
+    read_then(options, consumer, progress, |namer| {
+        Ok(mem::take(&mut namer.tables))
+    })
 }
 
 /// As [`read`]. Returns what `finish` makes of the tables and, while its files are open, of the machine code.

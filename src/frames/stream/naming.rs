@@ -103,7 +103,9 @@ impl<'a> Namer<'a> {
         let named = self.name(code);
         // Crafted files could have many addresses at one line, with many inlined calls.
         let mut known: HashSet<Arc<[Line]>> = HashSet::default();
-        let of_lines = offsets.iter().map(|&offset| u32::try_from(offset).unwrap_or(u32::MAX));
+        let of_lines = offsets
+            .iter()
+            .map(|&offset| u32::try_from(offset).unwrap_or(u32::MAX));
         let mut chains = named
             .lines
             .as_ref()
@@ -214,11 +216,12 @@ impl<'a> Namer<'a> {
         let (info, _) = self.v8_functions.lines_of(id.file, &jitted, self.track);
         let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
         let mut function = self.declared(kind, printable(&plain), &name, owner);
-        let symbol = self.symbol(code, Symbol {
-            name: printable(&name),
-            address: jitted.range.start.0,
-            size: Some(jitted.range.size()),
-        });
+        let symbol = self.symbol(
+            code,
+            printable(&name),
+            jitted.range.start.0,
+            Some(jitted.range.size()),
+        );
         let lines = info.map(|info| self.lines(info, &mut function, owner));
         let tier = jitted.tier().map(|tier| self.tier(tier));
         Some(Named {
@@ -244,11 +247,12 @@ impl<'a> Namer<'a> {
         let function = self.declared(kind, printable(&plain), &name, NOBODY);
         let function = self.function(function);
         let tier = symbol.tier().map(|tier| self.tier(tier));
-        let symbol = self.symbol(code, Symbol {
-            name: printable(&name),
-            address: symbol.range.start.0,
-            size: Some(symbol.range.size()),
-        });
+        let symbol = self.symbol(
+            code,
+            printable(&name),
+            symbol.range.start.0,
+            Some(symbol.range.size()),
+        );
         Some(Named {
             kind,
             module: None,
@@ -329,11 +333,7 @@ impl<'a> Namer<'a> {
         let is_jit = store::has_functions(base_name(path)).is_some();
         let own = self.module(module);
         let start = native.start(module, symbol).map_or(0, |address| address.0);
-        let symbol = self.symbol(code, Symbol {
-            name: printable(name.as_bytes()),
-            address: start,
-            size: Some(size),
-        });
+        let symbol = self.symbol(code, printable(name.as_bytes()), start, Some(size));
         let (kind, function, tier) = match is_jit {
             true => {
                 let kind = kinds::of_jit(name.as_bytes());
@@ -375,11 +375,7 @@ impl<'a> Namer<'a> {
         let module = self.symbols.modules.in_kernel(start);
         let module = module.map(|module| self.module(module));
         let kind = kinds::of_kernel(&name);
-        let symbol = self.symbol(code, Symbol {
-            name: name.clone(),
-            address: start.0,
-            size: None,
-        });
+        let symbol = self.symbol(code, name.clone(), start.0, None);
         let function = self.function(Function {
             kind,
             name,
@@ -402,8 +398,9 @@ impl<'a> Namer<'a> {
     }
 
     /// Adds the symbol of a code, once.
-    fn symbol(&mut self, code: Code, symbol: Symbol) -> SymbolIndex {
+    fn symbol(&mut self, code: Code, name: String, address: u64, size: Option<u64>) -> SymbolIndex {
         let symbols = &mut self.tables.symbols;
+        let symbol = Symbol { name, address, size };
         *self.codes.entry(code).or_insert_with(|| symbols.push(symbol))
     }
 

@@ -24,7 +24,7 @@ pub enum Disassembler {
 pub struct Disassembled {
     /// The text.
     pub text: String,
-    /// The address that it refers to, which is in the text as `0x1234`.
+    /// The address that it refers to, which is in the text as `0x1234` unless the text is relative to the instruction.
     pub target: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Disassembler {
         options.set_small_hex_numbers_in_decimal(false);
         options.set_branch_leading_zeros(false);
         options.set_displacement_leading_zeros(false);
-        options.set_rip_relative_addresses(false);
+        options.set_rip_relative_addresses(true);
         options.set_space_after_operand_separator(false);
         (machine.endian == ByteOrder::Little).then_some(Self::X86(bits, formatter))
     }
@@ -137,7 +137,7 @@ mod tests {
         let starts = disassembler.starts(code).into_iter();
         starts
             .map(|start| {
-                let found = disassembler.instruction(&code[start..], address + start as u64);
+                let found = disassembler.instruction(&code[start..], address.wrapping_add(start as u64));
                 (start, found.text, found.target)
             })
             .collect()
@@ -147,14 +147,17 @@ mod tests {
     fn instructions_are_those_of_objdump() {
         let code = b"\x48\x8b\x47\x08\x48\xb8\x00\x10\x00\x00\x00\x7f\x00\x00\xff\xd0\x48\x8d\x05\x10\x00\x00\x00\x06\x74\xfe";
         let found = texts(Machine::X86_64, code, 0x1000);
-        let found: Vec<_> = found.iter().map(|(start, text, target)| (*start, &**text, *target)).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(start, text, target)| (*start, &**text, *target))
+            .collect();
         assert_eq!(
             found,
             [
                 (0, "mov 0x8(%rdi),%rax", None),
                 (4, "movabs $0x7f0000001000,%rax", Some(0x7f00_0000_1000)),
                 (14, "call *%rax", None),
-                (16, "lea 0x1027(%rip),%rax", Some(0x1027)),
+                (16, "lea 0x10(%rip),%rax", Some(0x1027)),
                 (23, "(bad)", None),
                 (24, "je 0x1018", Some(0x1018)),
             ]

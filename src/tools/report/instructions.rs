@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -12,7 +13,7 @@ use crate::frames::stream::{MachineCode, Namer, Tables};
 use crate::tools::report::disassembly::{Disassembled, Disassembler, MACHINES};
 
 /// Copies that are listed.
-const MAX_COPIES: usize = 20;
+const MAX_COPIES: usize = 50;
 
 /// Instructions of a copy that are shown. Of longer ones, those around instructions with samples are.
 const MAX_INSTRUCTIONS: usize = 2000;
@@ -119,30 +120,33 @@ pub fn code_of(
     }
     let mut copies: Vec<_> = copies.into_iter().collect();
     copies.sort_by_key(|&(_, (own, _))| Reverse(own.period));
-    let copies_omitted = copies.len().saturating_sub(MAX_COPIES.max(wanted));
-    copies.truncate(MAX_COPIES.max(wanted));
-    let copies = copies.into_iter().enumerate().map(|(at, (symbol, (own, offsets)))| {
-        let of_symbol = &namer.tables.symbols[symbol];
-        let mut frames = namer.tables.frames.iter();
-        let tier = frames.find(|frame| frame.symbol == Some(symbol));
-        let tier = tier.and_then(|frame| frame.tier);
-        let mut copy = CodeCopy {
-            symbol: of_symbol.name.clone(),
-            tier: tier.map(|tier| namer.tables.tiers[tier].clone()),
-            address: format!("{:#x}", of_symbol.address),
-            size: of_symbol.size,
-            own,
-            instructions: Vec::new(),
-            missing: None,
-        };
-        if at < wanted {
-            match instructions(namer, symbol, &offsets) {
-                Ok(instructions) => copy.instructions = instructions,
-                Err(missing) => copy.missing = Some(missing),
+    let copies_omitted = copies.len().saturating_sub(MAX_COPIES);
+    copies.truncate(MAX_COPIES);
+    let copies = copies
+        .into_iter()
+        .enumerate()
+        .map(|(at, (symbol, (own, offsets)))| {
+            let of_symbol = &namer.tables.symbols[symbol];
+            let mut frames = namer.tables.frames.iter();
+            let tier = frames.find(|frame| frame.symbol == Some(symbol));
+            let tier = tier.and_then(|frame| frame.tier);
+            let mut copy = CodeCopy {
+                symbol: of_symbol.name.clone(),
+                tier: tier.map(|tier| namer.tables.tiers[tier].clone()),
+                address: format!("{:#x}", of_symbol.address),
+                size: of_symbol.size,
+                own,
+                instructions: Vec::new(),
+                missing: None,
+            };
+            if at < wanted {
+                match instructions(namer, symbol, &offsets) {
+                    Ok(instructions) => copy.instructions = instructions,
+                    Err(missing) => copy.missing = Some(missing),
+                }
             }
-        }
-        copy
-    });
+            copy
+        });
     FunctionCode {
         copies: copies.collect(),
         copies_omitted: copies_omitted as u64,
@@ -193,8 +197,11 @@ fn instructions(
                 Some((name, offset)) => Some(format!("{}+{offset:x}", short(&name))),
                 None => None,
             };
-            if let Some(name) = name {
-                text = text.replacen(&format!("{target:#x}"), &name, 1);
+            let number = format!("{target:#x}");
+            match name {
+                Some(name) if text.contains(&number) => text = text.replacen(&number, &name, 1),
+                Some(name) => _ = write!(text, "  # {name}"),
+                None => {}
             }
         }
         let (from, to) = (from as u64, to as u64);

@@ -214,7 +214,11 @@ fn write_instructions(text: &mut String, copy: &CodeCopy) {
         period: copy.own.period.saturating_sub(shown.period),
     };
     if hidden.samples > 0 {
-        let _ = writeln!(text, "{:>8.2}  in instructions that are not shown", percent(hidden));
+        let _ = writeln!(
+            text,
+            "{:>8.2}  in instructions that are not shown",
+            percent(hidden)
+        );
     }
 }
 
