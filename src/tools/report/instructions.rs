@@ -238,8 +238,10 @@ fn short(name: &str) -> String {
     name.chars().take(MAX_NAME).collect()
 }
 
+/// Returns lines with names; nothing if they are only the function itself.
 fn named_lines(tables: &Tables, lines: &[Line]) -> Vec<InstructionLine> {
-    let lines = lines.iter().map(|line| InstructionLine {
+    let has_lines = lines.len() > 1 || lines.iter().any(|line| line.line > 0);
+    let lines = lines.iter().filter(|_| has_lines).map(|line| InstructionLine {
         function: tables.functions[line.function].name.clone(),
         file: line.file.map(|file| tables.files[file].path.clone()),
         line: line.line,
