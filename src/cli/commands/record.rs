@@ -361,7 +361,7 @@ impl RecordArguments {
             ..ReportOptions::default()
         };
         let mut observe = |tables: Tables, counts: &StackCounts| {
-            let report = Report::of(tables, counts, &report_options);
+            let report = Report::of(&tables, counts, &report_options);
             hottest = report.map_or_else(|_| Vec::new(), |report| report.first_lines());
         };
         let summary = inject_after(collect, Some(&mut observe), &options, &mut bar);

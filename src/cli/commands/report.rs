@@ -29,6 +29,7 @@ native code, the garbage collector, the compiler and the kernel below it, up to 
 Examples:
   jitinject report run
   jitinject report run parseExpression
+  jitinject report run parseExpression --instructions
   jitinject report -n 5 --by line perf.data
   jitinject report --markdown --filter 'src/.*\\.ts' run
 
@@ -67,6 +68,13 @@ pub struct ReportArguments {
     #[arg(long, value_name = "REGEX", value_parser = Regex::new, help_heading = SELECTION)]
     filter: Option<Regex>,
 
+    /// Disassemble the function's N hottest copies; 0 for all [default: 1]
+    ///
+    /// Percentages are those of the samples at each instruction in the samples of its copy, as in perf annotate. x86-64, 32-bit x86
+    /// and AArch64 are supported.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1", help_heading = OUTPUT)]
+    instructions: Option<usize>,
+
     /// Print JSON
     #[arg(long, conflicts_with = "markdown", help_heading = OUTPUT)]
     json: bool,
@@ -100,7 +108,11 @@ pub struct ReportArguments {
 impl ReportArguments {
     /// Returns why the arguments contradict each other, if they do.
     pub fn conflict(&self) -> Option<&'static str> {
-        (self.input.is_some() && self.arguments.len() > 1).then_some("--input and two more arguments")
+        match self.instructions {
+            _ if self.input.is_some() && self.arguments.len() > 1 => Some("--input and two more arguments"),
+            Some(_) if self.words().1.is_none() => Some("--instructions without a function"),
+            _ => None,
+        }
     }
 
     /// Reports.
@@ -147,12 +159,18 @@ impl ReportArguments {
             input,
             ..self.files.options(&logs)
         };
+        let mut stream = self.selection.stream(load, &self.source_files, &self.track);
+        stream.all_functions = self.instructions.is_some();
         Ok(ReportOptions {
-            stream: self.selection.stream(load, &self.source_files, &self.track),
+            stream,
             by: self.by,
             rows: (self.rows > 0).then_some(self.rows),
             filter: self.filter.clone(),
             function,
+            instructions: self.instructions.map(|copies| match copies {
+                0 => usize::MAX,
+                copies => copies,
+            }),
         })
     }
 }
