@@ -152,10 +152,11 @@ fn samples_count_for_the_instruction_at_their_address() {
 
 #[test]
 fn code_without_disassembly_says_why() {
+    // Code below 4 GiB is that of 32 bits.
     let made = Made::new(RISCV, LOOP, &[FIRST]);
     let text = made.printed(&["spin", "--instructions"]);
     assert!(
-        text.contains("no instructions: no disassembly for EM_RISCV, only for x86-64"),
+        text.contains("no instructions: no disassembly for riscv32, only for x86-64"),
         "{text}"
     );
     // Perf maps have no code.

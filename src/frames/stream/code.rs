@@ -20,7 +20,7 @@ const MAX_CODE: usize = 1 << 20;
 pub struct MachineCode {
     /// The machine that it is for.
     pub machine: Machine,
-    /// Its first bytes, at most [`MAX_CODE`].
+    /// Its first bytes, at most 1 MiB.
     pub bytes: Vec<u8>,
 }
 

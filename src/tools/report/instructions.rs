@@ -164,10 +164,8 @@ fn instructions(
         return Err("no file here has its machine code".to_owned());
     };
     let Some(mut disassembler) = Disassembler::of(machine) else {
-        return Err(format!(
-            "no disassembly for {:?}, only for {MACHINES}",
-            machine.id
-        ));
+        let machine = machine.architecture().unwrap_or("this machine");
+        return Err(format!("no disassembly for {machine}, only for {MACHINES}"));
     };
     let start = namer.tables.symbols[symbol].address;
     let starts = disassembler.starts(&bytes);

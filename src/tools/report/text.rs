@@ -132,11 +132,11 @@ impl Report {
         self.write_shares(text, "callers", &function.callers);
         self.write_shares(text, "callees", &function.callees);
         if let Some(code) = &function.code {
-            self.write_code(text, code);
+            self.write_code(text, code, &row.inlined_into);
         }
     }
 
-    fn write_code(&self, text: &mut String, code: &FunctionCode) {
+    fn write_code(&self, text: &mut String, code: &FunctionCode, inlined_into: &[String]) {
         let _ = writeln!(text, "\n    self  machine code");
         for copy in &code.copies {
             let tier = copy.tier.as_ref().map(|tier| format!(", {tier}"));
@@ -157,7 +157,7 @@ impl Report {
         }
         if code.inlined.samples > 0 {
             let share = self.percent(code.inlined);
-            let _ = writeln!(text, "{share:>8.2}  inlined into other functions");
+            let _ = writeln!(text, "{share:>8.2}  inlined into {}", inlined_into.join(", "));
         }
         let copies = code.copies.iter();
         for copy in copies.filter(|copy| !copy.instructions.is_empty() || copy.missing.is_some()) {
