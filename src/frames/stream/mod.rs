@@ -25,6 +25,7 @@ use crate::collections::indexed_table::{IndexedTable, index_of};
 use crate::frames::attribution::call_tree::{Node, NodeIndex};
 use crate::frames::attribution::walk::Symbols;
 use crate::frames::attribution::{NativeCode, events_of};
+use crate::frames::native::lines::NativeLines;
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::naming::Namer;
@@ -43,6 +44,8 @@ pub struct StreamOptions {
     pub sources: SourceOptions,
     /// Name of the track that lines are taken from, for functions that have it; `None` for the usual lines.
     pub track: Option<Vec<u8>>,
+    /// Whether lines and inlined calls of native code are left out.
+    pub no_native_lines: bool,
     /// Which samples to read. [`Losses`] count all.
     pub filter: SampleFilter,
 }
@@ -99,11 +102,13 @@ fn read_recording(
         &options.load,
     );
     let track = options.track.as_deref();
-    let mut tables = walked.named(recording, &symbols, &scripts.functions(), track, unwound);
+    let lines = (!options.no_native_lines).then(|| native.lines());
+    let mut tables = walked.named(recording, &symbols, &scripts.functions(), track, lines.as_ref(), unwound);
     tables.diagnostics = recording.diagnostics();
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
     tables.diagnostics.extend(native_symbols.refused());
+    tables.diagnostics.extend(lines.and_then(|lines| lines.refused()));
     Ok(tables)
 }
 
@@ -175,13 +180,15 @@ pub fn walk(
 }
 
 impl Walked {
-    /// Returns the tables with names. Lines are those of `track` for functions that have it.
+    /// Returns the tables with names. Lines are those of `track` for functions that have it, and of `native_lines` for native
+    /// code.
     pub fn named(
         self,
         recording: &Recording<'_>,
         symbols: &Symbols<'_>,
         v8_functions: &V8Functions<'_>,
         track: Option<&[u8]>,
+        native_lines: Option<&NativeLines<'_>>,
         unwound: &Unwound,
     ) -> Tables {
         let Self {
@@ -191,7 +198,7 @@ impl Walked {
             counts,
             events,
         } = self;
-        let mut namer = Namer::new(recording, symbols, v8_functions, track);
+        let mut namer = Namer::new(recording, symbols, v8_functions, track, native_lines);
         namer.add_all(&places);
         let mut tables = namer.tables;
         tables.stacks = nodes
