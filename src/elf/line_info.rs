@@ -101,7 +101,9 @@ impl LineInfo {
     /// Returns the lines and inlined calls of the functions at linked addresses, which must ascend; `None` if that takes too long.
     pub fn functions(&self, wanted: &[AddressRange]) -> Option<Vec<DebugInfo<'_>>> {
         let left = Cell::new(self.size.saturating_mul(READS_PER_BYTE).saturating_add(MIN_READS));
-        let dwarf = self.sections.borrow(|section| CountedReader::new(section, self.endian, &left));
+        let dwarf = self
+            .sections
+            .borrow(|section| CountedReader::new(section, self.endian, &left));
         let mut search = Search::new(&dwarf, &left, wanted);
         let mut units = dwarf.units();
         while let Ok(Some(header)) = units.next() {
@@ -179,9 +181,19 @@ struct OpenFunction {
     depth: isize,
     /// Indices of wanted functions with its code.
     targets: Vec<usize>,
+    /// File of the function.
     file: Option<u32>,
-    /// Depths of the inlined calls whose children are read, and the files of their functions.
-    calls: Vec<(isize, Option<u32>)>,
+    /// The inlined calls whose children are read, the outermost first.
+    calls: Vec<OpenCall>,
+}
+
+/// An inlined call whose children are read.
+struct OpenCall {
+    depth: isize,
+    /// Offset of the entry of the called function.
+    origin: usize,
+    /// File of the called function.
+    file: Option<u32>,
 }
 
 /// A search for functions.
@@ -235,7 +247,7 @@ impl<'a, 'c> Search<'a, 'c> {
     fn finish(self) -> Vec<DebugInfo<'a>> {
         let found = self.wanted.into_iter().map(|mut wanted| {
             let size = wanted.offsets(&wanted.range).end;
-            wanted.info.normalise(size);
+            wanted.info.normalise_tables(size);
             wanted.info
         });
         found.collect()
@@ -243,8 +255,12 @@ impl<'a, 'c> Search<'a, 'c> {
 
     /// Returns the indices of the wanted functions with code at some addresses.
     fn at(&self, addresses: &Range<u64>) -> Range<usize> {
-        let start = self.wanted.partition_point(|wanted| wanted.range.end <= addresses.start);
-        let end = self.wanted.partition_point(|wanted| wanted.range.start < addresses.end);
+        let start = self
+            .wanted
+            .partition_point(|wanted| wanted.range.end <= addresses.start);
+        let end = self
+            .wanted
+            .partition_point(|wanted| wanted.range.start < addresses.end);
         start..end.max(start)
     }
 
@@ -264,7 +280,10 @@ impl<'a, 'c> Search<'a, 'c> {
         };
         let mut attributes = Vec::new();
         entries.read_attributes(root.attributes(), &mut attributes)?;
-        if ranges(unit, &attributes)?.iter().all(|range| self.at(range).is_empty()) {
+        if ranges(unit, &attributes)?
+            .iter()
+            .all(|range| self.at(range).is_empty())
+        {
             return Ok(());
         }
         self.add_entries(unit)?;
@@ -284,8 +303,12 @@ impl<'a, 'c> Search<'a, 'c> {
             // Some attributes take no bytes.
             let specs = abbreviation.attributes();
             count(self.left, specs.len() as u64)?;
+            // Blocks end calls, too.
             while open.pop_if(|function| function.depth >= depth).is_some() {}
-            let caller = open.last_mut().filter(|function| !function.targets.is_empty());
+            let mut caller = open.last_mut().filter(|function| !function.targets.is_empty());
+            if let Some(caller) = &mut caller {
+                while caller.calls.pop_if(|call| call.depth >= depth).is_some() {}
+            }
             match (abbreviation.tag(), caller) {
                 (dw::DW_TAG_subprogram, _) => {
                     entries.read_attributes(specs, &mut attributes)?;
@@ -349,7 +372,6 @@ impl<'a, 'c> Search<'a, 'c> {
         attributes: &[Attribute<CountedReader<'a, 'c>>],
         caller: &mut OpenFunction,
     ) -> Result<()> {
-        while caller.calls.pop_if(|(of, _)| *of >= depth).is_some() {}
         let (mut origin, mut file, mut line, mut column) = (None, None, 0, 0);
         for attribute in attributes {
             match attribute.name() {
@@ -362,12 +384,17 @@ impl<'a, 'c> Search<'a, 'c> {
         }
         let origin = origin.ok_or(gimli::Error::MissingUnitDie)?;
         let (offset, declared) = self.declared(unit, &origin, 0)?;
-        let in_file = caller.calls.last().map_or(caller.file, |&(_, file)| file);
-        if file.is_some() && file != in_file {
-            // The line of a call is in the file of the caller.
+        let nesting = caller.calls.len() as u32;
+        let outer = caller.calls.last().map(|call| call.origin);
+        let in_file = match caller.calls.last_mut() {
+            Some(call) => &mut call.file,
+            None => &mut caller.file,
+        };
+        // Without declarations, the caller is where it calls. Lines of calls are in the file of the caller.
+        let caller_file = *in_file.get_or_insert(file.unwrap_or(u32::MAX));
+        if file.is_some_and(|file| file != caller_file) {
             (line, column) = (0, 0);
         }
-        let nesting = caller.calls.len() as u32;
         let ranges = ranges(unit, attributes)?;
         let mut targets: Vec<(usize, Range<u32>)> = Vec::new();
         for range in &ranges {
@@ -379,10 +406,21 @@ impl<'a, 'c> Search<'a, 'c> {
         }
         targets.sort_unstable_by_key(|(target, range)| (*target, range.start));
         for of_target in targets.chunk_by(|(one, _), (other, _)| one == other) {
-            let Some((target, _)) = of_target.first() else { continue };
-            let Some(wanted) = self.wanted.get_mut(*target).filter(|_| caller.targets.contains(target)) else {
+            let Some((target, _)) = of_target.first() else {
                 continue;
             };
+            let Some(wanted) = self
+                .wanted
+                .get_mut(*target)
+                .filter(|_| caller.targets.contains(target))
+            else {
+                continue;
+            };
+            let outer = outer.map_or(Some(0), |outer| wanted.functions.get(&outer).copied());
+            let caller_index = wanted.file(Some(caller_file), &self.sources);
+            if let Some(outer) = outer.and_then(|outer| wanted.info.functions.get_mut(outer as usize)) {
+                outer.file = outer.file.or(caller_index);
+            }
             let function = match wanted.functions.get(&offset) {
                 Some(&known) => known,
                 None => {
@@ -401,7 +439,11 @@ impl<'a, 'c> Search<'a, 'c> {
                 column,
             });
         }
-        caller.calls.push((depth, declared.file));
+        caller.calls.push(OpenCall {
+            depth,
+            origin: offset,
+            file: declared.file,
+        });
         Ok(())
     }
 
@@ -452,7 +494,9 @@ impl<'a, 'c> Search<'a, 'c> {
                     declared.name = unit.attr_string(attribute.value())?.bytes();
                     has_linkage_name = true;
                 }
-                dw::DW_AT_name if !has_linkage_name => declared.name = unit.attr_string(attribute.value())?.bytes(),
+                dw::DW_AT_name if !has_linkage_name => {
+                    declared.name = unit.attr_string(attribute.value())?.bytes()
+                }
                 dw::DW_AT_decl_file => declared.file = self.file(unit, &attribute.value())?,
                 dw::DW_AT_decl_line => declared.line = number(attribute),
                 dw::DW_AT_decl_column => declared.column = number(attribute),
@@ -508,11 +552,7 @@ impl<'a, 'c> Search<'a, 'c> {
         }
     }
 
-    fn file_at(
-        &mut self,
-        unit: UnitRef<'_, CountedReader<'a, 'c>>,
-        index: u64,
-    ) -> Result<Option<u32>> {
+    fn file_at(&mut self, unit: UnitRef<'_, CountedReader<'a, 'c>>, index: u64) -> Result<Option<u32>> {
         let Some(program) = &unit.line_program else {
             return Ok(None);
         };
@@ -573,7 +613,9 @@ impl<'a, 'c> Search<'a, 'c> {
                     let file = self.file_at(unit, file)?;
                     for target in targets {
                         self.count_item()?;
-                        let Some(wanted) = self.wanted.get_mut(target) else { continue };
+                        let Some(wanted) = self.wanted.get_mut(target) else {
+                            continue;
+                        };
                         let row = Row {
                             offset: wanted.offsets(&addresses).start,
                             file: wanted.file(file, &self.sources),
@@ -591,6 +633,8 @@ impl<'a, 'c> Search<'a, 'c> {
                 ColumnType::Column(column) => column.get(),
             };
             let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            // Code without a line has no column.
+            let column = if line > 0 { column } else { 0 };
             let state = (row.address(), row.file_index(), small(line), small(column));
             last = (!row.end_sequence()).then_some(state);
         }

@@ -8,8 +8,8 @@ use addr2line::gimli::{self, EndianSlice, LittleEndian};
 use jitdump::{Address, AddressRange};
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::line_info::LineInfo;
-use object::read::{Object, ObjectSection, ObjectSymbol};
 use object::SymbolKind;
+use object::read::{Object, ObjectSection, ObjectSymbol};
 
 /// A call: its function as compilers encode it, file, line and column.
 type Call = (String, String, u32, u32);
@@ -42,13 +42,17 @@ fn lines_and_calls_of_this_program_are_those_of_another_reader() {
     let file = object::File::parse(&bytes[..]).unwrap();
     let section = |id: gimli::SectionId| {
         let section = file.section_by_name(id.name());
-        let data = section.map_or(Cow::Borrowed(&[][..]), |section| section.uncompressed_data().unwrap());
+        let data = section.map_or(Cow::Borrowed(&[][..]), |section| {
+            section.uncompressed_data().unwrap()
+        });
         Ok::<_, ()>(data)
     };
     let sections = gimli::DwarfSections::load(section).unwrap();
     let dwarf = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
     let context = Context::from_dwarf(dwarf).unwrap();
-    let symbols = file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0);
+    let symbols = file
+        .symbols()
+        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0);
     let wanted: BTreeSet<(u64, u64)> = symbols.map(|symbol| (symbol.address(), symbol.size())).collect();
     let mut wanted: Vec<AddressRange> = wanted
         .into_iter()
@@ -59,7 +63,7 @@ fn lines_and_calls_of_this_program_are_those_of_another_reader() {
     let wanted: Vec<AddressRange> = wanted.into_iter().step_by(step).collect();
     let lines = read(&bytes);
     let infos = lines.functions(&wanted).unwrap();
-    let (mut compared, mut inlined, mut differ) = (0, 0, Vec::new());
+    let (mut compared, mut inlined, mut others, mut differ) = (0, 0, 0, Vec::new());
     for (range, info) in wanted.iter().zip(&infos) {
         for address in (range.start.0..range.end.0).step_by(7) {
             let expected = expected(&context, address);
@@ -82,13 +86,24 @@ fn lines_and_calls_of_this_program_are_those_of_another_reader() {
             }
             compared += 1;
             inlined += u64::from(expected.len() > 1);
-            if found != expected {
+            let is_same = |(found, expected): (&Call, &Call)| {
+                // Macros of other files call, too. Their lines are not in the caller's file, and left out.
+                let is_elsewhere = found.1 != expected.1 && (found.2, found.3) == (0, 0);
+                found == expected || is_elsewhere && found.0 == expected.0
+            };
+            others += found
+                .iter()
+                .zip(&expected)
+                .filter(|(found, expected)| found.1 != expected.1)
+                .count();
+            if found.len() != expected.len() || !found.iter().zip(&expected).all(is_same) {
                 differ.push((address, found, expected));
             }
         }
     }
     let shown = differ.iter().take(5).collect::<Vec<_>>();
     assert!(compared > 10_000 && inlined > 1000, "{compared} {inlined}");
+    assert!(others < compared / 100, "{others}");
     assert!(differ.is_empty(), "{} of {compared}: {shown:#?}", differ.len());
 }
 

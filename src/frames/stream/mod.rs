@@ -103,7 +103,14 @@ fn read_recording(
     );
     let track = options.track.as_deref();
     let lines = (!options.no_native_lines).then(|| native.lines());
-    let mut tables = walked.named(recording, &symbols, &scripts.functions(), track, lines.as_ref(), unwound);
+    let mut tables = walked.named(
+        recording,
+        &symbols,
+        &scripts.functions(),
+        track,
+        lines.as_ref(),
+        unwound,
+    );
     tables.diagnostics = recording.diagnostics();
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());

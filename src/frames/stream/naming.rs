@@ -20,8 +20,8 @@ use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::rows::Place;
 use crate::frames::stream::tables::{
-    File, FileIndex, Frame, Function, FunctionIndex, Line, Location, Module, ModuleIndex, Symbol, SymbolIndex,
-    Tables, TierIndex,
+    File, FileIndex, Frame, Function, FunctionIndex, Line, Location, Module, ModuleIndex, Symbol,
+    SymbolIndex, Tables, TierIndex,
 };
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::NameStyle;
@@ -108,8 +108,13 @@ impl<'a> Namer<'a> {
         for of_module in places.chunk_by(|one, next| one.module() == next.module()) {
             let functions = of_module.chunk_by(|one, next| one.frame == next.frame);
             let module = of_module.first().and_then(Place::module);
-            let read = module.zip(self.native_lines).and_then(|(module, lines)| lines.read(module));
-            let symbols: Vec<u32> = functions.clone().filter_map(|of| of.first()?.native_symbol()).collect();
+            let read = module
+                .zip(self.native_lines)
+                .and_then(|(module, lines)| lines.read(module));
+            let symbols: Vec<u32> = functions
+                .clone()
+                .filter_map(|of| of.first()?.native_symbol())
+                .collect();
             let infos = match (module, &read, self.native_lines) {
                 (Some(module), Some(read), Some(lines)) => {
                     let ranges = symbols.iter().map(|&symbol| self.native_range(module, symbol));
@@ -139,7 +144,10 @@ impl<'a> Namer<'a> {
     {
         let Some(first) = places.first() else { return };
         let named: Named<'l> = self.name(first.frame, native);
-        let addresses: Vec<u64> = places.iter().map(|place| self.address(&named, place.offset)).collect();
+        let addresses: Vec<u64> = places
+            .iter()
+            .map(|place| self.address(&named, place.offset))
+            .collect();
         let offset = |&address: &u64| u32::try_from(address.saturating_sub(named.start)).unwrap_or(u32::MAX);
         let lines = named.lines.as_ref();
         let originals = chains(lines.map(|lines| &lines.places), addresses.iter().map(offset));
@@ -263,10 +271,13 @@ impl<'a> Namer<'a> {
         let has_lines = info.is_some();
         let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
         let is_mapped = |info: &DebugInfo<'_>| info.files.iter().any(|file| file.script.is_some());
-        let generated = info.as_ref().filter(|info| is_mapped(info)).and_then(|_| match has_lines {
-            true => self.v8_functions.generated_lines_of(id.file, &jitted).0,
-            false => names::declaration(jitted.name),
-        });
+        let generated = info
+            .as_ref()
+            .filter(|info| is_mapped(info))
+            .and_then(|_| match has_lines {
+                true => self.v8_functions.generated_lines_of(id.file, &jitted).0,
+                false => names::declaration(jitted.name),
+            });
         let mut function = self.declared(kind, printable(&plain), &name, owner);
         if name != jitted.name {
             function.generated = self.location(jitted.name, owner);
@@ -276,7 +287,11 @@ impl<'a> Namer<'a> {
             address: jitted.range.start.0,
             size: Some(jitted.range.size()),
         });
-        let recorded = info.map(|info| Recorded { info, generated, owner });
+        let recorded = info.map(|info| Recorded {
+            info,
+            generated,
+            owner,
+        });
         let lines = recorded.map(|recorded| self.lines(recorded, &mut function));
         let tier = jitted.tier().map(|tier| self.tier(tier));
         Some(Named {
@@ -373,7 +388,9 @@ impl<'a> Namer<'a> {
                 own.generated = own.generated.or(generated);
                 return own.clone();
             }
-            let location = function.file.and_then(|file| places.info.files.get(file as usize));
+            let location = function
+                .file
+                .and_then(|file| places.info.files.get(file as usize));
             let location = location.map(|file| names::SourceLocation {
                 path: &file.path,
                 line: function.line,
@@ -579,7 +596,9 @@ impl FunctionLines<'_> {
         if chain.is_empty() {
             return None;
         }
-        let generated = generated.iter().map(|frame| self.generated.as_ref()?.location(frame));
+        let generated = generated
+            .iter()
+            .map(|frame| self.generated.as_ref()?.location(frame));
         let generated = generated.chain(std::iter::repeat(None));
         let lines = chain.iter().zip(generated).map(|(frame, generated)| {
             Some(Line {

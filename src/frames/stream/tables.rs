@@ -392,16 +392,22 @@ pub struct Call<'t> {
 impl Function {
     /// Returns where it starts in the file that was compiled.
     pub fn compiled(&self) -> Option<Location> {
-        let Self { file, line, column, .. } = *self;
-        self.generated.or(file.map(|file| Location { file, line, column }))
+        let Self {
+            file, line, column, ..
+        } = *self;
+        self.generated
+            .or(file.map(|file| Location { file, line, column }))
     }
 }
 
 impl Line {
     /// Returns the place in the file that was compiled.
     pub fn compiled(&self) -> Option<Location> {
-        let Self { file, line, column, .. } = *self;
-        self.generated.or(file.map(|file| Location { file, line, column }))
+        let Self {
+            file, line, column, ..
+        } = *self;
+        self.generated
+            .or(file.map(|file| Location { file, line, column }))
     }
 }
 

@@ -135,7 +135,13 @@ struct Places {
 
 impl Places {
     /// Returns the number of an original position, if there is another one.
-    fn original(&mut self, generated: Option<Location>, file: Option<FileIndex>, line: u32, column: u32) -> Option<u32> {
+    fn original(
+        &mut self,
+        generated: Option<Location>,
+        file: Option<FileIndex>,
+        line: u32,
+        column: u32,
+    ) -> Option<u32> {
         let file = file.filter(|_| generated.is_some() && line > 0)?;
         self.sources.of(file);
         // Columns are not optional.
@@ -180,20 +186,16 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         table.subcategory.push(subcategory.map_or(0, |at| at as u32 + 1));
         let number = |number: Option<u32>| number.filter(|&number| number > 0);
         table.line.push(number(compiled.map(|location| location.line)));
-        table.column.push(number(compiled.map(|location| location.column)));
+        table
+            .column
+            .push(number(compiled.map(|location| location.column)));
         let original = places.original(line.generated, line.file, line.line, line.column);
         table.original_location.push(original);
     }
     table.length = keys.all.len();
     table.native_symbol = vec![(); table.length];
     table.inner_window_id = vec![0; table.length];
-    let func_table = function_table(
-        profile,
-        &functions.all,
-        &mut strings,
-        &mut resources,
-        &mut places,
-    );
+    let func_table = function_table(profile, &functions.all, &mut strings, &mut resources, &mut places);
     let locations = location_table(&mut places);
     let sources = source_table(profile, &places.sources.all, &mut strings);
     let resource_names = resources
@@ -353,7 +355,9 @@ fn function_table(
         let here = function.compiled().filter(|location| Some(location.file) == file);
         let number = |number: Option<u32>| number.filter(|&number| number > 0);
         table.line_number.push(number(here.map(|location| location.line)));
-        table.column_number.push(number(here.map(|location| location.column)));
+        table
+            .column_number
+            .push(number(here.map(|location| location.column)));
         let original = places.original(function.generated, function.file, function.line, function.column);
         table.original_location.push(original);
     }
@@ -363,7 +367,11 @@ fn function_table(
 fn location_table(places: &mut Places) -> LocationTable {
     let Places { sources, originals } = places;
     LocationTable {
-        source: originals.all.iter().map(|location| sources.of(location.file)).collect(),
+        source: originals
+            .all
+            .iter()
+            .map(|location| sources.of(location.file))
+            .collect(),
         line: originals.all.iter().map(|location| location.line).collect(),
         column: originals.all.iter().map(|location| location.column).collect(),
         length: originals.all.len(),
@@ -377,7 +385,9 @@ fn source_table<'p>(
 ) -> SourceTable<'p> {
     let text = |file: &FileIndex| {
         let embedded = profile.tables.files[*file].text.as_ref();
-        embedded.or_else(|| profile.texts.get(file)).map(|text| String::from_utf8_lossy(text))
+        embedded
+            .or_else(|| profile.texts.get(file))
+            .map(|text| String::from_utf8_lossy(text))
     };
     let names = files
         .iter()

@@ -167,7 +167,9 @@ impl Profile {
             self.texts.extend(text.map(|text| (index, text)));
         }
         let faults = texts.faults.iter();
-        self.tables.diagnostics.extend(faults.map(|(issue, fault)| Diagnostic::new(issue).times(fault.count)));
+        self.tables
+            .diagnostics
+            .extend(faults.map(|(issue, fault)| Diagnostic::new(issue).times(fault.count)));
     }
 
     /// Leaves out what the format has no room for.
