@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! [rows]: samples in file order, stacks as numbers ─► [filter] ─► the caller's function, sample by sample
-//!    └─► distinct stacks ─► [naming]: functions, lines, inlined calls ─► [tables]
+//!    └─► distinct stacks ─► [naming]: functions, [lines], inlined calls ─► [tables]
 //!                             [kinds]: language, native, kernel, compiler, GC, idle
 //! ```
 //!
@@ -11,6 +11,7 @@
 
 mod filter;
 mod kinds;
+mod lines;
 mod naming;
 mod rows;
 pub mod tables;

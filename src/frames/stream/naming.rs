@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use jitdump::debug_info::{DebugInfo, SourceFile};
-use jitdump::{Address, AddressRange, debug_info, names, printable};
+use jitdump::{Address, AddressRange, names, printable};
 
 use crate::bytes::{base_name, hex_digits};
 use crate::code::perf_map_symbols::SymbolId;
@@ -18,6 +18,7 @@ use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::kinds::{self, Kind};
+use crate::frames::stream::lines::{FunctionLines, Places, chains};
 use crate::frames::stream::rows::Place;
 use crate::frames::stream::tables::{
     File, FileIndex, Frame, Function, FunctionIndex, Line, Location, Module, ModuleIndex, Symbol,
@@ -57,20 +58,6 @@ struct Named<'a> {
     /// Module whose file offsets are to be converted to addresses.
     linked: Option<modules::ModuleIndex>,
     lines: Option<FunctionLines<'a>>,
-}
-
-/// Lines and inlined calls of a function, with the functions and files in the tables.
-struct FunctionLines<'a> {
-    functions: Vec<FunctionIndex>,
-    places: Places<'a>,
-    /// Places in the generated files, if source maps led from there. Functions and calls are the same.
-    generated: Option<Places<'a>>,
-}
-
-/// Debug information, with the files in the tables.
-struct Places<'a> {
-    info: DebugInfo<'a>,
-    files: Vec<Option<FileIndex>>,
 }
 
 /// Debug information of a function, and the same in the generated files.
@@ -574,64 +561,8 @@ impl<'a> Namer<'a> {
     }
 }
 
-/// Returns the call chains at offsets; empty ones without debug information.
-fn chains<'p>(
-    places: Option<&'p Places<'_>>,
-    offsets: impl Iterator<Item = u32> + 'p,
-) -> impl Iterator<Item = Vec<debug_info::Frame>> + 'p {
-    let chains = places.map(|places| places.info.frames_at_all(offsets));
-    let chains = chains.into_iter().flatten();
-    chains.chain(std::iter::repeat_with(Vec::new))
-}
-
 /// Returns the name of a native function without the encoding of its compiler.
 fn decoded(name: &[u8]) -> Cow<'_, [u8]> {
     let text = String::from_utf8_lossy(name);
     demangled(&text).map_or(name.into(), |name| name.into_bytes().into())
-}
-
-impl FunctionLines<'_> {
-    /// Returns the lines of a call chain. `generated` is the same one in the generated files.
-    fn of_chain(&self, chain: &[debug_info::Frame], generated: &[debug_info::Frame]) -> Option<Arc<[Line]>> {
-        if chain.is_empty() {
-            return None;
-        }
-        let generated = generated
-            .iter()
-            .map(|frame| self.generated.as_ref()?.location(frame));
-        let generated = generated.chain(std::iter::repeat(None));
-        let lines = chain.iter().zip(generated).map(|(frame, generated)| {
-            Some(Line {
-                function: *self.functions.get(frame.function as usize)?,
-                file: self.places.file(frame.file),
-                line: frame.line,
-                column: frame.column,
-                generated,
-            })
-        });
-        lines.collect()
-    }
-}
-
-impl Places<'_> {
-    fn file(&self, file: Option<u32>) -> Option<FileIndex> {
-        self.files.get(file? as usize).copied().flatten()
-    }
-
-    fn location(&self, frame: &debug_info::Frame) -> Option<Location> {
-        Some(Location {
-            file: self.file(frame.file)?,
-            line: frame.line,
-            column: frame.column,
-        })
-    }
-
-    fn declaration(&self, function: usize) -> Option<Location> {
-        let function = self.info.functions.get(function)?;
-        Some(Location {
-            file: self.file(function.file)?,
-            line: function.line,
-            column: function.column,
-        })
-    }
 }
