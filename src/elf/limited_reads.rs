@@ -1,13 +1,21 @@
 //! Reading of files that may claim contents of any size.
 
 use std::cell::Cell;
+use std::io::Read;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use object::read::{ReadCache, ReadCacheOps, ReadRef};
+use flate2::read::ZlibDecoder;
+use object::read::{CompressionFormat, ObjectSection, ReadCache, ReadCacheOps, ReadRef};
 
 /// Maximum memory in bytes for one file, while it is read. The largest browsers with symbols take 0.6 GB.
 const MAX_FILE: u64 = 1 << 30;
+
+/// Maximum size of a compressed section in bytes, after decompression.
+const MAX_SECTION: u64 = 1 << 28;
+
+/// Maximum number of bytes that one compressed byte stands for. Real tables have 2 to 5.
+const MAX_RATIO: u64 = 64;
 
 /// Memory that the contents of all files may take together.
 #[derive(Debug)]
@@ -130,6 +138,34 @@ impl<'c, R: ReadCacheOps> ReadRef<'c> for &LimitedReads<'c, R> {
         self.memory.take(found.len() as u64).ok_or(())?;
         Ok(found)
     }
+}
+
+/// Returns the content of a section, decompressed. In a separate debug file, `.eh_frame` has none.
+pub fn section_content<'a>(section: &impl ObjectSection<'a>, memory: &FileMemory<'_>) -> Option<Vec<u8>> {
+    let data = section.compressed_data().ok()?;
+    if data.format == CompressionFormat::None {
+        memory.take(data.data.len() as u64)?;
+        return Some(data.data.to_vec());
+    }
+    let size = data.uncompressed_size;
+    let most = (data.data.len() as u64).saturating_mul(MAX_RATIO);
+    if size > most.min(MAX_SECTION) {
+        memory.refuse();
+        return None;
+    }
+    memory.take(size)?;
+    match data.format {
+        CompressionFormat::Zlib => decompressed(ZlibDecoder::new(data.data), size),
+        CompressionFormat::Zstandard => decompressed(zstd::Decoder::with_buffer(data.data).ok()?, size),
+        _ => None,
+    }
+}
+
+/// Reads up to `size` decompressed bytes.
+fn decompressed(decoder: impl Read, size: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    decoder.take(size).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 //!                                   └─ [escape]: names that are safe to print
 //! ```
 //!
-//! [executable] and [symbols] read ELF files of compilers: code segments and function symbols.
+//! [executable] and [symbols] read ELF files of compilers: code segments and function symbols. [line_info] reads their lines and
+//! inlined calls, through [counted_reader].
 //!
 //! [`object`] describes the layout of an object, and the readers that need each part.
 
@@ -17,11 +18,13 @@
 pub mod attributes;
 pub mod call_frames;
 pub mod core_file;
+mod counted_reader;
 pub mod dwarf;
 pub mod eh_frame;
 mod escape;
 pub mod executable;
 pub mod limited_reads;
+pub mod line_info;
 pub mod object;
 pub mod symbols;
 pub mod unwind_sections;

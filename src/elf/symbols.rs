@@ -196,7 +196,7 @@ pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
 }
 
 /// Returns the name in the source of a C++ or Rust function, without parameters, as perf shows it.
-fn demangled(name: &str) -> Option<String> {
+pub fn demangled(name: &str) -> Option<String> {
     /// Size in bytes above which names stay as they are.
     const MAX: usize = 4096;
     if name.len() > MAX {

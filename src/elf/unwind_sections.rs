@@ -1,15 +1,12 @@
 //! Reads the unwinding tables of executables, libraries and their separate debug files.
 
-use std::io::Read;
-
-use flate2::read::ZlibDecoder;
 use jitdump::{Address, AddressRange};
-use object::read::{CompressionFormat, Object, ObjectSection, ReadRef};
+use object::read::{Object, ObjectSection, ReadRef};
 use object::{Endianness, elf};
 
 use crate::elf::call_frames::{CallFrames, FrameSection, SectionKind};
 use crate::elf::executable::{self, Segment};
-use crate::elf::limited_reads::FileMemory;
+use crate::elf::limited_reads::{FileMemory, section_content};
 use crate::elf::symbols::code_segments;
 
 /// Unwinding tables of an ELF file.
@@ -23,12 +20,6 @@ pub struct UnwindSections {
     /// Tables by section, `.eh_frame` first.
     pub tables: Vec<CallFrames>,
 }
-
-/// Maximum size of a section in bytes, after decompression.
-const MAX_SECTION: u64 = 1 << 28;
-
-/// Maximum number of bytes that one compressed byte stands for. Real tables have 2 to 5.
-const MAX_RATIO: u64 = 64;
 
 impl UnwindSections {
     /// Reads a little-endian, 64-bit ELF file for one of `machines`; `None` if it is not one, or if `is_wanted` is false for
@@ -67,7 +58,7 @@ impl UnwindSections {
             };
             Some(FrameSection {
                 kind,
-                bytes: content(&section, memory)?,
+                bytes: section_content(&section, memory)?,
                 address: Address(address),
                 text: Address(text),
             })
@@ -106,34 +97,6 @@ impl UnwindSections {
             .iter()
             .fold(0, |sum: u64, table| sum.saturating_add(table.size()))
     }
-}
-
-/// Returns the content of a section, decompressed. In a separate debug file, `.eh_frame` has none.
-fn content<'a>(section: &impl ObjectSection<'a>, memory: &FileMemory<'_>) -> Option<Vec<u8>> {
-    let data = section.compressed_data().ok()?;
-    if data.format == CompressionFormat::None {
-        memory.take(data.data.len() as u64)?;
-        return Some(data.data.to_vec());
-    }
-    let size = data.uncompressed_size;
-    let most = (data.data.len() as u64).saturating_mul(MAX_RATIO);
-    if size > most.min(MAX_SECTION) {
-        memory.refuse();
-        return None;
-    }
-    memory.take(size)?;
-    match data.format {
-        CompressionFormat::Zlib => decompressed(ZlibDecoder::new(data.data), size),
-        CompressionFormat::Zstandard => decompressed(zstd::Decoder::with_buffer(data.data).ok()?, size),
-        _ => None,
-    }
-}
-
-/// Reads up to `size` decompressed bytes.
-fn decompressed(decoder: impl Read, size: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    decoder.take(size).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 #[cfg(test)]

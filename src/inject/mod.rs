@@ -190,8 +190,9 @@ fn inject_recording(
         let filter = SampleFilter::default();
         let walked = stream::walk(&symbols, &recording.profile, &filter, &mut count, progress)?;
         let track = options.lines.track.as_deref();
+        let lines = native.lines();
         observe(
-            walked.named(recording, &symbols, &v8_functions, track, unwound),
+            walked.named(recording, &symbols, &v8_functions, track, Some(&lines), unwound),
             &counts,
         );
     }

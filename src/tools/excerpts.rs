@@ -1,24 +1,11 @@
-//! Source text around the lines with samples, if the user asks for it.
-//!
-//! What is shown may be sent to others, and paths in a jitdump can name any file. So text is only read on request, and by the
-//! rules of `--keep-sources`: regular files of text, which the owner of the jitdump may read.
+//! Source text around the lines with samples.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
-use jitdump::{Tally, printable};
+use jitdump::printable;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
-use crate::bytes::hex_digits;
-use crate::files::objects::stored_source::{LIST_PREFIX, SOURCES, read_list};
-use crate::files::walk::{self, Scope};
-use crate::frames::source_files::SourceOptions;
-use crate::inject::{DEFAULT_OUTPUT, KeptSources, SourceName};
-use crate::load::LoadOptions;
+use crate::inject::SourceName;
 use crate::results::diagnostics::Issue;
+use crate::tools::source_texts::Texts;
 
 /// Number of lines shown before and after each line with samples.
 const CONTEXT: u32 = 4;
@@ -28,10 +15,6 @@ const MAX_LINE: usize = 240;
 
 /// Maximum size of all text on a page, in bytes.
 const MAX_TEXT: usize = 2 << 20;
-
-/// Maximum size of all files that are read, and of a list of kept files, in bytes.
-const MAX_READ: u64 = 256 << 20;
-const MAX_LIST: u64 = 16 << 20;
 
 /// Lines of a source file.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -53,27 +36,7 @@ pub struct SourceText {
     pub text: Option<Vec<u8>>,
 }
 
-/// Reads texts of source files.
-pub struct Texts<'a> {
-    kept: KeptFolder,
-    files: KeptSources<'a>,
-    /// Number of bytes that may still be read.
-    left: u64,
-    /// Files without text, and why.
-    pub faults: Tally<Issue>,
-}
-
-impl<'a> Texts<'a> {
-    /// Prepares reading.
-    pub fn new(load: &LoadOptions, sources: &'a SourceOptions) -> Self {
-        Self {
-            kept: KeptFolder::beside(&load.input),
-            files: KeptSources::new(sources, load),
-            left: MAX_READ,
-            faults: Tally::default(),
-        }
-    }
-
+impl Texts<'_> {
     /// Returns excerpts with the wanted lines of each file. The lines must be sorted.
     pub fn excerpts(&mut self, files: &[SourceText], wanted: &[(u32, Vec<u32>)]) -> Vec<Excerpt> {
         let mut excerpts = Vec::new();
@@ -85,7 +48,7 @@ impl<'a> Texts<'a> {
             let read;
             let text = match &source.text {
                 Some(text) => text,
-                None => match self.read(source) {
+                None => match self.read(&source.name) {
                     Ok(text) => {
                         read = text;
                         &read
@@ -110,17 +73,6 @@ impl<'a> Texts<'a> {
             }
         }
         excerpts
-    }
-
-    /// Returns the text of a file: the copy that was kept, or else the file on this machine.
-    fn read(&mut self, source: &SourceText) -> Result<Vec<u8>, Issue> {
-        let text = match self.kept.read(&source.name.path) {
-            Some(text) => text,
-            None => self.files.read(&source.name)?.text,
-        };
-        let left = self.left.checked_sub(text.len() as u64);
-        self.left = left.ok_or(Issue::SourceTooLarge)?;
-        Ok(text)
     }
 }
 
@@ -163,53 +115,6 @@ fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line).replace('\t', "    ");
     let cut: String = text.chars().take(MAX_LINE).collect();
     printable(cut.as_bytes())
-}
-
-/// The source files that jitinject has kept beside a profile.
-#[derive(Debug, Default)]
-struct KeptFolder {
-    folder: PathBuf,
-    /// Hash and path of each file, by its original path.
-    files: BTreeMap<String, (String, String)>,
-}
-
-impl KeptFolder {
-    /// Reads the lists of the output of the same folder as the profile.
-    fn beside(profile: &Path) -> Self {
-        let folder = profile.parent().unwrap_or(Path::new(""));
-        let folder = folder.join(format!("{DEFAULT_OUTPUT}.elf")).join(SOURCES);
-        let mut names: Vec<OsString> = std::fs::read_dir(&folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.file_name())
-            .filter(|name| name.as_bytes().starts_with(LIST_PREFIX.as_bytes()))
-            .collect();
-        names.sort_unstable();
-        let mut files = BTreeMap::new();
-        for list in names {
-            let text = read_file(&folder, Path::new(&list), MAX_LIST).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text);
-            let entries = read_list(&text)
-                .map(|(original, hash, path)| (original.to_owned(), (hash.to_owned(), path.to_owned())));
-            files.extend(entries);
-        }
-        Self { folder, files }
-    }
-
-    /// Returns the text of a file, if it was kept and has not changed since.
-    fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let (hash, path) = self.files.get(&printable(path))?;
-        let text = read_file(&self.folder, Path::new(path), MAX_READ)?;
-        (hex_digits(&Sha256::digest(&text)) == *hash).then_some(text)
-    }
-}
-
-/// Reads a file in a folder, which may have come from elsewhere.
-fn read_file(folder: &Path, name: &Path, max_size: u64) -> Option<Vec<u8>> {
-    walk::open(name, Scope::Beneath(folder))
-        .and_then(|file| file.read_whole(max_size))
-        .ok()
 }
 
 #[cfg(test)]

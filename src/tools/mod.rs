@@ -16,5 +16,7 @@ mod file_kind;
 mod flame_graph;
 #[cfg(feature = "report")]
 pub mod report;
+#[cfg(any(feature = "export", feature = "report", feature = "timeline"))]
+mod source_texts;
 #[cfg(feature = "timeline")]
 pub mod timeline;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 
 use flate2::read::GzDecoder;
 use jitinject::LoadOptions;
@@ -24,6 +25,7 @@ fn options(name: &str, format: Format) -> ExportOptions {
         },
         format,
         filter: None,
+        has_sources: false,
     }
 }
 
@@ -152,6 +154,64 @@ fn tables_of_the_firefox_profiler_are_complete() {
         }
         assert!(threads[0]["markers"]["data"][0]["text"].is_string(), "{name}");
     }
+}
+
+#[test]
+fn the_firefox_profiler_gets_generated_and_original_positions_with_text() {
+    let folder = capture::folder("node20-typescript");
+    let mut options = options("node20-typescript", Format::Firefox);
+    let script = b"/tmp/typescript/bundle".to_vec();
+    options.stream.sources.path_map = vec![(script, folder.as_os_str().as_bytes().to_vec())];
+    let profile: Value = serde_json::from_reader(GzDecoder::new(&written(&options)[..])).unwrap();
+    let shared = &profile["shared"];
+    let strings = shared["stringArray"].as_array().unwrap();
+    let sources = &shared["sources"];
+    let path = |source: &Value| {
+        let name = &sources["filename"][source.as_u64().unwrap() as usize];
+        strings[name.as_u64().unwrap() as usize].as_str().unwrap()
+    };
+    let locations = &shared["sourceLocationTable"];
+    for (table, line) in [("funcTable", "lineNumber"), ("frameTable", "line")] {
+        let originals = shared[table]["originalLocation"].as_array().unwrap();
+        let mapped: Vec<usize> = (0..originals.len())
+            .filter(|&row| !originals[row].is_null())
+            .collect();
+        assert!(mapped.len() > 2, "{table}");
+        for row in mapped {
+            let function = match table {
+                "funcTable" => row,
+                _ => shared["frameTable"]["func"][row].as_u64().unwrap() as usize,
+            };
+            assert!(
+                path(&shared["funcTable"]["source"][function]).ends_with("/app.js"),
+                "{table} {row}"
+            );
+            assert_eq!(shared[table][line][row], 1, "the script has one line");
+            let original = originals[row].as_u64().unwrap() as usize;
+            assert!(
+                path(&locations["source"][original]).ends_with(".ts"),
+                "{table} {row}"
+            );
+            assert!(locations["line"][original].as_u64().unwrap() > 1, "{table} {row}");
+        }
+    }
+    let texts = sources["content"].as_array().unwrap();
+    let with_text: BTreeSet<&str> = (0..texts.len() as u64)
+        .filter(|&source| texts[source as usize].is_string())
+        .map(|source| path(&source.into()))
+        .collect();
+    assert!(
+        !with_text.is_empty() && with_text.iter().all(|path| path.ends_with(".ts")),
+        "{with_text:?}"
+    );
+    // The script itself is only read if that is asked for.
+    options.has_sources = true;
+    let more: Value = serde_json::from_reader(GzDecoder::new(&written(&options)[..])).unwrap();
+    let count = |profile: &Value| {
+        let texts = profile["shared"]["sources"]["content"].as_array().unwrap();
+        texts.iter().filter(|text| text.is_string()).count()
+    };
+    assert_eq!(count(&more), with_text.len() + 1);
 }
 
 #[test]

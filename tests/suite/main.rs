@@ -64,6 +64,7 @@ mod mono_hostile;
 mod mono_processes;
 mod mono_versions;
 mod names;
+mod native_lines;
 mod outputs;
 mod perf_inject;
 mod perf_maps;

@@ -84,8 +84,8 @@ fn inlined_calls_are_functions_with_lines() {
     for sample in &samples {
         for call in tables.calls(sample.stack) {
             let function = &tables.functions[call.line.function];
-            if call.inline_depth > 0 {
-                assert_eq!(call.frame.kind, Kind::Language);
+            // Libraries of this machine may have some, too.
+            if call.inline_depth > 0 && call.frame.kind == Kind::Language {
                 inlined.insert((function.name.clone(), function.line, call.line.line > 0));
             }
         }

@@ -224,6 +224,16 @@ impl DebugInfo<'_> {
     /// all indices are valid.
     #[doc(hidden)]
     pub fn normalise(&mut self, size: u32) -> Dropped {
+        let mut dropped = self.normalise_tables(size);
+        let call_borders = self.call_borders(size);
+        dropped.borders = self.start_rows_at_calls(&call_borders);
+        self.remove_repeated_rows(&call_borders);
+        dropped
+    }
+
+    /// Does the same, and adds no rows where inlined calls start or end: each address has the row before it.
+    #[doc(hidden)]
+    pub fn normalise_tables(&mut self, size: u32) -> Dropped {
         let files = self.files.len();
         let valid_file = |file: Option<u32>| file.filter(|&file| (file as usize) < files);
         if self.functions.is_empty() {
@@ -244,16 +254,13 @@ impl DebugInfo<'_> {
         }
         let rows = self.normalise_rows(size);
         let (calls, ranges) = self.normalise_calls(size);
-        let call_borders = self.call_borders(size);
-        let borders = self.start_rows_at_calls(&call_borders);
-        self.remove_repeated_rows(&call_borders);
         Dropped {
             files: bad_files as u64,
             lines,
             rows,
             calls,
             ranges,
-            borders,
+            borders: 0,
         }
     }
 

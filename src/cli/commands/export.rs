@@ -11,7 +11,7 @@ use jitinject::internals::tools::export::{ExportOptions, Format, export};
 use jitinject::{Diagnostic, Issue, LoadOptions};
 use regex_lite::Regex;
 
-use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT};
+use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
 use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
@@ -73,6 +73,13 @@ pub struct ExportArguments {
 
     #[command(flatten)]
     files: RuntimeFiles,
+
+    /// Add the source text of this machine's files, where the format has room for it (firefox)
+    ///
+    /// Text in the runtimes' files and in source maps, and copies that jitinject has kept beside the profile, are in the file
+    /// anyway. Whoever gets it can read the text.
+    #[arg(long, help_heading = SYMBOLS, conflicts_with = "confine")]
+    sources: bool,
 
     #[command(flatten)]
     source_files: SourceArguments,
@@ -145,6 +152,7 @@ impl ExportArguments {
             stream: self.selection.stream(load, &self.source_files, &self.track),
             format,
             filter: self.filter.clone(),
+            has_sources: self.sources,
         })
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use jitinject::LoadOptions;
 use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
 
+use crate::cli::commands::headings::SYMBOLS;
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 
 /// Heading of the options that select samples and rows.
@@ -29,6 +30,12 @@ pub struct SelectionArguments {
     /// Only samples in this time, in seconds since the first record; either may be empty
     #[arg(long, value_name = "FROM,TO", value_parser = times, help_heading = SELECTION)]
     time: Option<Times>,
+
+    /// Leave out lines and inlined calls of executables and libraries
+    ///
+    /// They are read from the debug information of the files on this machine, if it is of the recorded build.
+    #[arg(long, help_heading = SYMBOLS)]
+    no_native_lines: bool,
 }
 
 /// Times since the first record.
@@ -65,6 +72,7 @@ impl SelectionArguments {
             load,
             sources,
             track: track.name(),
+            no_native_lines: self.no_native_lines,
             filter: self.filter(),
             all_functions: false,
         }

@@ -41,6 +41,7 @@ use crate::frames::attribution::kernel_symbols::{KernelSymbols, kernel_build_id}
 use crate::frames::attribution::recorded::Recorded;
 use crate::frames::attribution::walk::{Symbols, Walk};
 use crate::frames::native::files::NativeFiles;
+use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
 use crate::frames::source_files::v8_functions::V8Functions;
@@ -81,6 +82,11 @@ impl<'a> NativeCode<'a> {
     /// Prepares reading the symbols of modules.
     pub fn symbols(&self) -> NativeSymbols<'_> {
         NativeSymbols::new(&self.modules, &self.files)
+    }
+
+    /// Prepares reading the lines of modules.
+    pub fn lines(&self) -> NativeLines<'_> {
+        NativeLines::new(&self.modules, &self.files)
     }
 
     /// Returns everything that names frames. `native` are the symbols of modules.

@@ -97,6 +97,18 @@ impl<'a, R: ContentReader> Contents<'a, R> {
         self.found[module].get_or_init(find).as_ref()
     }
 
+    /// Reads the same, and keeps nothing of it.
+    pub fn read_once(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
+        let found = self.find(self.modules.all.row(module).filter(|_| module.0 < MAX_MODULES)?);
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        found
+    }
+
+    /// Counts a file that was read and is not used.
+    pub fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns what to report of files that were not used; `content` says what of them.
     pub fn refused(&self, content: &str) -> Option<Diagnostic> {
         let refused = self.refused.load(Ordering::Relaxed);

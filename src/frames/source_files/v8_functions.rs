@@ -181,15 +181,27 @@ impl<'a> V8Functions<'a> {
         if let Some(track) = track.and_then(|track| function.track(track)) {
             return (track.info, track.faults.into_kinds());
         }
-        let FunctionSources { mut info, faults } = function.sources();
-        let mut faults: Tally<Issue> = faults.into_kinds();
+        let (mut info, mut faults) = self.generated_lines_of(file, function);
         if track.is_some() {
             faults.add(Issue::TrackMissing, 0);
         }
         if let Some(info) = &mut info {
+            self.use_source_maps(info);
+        }
+        (info, faults)
+    }
+
+    /// Returns the same in the files that the runtime compiled.
+    pub fn generated_lines_of(
+        &self,
+        file: FileIndex,
+        function: &Function<'a>,
+    ) -> (Option<DebugInfo<'a>>, Tally<Issue>) {
+        let FunctionSources { mut info, faults } = function.sources();
+        let mut faults: Tally<Issue> = faults.into_kinds();
+        if let Some(info) = &mut info {
             let inlined = self.add_calls(file, function, info);
             faults.add_many(Issue::InlinedLineUnknown, inlined.unknown, 0);
-            self.use_source_maps(info);
         }
         (info, faults)
     }

@@ -54,7 +54,7 @@ impl Namer<'_> {
     pub fn lines_at(&mut self, symbol: SymbolIndex, offsets: &[u64]) -> Vec<Arc<[Line]>> {
         match self.code_of(symbol) {
             Some(code @ Code::Function(_)) => {
-                let frames = self.frames(code, offsets).into_iter();
+                let frames = self.frames(code, offsets, None).into_iter();
                 frames.map(|frame| frame.lines).collect()
             }
             _ => Vec::new(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! [rows]: samples in file order, stacks as numbers ─► [filter] ─► the caller's function, sample by sample
-//!    └─► distinct stacks ─► [naming]: functions, lines, inlined calls ─► [tables]
+//!    └─► distinct stacks ─► [naming]: functions, [lines], inlined calls ─► [tables]
 //!                             [code]: machine code of a symbol, and what it refers to
 //!                             [kinds]: language, native, kernel, compiler, GC, idle
 //! ```
@@ -13,6 +13,7 @@
 mod code;
 mod filter;
 mod kinds;
+mod lines;
 mod naming;
 mod rows;
 pub mod tables;
@@ -31,6 +32,7 @@ use crate::collections::indexed_table::{IndexedTable, index_of};
 use crate::frames::attribution::call_tree::{Node, NodeIndex};
 use crate::frames::attribution::walk::Symbols;
 use crate::frames::attribution::{NativeCode, events_of};
+use crate::frames::native::lines::NativeLines;
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::rows::{Collected, Counts, Place, Rows, ThreadKey};
@@ -48,6 +50,8 @@ pub struct StreamOptions {
     pub sources: SourceOptions,
     /// Name of the track that lines are taken from, for functions that have it; `None` for the usual lines.
     pub track: Option<Vec<u8>>,
+    /// Whether lines and inlined calls of native code are left out.
+    pub no_native_lines: bool,
     /// Which samples to read. [`Losses`] count all.
     pub filter: SampleFilter,
     /// Whether to read all functions of the runtimes' files, for the names of what code refers to.
@@ -119,13 +123,16 @@ fn read_recording<R>(
         &options.load,
     );
     let track = options.track.as_deref();
+    let lines = (!options.no_native_lines).then(|| native.lines());
     let v8_functions = scripts.functions();
-    let mut namer = walked.namer(recording, &symbols, &v8_functions, track, unwound);
+    let mut namer = walked.namer(recording, &symbols, &v8_functions, track, lines.as_ref(), unwound);
     let tables = &mut namer.tables;
     tables.diagnostics = recording.diagnostics();
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
     tables.diagnostics.extend(native_symbols.refused());
+    let refused = lines.as_ref().and_then(|lines| lines.refused());
+    tables.diagnostics.extend(refused);
     finish(&mut namer)
 }
 
@@ -197,16 +204,18 @@ pub fn walk(
 }
 
 impl Walked {
-    /// Returns the tables with names. Lines are those of `track` for functions that have it.
+    /// Returns the tables with names. Lines are those of `track` for functions that have it, and of `native_lines` for native
+    /// code.
     pub fn named(
         self,
         recording: &Recording<'_>,
         symbols: &Symbols<'_>,
         v8_functions: &V8Functions<'_>,
         track: Option<&[u8]>,
+        native_lines: Option<&NativeLines<'_>>,
         unwound: &Unwound,
     ) -> Tables {
-        self.namer(recording, symbols, v8_functions, track, unwound)
+        self.namer(recording, symbols, v8_functions, track, native_lines, unwound)
             .tables
     }
 
@@ -216,6 +225,7 @@ impl Walked {
         symbols: &'a Symbols<'_>,
         v8_functions: &'a V8Functions<'_>,
         track: Option<&'a [u8]>,
+        native_lines: Option<&'a NativeLines<'a>>,
         unwound: &Unwound,
     ) -> Namer<'a> {
         let Self {
@@ -225,7 +235,7 @@ impl Walked {
             counts,
             events,
         } = self;
-        let mut namer = Namer::new(recording, symbols, v8_functions, track);
+        let mut namer = Namer::new(recording, symbols, v8_functions, track, native_lines);
         namer.add_all(&places);
         let tables = &mut namer.tables;
         tables.stacks = nodes

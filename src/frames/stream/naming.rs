@@ -1,24 +1,28 @@
 //! Names, lines and inlined calls of the places in stacks.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jitdump::debug_info::{DebugInfo, SourceFile};
-use jitdump::{debug_info, names, printable};
+use jitdump::{Address, AddressRange, names, printable};
 
 use crate::bytes::{base_name, hex_digits};
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
+use crate::elf::symbols::demangled;
 use crate::files::objects::store;
 use crate::frames::attribution::frame::Frame as Code;
 use crate::frames::attribution::walk::Symbols;
+use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::kinds::{self, Kind};
+use crate::frames::stream::lines::{FunctionLines, Places, chains};
 use crate::frames::stream::rows::Place;
 use crate::frames::stream::tables::{
-    File, FileIndex, Frame, Function, FunctionIndex, Line, Module, ModuleIndex, Symbol, SymbolIndex, Tables,
-    TierIndex,
+    File, FileIndex, Frame, Function, FunctionIndex, Line, Location, Module, ModuleIndex, Symbol,
+    SymbolIndex, Tables, TierIndex,
 };
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::NameStyle;
@@ -32,6 +36,7 @@ pub struct Namer<'a> {
     pub(super) symbols: &'a Symbols<'a>,
     pub(super) v8_functions: &'a V8Functions<'a>,
     track: Option<&'a [u8]>,
+    native_lines: Option<&'a NativeLines<'a>>,
     /// What was named so far.
     pub tables: Tables,
     /// The code that has each symbol.
@@ -57,26 +62,28 @@ struct Named<'a> {
     lines: Option<FunctionLines<'a>>,
 }
 
-/// Lines and inlined calls of a function, with the functions and files in the tables.
-struct FunctionLines<'a> {
+/// Debug information of a function, and the same in the generated files.
+struct Recorded<'a> {
     info: DebugInfo<'a>,
-    functions: Vec<FunctionIndex>,
-    files: Vec<Option<FileIndex>>,
+    generated: Option<DebugInfo<'a>>,
+    owner: u32,
 }
 
 impl<'a> Namer<'a> {
-    /// Starts. Lines are those of `track` for functions that have it.
+    /// Starts. Lines are those of `track` for functions that have it, and of `native_lines` for native code.
     pub fn new(
         recording: &'a Recording<'a>,
         symbols: &'a Symbols<'a>,
         v8_functions: &'a V8Functions<'a>,
         track: Option<&'a [u8]>,
+        native_lines: Option<&'a NativeLines<'a>>,
     ) -> Self {
         Self {
             recording,
             symbols,
             v8_functions,
             track,
+            native_lines,
             tables: Tables::default(),
             codes: HashMap::default(),
             functions: HashMap::default(),
@@ -86,81 +93,129 @@ impl<'a> Namer<'a> {
         }
     }
 
-    /// Adds a frame for each place. They must be sorted, so that those of a function follow each other.
+    /// Adds a frame for each place. They must be sorted, so that those of a module and of a function follow each other.
     pub fn add_all(&mut self, places: &[Place]) {
-        for of_function in places.chunk_by(|one, next| one.frame == next.frame) {
-            if let Some(first) = of_function.first() {
+        for of_module in places.chunk_by(|one, next| one.module() == next.module()) {
+            let functions = of_module.chunk_by(|one, next| one.frame == next.frame);
+            let module = of_module.first().and_then(Place::module);
+            let read = module
+                .zip(self.native_lines)
+                .and_then(|(module, lines)| lines.read(module));
+            let symbols: Vec<u32> = functions
+                .clone()
+                .filter_map(|of| of.first()?.native_symbol())
+                .collect();
+            let infos = match (module, &read, self.native_lines) {
+                (Some(module), Some(read), Some(lines)) => {
+                    let ranges = symbols.iter().map(|&symbol| self.native_range(module, symbol));
+                    lines.functions(read, &ranges.collect::<Option<Vec<_>>>().unwrap_or_default())
+                }
+                _ => Vec::new(),
+            };
+            let mut infos: HashMap<u32, DebugInfo<'_>> = symbols.into_iter().zip(infos).collect();
+            for of_function in functions {
+                let Some(first) = of_function.first() else {
+                    continue;
+                };
+                let native = first.native_symbol().and_then(|symbol| infos.remove(&symbol));
                 let offsets: Vec<u64> = of_function.iter().map(|place| place.offset).collect();
-                for frame in self.frames(first.frame, &offsets) {
+                for frame in self.frames(first.frame, &offsets, native) {
                     self.tables.frames.push(frame);
                 }
             }
         }
     }
 
-    /// Returns the frames at sorted offsets of one function.
-    pub(super) fn frames(&mut self, code: Code, offsets: &[u64]) -> Vec<Frame> {
-        let named = self.name(code);
-        // Crafted files could have many addresses at one line, with many inlined calls.
-        let mut known: HashSet<Arc<[Line]>> = HashSet::default();
-        let of_lines = offsets
-            .iter()
-            .map(|&offset| u32::try_from(offset).unwrap_or(u32::MAX));
-        let mut chains = named
-            .lines
-            .as_ref()
-            .map(|lines| lines.info.frames_at_all(of_lines));
-        let frames = offsets.iter().map(|&offset| {
-            let chain = chains.as_mut().and_then(Iterator::next).unwrap_or_default();
-            let mut frame = self.frame(&named, offset, &chain);
-            match known.get(&frame.lines) {
-                Some(lines) => frame.lines = lines.clone(),
-                None => _ = known.insert(frame.lines.clone()),
-            }
-            frame
-        });
-        frames.collect()
+    /// Returns the linked addresses of a symbol.
+    fn native_range(&self, module: modules::ModuleIndex, symbol: u32) -> Option<AddressRange> {
+        let start = self.symbols.native.start(module, symbol)?;
+        let (_, size) = self.symbols.native.symbol(module, symbol)?;
+        AddressRange::new(start, size)
     }
 
-    /// Returns the frame at an offset, with the functions in `chain`.
-    fn frame(&self, named: &Named<'_>, offset: u64, chain: &[debug_info::Frame]) -> Frame {
-        let address = match named.linked {
+    /// Returns the frames at sorted offsets of one function. `native` are its lines if it is native code.
+    pub(super) fn frames<'l>(
+        &mut self,
+        code: Code,
+        offsets: &[u64],
+        native: Option<DebugInfo<'l>>,
+    ) -> Vec<Frame>
+    where
+        'a: 'l,
+    {
+        let named: Named<'l> = self.name(code, native);
+        let addresses: Vec<u64> = offsets
+            .iter()
+            .map(|&offset| self.address(&named, offset))
+            .collect();
+        let offset = |&address: &u64| u32::try_from(address.saturating_sub(named.start)).unwrap_or(u32::MAX);
+        let lines = named.lines.as_ref();
+        let originals = chains(lines.map(|lines| &lines.places), addresses.iter().map(offset));
+        let generated = lines.and_then(|lines| lines.generated.as_ref());
+        let generated = chains(generated, addresses.iter().map(offset));
+        // Crafted files could have many addresses at one line, with many inlined calls.
+        let mut known: HashSet<Arc<[Line]>> = HashSet::default();
+        let mut frames = Vec::with_capacity(addresses.len());
+        for ((&address, original), generated) in addresses.iter().zip(originals).zip(generated) {
+            let of_frame = lines.and_then(|lines| lines.of_chain(&original, &generated));
+            let of_frame = of_frame.unwrap_or_else(|| self.without_lines(named.function));
+            let of_frame = match known.get(&of_frame) {
+                Some(known) => known.clone(),
+                None => {
+                    known.insert(of_frame.clone());
+                    of_frame
+                }
+            };
+            frames.push(Frame {
+                kind: named.kind,
+                module: named.module,
+                address,
+                symbol: named.symbol,
+                tier: named.tier,
+                lines: of_frame,
+            });
+        }
+        frames
+    }
+
+    /// Returns the address of an offset in a function.
+    fn address(&self, named: &Named<'_>, offset: u64) -> u64 {
+        match named.linked {
             Some(module) => {
                 let linked = self.symbols.native.linked_address(module, offset);
-                linked.map_or(offset, |address| address.0)
+                linked.map_or(offset, |Address(address)| address)
             }
             None => named.start.saturating_add(offset),
-        };
-        let lines = named.lines.as_ref().filter(|_| !chain.is_empty());
-        let lines = lines.and_then(|lines| {
-            let lines = chain.iter().map(|frame| lines.line(frame));
-            lines.collect::<Option<Arc<[Line]>>>()
-        });
-        Frame {
-            kind: named.kind,
-            module: named.module,
-            address,
-            symbol: named.symbol,
-            tier: named.tier,
-            lines: lines.unwrap_or_else(|| {
-                Arc::new([Line {
-                    function: named.function,
-                    file: self.tables.functions[named.function].file,
-                    line: 0,
-                    column: 0,
-                }])
-            }),
         }
     }
 
-    fn name(&mut self, code: Code) -> Named<'a> {
+    fn without_lines(&self, function: FunctionIndex) -> Arc<[Line]> {
+        let declared = &self.tables.functions[function];
+        let generated = declared.generated.map(|generated| Location {
+            line: 0,
+            column: 0,
+            ..generated
+        });
+        Arc::new([Line {
+            function,
+            file: declared.file,
+            line: 0,
+            column: 0,
+            generated,
+        }])
+    }
+
+    fn name<'l>(&mut self, code: Code, native: Option<DebugInfo<'l>>) -> Named<'l>
+    where
+        'a: 'l,
+    {
         let found = match code {
             Code::Function(id) => self.jit_function(code, id),
             Code::PerfMapSymbol(id) => self.perf_map_symbol(code, id),
             Code::UnnamedJit => {
                 Some(self.unnamed(Kind::Language, "[JIT code without a name]".to_owned(), None))
             }
-            Code::Native { module, symbol } => self.native(code, module, symbol),
+            Code::Native { module, symbol } => self.native(code, module, symbol, native),
             Code::Module(module) => {
                 let name = self.symbols.modules.name(module);
                 let own = self.module(module);
@@ -191,6 +246,7 @@ impl<'a> Namer<'a> {
             file: None,
             line: 0,
             column: 0,
+            generated: None,
         });
         Named {
             kind,
@@ -214,15 +270,32 @@ impl<'a> Namer<'a> {
         let plain = NameStyle::Plain.apply_declared(name.clone(), declared, jitted.tier());
         let kind = kinds::of_jit(jitted.name);
         let (info, _) = self.v8_functions.lines_of(id.file, &jitted, self.track);
+        let has_lines = info.is_some();
         let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
+        let is_mapped = |info: &DebugInfo<'_>| info.files.iter().any(|file| file.script.is_some());
+        let generated = info
+            .as_ref()
+            .filter(|info| is_mapped(info))
+            .and_then(|_| match has_lines {
+                true => self.v8_functions.generated_lines_of(id.file, &jitted).0,
+                false => names::declaration(jitted.name),
+            });
         let mut function = self.declared(kind, printable(&plain), &name, owner);
+        if name != jitted.name {
+            function.generated = self.location(jitted.name, owner);
+        }
         let symbol = self.symbol(
             code,
             printable(&name),
             jitted.range.start.0,
             Some(jitted.range.size()),
         );
-        let lines = info.map(|info| self.lines(info, &mut function, owner));
+        let recorded = info.map(|info| Recorded {
+            info,
+            generated,
+            owner,
+        });
+        let lines = recorded.map(|recorded| self.lines(recorded, &mut function));
         let tier = jitted.tier().map(|tier| self.tier(tier));
         Some(Named {
             kind,
@@ -244,7 +317,10 @@ impl<'a> Namer<'a> {
         let name = self.v8_functions.name(symbol.name);
         let kind = kinds::of_jit(symbol.name);
         let plain = NameStyle::Plain.apply_declared(name.clone(), || None, symbol.tier());
-        let function = self.declared(kind, printable(&plain), &name, NOBODY);
+        let mut function = self.declared(kind, printable(&plain), &name, NOBODY);
+        if name != symbol.name {
+            function.generated = self.location(symbol.name, NOBODY);
+        }
         let function = self.function(function);
         let tier = symbol.tier().map(|tier| self.tier(tier));
         let symbol = self.symbol(
@@ -267,43 +343,67 @@ impl<'a> Namer<'a> {
 
     /// Returns a function with the location in the name of its code.
     fn declared(&mut self, kind: Kind, plain: String, name: &[u8], owner: u32) -> Function {
-        let location = names::source_locations(name).first().copied();
-        let file = location.map(|location| self.file(&SourceFile::from(location.path), owner));
+        let location = self.location(name, owner);
         Function {
             kind,
             name: plain,
             is_named: true,
             module: None,
-            file,
+            file: location.map(|location| location.file),
             line: location.map_or(0, |location| location.line),
             column: location.map_or(0, |location| location.column),
+            generated: None,
+        }
+    }
+
+    /// Returns the location in a name.
+    fn location(&mut self, name: &[u8], owner: u32) -> Option<Location> {
+        let location = names::source_locations(name).first().copied()?;
+        Some(Location {
+            file: self.file(&SourceFile::from(location.path), owner),
+            line: location.line,
+            column: location.column,
+        })
+    }
+
+    /// Adds the files of debug information.
+    fn places<'l>(&mut self, info: DebugInfo<'l>, owner: u32) -> Places<'l> {
+        let files = info.files.iter();
+        let files = files.map(|file| (!file.path.is_empty()).then(|| self.file(file, owner)));
+        Places {
+            files: files.collect(),
+            info,
         }
     }
 
     /// Adds the functions and files of debug information. `own` is the function itself, which gets its place from there if its
     /// name has none.
-    fn lines(&mut self, info: DebugInfo<'a>, own: &mut Function, owner: u32) -> FunctionLines<'a> {
-        let files: Vec<Option<FileIndex>> = info
-            .files
-            .iter()
-            .map(|file| (!file.path.is_empty()).then(|| self.file(file, owner)))
-            .collect();
-        let file_of = |file: Option<u32>| files.get(file? as usize).copied().flatten();
-        let functions = info.functions.iter().enumerate().map(|(at, function)| {
-            let file = file_of(function.file);
+    fn lines<'l>(&mut self, recorded: Recorded<'l>, own: &mut Function) -> FunctionLines<'l> {
+        let places = self.places(recorded.info, recorded.owner);
+        let generated = recorded.generated.map(|info| self.places(info, recorded.owner));
+        let is_native = own.module.is_some();
+        let functions = places.info.functions.iter().enumerate().map(|(at, function)| {
+            let file = places.file(function.file);
+            let generated = generated.as_ref().and_then(|generated| generated.declaration(at));
             if at == 0 {
                 if own.file.is_none() {
                     (own.file, own.line, own.column) = (file, function.line, function.column);
                 }
+                own.generated = own.generated.or(generated);
                 return own.clone();
             }
-            let location = function.file.and_then(|file| info.files.get(file as usize));
+            let location = function
+                .file
+                .and_then(|file| places.info.files.get(file as usize));
             let location = location.map(|file| names::SourceLocation {
                 path: &file.path,
                 line: function.line,
                 column: function.column,
             });
-            let name = NameStyle::Plain.apply_to_inlined(function.name, location);
+            let name = match is_native {
+                true => decoded(function.name),
+                false => NameStyle::Plain.apply_to_inlined(function.name, location),
+            };
             Function {
                 kind: own.kind,
                 is_named: !name.is_empty(),
@@ -311,22 +411,29 @@ impl<'a> Namer<'a> {
                     true => "(anonymous)".to_owned(),
                     false => printable(&name),
                 },
-                module: None,
+                module: own.module,
                 file,
                 line: function.line,
                 column: function.column,
+                generated,
             }
         });
         let functions: Vec<Function> = functions.collect();
         let functions = functions.into_iter().map(|function| self.function(function));
         FunctionLines {
             functions: functions.collect(),
-            files,
-            info,
+            places,
+            generated,
         }
     }
 
-    fn native(&mut self, code: Code, module: modules::ModuleIndex, symbol: u32) -> Option<Named<'a>> {
+    fn native<'l>(
+        &mut self,
+        code: Code,
+        module: modules::ModuleIndex,
+        symbol: u32,
+        info: Option<DebugInfo<'l>>,
+    ) -> Option<Named<'l>> {
         let native = self.symbols.native;
         let (name, size) = native.symbol(module, symbol)?;
         let path = &self.symbols.modules.all[module].path;
@@ -334,7 +441,7 @@ impl<'a> Namer<'a> {
         let own = self.module(module);
         let start = native.start(module, symbol).map_or(0, |address| address.0);
         let symbol = self.symbol(code, printable(name.as_bytes()), start, Some(size));
-        let (kind, function, tier) = match is_jit {
+        let (kind, mut function, tier) = match is_jit {
             true => {
                 let kind = kinds::of_jit(name.as_bytes());
                 let tier = names::tier(name.as_bytes());
@@ -353,19 +460,29 @@ impl<'a> Namer<'a> {
                     file: None,
                     line: 0,
                     column: 0,
+                    generated: None,
                 };
                 (kind, function, None)
             }
         };
+        let recorded = info.map(|info| Recorded {
+            info,
+            generated: None,
+            owner: NOBODY,
+        });
+        let lines = recorded.map(|recorded| self.lines(recorded, &mut function));
         Some(Named {
             kind,
             module: Some(own),
             symbol: Some(symbol),
             tier,
-            function: self.function(function),
+            function: match &lines {
+                Some(lines) => *lines.functions.first()?,
+                None => self.function(function),
+            },
             start,
             linked: Some(module),
-            lines: None,
+            lines,
         })
     }
 
@@ -384,6 +501,7 @@ impl<'a> Namer<'a> {
             file: None,
             line: 0,
             column: 0,
+            generated: None,
         });
         Some(Named {
             kind,
@@ -404,11 +522,16 @@ impl<'a> Namer<'a> {
         *self.codes.entry(code).or_insert_with(|| symbols.push(symbol))
     }
 
-    fn function(&mut self, function: Function) -> FunctionIndex {
+    fn function(&mut self, mut function: Function) -> FunctionIndex {
+        // A function may be in several generated files.
+        let generated = function.generated.take();
         if let Some(&known) = self.functions.get(&function) {
             return known;
         }
-        let index = self.tables.functions.push(function.clone());
+        let index = self.tables.functions.push(Function {
+            generated,
+            ..function.clone()
+        });
         self.functions.insert(function, index);
         index
     }
@@ -455,14 +578,8 @@ impl<'a> Namer<'a> {
     }
 }
 
-impl FunctionLines<'_> {
-    fn line(&self, frame: &debug_info::Frame) -> Option<Line> {
-        let file = frame.file.and_then(|file| self.files.get(file as usize).copied());
-        Some(Line {
-            function: *self.functions.get(frame.function as usize)?,
-            file: file.flatten(),
-            line: frame.line,
-            column: frame.column,
-        })
-    }
+/// Returns the name of a native function without the encoding of its compiler.
+fn decoded(name: &[u8]) -> Cow<'_, [u8]> {
+    let text = String::from_utf8_lossy(name);
+    demangled(&text).map_or(name.into(), |name| name.into_bytes().into())
 }

@@ -10,6 +10,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::frames::attribution::call_tree::{CallTree, NodeIndex, Position};
 use crate::frames::attribution::frame::Frame;
 use crate::frames::attribution::walk::{Keep, Symbols, Taken, Walk};
+use crate::frames::native::modules::ModuleIndex;
 use crate::frames::stream::tables::{Sample, StackIndex, ThreadIndex};
 use crate::perf::Profile;
 use crate::perf::record::{self, Record};
@@ -33,6 +34,22 @@ impl Place {
     pub fn function(&self) -> Option<FunctionId> {
         match self.frame {
             Frame::Function(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Returns the module of native code with a symbol.
+    pub fn module(&self) -> Option<ModuleIndex> {
+        match self.frame {
+            Frame::Native { module, .. } => Some(module),
+            _ => None,
+        }
+    }
+
+    /// Returns the symbol of native code.
+    pub fn native_symbol(&self) -> Option<u32> {
+        match self.frame {
+            Frame::Native { symbol, .. } => Some(symbol),
             _ => None,
         }
     }

@@ -199,6 +199,19 @@ pub struct Line {
     pub line: u32,
     /// Column, from 1; 0 if it is unknown.
     pub column: u32,
+    /// The place in the generated file, if a source map led from there.
+    pub generated: Option<Location>,
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Location {
+    /// File.
+    pub file: FileIndex,
+    /// Line, from 1; 0 if it is unknown.
+    pub line: u32,
+    /// Column, from 1; 0 if it is unknown.
+    pub column: u32,
 }
 
 /// A function of the source code.
@@ -218,6 +231,8 @@ pub struct Function {
     pub line: u32,
     /// First column, from 1; 0 if it is unknown.
     pub column: u32,
+    /// Where it starts in the generated file, if a source map led from there; in one of them if there are several.
+    pub generated: Option<Location>,
 }
 
 /// A symbol.
@@ -372,6 +387,28 @@ pub struct Call<'t> {
     pub line: Line,
     /// Number of callers in the same frame of machine code; 0 for the function that was compiled.
     pub inline_depth: u32,
+}
+
+impl Function {
+    /// Returns where it starts in the file that was compiled.
+    pub fn compiled(&self) -> Option<Location> {
+        let Self {
+            file, line, column, ..
+        } = *self;
+        self.generated
+            .or(file.map(|file| Location { file, line, column }))
+    }
+}
+
+impl Line {
+    /// Returns the place in the file that was compiled.
+    pub fn compiled(&self) -> Option<Location> {
+        let Self {
+            file, line, column, ..
+        } = *self;
+        self.generated
+            .or(file.map(|file| Location { file, line, column }))
+    }
 }
 
 impl Tables {

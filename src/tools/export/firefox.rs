@@ -2,8 +2,10 @@
 //!
 //! The version decides what a reader does to a file: it converts older ones, and refuses newer ones. Addresses have 31 bits and
 //! are relative to a library, so code in memory gets libraries of its own, one for each such range. Call trees add up by
-//! function, so a function is one row; its source file has to be that of its lines.
+//! function, so a function is one row; its source file has to be that of its lines. Functions and frames have the position that
+//! was compiled, and beside it the original one if a source map led there.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use flate2::Compression;
@@ -12,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::frames::stream::Kind;
-use crate::frames::stream::tables::{FileIndex, FrameIndex, FunctionIndex, Line, TierIndex};
+use crate::frames::stream::tables::{FileIndex, FrameIndex, FunctionIndex, Line, Location, TierIndex};
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::{Calls, Numbers};
 use crate::tools::export::firefox_threads::{MILLISECOND, MISSING, NAME, threads};
@@ -40,24 +42,24 @@ const CATEGORIES: [(Kind, &str, &str); 7] = [
 ];
 
 #[derive(Serialize)]
-struct File<T> {
+struct File<'p, T> {
     meta: Value,
     libs: Vec<Value>,
-    shared: Shared,
+    shared: Shared<'p>,
     threads: T,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shared {
+struct Shared<'p> {
     string_array: Vec<String>,
     stack_table: StackTable,
     frame_table: FrameTable,
     func_table: FunctionTable,
     resource_table: Value,
     native_symbols: Value,
-    sources: SourceTable,
-    source_location_table: Value,
+    sources: SourceTable<'p>,
+    source_location_table: LocationTable,
 }
 
 #[derive(Serialize)]
@@ -83,7 +85,7 @@ struct FrameTable {
     inner_window_id: Vec<u8>,
     line: Vec<Option<u32>>,
     column: Vec<Option<u32>>,
-    original_location: Vec<()>,
+    original_location: Vec<Option<u32>>,
     length: usize,
 }
 
@@ -99,21 +101,53 @@ struct FunctionTable {
     source: Vec<Option<u32>>,
     line_number: Vec<Option<u32>>,
     column_number: Vec<Option<u32>>,
-    original_location: Vec<()>,
+    original_location: Vec<Option<u32>>,
     length: usize,
 }
 
 #[derive(Serialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct SourceTable {
+struct SourceTable<'p> {
     id: Vec<()>,
     filename: Vec<u32>,
     start_line: Vec<u32>,
     start_column: Vec<u32>,
     #[serde(rename = "sourceMapURL")]
     source_map_url: Vec<()>,
-    content: Vec<()>,
+    content: Vec<Option<Cow<'p, str>>>,
     length: usize,
+}
+
+#[derive(Serialize, Default)]
+struct LocationTable {
+    source: Vec<u32>,
+    line: Vec<u32>,
+    column: Vec<u32>,
+    length: usize,
+}
+
+/// What files and original positions are numbered by.
+#[derive(Default)]
+struct Places {
+    sources: Numbers<FileIndex>,
+    originals: Numbers<Location>,
+}
+
+impl Places {
+    /// Returns the number of an original position, if there is another one.
+    fn original(
+        &mut self,
+        generated: Option<Location>,
+        file: Option<FileIndex>,
+        line: u32,
+        column: u32,
+    ) -> Option<u32> {
+        let file = file.filter(|_| generated.is_some() && line > 0)?;
+        self.sources.of(file);
+        // Columns are not optional.
+        let column = column.max(1);
+        Some(self.originals.of(Location { file, line, column }))
+    }
 }
 
 /// A call in a frame of machine code, and the number of its caller there.
@@ -133,11 +167,13 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let libraries = Libraries::of(profile, &keys.all);
     let tiers = tiers(profile, &keys.all);
     let mut functions: Numbers<FunctionKey> = Numbers::default();
+    let mut places = Places::default();
     let mut table = FrameTable::default();
     for (&(index, line, inline_depth), &(library, address)) in keys.all.iter().zip(&libraries.of_calls) {
         let frame = &profile.tables.frames[index];
-        let declared = profile.tables.functions[line.function].file;
-        let file = line.file.or(declared);
+        let compiled = line.compiled();
+        let declared = || profile.tables.functions[line.function].compiled();
+        let file = compiled.or_else(declared).map(|location| location.file);
         table.func.push(functions.of((line.function, file)));
         table.lib.push(library);
         table.address.push(address);
@@ -148,22 +184,20 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         let tier = frame.tier.filter(|_| frame.kind == Kind::Language);
         let subcategory = tier.and_then(|tier| tiers.binary_search(&tier).ok());
         table.subcategory.push(subcategory.map_or(0, |at| at as u32 + 1));
-        table.line.push((line.line > 0).then_some(line.line));
-        table.column.push((line.column > 0).then_some(line.column));
+        let number = |number: Option<u32>| number.filter(|&number| number > 0);
+        table.line.push(number(compiled.map(|location| location.line)));
+        table
+            .column
+            .push(number(compiled.map(|location| location.column)));
+        let original = places.original(line.generated, line.file, line.line, line.column);
+        table.original_location.push(original);
     }
     table.length = keys.all.len();
     table.native_symbol = vec![(); table.length];
-    table.original_location = vec![(); table.length];
     table.inner_window_id = vec![0; table.length];
-    let mut sources: Numbers<FileIndex> = Numbers::default();
-    let func_table = function_table(
-        profile,
-        &functions.all,
-        &mut strings,
-        &mut resources,
-        &mut sources,
-    );
-    let sources = source_table(profile, &sources.all, &mut strings);
+    let func_table = function_table(profile, &functions.all, &mut strings, &mut resources, &mut places);
+    let locations = location_table(&mut places);
+    let sources = source_table(profile, &places.sources.all, &mut strings);
     let resource_names = resources
         .all
         .iter()
@@ -201,7 +235,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             }),
             native_symbols: json!({"libIndex": [], "address": [], "name": [], "functionSize": [], "length": 0}),
             sources,
-            source_location_table: json!({"source": [], "line": [], "column": [], "length": 0}),
+            source_location_table: locations,
         },
         threads: threads(profile, &calls, name, missing),
     };
@@ -303,12 +337,11 @@ fn function_table(
     functions: &[FunctionKey],
     strings: &mut Numbers<String>,
     resources: &mut Numbers<Home>,
-    sources: &mut Numbers<FileIndex>,
+    places: &mut Places,
 ) -> FunctionTable {
     let mut table = FunctionTable {
         length: functions.len(),
         relevant_for_js: vec![false; functions.len()],
-        original_location: vec![(); functions.len()],
         ..FunctionTable::default()
     };
     for &(index, file) in functions {
@@ -317,17 +350,45 @@ fn function_table(
         table.is_js.push(function.kind == Kind::Language);
         let resource = function.module.map(|module| resources.of(Home::Module(module)));
         table.resource.push(resource.map_or(-1, i64::from));
-        table.source.push(file.map(|file| sources.of(file)));
+        table.source.push(file.map(|file| places.sources.of(file)));
         // The function is declared in another file than this one if code of it was included.
-        let is_here = function.file == file && file.is_some();
-        let number = |number: u32| (is_here && number > 0).then_some(number);
-        table.line_number.push(number(function.line));
-        table.column_number.push(number(function.column));
+        let here = function.compiled().filter(|location| Some(location.file) == file);
+        let number = |number: Option<u32>| number.filter(|&number| number > 0);
+        table.line_number.push(number(here.map(|location| location.line)));
+        table
+            .column_number
+            .push(number(here.map(|location| location.column)));
+        let original = places.original(function.generated, function.file, function.line, function.column);
+        table.original_location.push(original);
     }
     table
 }
 
-fn source_table(profile: &Profile, files: &[FileIndex], strings: &mut Numbers<String>) -> SourceTable {
+fn location_table(places: &mut Places) -> LocationTable {
+    let Places { sources, originals } = places;
+    LocationTable {
+        source: originals
+            .all
+            .iter()
+            .map(|location| sources.of(location.file))
+            .collect(),
+        line: originals.all.iter().map(|location| location.line).collect(),
+        column: originals.all.iter().map(|location| location.column).collect(),
+        length: originals.all.len(),
+    }
+}
+
+fn source_table<'p>(
+    profile: &'p Profile,
+    files: &[FileIndex],
+    strings: &mut Numbers<String>,
+) -> SourceTable<'p> {
+    let text = |file: &FileIndex| {
+        let embedded = profile.tables.files[*file].text.as_ref();
+        embedded
+            .or_else(|| profile.texts.get(file))
+            .map(|text| String::from_utf8_lossy(text))
+    };
     let names = files
         .iter()
         .map(|&file| strings.of(profile.tables.files[file].path.clone()));
@@ -337,7 +398,7 @@ fn source_table(profile: &Profile, files: &[FileIndex], strings: &mut Numbers<St
         start_line: vec![1; files.len()],
         start_column: vec![1; files.len()],
         source_map_url: vec![(); files.len()],
-        content: vec![(); files.len()],
+        content: files.iter().map(text).collect(),
         length: files.len(),
     }
 }

@@ -115,6 +115,8 @@ pub struct ExportOptions {
     pub format: Format,
     /// What the name, file or module of a function in a stack must match.
     pub filter: Option<Regex>,
+    /// Whether formats with source text get that of this machine's files.
+    pub has_sources: bool,
 }
 
 /// Samples to be written.
@@ -130,10 +132,15 @@ pub fn export(options: &ExportOptions, progress: &mut dyn Progress) -> Result<Ex
         stream,
         format,
         filter,
+        has_sources,
     } = options;
+    let mut profile = Profile::read(stream, filter.as_ref(), format.scope(), progress)?;
+    if *format == Format::Firefox {
+        profile.read_texts(stream, *has_sources);
+    }
     Ok(Export {
         format: *format,
-        profile: Profile::read(stream, filter.as_ref(), format.scope(), progress)?,
+        profile,
     })
 }
 

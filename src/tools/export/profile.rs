@@ -9,12 +9,14 @@ use crate::collections::hash::HashMap;
 use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::stream::tables::{
-    Event, Frame, FunctionIndex, Module, ModuleIndex, StackIndex, Thread, ThreadIndex, TierIndex,
+    Event, FileIndex, Frame, FunctionIndex, Module, ModuleIndex, StackIndex, Thread, ThreadIndex, TierIndex,
 };
 use crate::frames::stream::{Kind, Sample, SampleFilter, StreamOptions, Tables, read};
+use crate::inject::SourceName;
 use crate::load::Progress;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
+use crate::tools::source_texts::Texts;
 
 /// Most events in a file. A profile can have any number, and formats have a value of each in every sample.
 const MAX_EVENTS: usize = 64;
@@ -68,6 +70,8 @@ pub struct Profile {
     pub tables: Tables,
     /// Name of the profile.
     pub title: String,
+    /// Texts of files that the tables have no text of, as far as they are wanted.
+    pub texts: HashMap<FileIndex, Vec<u8>>,
     /// Samples by thread, event and time.
     pub rows: Vec<Row>,
     /// Indices of the events of the samples.
@@ -127,6 +131,7 @@ impl Profile {
             title: printable_path(&options.load.input),
             is_whole: filter.is_none() && options.filter == SampleFilter::default(),
             tables,
+            texts: HashMap::default(),
             rows,
             events: Vec::new(),
             left_out: None,
@@ -141,6 +146,30 @@ impl Profile {
         }
         profile.used = profile.used_stacks();
         Ok(profile)
+    }
+
+    /// Reads the texts of files: copies that were kept beside the profile and, if `has_all` is true, files of this machine.
+    pub fn read_texts(&mut self, options: &StreamOptions, has_all: bool) {
+        let mut texts = Texts::new(&options.load, &options.sources);
+        for (index, file) in self.tables.files.enumerate() {
+            if file.text.is_some() {
+                continue;
+            }
+            let name = SourceName {
+                owner: file.owner,
+                path: file.recorded_path.clone(),
+                script: file.script.clone(),
+            };
+            let text = match has_all {
+                true => texts.read(&name).map_err(|issue| texts.faults.add(issue, 0)).ok(),
+                false => texts.read_kept(&name),
+            };
+            self.texts.extend(text.map(|text| (index, text)));
+        }
+        let faults = texts.faults.iter();
+        self.tables
+            .diagnostics
+            .extend(faults.map(|(issue, fault)| Diagnostic::new(issue).times(fault.count)));
     }
 
     /// Leaves out what the format has no room for.
@@ -348,6 +377,7 @@ mod tests {
         });
         Profile {
             tables: Tables::default(),
+            texts: HashMap::default(),
             title: String::new(),
             rows: rows.collect(),
             events: Vec::new(),

@@ -11,9 +11,10 @@ use crate::frames::ranking::counts::StackCounts;
 use crate::frames::stream::tables::{FileIndex, FunctionIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::inject::SourceName;
-use crate::tools::excerpts::{SourceText, Texts};
+use crate::tools::excerpts::SourceText;
 use crate::tools::report::instructions::FunctionCode;
 use crate::tools::report::text::described;
+use crate::tools::source_texts::Texts;
 
 /// Callers and callees that are listed, and other functions of a similar name.
 const MAX_LISTED: usize = 10;

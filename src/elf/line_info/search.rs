@@ -1,0 +1,524 @@
+//! Searches compile units for functions.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use gimli::constants as dw;
+use gimli::{Attribute, AttributeValue, ColumnType, Dwarf, Unit, UnitHeader, UnitRef, UnitType};
+use jitdump::AddressRange;
+use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile};
+
+use crate::collections::hash::{HashMap, HashSet};
+use crate::elf::counted_reader::{CountedReader, count};
+use crate::elf::line_info::wanted::{Declared, Wanted};
+
+/// Reads that anything counts for that takes memory.
+const READS_PER_ITEM: u64 = 32;
+
+/// Maximum number of entries from an inlined call to the name of its function. Compilers' files have two or three.
+const MAX_ORIGINS: usize = 16;
+
+/// Maximum size of a path in bytes, that of Linux.
+const MAX_PATH: usize = 4096;
+
+type Result<T> = gimli::Result<T>;
+
+/// A function whose children are read.
+struct OpenFunction {
+    depth: isize,
+    /// Indices of wanted functions with its code.
+    targets: Vec<usize>,
+    /// File of the function.
+    file: Option<u32>,
+    /// The inlined calls whose children are read, the outermost first.
+    calls: Vec<OpenCall>,
+}
+
+/// An inlined call whose children are read.
+struct OpenCall {
+    depth: isize,
+    /// Offset of the entry of the called function.
+    origin: usize,
+    /// File of the called function.
+    file: Option<u32>,
+}
+
+/// A search for functions.
+pub struct Search<'a, 'c> {
+    dwarf: &'c Dwarf<CountedReader<'a, 'c>>,
+    left: &'c Cell<u64>,
+    wanted: Vec<Wanted<'a>>,
+    /// Declarations by the offset of their entry.
+    declared: HashMap<usize, Declared<'a>>,
+    /// All files.
+    sources: Vec<SourceFile<'a>>,
+    /// Their indices by path.
+    by_path: HashMap<Vec<u8>, u32>,
+    /// The same by the offset of a line program, and the index there.
+    files: HashMap<(usize, u64), Option<u32>>,
+    /// Units that others refer to.
+    units: HashMap<usize, Rc<Unit<CountedReader<'a, 'c>>>>,
+    /// Headers of all units by their offsets, once they are needed.
+    headers: Option<Vec<UnitHeader<CountedReader<'a, 'c>>>>,
+    /// Offsets of the line programs that were read.
+    programs: HashSet<usize>,
+}
+
+impl<'a, 'c> Search<'a, 'c> {
+    /// Starts a search for the functions at addresses, which must ascend.
+    pub fn new(
+        dwarf: &'c Dwarf<CountedReader<'a, 'c>>,
+        left: &'c Cell<u64>,
+        wanted: &[AddressRange],
+    ) -> Self {
+        let next = wanted.iter().skip(1).map(|next| next.start.0);
+        let ends = next.chain([u64::MAX]);
+        let wanted = wanted.iter().zip(ends);
+        let wanted = wanted.map(|(range, next)| Wanted::new(range.start.0..range.end.0.min(next)));
+        Self {
+            dwarf,
+            left,
+            wanted: wanted.collect(),
+            declared: HashMap::default(),
+            sources: Vec::new(),
+            by_path: HashMap::default(),
+            files: HashMap::default(),
+            units: HashMap::default(),
+            headers: None,
+            programs: HashSet::default(),
+        }
+    }
+
+    /// Returns what was found of each.
+    pub fn finish(self) -> Vec<DebugInfo<'a>> {
+        let found = self.wanted.into_iter().map(|mut wanted| {
+            let size = wanted.offsets(&wanted.range).end;
+            wanted.info.normalise_tables(size);
+            wanted.info
+        });
+        found.collect()
+    }
+
+    /// Returns the indices of the wanted functions with code at some addresses.
+    fn at(&self, addresses: &Range<u64>) -> Range<usize> {
+        let start = self
+            .wanted
+            .partition_point(|wanted| wanted.range.end <= addresses.start);
+        let end = self
+            .wanted
+            .partition_point(|wanted| wanted.range.start < addresses.end);
+        start..end.max(start)
+    }
+
+    fn count_item(&self) -> Result<()> {
+        count(self.left, READS_PER_ITEM)
+    }
+
+    /// Adds what a compile unit has of the functions.
+    pub fn add_unit(&mut self, header: UnitHeader<CountedReader<'a, 'c>>) -> Result<()> {
+        if matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. }) {
+            return Ok(());
+        }
+        let unit = self.dwarf.unit(header)?;
+        let unit = unit.unit_ref(self.dwarf);
+        let mut entries = unit.entries_raw(None)?;
+        let Some(root) = entries.read_abbreviation()? else {
+            return Ok(());
+        };
+        let mut attributes = Vec::new();
+        entries.read_attributes(root.attributes(), &mut attributes)?;
+        if ranges(unit, &attributes)?
+            .iter()
+            .all(|range| self.at(range).is_empty())
+        {
+            return Ok(());
+        }
+        self.add_entries(unit)?;
+        self.add_rows(unit)
+    }
+
+    /// Adds the functions of a unit, and what is inlined into them.
+    fn add_entries(&mut self, unit: UnitRef<'_, CountedReader<'a, 'c>>) -> Result<()> {
+        let mut entries = unit.entries_raw(None)?;
+        let mut attributes = Vec::new();
+        let mut open: Vec<OpenFunction> = Vec::new();
+        while !entries.is_empty() {
+            let depth = entries.next_depth();
+            let Some(abbreviation) = entries.read_abbreviation()? else {
+                continue;
+            };
+            // Some attributes take no bytes.
+            let specs = abbreviation.attributes();
+            count(self.left, specs.len() as u64)?;
+            // Blocks end calls, too.
+            while open.pop_if(|function| function.depth >= depth).is_some() {}
+            let mut caller = open.last_mut().filter(|function| !function.targets.is_empty());
+            if let Some(caller) = &mut caller {
+                while caller.calls.pop_if(|call| call.depth >= depth).is_some() {}
+            }
+            match (abbreviation.tag(), caller) {
+                (dw::DW_TAG_subprogram, _) => {
+                    entries.read_attributes(specs, &mut attributes)?;
+                    let function = self.function(unit, depth, &attributes)?;
+                    open.push(function);
+                }
+                (dw::DW_TAG_inlined_subroutine, Some(caller)) => {
+                    entries.read_attributes(specs, &mut attributes)?;
+                    self.add_call(unit, depth, &attributes, caller)?;
+                }
+                _ => entries.skip_attributes(specs)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn function(
+        &mut self,
+        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        depth: isize,
+        attributes: &[Attribute<CountedReader<'a, 'c>>],
+    ) -> Result<OpenFunction> {
+        let mut targets = Vec::new();
+        for range in ranges(unit, attributes)? {
+            for target in self.at(&range) {
+                self.count_item()?;
+                targets.push(target);
+            }
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        // Linkers give identical functions the same code.
+        let is_new = |target: &usize| self.wanted.get(*target).is_some_and(Wanted::is_undeclared);
+        targets.retain(is_new);
+        let mut file = None;
+        if !targets.is_empty() {
+            let declared = self.declaration(unit, attributes, 0)?;
+            for &target in &targets {
+                if let Some(wanted) = self.wanted.get_mut(target) {
+                    wanted.declare(declared, &self.sources);
+                }
+            }
+            file = declared.file;
+        }
+        Ok(OpenFunction {
+            depth,
+            targets,
+            file,
+            calls: Vec::new(),
+        })
+    }
+
+    fn add_call(
+        &mut self,
+        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        depth: isize,
+        attributes: &[Attribute<CountedReader<'a, 'c>>],
+        caller: &mut OpenFunction,
+    ) -> Result<()> {
+        let (mut origin, mut file, mut line, mut column) = (None, None, 0, 0);
+        for attribute in attributes {
+            match attribute.name() {
+                dw::DW_AT_abstract_origin => origin = Some(attribute.value()),
+                dw::DW_AT_call_file => file = self.file(unit, &attribute.value())?,
+                dw::DW_AT_call_line => line = number(attribute),
+                dw::DW_AT_call_column => column = number(attribute),
+                _ => {}
+            }
+        }
+        let origin = origin.ok_or(gimli::Error::MissingUnitDie)?;
+        let (offset, declared) = self.declared(unit, &origin, 0)?;
+        let nesting = caller.calls.len() as u32;
+        let outer = caller.calls.last().map(|call| call.origin);
+        let in_file = match caller.calls.last_mut() {
+            Some(call) => &mut call.file,
+            None => &mut caller.file,
+        };
+        // Without declarations, the caller is where it calls. Lines of calls are in the file of the caller.
+        let mut own = None;
+        let known = match outer.and_then(|outer| self.declared.get_mut(&outer)) {
+            Some(declared) => &mut declared.file,
+            None => &mut own,
+        };
+        *known = known.or(*in_file).or(file);
+        *in_file = in_file.or(*known);
+        let in_file = *in_file;
+        if file.is_some() && file != in_file {
+            (line, column) = (0, 0);
+        }
+        let ranges = ranges(unit, attributes)?;
+        let mut targets: Vec<(usize, Range<u32>)> = Vec::new();
+        for range in &ranges {
+            for target in self.at(range) {
+                self.count_item()?;
+                let wanted = self.wanted.get(target);
+                targets.extend(wanted.map(|wanted| (target, wanted.offsets(range))));
+            }
+        }
+        targets.sort_unstable_by_key(|(target, range)| (*target, range.start));
+        for of_target in targets.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some((target, _)) = of_target.first() else {
+                continue;
+            };
+            let is_callers = caller.targets.binary_search(target).is_ok();
+            let Some(wanted) = self.wanted.get_mut(*target).filter(|_| is_callers) else {
+                continue;
+            };
+            wanted.set_file(outer, in_file, &self.sources);
+            let function = wanted.inlined(offset, declared, &self.sources);
+            wanted.info.calls.push(InlinedCall {
+                depth: nesting,
+                function,
+                ranges: of_target.iter().map(|(_, range)| range.clone()).collect(),
+                line,
+                column,
+            });
+        }
+        caller.calls.push(OpenCall {
+            depth,
+            origin: offset,
+            file: declared.file,
+        });
+        Ok(())
+    }
+
+    /// Returns the offset of the entry that a value refers to, and the function that is declared there.
+    fn declared(
+        &mut self,
+        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        origin: &AttributeValue<CountedReader<'a, 'c>>,
+        origins: usize,
+    ) -> Result<(usize, Declared<'a>)> {
+        let unknown = gimli::Error::MissingUnitDie;
+        let (other, offset) = match *origin {
+            AttributeValue::UnitRef(offset) => (None, offset),
+            AttributeValue::DebugInfoRef(offset) => {
+                let other = self.unit_at(offset.0)?;
+                let within = offset.to_unit_offset(&other.header).ok_or(unknown)?;
+                (Some(other), within)
+            }
+            _ => return Err(unknown),
+        };
+        let unit = other.as_ref().map_or(unit, |other| other.unit_ref(self.dwarf));
+        let global = offset.to_debug_info_offset(&unit.header).ok_or(unknown)?.0;
+        if let Some(known) = self.declared.get(&global) {
+            return Ok((global, *known));
+        }
+        let mut entries = unit.entries_raw(Some(offset))?;
+        let abbreviation = entries.read_abbreviation()?.ok_or(unknown)?;
+        count(self.left, abbreviation.attributes().len() as u64)?;
+        let mut attributes = Vec::new();
+        entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
+        let declared = self.declaration(unit, &attributes, origins)?;
+        self.declared.insert(global, declared);
+        Ok((global, declared))
+    }
+
+    /// Returns the function that an entry declares.
+    fn declaration(
+        &mut self,
+        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        attributes: &[Attribute<CountedReader<'a, 'c>>],
+        origins: usize,
+    ) -> Result<Declared<'a>> {
+        let mut declared = Declared::default();
+        let (mut has_linkage_name, mut origin) = (false, None);
+        for attribute in attributes {
+            match attribute.name() {
+                dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => {
+                    declared.name = unit.attr_string(attribute.value())?.bytes();
+                    has_linkage_name = true;
+                }
+                dw::DW_AT_name if !has_linkage_name => {
+                    declared.name = unit.attr_string(attribute.value())?.bytes()
+                }
+                dw::DW_AT_decl_file => declared.file = self.file(unit, &attribute.value())?,
+                dw::DW_AT_decl_line => declared.line = number(attribute),
+                dw::DW_AT_decl_column => declared.column = number(attribute),
+                dw::DW_AT_abstract_origin | dw::DW_AT_specification => origin = Some(attribute.value()),
+                _ => {}
+            }
+        }
+        let is_complete = !declared.name.is_empty() && declared.file.is_some();
+        if let Some(origin) = origin.filter(|_| !is_complete && origins < MAX_ORIGINS) {
+            let (_, origin) = self.declared(unit, &origin, origins.saturating_add(1))?;
+            declared.complete(origin);
+        }
+        Ok(declared)
+    }
+
+    /// Returns the unit with an offset in `.debug_info`.
+    fn unit_at(&mut self, offset: usize) -> Result<Rc<Unit<CountedReader<'a, 'c>>>> {
+        let headers = match &mut self.headers {
+            Some(headers) => headers,
+            headers => {
+                let mut all = Vec::new();
+                let mut units = self.dwarf.units();
+                while let Some(header) = units.next()? {
+                    count(self.left, READS_PER_ITEM)?;
+                    all.push(header);
+                }
+                headers.insert(all)
+            }
+        };
+        let start = |header: &UnitHeader<_>| header.debug_info_offset().map_or(usize::MAX, |start| start.0);
+        let after = headers.partition_point(|header| start(header) <= offset);
+        let header = after.checked_sub(1).and_then(|last| headers.get(last));
+        let header = header.ok_or(gimli::Error::MissingUnitDie)?;
+        if let Some(known) = self.units.get(&start(header)) {
+            return Ok(known.clone());
+        }
+        let unit = Rc::new(self.dwarf.unit(*header)?);
+        self.units.insert(start(header), unit.clone());
+        Ok(unit)
+    }
+
+    /// Returns the file with an index in the line program of a unit.
+    fn file(
+        &mut self,
+        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        index: &AttributeValue<CountedReader<'a, 'c>>,
+    ) -> Result<Option<u32>> {
+        match index {
+            // Before DWARF 5, it means no file.
+            AttributeValue::FileIndex(0) if unit.header.version() < 5 => Ok(None),
+            &AttributeValue::FileIndex(index) => self.file_at(unit, index),
+            _ => Ok(None),
+        }
+    }
+
+    fn file_at(&mut self, unit: UnitRef<'_, CountedReader<'a, 'c>>, index: u64) -> Result<Option<u32>> {
+        let Some(program) = &unit.line_program else {
+            return Ok(None);
+        };
+        let header = program.header();
+        let key = (header.offset().0, index);
+        if let Some(known) = self.files.get(&key) {
+            return Ok(*known);
+        }
+        let file = match header.file(index) {
+            None => None,
+            Some(file) => {
+                let mut path = Vec::new();
+                join(&mut path, unit.comp_dir.map_or(&[], |folder| folder.bytes()));
+                if let Some(folder) = file.directory(header) {
+                    join(&mut path, unit.attr_string(folder)?.bytes());
+                }
+                join(&mut path, unit.attr_string(file.path_name())?.bytes());
+                let text = file.source().map(|text| unit.attr_string(text)).transpose()?;
+                count(self.left, path.len() as u64)?;
+                let text = text.map(|text| text.bytes()).filter(|text| !text.is_empty());
+                (path.len() <= MAX_PATH).then(|| self.source(path, text))
+            }
+        };
+        self.files.insert(key, file);
+        Ok(file)
+    }
+
+    fn source(&mut self, path: Vec<u8>, text: Option<&'a [u8]>) -> u32 {
+        if let Some(&known) = self.by_path.get(&path) {
+            return known;
+        }
+        let index = self.sources.len() as u32;
+        self.sources.push(SourceFile {
+            path: path.clone().into(),
+            text,
+            script: None,
+        });
+        self.by_path.insert(path, index);
+        index
+    }
+
+    /// Adds the rows of the line program of a unit.
+    fn add_rows(&mut self, unit: UnitRef<'_, CountedReader<'a, 'c>>) -> Result<()> {
+        let Some(program) = unit.line_program.clone() else {
+            return Ok(());
+        };
+        if !self.programs.insert(program.header().offset().0) {
+            return Ok(());
+        }
+        let mut rows = program.rows();
+        // Address of the last row of the sequence, its file, line and column.
+        let mut last: Option<(u64, u64, u32, u32)> = None;
+        while let Some((_, row)) = rows.next_row()? {
+            if let Some((start, file, line, column)) = last {
+                let addresses = start..row.address();
+                let targets = self.at(&addresses);
+                if start < addresses.end && !targets.is_empty() {
+                    let file = self.file_at(unit, file)?;
+                    for target in targets {
+                        self.count_item()?;
+                        let Some(wanted) = self.wanted.get_mut(target) else {
+                            continue;
+                        };
+                        let row = Row {
+                            offset: wanted.offsets(&addresses).start,
+                            file: wanted.file(file, &self.sources),
+                            line,
+                            column,
+                            discriminator: 0,
+                        };
+                        wanted.info.rows.push(row);
+                    }
+                }
+            }
+            let line = row.line().map_or(0, |line| line.get());
+            let column = match row.column() {
+                ColumnType::LeftEdge => 0,
+                ColumnType::Column(column) => column.get(),
+            };
+            let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            // Code without a line has no column.
+            let column = if line > 0 { column } else { 0 };
+            let state = (row.address(), row.file_index(), small(line), small(column));
+            last = (!row.end_sequence()).then_some(state);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the addresses of an entry's code.
+fn ranges<'a, 'c>(
+    unit: UnitRef<'_, CountedReader<'a, 'c>>,
+    attributes: &[Attribute<CountedReader<'a, 'c>>],
+) -> Result<Vec<Range<u64>>> {
+    let (mut low, mut high, mut size) = (None, None, None);
+    let mut ranges = Vec::new();
+    for attribute in attributes {
+        match (attribute.name(), attribute.value()) {
+            (dw::DW_AT_low_pc, value) => low = unit.attr_address(value)?,
+            (dw::DW_AT_high_pc, AttributeValue::Udata(value)) => size = Some(value),
+            (dw::DW_AT_high_pc, value) => high = unit.attr_address(value)?,
+            (dw::DW_AT_ranges, value) => {
+                let mut list = unit.attr_ranges(value)?;
+                while let Some(range) = list.as_mut().map_or(Ok(None), |list| list.next())? {
+                    ranges.push(range.begin..range.end);
+                }
+            }
+            _ => {}
+        }
+    }
+    if let Some(low) = low.filter(|_| ranges.is_empty()) {
+        let end = size.and_then(|size| low.checked_add(size)).or(high);
+        ranges.extend(end.map(|end| low..end));
+    }
+    ranges.retain(|range| !range.is_empty());
+    Ok(ranges)
+}
+
+fn number(attribute: &Attribute<CountedReader<'_, '_>>) -> u32 {
+    let number = attribute.udata_value().unwrap_or(0);
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Appends a part to a path. `.` is the folder of an unknown build.
+fn join(path: &mut Vec<u8>, part: &[u8]) {
+    if part.starts_with(b"/") {
+        path.clear();
+    } else if !path.is_empty() && !path.ends_with(b"/") && !part.is_empty() {
+        path.push(b'/');
+    }
+    if part != b"." {
+        path.extend_from_slice(part);
+    }
+}

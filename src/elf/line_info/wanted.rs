@@ -1,0 +1,120 @@
+//! What is found of the functions that are wanted.
+
+use std::ops::Range;
+
+use jitdump::debug_info::{DebugInfo, SourceFile, SourceFunction};
+
+use crate::collections::hash::HashMap;
+
+/// A function as its declaration has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Declared<'a> {
+    /// Name; empty if it is unknown.
+    pub name: &'a [u8],
+    /// Index of the file in those of the search.
+    pub file: Option<u32>,
+    /// First line, from 1; 0 if it is unknown.
+    pub line: u32,
+    /// First column, from 1; 0 if it is unknown.
+    pub column: u32,
+}
+
+impl<'a> Declared<'a> {
+    /// Adds what is missing from the entry that this one refers to.
+    pub fn complete(&mut self, origin: Self) {
+        if self.name.is_empty() {
+            self.name = origin.name;
+        }
+        if self.file.is_none() {
+            (self.file, self.line, self.column) = (origin.file, origin.line, origin.column);
+        }
+    }
+}
+
+/// A function that is wanted.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// Its linked addresses.
+    pub range: Range<u64>,
+    /// What was found. The first function is itself.
+    pub info: DebugInfo<'a>,
+    /// Indices of files in `info`, by those in the search.
+    files: HashMap<u32, u32>,
+    /// Indices of inlined functions in `info`, by the offset of the entry.
+    functions: HashMap<usize, u32>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Starts without anything found.
+    pub fn new(range: Range<u64>) -> Self {
+        Self {
+            range,
+            info: DebugInfo {
+                functions: vec![SourceFunction::default()],
+                ..DebugInfo::default()
+            },
+            files: HashMap::default(),
+            functions: HashMap::default(),
+        }
+    }
+
+    /// Whether its declaration was not found yet.
+    pub fn is_undeclared(&self) -> bool {
+        self.info.functions.first() == Some(&SourceFunction::default())
+    }
+
+    /// Sets its declaration.
+    pub fn declare(&mut self, declared: Declared<'a>, sources: &[SourceFile<'a>]) {
+        let function = self.function(declared, sources);
+        self.info.functions = vec![function];
+    }
+
+    /// Returns the index of an inlined function, by the offset of its entry.
+    pub fn inlined(&mut self, offset: usize, declared: Declared<'a>, sources: &[SourceFile<'a>]) -> u32 {
+        if let Some(&known) = self.functions.get(&offset) {
+            return known;
+        }
+        let function = self.function(declared, sources);
+        let index = self.info.functions.len() as u32;
+        self.info.functions.push(function);
+        self.functions.insert(offset, index);
+        index
+    }
+
+    /// Sets the file of an inlined function, or of the function itself, that has none.
+    pub fn set_file(&mut self, offset: Option<usize>, file: Option<u32>, sources: &[SourceFile<'a>]) {
+        let function = offset.map_or(Some(0), |offset| self.functions.get(&offset).copied());
+        let file = self.file(file, sources);
+        if let Some(function) = function.and_then(|function| self.info.functions.get_mut(function as usize)) {
+            function.file = function.file.or(file);
+        }
+    }
+
+    /// Returns the index in `info` of a file among `sources`.
+    pub fn file(&mut self, file: Option<u32>, sources: &[SourceFile<'a>]) -> Option<u32> {
+        let (file, files) = (file?, &mut self.info.files);
+        let source = sources.get(file as usize)?;
+        Some(*self.files.entry(file).or_insert_with(|| {
+            files.push(source.clone());
+            files.len().saturating_sub(1) as u32
+        }))
+    }
+
+    fn function(&mut self, declared: Declared<'a>, sources: &[SourceFile<'a>]) -> SourceFunction<'a> {
+        SourceFunction {
+            name: declared.name,
+            file: self.file(declared.file, sources),
+            line: declared.line,
+            column: declared.column,
+        }
+    }
+
+    /// Returns offsets of addresses.
+    pub fn offsets(&self, addresses: &Range<u64>) -> Range<u32> {
+        let offset = |address: u64| {
+            let address = address.clamp(self.range.start, self.range.end);
+            u32::try_from(address.saturating_sub(self.range.start)).unwrap_or(u32::MAX)
+        };
+        offset(addresses.start)..offset(addresses.end)
+    }
+}

@@ -1,0 +1,117 @@
+//! Texts of source files, which tools show.
+//!
+//! What is shown may be sent to others, and paths in a jitdump can name any file. So text of this machine's files is only read on
+//! request, and by the rules of `--keep-sources`: regular files of text, which the owner of the jitdump may read.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use jitdump::{Tally, printable};
+use sha2::{Digest, Sha256};
+
+use crate::bytes::hex_digits;
+use crate::files::objects::stored_source::{LIST_PREFIX, SOURCES, read_list};
+use crate::files::walk::{self, Scope};
+use crate::frames::source_files::SourceOptions;
+use crate::inject::{DEFAULT_OUTPUT, KeptSources, SourceName};
+use crate::load::LoadOptions;
+use crate::results::diagnostics::Issue;
+
+/// Maximum size of all files that are read, and of a list of kept files, in bytes.
+const MAX_READ: u64 = 256 << 20;
+const MAX_LIST: u64 = 16 << 20;
+
+/// Reads texts of source files.
+pub struct Texts<'a> {
+    kept: KeptFolder,
+    files: KeptSources<'a>,
+    /// Number of bytes that may still be read.
+    left: u64,
+    /// Files without text, and why.
+    pub faults: Tally<Issue>,
+}
+
+impl<'a> Texts<'a> {
+    /// Prepares reading.
+    pub fn new(load: &LoadOptions, sources: &'a SourceOptions) -> Self {
+        Self {
+            kept: KeptFolder::beside(&load.input),
+            files: KeptSources::new(sources, load),
+            left: MAX_READ,
+            faults: Tally::default(),
+        }
+    }
+
+    /// Returns the text of a file: the copy that was kept, or else the file on this machine.
+    pub fn read(&mut self, name: &SourceName) -> Result<Vec<u8>, Issue> {
+        match self.kept.read(&name.path) {
+            Some(text) => self.counted(text),
+            None => {
+                let text = self.files.read(name)?.text;
+                self.counted(text)
+            }
+        }
+    }
+
+    /// Returns the copy of a file that was kept.
+    #[cfg(feature = "export")]
+    pub fn read_kept(&mut self, name: &SourceName) -> Option<Vec<u8>> {
+        let text = self.kept.read(&name.path)?;
+        self.counted(text).ok()
+    }
+
+    fn counted(&mut self, text: Vec<u8>) -> Result<Vec<u8>, Issue> {
+        let left = self.left.checked_sub(text.len() as u64);
+        self.left = left.ok_or(Issue::SourceTooLarge)?;
+        Ok(text)
+    }
+}
+
+/// The source files that jitinject has kept beside a profile.
+#[derive(Debug, Default)]
+struct KeptFolder {
+    folder: PathBuf,
+    /// Hash and path of each file, by its original path.
+    files: BTreeMap<String, (String, String)>,
+}
+
+impl KeptFolder {
+    /// Reads the lists of the output of the same folder as the profile.
+    fn beside(profile: &Path) -> Self {
+        let folder = profile.parent().unwrap_or(Path::new(""));
+        let folder = folder.join(format!("{DEFAULT_OUTPUT}.elf")).join(SOURCES);
+        let mut names: Vec<OsString> = std::fs::read_dir(&folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name())
+            .filter(|name| name.as_bytes().starts_with(LIST_PREFIX.as_bytes()))
+            .collect();
+        names.sort_unstable();
+        let mut files = BTreeMap::new();
+        for list in names {
+            let text = read_file(&folder, Path::new(&list), MAX_LIST).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let entries = read_list(&text)
+                .map(|(original, hash, path)| (original.to_owned(), (hash.to_owned(), path.to_owned())));
+            files.extend(entries);
+        }
+        Self { folder, files }
+    }
+
+    /// Returns the text of a file, if it was kept and has not changed since.
+    fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let (hash, path) = self.files.get(&printable(path))?;
+        let text = read_file(&self.folder, Path::new(path), MAX_READ)?;
+        (hex_digits(&Sha256::digest(&text)) == *hash).then_some(text)
+    }
+}
+
+/// Reads a file in a folder, which may have come from elsewhere.
+fn read_file(folder: &Path, name: &Path, max_size: u64) -> Option<Vec<u8>> {
+    walk::open(name, Scope::Beneath(folder))
+        .and_then(|file| file.read_whole(max_size))
+        .ok()
+}

@@ -1,0 +1,214 @@
+//! Lines and inlined calls of executables, against another reader of debug information, and of crafted ones.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use addr2line::Context;
+use addr2line::gimli::{self, EndianSlice, LittleEndian};
+use jitdump::{Address, AddressRange};
+use jitinject::internals::elf::limited_reads::MemoryRoom;
+use jitinject::internals::elf::line_info::LineInfo;
+use object::SymbolKind;
+use object::read::{Object, ObjectSection, ObjectSymbol};
+
+/// A call: its function as compilers encode it, file, line and column.
+type Call = (String, String, u32, u32);
+
+fn read(file: &[u8]) -> LineInfo {
+    LineInfo::read_if(file, &MemoryRoom::default().file(), |_| true).unwrap()
+}
+
+/// Returns what another reader finds at an address, the innermost call first.
+fn expected(context: &Context<EndianSlice<'_, LittleEndian>>, address: u64) -> Vec<Call> {
+    let mut found = Vec::new();
+    let mut frames = context.find_frames(address).skip_all_loads().unwrap();
+    while let Some(frame) = frames.next().unwrap() {
+        let Some(function) = frame.function else { continue };
+        let location = frame.location.unwrap();
+        found.push((
+            function.raw_name().unwrap().into_owned(),
+            location.file.unwrap_or_default().to_owned(),
+            location.line.unwrap_or(0),
+            location.column.unwrap_or(0),
+        ));
+    }
+    found
+}
+
+#[test]
+fn lines_and_calls_of_this_program_are_those_of_another_reader() {
+    const FUNCTIONS: usize = 3000;
+    let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let file = object::File::parse(&bytes[..]).unwrap();
+    let section = |id: gimli::SectionId| {
+        let section = file.section_by_name(id.name());
+        let data = section.map_or(Cow::Borrowed(&[][..]), |section| {
+            section.uncompressed_data().unwrap()
+        });
+        Ok::<_, ()>(data)
+    };
+    let sections = gimli::DwarfSections::load(section).unwrap();
+    let dwarf = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
+    let context = Context::from_dwarf(dwarf).unwrap();
+    let symbols = file
+        .symbols()
+        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0);
+    let wanted: BTreeSet<(u64, u64)> = symbols.map(|symbol| (symbol.address(), symbol.size())).collect();
+    let mut wanted: Vec<AddressRange> = wanted
+        .into_iter()
+        .map(|(start, size)| AddressRange::new(Address(start), size).unwrap())
+        .collect();
+    wanted.dedup_by_key(|range| range.start);
+    let step = (wanted.len() / FUNCTIONS).max(1);
+    let wanted: Vec<AddressRange> = wanted.into_iter().step_by(step).collect();
+    let lines = read(&bytes);
+    let infos = lines.functions(&wanted).unwrap();
+    let (mut compared, mut inlined, mut others, mut differ) = (0, 0, 0, Vec::new());
+    for (range, info) in wanted.iter().zip(&infos) {
+        for address in (range.start.0..range.end.0).step_by(7) {
+            let expected = expected(&context, address);
+            let frames = info.frames_at((address - range.start.0) as u32);
+            let found: Vec<Call> = frames
+                .iter()
+                .map(|frame| {
+                    let name = info.functions[frame.function as usize].name;
+                    let file = frame.file.map(|file| &info.files[file as usize].path);
+                    (
+                        String::from_utf8_lossy(name).into_owned(),
+                        file.map_or_else(String::new, |path| String::from_utf8_lossy(path).into_owned()),
+                        frame.line,
+                        frame.column,
+                    )
+                })
+                .collect();
+            if expected.is_empty() {
+                continue;
+            }
+            compared += 1;
+            inlined += u64::from(expected.len() > 1);
+            let is_same = |(found, expected): (&Call, &Call)| {
+                // Macros of other files call, too. Their lines are not in the caller's file, and left out.
+                let is_elsewhere = found.1 != expected.1 && (found.2, found.3) == (0, 0);
+                found == expected || is_elsewhere && found.0 == expected.0
+            };
+            others += found
+                .iter()
+                .zip(&expected)
+                .filter(|(found, expected)| found.1 != expected.1)
+                .count();
+            if found.len() != expected.len() || !found.iter().zip(&expected).all(is_same) {
+                differ.push((address, found, expected));
+            }
+        }
+    }
+    let shown = differ.iter().take(5).collect::<Vec<_>>();
+    assert!(compared > 10_000 && inlined > 1000, "{compared} {inlined}");
+    assert!(others < compared / 100, "{others}");
+    assert!(differ.is_empty(), "{} of {compared}: {shown:#?}", differ.len());
+}
+
+/// Returns an ELF file with debug information: `abbreviations`, and a compile unit with `entries` and the range `0x1000..0x2000`.
+fn crafted(abbreviations: &[u8], entries: &[u8], ranges: &[u8]) -> Vec<u8> {
+    let mut file = object::write::Object::new(
+        object::BinaryFormat::Elf,
+        object::Architecture::X86_64,
+        object::Endianness::Little,
+    );
+    let mut unit = Vec::new();
+    unit.extend_from_slice(&4_u16.to_le_bytes());
+    unit.extend_from_slice(&0_u32.to_le_bytes());
+    unit.push(8);
+    unit.extend_from_slice(entries);
+    let length = (unit.len() as u32).to_le_bytes();
+    for (name, content) in [
+        (&b".debug_abbrev"[..], abbreviations),
+        (b".debug_info", &[&length[..], &unit].concat()),
+        (b".debug_ranges", ranges),
+    ] {
+        let id = file.add_section(Vec::new(), name.to_vec(), object::SectionKind::Debug);
+        file.append_section_data(id, content, 1);
+    }
+    file.write().unwrap()
+}
+
+/// An abbreviation: code, tag, whether it has children, attributes with their forms.
+fn abbreviation(code: u8, tag: gimli::DwTag, attributes: &[(gimli::DwAt, gimli::DwForm)]) -> Vec<u8> {
+    let mut bytes = vec![code, tag.0 as u8, 1];
+    for (attribute, form) in attributes {
+        bytes.extend([attribute.0 as u8, form.0 as u8]);
+    }
+    bytes.extend([0, 0]);
+    bytes
+}
+
+/// An entry with the range `0x1000..0x2000`.
+fn with_range(code: u8) -> Vec<u8> {
+    let mut bytes = vec![code];
+    bytes.extend(0x1000_u64.to_le_bytes());
+    bytes.extend(0x1000_u32.to_le_bytes());
+    bytes
+}
+
+const RANGE: [(gimli::DwAt, gimli::DwForm); 2] = [
+    (gimli::DW_AT_low_pc, gimli::DW_FORM_addr),
+    (gimli::DW_AT_high_pc, gimli::DW_FORM_data4),
+];
+
+fn wanted() -> AddressRange {
+    AddressRange::new(Address(0x1000), 0x1000).unwrap()
+}
+
+#[test]
+fn calls_nested_to_any_depth_are_read_without_recursion() {
+    let origin = (gimli::DW_AT_abstract_origin, gimli::DW_FORM_ref4);
+    let abbreviations = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE),
+        abbreviation(2, gimli::DW_TAG_subprogram, &RANGE),
+        abbreviation(3, gimli::DW_TAG_inlined_subroutine, &[RANGE[0], RANGE[1], origin]),
+        vec![0],
+    ];
+    // The second entry is after the header, and the first one.
+    let call = [with_range(3), (11_u32 + 13).to_le_bytes().to_vec()].concat();
+    let entries = [with_range(1), with_range(2), call.repeat(100_000)].concat();
+    let file = crafted(&abbreviations.concat(), &entries, &[]);
+    let lines = read(&file);
+    let infos = lines.functions(&[wanted()]).unwrap();
+    assert_eq!(infos[0].calls.len(), 64, "more are not kept");
+}
+
+#[test]
+fn lists_that_many_entries_share_have_a_limit() {
+    let ranges = (gimli::DW_AT_ranges, gimli::DW_FORM_sec_offset);
+    let abbreviations = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE),
+        abbreviation(2, gimli::DW_TAG_subprogram, &[ranges]),
+        vec![0],
+    ];
+    let mut list = Vec::new();
+    for start in 0..10_000_u64 {
+        list.extend_from_slice(&(0x1000 + start).to_le_bytes());
+        list.extend_from_slice(&(0x1001 + start).to_le_bytes());
+    }
+    list.extend_from_slice(&[0; 16]);
+    for (functions, is_read) in [(10, true), (10_000, false)] {
+        let entries = [with_range(1), [2, 0, 0, 0, 0].repeat(functions)].concat();
+        let file = crafted(&abbreviations.concat(), &entries, &list);
+        let lines = read(&file);
+        assert_eq!(lines.functions(&[wanted()]).is_some(), is_read, "{functions}");
+    }
+}
+
+#[test]
+fn any_other_content_has_no_lines() {
+    let memory = MemoryRoom::default();
+    assert!(LineInfo::read_if(&b"\x7fELF"[..], &memory.file(), |_| true).is_none());
+    for entries in [&[][..], &[1], &[0xff; 100]] {
+        let file = crafted(&abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE), entries, &[]);
+        let infos = read(&file).functions(&[wanted()]).map(|infos| infos.len());
+        assert_eq!(infos, Some(1));
+    }
+    let room = MemoryRoom::new(10);
+    let memory = room.file();
+    let file = crafted(&[0; 100], &[], &[]);
+    assert!(LineInfo::read_if(&file[..], &memory, |_| true).is_none() && memory.is_exceeded());
+}
