@@ -95,7 +95,10 @@ pub struct EventReport {
 /// Reads a profile, and reports it.
 pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Report, Diagnostic> {
     let mut counts = StackCounts::default();
-    let tables = read(&options.stream, &mut |sample| counts.add(sample), progress)?;
+    let mut stream = options.stream.clone();
+    // Reading them takes longer than anything else in small profiles.
+    stream.no_native_lines |= !options.by.has_lines() && options.function.is_none();
+    let tables = read(&stream, &mut |sample| counts.add(sample), progress)?;
     Report::of(tables, &counts, options)
 }
 
