@@ -152,20 +152,8 @@ pub fn stacks_in_objects(program: &str, profile: &Path, more: &[&str]) -> Vec<Sa
     let fields = "pid,time,ip,sym,dso";
     let arguments = [&script(profile, fields)[..], more].concat();
     let mut samples = parse(&perf_with_cache(program, cache.path(), &arguments));
-    for sample in &mut samples {
-        let mut is_known = false;
-        // Inlined calls have no file of their own.
-        for frame in sample.frames.iter_mut().rev() {
-            match frame.strip_suffix(" (inlined)") {
-                Some(name) if is_known => *frame = name.to_owned(),
-                Some(_) => *frame = UNKNOWN.to_owned(),
-                None => {
-                    *frame = symbol_in_object(frame);
-                    is_known = frame != UNKNOWN;
-                }
-            }
-        }
-    }
+    let symbols = samples.iter_mut().flat_map(|sample| &mut sample.frames);
+    symbols.for_each(|symbol| *symbol = symbol_in_object(symbol));
     samples
 }
 

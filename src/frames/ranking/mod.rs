@@ -64,6 +64,11 @@ impl By {
         found.map_or("", |&(name, _)| name)
     }
 
+    /// Whether rows depend on lines and inlined calls.
+    pub fn has_lines(self) -> bool {
+        matches!(self, Self::Function | Self::Line | Self::File)
+    }
+
     /// Returns what rows are by its name.
     pub fn of_name(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);

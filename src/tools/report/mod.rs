@@ -103,7 +103,10 @@ pub struct EventReport {
 pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Report, Diagnostic> {
     let counts = RefCell::new(StackCounts::default());
     let mut count = |sample: &Sample| counts.borrow_mut().add(sample);
-    read_then(&options.stream, &mut count, progress, |namer| {
+    let mut stream = options.stream.clone();
+    // Reading them takes longer than anything else in small profiles.
+    stream.no_native_lines |= !options.by.has_lines() && options.function.is_none();
+    read_then(&stream, &mut count, progress, |namer| {
         let counts = counts.borrow();
         let mut report = Report::of(&namer.tables, &counts, options)?;
         if let (Some(function), Some(copies)) = (&mut report.function, options.instructions) {
