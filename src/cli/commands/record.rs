@@ -368,7 +368,7 @@ impl RecordArguments {
         drop(bar);
         let summary = summary?;
         warn(without_kernel.as_slice());
-        warn(&plan.advised(&summary.diagnostics, &recorded.warned));
+        warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.warned));
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
@@ -428,13 +428,16 @@ fn packed_text(plan: &Plan, archive: &Path, size: u64) -> String {
     let (archive, size) = (printable_path(archive), HumanBytes(size));
     format!(
         "{archive} has all of it ({size}); where it is unpacked: \
-         perf --buildid-dir {name}/debug report -i {name}/perf.jit.data"
+         perf --buildid-dir {name}/debug report --no-children -i {name}/perf.jit.data"
     )
 }
 
 /// Runs perf report.
 fn show(profile: &Path) -> Result<(), Diagnostic> {
-    let shown = Command::new("perf").args(["report", "-i"]).arg(profile).status();
+    let shown = Command::new("perf")
+        .args(["report", "--no-children", "-i"])
+        .arg(profile)
+        .status();
     let failed = |cause: std::io::Error| Diagnostic::new(Issue::PerfFailed).with("cause", cause);
     shown.map(drop).map_err(failed)
 }

@@ -173,7 +173,7 @@ const THREADS: [(&str, Kind); 14] = [
 ];
 
 /// Starts of the names of JIT code that is not a function of the program.
-const HELPERS: [&str; 11] = [
+const HELPERS: [&str; 12] = [
     "RegExp:",
     "RegExp.",
     "JSC-Yarr",
@@ -182,6 +182,7 @@ const HELPERS: [&str; 11] = [
     "IC: ",
     "StubRoutines",
     "vtable stub",
+    "vtable chunks",
     "itable stub",
     "I2C/C2I adapters",
     "erts_beamasm:",
@@ -249,6 +250,7 @@ mod tests {
             (b"RegExp:a+", Kind::Native),
             (b"BytecodeHandler:LdaSmi", Kind::Native),
             (b"Interpreter", Kind::Native),
+            (b"vtable chunks", Kind::Native),
             (b"Interpreter: main (a.js:1:2)", Kind::Language),
             (b"py::main:/a.py", Kind::Language),
             (b"Lorg/example/Main;::run", Kind::Language),
