@@ -1,8 +1,8 @@
 //! Adds function names, source lines, inlined calls and unwinding tables to Linux `perf` profiles of
 //! JIT-compiled code.
 //!
-//! [`inject()`] reads a profile and what the runtimes of its processes wrote, and writes the same profile with its JIT code named,
-//! and ELF objects with that code. This is what the program `jitinject` does.
+//! Like the program `jitinject`, [`inject()`] reads a profile and the logs of its runtimes, and writes the same profile with its
+//! JIT code named, and ELF objects with that code.
 //!
 //! ```no_run
 //! use jitinject::{InjectOptions, inject};

@@ -70,14 +70,14 @@ Examples:
 
   perf record -k mono -g -o - node --perf-prof app.js | jitinject inject -j | perf report -i -
 
-Other options of perf inject need a command of their own: perf inject -b -i perf.data | jitinject inject -j -o perf.jit.data
+Other options of perf inject need a separate command: perf inject -b -i perf.data | jitinject inject -j -o perf.jit.data
 
 Exit status: 0 success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires.";
 
-/// Puts function names, source lines and unwinding of JIT-compiled code into Linux perf profiles
+/// Adds names, source lines and unwind tables of JIT-compiled code to Linux perf profiles
 ///
-/// Reads a profile and the jitdumps, perf maps, Mono logs or XRay traces of its processes. Writes a profile with the names of their
-/// functions and a directory of small ELF objects, which perf report, perf annotate and all other readers of perf.data use.
+/// Reads a profile and the jitdumps, perf maps, Mono logs or XRay traces of its processes. Writes a profile with function names and
+/// a directory of small ELF objects for perf report, perf annotate and all other readers of perf.data.
 #[derive(Parser, Debug)]
 #[command(
     version,
@@ -124,11 +124,11 @@ pub enum Command {
         mut_arg("input", |input| with_default(input, "-")),
         mut_arg("output", |output| output.default_value("-")),
         mut_arg("elf_dir", |folder| with_default(folder, "OUTPUT.elf, or perf.jit.data.elf for standard output")),
-        mut_arg("build_id_cache", |cache| with_default(cache, "that of perf, ~/.debug")),
+        mut_arg("build_id_cache", |cache| with_default(cache, "perf's, ~/.debug")),
         mut_arg("no_build_id_cache", |no_cache| no_cache.hide(false).hide_short_help(true))
     )]
     Inject(Box<InjectArguments>),
-    /// Show the hottest functions of a profile, or one with its lines, callers and callees
+    /// Print the hottest functions of a profile, or one with its lines, callers and callees
     Report(Box<ReportArguments>),
     /// Export samples for the Firefox Profiler, pprof, speedscope and others, or draw a flame graph
     #[command(
@@ -144,7 +144,7 @@ pub enum Command {
     Check(CheckArguments),
     /// Explain a diagnostic by its code, or list all codes
     Explain(ExplainArguments),
-    /// Show the code cache over time, as a web page
+    /// Write a web page of the code cache over time
     Timeline(TimelineArguments),
     /// Print the manual page
     Man(ManArguments),

@@ -17,7 +17,7 @@ use rustix::pipe::SpliceFlags;
 
 use crate::cli::terminal::report;
 
-/// The file that perf record writes unless it is told otherwise.
+/// The default output of perf record.
 const PERF_DATA: &str = "perf.data";
 
 /// How long to wait for the first bytes of a pipe that no program of the pipeline holds. The program that started this one

@@ -1,11 +1,11 @@
 //! Aligns a runtime's timestamps to the profile's clock.
 //!
-//! Runtimes use CLOCK_MONOTONIC. `perf record -k mono` does too, and then no alignment is needed. With any other
-//! clock there is an offset, to be added to a runtime's times, that the profile does not contain. Errors in the two
-//! directions are not equally bad. Code runs right after its load, so an offset too great by microseconds attributes
-//! samples to the function that was at the address before. Code is used for much longer than that before it is
-//! replaced: in 21 recordings of Node.js with `--stress-flush-code`, an offset too small by 1 to 30 ms changes no
-//! name, and the first name changes at 45 ms. So the result is the greatest offset that is certainly not too great.
+//! Runtimes use CLOCK_MONOTONIC. So does `perf record -k mono`, and then no alignment is needed. With any other
+//! clock, an offset must be added to a runtime's times, and the profile does not contain it. An offset that is too
+//! great is worse than one that is too small. Code runs right after its load, so an offset too great by microseconds
+//! attributes samples to the previous function at the address. But code stays for long before it is replaced: in 21
+//! recordings of Node.js with `--stress-flush-code`, an offset too small by 1 to 30 ms changes no name, and the first
+//! name changes at 45 ms. So the result is the greatest offset that is certainly not too great.
 //!
 //! Lower bounds: a file's first record is not earlier than its marker, its header, the start of its process, or the
 //! first map of the memory for its code. All runtimes use the same clock, so the greatest bound of all files applies

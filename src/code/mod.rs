@@ -6,7 +6,7 @@
 //! perf maps ─► [perf_map_symbols]: names without times ─────────────┘
 //! ```
 //!
-//! Of many functions, only those at [recorded addresses](recorded_addresses) are on the timeline.
+//! If there are many functions, only functions at [recorded addresses](recorded_addresses) are on the timeline.
 
 pub mod clock;
 mod code_file;

@@ -1,4 +1,4 @@
-//! Tables of numbers for very many rows, few of which are used.
+//! Sparse tables of numbers for very many rows.
 
 use std::marker::PhantomData;
 

@@ -1,7 +1,7 @@
 //! Resolves an address of a process at a given time to a function.
 //!
-//! The newest LOAD or MOVE at or before that time wins, unless the code was moved since, or a file was
-//! mapped over it. A forked process falls back to its parent, as of the FORK, for everything it has not overwritten.
+//! The newest LOAD or MOVE at or before that time wins, unless the code was moved away since, or a file was
+//! mapped over it. A forked process has its parent's code as of the FORK, wherever it has not overwritten it.
 //! Anonymous maps overwrite nothing, because JIT compilers repeatedly map and protect the memory around their code.
 //! Anonymous memory without a known function is looked up in the perf maps.
 //!

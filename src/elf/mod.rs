@@ -10,7 +10,7 @@
 //!
 //! [executable] and [symbols] read ELF files of compilers: code segments and function symbols.
 //!
-//! [`object`] describes the layout of an object, and which reader needs what of it.
+//! [`object`] describes the layout of an object, and the readers that need each part.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

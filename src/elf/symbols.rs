@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 use std::fmt::{self, Write as _};
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions};
-use jitdump::{Address, AddressRange};
+use jitdump::{Address, AddressRange, ByteOrder, Machine};
 use object::read::{Object, ObjectSegment, ObjectSymbol, ReadRef};
-use object::{SegmentFlags, SymbolKind, elf};
+use object::{Endianness, SegmentFlags, SymbolKind, elf};
 
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
@@ -153,6 +153,33 @@ impl FunctionSymbols {
     pub fn size(&self, index: u32) -> Option<u64> {
         Some(self.symbols.get(index as usize)?.range.size())
     }
+}
+
+/// Returns the machine of an ELF file, and its bytes at linked addresses; `None` if it has none there, or if `is_wanted` is false
+/// for its build ID.
+pub fn code_at<'a>(
+    file: impl ReadRef<'a>,
+    is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
+    start: Address,
+    size: u64,
+) -> Option<(Machine, Vec<u8>)> {
+    let file = object::File::parse(file).ok()?;
+    if !is_wanted(file.build_id().ok()?) {
+        return None;
+    }
+    let (id, endian) = match &file {
+        object::File::Elf32(file) => (file.elf_header().e_machine, file.endianness()),
+        object::File::Elf64(file) => (file.elf_header().e_machine, file.endianness()),
+        _ => return None,
+    };
+    let order = match endian {
+        Endianness::Little => ByteOrder::Little,
+        Endianness::Big => ByteOrder::Big,
+    };
+    let machine = Machine::new(id.get(endian).0.into(), order);
+    let mut segments = file.segments();
+    let bytes = segments.find_map(|segment| segment.data_range(start.0, size).ok().flatten())?;
+    Some((machine, bytes.to_vec()))
 }
 
 pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {

@@ -1,4 +1,4 @@
-//! Files of which only what is needed is read.
+//! Files that are read page by page, on demand.
 //!
 //! A page is read once and never changes afterwards. A limited number of files stay open; more of them, and
 //! small ones, are read as a whole.

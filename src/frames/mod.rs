@@ -1,4 +1,4 @@
-//! What is at the addresses of call chains: native code, unwinding, source files, all samples by function, and one by one.
+//! Contents of call chains: native code, unwinding, source files, and all samples, by function or one by one.
 //!
 //! ```text
 //! [native]: executables and libraries ─┬─► [unwind]: call chains in place of copied stacks

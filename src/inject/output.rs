@@ -1,4 +1,4 @@
-//! Writing the output: a profile and a folder of objects, committed together or not at all.
+//! Writing the output: a profile and a directory of objects, committed together or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};

@@ -1,9 +1,9 @@
-//! Copies of the source files that lines name, in the folder of the objects.
+//! Copies of the source files that lines name, in the directory of the objects.
 //!
-//! Paths come from files that anybody may have written, and the folder may be sent to others. So only regular files of
-//! text are copied, only for files of runtimes that belong to the current user or root, and no link of another user is followed.
+//! Paths come from files that anybody may have written, and the directory may be sent to others. So only regular text files
+//! are copied, only for runtime files of the current user or root, and no link of another user is followed.
 //!
-//! They are copied before the objects are encoded: the copies' names contain a hash of their text, and the
+//! Sources are copied before the objects are encoded: the copies' names contain a hash of their text, and the
 //! line tables contain these names.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Opening the input: a file, folder or pipe, whose records may be compressed or damaged.
+//! Opening the input: a file, directory or pipe, whose records may be compressed or damaged.
 
 use std::fs::{self, File};
 use std::io;

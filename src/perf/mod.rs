@@ -12,8 +12,7 @@
 //! Reading keeps every byte: a [`Profile`] borrows the file's bytes, and a [`record::Record`] is a slice of them
 //! with its offset. The views in [`event`] and [`sample`] decode only what JIT symbolization needs;
 //! everything else passes through unchanged. [`output`] writes the same parts again, with records added,
-//! replaced or removed. [`synthesis`] makes a profile, or records in one, from events that perf did not
-//! record.
+//! replaced or removed.
 //!
 //! The format is that of Linux' `tools/perf/Documentation/perf.data-file-format.txt` and of
 //! `include/uapi/linux/perf_event.h`. The linux-perf-data crate is not used here: it has no writer, hides

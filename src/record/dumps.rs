@@ -1,4 +1,4 @@
-//! The files of runtimes, moved into the folder of a recording.
+//! The files of runtimes, moved into the directory of a recording.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -1,20 +1,20 @@
-//! Recording: from a command to a profile in a folder of its own.
+//! Recording: from a command to a profile in a new directory.
 //!
 //! ```text
 //! options ─► [plan]: runtime, environment, perf's command ─► [session]: perf and the program
 //!                                                               └─► [dumps], [manifest] ─► [`crate::inject`]
 //! ```
 //!
-//! The markers of the profile show where jitdumps are, whatever the working directory of their process was.
-//! The files are moved into the folder between the two steps of an injection: after the profile is indexed,
+//! The profile's markers have the paths of jitdumps, whatever the working directory of their process was. The
+//! files are moved into the directory between the two steps of an injection: after the profile is indexed,
 //! and before its runtime files are searched (`inject_after`). So the profile is read once. Files of
 //! processes that still run are copied.
 //!
-//! The folder and that of the dumps are held by their descriptors ([`crate::files::folder`]): files are
-//! created, moved and copied through them, also by the injection. So nobody who can change the path decides
-//! where they go. Copies of jitdumps and perf maps keep their owner, who decides whether they are believed
-//! and which sources they may name. A process's files are those of its owner, and only files with its ID in
-//! their names are moved.
+//! The directory and `dumps` in it stay open ([`crate::files::folder`]): files are created, moved and copied
+//! through their descriptors, also by the injection. So whoever can change the path cannot redirect them.
+//! Copies of jitdumps and perf maps keep their owner, because ownership decides whether they are used and which
+//! sources they may name. A process's files must belong to its owner, and only files with its ID in their names
+//! are moved.
 
 mod advice;
 mod attach;

@@ -1,4 +1,4 @@
-//! What recorded processes do meanwhile: their CPU time, and the files of their runtimes.
+//! Recorded processes while they run: their CPU time, and the files of their runtimes.
 
 mod sample_count;
 

@@ -1,6 +1,6 @@
-//! What a run reports: diagnostics by code, the summary, and the form of names in both.
+//! Results of a run: diagnostics by code, the summary, and styles of names.
 //!
-//! The types of the summary are here, and whoever fills them is above: every other folder may report something.
+//! All other directories import this one and fill its types.
 
 pub mod diagnostics;
 mod file_kind;

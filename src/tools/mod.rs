@@ -1,4 +1,4 @@
-//! Commands beside the main one.
+//! The commands `check`, `dump`, `compare`, `report`, `export` and `timeline`.
 
 #[cfg(feature = "check")]
 pub mod check;

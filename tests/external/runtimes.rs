@@ -42,10 +42,10 @@ impl Row {
         });
         let row = rows.next().unwrap_or_else(|| panic!("no row of {runtime}"));
         assert!(rows.next().is_none(), "two rows of {runtime}");
-        let is_dwarf = row[2].contains("use `--call-graph dwarf` in place of `-g`");
-        let record = match is_dwarf {
-            true => record.replace(" -g ", " --call-graph dwarf "),
-            false => record.to_owned(),
+        let stacks = row[2].split_once("` in place of `-g`");
+        let record = match stacks.and_then(|(before, _)| before.rsplit('`').next()) {
+            Some(stacks) => record.replace(" -g ", &format!(" {stacks} ")),
+            None => record.to_owned(),
         };
         Self {
             record,

@@ -219,7 +219,7 @@ fn listed_folders() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("docs/design.md")).unwrap();
     let rows = text
         .lines()
-        .skip_while(|line| !line.starts_with("| folder of `src/`"));
+        .skip_while(|line| !line.starts_with("| directory of `src/`"));
     let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
     rows.map(|row| row.split('`').nth(1).unwrap().trim_end_matches('/').to_owned())
         .collect()

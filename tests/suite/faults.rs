@@ -517,7 +517,14 @@ fn a_closed_standard_output_loses_nothing_silently() {
 #[test]
 fn a_reader_that_goes_away_is_an_error() {
     let folder = scratch();
-    let generated = generated(folder.path(), 5000);
+    let plan = Plan {
+        functions: 1000,
+        samples: 50_000,
+        ..Plan::default()
+    };
+    let generated = generate(folder.path(), &plan);
+    let size = fs::metadata(&generated.profile).unwrap().len();
+    assert!(size > 2 << 20, "a pipe could hold all {size} bytes");
     let objects = folder.path().join("objects");
     let mut running = jitinject()
         .args(["-i", tools::text(&generated.profile), "-o", "-"])

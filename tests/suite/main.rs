@@ -52,6 +52,7 @@ mod faults;
 mod formats;
 mod hostile_files;
 mod house;
+mod instructions;
 mod kept_sources;
 mod many_functions;
 mod matching;

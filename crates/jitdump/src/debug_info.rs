@@ -1,8 +1,8 @@
 //! Debug information of a function: its line table and inlined calls.
 //!
 //! Runtimes fill a [`DebugInfo`] with the content of their files. [`DebugInfo::normalise`] then makes it
-//! consistent, so that its users need no checks: rows are sorted, the ranges of a call are within those of its
-//! caller and don't overlap those of others, and all indices are valid.
+//! consistent, so that its users need no checks: rows are sorted, the ranges of a call are within the ranges of
+//! its caller and overlap no others, and all indices are valid.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

@@ -1,6 +1,6 @@
 //! Values by address and time.
 //!
-//! A [`Builder`] collects values in the order of time; each ends what was at its addresses before. The result is a
+//! A [`Builder`] collects values in the order of time; each ends the values before it at its addresses. The result is a
 //! set of rectangles of addresses by time that don't overlap, at most three per call whatever the ranges. A
 //! [`History`] finds the rectangle of a point in two steps. The addresses where rectangles start or end divide all
 //! addresses into slots. Most slots have no more than one rectangle, because most code is never replaced. Rectangles

@@ -1,4 +1,4 @@
-//! Reads what JIT runtimes write for profilers: jitdumps and perf maps, also while they grow.
+//! Reads the files that JIT runtimes write for profilers, jitdumps and perf maps, also while they grow.
 //!
 //! | to | use |
 //! | --- | --- |

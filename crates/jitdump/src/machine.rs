@@ -144,6 +144,13 @@ impl Machine {
         Some(Self { id, is_64, endian })
     }
 
+    /// Returns the `uname -m` name; `None` if the machine is unknown.
+    #[doc(hidden)]
+    pub fn architecture(&self) -> Option<&'static str> {
+        let known = |(id, is_64, _): &&(elf::Machine, bool, &[&str])| (*id, *is_64) == (self.id, self.is_64);
+        MACHINES.iter().find(known)?.2.first().copied()
+    }
+
     /// Returns the machine that a profile was recorded on. If its architecture is missing or unknown, returns
     /// the host.
     #[doc(hidden)]

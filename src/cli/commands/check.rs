@@ -40,7 +40,7 @@ pub struct CheckArguments {
     #[arg(long, conflicts_with_all = ["explain", "list"])]
     json: bool,
 
-    /// Least severity to print
+    /// Lowest severity to print
     #[arg(long, value_name = "LEVEL", default_value = "note")]
     level: Level,
 

@@ -52,7 +52,7 @@ Exit status: 0 success; 1 error; 2 invalid usage; 4 a rule of --fail-on is broke
 pub struct CompareArguments {
     /// Runs before the change: directories of jitinject record, summaries, or directories of them
     ///
-    /// Of a directory without recordings, the files whose names end in .json are read.
+    /// In a directory without recordings, all .json files are read.
     #[arg(value_name = "BEFORE", required = true)]
     before: Vec<PathBuf>,
 

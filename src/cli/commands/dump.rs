@@ -51,11 +51,11 @@ pub struct DumpArguments {
     #[arg(long)]
     code: bool,
 
-    /// Print only what is about functions whose name contains TEXT
+    /// Print only records of functions whose name contains TEXT
     #[arg(long, value_name = "TEXT")]
     name: Option<OsString>,
 
-    /// Print only what is about code at this hexadecimal address, also before it was moved
+    /// Print only records of code at this hexadecimal address, also before it was moved
     #[arg(long, value_name = "ADDR", value_parser = address)]
     address: Option<Address>,
 
@@ -63,7 +63,7 @@ pub struct DumpArguments {
     #[arg(long, value_name = "FILE")]
     xray_binary: Option<PathBuf>,
 
-    /// Print only what has a time from FROM to before TO, in the file's unit; either may be omitted
+    /// Print only records from time FROM to before TO, in the file's unit; either may be omitted
     #[arg(long, value_name = "FROM..TO")]
     time: Option<TimeRange>,
 }

@@ -46,7 +46,7 @@ Examples:
   # look at a recording that was copied to another place
   perf --buildid-dir ci-run/debug report -i ci-run/perf.jit.data
 
-Exit status: that of the program, or 128 plus the number of the signal that ended it. Without a program, or if it succeeds: 0 \
+Exit status: the program's, or 128 plus the number of the signal that ended it. Without a program, or if it succeeds: 0 \
 success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires; 127 the program cannot be started.";
 
 /// Number of functions in the final message.
@@ -58,7 +58,7 @@ const NOT_STARTED: u8 = 127;
 /// Arguments of `record`.
 ///
 /// perf record runs with the clock of the runtimes, and the program with the variables and options that make its runtime log
-/// its code. The profile, these logs and everything else go to one new folder.
+/// its code. The profile, these logs and everything else go to one new directory.
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
@@ -78,7 +78,7 @@ pub struct RecordArguments {
 
     /// Record the program N times, into directories run-1 to run-N of DIR, for compare
     ///
-    /// The first run that fails ends it.
+    /// Stops after the first run that fails.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = CI,
         conflicts_with_all = ["pid", "print", "pack", "report", "summary"])]
     runs: Option<u32>,
@@ -102,7 +102,7 @@ pub struct RecordArguments {
     #[arg(long, help_heading = OUTPUT)]
     pack: bool,
 
-    /// Open the profile with perf report in the end
+    /// Open the profile with perf report at the end
     #[arg(long, help_heading = OUTPUT, conflicts_with = "print")]
     report: bool,
 
@@ -170,8 +170,8 @@ pub struct RecordArguments {
 
     /// Make a running CPython 3.14 or later log its functions until it exits, by running code in it
     ///
-    /// With -p only. The process runs a script that switches on its perf map (sys.remote_exec). It is not switched off in
-    /// the end, because CPython crashes when it is switched on again.
+    /// With -p only. The process runs a script that switches on its perf map (sys.remote_exec). The perf map stays on after the
+    /// recording, because CPython crashes when it is switched on again.
     #[arg(long, help_heading = RUNTIMES, requires = "pid", conflicts_with = "no_env")]
     remote_exec: bool,
 
@@ -361,7 +361,7 @@ impl RecordArguments {
             ..ReportOptions::default()
         };
         let mut observe = |tables: Tables, counts: &StackCounts| {
-            hottest = Report::of(tables, counts, &report_options).ok();
+            hottest = Report::of(&tables, counts, &report_options).ok();
         };
         let summary = inject_after(collect, Some(&mut observe), &options, &mut bar);
         drop(bar);

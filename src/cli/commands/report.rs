@@ -22,13 +22,14 @@ use crate::cli::terminal::{print, print_json, report_all};
 
 /// Text after the options.
 const AFTER_HELP: &str = "\
-Functions of all processes, compiler tiers and recompilations are added up, and inlined calls are functions of their own.
-\"self\" is the time in a function's own code, \"total\" that with what it calls. \"charged\" is the time in its own code and in
+All processes, compiler tiers and recompilations of a function are one row, and inlined calls have their own rows. \
+\"self\" is the time in a function's own code, \"total\" includes its callees. \"charged\" is the time in its own code and in \
 native code, the garbage collector, the compiler and the kernel below it, up to the next function of the language.
 
 Examples:
   jitinject report run
   jitinject report run parseExpression
+  jitinject report run parseExpression --instructions
   jitinject report -n 5 --by line perf.data
   jitinject report --markdown --filter 'src/.*\\.ts' run
 
@@ -47,7 +48,7 @@ pub struct ReportArguments {
 
     /// Profile to read, or directory of jitinject record; then a function to show with its lines, callers and callees
     ///
-    /// A single argument that is no file is a function of perf.data. Part of its name is enough.
+    /// A single argument that is not a file is a function in perf.data. Part of its name is enough.
     #[arg(value_name = "DIR|PROFILE", num_args = 0..=2)]
     arguments: Vec<PathBuf>,
 
@@ -55,7 +56,7 @@ pub struct ReportArguments {
     #[arg(short = 'n', long, value_name = "N", default_value = "20", help_heading = SELECTION)]
     rows: usize,
 
-    /// What rows are; symbol is what perf report shows
+    /// Rows to print; symbol prints the rows of perf report
     #[arg(long, value_name = "WHAT", default_value = "function", help_heading = SELECTION,
         value_parser = PossibleValuesParser::new(By::ALL.map(|(name, _)| name)).try_map(|name| By::of_name(&name).ok_or("no such rows")))]
     by: By,
@@ -66,6 +67,13 @@ pub struct ReportArguments {
     /// Only rows whose name, file or module matches REGEX
     #[arg(long, value_name = "REGEX", value_parser = Regex::new, help_heading = SELECTION)]
     filter: Option<Regex>,
+
+    /// Disassemble the function's N hottest copies; 0 for all [default: 1]
+    ///
+    /// Percentages are those of the samples at each instruction in the samples of its copy, as in perf annotate. x86-64, 32-bit x86
+    /// and AArch64 are supported.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1", help_heading = OUTPUT)]
+    instructions: Option<usize>,
 
     /// Print JSON
     #[arg(long, conflicts_with = "markdown", help_heading = OUTPUT)]
@@ -100,7 +108,11 @@ pub struct ReportArguments {
 impl ReportArguments {
     /// Returns why the arguments contradict each other, if they do.
     pub fn conflict(&self) -> Option<&'static str> {
-        (self.input.is_some() && self.arguments.len() > 1).then_some("--input and two more arguments")
+        match self.instructions {
+            _ if self.input.is_some() && self.arguments.len() > 1 => Some("--input and two more arguments"),
+            Some(_) if self.words().1.is_none() => Some("--instructions without a function"),
+            _ => None,
+        }
     }
 
     /// Reports.
@@ -147,12 +159,18 @@ impl ReportArguments {
             input,
             ..self.files.options(&logs)
         };
+        let mut stream = self.selection.stream(load, &self.source_files, &self.track);
+        stream.all_functions = self.instructions.is_some();
         Ok(ReportOptions {
-            stream: self.selection.stream(load, &self.source_files, &self.track),
+            stream,
             by: self.by,
             rows: (self.rows > 0).then_some(self.rows),
             filter: self.filter.clone(),
             function,
+            instructions: self.instructions.map(|copies| match copies {
+                0 => usize::MAX,
+                copies => copies,
+            }),
         })
     }
 }

@@ -12,15 +12,15 @@ use crate::cli::commands::headings::{INPUT, LOGS};
 pub struct RuntimeFiles {
     /// Jitdump, or directory to search; may be repeated
     ///
-    /// Jitdumps are also searched at their recorded paths and beside the profile. A file that no mapping of the profile
-    /// refers to is used for the process in its header.
+    /// jitinject also searches the recorded paths and beside the profile. A file that no mapping of the profile refers to is
+    /// used for the process in its header.
     #[arg(long, value_name = "PATH", help_heading = INPUT)]
     jitdump: Vec<PathBuf>,
 
     /// Perf map, or directory to search; may be repeated
     ///
-    /// Perf maps (perf-PID.map) name code that no jitdump describes. They are also searched beside the profile, in the /tmp
-    /// of running processes and in /tmp. The PID in the name decides which process a map belongs to.
+    /// Perf maps (perf-PID.map) name code that no jitdump describes. jitinject also searches beside the profile, in the /tmp of
+    /// running processes and in /tmp. The PID in the name decides which process a map belongs to.
     #[arg(long, value_name = "PATH", help_heading = INPUT)]
     perf_map: Vec<PathBuf>,
 
@@ -39,8 +39,8 @@ pub struct RuntimeFiles {
 
     /// Read files that belong to other users
     ///
-    /// By default, the profile must belong to you or to root; jitdumps and perf maps that no option names, to you, root, or
-    /// the owner of the profile or of the process.
+    /// By default, the profile must belong to you or to root. Jitdumps and perf maps that no option names must belong to you,
+    /// root, or the owner of the profile or of the process.
     #[arg(short, long, help_heading = INPUT)]
     force: bool,
 

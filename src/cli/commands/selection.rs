@@ -66,6 +66,7 @@ impl SelectionArguments {
             sources,
             track: track.name(),
             filter: self.filter(),
+            all_functions: false,
         }
     }
 

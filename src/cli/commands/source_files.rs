@@ -26,7 +26,7 @@ pub struct SourceArguments {
 
     /// Use the source maps of scripts: auto or off
     ///
-    /// Files, lines and names become those of the original program. A script names its map in its last comment; maps are read
+    /// Files, lines and names come from the original program. A script names its map in its last comment; maps are read
     /// from the script itself or below its directory, never from a network.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         default_value = "auto", help_heading = SYMBOLS)]
@@ -42,11 +42,10 @@ pub struct SourceArguments {
 /// The track that lines are taken from.
 #[derive(Args, Debug)]
 pub struct TrackArgument {
-    /// Track of the positions that lines are taken from [default: original]
+    /// Track to read source lines from [default: original]
     ///
-    /// original: the files of the program, by the source maps of scripts. generated: what the runtime compiled, without source
-    /// maps. Other names are tracks that the runtime logs beside its usual lines, such as bytecode; dump prints those of each
-    /// function.
+    /// original: the files of the program, through source maps. generated: the text that the runtime compiled, without source
+    /// maps. Other names are tracks that the runtime logs beside its usual lines, such as bytecode; jitinject dump prints them.
     #[arg(long, value_name = "TRACK", value_parser = NonEmptyStringValueParser::new(), help_heading = SYMBOLS,
         hide_short_help = true)]
     track: Option<String>,

@@ -58,8 +58,8 @@ pub struct TimelineArguments {
 
     /// Add the source text around lines with samples to the page
     ///
-    /// Copies that jitinject has kept beside the profile are used, or else the files of this machine. Whoever gets the page can
-    /// read the text.
+    /// The text comes from the copies of --keep-sources beside the profile, or from this machine. Whoever gets the page can read
+    /// it.
     #[arg(long, help_heading = SYMBOLS, conflicts_with = "confine")]
     sources: bool,
 

@@ -1,4 +1,4 @@
-//! Folders of objects and of the source files next to them, and the build-id cache.
+//! Directories of objects and of the source files next to them, and the build-id cache.
 
 pub mod build_id_cache;
 pub mod sparse;

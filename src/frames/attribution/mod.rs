@@ -6,17 +6,17 @@
 //! [kernel_symbols] ──────────────────────┘                                          └──────► [stacks]     samples
 //! ```
 //!
-//! Frames of native code are named by the symbols of the files that this machine has. Stacks are
-//! those that the profile has; [`crate::frames::unwind`] has unwound copied ones.
+//! Frames of native code get symbols from the files of this machine. [`crate::frames::unwind`] has already unwound copied
+//! stacks.
 //!
 //! A summary counts all samples, because time can move between JIT code and native code. The nodes of the
 //! call tree are references to functions, and names are looked up once per function. Own samples, totals,
 //! callers and stacks all come from the tree, so they agree. A recursive function counts once per sample in
-//! its total. The size of a tree is limited by that of the profile; samples with further stacks count for
+//! its total. The size of the profile limits the size of a tree; samples with further stacks count for
 //! their function without callers.
 //!
-//! The kernel is named by the profile's own copy of its symbols, by that in the build-id cache, or by those
-//! of the running kernel if it is the same build. Without symbols, a file counts as a whole.
+//! Kernel symbols come from the profile's own copy, from the build-id cache, or from the running kernel if it
+//! is the same build. A file without symbols counts as a whole.
 
 pub mod call_tree;
 pub mod frame;

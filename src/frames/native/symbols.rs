@@ -1,11 +1,12 @@
 //! Symbols of executables and libraries, from files that this machine has.
 
-use jitdump::Address;
+use jitdump::{Address, Machine};
+use object::read::ReadCache;
 
-use crate::elf::limited_reads::FileMemory;
-use crate::elf::symbols::FunctionSymbols;
+use crate::elf::limited_reads::{FileMemory, LimitedReads};
+use crate::elf::symbols::{FunctionSymbols, code_at};
 use crate::frames::native::contents::{ContentReader, Contents, ElfReads, ModuleContent};
-use crate::frames::native::files::NativeFiles;
+use crate::frames::native::files::{NativeFiles, is_same_build};
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
 use crate::results::diagnostics::Diagnostic;
 
@@ -13,6 +14,7 @@ use crate::results::diagnostics::Diagnostic;
 #[derive(Debug)]
 pub struct NativeSymbols<'a> {
     modules: &'a Modules,
+    files: &'a NativeFiles,
     symbols: Contents<'a, SymbolReader>,
 }
 
@@ -53,6 +55,7 @@ impl<'a> NativeSymbols<'a> {
     pub fn new(modules: &'a Modules, files: &'a NativeFiles) -> Self {
         Self {
             modules,
+            files,
             symbols: Contents::new(modules, files, SymbolReader),
         }
     }
@@ -64,8 +67,30 @@ impl<'a> NativeSymbols<'a> {
 
     /// Returns the index of the symbol at an offset in a module's file.
     pub fn at(&self, module: ModuleIndex, file_offset: u64) -> Option<u32> {
-        let symbols = self.of(module)?;
-        best(symbols).at(symbols.file.address(file_offset)?)
+        self.at_address(module, self.linked_address(module, file_offset)?)
+    }
+
+    /// Returns the index of the symbol at a linked address in a module.
+    pub fn at_address(&self, module: ModuleIndex, address: Address) -> Option<u32> {
+        best(self.of(module)?).at(address)
+    }
+
+    /// Returns the machine of a module, and the first bytes of the code of a symbol, at most `max`.
+    pub fn code(&self, module: ModuleIndex, symbol: u32, max: usize) -> Option<(Machine, Vec<u8>)> {
+        let symbols = best(self.of(module)?);
+        let (start, size) = (symbols.start(symbol)?, symbols.size(symbol)?);
+        let build_id = self.build_id(module);
+        self.files.of(&self.modules.all[module]).find_map(|file| {
+            let cache = ReadCache::new(file.file());
+            let memory = self.files.memory().file();
+            let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
+            code_at(
+                &LimitedReads::new(&cache, &memory),
+                is_wanted,
+                start,
+                size.min(max as u64),
+            )
+        })
     }
 
     /// Returns the name and the size in bytes of a symbol.

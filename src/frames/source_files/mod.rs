@@ -1,4 +1,5 @@
-//! Source files on this machine: the scripts that jitdumps name, their source maps, and what both say of V8's functions.
+//! Source files on this machine: the scripts that jitdumps name, and their source maps. V8's functions get names, lines and
+//! inlined calls from both.
 //!
 //! ```text
 //! paths in jitdumps ─► [paths]: files on this machine ─► [scripts] ─► [source_maps]

@@ -1,7 +1,7 @@
 //! Reading the source maps of scripts.
 //!
 //! A script names its map in its last comment: in the comment itself (a `data:` URL), or by a path. Maps are read from
-//! this machine only, below the folder of the script, or where `--source-map` says.
+//! this machine only: below the directory of the script, or at the paths of `--source-map`.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};

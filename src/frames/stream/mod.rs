@@ -3,12 +3,14 @@
 //! ```text
 //! [rows]: samples in file order, stacks as numbers ─► [filter] ─► the caller's function, sample by sample
 //!    └─► distinct stacks ─► [naming]: functions, lines, inlined calls ─► [tables]
+//!                             [code]: machine code of a symbol, and what it refers to
 //!                             [kinds]: language, native, kernel, compiler, GC, idle
 //! ```
 //!
 //! Samples refer to rows of the tables, which have names when all samples are read: memory grows with functions and stacks,
 //! not with samples.
 
+mod code;
 mod filter;
 mod kinds;
 mod naming;
@@ -16,9 +18,13 @@ mod rows;
 pub mod tables;
 mod threads;
 
+pub use code::MachineCode;
 pub use filter::SampleFilter;
 pub use kinds::Kind;
+pub use naming::Namer;
 pub use tables::{Losses, Sample, Tables};
+
+use std::mem;
 
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::indexed_table::{IndexedTable, index_of};
@@ -27,7 +33,6 @@ use crate::frames::attribution::walk::Symbols;
 use crate::frames::attribution::{NativeCode, events_of};
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
-use crate::frames::stream::naming::Namer;
 use crate::frames::stream::rows::{Collected, Counts, Place, Rows, ThreadKey};
 use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
@@ -45,6 +50,8 @@ pub struct StreamOptions {
     pub track: Option<Vec<u8>>,
     /// Which samples to read. [`Losses`] count all.
     pub filter: SampleFilter,
+    /// Whether to read all functions of the runtimes' files, for the names of what code refers to.
+    pub all_functions: bool,
 }
 
 /// Calls `consumer` with each sample of a profile in file order, which is not that of time. Copied stacks are unwound. Returns
@@ -54,9 +61,21 @@ pub fn read(
     consumer: &mut dyn FnMut(&Sample),
     progress: &mut dyn Progress,
 ) -> Result<Tables, Diagnostic> {
+    read_then(options, consumer, progress, |namer| {
+        Ok(mem::take(&mut namer.tables))
+    })
+}
+
+/// As [`read`]. Returns what `finish` makes of the tables and, while its files are open, of the machine code.
+pub fn read_then<R>(
+    options: &StreamOptions,
+    consumer: &mut dyn FnMut(&Sample),
+    progress: &mut dyn Progress,
+    finish: impl FnOnce(&mut Namer<'_>) -> Result<R, Diagnostic>,
+) -> Result<R, Diagnostic> {
     let buffers = Buffers::default();
     let needed = NeededFunctions {
-        all: false,
+        all: options.all_functions,
         unwinding: true,
     };
     let result = load(&options.load, needed, &buffers, progress).and_then(|recording| {
@@ -71,20 +90,21 @@ pub fn read(
             }
             false => (recording, Unwound::default()),
         };
-        read_recording(options, &recording, &unwound, consumer, progress)
+        read_recording(options, &recording, &unwound, consumer, progress, finish)
     });
     // The error may only be a consequence of an input that was truncated.
     buffers.check_input().and(result)
 }
 
-/// As [`read`], of a recording that is loaded.
-fn read_recording(
+/// As [`read_then`], of a recording that is loaded.
+fn read_recording<R>(
     options: &StreamOptions,
     recording: &Recording<'_>,
     unwound: &Unwound,
     consumer: &mut dyn FnMut(&Sample),
     progress: &mut dyn Progress,
-) -> Result<Tables, Diagnostic> {
+    finish: impl FnOnce(&mut Namer<'_>) -> Result<R, Diagnostic>,
+) -> Result<R, Diagnostic> {
     let native = NativeCode::of(&options.load, recording);
     let native_symbols = native.symbols();
     let selector = recording.selector();
@@ -99,12 +119,14 @@ fn read_recording(
         &options.load,
     );
     let track = options.track.as_deref();
-    let mut tables = walked.named(recording, &symbols, &scripts.functions(), track, unwound);
+    let v8_functions = scripts.functions();
+    let mut namer = walked.namer(recording, &symbols, &v8_functions, track, unwound);
+    let tables = &mut namer.tables;
     tables.diagnostics = recording.diagnostics();
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
     tables.diagnostics.extend(native_symbols.refused());
-    Ok(tables)
+    finish(&mut namer)
 }
 
 /// What the samples of a profile refer to, without names.
@@ -184,6 +206,18 @@ impl Walked {
         track: Option<&[u8]>,
         unwound: &Unwound,
     ) -> Tables {
+        self.namer(recording, symbols, v8_functions, track, unwound)
+            .tables
+    }
+
+    fn namer<'a>(
+        self,
+        recording: &'a Recording<'_>,
+        symbols: &'a Symbols<'_>,
+        v8_functions: &'a V8Functions<'_>,
+        track: Option<&'a [u8]>,
+        unwound: &Unwound,
+    ) -> Namer<'a> {
         let Self {
             nodes,
             places,
@@ -193,7 +227,7 @@ impl Walked {
         } = self;
         let mut namer = Namer::new(recording, symbols, v8_functions, track);
         namer.add_all(&places);
-        let mut tables = namer.tables;
+        let tables = &mut namer.tables;
         tables.stacks = nodes
             .iter()
             .map(|node| {
@@ -204,10 +238,10 @@ impl Walked {
                 }
             })
             .collect();
-        threads::add(&mut tables, threads, &recording.profile);
+        threads::add(tables, threads, &recording.profile);
         tables.losses = Losses::of(&counts, unwound, &events);
         tables.events = events;
         tables.times = recording.profile.index.times;
-        tables
+        namer
     }
 }

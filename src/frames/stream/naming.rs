@@ -28,12 +28,14 @@ const NOBODY: u32 = u32::MAX;
 
 /// Names places. There is a frame for each, in the same order.
 pub struct Namer<'a> {
-    recording: &'a Recording<'a>,
-    symbols: &'a Symbols<'a>,
-    v8_functions: &'a V8Functions<'a>,
+    pub(super) recording: &'a Recording<'a>,
+    pub(super) symbols: &'a Symbols<'a>,
+    pub(super) v8_functions: &'a V8Functions<'a>,
     track: Option<&'a [u8]>,
     /// What was named so far.
     pub tables: Tables,
+    /// The code that has each symbol.
+    pub(super) codes: HashMap<Code, SymbolIndex>,
     functions: HashMap<Function, FunctionIndex>,
     files: HashMap<(u32, Vec<u8>), FileIndex>,
     modules: HashMap<modules::ModuleIndex, ModuleIndex>,
@@ -76,6 +78,7 @@ impl<'a> Namer<'a> {
             v8_functions,
             track,
             tables: Tables::default(),
+            codes: HashMap::default(),
             functions: HashMap::default(),
             files: HashMap::default(),
             modules: HashMap::default(),
@@ -86,29 +89,37 @@ impl<'a> Namer<'a> {
     /// Adds a frame for each place. They must be sorted, so that those of a function follow each other.
     pub fn add_all(&mut self, places: &[Place]) {
         for of_function in places.chunk_by(|one, next| one.frame == next.frame) {
-            let Some(first) = of_function.first() else {
-                continue;
-            };
-            let named = self.name(first.frame);
-            // Crafted files could have many addresses at one line, with many inlined calls.
-            let mut known: HashSet<Arc<[Line]>> = HashSet::default();
-            let offsets = of_function
-                .iter()
-                .map(|place| u32::try_from(place.offset).unwrap_or(u32::MAX));
-            let mut chains = named
-                .lines
-                .as_ref()
-                .map(|lines| lines.info.frames_at_all(offsets));
-            for place in of_function {
-                let chain = chains.as_mut().and_then(Iterator::next).unwrap_or_default();
-                let mut frame = self.frame(&named, place.offset, &chain);
-                match known.get(&frame.lines) {
-                    Some(lines) => frame.lines = lines.clone(),
-                    None => _ = known.insert(frame.lines.clone()),
+            if let Some(first) = of_function.first() {
+                let offsets: Vec<u64> = of_function.iter().map(|place| place.offset).collect();
+                for frame in self.frames(first.frame, &offsets) {
+                    self.tables.frames.push(frame);
                 }
-                self.tables.frames.push(frame);
             }
         }
+    }
+
+    /// Returns the frames at sorted offsets of one function.
+    pub(super) fn frames(&mut self, code: Code, offsets: &[u64]) -> Vec<Frame> {
+        let named = self.name(code);
+        // Crafted files could have many addresses at one line, with many inlined calls.
+        let mut known: HashSet<Arc<[Line]>> = HashSet::default();
+        let of_lines = offsets
+            .iter()
+            .map(|&offset| u32::try_from(offset).unwrap_or(u32::MAX));
+        let mut chains = named
+            .lines
+            .as_ref()
+            .map(|lines| lines.info.frames_at_all(of_lines));
+        let frames = offsets.iter().map(|&offset| {
+            let chain = chains.as_mut().and_then(Iterator::next).unwrap_or_default();
+            let mut frame = self.frame(&named, offset, &chain);
+            match known.get(&frame.lines) {
+                Some(lines) => frame.lines = lines.clone(),
+                None => _ = known.insert(frame.lines.clone()),
+            }
+            frame
+        });
+        frames.collect()
     }
 
     /// Returns the frame at an offset, with the functions in `chain`.
@@ -144,12 +155,12 @@ impl<'a> Namer<'a> {
 
     fn name(&mut self, code: Code) -> Named<'a> {
         let found = match code {
-            Code::Function(id) => self.jit_function(id),
-            Code::PerfMapSymbol(id) => self.perf_map_symbol(id),
+            Code::Function(id) => self.jit_function(code, id),
+            Code::PerfMapSymbol(id) => self.perf_map_symbol(code, id),
             Code::UnnamedJit => {
                 Some(self.unnamed(Kind::Language, "[JIT code without a name]".to_owned(), None))
             }
-            Code::Native { module, symbol } => self.native(module, symbol),
+            Code::Native { module, symbol } => self.native(code, module, symbol),
             Code::Module(module) => {
                 let name = self.symbols.modules.name(module);
                 let own = self.module(module);
@@ -159,7 +170,7 @@ impl<'a> Namer<'a> {
                     ..named
                 })
             }
-            Code::Kernel(symbol) => self.kernel(symbol),
+            Code::Kernel(symbol) => self.kernel(code, symbol),
             Code::KernelModule(module) => {
                 let name = module.map_or("[kernel]".to_owned(), |module| self.symbols.modules.name(module));
                 let module = module.map(|module| self.module(module));
@@ -193,7 +204,7 @@ impl<'a> Namer<'a> {
         }
     }
 
-    fn jit_function(&mut self, id: FunctionId) -> Option<Named<'a>> {
+    fn jit_function(&mut self, code: Code, id: FunctionId) -> Option<Named<'a>> {
         let files = &self.recording.sources.used;
         let jitted = function_of(files, id)?;
         let used = &files[id.file];
@@ -205,11 +216,12 @@ impl<'a> Namer<'a> {
         let (info, _) = self.v8_functions.lines_of(id.file, &jitted, self.track);
         let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
         let mut function = self.declared(kind, printable(&plain), &name, owner);
-        let symbol = self.tables.symbols.push(Symbol {
-            name: printable(&name),
-            address: jitted.range.start.0,
-            size: Some(jitted.range.size()),
-        });
+        let symbol = self.symbol(
+            code,
+            printable(&name),
+            jitted.range.start.0,
+            Some(jitted.range.size()),
+        );
         let lines = info.map(|info| self.lines(info, &mut function, owner));
         let tier = jitted.tier().map(|tier| self.tier(tier));
         Some(Named {
@@ -227,7 +239,7 @@ impl<'a> Namer<'a> {
         })
     }
 
-    fn perf_map_symbol(&mut self, id: SymbolId) -> Option<Named<'a>> {
+    fn perf_map_symbol(&mut self, code: Code, id: SymbolId) -> Option<Named<'a>> {
         let symbol = symbol_of(&self.recording.maps, id)?;
         let name = self.v8_functions.name(symbol.name);
         let kind = kinds::of_jit(symbol.name);
@@ -235,11 +247,12 @@ impl<'a> Namer<'a> {
         let function = self.declared(kind, printable(&plain), &name, NOBODY);
         let function = self.function(function);
         let tier = symbol.tier().map(|tier| self.tier(tier));
-        let symbol = self.tables.symbols.push(Symbol {
-            name: printable(&name),
-            address: symbol.range.start.0,
-            size: Some(symbol.range.size()),
-        });
+        let symbol = self.symbol(
+            code,
+            printable(&name),
+            symbol.range.start.0,
+            Some(symbol.range.size()),
+        );
         Some(Named {
             kind,
             module: None,
@@ -313,18 +326,14 @@ impl<'a> Namer<'a> {
         }
     }
 
-    fn native(&mut self, module: modules::ModuleIndex, symbol: u32) -> Option<Named<'a>> {
+    fn native(&mut self, code: Code, module: modules::ModuleIndex, symbol: u32) -> Option<Named<'a>> {
         let native = self.symbols.native;
         let (name, size) = native.symbol(module, symbol)?;
         let path = &self.symbols.modules.all[module].path;
         let is_jit = store::has_functions(base_name(path)).is_some();
         let own = self.module(module);
         let start = native.start(module, symbol).map_or(0, |address| address.0);
-        let symbol = self.tables.symbols.push(Symbol {
-            name: printable(name.as_bytes()),
-            address: start,
-            size: Some(size),
-        });
+        let symbol = self.symbol(code, printable(name.as_bytes()), start, Some(size));
         let (kind, function, tier) = match is_jit {
             true => {
                 let kind = kinds::of_jit(name.as_bytes());
@@ -360,17 +369,13 @@ impl<'a> Namer<'a> {
         })
     }
 
-    fn kernel(&mut self, symbol: u32) -> Option<Named<'a>> {
+    fn kernel(&mut self, code: Code, symbol: u32) -> Option<Named<'a>> {
         let name = printable(self.symbols.kernel.name(symbol)?.as_bytes());
         let start = self.symbols.kernel.start(symbol)?;
         let module = self.symbols.modules.in_kernel(start);
         let module = module.map(|module| self.module(module));
         let kind = kinds::of_kernel(&name);
-        let symbol = self.tables.symbols.push(Symbol {
-            name: name.clone(),
-            address: start.0,
-            size: None,
-        });
+        let symbol = self.symbol(code, name.clone(), start.0, None);
         let function = self.function(Function {
             kind,
             name,
@@ -390,6 +395,13 @@ impl<'a> Namer<'a> {
             linked: None,
             lines: None,
         })
+    }
+
+    /// Adds the symbol of a code, once.
+    fn symbol(&mut self, code: Code, name: String, address: u64, size: Option<u64>) -> SymbolIndex {
+        let symbols = &mut self.tables.symbols;
+        let symbol = Symbol { name, address, size };
+        *self.codes.entry(code).or_insert_with(|| symbols.push(symbol))
     }
 
     fn function(&mut self, function: Function) -> FunctionIndex {

@@ -1,4 +1,4 @@
-//! The frames of interpreters between those of the functions they run.
+//! The frames of interpreters between the functions that they run.
 
 use jitdump::Address;
 

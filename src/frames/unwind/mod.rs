@@ -4,24 +4,25 @@
 //!                 registers and stack of a sample
 //!                               ▼
 //! [native]: tables of files ─► [stack]: frame by frame ─► [rewrite]: samples with call chains
-//! [jit]: tables of runtimes ─►   ├─ [places]: rules for the addresses of frames, as far as they are known
-//!                                ├─ [frameless]: functions without rules, where they have no frame
+//! [jit]: tables of runtimes ─►   ├─ [places]: rules for addresses of frames
+//!                                ├─ [frameless]: functions without rules and without a frame
 //!                                └─ [step]: one frame, by its rules or by the frame pointer
 //! ```
 //!
-//! `interpreters` has the frames that stacks may leave out, and `made_tables` the tables for readers of what `frameless` finds.
+//! `interpreters` finds the frames that `--fold-interpreter` omits. `made_tables` writes the findings of `frameless` as unwind
+//! tables for readers.
 //!
-//! Readers unwind each stack again, one by one, and most ignore the tables of runtimes. Here it is done once, in parallel.
+//! Readers unwind each stack again, one by one, and most ignore the tables of runtimes. This module unwinds
+//! all stacks once, in parallel, after code is loaded and before samples are selected: selection, objects and
+//! summary then see ordinary call chains. New samples go to a temporary file, with all other records between
+//! them, and the result is indexed again. Its address spaces have the same numbers, so the timeline stays
+//! valid. In profiles without times, offsets of records serve as times. They would change, so these profiles
+//! are not unwound.
 //!
-//! It is done after code is loaded and before samples are selected: selection, objects and summary then see
-//! ordinary call chains. New samples go to a temporary file with everything else between them, and the
-//! result is indexed again. Its address spaces have the same numbers, so the timeline stays valid. Times
-//! that are offsets of records would not stay the same, so profiles without times are not unwound.
-//!
-//! For each frame, the timeline says whose code is at its address at the time of the sample, and
-//! [`crate::frames::native`] which file. A caller must be further up the stack and in memory that is
-//! mapped. Memory that the profile says is not executable has no frames. Everything but the current stack
-//! is shared by all threads.
+//! The timeline finds the function of a frame, at its address and the time of the sample, or
+//! [`crate::frames::native`] finds its file. A caller must be further up the stack and in mapped memory.
+//! Memory that the profile marks as not executable has no frames. All threads share everything except the
+//! current stack.
 
 mod frameless;
 mod interpreters;

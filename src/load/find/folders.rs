@@ -1,4 +1,4 @@
-//! Lookups of many files in a folder, most of which do not exist.
+//! Lookups of many files in a directory, mostly without success.
 
 use std::ffi::OsStr;
 use std::fs;

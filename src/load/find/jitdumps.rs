@@ -1,13 +1,13 @@
 //! Finding the jitdumps of a profile.
 //!
-//! A marker contains the path of the dump in the process, and device and inode of the file. Here, there may
-//! be several files of that name, a renamed one, or one from another run. First, each marker gets the file
+//! A marker contains the path of the dump in the process, and device and inode of the file. This machine may
+//! have several files of that name, a renamed one, or one from another run. First, each marker gets the file
 //! that is certainly its own. Then, the remaining markers are matched with the remaining files.
 //!
 //! Times reveal files of another run, which are skipped. Among several files, the one with the first record
 //! nearest to the marker wins; among several markers for one file, the nearest. No marker gets a file with
 //! the same content as another marker's: two runtimes in one process both name their jitdump
-//! `jit-PID.dump`, in different folders, and a lost one must be reported. A process with objects of an
+//! `jit-PID.dump`, in different directories, and a lost one must be reported. A process with objects of an
 //! earlier run gets no jitdump without a marker.
 
 mod unmarked;

@@ -5,7 +5,7 @@
 //!
 //! In `/tmp`, only the PIDs of the profile count. Elsewhere, if several processes share a PID, the file
 //! belongs to the process with that PID in the profile, or to the process with a jitdump in the same
-//! folder, or to none. A perf map belongs to another process if it was last modified before its process
+//! directory, or to none. A perf map belongs to another process if it was last modified before its process
 //! started (by the profile's clock data), or created after the recording ended. Its owner does not matter
 //! here; perf (6.1, 6.12) accepts any.
 

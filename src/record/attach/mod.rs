@@ -1,4 +1,4 @@
-//! Processes that ran before the recording: what they can be asked to log from now on.
+//! Requests to processes that ran before the recording, to start logging their code.
 
 mod cpython;
 mod dotnet;

@@ -1,7 +1,7 @@
 //! Diagnostics: everything that jitinject reports about its input and output, by code.
 //!
-//! A code never changes its meaning, and a retired one is never reused, because scripts may depend on it. All wording is
-//! in [`issues`] (for runs of jitinject) and in [`rules`] (for `jitinject check`). The rest of the program reports a code,
+//! A code never changes its meaning, and a retired one is never reused, because scripts may depend on it. All texts
+//! are in [`issues`] (for runs of jitinject) and in [`rules`] (for `jitinject check`). The rest of the program reports a code,
 //! a file, an offset and the fields of the message.
 
 #[macro_use]

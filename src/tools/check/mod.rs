@@ -1,13 +1,13 @@
 //! Validation of the files that runtimes write, for authors of runtimes.
 //!
 //! ```text
-//! file ──► kind, detected by content ──► its reader in runtime/, and a walk over its records
+//! file ──► kind, detected by content ──► its reader, and a walk over its records
 //!                                                       │ [jitdump], [mono], [xray]
 //!          table of rules  [rules] ────────────────────► findings: rule, count, first places
 //! ```
 //!
-//! Faults that a reader reports are findings. This module also looks for errors that the readers repair silently, since
-//! their users can't do anything about them, and for those that other readers get wrong.
+//! Faults that a reader reports are findings. This module also finds errors that the readers repair silently, because
+//! their users cannot do anything about them, and errors that only other readers get wrong.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

@@ -120,7 +120,7 @@ pub struct ShownFunction {
     /// Name and file in the first side, if the function was renamed or moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
-    /// FunctionKind of its code.
+    /// Kind of its code.
     pub kind: FunctionKind,
     /// Runtime, if known.
     #[serde(skip_serializing_if = "Option::is_none")]

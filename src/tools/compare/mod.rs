@@ -1,11 +1,11 @@
-//! Compares the summaries of two sides, each with one or more runs: what became slower or faster, and whether that is
-//! more than chance.
+//! Compares the summaries of two sides, each with one or more runs: finds functions that became slower or faster by more
+//! than chance.
 //!
 //! - [`summary_file`] reads the summaries, and checks them.
-//! - `matching` finds the same function in all runs, whatever its line, folder, tier or name.
+//! - `matching` finds the same function in all runs, whatever its line, directory or tier, also if it was renamed.
 //! - `measure` turns samples into shares or time per run, [`statistics`] tests the differences.
 //! - `explanation` finds time that only moved between functions, because a compiler inlined a call or not.
-//! - `rules` are those of `--fail-on`, and `gate` checks them.
+//! - `rules` parses the rules of `--fail-on`, and `gate` checks them.
 //! - [`report`] writes the result as text, Markdown or a flame graph.
 
 mod comparison;

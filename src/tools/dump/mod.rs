@@ -1,7 +1,7 @@
 //! Dumps the contents of files written by runtimes, record by record, for runtime developers.
 //!
 //! ```text
-//! file ─► [FileKind] ─► runtime/'s readers ─► [entry]: decoded records  [jitdump] [mono] [xray] ─► JSON, text
+//! file ─► [FileKind] ─► its reader ─► [entry]: decoded records  [jitdump] [mono] [xray] ─► JSON, text
 //!                                                [filter]: selects entries
 //! ```
 //!

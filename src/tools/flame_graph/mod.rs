@@ -1,7 +1,7 @@
 //! Flame graphs: call trees in an SVG file that loads nothing else.
 //!
-//! Callers are above their callees, so that a browser shows the roots first. The width of a frame is the mean of all sides, so
-//! that calls which only one side has are visible.
+//! Callers are above their callees, so a browser shows the roots first. The width of a frame is the mean of all sides, so calls
+//! of only one side are visible, too.
 
 use std::fmt::Write as _;
 

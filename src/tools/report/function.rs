@@ -12,6 +12,7 @@ use crate::frames::stream::tables::{FileIndex, FunctionIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::inject::SourceName;
 use crate::tools::excerpts::{SourceText, Texts};
+use crate::tools::report::instructions::FunctionCode;
 use crate::tools::report::text::described;
 
 /// Callers and callees that are listed, and other functions of a similar name.
@@ -36,6 +37,9 @@ pub struct FunctionReport {
     pub callers: Vec<Share>,
     /// Functions that it calls, with the samples below each.
     pub callees: Vec<Share>,
+    /// Machine code, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<FunctionCode>,
     /// Other functions that the name may mean.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
@@ -136,6 +140,7 @@ pub fn report(
         lines: source_lines(tables, &shares.lines, options),
         callers: sorted(shares.callers),
         callees: sorted(shares.callees),
+        code: None,
         others,
     })
 }
@@ -150,7 +155,7 @@ struct Shares {
 }
 
 /// Returns the functions of a row.
-fn functions_of(tables: &Tables, row: &Row) -> BTreeSet<FunctionIndex> {
+pub fn functions_of(tables: &Tables, row: &Row) -> BTreeSet<FunctionIndex> {
     let is_same = |function: &crate::frames::stream::tables::Function| {
         let file = function.file.map(|file| &tables.files[file].path);
         let module = function.module.map(|module| &tables.modules[module].path);

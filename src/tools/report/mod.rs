@@ -1,14 +1,18 @@
-//! `jitinject report`: the hottest functions of a profile, and one function with its lines, callers and callees.
+//! `jitinject report`: the hottest functions of a profile, and one function with its lines, callers, callees and instructions.
 //!
 //! ```text
 //! samples of [`crate::frames::stream`] ─► [`crate::frames::ranking`] ─► Report ─┬─► [text], [markdown]
 //!                └──────────────────────► [function] ─────────────────────────┘
+//!                     [disassembly] ─► [instructions] ─┘
 //! ```
 
+mod disassembly;
 mod function;
+mod instructions;
 mod markdown;
 mod text;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use regex_lite::Regex;
@@ -19,10 +23,11 @@ use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::ranking::{KindRow, Ranking, first_event};
 use crate::frames::stream::tables::Losses;
-use crate::frames::stream::{StreamOptions, Tables, read};
+use crate::frames::stream::{Sample, StreamOptions, Tables, read_then};
 use crate::load::Progress;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::Unit;
+use crate::tools::report::instructions::code_of;
 
 pub use crate::frames::ranking::{By, Row};
 pub use function::FunctionReport;
@@ -43,6 +48,8 @@ pub struct ReportOptions {
     pub filter: Option<Regex>,
     /// Function to report, in place of rows.
     pub function: Option<String>,
+    /// Number of its copies, the hottest first, whose instructions to report; `None` for no list of copies.
+    pub instructions: Option<usize>,
 }
 
 /// A report.
@@ -94,22 +101,31 @@ pub struct EventReport {
 
 /// Reads a profile, and reports it.
 pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Report, Diagnostic> {
-    let mut counts = StackCounts::default();
-    let tables = read(&options.stream, &mut |sample| counts.add(sample), progress)?;
-    Report::of(tables, &counts, options)
+    let counts = RefCell::new(StackCounts::default());
+    let mut count = |sample: &Sample| counts.borrow_mut().add(sample);
+    read_then(&options.stream, &mut count, progress, |namer| {
+        let counts = counts.borrow();
+        let mut report = Report::of(&namer.tables, &counts, options)?;
+        if let (Some(function), Some(copies)) = (&mut report.function, options.instructions) {
+            let event = first_event(&namer.tables);
+            let functions = function::functions_of(&namer.tables, &function.row);
+            function.code = Some(code_of(namer, &counts, event, &functions, copies));
+        }
+        Ok(report)
+    })
 }
 
 impl Report {
     /// Reports samples.
-    pub fn of(tables: Tables, counts: &StackCounts, options: &ReportOptions) -> Result<Self, Diagnostic> {
-        let event = first_event(&tables);
+    pub fn of(tables: &Tables, counts: &StackCounts, options: &ReportOptions) -> Result<Self, Diagnostic> {
+        let event = first_event(tables);
         let by = match options.function {
             Some(_) => By::Function,
             None => options.by,
         };
-        let ranking = Ranking::of(&tables, counts, event, by);
+        let ranking = Ranking::of(tables, counts, event, by);
         let function = options.function.as_ref().map(|name| {
-            let found = function::report(&tables, counts, event, &ranking.rows, name, &options.stream);
+            let found = function::report(tables, counts, event, &ranking.rows, name, &options.stream);
             found.ok_or_else(|| Diagnostic::new(Issue::FunctionUnknown).with("function", name))
         });
         let function = function.transpose()?;
@@ -147,7 +163,7 @@ impl Report {
             rows,
             rows_omitted: if function.is_some() { 0 } else { omitted as u64 },
             function,
-            diagnostics: tables.diagnostics,
+            diagnostics: tables.diagnostics.clone(),
         })
     }
 

@@ -6,6 +6,7 @@ use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::Row;
 use crate::results::summary::{count, count_of};
 use crate::tools::report::function::{FunctionReport, Share, SourceLine};
+use crate::tools::report::instructions::{CodeCopy, FunctionCode, InstructionLine};
 use crate::tools::report::{By, Report};
 
 impl Report {
@@ -133,6 +134,38 @@ impl Report {
         }
         self.write_shares(text, "callers", &function.callers);
         self.write_shares(text, "callees", &function.callees);
+        if let Some(code) = &function.code {
+            self.write_code(text, code, &row.inlined_into);
+        }
+    }
+
+    fn write_code(&self, text: &mut String, code: &FunctionCode, inlined_into: &[String]) {
+        let _ = writeln!(text, "\n    self  machine code");
+        for copy in &code.copies {
+            let tier = copy.tier.as_ref().map(|tier| format!(", {tier}"));
+            let size = copy.size.map(|size| format!(", {}", count(size, "byte")));
+            let _ = writeln!(
+                text,
+                "{:>8.2}  {}{} at {}{}",
+                self.percent(copy.own),
+                copy.symbol,
+                tier.unwrap_or_default(),
+                copy.address,
+                size.unwrap_or_default(),
+            );
+        }
+        if code.copies_omitted > 0 {
+            let more = count_of(code.copies_omitted, "more copy", "more copies");
+            let _ = writeln!(text, "          {more}");
+        }
+        if code.inlined.samples > 0 {
+            let share = self.percent(code.inlined);
+            let _ = writeln!(text, "{share:>8.2}  inlined into {}", inlined_into.join(", "));
+        }
+        let copies = code.copies.iter();
+        for copy in copies.filter(|copy| !copy.instructions.is_empty() || copy.missing.is_some()) {
+            write_instructions(text, copy);
+        }
     }
 
     fn write_shares(&self, text: &mut String, heading: &str, shares: &[Share]) {
@@ -143,6 +176,66 @@ impl Report {
             let _ = writeln!(text, "{:>8.2}  {}", self.percent(share.samples), share.name);
         }
     }
+}
+
+/// Writes the instructions of a copy, each with its share of the copy's samples.
+fn write_instructions(text: &mut String, copy: &CodeCopy) {
+    let _ = writeln!(text, "\n{} at {}", copy.symbol, copy.address);
+    if let Some(missing) = &copy.missing {
+        let _ = writeln!(text, "no instructions: {missing}");
+        return;
+    }
+    let percent = |own: Weight| own.period as f64 * 100.0 / copy.own.period.max(1) as f64;
+    let _ = writeln!(text, " percent  offset  instruction");
+    let (mut end, mut last, mut shown) = (0, "", Weight::default());
+    let lines: Vec<String> = copy.instructions.iter().map(|it| line_text(&it.lines)).collect();
+    for (instruction, lines) in copy.instructions.iter().zip(&lines) {
+        if instruction.offset != end {
+            text.push_str("          ...\n");
+        }
+        end = instruction.offset.saturating_add(instruction.size);
+        shown.add(instruction.own);
+        match instruction.own.samples {
+            0 => text.push_str("        "),
+            _ => {
+                let _ = write!(text, "{:>8.2}", percent(instruction.own));
+            }
+        }
+        let _ = write!(text, "{:>8}  ", format!("+{:x}", instruction.offset));
+        // Most instructions have the lines of the one before.
+        let _ = match lines == last {
+            true => writeln!(text, "{}", instruction.text),
+            false => writeln!(text, "{:<40}  {lines}", instruction.text),
+        };
+        last = lines;
+    }
+    if copy.size.is_some_and(|size| end < size) {
+        text.push_str("          ...\n");
+    }
+    let hidden = Weight {
+        samples: copy.own.samples.saturating_sub(shown.samples),
+        period: copy.own.period.saturating_sub(shown.period),
+    };
+    if hidden.samples > 0 {
+        let _ = writeln!(
+            text,
+            "{:>8.2}  in instructions that are not shown",
+            percent(hidden)
+        );
+    }
+}
+
+/// Returns the functions and lines that an instruction is compiled from.
+fn line_text(lines: &[InstructionLine]) -> String {
+    let lines = lines.iter().map(|line| {
+        let file = line.file.as_deref().unwrap_or_default();
+        let file = file.rsplit('/').next().unwrap_or(file);
+        match line.line {
+            0 => line.function.clone(),
+            number => format!("{} {file}:{number}", line.function),
+        }
+    });
+    lines.collect::<Vec<_>>().join(" < ")
 }
 
 /// Returns the name of a row, with its place and what it was inlined into.

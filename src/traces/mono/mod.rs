@@ -3,7 +3,7 @@
 //! ```text
 //! files ─► OpenLog ─► ReadLog ─► functions of the timeline
 //!                       └─► [prepare]: clocks, [threads] by the profile's IDs ([thread_matching]), [frame_addresses]
-//!                              └─► [walk] of each thread ─► [events]: what is particular to Mono in a replay
+//!                              └─► [walk] of each thread ─► [events]: Mono's part of a replay
 //! ```
 //!
 //! - Ahead-of-time code is excluded: it is in libraries with better names.

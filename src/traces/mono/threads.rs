@@ -1,4 +1,4 @@
-//! Matching of a log's threads with those of the profile.
+//! Matches a log's threads with the profile's.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

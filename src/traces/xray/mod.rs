@@ -3,7 +3,7 @@
 //! ```text
 //! files ─► [read]: [clock], [threads] by the profile's IDs, [frame_addresses] of functions in the [binary]
 //!            └─► [walk] of each thread
-//!                   └─► [events]: what is particular to XRay in a replay
+//!                   └─► [events]: XRay's part of a replay
 //! ```
 //!
 //! - The instrumented binary has the addresses and names of functions, so no objects are needed, except for

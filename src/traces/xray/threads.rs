@@ -1,4 +1,4 @@
-//! Matching of a trace's threads with those of the profile.
+//! Matches a trace's threads with the profile's.
 
 use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;

@@ -1,12 +1,12 @@
 //! Looks a path up once, and opens the file that was found.
 //!
-//! Whoever can change a folder or a link on a path can exchange them between two lookups: one to check the path, one to
-//! open it. So a path is followed here, component by component, each in the open folder before it. What is then
-//! believed of the file comes from the links and folders that were passed, and from the descriptor that is read.
+//! Between two lookups of a path, one to check it and one to open it, others could exchange its directories and links. So
+//! this module follows a path once, component by component, each in the open directory before it. Owners and modes are
+//! those of the links and directories on the way, and of the descriptor that is read.
 //!
-//! [`Scope`] says where a path may lead: anywhere but through links of `/proc` (paths in files), anywhere
-//! (paths of users), below a folder without links, or into a folder as its root. All of them are one
-//! function, without `openat2`, which containers often forbid and old kernels lack.
+//! [`Scope`] limits a path: anywhere except through links of `/proc` (paths in files), anywhere (paths of users), below a
+//! directory without links, or inside a directory as its root. One function handles all of them, without `openat2`, which
+//! containers often forbid and old kernels lack.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -2,7 +2,7 @@
 //!
 //! [`Dump::parse`] and [`Dump::index`] read only the prefixes and fixed fields of records, and the strings of
 //! DEBUG_INFO2 records, because those distinguish them from other records. Names, code, lines and unwinding
-//! tables stay in the file until a [`Function`] reads those of its own.
+//! tables stay in the file until a [`Function`] reads its own.
 
 mod builder;
 mod events;

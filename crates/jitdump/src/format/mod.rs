@@ -7,7 +7,7 @@
 //!           DEBUG_INFO, DEBUG_INFO2, SOURCE_TRACK ─► lines, inlined calls   [debug_info], [debug_info2]
 //!           UNWINDING_INFO ─► .eh_frame                       [unwinding]
 //!           JIT_TIER, EMBEDDED_SOURCE_FILE                    [tier], [source_file]
-//! [dump]    the whole file; [record_association] matches records with their LOAD; [function] reads those of one
+//! [dump]    the whole file; [record_association] matches records with their LOAD; [function] reads the records of one
 //! ```
 //!
 //! The format is version 2 of Linux' `tools/perf/Documentation/jitdump-specification.txt`. Runtimes deviate

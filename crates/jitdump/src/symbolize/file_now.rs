@@ -1,4 +1,4 @@
-//! A file as far as it is written.
+//! A file that is still written.
 
 use std::io;
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
-//! Which function, source line and inlined calls are at an address at a time, while jitdumps are still written.
+//! Finds the function, source line and inlined calls at an address and time, while jitdumps are still written.
 //!
-//! For profilers, which get addresses of a running process and want names for them. [`Process`] finds the jitdumps of a
+//! For profilers that need names for addresses of a running process. [`Process`] finds the jitdumps of a
 //! process by its mappings; [`Jitdump`] is one file, of a process that runs or has ended.
 //!
 //! ```text
@@ -16,9 +16,8 @@
 //! Nothing here panics or blocks on what a file contains. Damaged records are skipped and counted as in
 //! [`Dump`](crate::Dump).
 //!
-//! Times are those of the file: of CLOCK_MONOTONIC for nearly all runtimes, which is the clock of `perf record -k mono`.
-//! All processes that write to one file share a timeline. Processes that fork, other clocks and mappings over code are a
-//! matter of a profile, which this crate does not read.
+//! Times are the file's: CLOCK_MONOTONIC for nearly all runtimes, as for `perf record -k mono`. All processes that write to
+//! one file share a timeline. Forks, other clocks and mappings over code are ignored, because only a profile has them.
 //!
 //! # Example
 //!

@@ -1,5 +1,5 @@
-//! Scripts: the functions in JavaScript source text, which of them V8's positions are in, and the original files
-//! that source maps name.
+//! Scripts: the functions in JavaScript source text, the functions at V8's positions, and the original files in
+//! source maps.
 //!
 //! ```text
 //! source text ─► scanner ─► functions: extents and names ─┐

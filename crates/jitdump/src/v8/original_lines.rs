@@ -1,4 +1,4 @@
-//! Replaces positions in generated scripts by those of the original files.
+//! Replaces positions in generated scripts by positions in the original files.
 
 use std::sync::OnceLock;
 

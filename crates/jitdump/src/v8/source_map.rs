@@ -1,4 +1,4 @@
-//! Source maps (ECMA-426): which position of which original file a position of a generated script comes from.
+//! Source maps (ECMA-426), from positions in a generated script to positions in the original files.
 //!
 //! Regular maps and indexed ones, whose sections are maps at offsets, are read into one sorted list. Sections that refer to
 //! another file by URL are skipped: the standard has dropped them, and nothing is fetched.

@@ -61,11 +61,11 @@ pub struct InjectArguments {
     #[arg(long, overrides_with = "build_id_cache", help_heading = OUTPUT, hide = true)]
     no_build_id_cache: bool,
 
-    /// Replace copied stacks (perf record --call-graph dwarf) by call chains [default: if the files for it are here]
+    /// Replace copied stacks (perf record --call-graph dwarf) by call chains [default: if this machine has the files]
     ///
-    /// Every reader then has the whole stacks at once, through the code of runtimes too, and the profile has a fraction of the
-    /// size. --unwind=keep adds the call chains, but leaves registers and stacks in the samples. Without the option, stacks stay
-    /// as they are if this machine lacks executables or libraries of the recorded one; with jitinject inject, always.
+    /// Readers then have whole stacks, also through JIT code, without unwinding, and the profile shrinks to a fraction of its
+    /// size. --unwind=keep adds the call chains, but leaves registers and stacks in the samples. Without this option, stacks stay
+    /// as they are if this machine lacks executables or libraries of the recorded one; jitinject inject never unwinds them.
     #[arg(long, alias = "convert-callchain", value_name = "KEEP", num_args = 0..=1, require_equals = true,
         default_missing_value = "replace", hide_possible_values = true, overrides_with = "no_unwind", help_heading = OUTPUT)]
     unwind: Option<UnwindArgument>,
@@ -74,7 +74,7 @@ pub struct InjectArguments {
     #[arg(long, overrides_with = "unwind", help_heading = OUTPUT, hide_short_help = true)]
     no_unwind: bool,
 
-    /// Leave the interpreter's own frames out of unwound stacks, next to the functions that it runs
+    /// Omit the interpreter's own frames next to the functions that it runs from unwound stacks
     ///
     /// For CPython with trampolines (-X perf_jit, -X perf) and Node.js. A flame graph then has the stacks of the language. The
     /// sampled frame always stays.
@@ -132,7 +132,7 @@ pub struct InjectArguments {
 
     /// XRay trace, or directory to search; may be repeated
     ///
-    /// Its calls and logged events become events of the profile, or of a profile of their own if there is no --input.
+    /// Its calls and logged events are added to the profile. Without --input, they become a profile.
     #[arg(long, value_name = "PATH", help_heading = LOGS)]
     xray_log: Vec<PathBuf>,
 
@@ -142,7 +142,7 @@ pub struct InjectArguments {
 
     /// Events to take from Mono logs and XRay traces
     ///
-    /// By default, all events of a log without a profile and none of one beside a profile; of traces, calls and custom.
+    /// The default is all events of a log without a profile, none of a log beside a profile, and calls and custom of a trace.
     #[arg(long, value_name = "EVENT", value_delimiter = ',', help_heading = LOGS, hide_short_help = true)]
     events: Vec<EventArgument>,
 
@@ -153,7 +153,7 @@ pub struct InjectArguments {
     #[arg(long, help_heading = LOGS, hide_short_help = true)]
     splice_stacks: bool,
 
-    /// Core file of the process of a Mono log, to take machine code from
+    /// Core file of the logged Mono process, to read machine code from
     ///
     /// perf annotate needs the code, which logs do not have. gcore PID writes a core file of a running process.
     #[arg(long, value_name = "FILE", help_heading = LOGS, hide_short_help = true)]
@@ -161,8 +161,8 @@ pub struct InjectArguments {
 
     /// Resample XRay traces at a fixed interval per thread, such as 100us
     ///
-    /// Without it, there is one sample for each time between two calls or returns. With it, call counts are only included if
-    /// --events names calls.
+    /// By default, each interval between two calls or returns is a sample. With this option, calls are only counted if --events
+    /// names calls.
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOGS, hide_short_help = true)]
     resample: Option<Duration>,
 
@@ -180,8 +180,7 @@ pub struct InjectArguments {
 
     /// Exit with status 3 if less than PERCENT of the samples in JIT code get a name
     ///
-    /// The same share of the frames in JIT code, in the recorded stacks of all samples, must have a name. A profile
-    /// without JIT code passes.
+    /// The same share of the JIT frames in the recorded stacks must have a name. A profile without JIT code passes.
     #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = CI)]
     pub fail_under: Option<f64>,
 

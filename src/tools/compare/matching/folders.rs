@@ -1,7 +1,7 @@
-//! Source files of the same program in different folders.
+//! Source files of the same program in different directories.
 //!
-//! Checkouts, build folders and installations have other paths on every machine. A folder of one run is taken for
-//! another one of the earlier runs if files in both have the same names below it, and if it has moved as a whole.
+//! Checkouts, build directories and installations have other paths on every machine. A directory of one run matches a
+//! directory of the earlier runs if files below both have the same names, and if it has moved as a whole.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! in the function does.
 //!
 //! Left out are lines, columns and compiler tiers, addresses and counters in names of generated code, hashes in the
-//! names of bundles, and versions in the names of folders and libraries.
+//! names of bundles, and versions in the names of directories and libraries.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! SOURCE_TRACK records: more positions of a function's code, in other files than those of its usual lines. Such files are
-//! what a compiler makes on its way: generated code, bytecode, an intermediate representation.
+//! SOURCE_TRACK records: positions of a function's code in other files than its usual lines, such as generated code, bytecode
+//! or an intermediate representation.
 //!
 //! The record (type 827346262) is a proposal of this project, described in `docs/runtime-authors.md`:
 //!

@@ -1,9 +1,8 @@
 //! The bytes of a jitdump, in memory or read when they are needed.
 //!
 //! A file is indexed in one pass over windows, whose result does not depend on where a window ends. The
-//! index has positions, addresses and times; names, code and tables are read when they are needed. What the
-//! index says of a record is compared with what is then read: a function that is no longer there counts as
-//! damage, not as another function.
+//! index has positions, addresses and times; names, code and tables are read when they are needed, and compared
+//! with the index: a function that is no longer there counts as damage, not as another function.
 
 use std::ops::ControlFlow;
 

@@ -1,0 +1,121 @@
+//! Machine code of the symbols in the tables, with its lines, and the names of what it refers to.
+
+use std::sync::Arc;
+
+use jitdump::{Address, Machine, Time, printable};
+
+use crate::code::process::SpaceId;
+use crate::code::timeline::Lookup;
+use crate::frames::attribution::frame::Frame as Code;
+use crate::frames::native::modules;
+use crate::frames::stream::naming::Namer;
+use crate::frames::stream::tables::{Line, SymbolIndex};
+use crate::load::{function_of, symbol_of};
+
+/// Most bytes of one function that are read. Functions in machine code rarely have more than 100 KB.
+const MAX_CODE: usize = 1 << 20;
+
+/// Machine code of a function.
+#[derive(Clone, Debug)]
+pub struct MachineCode {
+    /// The machine that it is for.
+    pub machine: Machine,
+    /// Its first bytes, at most 1 MiB.
+    pub bytes: Vec<u8>,
+}
+
+/// Name of what is at an address, and the offset of the address in it.
+type Named = (String, u64);
+
+impl Namer<'_> {
+    /// Returns the machine code of a symbol; `None` if no file has it.
+    pub fn machine_code(&self, symbol: SymbolIndex) -> Option<MachineCode> {
+        match self.code_of(symbol)? {
+            Code::Function(id) => {
+                let files = &self.recording.sources.used;
+                let bytes = function_of(files, id)?.code?;
+                Some(MachineCode {
+                    machine: files[id.file].code.machine(),
+                    bytes: bytes.get(..MAX_CODE).unwrap_or(bytes).to_vec(),
+                })
+            }
+            Code::Native { module, symbol } => {
+                let (machine, bytes) = self.symbols.native.code(module, symbol, MAX_CODE)?;
+                Some(MachineCode { machine, bytes })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the functions and lines at sorted offsets in the code of a symbol, as in [`Frame::lines`]; none if no runtime
+    /// described it.
+    ///
+    /// [`Frame::lines`]: crate::frames::stream::tables::Frame::lines
+    pub fn lines_at(&mut self, symbol: SymbolIndex, offsets: &[u64]) -> Vec<Arc<[Line]>> {
+        match self.code_of(symbol) {
+            Some(code @ Code::Function(_)) => {
+                let frames = self.frames(code, offsets).into_iter();
+                frames.map(|frame| frame.lines).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns what was at addresses that the code of a symbol refers to, when it was compiled.
+    pub fn referred(&self, symbol: SymbolIndex, addresses: &[u64]) -> Vec<Option<Named>> {
+        let addresses = addresses.iter().map(|&address| Address(address));
+        match self.code_of(symbol) {
+            Some(Code::Function(id)) => {
+                let mut mappings = self.symbols.selector.timeline.mappings().iter();
+                let Some(mapping) = mappings.find(|mapping| mapping.function == id) else {
+                    return Vec::new();
+                };
+                addresses
+                    .map(|address| self.in_memory(mapping.space, address, mapping.since))
+                    .collect()
+            }
+            Some(Code::Native { module, .. }) => {
+                addresses.map(|address| self.in_module(module, address)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn code_of(&self, symbol: SymbolIndex) -> Option<Code> {
+        let mut codes = self.codes.iter();
+        codes.find(|(_, known)| **known == symbol).map(|(&code, _)| code)
+    }
+
+    fn in_memory(&self, space: SpaceId, address: Address, time: Time) -> Option<Named> {
+        let timeline = self.symbols.selector.timeline;
+        let (name, start) = match timeline.at(space, address, time) {
+            Lookup::Function(at) => {
+                let mapping = &timeline.mappings()[at];
+                let function = function_of(&self.recording.sources.used, mapping.function)?;
+                (self.v8_functions.name(function.name), mapping.range.start)
+            }
+            Lookup::Symbol(placed) => {
+                let symbol = symbol_of(&self.recording.maps, placed.id)?;
+                (self.v8_functions.name(symbol.name), symbol.range.start)
+            }
+            _ => {
+                let (mapped, _) = self.symbols.modules.with_times(space, address, time);
+                let mapped = mapped?;
+                let linked = self
+                    .symbols
+                    .native
+                    .linked_address(mapped.module, mapped.file_offset(address))?;
+                return self.in_module(mapped.module, linked);
+            }
+        };
+        Some((printable(&name), address.0.saturating_sub(start.0)))
+    }
+
+    fn in_module(&self, module: modules::ModuleIndex, address: Address) -> Option<Named> {
+        let native = self.symbols.native;
+        let symbol = native.at_address(module, address)?;
+        let (name, _) = native.symbol(module, symbol)?;
+        let start = native.start(module, symbol)?;
+        Some((printable(name.as_bytes()), address.0.saturating_sub(start.0)))
+    }
+}

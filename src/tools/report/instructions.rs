@@ -1,0 +1,248 @@
+//! The machine code of a function: each copy that was compiled, with its instructions and their samples.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::frames::attribution::call_tree::Weight;
+use crate::frames::ranking::counts::StackCounts;
+use crate::frames::stream::tables::{FunctionIndex, Line, SymbolIndex};
+use crate::frames::stream::{MachineCode, Namer, Tables};
+use crate::tools::report::disassembly::{Disassembled, Disassembler, MACHINES};
+
+/// Copies that are listed.
+const MAX_COPIES: usize = 50;
+
+/// Instructions of a copy that are shown. Of longer ones, those around instructions with samples are.
+const MAX_INSTRUCTIONS: usize = 2000;
+
+/// Instructions without samples that are shown before and after one with samples, in long copies.
+const CONTEXT: usize = 8;
+
+/// Longest name in an instruction, in characters.
+const MAX_NAME: usize = 120;
+
+/// The machine code of a function.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FunctionCode {
+    /// Copies with samples in their code, the hottest first.
+    pub copies: Vec<CodeCopy>,
+    /// Number of copies that are not listed.
+    pub copies_omitted: u64,
+    /// Samples in the function's own code where it was inlined into others.
+    pub inlined: Weight,
+}
+
+/// Code of a function that was compiled once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CodeCopy {
+    /// Symbol, as readers of perf.data show it.
+    pub symbol: String,
+    /// Compiler tier, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// Address of the first byte, in hexadecimal digits.
+    pub address: String,
+    /// Size in bytes, if known.
+    pub size: Option<u64>,
+    /// Samples in the code, inlined functions included.
+    #[serde(rename = "self")]
+    pub own: Weight,
+    /// Instructions, if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<Instruction>,
+    /// Why there are no instructions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+/// An instruction.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Instruction {
+    /// Offset in the code.
+    pub offset: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Text, with names in place of addresses.
+    pub text: String,
+    /// Samples.
+    #[serde(rename = "self")]
+    pub own: Weight,
+    /// Functions and lines that it is compiled from, the innermost inlined call first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<InstructionLine>,
+}
+
+/// A function and the line in it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct InstructionLine {
+    /// Name of the function.
+    pub function: String,
+    /// File, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line; 0 if it is unknown.
+    pub line: u32,
+}
+
+/// Samples of a copy by the offset in its code.
+type Offsets = BTreeMap<u64, Weight>;
+
+/// Returns the code of a function, whose instructions are those of its `wanted` hottest copies. As in perf annotate, a sample
+/// counts for the instruction at its own address.
+pub fn code_of(
+    namer: &mut Namer<'_>,
+    counts: &StackCounts,
+    event: u32,
+    functions: &BTreeSet<FunctionIndex>,
+    wanted: usize,
+) -> FunctionCode {
+    let tables = &namer.tables;
+    let mut inlined = Weight::default();
+    let mut copies: BTreeMap<SymbolIndex, (Weight, Offsets)> = BTreeMap::new();
+    for (stack, _, weight) in counts.of_event(event) {
+        let Some(frame) = tables.frames(stack).next() else {
+            continue;
+        };
+        let is_it = |line: Option<&Line>| line.is_some_and(|line| functions.contains(&line.function));
+        match frame.symbol {
+            Some(symbol) if is_it(frame.lines.last()) => {
+                let (own, offsets) = copies.entry(symbol).or_default();
+                own.add(weight);
+                let offset = frame.address.saturating_sub(tables.symbols[symbol].address);
+                offsets.entry(offset).or_default().add(weight);
+            }
+            _ if is_it(frame.lines.first()) => inlined.add(weight),
+            _ => {}
+        }
+    }
+    let mut copies: Vec<_> = copies.into_iter().collect();
+    copies.sort_by_key(|&(_, (own, _))| Reverse(own.period));
+    let copies_omitted = copies.len().saturating_sub(MAX_COPIES);
+    copies.truncate(MAX_COPIES);
+    let copies = copies
+        .into_iter()
+        .enumerate()
+        .map(|(at, (symbol, (own, offsets)))| {
+            let of_symbol = &namer.tables.symbols[symbol];
+            let mut frames = namer.tables.frames.iter();
+            let tier = frames.find(|frame| frame.symbol == Some(symbol));
+            let tier = tier.and_then(|frame| frame.tier);
+            let mut copy = CodeCopy {
+                symbol: of_symbol.name.clone(),
+                tier: tier.map(|tier| namer.tables.tiers[tier].clone()),
+                address: format!("{:#x}", of_symbol.address),
+                size: of_symbol.size,
+                own,
+                instructions: Vec::new(),
+                missing: None,
+            };
+            if at < wanted {
+                match instructions(namer, symbol, &offsets) {
+                    Ok(instructions) => copy.instructions = instructions,
+                    Err(missing) => copy.missing = Some(missing),
+                }
+            }
+            copy
+        });
+    FunctionCode {
+        copies: copies.collect(),
+        copies_omitted: copies_omitted as u64,
+        inlined,
+    }
+}
+
+/// Disassembles a copy, or returns why that cannot be done.
+fn instructions(
+    namer: &mut Namer<'_>,
+    symbol: SymbolIndex,
+    samples: &Offsets,
+) -> Result<Vec<Instruction>, String> {
+    let Some(MachineCode { machine, bytes }) = namer.machine_code(symbol) else {
+        return Err("no file here has its machine code".to_owned());
+    };
+    let Some(mut disassembler) = Disassembler::of(machine) else {
+        let machine = machine.architecture().unwrap_or("this machine");
+        return Err(format!("no disassembly for {machine}, only for {MACHINES}"));
+    };
+    let start = namer.tables.symbols[symbol].address;
+    let starts = disassembler.starts(&bytes);
+    let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
+    let ranges: Vec<(usize, usize)> = starts.iter().copied().zip(ends).collect();
+    let shown = shown(&ranges, samples);
+    let offsets: Vec<u64> = shown.iter().map(|&(start, _)| start as u64).collect();
+    let texts: Vec<Disassembled> = shown
+        .iter()
+        .zip(&offsets)
+        .map(|(&(from, _), &offset)| {
+            let code = bytes.get(from..).unwrap_or_default();
+            disassembler.instruction(code, start.wrapping_add(offset))
+        })
+        .collect();
+    let targets: Vec<u64> = texts.iter().filter_map(|text| text.target).collect();
+    let mut names = namer.referred(symbol, &targets).into_iter();
+    let mut lines = namer.lines_at(symbol, &offsets).into_iter();
+    let instructions = texts.into_iter().zip(shown).map(|(disassembled, (from, to))| {
+        let mut text = disassembled.text;
+        if let Some(target) = disassembled.target {
+            let name = names.next().flatten();
+            let inside = target.wrapping_sub(start);
+            let name = match name {
+                _ if inside < bytes.len() as u64 => Some(format!("+{inside:x}")),
+                Some((name, 0)) => Some(short(&name)),
+                Some((name, offset)) => Some(format!("{}+{offset:x}", short(&name))),
+                None => None,
+            };
+            let number = format!("{target:#x}");
+            match name {
+                Some(name) if text.contains(&number) => text = text.replacen(&number, &name, 1),
+                Some(name) => _ = write!(text, "  # {name}"),
+                None => {}
+            }
+        }
+        let (from, to) = (from as u64, to as u64);
+        let mut own = Weight::default();
+        samples.range(from..to).for_each(|(_, &weight)| own.add(weight));
+        Instruction {
+            offset: from,
+            size: to.saturating_sub(from),
+            text,
+            own,
+            lines: named_lines(&namer.tables, &lines.next().unwrap_or_default()),
+        }
+    });
+    Ok(instructions.collect())
+}
+
+/// Returns the instructions to show: all, or those around samples.
+fn shown(ranges: &[(usize, usize)], samples: &Offsets) -> Vec<(usize, usize)> {
+    if ranges.len() <= MAX_INSTRUCTIONS {
+        return ranges.to_vec();
+    }
+    let is_sampled = |&(from, to): &(usize, usize)| samples.range(from as u64..to as u64).next().is_some();
+    let sampled = ranges.iter().enumerate().filter(|(_, range)| is_sampled(range));
+    let mut near = BTreeSet::new();
+    for (at, _) in sampled {
+        near.extend(at.saturating_sub(CONTEXT)..=at.saturating_add(CONTEXT));
+    }
+    let near = near.into_iter().filter_map(|at| ranges.get(at).copied());
+    near.take(MAX_INSTRUCTIONS).collect()
+}
+
+/// Returns the beginning of a name.
+fn short(name: &str) -> String {
+    name.chars().take(MAX_NAME).collect()
+}
+
+/// Returns lines with names; nothing if they are only the function itself.
+fn named_lines(tables: &Tables, lines: &[Line]) -> Vec<InstructionLine> {
+    let has_lines = lines.len() > 1 || lines.iter().any(|line| line.line > 0);
+    let lines = lines.iter().filter(|_| has_lines).map(|line| InstructionLine {
+        function: tables.functions[line.function].name.clone(),
+        file: line.file.map(|file| tables.files[file].path.clone()),
+        line: line.line,
+    });
+    lines.collect()
+}
