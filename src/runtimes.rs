@@ -196,7 +196,9 @@ static DESCRIPTIONS: [Description; 28] = [
         name: "Erlang/OTP",
         programs: &["erl", "beam"],
         libraries: &[],
-        launchers: &["escript", "erlc", "elixir", "iex", "mix", "rebar3", "gleam"],
+        launchers: &[
+            "escript", "erlc", "dialyzer", "typer", "ct_run", "elixir", "iex", "mix", "rebar3", "gleam",
+        ],
         how: "erl +JPperf true",
         stacks: None,
     },
@@ -549,6 +551,7 @@ mod tests {
             ("pytest", Some(Runtime::Python)),
             ("php8.2", Some(Runtime::Php)),
             ("mix", Some(Runtime::Erlang)),
+            ("dialyzer", Some(Runtime::Erlang)),
             ("gradlew", Some(Runtime::Java)),
             ("javac", Some(Runtime::Java)),
             ("javapackager", None),

@@ -1,4 +1,4 @@
-//! perf commands and options of `perf inject`, passed to jitinject by mistake.
+//! perf commands, options of `perf inject` and commands of other profilers, passed to jitinject by mistake.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -39,11 +39,13 @@ pub fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Returns the command to type instead of a perf command.
+/// Returns the command to type instead of one of perf or another profiler.
 pub fn advice(arguments: &[OsString]) -> Option<String> {
     let command = arguments.get(1)?.to_str()?;
     match command {
         "version" => Some("type jitinject --version\n".into()),
+        "flame" | "flamegraph" => Some("type jitinject export DIR -o flame.svg\n".into()),
+        "open" | "show" | "view" => Some("type jitinject report DIR\n".into()),
         _ if READERS.contains(&command) => Some(format!(
             "{command} is a command of perf: type jitinject perf.data, then perf {command} -i perf.jit.data\n"
         )),
@@ -88,6 +90,7 @@ mod tests {
         let advice = |line: &str| advice(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         let script = advice("jitinject script").unwrap();
         assert!(script.contains("perf script -i perf.jit.data"), "{script}");
+        assert!(advice("jitinject flamegraph run").unwrap().contains("export DIR"));
         for line in [
             "jitinject",
             "jitinject timeline",

@@ -72,8 +72,10 @@ pub struct Objects {
     pub functions: u64,
     /// Number of objects for functions.
     pub function_objects: u64,
-    /// Number of objects for perf map symbols, each of which may be mapped several times.
+    /// Number of perf map symbols in them.
     pub symbols: u64,
+    /// Number of objects for perf map symbols, each of which may be mapped several times.
+    pub symbol_objects: u64,
     /// Faults in the line tables, for each dump.
     pub line_faults: IndexedTable<FileIndex, Tally<Issue>>,
     /// What objects lack, and why.

@@ -87,6 +87,7 @@ impl Run<'_> {
                     .sum(),
                 touched: self.touched.1,
                 written: self.objects.symbols,
+                objects: self.objects.symbol_objects,
             },
             samples: sample_summary(self.selection),
             unwound: self.unwound.summary,

@@ -5,11 +5,39 @@ use std::collections::BTreeSet;
 use super::environment::is_set_for;
 use super::plan::Plan;
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::SampleSummary;
 use crate::runtimes::{Description, Runtime};
 
 /// What to do if the variables of a runtime were not set.
 const NAME_RUNTIME: &str = "The variables of this runtime are set only for programs that are known to start it, because they could do \
      harm to others.";
+
+/// What a jitdump ends with if a signal ends its process.
+const CUT_OFF: [Issue; 3] = [
+    Issue::JitdumpCutTail,
+    Issue::JitdumpDebugInfoUnpaired,
+    Issue::JitdumpUnwindingUnpaired,
+];
+
+/// Makes notes of the faults at the end of jitdumps if all code has names: programs end their workers by signals.
+fn with_cut_ends(mut diagnostics: Vec<Diagnostic>, samples: &SampleSummary) -> Vec<Diagnostic> {
+    let stacks = &samples.in_stacks;
+    if (samples.named, stacks.named) != (samples.jit, stacks.frames) {
+        return diagnostics;
+    }
+    let is_cut = |diagnostic: &&Diagnostic| diagnostic.issue == Issue::JitdumpCutTail;
+    let cut: BTreeSet<_> = diagnostics
+        .iter()
+        .filter(is_cut)
+        .map(|cut| cut.file.clone())
+        .collect();
+    for diagnostic in &mut diagnostics {
+        if CUT_OFF.contains(&diagnostic.issue) && cut.contains(&diagnostic.file) {
+            *diagnostic = diagnostic.clone().as_note();
+        }
+    }
+    diagnostics
+}
 
 impl Plan {
     /// Returns the option that makes the recording set the variables of a runtime, if it does not.
@@ -28,31 +56,46 @@ impl Plan {
     }
 
     /// Returns the diagnostics of the named profile, with advice that helps here. That on `warned`, which was printed during
-    /// the recording, is left out.
-    pub fn advised(&self, diagnostics: &[Diagnostic], warned: &BTreeSet<Runtime>) -> Vec<Diagnostic> {
-        let runtime = |diagnostic: &Diagnostic| {
-            let is_advice = diagnostic.issue == Issue::EnableRuntime;
-            let name = diagnostic.field("runtime").filter(|_| is_advice)?;
+    /// the recording or before it, is left out, and so is that on compilers that stayed off.
+    pub fn advised(
+        &self,
+        diagnostics: &[Diagnostic],
+        samples: &SampleSummary,
+        warned: &BTreeSet<Runtime>,
+    ) -> Vec<Diagnostic> {
+        let runtime_of = |diagnostic: &Diagnostic| {
+            let name = diagnostic.field("runtime")?;
             Description::all().find(|runtime| runtime.name == name)
         };
-        let is_known = |diagnostic: &Diagnostic| {
-            runtime(diagnostic).is_some_and(|runtime| warned.contains(&runtime.runtime))
+        let mut told = warned.clone();
+        let attached = self.diagnostics.iter();
+        let attached = attached.filter(|diagnostic| diagnostic.issue == Issue::StartedWithoutLog);
+        told.extend(attached.filter_map(runtime_of).map(|runtime| runtime.runtime));
+        if samples.jit == 0 {
+            told.extend([Runtime::Php, Runtime::Ruby]);
+        }
+        let advice = |diagnostic: &Diagnostic| {
+            let is_advice = diagnostic.issue == Issue::EnableRuntime;
+            runtime_of(diagnostic).filter(|_| is_advice)
         };
-        let mut left = diagnostics.iter().filter(|diagnostic| !is_known(diagnostic));
-        let has_advice = left.any(|diagnostic| diagnostic.issue == Issue::EnableRuntime);
+        let is_told =
+            |diagnostic: &Diagnostic| advice(diagnostic).is_some_and(|it| told.contains(&it.runtime));
+        let (known, left): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+            diagnostics.iter().partition(|it| is_told(it));
+        let is_all_told = !known.is_empty() && !left.iter().any(|it| it.issue == Issue::EnableRuntime);
         // They announce advice.
         let announces = |issue| matches!(issue, Issue::NoCodeFiles | Issue::UndescribedCode);
-        let left = diagnostics.iter().filter(|diagnostic| {
-            !is_known(diagnostic) && (has_advice || !announces(diagnostic.issue) || warned.is_empty())
-        });
-        left.map(|diagnostic| match runtime(diagnostic) {
+        let left = left
+            .into_iter()
+            .filter(|it| !(is_all_told && announces(it.issue)));
+        let left = left.map(|diagnostic| match advice(diagnostic) {
             Some(runtime) if self.missing_option(runtime).is_some() => {
                 let named = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
                 self.with_advice(named, runtime)
             }
             _ => diagnostic.clone(),
-        })
-        .collect()
+        });
+        with_cut_ends(left.collect(), samples)
     }
 }
 
@@ -60,6 +103,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::record::RecordOptions;
+    use crate::results::diagnostics::Severity;
 
     fn plan(command: &str, runtimes: &[Runtime]) -> Plan {
         let options = RecordOptions {
@@ -78,12 +122,65 @@ mod tests {
     }
 
     #[test]
+    fn a_compiler_that_stayed_off_is_not_advised() {
+        let plan = plan("./absent-script", &[]);
+        let advised = |runtime, jit| {
+            let samples = SampleSummary {
+                jit,
+                ..SampleSummary::default()
+            };
+            let diagnostics = [Diagnostic::new(Issue::NoCodeFiles), enable(runtime)];
+            plan.advised(&diagnostics, &samples, &BTreeSet::new()).len()
+        };
+        assert_eq!(advised(Runtime::Php, 0), 0);
+        assert_eq!(advised(Runtime::Php, 1), 2);
+        assert_eq!(advised(Runtime::Node, 0), 2);
+    }
+
+    #[test]
+    fn advice_on_an_attached_process_is_given_once() {
+        let mut plan = plan("./absent-script", &[]);
+        let warning = Diagnostic::new(Issue::StartedWithoutLog);
+        plan.diagnostics.push(warning.with("runtime", "Node.js"));
+        let diagnostics = [Diagnostic::new(Issue::NoCodeFiles), enable(Runtime::Node)];
+        let samples = SampleSummary {
+            jit: 9,
+            ..SampleSummary::default()
+        };
+        assert_eq!(plan.advised(&diagnostics, &samples, &BTreeSet::new()), []);
+    }
+
+    #[test]
+    fn cut_ends_of_jitdumps_are_notes_if_all_code_has_names() {
+        let plan = plan("./absent-script", &[]);
+        let in_file = |issue, file: &str| Diagnostic::new(issue).in_file(file.as_ref());
+        let diagnostics = [
+            in_file(Issue::JitdumpDebugInfoUnpaired, "jit-1.dump"),
+            in_file(Issue::JitdumpCutTail, "jit-1.dump"),
+            in_file(Issue::JitdumpDebugInfoUnpaired, "jit-2.dump"),
+            in_file(Issue::JitdumpBadLoad, "jit-1.dump"),
+        ];
+        let severities = |named| {
+            let samples = SampleSummary {
+                jit: 7,
+                named,
+                ..SampleSummary::default()
+            };
+            let advised = plan.advised(&diagnostics, &samples, &BTreeSet::new());
+            advised.iter().map(|it| it.severity).collect::<Vec<_>>()
+        };
+        let (warning, note) = (Severity::Warning, Severity::Note);
+        assert_eq!(severities(7), [note, note, warning, warning]);
+        assert_eq!(severities(6), [warning; 4]);
+    }
+
+    #[test]
     fn advice_names_the_option_of_record_once() {
         let unknown = plan("./absent-script", &[]);
         let diagnostics = [Diagnostic::new(Issue::NoCodeFiles), enable(Runtime::Java)];
         let advised = |plan: &Plan, warned: &[Runtime]| -> Vec<String> {
             let warned = warned.iter().copied().collect();
-            let advised = plan.advised(&diagnostics, &warned);
+            let advised = plan.advised(&diagnostics, &SampleSummary::default(), &warned);
             advised.iter().map(Diagnostic::message).collect()
         };
         let java = advised(&unknown, &[]);

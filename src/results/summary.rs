@@ -124,6 +124,8 @@ pub struct SymbolSummary {
     pub touched: u64,
     /// Symbols written to objects.
     pub written: u64,
+    /// Objects with symbols.
+    pub objects: u64,
 }
 
 /// Counts of functions.
@@ -334,7 +336,7 @@ impl Summary {
         for trace in &self.traces {
             let _ = writeln!(text, "{}", trace.text());
         }
-        let objects = functions.objects.saturating_add(symbols.written);
+        let objects = functions.objects.saturating_add(symbols.objects);
         if self.traces.is_empty() || !self.dumps.is_empty() || objects > 0 {
             // Perf maps have their own line.
             if self.perf_maps.is_empty() || !self.dumps.is_empty() {
@@ -443,7 +445,7 @@ impl Unnamed {
             ),
             (
                 self.not_in_dump,
-                "the jitdump has no function at the address, and no perf map has a symbol there",
+                "the jitdump has no function at the address, and no perf map has a symbol there; PCRE, for example, logs no code",
             ),
             (
                 self.dump_unusable,

@@ -246,7 +246,7 @@ fn files_that_only_a_map_names_are_kept_near_the_script() {
     ];
     let files = files.each_ref().map(|(name, content)| (*name, &content[..]));
     let kept = |more: &[&str]| {
-        let run = run(&files, &[&["--keep-sources"], more].concat());
+        let run = run(&files, &[&["-v", "--keep-sources"], more].concat());
         let folders = std::fs::read_dir(run.folder.path().join("out.data.elf/sources")).unwrap();
         let folders = folders
             .map(|entry| entry.unwrap().path())

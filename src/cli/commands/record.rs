@@ -355,20 +355,25 @@ impl RecordArguments {
             without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
             session.write_manifest(&Manifest::new(plan, &recorded, index, files))
         };
-        let mut hottest = Vec::new();
+        let mut hottest = None;
         let report_options = ReportOptions {
             rows: Some(HOTTEST),
             ..ReportOptions::default()
         };
         let mut observe = |tables: Tables, counts: &StackCounts| {
-            let report = Report::of(&tables, counts, &report_options);
-            hottest = report.map_or_else(|_| Vec::new(), |report| report.first_lines());
+            hottest = Report::of(&tables, counts, &report_options).ok();
         };
         let summary = inject_after(collect, Some(&mut observe), &options, &mut bar);
         drop(bar);
         let summary = summary?;
         warn(without_kernel.as_slice());
-        warn(&plan.advised(&summary.diagnostics, &recorded.warned));
+        if let Some(Report { missing, .. }) = &mut hottest {
+            // There are messages of these.
+            missing.without_kernel &= without_kernel.is_none();
+            missing.unnamed = 0;
+            missing.cut *= u64::from(summary.unwound.is_none());
+        }
+        warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.warned));
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
@@ -379,6 +384,7 @@ impl RecordArguments {
             }
         }
         if !self.quiet {
+            let hottest = hottest.map_or_else(Vec::new, |report| report.first_lines());
             print_message(&self.text(plan, &summary, hottest, recorded.status));
         }
         other_summary.write(&summary)?;
@@ -428,13 +434,16 @@ fn packed_text(plan: &Plan, archive: &Path, size: u64) -> String {
     let (archive, size) = (printable_path(archive), HumanBytes(size));
     format!(
         "{archive} has all of it ({size}); where it is unpacked: \
-         perf --buildid-dir {name}/debug report -i {name}/perf.jit.data"
+         perf --buildid-dir {name}/debug report --no-children -i {name}/perf.jit.data"
     )
 }
 
 /// Runs perf report.
 fn show(profile: &Path) -> Result<(), Diagnostic> {
-    let shown = Command::new("perf").args(["report", "-i"]).arg(profile).status();
+    let shown = Command::new("perf")
+        .args(["report", "--no-children", "-i"])
+        .arg(profile)
+        .status();
     let failed = |cause: std::io::Error| Diagnostic::new(Issue::PerfFailed).with("cause", cause);
     shown.map(drop).map_err(failed)
 }

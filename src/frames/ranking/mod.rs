@@ -93,6 +93,9 @@ pub struct Row {
     /// Module of native code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
+    /// Whether it is all code of an executable or library that has no symbol.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_without_symbol: bool,
     /// Compiler tiers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<String>,
@@ -113,12 +116,15 @@ impl Row {
     /// Returns the row of a function, without samples.
     pub fn of_function(tables: &Tables, function: &Function) -> Self {
         let file = function.file.map(|file| tables.files[file].path.clone());
+        let module = function.module.map(|module| tables.modules[module].path.clone());
+        let is_in_file = module.as_ref().is_some_and(|path| path.starts_with('/'));
         Self {
             name: function.name.clone(),
             kind: Some(function.kind),
             line: Some(function.line).filter(|&line| line > 0 && file.is_some()),
             file,
-            module: function.module.map(|module| tables.modules[module].path.clone()),
+            is_without_symbol: is_in_file && !function.is_named && function.kind == Kind::Native,
+            module,
             ..Self::default()
         }
     }

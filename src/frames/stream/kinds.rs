@@ -173,7 +173,7 @@ const THREADS: [(&str, Kind); 14] = [
 ];
 
 /// Starts of the names of JIT code that is not a function of the program.
-const HELPERS: [&str; 11] = [
+const HELPERS: [&str; 18] = [
     "RegExp:",
     "RegExp.",
     "JSC-Yarr",
@@ -182,6 +182,13 @@ const HELPERS: [&str; 11] = [
     "IC: ",
     "StubRoutines",
     "vtable stub",
+    "vtable chunks",
+    "C1 Runtime ",
+    "C2 Runtime ",
+    "Shared Runtime ",
+    "g1_post_barrier",
+    "g1_pre_barrier",
+    "jni_fast_Get",
     "itable stub",
     "I2C/C2I adapters",
     "erts_beamasm:",
@@ -249,6 +256,8 @@ mod tests {
             (b"RegExp:a+", Kind::Native),
             (b"BytecodeHandler:LdaSmi", Kind::Native),
             (b"Interpreter", Kind::Native),
+            (b"vtable chunks", Kind::Native),
+            (b"C1 Runtime counter_overflow_blob", Kind::Native),
             (b"Interpreter: main (a.js:1:2)", Kind::Language),
             (b"py::main:/a.py", Kind::Language),
             (b"Lorg/example/Main;::run", Kind::Language),

@@ -108,6 +108,7 @@ pub fn write(
         functions,
         function_objects,
         symbols: 0,
+        symbol_objects: 0,
         placed,
         line_faults: writer.line_faults,
         faults: writer.faults,

@@ -193,6 +193,7 @@ impl<'a> SymbolWriter<'a> {
         let kind = ObjectKind::Symbol(first.symbol.range.start);
         let file = store.write(members.pid, kind, &bytes, &build_id)?;
         objects.symbols += members.members.len() as u64;
+        objects.symbol_objects += 1;
         let path: Arc<[u8]> = path_for_readers(&store.folder().join(file)).into();
         let placed = members.members.iter().flat_map(|member| {
             let places = member.places.iter();

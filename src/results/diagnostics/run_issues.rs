@@ -104,7 +104,7 @@ macro_rules! with_run_issues {
     SourceOfOtherUser "JI273" Warning "{count} source file{|s} not kept: named by the file of another user"
         "--keep-sources and timeline --sources read the files that lines name with your rights, so only for jitdumps and perf maps that belong to you or to root."
         "Run jitinject as the owner of the file."
-    SourceOutsideScript "JI274" Warning "{count} source file{|s} not kept: named by source maps only, and outside the folder of the script"
+    SourceOutsideScript "JI274" Note "{count} source file{|s} not kept: named by source maps only, and outside the folder of the script"
         "Source maps come with packages, and could name any file. Kept are files below the folder of the script, and below --source-dir if everybody may read them."
         "Name the folder of the sources with --source-dir."
 

@@ -28,6 +28,9 @@ impl Report {
     /// Returns the first lines for the end of a recording: what is missing, the kinds of code, and the rows.
     pub fn first_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        if self.event.samples.samples == 0 {
+            return lines;
+        }
         if self.missing.is_any() {
             lines.push(format!("missing: {}", self.missing.text()));
         }
@@ -242,6 +245,9 @@ pub fn described(row: &Row) -> String {
     // Functions without a name are called after their place.
     if !place.is_empty() && !text.contains(&place) {
         let _ = write!(text, "  {place}");
+    }
+    if row.is_without_symbol {
+        text.push_str("  (no symbols: install its debug symbols)");
     }
     if !row.inlined_into.is_empty() {
         let _ = write!(text, "  (inlined into {})", row.inlined_into.join(", "));
