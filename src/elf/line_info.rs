@@ -18,6 +18,7 @@ use object::read::{Object, ReadRef};
 use crate::elf::counted_reader::CountedReader;
 use crate::elf::limited_reads::{FileMemory, section_content};
 use crate::elf::line_info::search::Search;
+use crate::elf::symbols::parse_if;
 
 /// Maximum number of reads for each byte of the sections. Compilers' files need less than two.
 const READS_PER_BYTE: u64 = 8;
@@ -45,11 +46,7 @@ impl LineInfo {
         memory: &FileMemory<'_>,
         is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
     ) -> Option<Self> {
-        let file = object::File::parse(file).ok()?;
-        let build_id = file.build_id().ok()?;
-        if !is_wanted(build_id) {
-            return None;
-        }
+        let (file, build_id) = parse_if(file, is_wanted)?;
         const NEEDED: [&str; 9] = [
             ".debug_abbrev",
             ".debug_addr",
@@ -73,7 +70,7 @@ impl LineInfo {
             Ok::<_, ()>(content)
         };
         Some(Self {
-            build_id: build_id.unwrap_or_default().to_vec(),
+            build_id,
             sections: DwarfSections::load(section).ok()?,
             size,
             is_empty,

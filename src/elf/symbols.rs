@@ -53,12 +53,7 @@ impl FunctionSymbols {
         memory: &FileMemory<'_>,
         is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
     ) -> Option<Self> {
-        let file = object::File::parse(file).ok()?;
-        let build_id = file.build_id().ok()?;
-        if !is_wanted(build_id) {
-            return None;
-        }
-        let build_id = build_id.unwrap_or_default().to_vec();
+        let (file, build_id) = parse_if(file, is_wanted)?;
         let is_complete = file.symbols().next().is_some();
         let mut found = Vec::new();
         let symbols = file.symbols().chain(file.dynamic_symbols());
@@ -137,11 +132,7 @@ impl FunctionSymbols {
     pub fn name(&self, index: u32) -> Option<Cow<'_, str>> {
         let symbol = self.symbols.get(index as usize)?;
         let name = self.names.get(symbol.name.0..symbol.name.1)?;
-        let name = String::from_utf8_lossy(name);
-        Some(match demangled(&name) {
-            Some(demangled) => Cow::Owned(demangled),
-            None => name,
-        })
+        Some(decoded(name))
     }
 
     /// Returns the linked address of a symbol.
@@ -155,6 +146,21 @@ impl FunctionSymbols {
     }
 }
 
+/// Parses an ELF file; `None` if it is not one, or if `is_wanted` is false for its build ID. Returns the build ID as well; empty
+/// if it has none.
+pub(super) fn parse_if<'a, R: ReadRef<'a>>(
+    file: R,
+    is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
+) -> Option<(object::File<'a, R>, Vec<u8>)> {
+    let file = object::File::parse(file).ok()?;
+    let build_id = file.build_id().ok()?;
+    if !is_wanted(build_id) {
+        return None;
+    }
+    let build_id = build_id.unwrap_or_default().to_vec();
+    Some((file, build_id))
+}
+
 /// Returns the machine of an ELF file, and its bytes at linked addresses; `None` if it has none there, or if `is_wanted` is false
 /// for its build ID.
 pub fn code_at<'a>(
@@ -163,10 +169,7 @@ pub fn code_at<'a>(
     start: Address,
     size: u64,
 ) -> Option<(Machine, Vec<u8>)> {
-    let file = object::File::parse(file).ok()?;
-    if !is_wanted(file.build_id().ok()?) {
-        return None;
-    }
+    let (file, _) = parse_if(file, is_wanted)?;
     let (id, endian) = match &file {
         object::File::Elf32(file) => (file.elf_header().e_machine, file.endianness()),
         object::File::Elf64(file) => (file.elf_header().e_machine, file.endianness()),
@@ -195,8 +198,17 @@ pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
     segments.take(MAX_SEGMENTS).collect()
 }
 
+/// Returns the name of a function without the encoding of its compiler.
+pub fn decoded(name: &[u8]) -> Cow<'_, str> {
+    let name = String::from_utf8_lossy(name);
+    match demangled(&name) {
+        Some(demangled) => Cow::Owned(demangled),
+        None => name,
+    }
+}
+
 /// Returns the name in the source of a C++ or Rust function, without parameters, as perf shows it.
-pub fn demangled(name: &str) -> Option<String> {
+fn demangled(name: &str) -> Option<String> {
     /// Size in bytes above which names stay as they are.
     const MAX: usize = 4096;
     if name.len() > MAX {

@@ -7,7 +7,7 @@ use object::{Endianness, elf};
 use crate::elf::call_frames::{CallFrames, FrameSection, SectionKind};
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::{FileMemory, section_content};
-use crate::elf::symbols::code_segments;
+use crate::elf::symbols::{code_segments, parse_if};
 
 /// Unwinding tables of an ELF file.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl UnwindSections {
         machine: elf::Machine,
         is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
     ) -> Option<Self> {
-        let object::File::Elf64(file) = object::File::parse(file).ok()? else {
+        let (object::File::Elf64(file), build_id) = parse_if(file, is_wanted)? else {
             return None;
         };
         if file.endianness() != object::Endianness::Little
@@ -38,11 +38,6 @@ impl UnwindSections {
         {
             return None;
         }
-        let build_id = file.build_id().ok()?;
-        if !is_wanted(build_id) {
-            return None;
-        }
-        let build_id = build_id.unwrap_or_default().to_vec();
         let text = file.section_by_name(".text").map_or(0, |text| text.address());
         // binutils before 2.26 gave compressed sections another name; GNU ld still can.
         let kinds = [

@@ -371,7 +371,9 @@ impl RecordArguments {
             // There are messages of these.
             missing.without_kernel &= without_kernel.is_none();
             missing.unnamed = 0;
-            missing.cut *= u64::from(summary.unwound.is_none());
+            if summary.unwound.is_some() {
+                missing.cut = 0;
+            }
         }
         warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.warned));
         if !self.quiet && !left.is_empty() {

@@ -104,6 +104,17 @@ impl<'a, R: ContentReader> Contents<'a, R> {
         found
     }
 
+    /// Reads anything else of a module's own file, and keeps nothing of it. `read` gets a function that is true for `build_id`.
+    pub fn read_other<T>(
+        &self,
+        module: ModuleIndex,
+        build_id: Option<&[u8]>,
+        read: impl Fn(&ElfReads<'_, '_>, &dyn Fn(Option<&[u8]>) -> bool) -> Option<T>,
+    ) -> Option<T> {
+        let mut found = self.files.of(&self.modules.all[module]);
+        found.find_map(|file| read_build(&file, build_id, &self.files.memory().file(), &read))
+    }
+
     /// Counts a file that was read and is not used.
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -136,12 +147,13 @@ impl<'a, R: ContentReader> Contents<'a, R> {
         if let Some(known) = known {
             return is_same_build(build_id, self.reader.build_id(&known)).then_some(known);
         }
-        let cache = ReadCache::new(file.file());
         let memory = self.files.memory().file();
-        let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
-        let reads = LimitedReads::new(&cache, &memory);
         let is_sparse = file.refuse_holes(MAX_HOLES).is_err();
-        let read = || self.reader.read(&reads, &memory, &is_wanted);
+        let read = || {
+            read_build(file, build_id, &memory, |file, is_wanted| {
+                self.reader.read(file, &memory, is_wanted)
+            })
+        };
         let content = (!is_sparse).then(read).flatten();
         if is_sparse || memory.is_exceeded() {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -152,4 +164,16 @@ impl<'a, R: ContentReader> Contents<'a, R> {
         lock().insert(file.file_id(), content.clone());
         Some(content)
     }
+}
+
+/// Reads a file as far as there is memory. `read` gets a function that is true for `build_id`.
+fn read_build<T>(
+    file: &OpenFile,
+    build_id: Option<&[u8]>,
+    memory: &FileMemory<'_>,
+    read: impl FnOnce(&ElfReads<'_, '_>, &dyn Fn(Option<&[u8]>) -> bool) -> Option<T>,
+) -> Option<T> {
+    let cache = ReadCache::new(file.file());
+    let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
+    read(&LimitedReads::new(&cache, memory), &is_wanted)
 }

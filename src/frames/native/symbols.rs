@@ -1,12 +1,11 @@
 //! Symbols of executables and libraries, from files that this machine has.
 
 use jitdump::{Address, Machine};
-use object::read::ReadCache;
 
-use crate::elf::limited_reads::{FileMemory, LimitedReads};
+use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::{FunctionSymbols, code_at};
 use crate::frames::native::contents::{ContentReader, Contents, ElfReads, ModuleContent};
-use crate::frames::native::files::{NativeFiles, is_same_build};
+use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
 use crate::results::diagnostics::Diagnostic;
 
@@ -14,7 +13,6 @@ use crate::results::diagnostics::Diagnostic;
 #[derive(Debug)]
 pub struct NativeSymbols<'a> {
     modules: &'a Modules,
-    files: &'a NativeFiles,
     symbols: Contents<'a, SymbolReader>,
 }
 
@@ -55,7 +53,6 @@ impl<'a> NativeSymbols<'a> {
     pub fn new(modules: &'a Modules, files: &'a NativeFiles) -> Self {
         Self {
             modules,
-            files,
             symbols: Contents::new(modules, files, SymbolReader),
         }
     }
@@ -79,18 +76,11 @@ impl<'a> NativeSymbols<'a> {
     pub fn code(&self, module: ModuleIndex, symbol: u32, max: usize) -> Option<(Machine, Vec<u8>)> {
         let symbols = best(self.of(module)?);
         let (start, size) = (symbols.start(symbol)?, symbols.size(symbol)?);
-        let build_id = self.build_id(module);
-        self.files.of(&self.modules.all[module]).find_map(|file| {
-            let cache = ReadCache::new(file.file());
-            let memory = self.files.memory().file();
-            let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
-            code_at(
-                &LimitedReads::new(&cache, &memory),
-                is_wanted,
-                start,
-                size.min(max as u64),
-            )
-        })
+        let size = size.min(max as u64);
+        self.symbols
+            .read_other(module, self.build_id(module), |file, is_wanted| {
+                code_at(file, is_wanted, start, size)
+            })
     }
 
     /// Returns the name and the size in bytes of a symbol.

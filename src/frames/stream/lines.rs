@@ -68,20 +68,12 @@ impl Places<'_> {
     }
 
     fn location(&self, frame: &debug_info::Frame) -> Option<Location> {
-        Some(Location {
-            file: self.file(frame.file)?,
-            line: frame.line,
-            column: frame.column,
-        })
+        Location::of(self.file(frame.file), frame.line, frame.column)
     }
 
     /// Returns where a function starts.
     pub fn declaration(&self, function: usize) -> Option<Location> {
         let function = self.info.functions.get(function)?;
-        Some(Location {
-            file: self.file(function.file)?,
-            line: function.line,
-            column: function.column,
-        })
+        Location::of(self.file(function.file), function.line, function.column)
     }
 }

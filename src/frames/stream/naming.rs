@@ -1,6 +1,5 @@
 //! Names, lines and inlined calls of the places in stacks.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use jitdump::debug_info::{DebugInfo, SourceFile};
@@ -10,7 +9,7 @@ use crate::bytes::{base_name, hex_digits};
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
-use crate::elf::symbols::demangled;
+use crate::elf::symbols::decoded;
 use crate::files::objects::store;
 use crate::frames::attribution::frame::Frame as Code;
 use crate::frames::attribution::walk::Symbols;
@@ -401,15 +400,15 @@ impl<'a> Namer<'a> {
                 column: function.column,
             });
             let name = match is_native {
-                true => decoded(function.name),
-                false => NameStyle::Plain.apply_to_inlined(function.name, location),
+                true => printable(decoded(function.name).as_bytes()),
+                false => printable(&NameStyle::Plain.apply_to_inlined(function.name, location)),
             };
             Function {
                 kind: own.kind,
                 is_named: !name.is_empty(),
                 name: match name.is_empty() {
                     true => "(anonymous)".to_owned(),
-                    false => printable(&name),
+                    false => name,
                 },
                 module: own.module,
                 file,
@@ -576,10 +575,4 @@ impl<'a> Namer<'a> {
         let known = self.tiers.entry(tier.to_vec());
         *known.or_insert_with_key(|tier| tiers.push(printable(tier)))
     }
-}
-
-/// Returns the name of a native function without the encoding of its compiler.
-fn decoded(name: &[u8]) -> Cow<'_, [u8]> {
-    let text = String::from_utf8_lossy(name);
-    demangled(&text).map_or(name.into(), |name| name.into_bytes().into())
 }

@@ -389,25 +389,34 @@ pub struct Call<'t> {
     pub inline_depth: u32,
 }
 
+impl Location {
+    /// Returns a place; `None` if the file is unknown.
+    pub fn of(file: Option<FileIndex>, line: u32, column: u32) -> Option<Self> {
+        file.map(|file| Self { file, line, column })
+    }
+}
+
 impl Function {
+    /// Returns where it starts in the file of the source.
+    pub fn location(&self) -> Option<Location> {
+        Location::of(self.file, self.line, self.column)
+    }
+
     /// Returns where it starts in the file that was compiled.
     pub fn compiled(&self) -> Option<Location> {
-        let Self {
-            file, line, column, ..
-        } = *self;
-        self.generated
-            .or(file.map(|file| Location { file, line, column }))
+        self.generated.or(self.location())
     }
 }
 
 impl Line {
+    /// Returns the place in the file of the source.
+    pub fn location(&self) -> Option<Location> {
+        Location::of(self.file, self.line, self.column)
+    }
+
     /// Returns the place in the file that was compiled.
     pub fn compiled(&self) -> Option<Location> {
-        let Self {
-            file, line, column, ..
-        } = *self;
-        self.generated
-            .or(file.map(|file| Location { file, line, column }))
+        self.generated.or(self.location())
     }
 }
 

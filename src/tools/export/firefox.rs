@@ -134,20 +134,20 @@ struct Places {
 }
 
 impl Places {
-    /// Returns the number of an original position, if there is another one.
-    fn original(
-        &mut self,
-        generated: Option<Location>,
-        file: Option<FileIndex>,
-        line: u32,
-        column: u32,
-    ) -> Option<u32> {
-        let file = file.filter(|_| generated.is_some() && line > 0)?;
-        self.sources.of(file);
+    /// Returns the number of a position, if it has a line.
+    fn number(&mut self, original: Option<Location>) -> Option<u32> {
+        let original = original.filter(|original| original.line > 0)?;
+        self.sources.of(original.file);
         // Columns are not optional.
-        let column = column.max(1);
-        Some(self.originals.of(Location { file, line, column }))
+        let column = original.column.max(1);
+        Some(self.originals.of(Location { column, ..original }))
     }
+}
+
+/// Returns the line and the column of a place, as far as they are known.
+fn line_and_column(place: Option<Location>) -> (Option<u32>, Option<u32>) {
+    let known = |number: u32| (number > 0).then_some(number);
+    place.map_or((None, None), |place| (known(place.line), known(place.column)))
 }
 
 /// A call in a frame of machine code, and the number of its caller there.
@@ -184,13 +184,11 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         let tier = frame.tier.filter(|_| frame.kind == Kind::Language);
         let subcategory = tier.and_then(|tier| tiers.binary_search(&tier).ok());
         table.subcategory.push(subcategory.map_or(0, |at| at as u32 + 1));
-        let number = |number: Option<u32>| number.filter(|&number| number > 0);
-        table.line.push(number(compiled.map(|location| location.line)));
-        table
-            .column
-            .push(number(compiled.map(|location| location.column)));
-        let original = places.original(line.generated, line.file, line.line, line.column);
-        table.original_location.push(original);
+        let (number, column) = line_and_column(compiled);
+        table.line.push(number);
+        table.column.push(column);
+        let original = line.generated.and(line.location());
+        table.original_location.push(places.number(original));
     }
     table.length = keys.all.len();
     table.native_symbol = vec![(); table.length];
@@ -353,13 +351,11 @@ fn function_table(
         table.source.push(file.map(|file| places.sources.of(file)));
         // The function is declared in another file than this one if code of it was included.
         let here = function.compiled().filter(|location| Some(location.file) == file);
-        let number = |number: Option<u32>| number.filter(|&number| number > 0);
-        table.line_number.push(number(here.map(|location| location.line)));
-        table
-            .column_number
-            .push(number(here.map(|location| location.column)));
-        let original = places.original(function.generated, function.file, function.line, function.column);
-        table.original_location.push(original);
+        let (line, column) = line_and_column(here);
+        table.line_number.push(line);
+        table.column_number.push(column);
+        let original = function.generated.and(function.location());
+        table.original_location.push(places.number(original));
     }
     table
 }

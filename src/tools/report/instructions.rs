@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
-use crate::frames::stream::tables::{FunctionIndex, Line, SymbolIndex};
+use crate::frames::stream::tables::{FunctionIndex, Line, SymbolIndex, TierIndex};
 use crate::frames::stream::{MachineCode, Namer, Tables};
 use crate::tools::report::disassembly::{Disassembled, Disassembler, MACHINES};
 
@@ -101,7 +101,7 @@ pub fn code_of(
 ) -> FunctionCode {
     let tables = &namer.tables;
     let mut inlined = Weight::default();
-    let mut copies: BTreeMap<SymbolIndex, (Weight, Offsets)> = BTreeMap::new();
+    let mut copies: BTreeMap<SymbolIndex, (Option<TierIndex>, Weight, Offsets)> = BTreeMap::new();
     for (stack, _, weight) in counts.of_event(event) {
         let Some(frame) = tables.frames(stack).next() else {
             continue;
@@ -109,7 +109,8 @@ pub fn code_of(
         let is_it = |line: Option<&Line>| line.is_some_and(|line| functions.contains(&line.function));
         match frame.symbol {
             Some(symbol) if is_it(frame.lines.last()) => {
-                let (own, offsets) = copies.entry(symbol).or_default();
+                let new = || (frame.tier, Weight::default(), Offsets::default());
+                let (_, own, offsets) = copies.entry(symbol).or_insert_with(new);
                 own.add(weight);
                 let offset = frame.address.saturating_sub(tables.symbols[symbol].address);
                 offsets.entry(offset).or_default().add(weight);
@@ -119,17 +120,14 @@ pub fn code_of(
         }
     }
     let mut copies: Vec<_> = copies.into_iter().collect();
-    copies.sort_by_key(|&(_, (own, _))| Reverse(own.period));
+    copies.sort_by_key(|&(_, (_, own, _))| Reverse(own.period));
     let copies_omitted = copies.len().saturating_sub(MAX_COPIES);
     copies.truncate(MAX_COPIES);
     let copies = copies
         .into_iter()
         .enumerate()
-        .map(|(at, (symbol, (own, offsets)))| {
+        .map(|(at, (symbol, (tier, own, offsets)))| {
             let of_symbol = &namer.tables.symbols[symbol];
-            let mut frames = namer.tables.frames.iter();
-            let tier = frames.find(|frame| frame.symbol == Some(symbol));
-            let tier = tier.and_then(|frame| frame.tier);
             let mut copy = CodeCopy {
                 symbol: of_symbol.name.clone(),
                 tier: tier.map(|tier| namer.tables.tiers[tier].clone()),
