@@ -146,7 +146,8 @@ struct Row {
 pub struct Rows {
     tree: CallTree<Place>,
     rows: Vec<Row>,
-    threads: Vec<ThreadKey>,
+    /// Threads, with the offset of the first record of each.
+    threads: Vec<(u64, ThreadKey)>,
     known_threads: HashMap<ThreadKey, u32>,
     counts: Counts,
 }
@@ -157,15 +158,19 @@ impl Rows {
         Walk::new(symbols)
     }
 
-    fn thread(&mut self, key: ThreadKey) -> u32 {
+    /// Returns the index of the thread of the record at an offset.
+    fn thread(&mut self, offset: u64, key: ThreadKey) -> u32 {
         // Most samples are of the same thread as the last one.
         if let Some(last) = self.rows.last()
-            && self.threads.get(last.thread as usize) == Some(&key)
+            && self
+                .threads
+                .get(last.thread as usize)
+                .is_some_and(|&(_, known)| known == key)
         {
             return last.thread;
         }
         *self.known_threads.entry(key).or_insert_with(|| {
-            self.threads.push(key);
+            self.threads.push((offset, key));
             u32::try_from(self.threads.len().saturating_sub(1)).unwrap_or(u32::MAX)
         })
     }
@@ -194,7 +199,7 @@ impl Keep for Rows {
         let SampleFields { record, sample } = &located.content;
         let attr = profile.attrs.all().get(taken.event as usize);
         let cpu = attr.and_then(|attr| attr.sample_cpu(record, profile.endian));
-        let thread = self.thread((located.pid, sample.tid));
+        let thread = self.thread(record.offset, (located.pid, sample.tid));
         let node = match taken.position {
             Position::Node(node) => Some(node),
             Position::Outside | Position::NoRoom => None,
@@ -272,19 +277,23 @@ impl Collected {
         walks: impl Iterator<Item = &'w mut RowWalk<'s>>,
         consumer: &mut dyn FnMut(&Sample, ThreadKey),
     ) {
+        self.add(walks.map(Walk::take).collect(), consumer);
+    }
+
+    fn add(&mut self, all: Vec<Rows>, consumer: &mut dyn FnMut(&Sample, ThreadKey)) {
+        // Threads have numbers in file order, whichever part has them first.
+        let mut threads: Vec<(u64, ThreadKey)> =
+            all.iter().flat_map(|part| part.threads.iter().copied()).collect();
+        threads.sort_unstable_by_key(|&(offset, _)| offset);
+        for (_, key) in threads {
+            self.thread(key);
+        }
         let (mut parts, mut trees) = (Vec::new(), Vec::new());
-        for walk in walks {
-            let Rows {
-                tree,
-                rows,
-                threads,
-                counts,
-                ..
-            } = walk.take();
-            self.counts.add(&counts);
-            let threads: Vec<ThreadIndex> = threads.into_iter().map(|key| self.thread(key)).collect();
-            trees.push(tree);
-            parts.push((rows, threads));
+        for part in all {
+            self.counts.add(&part.counts);
+            let threads = part.threads.iter().map(|&(_, key)| self.thread(key));
+            parts.push((part.rows, threads.collect::<Vec<ThreadIndex>>()));
+            trees.push(part.tree);
         }
         let here = self.tree.merge(&trees);
         let mut parts: Vec<_> = parts
@@ -328,5 +337,42 @@ impl Collected {
     fn thread(&mut self, key: ThreadKey) -> ThreadIndex {
         let all = &mut self.threads;
         *self.known_threads.entry(key).or_insert_with(|| all.push(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_have_numbers_in_file_order_whoever_has_read_them() {
+        let thread = |tid| (Some(Pid(1)), Some(Tid(tid)));
+        let part = |samples: &[(u64, u32)]| {
+            let mut part = Rows::default();
+            for &(offset, tid) in samples {
+                let thread = part.thread(offset, thread(tid));
+                part.rows.push(Row {
+                    offset,
+                    time: None,
+                    period: 1,
+                    event: 0,
+                    thread,
+                    cpu: None,
+                    node: None,
+                });
+            }
+            part
+        };
+        for parts in [
+            vec![part(&[(10, 7), (20, 8), (70, 6)]), part(&[(30, 9), (40, 7)])],
+            vec![part(&[(30, 9), (40, 7), (70, 6)]), part(&[(10, 7), (20, 8)])],
+        ] {
+            let mut all = Collected::of_profile(1000);
+            let mut seen = Vec::new();
+            all.add(parts, &mut |sample, key| seen.push((sample.thread.0, key)));
+            let expected = [(0, 7), (1, 8), (2, 9), (0, 7), (3, 6)];
+            assert_eq!(seen, expected.map(|(index, tid)| (index, thread(tid))));
+            assert_eq!(all.threads.len(), 4);
+        }
     }
 }
