@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use jitdump::ByteOrder;
-use jitinject::internals::elf::dwarf;
 use gimli::constants as dw;
 use gimli::{EndianSlice, RunTimeEndian, SectionId, UnwindSection};
+use jitdump::ByteOrder;
+use jitinject::internals::elf::dwarf;
 use object::{Object, ObjectSection, ObjectSymbol};
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;

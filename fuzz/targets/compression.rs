@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use jitinject::internals::perf::compression::Compressor;
 use jitinject::internals::perf::compression;
+use jitinject::internals::perf::compression::Compressor;
 use jitinject::internals::perf::record::Records;
 use jitinject::internals::perf::record::data::Data;
 use jitinject_fuzz::choices::Choices;

@@ -3,8 +3,8 @@
 #![no_main]
 
 use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
-use jitinject::internals::elf::object::{Code, Function, ObjectContent, PlacedTables};
 use jitinject::internals::elf::object;
+use jitinject::internals::elf::object::{Code, Function, ObjectContent, PlacedTables};
 use jitinject::internals::files::objects::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;

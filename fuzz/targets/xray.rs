@@ -4,7 +4,9 @@
 #![no_main]
 
 use jitinject::Issue;
-use jitinject::internals::traces::xray::format::{Buffer, InstrumentationMap, Mode, RecordKind, Trace, is_trace};
+use jitinject::internals::traces::xray::format::{
+    Buffer, InstrumentationMap, Mode, RecordKind, Trace, is_trace,
+};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::xray_trace::{self, VERSIONS, Writer};
 use libfuzzer_sys::fuzz_target;

@@ -72,7 +72,7 @@ pub fn inject(input: &Path, output: &Path, options: &[&str], expected: &str) -> 
 /// multiplied by ten. With the logarithm of sorting, and with code for small inputs, they become up to 20 times as many;
 /// in quadratic code, a hundred times.
 #[track_caller]
-pub fn assert_linear(name: &str, size: u64, work: impl Fn(u64) -> u64) {
+pub fn assert_linear(name: &str, size: u64, mut work: impl FnMut(u64) -> u64) {
     let (less, more) = (work(size), work(10 * size));
     println!(
         "{name}: {less} and {more} blocks, {:.1} times",
