@@ -61,6 +61,10 @@ pub struct ProfileIndex {
     pub map_event_id: Option<u64>,
     /// Whether the first event leaves out the kernel.
     pub excludes_kernel: bool,
+    /// Records that the kernel lost because perf did not read its buffers in time (LOST).
+    lost_records: u64,
+    /// The samples among them (LOST_SAMPLES), which perf 6.1 and later count.
+    lost_samples: u64,
     /// Processes that have a name.
     seen: BTreeSet<Pid>,
     /// Process of the last name.
@@ -163,6 +167,7 @@ impl ProfileIndex {
         }
         self.mount_namespaces.extend(later.mount_namespaces);
         self.map_event_id = self.map_event_id.or(later.map_event_id);
+        self.add_lost(later.lost_records, later.lost_samples);
         self.seen.extend(later.seen);
         self.sampled.extend(later.sampled);
     }
@@ -170,6 +175,19 @@ impl ProfileIndex {
     fn add_time(&mut self, time: Time) {
         let (first, last) = self.times.unwrap_or((time, time));
         self.times = Some((first.min(time), last.max(time)));
+    }
+
+    fn add_lost(&mut self, records: u64, samples: u64) {
+        self.lost_records = self.lost_records.saturating_add(records);
+        self.lost_samples = self.lost_samples.saturating_add(samples);
+    }
+
+    /// Returns the number of samples that were lost while recording. Of older versions of perf, it is that of all records.
+    pub fn lost(&self) -> u64 {
+        match self.lost_samples {
+            0 => self.lost_records,
+            samples => samples,
+        }
     }
 
     /// Whether the process of an address space has samples.
@@ -277,6 +295,15 @@ impl ProfileIndex {
             }
             record::AUX | record::AUXTRACE_INFO => self.has_aux = true,
             record::COMPRESSED | record::COMPRESSED2 => self.has_compressed = true,
+            record::LOST => {
+                let mut body = record.body(endian);
+                let number = body.u64().and_then(|_id| body.u64());
+                self.add_lost(number.unwrap_or(0), 0);
+            }
+            // A filter has rejected the others.
+            record::LOST_SAMPLES if record.misc & record::MISC_LOST_SAMPLES_BPF == 0 => {
+                self.add_lost(0, record.body(endian).u64().unwrap_or(0));
+            }
             record::TIME_CONV => {
                 self.time_conversion = TimeConversion::parse(record.body(endian)).or(self.time_conversion);
             }

@@ -72,9 +72,6 @@ pub trait SampleVisitor: Send {
 
     /// Adds the user callers of an earlier sample, recorded later (`perf record --call-graph fp,defer`).
     fn deferred_chain(&mut self, _chain: &Located<Record<'_>>) {}
-
-    /// Adds a record of lost records ([`record::LOST`] or [`record::LOST_SAMPLES`]).
-    fn lost(&mut self, _lost: &Record<'_>) {}
 }
 
 /// Two visitors.
@@ -150,7 +147,6 @@ impl<'a> Samples<'a> {
                             visitor.deferred_chain(&chain);
                         }
                     }
-                    record::LOST | record::LOST_SAMPLES => visitor.lost(&record),
                     _ => {}
                 }
             }

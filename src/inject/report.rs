@@ -124,6 +124,7 @@ impl Run<'_> {
         let mut all = self.recording.diagnostics();
         let unwound = self.unwound.diagnostics.iter().cloned();
         all.extend(unwound.map(|diagnostic| diagnostic.in_file_called(input.clone())));
+        all.extend(self.lost_samples());
         if self.selection.samples.cut > 0 {
             let cut = Diagnostic::new(Issue::SamplesCut).in_file_called(input.clone());
             all.push(cut.times(self.selection.samples.cut));
@@ -155,6 +156,19 @@ impl Run<'_> {
         }
         all.extend(self.hints());
         all
+    }
+
+    /// Samples that were lost while recording: a warning from the share on at which perf warns.
+    fn lost_samples(&self) -> Option<Diagnostic> {
+        const RARELY_LOST: u64 = 20;
+        let lost = self.recording.profile.index.lost();
+        let all = lost.saturating_add(self.selection.samples.total);
+        let diagnostic = Diagnostic::new(Issue::SamplesLost).times(lost).with("all", all);
+        let diagnostic = match lost > all / RARELY_LOST {
+            true => diagnostic.as_warning(),
+            false => diagnostic,
+        };
+        (lost > 0).then(|| diagnostic.in_file_called(self.recording.input.name.clone()))
     }
 
     /// Files whose clock differs from the profile's by a distance that nothing shows.

@@ -131,6 +131,59 @@ fn a_run_that_names_nothing_does_not_lead_to_perf_report() {
     assert_eq!(profile.run(&["--fail-under", "100"]).status.code(), Some(0));
 }
 
+/// perf 6.1 and later count lost samples apart from other lost records, and those that a filter rejected.
+#[test]
+fn lost_samples_are_counted_and_many_are_a_warning() {
+    const LOST: u32 = 2;
+    const LOST_SAMPLES: u32 = 13;
+    const BY_FILTER: u16 = 1 << 15;
+    for (records, expected) in [
+        (&[(LOST_SAMPLES, BY_FILTER, 50)][..], None),
+        (&[(LOST, 0, 1)], Some((1, "note"))),
+        (&[(LOST, 0, 9), (LOST_SAMPLES, 0, 1)], Some((1, "note"))),
+        (&[(LOST, 0, 2), (LOST, 0, 3)], Some((5, "warning"))),
+        (
+            &[(LOST_SAMPLES, 0, u64::MAX), (LOST_SAMPLES, 0, 7)],
+            Some((u64::MAX, "warning")),
+        ),
+    ] {
+        let mut profile = TestProfile::new();
+        profile.process(PID, "/usr/bin/program");
+        for _ in 0..40 {
+            profile.sample(PID, PROGRAM);
+        }
+        for &(kind, misc, number) in records {
+            let id = (kind == LOST).then_some(0);
+            let body: Vec<u8> = id
+                .into_iter()
+                .chain([number])
+                .flat_map(u64::to_le_bytes)
+                .collect();
+            profile.profile.record(kind, misc, &body);
+        }
+        let (_, summary) = profile.summarize();
+        let all = summary["diagnostics"].as_array().unwrap();
+        let lost = all.iter().filter(|found| found["code"] == "JI189");
+        let found: Vec<_> = lost
+            .map(|lost| {
+                (
+                    lost["count"].as_u64().unwrap(),
+                    lost["severity"].as_str().unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(found, Vec::from_iter(expected), "{summary:#}");
+        let input = profile.write();
+        let report = jitinject()
+            .args(["report", "--json", "-i"])
+            .arg(input)
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!(report["missing"]["lost"], expected.map_or(0, |(count, _)| count));
+    }
+}
+
 /// Without the jitdump, no sample in its code has a name.
 #[test]
 fn a_lost_dump_leaves_nothing_for_perf_report() {

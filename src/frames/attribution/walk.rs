@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use jitdump::history::intersection;
-use jitdump::{Address, ByteOrder, Time};
+use jitdump::{Address, Time};
 
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
@@ -20,7 +20,7 @@ use crate::frames::attribution::kernel_symbols::KernelSymbols;
 use crate::frames::native::modules::{MappedModule, Modules};
 use crate::frames::native::symbols::NativeSymbols;
 use crate::perf::Profile;
-use crate::perf::record::{self, Record};
+use crate::perf::record::{self};
 use crate::perf::sample::ChainEntry;
 use crate::units::{Pid, Tid};
 
@@ -56,9 +56,6 @@ pub trait Keep: Default + Send {
 
     /// Adds a sample.
     fn add(&mut self, located: &Located<SampleFields<'_>>, taken: Taken<Self::Frame>, profile: &Profile<'_>);
-
-    /// Adds a record of lost records.
-    fn lost(&mut self, _lost: &Record<'_>, _endian: ByteOrder) {}
 }
 
 /// Where a sample was taken.
@@ -246,10 +243,6 @@ impl<K: Keep> SampleVisitor for Walk<'_, K> {
             frame,
         };
         self.kept.add(located, taken, profile);
-    }
-
-    fn lost(&mut self, lost: &Record<'_>) {
-        self.kept.lost(lost, self.symbols.selector.profile.endian);
     }
 }
 

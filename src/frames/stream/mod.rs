@@ -249,7 +249,7 @@ impl Walked {
             })
             .collect();
         threads::add(tables, threads, &recording.profile);
-        tables.losses = Losses::of(&counts, unwound, &events);
+        tables.losses = Losses::of(&counts, recording.profile.index.lost(), unwound, &events);
         tables.events = events;
         tables.times = recording.profile.index.times;
         namer

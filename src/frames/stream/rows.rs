@@ -13,7 +13,6 @@ use crate::frames::attribution::walk::{Keep, Symbols, Taken, Walk};
 use crate::frames::native::modules::ModuleIndex;
 use crate::frames::stream::tables::{Sample, StackIndex, ThreadIndex};
 use crate::perf::Profile;
-use crate::perf::record::{self, Record};
 use crate::perf::sample::USER_DEFERRED;
 use crate::units::{Pid, Tid};
 
@@ -87,10 +86,6 @@ pub struct Counts {
     pub truncated: u64,
     /// Samples without callers because there were too many stacks.
     pub without_callers: u64,
-    /// Records that were lost.
-    pub lost_records: u64,
-    /// Samples that were lost.
-    pub lost_samples: u64,
 }
 
 impl Counts {
@@ -105,8 +100,6 @@ impl Counts {
             deferred,
             truncated,
             without_callers,
-            lost_records,
-            lost_samples,
         } = self;
         for (own, other) in [
             (samples, other.samples),
@@ -118,8 +111,6 @@ impl Counts {
             (deferred, other.deferred),
             (truncated, other.truncated),
             (without_callers, other.without_callers),
-            (lost_records, other.lost_records),
-            (lost_samples, other.lost_samples),
         ] {
             *own = own.saturating_add(other);
         }
@@ -234,17 +225,6 @@ impl Keep for Rows {
         }
         let deferred = |address: jitdump::Address| address.0 == USER_DEFERRED;
         counts.deferred += u64::from(entries > 0 && sample.callchain.iter().any(deferred));
-    }
-
-    fn lost(&mut self, lost: &Record<'_>, endian: jitdump::ByteOrder) {
-        let mut body = lost.body(endian);
-        let counts = &mut self.counts;
-        let (count, number) = match lost.kind {
-            record::LOST => (&mut counts.lost_records, body.u64().and_then(|_| body.u64())),
-            _ if lost.misc & record::MISC_LOST_SAMPLES_BPF != 0 => return,
-            _ => (&mut counts.lost_samples, body.u64()),
-        };
-        *count = count.saturating_add(number.unwrap_or(0));
     }
 }
 

@@ -302,19 +302,15 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Returns what is missing.
-    pub(super) fn of(counts: &Counts, unwound: &Unwound, events: &[Event]) -> Self {
+    /// Returns what is missing. `lost` is the number of samples that perf lost.
+    pub(super) fn of(counts: &Counts, lost: u64, unwound: &Unwound, events: &[Event]) -> Self {
         let unwound = unwound.summary.unwrap_or_default();
         // Events of logs and traces never count there.
         let is_time = |event: &&Event| event.samples > 0 && event.unit != Unit::Occurrences;
         let mut sampled = events.iter().filter(is_time).peekable();
         Self {
             samples: counts.samples,
-            // perf counts lost samples itself since 6.1; older versions have only the kernel's records.
-            lost: match counts.lost_samples {
-                0 => counts.lost_records,
-                lost => lost,
-            },
+            lost,
             jit: counts.jit,
             unnamed: counts.unnamed,
             without_symbol: counts.without_symbol,

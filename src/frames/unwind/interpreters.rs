@@ -79,8 +79,8 @@ fn is_interpreter(name: &str) -> bool {
 }
 
 /// Removes the frames of interpreters next to functions that they run; without these, nothing says what is run. The
-/// sampled frame stays. `kinds` has what each frame is.
-pub fn fold(frames: &mut Vec<u64>, kinds: &[FrameKind]) {
+/// first frame stays if it `is_sampled`, not below the kernel's. `kinds` has what each frame is.
+pub fn fold(frames: &mut Vec<u64>, kinds: &[FrameKind], is_sampled: bool) {
     let is_function = |at: Option<usize>| at.and_then(|at| kinds.get(at)) == Some(&FrameKind::Function);
     let mut at = 0;
     let mut kept = Vec::with_capacity(frames.len());
@@ -89,7 +89,7 @@ pub fn fold(frames: &mut Vec<u64>, kinds: &[FrameKind]) {
         let run = run.iter().take_while(|&&other| other == kind).count();
         let is_joined = is_function(at.checked_sub(1)) || is_function(Some(at + run));
         let is_folded = kind == FrameKind::Interpreter && is_joined;
-        kept.extend((at..at + run).map(|frame| !is_folded || frame == 0));
+        kept.extend((at..at + run).map(|frame| !is_folded || is_sampled && frame == 0));
         at += run;
     }
     let mut kept = kept.into_iter();
@@ -114,11 +114,12 @@ mod tests {
 
     #[test]
     fn interpreters_are_folded_next_to_functions() {
-        let folded = |kinds: &[FrameKind]| {
+        let folded_below = |is_sampled: bool, kinds: &[FrameKind]| {
             let mut frames = (0..kinds.len() as u64).collect();
-            fold(&mut frames, kinds);
+            fold(&mut frames, kinds, is_sampled);
             frames
         };
+        let folded = |kinds: &[FrameKind]| folded_below(true, kinds);
         let stack = [
             Other,
             Interpreter,
@@ -137,6 +138,7 @@ mod tests {
             [0, 2],
             "the sampled frame stays"
         );
+        assert_eq!(folded_below(false, &[Interpreter, Interpreter, Function]), [2]);
         assert_eq!(folded(&[Interpreter, Other]), [0, 1]);
     }
 

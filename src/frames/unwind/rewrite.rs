@@ -12,8 +12,11 @@ use crate::frames::unwind::step::StackCopy;
 use crate::perf::Profile;
 use crate::perf::attr::Kept;
 use crate::perf::callchain::unwound;
-use crate::perf::record::data::{COPY_SIZE, Window};
 use crate::perf::record::reader::RecordReader;
+use crate::perf::record::{
+    self,
+    data::{COPY_SIZE, Window},
+};
 
 /// Writes the records of a profile with call chains. `kept` is what samples keep.
 pub fn rewrite<'w, 'a>(
@@ -175,6 +178,7 @@ impl SampleVisitor for Rewriter<'_, '_> {
                         start: registers.get(target.stack_pointer()).unwrap_or_default(),
                         bytes: sample.stack.bytes(),
                     },
+                    is_sampled: record.cpu_mode() == record::MISC_USER,
                 });
             }
         }

@@ -53,6 +53,8 @@ pub struct SampledStack<'a> {
     pub registers: Registers,
     /// The copied part of the stack.
     pub copy: StackCopy<'a>,
+    /// Whether the instruction was sampled, rather than one of the kernel that it called.
+    pub is_sampled: bool,
 }
 
 /// What was unwound.
@@ -133,7 +135,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         self.kinds.clear();
         let end = self.walk(stack);
         if self.unwinder.interpreters.is_some() {
-            fold(&mut self.frames, &self.kinds);
+            fold(&mut self.frames, &self.kinds, stack.is_sampled);
         }
         self.counts.stacks += 1;
         self.counts.frames += self.frames.len() as u64;

@@ -366,4 +366,7 @@ with_run_issues! { issues!
     StacksLeftToReaders "JI188" Warning "stacks not unwound: {count} frame{|s} would lack the recorded build of {modules}"
         "Executables and libraries have the tables for unwinding. The samples keep their registers and stacks, for readers that have these files."
         "Name a folder with the files of the recorded machine with --symfs, or add them to ~/.debug: perf buildid-cache --add FILE. --unwind does without."
+    SamplesLost "JI189" Note "{count} of {all} samples lost while recording"
+        "The kernel's buffers were full, because perf did not read them in time. The shares of functions may be wrong. If more than 5 % of the samples are lost, it is a warning."
+        "Record with larger buffers (-m 4M), less often (-F 499), or without copies of stacks."
 }
