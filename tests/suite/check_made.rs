@@ -299,6 +299,11 @@ fn records() -> Vec<TestFile> {
             let whole = more - 64 + 104 + 128;
             file[load + 4..load + 8].copy_from_slice(&whole.to_le_bytes());
         }),
+        // Its size is smaller than its prefix.
+        changed(&["JD021"], |file| {
+            let load = 40 + 16 + 16 + 25 + 25 + 17 + 5;
+            file[load + 4..load + 8].copy_from_slice(&7_u32.to_le_bytes());
+        }),
         // Its lines lose their function.
         changed(&["JD022", "JD028", "JD071"], |file| {
             file.truncate(file.len() - 17)

@@ -48,6 +48,9 @@ const MAX_TIME_DIFFERENCE: u64 = 1 << 50;
 const MOVE_SIZE: usize = PREFIX_SIZE + 48;
 const CLOSE_SIZE: usize = PREFIX_SIZE;
 
+/// Size of the fields between the prefix of a LOAD record and its name, in bytes.
+const LOAD_FIELDS_SIZE: usize = 40;
+
 /// Number of consecutive valid records that it takes to resume after damage.
 const MIN_VALID_RUN: u32 = 3;
 
@@ -219,13 +222,18 @@ impl<'a> Records<'a> {
         if let Some(repaired) = self.with_fixed_size(at, prefix) {
             return Some(repaired);
         }
-        let record = self.record(at, prefix)?;
+        let Some(record) = self.record(at, prefix) else {
+            return self.with_size_of_content(at, prefix);
+        };
         let end = at.checked_add(prefix.size)?;
         if self.follows(end, &record) {
             if let Some(repaired) = self.without_absorbed_records(at, prefix, &record) {
                 return Some(repaired);
             }
             return Some((Step::Record(record), end));
+        }
+        if let Some(repaired) = self.with_size_of_content(at, prefix) {
+            return Some(repaired);
         }
         if !is_valid(&record, self.endian) {
             return None;
@@ -256,6 +264,32 @@ impl<'a> Records<'a> {
         Some((Step::Repaired(record), end))
     }
 
+    /// Repairs the size of a LOAD record that is smaller than its name and code, if valid records follow these.
+    fn with_size_of_content(&self, at: usize, prefix: Prefix) -> Option<(Step<'a>, usize)> {
+        // Preallocated space has zeros.
+        if prefix.kind != LOAD || prefix.time == 0 || !self.is_plausible_time(prefix.time) {
+            return None;
+        }
+        /// Bytes up to the end of a name.
+        const MAX_SIZE: usize = PREFIX_SIZE + LOAD_FIELDS_SIZE + MAX_NAME + 1;
+        let left = self.file.size().checked_sub(at)?;
+        let size = left.min(MAX_SIZE);
+        let with_name = self.record(at, Prefix { size, ..prefix })?;
+        let size = PREFIX_SIZE.checked_add(unpadded_size(&with_name, self.endian)?)?;
+        if prefix.size >= size {
+            return None;
+        }
+        self.with_size_before_others(at, prefix, size)
+    }
+
+    /// Repairs the size of a record that has `size` bytes and padding, if valid records follow.
+    fn with_size_before_others(&self, at: usize, prefix: Prefix, size: usize) -> Option<(Step<'a>, usize)> {
+        let size = (size..=size.checked_add(MAX_PADDING)?)
+            .find(|&size| at.checked_add(size).is_some_and(|end| self.starts_valid_run(end)))?;
+        let record = self.record(at, Prefix { size, ..prefix })?;
+        Some((Step::Repaired(record), at.checked_add(size)?))
+    }
+
     /// Repairs the size of a LOAD record that spans whole records after it, and so is also followed by a
     /// record.
     ///
@@ -272,10 +306,7 @@ impl<'a> Records<'a> {
         if spare <= MAX_PADDING {
             return None;
         }
-        let size = (size..=size.checked_add(MAX_PADDING)?)
-            .find(|&size| at.checked_add(size).is_some_and(|end| self.starts_valid_run(end)))?;
-        let record = self.record(at, Prefix { size, ..prefix })?;
-        Some((Step::Repaired(record), at.checked_add(size)?))
+        self.with_size_before_others(at, prefix, size)
     }
 
     /// Whether `at` is the end of the file, or the start of what looks like the record after `before`.
@@ -385,17 +416,16 @@ fn is_valid(record: &Record<'_>, endian: ByteOrder) -> bool {
 
 /// Size of the content of a LOAD record without padding, in bytes: fixed fields, name with its NUL, code.
 fn unpadded_size(record: &Record<'_>, endian: ByteOrder) -> Option<usize> {
-    /// Sizes in bytes of the fields before `code_size`, and of all fixed fields.
+    /// Size in bytes of the fields before `code_size`.
     const BEFORE: u64 = 24;
-    const FIXED: usize = 40;
     if record.kind != LOAD {
         return None;
     }
     let mut content = Reader::new(record.content, endian);
     content.skip(BEFORE)?;
     let code_size = usize::try_from(content.u64()?).ok()?;
-    let name_size = memchr::memchr(0, record.content.get(FIXED..)?)?;
-    FIXED
+    let name_size = memchr::memchr(0, record.content.get(LOAD_FIELDS_SIZE..)?)?;
+    LOAD_FIELDS_SIZE
         .checked_add(name_size)?
         .checked_add(1)?
         .checked_add(code_size)
@@ -457,6 +487,25 @@ mod tests {
     fn times(steps: &[Step<'_>]) -> Vec<u64> {
         let records = steps.iter().filter_map(|step| step.record());
         records.map(|record| record.time).collect()
+    }
+
+    #[test]
+    fn loads_smaller_than_their_name_and_code_are_repaired_if_records_follow() {
+        let rest = [load(3, b"d"), record(CLOSE, 4, b"")].concat();
+        for size in [0, 7, 16, 40, 61, 63] {
+            for padding in [&b""[..], &[0; MAX_PADDING], &[0; MAX_PADDING + 1]] {
+                let mut small = [load(2, b"abc"), padding.to_vec()].concat();
+                small[4..8].copy_from_slice(&u32::to_le_bytes(size));
+                let file = [load(1, b"abc"), small.clone(), rest.clone()].concat();
+                let steps = walk(&file);
+                let Step::Repaired(repaired) = steps[1] else {
+                    assert!(padding.len() > MAX_PADDING, "{size} {steps:?}");
+                    continue;
+                };
+                assert_eq!(PREFIX_SIZE + repaired.content.len(), small.len(), "{size}");
+                assert_eq!(times(&steps), [1, 2, 3, 4]);
+            }
+        }
     }
 
     #[test]
