@@ -148,7 +148,7 @@ fn inject_recording(
     objects::symbols::write(
         &objects_input,
         &symbols,
-        objects_input.can_share(options.layout),
+        objects_input.shares_symbols(options.layout, mapped),
         &mut written,
         &mut kept,
         &mut objects,

@@ -132,8 +132,7 @@ impl Input<'_> {
 
     /// Groups functions that a single map can cover. `mapped` must be from one selection.
     pub fn groups(&self, layout: Layout, mapped: Mapped<'_>) -> Groups {
-        let count = mapped.mappings.len().saturating_add(mapped.symbols.len());
-        let are_few = count <= MAX_SEPARATE;
+        let are_few = mapped.are_few();
         let max_hole = match layout {
             Layout::Function => return Groups::of_one(mapped.mappings),
             Layout::Auto if are_few && !self.has_copied_stacks => return Groups::of_one(mapped.mappings),
@@ -156,9 +155,14 @@ impl Input<'_> {
         }
     }
 
+    /// Whether perf map symbols share objects.
+    pub fn shares_symbols(&self, layout: Layout, mapped: Mapped<'_>) -> bool {
+        self.can_share(layout) && (layout == Layout::Image || !mapped.are_few())
+    }
+
     /// Whether an object may be at several addresses: readers do not unwind stacks, and the user has not asked for an object
     /// for each function.
-    pub fn can_share(&self, layout: Layout) -> bool {
+    fn can_share(&self, layout: Layout) -> bool {
         layout != Layout::Function && !self.has_copied_stacks
     }
 
@@ -176,8 +180,8 @@ impl Input<'_> {
     }
 }
 
-/// Maximum number of functions and perf map symbols that get an object each by default. More groups of functions, or more
-/// symbols, share objects where they [can](Input::can_share). If readers unwind stacks, functions
+/// Maximum number of functions and perf map symbols that get an object each by default. More groups of functions, and
+/// symbols if these and functions are more, share objects where they [can](Input::can_share). If readers unwind stacks, functions
 /// that are so close that the ELF header of one would overlap the other share an object: libdw can fail otherwise.
 ///
 /// samply knows the language of each function only if it is the only one in its object. But readers keep file descriptors

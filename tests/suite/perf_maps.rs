@@ -466,6 +466,22 @@ fn a_living_process_is_asked_for_its_own_temporary_folder() {
     assert_named(&case.path("out.data"), &case.expected);
 }
 
+/// As images of functions do, symbols that share an object show the same names.
+#[test]
+fn symbols_share_an_object_in_an_image() {
+    let folder = scratch();
+    let [separate, image] = ["function", "image"].map(|layout| {
+        let output = folder.path().join(layout);
+        inject(&capture::profile("mono-map"), &output, &["--layout", layout]);
+        let names = shown::leaves(&output)
+            .into_iter()
+            .map(|sample| (sample.time, sample.frames));
+        (objects_of(&output).len(), names.collect::<Vec<_>>())
+    });
+    assert_eq!((separate.0, image.0), (8, 1));
+    assert_eq!(separate.1, image.1);
+}
+
 #[test]
 fn figures_are_in_the_summary() {
     let mut case = Case::with_process(10);

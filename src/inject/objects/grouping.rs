@@ -24,6 +24,7 @@ use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
+use crate::inject::objects::MAX_SEPARATE;
 use crate::inject::objects::neighbourhood::{Neighbourhood, Neighbourhoods};
 
 /// Maximum number of addresses in an object, in bytes. Readers map the object whole, and programs that copy files
@@ -78,6 +79,13 @@ pub struct Mapped<'a> {
     pub symbols: &'a [PlacedSymbol],
     /// Addresses of unknown frames.
     pub unknown: &'a UnknownAddresses,
+}
+
+impl Mapped<'_> {
+    /// Whether there are so few functions and symbols that each gets an object by default.
+    pub fn are_few(&self) -> bool {
+        self.mappings.len().saturating_add(self.symbols.len()) <= MAX_SEPARATE
+    }
 }
 
 impl Groups {

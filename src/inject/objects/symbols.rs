@@ -14,7 +14,7 @@ use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::ObjectKind;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
-use crate::inject::objects::{Input, MAX_SEPARATE, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
+use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -54,11 +54,11 @@ struct Members<'a, 'p> {
 }
 
 /// Writes objects for the symbols in `placed`, which must be sorted, and adds them to `objects`. Each has one symbol, unless
-/// there are many and `can_share` allows several. Reports the number of finished entries to `progress`.
+/// they `are_shared`. Reports the number of finished entries to `progress`.
 pub fn write(
     input: &Input<'_>,
     placed: &[PlacedSymbol],
-    can_share: bool,
+    are_shared: bool,
     output: &mut Output,
     kept: &mut KeptSources,
     objects: &mut Objects,
@@ -69,13 +69,12 @@ pub fn write(
         machine: input.recorded,
     };
     let of_one = |one: &PlacedSymbol, other: &PlacedSymbol| one.id == other.id;
-    let is_shared = can_share && placed.chunk_by(of_one).nth(MAX_SEPARATE).is_some();
     let mut buffers = Buffers::default();
     for of_table in placed.chunk_by(|one, other| one.id.table == other.id.table) {
         let mut symbols = of_table
             .chunk_by(of_one)
             .filter_map(|places| Some((writer.symbol(places.first()?)?, places)));
-        if is_shared {
+        if are_shared {
             let mut symbols: Vec<_> = symbols.collect();
             symbols.sort_by_key(|((_, symbol, _), _)| symbol.range);
             for members in shared(symbols) {
