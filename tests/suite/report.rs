@@ -176,6 +176,33 @@ fn what_is_missing_is_in_every_form() {
     assert_eq!(rows(&filtered).len(), 2);
 }
 
+/// The schema permits no additional properties, so a field that it does not describe is an error as well.
+#[test]
+fn the_json_is_as_its_schema_says() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report.schema.json");
+    let schema = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for (name, more) in [
+        ("node20", &[][..]),
+        ("node20", &["--by", "thread"]),
+        ("node20", &["term"]),
+        ("node20-inlined", &["hot", "--instructions=2"]),
+        ("node20-dwarf", &[]),
+        ("cpython312-map", &["--by", "line"]),
+        ("mono-map", &["Work:Fib (int)", "--instructions"]),
+        ("php82", &["--by", "module"]),
+    ] {
+        let mut report = json(name, more);
+        let errors: Vec<String> = validator
+            .iter_errors(&report)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{name} {more:?}: {errors:#?}");
+        report["further"] = true.into();
+        assert!(!validator.is_valid(&report));
+    }
+}
+
 #[test]
 fn an_output_has_the_same_functions() {
     // Code in files of /dev/shm is that of runtimes.
