@@ -29,19 +29,6 @@
 
 // Tests read and write files of their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
-// Some parts of the lower folders are for one feature alone.
-#![cfg_attr(
-    not(all(
-        feature = "check",
-        feature = "compare",
-        feature = "export",
-        feature = "record",
-        feature = "report",
-        feature = "timeline"
-    )),
-    allow(dead_code, unused_imports)
-)]
-
 mod code;
 mod elf;
 mod files;
@@ -82,8 +69,18 @@ pub mod internals {
         };
     }
 
-    share! { code elf files frames inject load perf results runtimes threads tools traces }
+    share! { code elf files frames inject load perf results runtimes threads traces }
 
     #[cfg(feature = "record")]
     share! { record }
+
+    // Without their features, it has nothing.
+    #[cfg(any(
+        feature = "check",
+        feature = "compare",
+        feature = "export",
+        feature = "report",
+        feature = "timeline"
+    ))]
+    share! { tools }
 }

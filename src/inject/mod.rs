@@ -35,8 +35,9 @@ pub use options::{InjectOptions, Layout, Tiers};
 pub use output::DEFAULT_OUTPUT;
 pub use summary_file::SummaryOutput;
 
-// For the lines on the page of `timeline`.
-pub(crate) use sources::{KeptSources, SourceName};
+pub(crate) use sources::KeptSources;
+#[cfg(any(feature = "export", feature = "report", feature = "timeline"))]
+pub(crate) use sources::SourceName;
 
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {

@@ -27,8 +27,11 @@ pub use crate::traces::options::{MonoEvent, SamplingOptions, TraceOptions, XrayE
 pub(crate) use advice::runtime_name;
 pub(crate) use buffers::{Buffers, keep};
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
+#[cfg(feature = "record")]
 pub(crate) use find::folders::RUNTIME_FILES;
-pub(crate) use find::perf_maps::{UsedMap, all_symbols, symbol_of};
+#[cfg(feature = "timeline")]
+pub(crate) use find::perf_maps::all_symbols;
+pub(crate) use find::perf_maps::{UsedMap, symbol_of};
 pub use input::may_be_input;
 pub(crate) use options::NeededFunctions;
 pub use options::{InputKind, LoadOptions};

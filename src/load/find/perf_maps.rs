@@ -94,6 +94,7 @@ pub fn symbol_of<'m>(
 }
 
 /// Returns all symbols of `maps`.
+#[cfg(feature = "timeline")]
 pub fn all_symbols<'m>(
     maps: &'m IndexedTable<SymbolTableIndex, UsedMap<'_>>,
 ) -> impl Iterator<Item = (SymbolId, Symbol<'m>)> {
