@@ -180,14 +180,6 @@ impl Input<'_> {
     }
 }
 
-/// Maximum number of functions and perf map symbols that get an object each by default. More groups of functions, and
-/// symbols if these and functions are more, share objects where they [can](Input::can_share). If readers unwind stacks, functions
-/// that are so close that the ELF header of one would overlap the other share an object: libdw can fail otherwise.
-///
-/// samply knows the language of each function only if it is the only one in its object. But readers keep file descriptors
-/// for each object: at the usual limit of 1,024, perf 6.1 loses lines above some 300 objects.
-const MAX_SEPARATE: usize = 256;
-
 /// Alignment of unwinding tables, in bytes.
 pub const TABLE_ALIGN: u64 = 16;
 

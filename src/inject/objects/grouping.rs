@@ -24,7 +24,6 @@ use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
-use crate::inject::objects::MAX_SEPARATE;
 use crate::inject::objects::neighbourhood::{Neighbourhood, Neighbourhoods};
 
 /// Maximum number of addresses in an object, in bytes. Readers map the object whole, and programs that copy files
@@ -34,6 +33,14 @@ pub const MAX_SPAN: u64 = 32 << 20;
 /// Longest hole between two functions, in bytes. It limits the apparent size of all objects to that much per
 /// function, however far apart crafted input puts them.
 pub const MAX_HOLE: u64 = 4 << 20;
+
+/// Maximum number of functions and perf map symbols that get an object each by default. More groups of functions, and
+/// symbols if these and functions are more, share objects where readers do not unwind stacks. If they do, functions that are
+/// so close that the ELF header of one would overlap the other share an object: libdw can fail otherwise.
+///
+/// samply knows the language of each function only if it is the only one in its object. But readers keep file descriptors
+/// for each object: at the usual limit of 1,024, perf 6.1 loses lines above some 300 objects.
+pub const MAX_SEPARATE: usize = 256;
 
 /// Upper bound of the padding that aligns functions, in bytes.
 const ALIGNMENT: u64 = 64;

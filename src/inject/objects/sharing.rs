@@ -22,9 +22,8 @@ use crate::code::process::Processes;
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::HashMap;
-use crate::inject::objects::MAX_SEPARATE;
 use crate::inject::objects::grouping::{
-    Groups, MAX_HOLE, MAX_SPAN, Mapped, Members, Source, first_of, key, sizes,
+    Groups, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, Mapped, Members, Source, first_of, key, sizes,
 };
 use crate::inject::objects::neighbourhood::Neighbourhoods;
 
