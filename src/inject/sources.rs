@@ -115,6 +115,11 @@ impl<'o> KeptSources<'o> {
         self.copies.get(&SourceName::new(owner, file))?.as_deref()
     }
 
+    /// Whether everybody may read the file that a runtime named.
+    pub fn is_public(&self, path: &[u8]) -> bool {
+        self.files.open(path).is_ok_and(|file| file.is_public())
+    }
+
     /// Returns the text of a file, or why it must not be copied.
     pub fn read(&self, name: &SourceName) -> Result<SourceText, Issue> {
         // Others could name files that they may not read themselves.

@@ -13,3 +13,13 @@ pub mod v8_functions;
 
 pub(crate) use paths::SourceFiles;
 pub use paths::{SourceMapOptions, SourceOptions};
+
+use jitdump::debug_info::SourceFile;
+
+use crate::files::open_file::is_trusted;
+
+/// Returns the text of a file that may be in an output, if it is known. `owner` is that of the jitdump. The text in a source map
+/// comes from this machine, where `owner` may not be allowed to read it.
+pub fn text_to_write<'a>(file: &SourceFile<'a>, owner: u32) -> Option<&'a [u8]> {
+    file.text.filter(|_| file.script.is_none() || is_trusted(owner))
+}

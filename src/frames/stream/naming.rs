@@ -15,6 +15,7 @@ use crate::frames::attribution::frame::Frame as Code;
 use crate::frames::attribution::walk::Symbols;
 use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules;
+use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::lines::{FunctionLines, Places, chains};
@@ -536,11 +537,12 @@ impl<'a> Namer<'a> {
     }
 
     fn file(&mut self, file: &SourceFile<'_>, owner: u32) -> FileIndex {
+        let text = text_to_write(file, owner);
         // The file of a script is the same, whoever names it.
         let key = (owner, file.path.to_vec());
         if let Some(&known) = self.files.get(&key) {
             let known_file = &mut self.tables.files[known];
-            known_file.text = known_file.text.take().or_else(|| file.text.map(<[u8]>::to_vec));
+            known_file.text = known_file.text.take().or_else(|| text.map(<[u8]>::to_vec));
             known_file.script = known_file
                 .script
                 .take()
@@ -552,7 +554,7 @@ impl<'a> Namer<'a> {
             recorded_path: file.path.to_vec(),
             owner,
             script: file.script.as_deref().map(<[u8]>::to_vec),
-            text: file.text.map(<[u8]>::to_vec),
+            text: text.map(<[u8]>::to_vec),
         });
         self.files.insert(key, index);
         index

@@ -13,7 +13,7 @@ use crate::collections::hash::HashMap;
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
 use crate::files::objects::stored_source::{StoredSource, folder_name};
-use crate::frames::source_files::SourceOptions;
+use crate::frames::source_files::{SourceOptions, text_to_write};
 use crate::inject::sources::{KeptSources, SourceName};
 use crate::results::name_style::NameStyle;
 
@@ -97,7 +97,8 @@ impl LineOptions {
     fn place_files<'a>(&self, info: &mut DebugInfo<'a>, places: SourcePlaces<'_>) -> Vec<StoredSource<'a>> {
         let mut to_write = Vec::new();
         for file in used_files(info) {
-            if let Some(source) = places.folders.source_to_write(file) {
+            file.text = text_to_write(file, places.owner);
+            if let Some(source) = places.folders.source_to_write(file, places.kept) {
                 file.path = path_in(places.store, &source.path());
                 to_write.push(source);
                 continue;
@@ -171,14 +172,14 @@ fn path_in(store: &Path, path: &Path) -> Cow<'static, [u8]> {
     Cow::Owned(store.join(path).into_os_string().into_vec())
 }
 
-/// Folders of source files. Each text is hashed once, identified by its address in the mapped dump.
+/// Folders of source files, and whether they are private. Each text is hashed once, identified by its address in memory.
 #[derive(Debug, Default)]
 pub struct SourceFolders {
-    known: Mutex<HashMap<(usize, usize), String>>,
+    known: Mutex<HashMap<(usize, usize), (String, bool)>>,
 }
 
 impl SourceFolders {
-    fn source_to_write<'a>(&self, file: &SourceFile<'a>) -> Option<StoredSource<'a>> {
+    fn source_to_write<'a>(&self, file: &SourceFile<'a>, kept: &KeptSources<'_>) -> Option<StoredSource<'a>> {
         let text = file.text?;
         let place = (text.as_ptr() as usize, text.len());
         // No code panics while holding the lock.
@@ -186,9 +187,66 @@ impl SourceFolders {
             .known
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let folder = known
-            .entry(place)
-            .or_insert_with(|| folder_name(&file.path, text));
-        Some(StoredSource::in_folder(folder.clone(), &file.path, text))
+        let (folder, is_private) = known.entry(place).or_insert_with(|| {
+            let script = file.script.as_deref();
+            let is_private = script.is_some_and(|script| !kept.is_public(script));
+            (folder_name(&file.path, text), is_private)
+        });
+        let mut source = StoredSource::in_folder(folder.clone(), &file.path, text);
+        source.is_private = *is_private;
+        Some(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::load::LoadOptions;
+    use jitdump::debug_info::Row;
+
+    /// The text of a source map is as private as its script, and not for those who may not read it.
+    #[test]
+    fn texts_of_source_maps_are_as_private_as_their_scripts() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("a.js");
+        fs::write(&script, "let a;\n").unwrap();
+        let (lines, load) = (LineOptions::default(), LoadOptions::default());
+        let me = rustix::process::geteuid().as_raw();
+        let stored = |owner: u32, script: Option<&Path>| {
+            let mut file = SourceFile::from(&b"/src/a.ts"[..]);
+            file.text = Some(b"let a;\n");
+            file.script = script.map(|script| Cow::Owned(script.as_os_str().as_bytes().to_vec()));
+            let mut info = DebugInfo {
+                files: vec![file],
+                rows: vec![Row {
+                    offset: 0,
+                    file: Some(0),
+                    line: 1,
+                    column: 0,
+                    discriminator: 0,
+                }],
+                ..DebugInfo::default()
+            };
+            let places = SourcePlaces {
+                store: folder.path(),
+                folders: &SourceFolders::default(),
+                kept: &KeptSources::new(&lines.sources, &load),
+                owner,
+            };
+            let stored = lines.place_files(&mut info, places);
+            stored.iter().map(|source| source.is_private).collect::<Vec<_>>()
+        };
+        let mode = |mode| fs::set_permissions(&script, fs::Permissions::from_mode(mode)).unwrap();
+        let other = 0xffff_fff0;
+        mode(0o644);
+        assert_eq!(stored(me, Some(&script)), [false]);
+        assert_eq!(stored(other, Some(&script)), [false; 0]);
+        // A jitdump may have texts itself.
+        assert_eq!(stored(other, None), [false]);
+        mode(0o600);
+        assert_eq!(stored(me, Some(&script)), [true]);
     }
 }

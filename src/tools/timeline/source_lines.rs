@@ -9,6 +9,7 @@ use jitdump::{Tally, names, printable};
 use crate::code::process::SpaceId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
+use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::inject::SourceName;
 use crate::load::{Recording, function_of};
@@ -183,7 +184,7 @@ impl Files {
         let index = u32::try_from(self.texts.len()).ok()?;
         self.texts.push(SourceText {
             name: SourceName::new(owner, file),
-            text: file.text.map(<[u8]>::to_vec),
+            text: text_to_write(file, owner).map(<[u8]>::to_vec),
         });
         self.indices.insert(key, index);
         Some(index)
