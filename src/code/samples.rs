@@ -74,6 +74,11 @@ pub trait SampleVisitor: Send {
     fn deferred_chain(&mut self, _chain: &Located<Record<'_>>) {}
 }
 
+/// Collects nothing.
+impl SampleVisitor for () {
+    fn sample(&mut self, _: &Located<SampleFields<'_>>) {}
+}
+
 /// Two visitors.
 impl<A: SampleVisitor, B: SampleVisitor> SampleVisitor for (A, B) {
     fn sample(&mut self, sample: &Located<SampleFields<'_>>) {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! [native]: executables and libraries ─┬─► [unwind]: call chains in place of copied stacks
-//! [source_files]: scripts and maps ────┴─► [attribution]: samples by function and stack, for the summary
-//!                                        [stream]: samples one by one, with names and lines ─► [ranking]: the hottest functions
+//! [source_files]: scripts and maps ────┴─► [stream]: samples one by one, with names and lines ─┬─► [ranking]: the hottest functions
+//!                                                                                              └─► [attribution]: the summary
 //! ```
 
 pub mod attribution;

@@ -17,10 +17,12 @@ mod summary_file;
 mod tiers;
 
 use crate::code::profile_index::ProfileIndex;
-use crate::frames::attribution::{self, Attribution, NativeCode};
+use crate::frames::attribution::Counted;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::source_files::v8_functions::V8Scripts;
-use crate::frames::stream::{self, Sample, SampleFilter, Tables};
+use crate::frames::stream::native_code::NativeCode;
+use crate::frames::stream::walk::Addresses;
+use crate::frames::stream::{self, Sample, SampleFilter, Tables, WalkOptions};
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::Mapped;
 use crate::load::{Buffers, NeededFunctions, Progress, Recording, load_after};
@@ -89,20 +91,33 @@ fn inject_recording(
     output::refuse_conflicts(options, recording)?;
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let (timeline, kernel_copies) = (&recording.timeline, &recording.input.kernel_copies);
-    progress.start("reading samples", index.data_end);
     let selector = recording.selector();
     let has_summary = options.summary.is_some();
     let native = has_summary.then(|| NativeCode::of(&options.load, recording));
     let native_symbols = native.as_ref().map(NativeCode::symbols);
     let named = native.as_ref().zip(native_symbols.as_ref());
-    let attribution = named.map(|(native, symbols)| Attribution::new(&selector, native, symbols));
-    let advance = |bytes| progress.advance(bytes);
-    let (mut selection, counts) = match &attribution {
-        Some(attribution) => {
-            let (selection, counts) = attribution.walk(index, advance);
-            (selection, Some(counts))
+    let named_by = named.map(|(native, symbols)| native.with(&selector, symbols));
+    let mut counts = StackCounts::default();
+    let (mut selection, walked) = match &named_by {
+        Some(symbols) => {
+            let how = WalkOptions {
+                filter: &SampleFilter::default(),
+                addresses: match observe {
+                    Some(_) => Addresses::All,
+                    None => Addresses::OfFunctions,
+                },
+            };
+            let mut count = |sample: &Sample| counts.add(sample);
+            let start = || selector.start();
+            let (walked, found) =
+                stream::walk(symbols, &recording.profile, how, start, &mut count, progress)?;
+            (selector.combine(found), Some(walked))
         }
-        None => (selector.walk(&index.marks, index.data_end, advance), None),
+        None => {
+            progress.start("reading samples", index.data_end);
+            let advance = |bytes| progress.advance(bytes);
+            (selector.walk(&index.marks, index.data_end, advance), None)
+        }
     };
     let touched = selection.marked();
     if options.all || index.has_aux {
@@ -173,29 +188,26 @@ fn inject_recording(
         build_ids: objects::build_id_entries(profile, &objects.placed),
         compression: options.compression,
     };
-    let profile_summary = attribution.as_ref().zip(counts).map(|(attribution, counts)| {
+    let mut profile_summary = None;
+    if let Some((walked, symbols)) = walked.zip(named_by.as_ref()) {
         progress.start("counting samples", 1);
-        attribution::profile_summary(
-            recording,
-            attribution,
-            counts,
-            &v8_functions,
-            &options.labels,
-            &options.names,
-        )
-    });
-    if let Some((observe, (native, native_symbols))) = observe.zip(named) {
-        let symbols = native.with(&selector, native_symbols);
-        let mut counts = StackCounts::default();
-        let mut count = |sample: &Sample| counts.add(sample);
-        let filter = SampleFilter::default();
-        let walked = stream::walk(&symbols, &recording.profile, &filter, &mut count, progress)?;
         let track = options.lines.track.as_deref();
-        let lines = native.lines();
-        observe(
-            walked.named(recording, &symbols, &v8_functions, track, Some(&lines), unwound),
-            &counts,
-        );
+        let lines = native
+            .as_ref()
+            .filter(|_| observe.is_some())
+            .map(NativeCode::lines);
+        let tables = walked.named(recording, symbols, &v8_functions, track, lines.as_ref(), unwound);
+        let counted = Counted {
+            recording,
+            symbols,
+            v8_functions: &v8_functions,
+            tables: &tables,
+            counts: &counts,
+        };
+        profile_summary = Some(counted.summary(&options.labels, &options.names));
+        if let Some(observe) = observe {
+            observe(tables, &counts);
+        }
     }
     let output_diagnostic = written.diagnostic();
     let run = report::Run {

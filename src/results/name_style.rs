@@ -213,7 +213,7 @@ impl NameStyle {
 }
 
 /// Name for a function without a name.
-fn anonymous(location: SourceLocation<'_>) -> Vec<u8> {
+pub(crate) fn anonymous(location: SourceLocation<'_>) -> Vec<u8> {
     let position = match (location.line, location.column) {
         (0, _) => String::new(),
         (line, 0) => format!(":{line}"),

@@ -40,8 +40,8 @@ pub struct LastChain<T> {
     results: Vec<(Range<Time>, T)>,
 }
 
-/// What call chains must have in common: the address space, the thread and, if results depend on it, the event.
-pub type ChainKey = (Option<SpaceId>, Option<Tid>, u32);
+/// What call chains must have in common: the address space and the thread.
+pub type ChainKey = (Option<SpaceId>, Option<Tid>);
 
 impl<T> Default for LastChains<T> {
     /// Creates an empty cache.
@@ -60,7 +60,7 @@ impl<T> Default for LastChains<T> {
 impl<T> LastChains<T> {
     /// Returns the last chain with a key; an empty one if there is none.
     pub fn of(&mut self, key: ChainKey) -> &mut LastChain<T> {
-        let (_, thread, _) = key;
+        let (_, thread) = key;
         let index = ChainIndex(thread.map_or(0, |Tid(tid)| tid % THREADS));
         let chain = &mut self.chains[index];
         if chain.key != Some(key) {

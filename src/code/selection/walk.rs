@@ -240,7 +240,7 @@ impl Walk<'_> {
             return;
         };
         let endian = marker.selector.profile.endian;
-        let chain = chains.of((Some(context.space), sample.tid, 0));
+        let chain = chains.of((Some(context.space), sample.tid));
         let mut words = sample.callchain.words();
         let mut first = first_address(words, endian);
         let mut known = chain.known(words, first, context.time);

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::frames::attribution::call_tree::{Node, NodeIndex};
 use crate::frames::attribution::functions::{FunctionIndex, Functions};
+use crate::frames::attribution::tree::FunctionTree;
+use crate::frames::stream::call_tree::NodeIndex;
 use crate::results::summary::profile::StackNode;
 
 /// Maximum number of nodes. A flame graph of that many is already finer than a screen.
@@ -29,20 +30,20 @@ struct Call {
 
 /// Returns the call stacks of the first event, and the number of samples that are not in the row of their own function.
 /// The rows with most samples are kept.
-pub fn stacks(nodes: &IndexedTable<NodeIndex, Node>, functions: &Functions) -> (Vec<StackNode>, u64) {
-    keep_largest(calls(nodes, functions))
+pub fn stacks(tree: &FunctionTree, functions: &Functions) -> (Vec<StackNode>, u64) {
+    keep_largest(calls(tree, functions))
 }
 
 /// Merges the nodes of one function below one caller.
-fn calls(nodes: &IndexedTable<NodeIndex, Node>, functions: &Functions) -> IndexedTable<CallIndex, Call> {
+fn calls(tree: &FunctionTree, functions: &Functions) -> IndexedTable<CallIndex, Call> {
     let mut calls: IndexedTable<CallIndex, Call> = IndexedTable::default();
     let mut known: HashMap<(Option<CallIndex>, FunctionIndex), CallIndex> = HashMap::default();
     let mut of_nodes: IndexedTable<NodeIndex, Option<CallIndex>> = IndexedTable::default();
-    for (index, node) in nodes.enumerate() {
-        let call = (node.event == 0).then(|| {
+    for (index, node) in tree.nodes.enumerate() {
+        let call = (node.frame.event == 0).then(|| {
             let (caller, function) = (
-                node.caller.and_then(|caller| of_nodes[caller]),
-                functions.of_nodes[index],
+                node.caller().and_then(|caller| of_nodes[caller]),
+                functions.of_identities[node.frame.function],
             );
             let new = || {
                 calls.push(Call {
@@ -53,7 +54,7 @@ fn calls(nodes: &IndexedTable<NodeIndex, Node>, functions: &Functions) -> Indexe
                 })
             };
             let call = *known.entry((caller, function)).or_insert_with(new);
-            calls[call].own += node.own.samples;
+            calls[call].own += tree.own[index].samples;
             call
         });
         of_nodes.push(call);

@@ -1,8 +1,8 @@
 //! Samples by stack and thread.
 
 use crate::collections::hash::HashMap;
-use crate::frames::attribution::call_tree::Weight;
 use crate::frames::stream::Sample;
+use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{StackIndex, ThreadIndex};
 
 /// What samples are counted by: event, stack and thread.
@@ -25,6 +25,12 @@ impl StackCounts {
     pub fn all(self) -> impl Iterator<Item = (u32, Option<StackIndex>, ThreadIndex, Weight)> {
         let all = self.0.into_iter();
         all.map(|((event, stack, thread), weight)| (event, stack, thread, weight))
+    }
+
+    /// Iterates over all samples, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Option<StackIndex>, ThreadIndex, Weight)> {
+        let all = self.0.iter();
+        all.map(|(&(event, stack, thread), &weight)| (event, stack, thread, weight))
     }
 
     /// Returns the samples of an event, in the order of stacks.

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::collections::indexed_table::IndexedTable;
-use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::ranking::groups::{Groups, RowIndex};
+use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{Function, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 

@@ -6,8 +6,8 @@ use jitdump::{Address, Machine, Time, printable};
 
 use crate::code::process::SpaceId;
 use crate::code::timeline::Lookup;
-use crate::frames::attribution::frame::Frame as Code;
 use crate::frames::native::modules;
+use crate::frames::stream::frame::Frame as Code;
 use crate::frames::stream::naming::Namer;
 use crate::frames::stream::tables::{Line, SymbolIndex};
 use crate::load::{function_of, symbol_of};

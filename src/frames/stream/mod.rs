@@ -1,23 +1,31 @@
 //! The samples of a recording one by one, with tables of what is in their stacks.
 //!
 //! ```text
-//! [rows]: samples in file order, stacks as numbers ─► [filter] ─► the caller's function, sample by sample
-//!    └─► distinct stacks ─► [naming]: functions, [lines], inlined calls ─► [tables]
-//!                             [code]: machine code of a symbol, and what it refers to
-//!                             [kinds]: language, native, kernel, compiler, GC, idle
+//! [walk]: places of each sample, as [frame]s ─► [rows]: samples in file order, stacks of [call_tree] as numbers
+//! rows ─┬─► [filter] ─► the caller's function, sample by sample
+//!       └─► distinct stacks ─► [naming]: functions, [lines], inlined calls ─► [tables], [threads]
+//!                                [code]: machine code of a symbol, and what it refers to
+//!                                [kinds]: language, native, kernel, compiler, GC, idle
 //! ```
 //!
 //! Samples refer to rows of the tables, which have names when all samples are read: memory grows with functions and stacks,
-//! not with samples.
+//! not with samples. The size of the profile limits the number of stacks; samples with further ones have only their function.
+//!
+//! Frames of native code get symbols from the files of this machine ([native_code]). A file without symbols is one function.
+//! [`crate::frames::unwind`] has already unwound copied stacks.
 
+pub mod call_tree;
 mod code;
 mod filter;
+pub mod frame;
 mod kinds;
 mod lines;
 mod naming;
+pub mod native_code;
 mod rows;
 pub mod tables;
 mod threads;
+pub mod walk;
 
 pub use code::MachineCode;
 pub use filter::SampleFilter;
@@ -27,18 +35,23 @@ pub use tables::{Losses, Sample, Tables};
 
 use std::mem;
 
+use jitdump::printable;
+
 use crate::code::profile_index::IndexedProfile;
+use crate::code::samples::SampleVisitor;
 use crate::collections::indexed_table::{IndexedTable, index_of};
-use crate::frames::attribution::call_tree::{Node, NodeIndex};
-use crate::frames::attribution::walk::Symbols;
-use crate::frames::attribution::{NativeCode, events_of};
 use crate::frames::native::lines::NativeLines;
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
-use crate::frames::stream::rows::{Collected, Counts, Place, Rows, ThreadKey};
+use crate::frames::stream::call_tree::{Node, NodeIndex};
+use crate::frames::stream::frame::Place;
+use crate::frames::stream::native_code::NativeCode;
+use crate::frames::stream::rows::{Collected, Counts, ThreadKey};
 use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
+use crate::frames::stream::walk::{Addresses, Symbols, Walk};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
 use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, Recording, load};
+use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Diagnostic;
 
 /// What to read.
@@ -113,7 +126,11 @@ fn read_recording<R>(
     let native_symbols = native.symbols();
     let selector = recording.selector();
     let symbols = native.with(&selector, &native_symbols);
-    let walked = walk(&symbols, &recording.profile, &options.filter, consumer, progress)?;
+    let how = WalkOptions {
+        filter: &options.filter,
+        addresses: Addresses::All,
+    };
+    let (walked, _) = walk(&symbols, &recording.profile, how, || (), consumer, progress)?;
     progress.start("reading names", 1);
     let scripts = V8Scripts::read(
         recording,
@@ -146,26 +163,28 @@ pub struct Walked {
     events: Vec<Event>,
 }
 
-/// Calls `consumer` with the samples of a profile that a filter selects.
-pub fn walk(
+/// How to walk.
+#[derive(Clone, Copy, Debug)]
+pub struct WalkOptions<'o> {
+    /// The samples that the caller gets.
+    pub filter: &'o SampleFilter,
+    /// Code whose frames have addresses.
+    pub addresses: Addresses,
+}
+
+/// Calls `consumer` with the samples of a profile that a filter selects. `start` makes another visitor of samples for each
+/// thread; returns these, too.
+pub fn walk<V: SampleVisitor>(
     symbols: &Symbols<'_>,
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
-    filter: &SampleFilter,
+    how: WalkOptions<'_>,
+    start: impl Fn() -> V + Sync,
     consumer: &mut dyn FnMut(&Sample),
     progress: &mut dyn Progress,
-) -> Result<Walked, Diagnostic> {
+) -> Result<(Walked, Vec<V>), Diagnostic> {
     progress.start("reading samples", index.data_end);
-    let events = events_of(profile).into_iter().zip(profile.attrs.all());
-    let mut events: Vec<Event> = events
-        .map(|(event, attr)| Event {
-            name: event.name,
-            unit: event.unit,
-            without_kernel: attr.excludes_kernel,
-            samples: 0,
-            period: 0,
-        })
-        .collect();
-    let filter = filter.of_profile(&events, index.times)?;
+    let mut events = events_of(profile);
+    let filter = how.filter.of_profile(&events, index.times)?;
     let mut count = |sample: &Sample, thread: ThreadKey| {
         if !filter.has(sample.event, thread, sample.time) {
             return;
@@ -177,11 +196,11 @@ pub fn walk(
         consumer(sample);
     };
     let mut collected = Collected::of_profile(index.data_end);
-    symbols.selector.samples().visit(
+    let visitors = symbols.selector.samples().visit(
         &index.marks,
         index.data_end,
-        || Rows::walk(symbols),
-        |walks| collected.take(walks.iter_mut().map(|visited| &mut visited.visitor), &mut count),
+        || (Walk::new(symbols, how.addresses), start()),
+        |walks| collected.take(walks.iter_mut().map(|visited| &mut visited.visitor.0), &mut count),
         |bytes| progress.advance(bytes),
     );
     let Collected {
@@ -190,17 +209,36 @@ pub fn walk(
         counts,
         ..
     } = collected;
-    let (nodes, _) = tree.into_nodes();
+    let nodes = tree.into_nodes();
     let mut places: Vec<Place> = nodes.iter().map(|node| node.frame).collect();
     places.sort_unstable();
     places.dedup();
-    Ok(Walked {
+    let walked = Walked {
         nodes,
         places,
         threads,
         counts,
         events,
-    })
+    };
+    Ok((walked, visitors.into_iter().map(|(_, visitor)| visitor).collect()))
+}
+
+/// Returns the events, without their samples.
+fn events_of(profile: &Profile<'_>) -> Vec<Event> {
+    let names = profile.feature(feature::EVENT_DESC);
+    let mut names = names
+        .into_iter()
+        .flat_map(|content| feature::event_names(content, profile.endian).map(printable));
+    let attrs = profile.attrs.all().iter().enumerate();
+    attrs
+        .map(|(index, attr)| Event {
+            name: names.next().unwrap_or_else(|| format!("event {index}")),
+            unit: attr.unit,
+            without_kernel: attr.excludes_kernel,
+            samples: 0,
+            period: 0,
+        })
+        .collect()
 }
 
 impl Walked {
@@ -243,7 +281,7 @@ impl Walked {
             .map(|node| {
                 let position = places.binary_search(&node.frame).unwrap_or_default();
                 Stack {
-                    caller: node.caller.map(|NodeIndex(caller)| StackIndex(caller)),
+                    caller: node.caller().map(|NodeIndex(caller)| StackIndex(caller)),
                     frame: index_of(position),
                 }
             })

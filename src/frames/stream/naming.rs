@@ -11,19 +11,18 @@ use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::decoded;
 use crate::files::objects::store;
-use crate::frames::attribution::frame::Frame as Code;
-use crate::frames::attribution::walk::Symbols;
 use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules;
 use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::stream::frame::{Frame as Code, Place};
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::lines::{FunctionLines, Places, chains};
-use crate::frames::stream::rows::Place;
 use crate::frames::stream::tables::{
     File, FileIndex, Frame, Function, FunctionIndex, Line, Location, Module, ModuleIndex, Symbol,
     SymbolIndex, Tables, TierIndex,
 };
+use crate::frames::stream::walk::Symbols;
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::NameStyle;
 
@@ -167,6 +166,7 @@ impl<'a> Namer<'a> {
                 }
             };
             frames.push(Frame {
+                code,
                 kind: named.kind,
                 module: named.module,
                 address,

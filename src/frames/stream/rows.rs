@@ -2,65 +2,19 @@
 
 use jitdump::Time;
 
-use crate::code::perf_map_symbols::SymbolId;
 use crate::code::samples::{Located, SampleFields};
-use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
-use crate::frames::attribution::call_tree::{CallTree, NodeIndex, Position};
-use crate::frames::attribution::frame::Frame;
-use crate::frames::attribution::walk::{Keep, Symbols, Taken, Walk};
-use crate::frames::native::modules::ModuleIndex;
+use crate::frames::stream::call_tree::{CallTree, NodeIndex, Position};
+use crate::frames::stream::frame::{Frame, Place};
 use crate::frames::stream::tables::{Sample, StackIndex, ThreadIndex};
+use crate::frames::stream::walk::{Taken, Walk};
 use crate::perf::Profile;
 use crate::perf::sample::USER_DEFERRED;
 use crate::units::{Pid, Tid};
 
 /// Addresses of callers in the longest call chain that the kernel records by default (`kernel.perf_event_max_stack`).
 const MAX_CHAIN: usize = 127;
-
-/// What distinguishes frames: the function and the address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Place {
-    /// The function.
-    pub frame: Frame,
-    /// Offset in the code for a function of a runtime's file, and in the file for native code; else the address.
-    pub offset: u64,
-}
-
-impl Place {
-    /// Returns the function of a runtime's file.
-    pub fn function(&self) -> Option<FunctionId> {
-        match self.frame {
-            Frame::Function(id) => Some(id),
-            _ => None,
-        }
-    }
-
-    /// Returns the module of native code with a symbol.
-    pub fn module(&self) -> Option<ModuleIndex> {
-        match self.frame {
-            Frame::Native { module, .. } => Some(module),
-            _ => None,
-        }
-    }
-
-    /// Returns the symbol of native code.
-    pub fn native_symbol(&self) -> Option<u32> {
-        match self.frame {
-            Frame::Native { symbol, .. } => Some(symbol),
-            _ => None,
-        }
-    }
-
-    /// Returns the symbol of a perf map.
-    pub fn symbol(&self) -> Option<SymbolId> {
-        match self.frame {
-            Frame::PerfMapSymbol(id) => Some(id),
-            _ => None,
-        }
-    }
-}
 
 /// A thread, by its IDs.
 pub type ThreadKey = (Option<Pid>, Option<Tid>);
@@ -135,7 +89,8 @@ struct Row {
 /// The samples of a part, in file order.
 #[derive(Debug, Default)]
 pub struct Rows {
-    tree: CallTree<Place>,
+    /// Their stacks.
+    pub tree: CallTree<Place>,
     rows: Vec<Row>,
     /// Threads, with the offset of the first record of each.
     threads: Vec<(u64, ThreadKey)>,
@@ -144,11 +99,6 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Starts a walk.
-    pub fn walk<'a>(symbols: &'a Symbols<'a>) -> RowWalk<'a> {
-        Walk::new(symbols)
-    }
-
     /// Returns the index of the thread of the record at an offset.
     fn thread(&mut self, offset: u64, key: ThreadKey) -> u32 {
         // Most samples are of the same thread as the last one.
@@ -167,26 +117,9 @@ impl Rows {
     }
 }
 
-/// A walk that collects samples.
-pub type RowWalk<'a> = Walk<'a, Rows>;
-
-impl Keep for Rows {
-    type Frame = Place;
-
-    fn frame(frame: Frame, place: u64) -> Place {
-        Place { frame, offset: place }
-    }
-
-    /// Stacks are the same for all events.
-    fn event_of_nodes(_: u32) -> u32 {
-        0
-    }
-
-    fn tree(&mut self) -> &mut CallTree<Place> {
-        &mut self.tree
-    }
-
-    fn add(&mut self, located: &Located<SampleFields<'_>>, taken: Taken<Place>, profile: &Profile<'_>) {
+impl Rows {
+    /// Adds a sample.
+    pub fn add(&mut self, located: &Located<SampleFields<'_>>, taken: &Taken, profile: &Profile<'_>) {
         let SampleFields { record, sample } = &located.content;
         let attr = profile.attrs.all().get(taken.event as usize);
         let cpu = attr.and_then(|attr| attr.sample_cpu(record, profile.endian));
@@ -207,7 +140,7 @@ impl Keep for Rows {
         let counts = &mut self.counts;
         counts.samples += 1;
         if sample.ip.is_some()
-            && let Some(Place { frame, .. }) = taken.frame
+            && let Some(Place { frame, .. }) = taken.place
         {
             let is_jit = matches!(
                 frame,
@@ -254,7 +187,7 @@ impl Collected {
     /// Calls `consumer` with the samples that walks have seen since the last time, in file order.
     pub fn take<'w, 's: 'w>(
         &mut self,
-        walks: impl Iterator<Item = &'w mut RowWalk<'s>>,
+        walks: impl Iterator<Item = &'w mut Walk<'s>>,
         consumer: &mut dyn FnMut(&Sample, ThreadKey),
     ) {
         self.add(walks.map(Walk::take).collect(), consumer);
@@ -299,7 +232,7 @@ impl Collected {
                     self.counts.without_callers += 1;
                     // Without the address, there are only as many as functions.
                     let Place { frame, .. } = tree.frame(node);
-                    self.tree.root(0, Place { frame, offset: 0 })
+                    self.tree.root(Place { frame, offset: 0 })
                 }
             });
             let sample = Sample {

@@ -6,7 +6,8 @@ use jitdump::Time;
 use serde::Serialize;
 
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::frames::attribution::call_tree::Weight;
+use crate::frames::stream::call_tree::Weight;
+use crate::frames::stream::frame::Frame as Code;
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::rows::Counts;
 use crate::frames::unwind::Unwound;
@@ -172,6 +173,8 @@ pub struct Stack {
 /// A frame of machine code: an address in a function, with the calls that were inlined there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
+    /// What it is in.
+    pub code: Code,
     /// Kind of code.
     pub kind: Kind,
     /// Module with the code; `None` for JIT code, and for what is unknown.

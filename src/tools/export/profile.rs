@@ -6,8 +6,8 @@ use regex_lite::Regex;
 
 use crate::bytes::printable_path;
 use crate::collections::hash::HashMap;
-use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
+use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{
     Event, FileIndex, Frame, FunctionIndex, Module, ModuleIndex, StackIndex, Thread, ThreadIndex, TierIndex,
 };

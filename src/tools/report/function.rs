@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::Row;
 use crate::frames::ranking::counts::StackCounts;
+use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{FileIndex, FunctionIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::inject::SourceName;

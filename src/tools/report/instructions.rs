@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
+use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{FunctionIndex, Line, SymbolIndex, TierIndex};
 use crate::frames::stream::{MachineCode, Namer, Tables};
 use crate::tools::report::disassembly::{Disassembled, Disassembler, MACHINES};

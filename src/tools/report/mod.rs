@@ -19,9 +19,9 @@ use regex_lite::Regex;
 use serde::Serialize;
 
 use crate::bytes::printable_path;
-use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::ranking::{KindRow, Ranking, first_event};
+use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::Losses;
 use crate::frames::stream::{Sample, StreamOptions, Tables, read_then};
 use crate::load::Progress;

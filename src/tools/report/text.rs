@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::frames::attribution::call_tree::Weight;
 use crate::frames::ranking::Row;
+use crate::frames::stream::call_tree::Weight;
 use crate::results::summary::{count, count_of};
 use crate::tools::report::function::{FunctionReport, Share, SourceLine};
 use crate::tools::report::instructions::{CodeCopy, FunctionCode, InstructionLine};

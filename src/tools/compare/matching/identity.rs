@@ -82,6 +82,8 @@ impl<'a> Identity<'a> {
         let text = |part: &'a [u8]| std::str::from_utf8(part).unwrap_or_default();
         let name = without_addresses(without_counters(recorded, text(parts.function)));
         let (name, script) = php_script(name);
+        // Inlined functions without a name.
+        let name = if name == "(anonymous)" { "".into() } else { name };
         let path = parts.location.map(|location| Cow::Borrowed(text(location.path)));
         let path = path.or(script);
         let known = || known.map(Cow::Borrowed);

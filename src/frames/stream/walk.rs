@@ -1,4 +1,4 @@
-//! The walk over all samples that builds a call tree.
+//! The walk over all samples that finds the places of their frames.
 
 use std::ops::Range;
 
@@ -12,17 +12,15 @@ use crate::code::recent::last_chains::{LastChains, first_address, may_have_cooki
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::Lookup;
-use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::index_of;
-use crate::frames::attribution::call_tree::{CallTree, Position, TreeFrame, Weight};
-use crate::frames::attribution::frame::Frame;
-use crate::frames::attribution::kernel_symbols::KernelSymbols;
+use crate::frames::native::kernel_symbols::KernelSymbols;
 use crate::frames::native::modules::{MappedModule, Modules};
 use crate::frames::native::symbols::NativeSymbols;
-use crate::perf::Profile;
-use crate::perf::record::{self};
+use crate::frames::stream::call_tree::Position;
+use crate::frames::stream::frame::{Frame, Place};
+use crate::frames::stream::rows::Rows;
+use crate::perf::record;
 use crate::perf::sample::ChainEntry;
-use crate::units::{Pid, Tid};
 
 /// Times of what never changes.
 const ALWAYS: Range<Time> = Time(0)..Time::MAX;
@@ -40,27 +38,9 @@ pub struct Symbols<'a> {
     pub kernel: &'a KernelSymbols,
 }
 
-/// What a walk keeps of samples.
-pub trait Keep: Default + Send {
-    /// What distinguishes the frames of stacks.
-    type Frame: TreeFrame;
-
-    /// Returns the frame at a place in the code of `frame`: an offset, or an address if the code has no start.
-    fn frame(frame: Frame, place: u64) -> Self::Frame;
-
-    /// Returns the event of the nodes for samples of `event`.
-    fn event_of_nodes(event: u32) -> u32;
-
-    /// Returns the call stacks.
-    fn tree(&mut self) -> &mut CallTree<Self::Frame>;
-
-    /// Adds a sample.
-    fn add(&mut self, located: &Located<SampleFields<'_>>, taken: Taken<Self::Frame>, profile: &Profile<'_>);
-}
-
 /// Where a sample was taken.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken<F> {
+pub struct Taken {
     /// Index of the event.
     pub event: u32,
     /// Number of units of the event.
@@ -68,89 +48,40 @@ pub struct Taken<F> {
     /// Position of the stack in the tree, with the sampled function.
     pub position: Position,
     /// The sampled function, or that of the innermost caller if the sample has no address.
-    pub frame: Option<F>,
+    pub place: Option<Place>,
 }
 
-/// Samples by stack, and by event and thread.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    /// Samples by stack.
-    pub tree: CallTree,
-    /// Number of samples by thread and index of the event.
-    pub threads: HashMap<(Option<Pid>, Option<Tid>, u32), u64>,
-}
-
-impl Keep for Counts {
-    type Frame = Frame;
-
-    fn frame(frame: Frame, _: u64) -> Frame {
-        frame
-    }
-
-    fn event_of_nodes(event: u32) -> u32 {
-        event
-    }
-
-    fn tree(&mut self) -> &mut CallTree {
-        &mut self.tree
-    }
-
-    fn add(&mut self, located: &Located<SampleFields<'_>>, taken: Taken<Frame>, _: &Profile<'_>) {
-        let key = (located.pid, located.content.sample.tid, taken.event);
-        *self.threads.entry(key).or_default() += 1;
-        let weight = Weight {
-            samples: 1,
-            period: taken.period,
-        };
-        if let Some(frame) = taken.frame {
-            self.tree.weigh(taken.position, taken.event, frame, weight);
-        }
-    }
-}
-
-impl Counts {
-    /// Creates counts for a profile of this many bytes.
-    pub fn of_profile(bytes: u64) -> Self {
-        Self {
-            tree: CallTree::of_profile(bytes),
-            threads: HashMap::default(),
-        }
-    }
-
-    /// Adds the samples that walks have seen since the last time.
-    pub fn take<'w, 's: 'w>(&mut self, walks: impl Iterator<Item = &'w mut Walk<'s, Self>>) {
-        let mut trees = Vec::new();
-        for walk in walks {
-            let Self { tree, threads } = walk.take();
-            trees.push(tree);
-            for (key, samples) in threads {
-                *self.threads.entry(key).or_default() += samples;
-            }
-        }
-        self.tree.merge(&trees);
-    }
+/// Code whose frames are distinguished by their addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Addresses {
+    /// All code.
+    All,
+    /// Functions of runtimes' files. All frames in a symbol of other code are the same.
+    OfFunctions,
 }
 
 /// State while reading some of the records.
-pub struct Walk<'a, K: Keep> {
+pub struct Walk<'a> {
     symbols: &'a Symbols<'a>,
-    kept: K,
+    addresses: Addresses,
+    rows: Rows,
     recent: Recent,
     /// Frames of sampled addresses in user space.
-    leaves: KnownAddresses<K::Frame>,
+    leaves: KnownAddresses<Place>,
     /// Frames of calls in user space.
-    callers: KnownAddresses<K::Frame>,
+    callers: KnownAddresses<Place>,
     chains: LastChains<Outer>,
     /// Entries of the current call chain that the last one did not have, from the innermost to the outermost.
-    new_entries: Vec<KnownEntry<K::Frame>>,
+    new_entries: Vec<KnownEntry>,
 }
 
-impl<'a, K: Keep> Walk<'a, K> {
+impl<'a> Walk<'a> {
     /// Starts a walk.
-    pub fn new(symbols: &'a Symbols<'a>) -> Self {
+    pub fn new(symbols: &'a Symbols<'a>, addresses: Addresses) -> Self {
         Self {
             symbols,
-            kept: K::default(),
+            addresses,
+            rows: Rows::default(),
             recent: Recent::default(),
             leaves: KnownAddresses::default(),
             callers: KnownAddresses::default(),
@@ -159,11 +90,11 @@ impl<'a, K: Keep> Walk<'a, K> {
         }
     }
 
-    /// Takes what was kept so far.
-    pub fn take(&mut self) -> K {
+    /// Takes the samples so far.
+    pub fn take(&mut self) -> Rows {
         // They have positions in the tree.
         self.chains = LastChains::default();
-        std::mem::take(&mut self.kept)
+        std::mem::take(&mut self.rows)
     }
 }
 
@@ -178,10 +109,10 @@ struct Outer {
 
 /// What an entry of a call chain is.
 #[derive(Clone, Debug)]
-struct KnownEntry<F> {
+struct KnownEntry {
     mode: Mode,
-    /// Its frame, if it has one.
-    frame: Option<F>,
+    /// Its place, if it has one.
+    place: Option<Place>,
     /// Times at which it is the same.
     times: Range<Time>,
 }
@@ -217,7 +148,7 @@ impl Mode {
     }
 }
 
-impl<K: Keep> SampleVisitor for Walk<'_, K> {
+impl SampleVisitor for Walk<'_> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let profile = self.symbols.selector.profile;
@@ -226,37 +157,28 @@ impl<K: Keep> SampleVisitor for Walk<'_, K> {
         let period = sample.period.or(fixed).unwrap_or(1);
         let event = index_of(event);
         let time = located.lookup_time();
-        self.kept.tree().start_sample(record.offset);
+        self.rows.tree.start_sample(record.offset);
         let mode = Mode::of_record(record.cpu_mode());
         let leaf = sample
             .ip
-            .map(|ip| self.frame(mode, located.space, ip, time, true).0);
-        let of_nodes = K::event_of_nodes(event);
-        let (caller, innermost) = self.callers(located, mode, of_nodes);
-        let tree = self.kept.tree();
-        let position = leaf.map_or(caller, |leaf| tree.child(caller, of_nodes, leaf));
-        let frame = leaf.or(innermost);
+            .map(|ip| self.place(mode, located.space, ip, time, true).0);
+        let (caller, innermost) = self.callers(located, mode);
         let taken = Taken {
             event,
             period,
-            position,
-            frame,
+            position: leaf.map_or(caller, |leaf| self.rows.tree.child(caller, leaf)),
+            place: leaf.or(innermost),
         };
-        self.kept.add(located, taken, profile);
+        self.rows.add(located, &taken, profile);
     }
 }
 
-impl<K: Keep> Walk<'_, K> {
+impl Walk<'_> {
     /// Returns the position of a sample's callers in the call tree, and the frame of the innermost one if the sample has no
     /// address. `mode` is that of the record.
-    fn callers(
-        &mut self,
-        located: &Located<SampleFields<'_>>,
-        mut mode: Mode,
-        event: u32,
-    ) -> (Position, Option<K::Frame>) {
+    fn callers(&mut self, located: &Located<SampleFields<'_>>, mut mode: Mode) -> (Position, Option<Place>) {
         let (sample, time) = (&located.content.sample, located.lookup_time());
-        let key = (located.space, sample.tid, event);
+        let key = (located.space, sample.tid);
         let endian = self.symbols.selector.profile.endian;
         let words = sample.callchain.words();
         let chain = self.chains.of(key);
@@ -277,7 +199,7 @@ impl<K: Keep> Walk<'_, K> {
                 // The entries are the same, but in another part of the machine.
                 known = 0;
             }
-            let (frame, times) = match entry {
+            let (place, times) = match entry {
                 ChainEntry::Marker(marker) => {
                     mode = Mode::of_marker(marker);
                     (None, ALWAYS)
@@ -293,12 +215,12 @@ impl<K: Keep> Walk<'_, K> {
                     } else {
                         // A return address may be the first one after the code of the caller.
                         let call = Address(address.0.saturating_sub(1));
-                        let (frame, times) = self.frame(mode, located.space, call, time, false);
-                        (Some(frame), times)
+                        let (place, times) = self.place(mode, located.space, call, time, false);
+                        (Some(place), times)
                     }
                 }
             };
-            self.new_entries.push(KnownEntry { mode, frame, times });
+            self.new_entries.push(KnownEntry { mode, place, times });
         }
         let chain = self.chains.of(key);
         chain.truncate(if has_cookie { 0 } else { known });
@@ -306,31 +228,40 @@ impl<K: Keep> Walk<'_, K> {
             .result(known)
             .map_or(Position::Outside, |outer| outer.position);
         for (index, (word, entry)) in words.iter().zip(&self.new_entries).enumerate().rev() {
-            if let Some(frame) = entry.frame {
-                position = self.kept.tree().child(position, event, frame);
+            if let Some(place) = entry.place {
+                position = self.rows.tree.child(position, place);
             }
             if !has_cookie && first.is_some_and(|first| index > first) {
                 let mode = entry.mode;
                 chain.push(*word, entry.times.clone(), Outer { mode, position });
             }
         }
-        let innermost = self.new_entries.iter().find_map(|entry| entry.frame);
+        let innermost = self.new_entries.iter().find_map(|entry| entry.place);
         (position, innermost)
     }
 
-    /// Returns the frame of an address, and times around `time` at which it is the same.
-    fn frame(
+    /// Returns the place of an address, and times around `time` at which it is the same.
+    fn place(
         &mut self,
         mode: Mode,
         space: Option<SpaceId>,
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> (K::Frame, Range<Time>) {
+    ) -> (Place, Range<Time>) {
         match (mode, space) {
-            (Mode::Kernel, _) => (K::frame(self.kernel_frame(address), address.0), ALWAYS),
-            (Mode::User, Some(space)) => self.known_user_frame(space, address, time, is_leaf),
-            _ => (K::frame(Frame::Unknown, address.0), ALWAYS),
+            (Mode::Kernel, _) => (self.place_in(self.kernel_frame(address), address.0), ALWAYS),
+            (Mode::User, Some(space)) => self.known_user_place(space, address, time, is_leaf),
+            _ => (self.place_in(Frame::Unknown, address.0), ALWAYS),
+        }
+    }
+
+    /// Returns a place in the code of `frame`, as [`Place::offset`].
+    fn place_in(&self, frame: Frame, offset: u64) -> Place {
+        let is_exact = self.addresses == Addresses::All || matches!(frame, Frame::Function(_));
+        Place {
+            frame,
+            offset: if is_exact { offset } else { 0 },
         }
     }
 
@@ -341,34 +272,38 @@ impl<K: Keep> Walk<'_, K> {
         }
     }
 
-    fn known_user_frame(
+    fn known_user_place(
         &mut self,
         space: SpaceId,
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> (K::Frame, Range<Time>) {
+    ) -> (Place, Range<Time>) {
+        let known = match is_leaf {
+            true => &self.leaves,
+            false => &self.callers,
+        };
+        if let Some((&place, times)) = known.get(space, address, time) {
+            return (place, times.clone());
+        }
+        let Found { frame, offset, times } =
+            self.symbols
+                .user_frame(&mut self.recent, space, address, time, is_leaf);
+        let place = self.place_in(frame, offset);
         let known = match is_leaf {
             true => &mut self.leaves,
             false => &mut self.callers,
         };
-        if let Some((&frame, times)) = known.get(space, address, time) {
-            return (frame, times.clone());
-        }
-        let Found { frame, place, times } =
-            self.symbols
-                .user_frame(&mut self.recent, space, address, time, is_leaf);
-        let frame = K::frame(frame, place);
-        known.put(space, address, times.clone(), frame);
-        (frame, times)
+        known.put(space, address, times.clone(), place);
+        (place, times)
     }
 }
 
 /// What is at an address.
 struct Found {
     frame: Frame,
-    /// Offset in the code for a function of a runtime's file, and in the file for native code; else the address.
-    place: u64,
+    /// As [`Place::offset`].
+    offset: u64,
     /// Times at which it is the same.
     times: Range<Time>,
 }
@@ -397,7 +332,7 @@ impl Symbols<'_> {
             Lookup::Unmapped if !is_leaf => None,
             lookup => self.selector.classify_ip(space, address, time, lookup),
         };
-        let (frame, place) = match code {
+        let (frame, offset) = match code {
             Some(SampledCode::Function(at)) => {
                 let mapping = &timeline.mappings()[at];
                 let offset = address.0.saturating_sub(mapping.range.start.0);
@@ -409,12 +344,12 @@ impl Symbols<'_> {
                 let (mapped, mapped_times) = self.modules.with_times(space, address, time);
                 return Found {
                     frame: self.native_frame(mapped, address),
-                    place: mapped.map_or(address.0, |mapped| mapped.file_offset(address)),
+                    offset: mapped.map_or(address.0, |mapped| mapped.file_offset(address)),
                     times: intersection(times, mapped_times),
                 };
             }
         };
-        Found { frame, place, times }
+        Found { frame, offset, times }
     }
 
     fn native_frame(&self, mapped: Option<MappedModule>, address: Address) -> Frame {

@@ -1,4 +1,4 @@
-//! A tree of call stacks with the samples taken in each.
+//! A tree of call stacks.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
@@ -7,9 +7,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use serde::Serialize;
 
-use crate::collections::hash::{HashMap, RandomState};
+use crate::collections::hash::RandomState;
 use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
-use crate::frames::attribution::frame::Frame;
 
 table_index! {
     /// Index of a node of a call tree.
@@ -53,21 +52,17 @@ pub enum Position {
 }
 
 /// What distinguishes the frames of a tree.
-pub trait TreeFrame: Copy + Ord + Hash + Debug + Send + Sync {}
+pub trait TreeFrame: Copy + Eq + Hash + Debug {}
 
-impl<T: Copy + Ord + Hash + Debug + Send + Sync> TreeFrame for T {}
+impl<T: Copy + Eq + Hash + Debug> TreeFrame for T {}
 
-/// A function in a stack.
-#[derive(Clone, Copy, Debug)]
-pub struct Node<F = Frame> {
-    /// Index of the caller's node, which comes before this one; `None` for the outermost function.
-    pub caller: Option<NodeIndex>,
-    /// Index of the event that the samples belong to.
-    pub event: u32,
-    /// The function.
+/// A function in a stack. No two nodes are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Node<F> {
+    /// Index of the caller's node, or [`NodeIndex::NONE`].
+    caller: NodeIndex,
+    /// What the function is in.
     pub frame: F,
-    /// Samples taken in the function itself.
-    pub own: Weight,
 }
 
 impl NodeIndex {
@@ -75,36 +70,25 @@ impl NodeIndex {
     const NONE: Self = Self(u32::MAX);
 }
 
-/// What no two nodes have in common.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Key<F> {
-    caller: NodeIndex,
-    event: u32,
-    frame: F,
-}
-
-impl<F> Key<F> {
-    fn caller(&self) -> Option<NodeIndex> {
+impl<F> Node<F> {
+    /// Returns the index of the caller's node, which comes before this one; `None` for the outermost function.
+    pub fn caller(&self) -> Option<NodeIndex> {
         (self.caller != NodeIndex::NONE).then_some(self.caller)
     }
 }
 
 /// Call stacks, in the order of their first samples.
 #[derive(Clone, Debug)]
-pub struct CallTree<F = Frame> {
+pub struct CallTree<F> {
     max_nodes: usize,
-    nodes: IndexedTable<NodeIndex, Key<F>>,
+    nodes: IndexedTable<NodeIndex, Node<F>>,
     /// Samples that added nodes: offset of the sample, and index of its first node.
     runs: Vec<(u64, usize)>,
     /// Offset of the current sample, in bytes from the first record.
     sample: u64,
-    /// Samples taken in the functions of nodes themselves. Few have any.
-    own: HashMap<NodeIndex, Weight>,
-    /// All nodes, by caller, event and function.
+    /// All nodes, by caller and function.
     by_key: HashTable<NodeIndex>,
     hasher: RandomState,
-    /// Samples whose stack did not fit, by event and sampled function.
-    without_callers: HashMap<(u32, F), Weight>,
 }
 
 impl<F> Default for CallTree<F> {
@@ -121,16 +105,15 @@ impl<F> CallTree<F> {
         Self::with_limit(usize::try_from(nodes).unwrap_or(usize::MAX))
     }
 
-    fn with_limit(max_nodes: usize) -> Self {
+    /// Creates a tree with at most so many nodes, and roots.
+    pub fn with_limit(max_nodes: usize) -> Self {
         Self {
             max_nodes,
             nodes: IndexedTable::default(),
             runs: Vec::new(),
             sample: 0,
-            own: HashMap::default(),
             by_key: HashTable::new(),
             hasher: RandomState::default(),
-            without_callers: HashMap::default(),
         }
     }
 }
@@ -141,7 +124,7 @@ impl<F: TreeFrame> CallTree<F> {
         self.sample = offset;
     }
 
-    /// Adds the samples of trees for later records. Each has some of these. Returns the position here of each node of each tree.
+    /// Adds the nodes of trees for later records. Each has some of these. Returns the position here of each node of each tree.
     pub fn merge(&mut self, later: &[Self]) -> Vec<IndexedTable<NodeIndex, Position>> {
         let mut here = vec![IndexedTable::default(); later.len()];
         let mut runs: Vec<_> = later.iter().map(|tree| tree.runs().peekable()).collect();
@@ -158,47 +141,29 @@ impl<F: TreeFrame> CallTree<F> {
             };
             for node in nodes {
                 let caller = node.caller().map_or(Position::Outside, |caller| here[caller]);
-                let position = self.child(caller, node.event, node.frame);
+                let position = self.child(caller, node.frame);
                 let _: NodeIndex = here.push(position);
-            }
-        }
-        for (tree, here) in later.iter().zip(&here) {
-            for (&index, &weight) in &tree.own {
-                let node = tree.nodes[index];
-                self.weigh(here[index], node.event, node.frame, weight);
-            }
-            for (&(event, frame), &weight) in &tree.without_callers {
-                self.weigh(Position::NoRoom, event, frame, weight);
             }
         }
         here
     }
 
     /// Returns the samples that added nodes, with their nodes.
-    fn runs(&self) -> impl Iterator<Item = (u64, &[Key<F>])> {
+    fn runs(&self) -> impl Iterator<Item = (u64, &[Node<F>])> {
         let ends = self.runs.iter().skip(1).map(|&(_, start)| start);
         let ends = ends.chain(std::iter::once(self.nodes.len()));
         let runs = self.runs.iter().zip(ends);
         runs.map(|(&(offset, start), end)| (offset, self.nodes.rows().get(start..end).unwrap_or_default()))
     }
 
-    /// Adds samples taken in a function at a position, or to the function itself if the position has no node.
-    pub fn weigh(&mut self, position: Position, event: u32, frame: F, weight: Weight) {
-        let own = match position {
-            Position::Node(node) => self.own.entry(node).or_default(),
-            Position::Outside | Position::NoRoom => self.without_callers.entry((event, frame)).or_default(),
-        };
-        own.add(weight);
-    }
-
     /// Returns the position of a function called from another one. Creates its node if there is room.
-    pub fn child(&mut self, caller: Position, event: u32, frame: F) -> Position {
+    pub fn child(&mut self, caller: Position, frame: F) -> Position {
         let caller = match caller {
-            Position::Outside => None,
-            Position::Node(caller) => Some(caller),
+            Position::Outside => NodeIndex::NONE,
+            Position::Node(caller) => caller,
             Position::NoRoom => return Position::NoRoom,
         };
-        match self.node(caller, event, frame, self.max_nodes) {
+        match self.node(Node { caller, frame }, self.max_nodes) {
             Some(node) => Position::Node(node),
             None => Position::NoRoom,
         }
@@ -210,24 +175,14 @@ impl<F: TreeFrame> CallTree<F> {
     }
 
     /// Returns the node of a function without callers, which has room always. There must be few such functions.
-    pub fn root(&mut self, event: u32, frame: F) -> Option<NodeIndex> {
-        self.node(None, event, frame, usize::MAX)
+    pub fn root(&mut self, frame: F) -> Option<NodeIndex> {
+        let caller = NodeIndex::NONE;
+        self.node(Node { caller, frame }, usize::MAX)
     }
 
-    /// Returns the node of a function below another one. Creates it if there are less than `max_nodes`.
-    fn node(
-        &mut self,
-        caller: Option<NodeIndex>,
-        event: u32,
-        frame: F,
-        max_nodes: usize,
-    ) -> Option<NodeIndex> {
-        let (nodes, hash) = (&self.nodes, |node: &Key<F>| self.hasher.hash_one(node));
-        let new = Key {
-            caller: caller.unwrap_or(NodeIndex::NONE),
-            event,
-            frame,
-        };
+    /// Returns the index of a node. Creates it if there are less than `max_nodes`.
+    fn node(&mut self, new: Node<F>, max_nodes: usize) -> Option<NodeIndex> {
+        let (nodes, hash) = (&self.nodes, |node: &Node<F>| self.hasher.hash_one(node));
         let entry = self
             .by_key
             .entry(hash(&new), |&node| nodes[node] == new, |&node| hash(&nodes[node]));
@@ -244,90 +199,50 @@ impl<F: TreeFrame> CallTree<F> {
         }
     }
 
-    /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there
-    /// was no room for them.
-    pub fn into_nodes(mut self) -> (IndexedTable<NodeIndex, Node<F>>, u64) {
-        self.by_key = HashTable::new();
-        let nodes = self.nodes.enumerate().map(|(index, key)| Node {
-            caller: key.caller(),
-            event: key.event,
-            frame: key.frame,
-            own: self.own.get(&index).copied().unwrap_or_default(),
-        });
-        let mut nodes: IndexedTable<NodeIndex, Node<F>> = nodes.collect();
-        let mut rest: Vec<((u32, F), Weight)> = self.without_callers.into_iter().collect();
-        rest.sort_unstable_by_key(|&(key, _)| key);
-        let cut = rest.iter().map(|(_, weight)| weight.samples).sum();
-        nodes.extend(rest.into_iter().map(|((event, frame), own)| Node {
-            caller: None,
-            event,
-            frame,
-            own,
-        }));
-        (nodes, cut)
+    /// Returns all nodes, each after its caller.
+    pub fn into_nodes(self) -> IndexedTable<NodeIndex, Node<F>> {
+        self.nodes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::native::modules::ModuleIndex;
 
-    const ONE: Weight = Weight {
-        samples: 1,
-        period: 10,
-    };
-
-    fn tree(stacks: &[&[u32]]) -> CallTree {
+    fn tree(stacks: &[&[u32]]) -> CallTree<u32> {
         part(stacks, |_| true)
     }
 
     /// Returns a tree of some of the stacks.
-    fn part(stacks: &[&[u32]], has: impl Fn(usize) -> bool) -> CallTree {
+    fn part(stacks: &[&[u32]], has: impl Fn(usize) -> bool) -> CallTree<u32> {
         let mut tree = CallTree::default();
         for (offset, stack) in stacks.iter().enumerate().filter(|&(offset, _)| has(offset)) {
             tree.start_sample(offset as u64);
-            let mut frames = stack.iter().map(|&module| Frame::Module(ModuleIndex(module)));
-            let position = frames
-                .clone()
-                .fold(Position::Outside, |caller, frame| tree.child(caller, 0, frame));
-            tree.weigh(position, 0, frames.next_back().unwrap(), ONE);
+            let frames = stack.iter();
+            frames.fold(Position::Outside, |caller, &frame| tree.child(caller, frame));
         }
         tree
     }
 
-    fn rows(tree: CallTree) -> Vec<(Option<NodeIndex>, Frame, u64)> {
-        let (nodes, cut) = tree.into_nodes();
-        assert_eq!(cut, 0);
-        nodes
-            .iter()
-            .map(|node| (node.caller, node.frame, node.own.samples))
-            .collect()
+    fn rows(tree: CallTree<u32>) -> Vec<(Option<NodeIndex>, u32)> {
+        let nodes = tree.into_nodes();
+        nodes.iter().map(|node| (node.caller(), node.frame)).collect()
     }
 
     #[test]
     fn stacks_share_their_outer_functions() {
         let found = rows(tree(&[&[1, 2], &[1], &[1, 2], &[3]]));
-        let expected = [
-            (None, Frame::Module(ModuleIndex(1)), 1),
-            (Some(NodeIndex(0)), Frame::Module(ModuleIndex(2)), 2),
-            (None, Frame::Module(ModuleIndex(3)), 1),
-        ];
-        assert_eq!(found, expected);
+        assert_eq!(found, [(None, 1), (Some(NodeIndex(0)), 2), (None, 3)]);
     }
 
     #[test]
-    fn stacks_without_room_count_for_their_function() {
+    fn stacks_without_room_have_no_node() {
         let mut full = CallTree::with_limit(2);
-        full.merge(&[tree(&[&[1, 2], &[1, 3], &[4, 2], &[1, 3, 2], &[1]])]);
-        let (nodes, cut) = full.into_nodes();
-        let own = |module| {
-            let of_module = nodes
-                .iter()
-                .filter(move |node| node.frame == Frame::Module(ModuleIndex(module)));
-            of_module.map(|node| node.own.samples).sum::<u64>()
-        };
-        assert_eq!([own(1), own(2), own(3), own(4), cut], [1, 3, 1, 0, 3]);
+        let here = full.merge(&[tree(&[&[1, 2], &[1, 3, 2], &[4]])]);
+        let has_room = here[0].iter().map(|position| *position != Position::NoRoom);
+        assert_eq!(has_room.collect::<Vec<_>>(), [true, true, false, false, false]);
+        assert_eq!(full.root(4), Some(NodeIndex(2)));
+        assert_eq!(full.root(1), Some(NodeIndex(0)));
     }
 
     #[test]
@@ -347,8 +262,7 @@ mod tests {
                 merged.merge(&parts.collect::<Vec<_>>());
                 let mut whole = CallTree::with_limit(limit);
                 whole.merge(&[tree(&stacks)]);
-                let of = |tree: CallTree| format!("{:?}", tree.into_nodes());
-                assert_eq!(of(merged), of(whole), "{threads} threads, {limit} nodes");
+                assert_eq!(rows(merged), rows(whole), "{threads} threads, {limit} nodes");
             }
         }
     }

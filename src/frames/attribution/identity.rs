@@ -1,0 +1,279 @@
+//! What functions of one row have in common: their names and origins.
+
+use std::borrow::Cow;
+
+use jitdump::names::{NameParts, SourceLocation};
+use jitdump::{names, printable};
+
+use crate::code::timeline::{FileIndex, FunctionId};
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::frames::attribution::Counted;
+use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::stream::Tables;
+use crate::frames::stream::frame::Frame as Code;
+use crate::frames::stream::tables::{self, Frame};
+use crate::frames::stream::walk::Symbols;
+use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
+use crate::results::name_style::{self, NameStyle};
+use crate::results::summary::event_counts::EventCounts;
+use crate::results::summary::profile::{FunctionKind, FunctionProfile};
+
+table_index! {
+    /// Index of an identity.
+    IdentityIndex
+}
+
+/// What functions that are counted together have in common.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Identity {
+    kind: FunctionKind,
+    name: String,
+    tier: Option<String>,
+    module: Option<String>,
+    runtime: Option<&'static str>,
+    file: Option<String>,
+    line: Option<u32>,
+}
+
+/// Code of functions with one identity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CodeCount {
+    /// Number of functions, with those that it is inlined into.
+    pub functions: u64,
+    /// Size of the largest one in bytes, if known.
+    pub size: Option<u64>,
+}
+
+impl Identity {
+    fn of(kind: FunctionKind, name: impl Into<String>) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+            tier: None,
+            module: None,
+            runtime: None,
+            file: None,
+            line: None,
+        }
+    }
+
+    /// Whether the name has the place of the function, or its file belongs to the name.
+    fn has_place(&self) -> bool {
+        let name = self.name.as_bytes();
+        names::needs_file(name) || !names::source_locations(name).is_empty()
+    }
+
+    /// Returns the row of the summary, without samples.
+    pub fn profile(&self, CodeCount { functions, size }: CodeCount, events: usize) -> FunctionProfile {
+        let this = self.clone();
+        FunctionProfile {
+            name: this.name,
+            kind: this.kind,
+            runtime: this.runtime.map(Cow::Borrowed),
+            file: this.file,
+            line: this.line,
+            tier: this.tier,
+            module: this.module,
+            functions,
+            size,
+            own: EventCounts::zero(events),
+            total: EventCounts::zero(events),
+            self_period: EventCounts::zero(events),
+            callers: Vec::new(),
+        }
+    }
+}
+
+/// Returns the runtime that wrote a file.
+fn runtime_of(recording: &Recording<'_>, used: &UsedFile<'_>) -> Option<&'static str> {
+    let mut pids = used.found.pids.iter();
+    pids.find_map(|&pid| runtime_name(&recording.profile, pid))
+}
+
+/// Names the functions in frames.
+pub struct Namer<'a> {
+    recording: &'a Recording<'a>,
+    symbols: &'a Symbols<'a>,
+    v8_functions: &'a V8Functions<'a>,
+    tables: &'a Tables,
+    /// Form of the names of JIT code.
+    names: &'a NameStyle,
+    /// Runtime of each file with code.
+    runtimes: IndexedTable<FileIndex, Option<&'static str>>,
+    /// All identities, with the code that has them.
+    pub all: IndexedTable<IdentityIndex, (Identity, CodeCount)>,
+    known: HashMap<Identity, IdentityIndex>,
+    of_codes: HashMap<Code, IdentityIndex>,
+    of_inlined: HashMap<(Code, tables::FunctionIndex), IdentityIndex>,
+}
+
+impl<'a> Namer<'a> {
+    /// Starts. `names` is the form of the names of JIT code.
+    pub fn new(counted: &Counted<'a>, names: &'a NameStyle) -> Self {
+        let Counted { recording, .. } = *counted;
+        Self {
+            recording,
+            symbols: counted.symbols,
+            v8_functions: counted.v8_functions,
+            tables: counted.tables,
+            names,
+            runtimes: recording.sources.used.map(|used| runtime_of(recording, used)),
+            all: IndexedTable::default(),
+            known: HashMap::default(),
+            of_codes: HashMap::default(),
+            of_inlined: HashMap::default(),
+        }
+    }
+
+    /// Returns the functions in a frame, the innermost last. Those inlined into native code count for the outer one.
+    pub fn functions(&mut self, frame: &Frame) -> impl Iterator<Item = IdentityIndex> {
+        let outer = match self.of_codes.get(&frame.code) {
+            Some(&known) => known,
+            None => {
+                let (identity, size) = self.name(frame.code);
+                let index = self.add(identity, size);
+                self.of_codes.insert(frame.code, index);
+                index
+            }
+        };
+        let inlined = match frame.module {
+            Some(_) => &[],
+            None => frame.lines.split_last().map_or(&[][..], |(_, inlined)| inlined),
+        };
+        let inlined = inlined.iter().rev();
+        let inlined = inlined.map(move |line| {
+            let key = (frame.code, line.function);
+            if let Some(&known) = self.of_inlined.get(&key) {
+                return known;
+            }
+            let identity = self.inlined(&self.tables.functions[line.function], &self.all[outer].0);
+            let index = self.add(identity, None);
+            self.of_inlined.insert(key, index);
+            index
+        });
+        std::iter::once(outer).chain(inlined)
+    }
+
+    /// Counts code for an identity.
+    fn add(&mut self, identity: Identity, size: Option<u64>) -> IdentityIndex {
+        let all = &mut self.all;
+        let known = self.known.entry(identity);
+        let index = *known.or_insert_with_key(|new| all.push((new.clone(), CodeCount::default())));
+        let (_, count) = &mut self.all[index];
+        count.functions = count.functions.saturating_add(1);
+        count.size = count.size.max(size);
+        index
+    }
+
+    /// Returns the identity of a function that is inlined into another one.
+    ///
+    /// Its name must match that of its own code. Where runtimes write places into names, it has one, too.
+    fn inlined(&self, function: &tables::Function, outer: &Identity) -> Identity {
+        let file = function.file.map(|file| &*self.tables.files[file].path);
+        let location = file.map(|path| SourceLocation {
+            path: path.as_bytes(),
+            line: function.line,
+            column: function.column,
+        });
+        let is_anonymous =
+            location.is_some_and(|location| name_style::anonymous(location) == function.name.as_bytes());
+        let own = if is_anonymous { "" } else { &*function.name };
+        let name = match (file, own) {
+            (Some(path), own) if *self.names == NameStyle::Full && outer.has_place() => {
+                let own = if own.is_empty() { "(anonymous)" } else { own };
+                format!("{own} {path}:{}:{}", function.line, function.column)
+            }
+            _ => printable(&self.names.apply_to_inlined(own.as_bytes(), location)),
+        };
+        Identity {
+            kind: outer.kind,
+            name,
+            tier: outer.tier.clone(),
+            module: None,
+            runtime: outer.runtime,
+            file: file.map(str::to_owned),
+            line: Some(function.line).filter(|&line| line > 0),
+        }
+    }
+
+    /// Returns the identity of code, and its size in bytes.
+    fn name(&self, code: Code) -> (Identity, Option<u64>) {
+        let modules = self.symbols.modules;
+        let found = match code {
+            Code::Function(id) => self.jit_function(id),
+            Code::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
+                let identity = self.jit_identity(symbol.name, || None, symbol.tier());
+                (identity, Some(symbol.range.size()))
+            }),
+            Code::UnnamedJit => Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None)),
+            Code::Native { module, symbol } => {
+                self.symbols.native.symbol(module, symbol).map(|(name, size)| {
+                    let mut identity = Identity::of(FunctionKind::Native, printable(name.as_bytes()));
+                    identity.module = Some(modules.path(module));
+                    (identity, Some(size))
+                })
+            }
+            Code::Module(module) => {
+                let mut identity = Identity::of(FunctionKind::Module, modules.name(module));
+                identity.module = Some(modules.path(module));
+                Some((identity, None))
+            }
+            Code::Kernel(symbol) => self.symbols.kernel.name(symbol).map(|name| {
+                (
+                    Identity::of(FunctionKind::Kernel, printable(name.as_bytes())),
+                    None,
+                )
+            }),
+            Code::KernelModule(module) => {
+                let name = module.map_or_else(|| "[kernel]".to_owned(), |module| modules.name(module));
+                Some((Identity::of(FunctionKind::Kernel, name), None))
+            }
+            Code::Unknown => None,
+        };
+        found.unwrap_or_else(|| (Identity::of(FunctionKind::Unknown, "[unknown]"), None))
+    }
+
+    /// Returns the identity of JIT code that the runtime calls `recorded`: with the same name as in the objects. `declared`
+    /// returns the function's name and location beside that name.
+    fn jit_identity<'p>(
+        &self,
+        recorded: &'a [u8],
+        declared: impl FnOnce() -> Option<NameParts<'p>>,
+        tier: Option<&[u8]>,
+    ) -> Identity {
+        let name = self.v8_functions.name(recorded);
+        let styled = self.names.apply_declared(name.clone(), declared, tier);
+        let mut identity = Identity::of(FunctionKind::Jit, printable(&styled));
+        identity.tier = tier.map(printable);
+        identity.set_location(&name);
+        identity
+    }
+
+    fn jit_function(&self, id: FunctionId) -> Option<(Identity, Option<u64>)> {
+        let files = &self.recording.sources.used;
+        let recorded = function_of(files, id)?;
+        let declared = || recorded.declaration();
+        let mut identity = self.jit_identity(recorded.name, declared, recorded.tier());
+        identity.runtime = self.runtimes[id.file];
+        if identity.file.is_none()
+            && let Some(info) = recorded.sources().info
+            && let Some(function) = info.functions.first()
+            && let Some(file) = function.file.and_then(|file| info.files.get(file as usize))
+        {
+            identity.file = Some(printable(&file.path));
+            identity.line = Some(function.line).filter(|&line| line > 0);
+        }
+        Some((identity, Some(recorded.range.size())))
+    }
+}
+
+impl Identity {
+    /// Sets the source location that a name contains, if it does.
+    fn set_location(&mut self, name: &[u8]) {
+        if let Some(location) = names::source_locations(name).first() {
+            self.file = Some(printable(location.path));
+            self.line = Some(location.line).filter(|&line| line > 0);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What names the frames of a recording outside of its JIT code.
+
+use crate::code::selection::Selector;
+use crate::frames::native::files::NativeFiles;
+use crate::frames::native::kernel_symbols::{KernelSymbols, kernel_build_id};
+use crate::frames::native::lines::NativeLines;
+use crate::frames::native::modules::Modules;
+use crate::frames::native::symbols::NativeSymbols;
+use crate::frames::stream::walk::Symbols;
+use crate::load::{LoadOptions, Recording};
+use crate::perf::event::KernelMap;
+use crate::perf::{feature, record};
+
+/// Executables, libraries and the kernel.
+pub struct NativeCode {
+    /// Mapped modules.
+    modules: Modules,
+    files: NativeFiles,
+    kernel: KernelSymbols,
+}
+
+impl NativeCode {
+    /// Finds it.
+    pub fn of(options: &LoadOptions, recording: &Recording<'_>) -> Self {
+        let (profile, index) = (&recording.profile.profile, &recording.profile.index);
+        let records = index.kept.iter(profile.endian);
+        let mappings = records.filter(|record| matches!(record.kind, record::MMAP | record::MMAP2));
+        let kernel_maps: Vec<KernelMap<'_>> = mappings
+            .filter_map(|record| KernelMap::parse(&record, profile.endian))
+            .collect();
+        let is_sampled = |space| index.has_samples(space);
+        Self {
+            modules: Modules::new(&recording.profile, &kernel_maps, is_sampled),
+            files: NativeFiles::new(options),
+            kernel: kernel_symbols(recording, &kernel_maps, options),
+        }
+    }
+
+    /// Prepares reading the symbols of modules.
+    pub fn symbols(&self) -> NativeSymbols<'_> {
+        NativeSymbols::new(&self.modules, &self.files)
+    }
+
+    /// Prepares reading the lines of modules.
+    pub fn lines(&self) -> NativeLines<'_> {
+        NativeLines::new(&self.modules, &self.files)
+    }
+
+    /// Returns everything that names frames. `native` are the symbols of modules.
+    pub fn with<'s>(&'s self, selector: &'s Selector<'s>, native: &'s NativeSymbols<'s>) -> Symbols<'s> {
+        Symbols {
+            selector,
+            modules: &self.modules,
+            native,
+            kernel: &self.kernel,
+        }
+    }
+}
+
+/// Finds the symbols of the kernel that the profile was recorded on.
+fn kernel_symbols(
+    recording: &Recording<'_>,
+    kernel_maps: &[KernelMap<'_>],
+    options: &LoadOptions,
+) -> KernelSymbols {
+    let profile = &recording.profile.profile;
+    let Some(kernel) = kernel_maps.iter().find(|map| map.name == b"[kernel.kallsyms]") else {
+        return KernelSymbols::default();
+    };
+    let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
+    let listed = kernel_build_id(feature::build_ids(table, profile.endian), kernel.name);
+    let build_id = kernel.build_id.or(listed);
+    KernelSymbols::find(kernel, build_id, &recording.input.kernel_copies, options)
+}
