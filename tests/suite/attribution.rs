@@ -51,6 +51,94 @@ fn samples_of(profile: &Value, kind: &str) -> BTreeMap<String, (u64, u64)> {
     found
 }
 
+/// Name, file and line of a function.
+type Function = (String, String, u64);
+
+/// Own and total samples of functions of JIT code, all compilers of one together, by the stacks of a summary.
+fn samples_in_stacks(profile: &Value) -> BTreeMap<Function, (u64, u64)> {
+    let functions = list(&profile["functions"]);
+    let function = |index: &Value| {
+        let function = &functions[number(index) as usize];
+        (function["kind"] == "jit").then(|| key(function))
+    };
+    let stacks = list(&profile["stacks"]);
+    let mut found: BTreeMap<Function, (u64, u64)> = BTreeMap::new();
+    for row in stacks {
+        let samples = number(&row[2]);
+        if let Some(own) = function(&row[1]) {
+            found.entry(own).or_default().0 += samples;
+        }
+        let callers = std::iter::successors(Some(row), |row| {
+            usize::try_from(row[0].as_i64().unwrap())
+                .ok()
+                .map(|caller| &stacks[caller])
+        });
+        for function in callers
+            .filter_map(|row| function(&row[1]))
+            .collect::<BTreeSet<_>>()
+        {
+            found.entry(function).or_default().1 += samples;
+        }
+    }
+    found
+}
+
+fn key(function: &Value) -> Function {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let line = function["line"].as_u64().unwrap_or_default();
+    (text(&function["name"]), text(&function["file"]), line)
+}
+
+#[test]
+fn inlined_functions_have_the_samples_that_report_counts() {
+    let folder = scratch();
+    for name in ["node20-inlined", "node20", "node22"] {
+        let (dumps, input) = (capture::folder(name), capture::profile(name));
+        let files = ["--jitdump", tools::text(&dumps)];
+        let profile = profile_of(
+            folder.path(),
+            &input,
+            &[&files[..], &["--names", "plain"]].concat(),
+        );
+        let output = jitinject()
+            .args([
+                "report",
+                "--json",
+                "-n",
+                "0",
+                "--no-native-lines",
+                "-i",
+                tools::text(&input),
+            ])
+            .args(files)
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = list(&report["rows"]);
+        let samples = |row: &Value, column: &str| number(&row[column]["samples"]);
+        let inlined = rows.iter().filter(|row| row["inlined_into"].is_array());
+        assert!(
+            inlined.map(|row| samples(row, "total")).sum::<u64>() > 0,
+            "{name}"
+        );
+        let expected: BTreeMap<Function, (u64, u64)> = rows
+            .iter()
+            .map(|row| (key(row), (samples(row, "self"), samples(row, "total"))))
+            .collect();
+        let found = samples_in_stacks(&profile);
+        assert!(!found.is_empty(), "{name}");
+        for (function, counts) in found {
+            assert_eq!(expected.get(&function), Some(&counts), "{name} {function:?}");
+        }
+        for row in rows.iter().filter(|row| row["inlined_into"].is_array()) {
+            assert!(
+                samples_in_stacks(&profile).contains_key(&key(row)),
+                "{name} {row}"
+            );
+        }
+    }
+}
+
 /// The expected numbers come from another reader, of the profile and the objects that were written.
 #[test]
 fn jit_functions_have_the_samples_that_readers_show() {
