@@ -171,7 +171,14 @@ fn jit_functions_have_the_samples_that_readers_show() {
         }
         let mut found = samples_of(&profile, "jit");
         found.remove("[JIT code without a name]");
-        assert_eq!(found, expected, "{name}");
+        // Readers without inlined calls count their samples for the function around them.
+        let own = |samples: &BTreeMap<String, (u64, u64)>| samples.values().map(|(own, _)| own).sum::<u64>();
+        assert_eq!(own(&found), own(&expected), "{name}");
+        for (function, (own, total)) in expected {
+            let (found_own, found_total) = found[&function];
+            assert_eq!(found_total, total, "{name} {function}");
+            assert!(found_own <= own, "{name} {function}");
+        }
         assert!(!found.is_empty(), "{name}");
     }
 }
