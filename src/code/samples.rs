@@ -19,7 +19,7 @@ use crate::threads;
 use crate::units::Pid;
 
 /// Maximum size of a chunk of records that one thread reads at a time, in bytes.
-const CHUNK: u64 = 4 << 20;
+const CHUNK: u64 = 1 << 20;
 
 /// Number of chunks per thread, at least if they are of the maximum size, before the results are merged: so many that no
 /// thread waits long for the others.

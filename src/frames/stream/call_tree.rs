@@ -16,8 +16,7 @@ table_index! {
 }
 
 /// Maximum number of nodes for a profile: one for this many bytes of it, within these limits. Real profiles have some 100,000
-/// nodes. If all stacks differ, memory must still grow as the profile does: a node takes some 200 bytes until the summary is
-/// written, and a frame of a profile has 8.
+/// nodes. If all stacks differ, memory must still grow as the profile does: a node takes some 100 bytes, and a frame of a profile has 8.
 const BYTES_OF_NODE: u64 = 32;
 const MIN_NODES: u64 = 1 << 18;
 const MAX_NODES: u64 = 1 << 22;
