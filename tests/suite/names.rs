@@ -18,6 +18,16 @@ struct Named {
     summary: BTreeSet<String>,
 }
 
+impl Named {
+    /// Whether all names of the summary are those of symbols, or start with those of functions that are inlined into them.
+    fn has_names_of_summary(&self) -> bool {
+        let functions = || self.functions.iter().filter(|function| !function.is_empty());
+        let is_inlined = |name: &String| functions().any(|function| name.starts_with(function));
+        let mut others = self.summary.difference(&self.symbols);
+        others.all(is_inlined)
+    }
+}
+
 fn named(name: &str, style: &str, more: &[&str]) -> Named {
     let folder = scratch();
     let output = folder.path().join("out.data");
@@ -66,8 +76,8 @@ fn plain_names_have_neither_tiers_nor_positions() {
         "inlined: {:?}",
         plain.functions
     );
-    assert!(plain.summary.is_subset(&plain.symbols));
-    assert!(full.summary.is_subset(&full.symbols));
+    assert!(plain.has_names_of_summary());
+    assert!(full.has_names_of_summary());
 }
 
 #[test]
@@ -85,7 +95,7 @@ fn patterns_place_the_parts_of_names() {
         "{:?}",
         found.functions
     );
-    assert!(found.summary.is_subset(&found.symbols));
+    assert!(found.has_names_of_summary());
 }
 
 #[test]

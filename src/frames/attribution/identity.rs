@@ -8,7 +8,7 @@ use jitdump::{names, printable};
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::frames::attribution::Counted;
+use crate::frames::ranking::counts::StackCounts;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::Tables;
 use crate::frames::stream::frame::Frame as Code;
@@ -18,6 +18,21 @@ use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
 use crate::results::name_style::{self, NameStyle};
 use crate::results::summary::event_counts::EventCounts;
 use crate::results::summary::profile::{FunctionKind, FunctionProfile};
+
+/// What a summary is made of.
+#[derive(Clone, Copy)]
+pub struct Counted<'a> {
+    /// The recording.
+    pub recording: &'a Recording<'a>,
+    /// What names its code.
+    pub symbols: &'a Symbols<'a>,
+    /// Original names of functions.
+    pub v8_functions: &'a V8Functions<'a>,
+    /// What samples refer to.
+    pub tables: &'a Tables,
+    /// All samples.
+    pub counts: &'a StackCounts,
+}
 
 table_index! {
     /// Index of an identity.

@@ -13,6 +13,8 @@ mod identity;
 mod stacks;
 mod tree;
 
+pub use crate::frames::attribution::identity::Counted;
+
 use std::collections::BTreeMap;
 
 use jitdump::printable;
@@ -22,32 +24,14 @@ use crate::frames::attribution::functions::Functions;
 use crate::frames::attribution::identity::Namer;
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::ranking::counts::StackCounts;
-use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::Tables;
 use crate::frames::stream::tables::{Thread, ThreadIndex};
-use crate::frames::stream::walk::Symbols;
-use crate::load::Recording;
 use crate::perf::feature;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::name_style::NameStyle;
 use crate::results::summary::event_counts::EventCounts;
 use crate::results::summary::profile::{EventSummary, ProfileSummary, ThreadSummary, Unit};
 use crate::units::{Pid, Tid};
-
-/// What a summary is made of.
-#[derive(Clone, Copy)]
-pub struct Counted<'a> {
-    /// The recording.
-    pub recording: &'a Recording<'a>,
-    /// What names its code.
-    pub symbols: &'a Symbols<'a>,
-    /// Original names of functions.
-    pub v8_functions: &'a V8Functions<'a>,
-    /// What samples refer to.
-    pub tables: &'a Tables,
-    /// All samples.
-    pub counts: &'a StackCounts,
-}
 
 impl Counted<'_> {
     /// Returns the summary. `labels` are those of the user, `names` is the form of the names of JIT code.

@@ -7,7 +7,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::call_tree::{CallTree, NodeIndex, Position};
 use crate::frames::stream::frame::{Frame, Place};
-use crate::frames::stream::tables::{Sample, StackIndex, ThreadIndex};
+use crate::frames::stream::tables::{Counts, Sample, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Taken, Walk};
 use crate::perf::Profile;
 use crate::perf::sample::USER_DEFERRED;
@@ -18,58 +18,6 @@ const MAX_CHAIN: usize = 127;
 
 /// A thread, by its IDs.
 pub type ThreadKey = (Option<Pid>, Option<Tid>);
-
-/// Counts of the whole profile.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// All samples.
-    pub samples: u64,
-    /// Samples in JIT code.
-    pub jit: u64,
-    /// Samples in JIT code without a name.
-    pub unnamed: u64,
-    /// Samples in files without a symbol for the address.
-    pub without_symbol: u64,
-    /// Samples in nothing that is known.
-    pub unknown: u64,
-    /// Samples with as many callers as the kernel records at most.
-    pub full_chains: u64,
-    /// Samples whose user callers were recorded apart.
-    pub deferred: u64,
-    /// Samples that end before their last field.
-    pub truncated: u64,
-    /// Samples without callers because there were too many stacks.
-    pub without_callers: u64,
-}
-
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        let Self {
-            samples,
-            jit,
-            unnamed,
-            without_symbol,
-            unknown,
-            full_chains,
-            deferred,
-            truncated,
-            without_callers,
-        } = self;
-        for (own, other) in [
-            (samples, other.samples),
-            (jit, other.jit),
-            (unnamed, other.unnamed),
-            (without_symbol, other.without_symbol),
-            (unknown, other.unknown),
-            (full_chains, other.full_chains),
-            (deferred, other.deferred),
-            (truncated, other.truncated),
-            (without_callers, other.without_callers),
-        ] {
-            *own = own.saturating_add(other);
-        }
-    }
-}
 
 /// A sample of a part.
 #[derive(Clone, Copy, Debug)]

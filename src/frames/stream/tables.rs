@@ -9,7 +9,6 @@ use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::frame::Frame as Code;
 use crate::frames::stream::kinds::{self, Kind};
-use crate::frames::stream::rows::Counts;
 use crate::frames::unwind::Unwound;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
@@ -273,6 +272,59 @@ pub struct Module {
     pub name: String,
     /// Build ID in hexadecimal digits, if known.
     pub build_id: Option<String>,
+}
+
+/// Counts of the whole profile.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// All samples.
+    pub samples: u64,
+    /// Samples in JIT code.
+    pub jit: u64,
+    /// Samples in JIT code without a name.
+    pub unnamed: u64,
+    /// Samples in files without a symbol for the address.
+    pub without_symbol: u64,
+    /// Samples in nothing that is known.
+    pub unknown: u64,
+    /// Samples with as many callers as the kernel records at most.
+    pub full_chains: u64,
+    /// Samples whose user callers were recorded apart.
+    pub deferred: u64,
+    /// Samples that end before their last field.
+    pub truncated: u64,
+    /// Samples without callers because there were too many stacks.
+    pub without_callers: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another part.
+    pub(super) fn add(&mut self, other: &Self) {
+        let Self {
+            samples,
+            jit,
+            unnamed,
+            without_symbol,
+            unknown,
+            full_chains,
+            deferred,
+            truncated,
+            without_callers,
+        } = self;
+        for (own, other) in [
+            (samples, other.samples),
+            (jit, other.jit),
+            (unnamed, other.unnamed),
+            (without_symbol, other.without_symbol),
+            (unknown, other.unknown),
+            (full_chains, other.full_chains),
+            (deferred, other.deferred),
+            (truncated, other.truncated),
+            (without_callers, other.without_callers),
+        ] {
+            *own = own.saturating_add(other);
+        }
+    }
 }
 
 /// What is missing in the samples of a profile.
