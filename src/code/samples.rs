@@ -19,11 +19,14 @@ use crate::threads;
 use crate::units::Pid;
 
 /// Maximum size of a chunk of records that one thread reads at a time, in bytes.
-const CHUNK: u64 = 1 << 20;
+const CHUNK: u64 = 4 << 20;
 
-/// Number of chunks per thread, at least if they are of the maximum size, before the results are merged: so many that no
-/// thread waits long for the others.
-const CHUNKS_OF_THREAD: usize = 16;
+/// Size of the records that each thread reads before the results are merged, in bytes: so many that no thread waits long for
+/// the others.
+const BATCH: u64 = 16 * CHUNK;
+
+/// Minimum number of chunks of a thread in a batch.
+const MIN_CHUNKS: u64 = 4;
 
 /// The samples of a profile.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,10 @@ impl SampleFields<'_> {
 
 /// Collects what it needs of samples. Each thread has one, for some of them, in file order.
 pub trait SampleVisitor: Send {
+    /// Size of the records that each thread reads before the visitors are merged, in bytes. It limits the memory of a visitor that
+    /// keeps something of each sample until then.
+    const BATCH: u64 = BATCH;
+
     /// Adds a sample.
     fn sample(&mut self, sample: &Located<SampleFields<'_>>);
 
@@ -81,6 +88,8 @@ impl SampleVisitor for () {
 
 /// Two visitors.
 impl<A: SampleVisitor, B: SampleVisitor> SampleVisitor for (A, B) {
+    const BATCH: u64 = if A::BATCH < B::BATCH { A::BATCH } else { B::BATCH };
+
     fn sample(&mut self, sample: &Located<SampleFields<'_>>) {
         self.0.sample(sample);
         self.1.sample(sample);
@@ -156,7 +165,7 @@ impl<'a> Samples<'a> {
                 }
             }
         };
-        self.visit_chunks(marks, end, start, visit, merge, progress)
+        self.visit_chunks(marks, end, V::BATCH, start, visit, merge, progress)
     }
 
     /// Like [`Self::visit`], but calls `visit` for each chunk, with all records.
@@ -168,13 +177,14 @@ impl<'a> Samples<'a> {
         visit: impl Fn(&mut V, &mut RecordReader<'a>) + Sync,
     ) -> Vec<V> {
         let visit = |visited: &mut Visited<'a, V>| visit(&mut visited.visitor, &mut visited.records);
-        self.visit_chunks(marks, end, start, visit, |_| (), |_| ())
+        self.visit_chunks(marks, end, BATCH, start, visit, |_| (), |_| ())
     }
 
     fn visit_chunks<V: Send>(
         self,
         marks: &TimeMarks,
         end: u64,
+        batch: u64,
         start: impl Fn() -> V + Sync,
         visit: impl Fn(&mut Visited<'a, V>) + Sync,
         mut merge: impl FnMut(&mut [Visited<'a, V>]),
@@ -192,7 +202,10 @@ impl<'a> Samples<'a> {
             visit(visited);
         };
         let mut all = Vec::new();
-        for batch in chunks(marks, end).chunks(threads::count().saturating_mul(CHUNKS_OF_THREAD)) {
+        let size = CHUNK.min(batch / MIN_CHUNKS).max(1);
+        let chunks_of_thread = usize::try_from(batch / size).unwrap_or(1);
+        let chunks = chunks(marks, end, size);
+        for batch in chunks.chunks(threads::count().saturating_mul(chunks_of_thread)) {
             threads::for_each_in_order(batch, &mut all, start, visit);
             merge(&mut all);
             let lengths = batch.iter().map(|chunk| chunk.end.saturating_sub(chunk.start));
@@ -277,10 +290,10 @@ impl RecentSpaces {
     }
 }
 
-fn chunks(marks: &TimeMarks, end: u64) -> Vec<Range<u64>> {
+fn chunks(marks: &TimeMarks, end: u64, max_size: u64) -> Vec<Range<u64>> {
     /// Average number of chunks per thread of a small profile.
     const FEW: u64 = 4;
-    let size = (end / (threads::count() as u64).saturating_mul(FEW)).clamp(1, CHUNK);
+    let size = (end / (threads::count() as u64).saturating_mul(FEW)).clamp(1, max_size);
     let mut chunks: Vec<Range<u64>> = Vec::new();
     for start in marks.starts() {
         match chunks.last_mut() {

@@ -149,6 +149,9 @@ impl Mode {
 }
 
 impl SampleVisitor for Walk<'_> {
+    /// A sample may have 40 bytes, and its row takes 64.
+    const BATCH: u64 = 4 << 20;
+
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let profile = self.symbols.selector.profile;
