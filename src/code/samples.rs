@@ -165,7 +165,7 @@ impl<'a> Samples<'a> {
                 }
             }
         };
-        self.visit_chunks(marks, end, V::BATCH, start, visit, merge, progress)
+        self.visit_chunks(&Chunks::new(marks, end, V::BATCH), start, visit, merge, progress)
     }
 
     /// Like [`Self::visit`], but calls `visit` for each chunk, with all records.
@@ -177,14 +177,12 @@ impl<'a> Samples<'a> {
         visit: impl Fn(&mut V, &mut RecordReader<'a>) + Sync,
     ) -> Vec<V> {
         let visit = |visited: &mut Visited<'a, V>| visit(&mut visited.visitor, &mut visited.records);
-        self.visit_chunks(marks, end, BATCH, start, visit, |_| (), |_| ())
+        self.visit_chunks(&Chunks::new(marks, end, BATCH), start, visit, |_| (), |_| ())
     }
 
     fn visit_chunks<V: Send>(
         self,
-        marks: &TimeMarks,
-        end: u64,
-        batch: u64,
+        chunks: &Chunks,
         start: impl Fn() -> V + Sync,
         visit: impl Fn(&mut Visited<'a, V>) + Sync,
         mut merge: impl FnMut(&mut [Visited<'a, V>]),
@@ -202,10 +200,7 @@ impl<'a> Samples<'a> {
             visit(visited);
         };
         let mut all = Vec::new();
-        let size = CHUNK.min(batch / MIN_CHUNKS).max(1);
-        let chunks_of_thread = usize::try_from(batch / size).unwrap_or(1);
-        let chunks = chunks(marks, end, size);
-        for batch in chunks.chunks(threads::count().saturating_mul(chunks_of_thread)) {
+        for batch in chunks.ranges.chunks(chunks.per_batch) {
             threads::for_each_in_order(batch, &mut all, start, visit);
             merge(&mut all);
             let lengths = batch.iter().map(|chunk| chunk.end.saturating_sub(chunk.start));
@@ -290,18 +285,36 @@ impl RecentSpaces {
     }
 }
 
-fn chunks(marks: &TimeMarks, end: u64, max_size: u64) -> Vec<Range<u64>> {
-    /// Average number of chunks per thread of a small profile.
-    const FEW: u64 = 4;
-    let size = (end / (threads::count() as u64).saturating_mul(FEW)).clamp(1, max_size);
-    let mut chunks: Vec<Range<u64>> = Vec::new();
-    for start in marks.starts() {
-        match chunks.last_mut() {
-            Some(last) if start.saturating_sub(last.start) < size => continue,
-            Some(last) => last.end = start,
-            None => {}
+/// The records of a profile in chunks.
+#[derive(Debug)]
+struct Chunks {
+    /// Positions of the chunks, in file order.
+    ranges: Vec<Range<u64>>,
+    /// Number of chunks that the threads read before the results are merged.
+    per_batch: usize,
+}
+
+impl Chunks {
+    /// Cuts the first `end` bytes of the records at the marks. Each thread reads about `batch` bytes at a time.
+    fn new(marks: &TimeMarks, end: u64, batch: u64) -> Self {
+        /// Average number of chunks per thread of a small profile.
+        const FEW: u64 = 4;
+        let threads = threads::count();
+        let max_size = CHUNK.min(batch / MIN_CHUNKS).max(1);
+        let per_thread = usize::try_from(batch / max_size).unwrap_or(1);
+        let size = (end / (threads as u64).saturating_mul(FEW)).clamp(1, max_size);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for start in marks.starts() {
+            match ranges.last_mut() {
+                Some(last) if start.saturating_sub(last.start) < size => continue,
+                Some(last) => last.end = start,
+                None => {}
+            }
+            ranges.push(start..end);
         }
-        chunks.push(start..end);
+        Self {
+            ranges,
+            per_batch: threads.saturating_mul(per_thread),
+        }
     }
-    chunks
 }
