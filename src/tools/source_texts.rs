@@ -1,7 +1,7 @@
 //! Texts of source files, which tools show.
 //!
 //! What is shown may be sent to others, and paths in a jitdump can name any file. So text of this machine's files is only read on
-//! request, and by the rules of `--keep-sources`: regular files of text, which the owner of the jitdump may read.
+//! request, and by the rules of `--keep-sources`: regular text files, named by files of root or of the user.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -61,7 +61,15 @@ fn the_commands_of_the_readme_work() {
     let record = lines.next().unwrap().strip_prefix("$ ").unwrap();
     let (commands, shown): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with("$ "));
     let printed = said(&run(record));
-    let forms = |lines: &[&str]| lines.iter().map(|line| form(line)).collect::<Vec<_>>();
+    // Whether a recording lacks something is a matter of luck and of the machine.
+    let always = |line: &&&str| !line.starts_with("jitinject: missing: ");
+    let forms = |lines: &[&str]| {
+        lines
+            .iter()
+            .filter(always)
+            .map(|line| form(line))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(forms(&printed.lines().collect::<Vec<_>>()), forms(&shown));
     for command in commands {
         let report = run(command.strip_prefix("$ ").unwrap()).stdout;

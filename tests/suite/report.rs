@@ -176,6 +176,25 @@ fn what_is_missing_is_in_every_form() {
     assert_eq!(rows(&filtered).len(), 2);
 }
 
+#[test]
+fn every_form_has_the_same_shares() {
+    for (by, names) in [
+        ("line", "| charged % | self % | total % | line |"),
+        ("thread", "| self % | total % | thread |"),
+    ] {
+        let markdown = printed("node20", &["--by", by, "--markdown"]);
+        assert!(markdown.lines().any(|line| line == names), "{markdown}");
+        let cells = markdown
+            .lines()
+            .filter(|line| line.starts_with('|'))
+            .map(|line| line.matches(" | ").count());
+        assert!(
+            cells.skip(2).all(|count| count == names.matches(" | ").count()),
+            "{markdown}"
+        );
+    }
+}
+
 /// The schema permits no additional properties, so a field that it does not describe is an error as well.
 #[test]
 fn the_json_is_as_its_schema_says() {

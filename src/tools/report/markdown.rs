@@ -21,14 +21,15 @@ impl Report {
             let _ = writeln!(markdown, "{fence}\n{}\n{fence}", rest.join("\n"));
             return markdown;
         }
-        let _ = writeln!(
-            markdown,
-            "| charged % | self % | total % | {} |\n| ---: | ---: | ---: | --- |",
-            self.by.name()
-        );
+        let shares = self.shares();
+        for (name, _) in shares {
+            let _ = write!(markdown, "| {name} % ");
+        }
+        let _ = writeln!(markdown, "| {} |", self.by.name());
+        let _ = writeln!(markdown, "{}| --- |", "| ---: ".repeat(shares.len()));
         for row in &self.rows {
-            for share in [row.charged, row.own, row.total] {
-                let _ = write!(markdown, "| {:.2} ", self.percent(share));
+            for (_, share_of) in shares {
+                let _ = write!(markdown, "| {:.2} ", self.percent(share_of(row)));
             }
             let _ = writeln!(markdown, "| {} |", escaped(&described(row)));
         }

@@ -9,6 +9,9 @@ use crate::tools::report::function::{FunctionReport, Share, SourceLine};
 use crate::tools::report::instructions::{CodeCopy, FunctionCode, InstructionLine};
 use crate::tools::report::{By, Report};
 
+/// A column with shares: its name, and the samples of a row in it.
+pub(super) type ShareColumn = (&'static str, fn(&Row) -> Weight);
+
 impl Report {
     /// Returns the report as text.
     pub fn text(&self) -> String {
@@ -68,20 +71,28 @@ impl Report {
         shares.collect::<Vec<_>>().join(", ")
     }
 
-    fn write_rows(&self, text: &mut String) {
-        let has_charges = matches!(self.by, By::Function | By::Symbol | By::Line | By::File);
-        match has_charges {
-            true => text.push_str(" charged     self    total  "),
-            false => text.push_str("    self    total  "),
+    /// Returns the columns with shares. Only code calls something that can be charged to it.
+    pub(super) fn shares(&self) -> &'static [ShareColumn] {
+        const SHARES: &[ShareColumn] = &[
+            ("charged", |row| row.charged),
+            ("self", |row| row.own),
+            ("total", |row| row.total),
+        ];
+        match self.by {
+            By::Function | By::Symbol | By::Line | By::File => SHARES,
+            _ => SHARES.get(1..).unwrap_or_default(),
         }
-        let _ = writeln!(text, "{}", self.by.name());
+    }
+
+    fn write_rows(&self, text: &mut String) {
+        let shares = self.shares();
+        for (name, _) in shares {
+            let _ = write!(text, "{name:>8} ");
+        }
+        let _ = writeln!(text, " {}", self.by.name());
         for row in &self.rows {
-            let shares: &[Weight] = match has_charges {
-                true => &[row.charged, row.own, row.total],
-                false => &[row.own, row.total],
-            };
-            for &share in shares {
-                let _ = write!(text, "{:>8.2} ", self.percent(share));
+            for (_, share_of) in shares {
+                let _ = write!(text, "{:>8.2} ", self.percent(share_of(row)));
             }
             let _ = writeln!(text, " {}", described(row));
         }
