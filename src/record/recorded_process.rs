@@ -187,9 +187,12 @@ mod tests {
     fn the_version_is_that_of_the_checked_file() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("node");
+        // No program can be started while it is open for writing, also in a child that another test starts.
         let write = |text: &str| {
-            fs::write(&program, text).unwrap();
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            let script = "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"";
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", script, "sh"]).arg(&program).arg(text);
+            assert!(shell.status().unwrap().success());
         };
         write("#!/bin/sh\necho 'v20.1.0\u{1b}'\necho second\n");
         let opened = SafeProgram::open(std::process::id(), &program).unwrap();

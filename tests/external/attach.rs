@@ -1,6 +1,5 @@
 //! `jitinject record -p` with running runtimes.
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::record::{MIN_SAMPLES, SERVER, Scene, compile_for_dotnet};
@@ -35,13 +34,9 @@ fn a_running_process_can_be_recorded() {
 #[test]
 fn a_signal_ends_the_requests_and_leaves_no_folder() {
     let scene = Scene::new(&[]);
-    let add = |name: &str, content: &[u8]| {
-        std::fs::write(scene.path(name), content).unwrap();
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(scene.path(name), mode).unwrap();
-    };
-    add("java", &std::fs::read("/bin/sleep").unwrap());
-    add("jcmd", b"#!/bin/sh\ntrap '' TERM\n: > asked\nexec sleep 100\n");
+    tools::copy_program("/bin/sleep", &scene.path("java"));
+    let jcmd = b"#!/bin/sh\ntrap '' TERM\n: > asked\nexec sleep 100\n";
+    tools::add_program(&scene.path("jcmd"), jcmd);
     let java = Command::new(scene.path("java"))
         .arg("100")
         .spawn()

@@ -122,22 +122,19 @@ fn github_commands(text: &str) -> String {
 /// The main branch keeps its profile, which the jobs of a branch compare with theirs.
 #[test]
 fn the_jobs_of_the_document_compare_a_branch_with_the_main_branch() {
-    use std::os::unix::fs::PermissionsExt;
-
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ci.md")).unwrap();
     let [profile, _, compare] = scripts(&text)[..] else {
         panic!("docs/ci.md does not have three scripts");
     };
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/external/programs");
     let folder = scratch();
-    let executable = |path: &Path, content: &str| {
-        std::fs::write(path, content).unwrap();
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    };
     let stand_ins = folder.path().join("bin");
     std::fs::create_dir(&stand_ins).unwrap();
     for (name, content) in STAND_INS {
-        executable(&stand_ins.join(name), &format!("#!/bin/sh\n{content}\n"));
+        tools::add_program(
+            &stand_ins.join(name),
+            format!("#!/bin/sh\n{content}\n").as_bytes(),
+        );
     }
     let binary = Path::new(env!("CARGO_BIN_EXE_jitinject")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
@@ -146,8 +143,8 @@ fn the_jobs_of_the_document_compare_a_branch_with_the_main_branch() {
     let run = |name: &str, branch: &str, commands: &str| {
         let place = folder.path().join(name);
         std::fs::create_dir(&place).unwrap();
-        executable(&place.join("profile.sh"), profile);
-        executable(&place.join("compare.sh"), compare);
+        tools::add_program(&place.join("profile.sh"), profile.as_bytes());
+        tools::add_program(&place.join("compare.sh"), compare.as_bytes());
         std::fs::copy(programs.join("fib.js"), place.join("app.js")).unwrap();
         let output = Command::new("sh")
             .args(["-ec", commands])

@@ -342,7 +342,7 @@ fn another_users_files_in_a_sticky_folder_stay() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o1777)).unwrap();
     }
     let program = folder.path().join("jitinject");
-    fs::copy(env!("CARGO_BIN_EXE_jitinject"), &program).unwrap();
+    tools::copy_program(env!("CARGO_BIN_EXE_jitinject"), &program);
     let input = folder.path().join("perf.data");
     fs::copy(capture::profile("php82"), &input).unwrap();
     fs::copy(
@@ -477,7 +477,7 @@ fn objects_of_strangers_are_replaced_in_shared_folders() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     give_away(theirs);
     let program = folder.path().join("jitinject");
-    fs::copy(env!("CARGO_BIN_EXE_jitinject"), &program).unwrap();
+    tools::copy_program(env!("CARGO_BIN_EXE_jitinject"), &program);
     for file in ["perf.data", "jit-26234.dump"] {
         let copy = folder.path().join(file);
         fs::copy(capture::folder("php82").join(file), &copy).unwrap();
@@ -505,7 +505,7 @@ fn few_threads_are_enough_or_too_few() {
     let folder = scratch();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     let program = folder.path().join("jitinject");
-    fs::copy(env!("CARGO_BIN_EXE_jitinject"), &program).unwrap();
+    tools::copy_program(env!("CARGO_BIN_EXE_jitinject"), &program);
     for file in ["perf.data", "jit-26234.dump"] {
         let copy = folder.path().join(file);
         fs::copy(capture::folder("php82").join(file), &copy).unwrap();

@@ -1,7 +1,6 @@
 //! Tests of other projects that call perf inject, with a program named perf that runs jitinject in its place.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -39,8 +38,7 @@ impl Place {
         let script = format!("{first}\n{}{rest}", if has_version { "" } else { version });
         let wrapper = folder.path().join("bin/perf");
         fs::create_dir(folder.path().join("bin")).unwrap();
-        fs::write(&wrapper, script).unwrap();
-        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+        tools::add_program(&wrapper, script.as_bytes());
         let perf = real.trim().to_owned();
         Self { folder, perf }
     }

@@ -77,8 +77,7 @@ impl Drop for Running {
 fn add_program(scene: &Scene, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = scene.path("bin").join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, content).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    tools::add_program(&path, content.as_ref());
     path
 }
 

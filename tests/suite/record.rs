@@ -49,9 +49,7 @@ impl Scene {
     }
 
     pub fn add_file(&self, name: &str, content: &str) {
-        let path = self.path("bin").join(name);
-        std::fs::write(&path, content).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        tools::add_program(&self.path("bin").join(name), content.as_bytes());
     }
 
     /// Returns jitinject in the folder `work`, without variables of runtimes.
@@ -369,8 +367,7 @@ fn the_program_is_the_first_one_in_the_path_of_the_user() {
     scene.add_file("perf", &perf.replace("OTHER", tools::text(&other)));
     scene.add("php", "echo mine; env | grep PATH");
     let wrong = other.join("php");
-    std::fs::copy(scene.path("bin/perf"), &wrong).unwrap();
-    std::fs::write(&wrong, "#!/bin/sh\necho wrong\n").unwrap();
+    tools::add_program(&wrong, b"#!/bin/sh\necho wrong\n");
     let output = scene.run(&["record", "-q", "-o", "r", "--", "php"]);
     let printed = String::from_utf8(output.stdout).unwrap();
     let path = format!("mine\nPATH={}:/usr/bin:/bin\n", scene.path("bin").display());
@@ -477,7 +474,7 @@ fn there_is_something_to_record() {
 /// A process whose program is a copy of `sleep` with the name of a runtime.
 fn running(scene: &Scene, name: &str) -> std::process::Child {
     let program = scene.path("bin").join(name);
-    std::fs::copy("/bin/sleep", &program).unwrap();
+    tools::copy_program("/bin/sleep", &program);
     Command::new(program).arg("60").env_clear().spawn().unwrap()
 }
 
@@ -641,7 +638,7 @@ fn a_packed_recording_is_one_file() {
 #[test]
 fn a_process_that_burns_time_and_logs_nothing_is_reported_meanwhile() {
     let scene = Scene::new(PERF);
-    std::fs::copy("/bin/sh", scene.path("bin/node")).unwrap();
+    tools::copy_program("/bin/sh", &scene.path("bin/node"));
     let arguments = ["record", "-o", "r", "--duration", "120", "--", "node"];
     let mut running = scene
         .command(&arguments)

@@ -1,6 +1,7 @@
 //! Runs other programs. Only exit status and standard output are checked, because standard error differs between
 //! machines.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -37,6 +38,23 @@ pub fn report(program: &str, arguments: &[&str]) -> String {
 /// Runs a program and returns its standard error.
 pub fn errors(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output(program, arguments).stderr).into_owned()
+}
+
+/// Adds a program that everybody can run. Another process writes it: children that other tests start at that moment
+/// would inherit our file, and no program can be started while it is open for writing.
+pub fn add_program(path: &Path, content: &[u8]) {
+    let mut install = Command::new("install")
+        .args(["-m", "755", "/dev/stdin", text(path)])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    install.stdin.take().unwrap().write_all(content).unwrap();
+    assert!(install.wait().unwrap().success(), "{}", path.display());
+}
+
+/// Adds a copy of a program, as `add_program` does.
+pub fn copy_program(source: &str, path: &Path) {
+    run("install", &["-m", "755", source, text(path)]);
 }
 
 /// Converts a path to an argument.
