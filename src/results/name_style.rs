@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use jitdump::names;
 use jitdump::names::{NameParts, SourceLocation};
+use jitdump::{names, printable};
 
 use crate::bytes::base_name;
 
@@ -185,6 +185,25 @@ impl NameStyle {
                 let location = parts.location.or(location);
                 self.style(name, NameParts { location, ..parts }, None)
             }
+        }
+    }
+
+    /// Returns the name of an inlined function in a list of functions, where it must match that of its own code: it has
+    /// its place if `outer`, the name of the function that contains it, has one.
+    pub(crate) fn name_of_inlined(
+        &self,
+        own: &[u8],
+        location: Option<SourceLocation<'_>>,
+        outer: &[u8],
+    ) -> String {
+        let has_place = names::needs_file(outer) || !names::source_locations(outer).is_empty();
+        match location {
+            Some(location) if *self == Self::Full && has_place => {
+                let own = if own.is_empty() { &b"(anonymous)"[..] } else { own };
+                let (own, path) = (printable(own), printable(location.path));
+                format!("{own} {path}:{}:{}", location.line, location.column)
+            }
+            _ => printable(&self.apply_to_inlined(own, location)),
         }
     }
 

@@ -165,6 +165,58 @@ fn lines_of_the_selected_function_are_beside_its_source() {
     assert_quiet(&browser);
 }
 
+#[test]
+fn inlined_functions_are_listed_found_and_lead_to_those_that_contain_them() {
+    let folder = scratch();
+    let browser = open(&page_of_capture(folder.path(), "node20-typescript"));
+    let rows = "[...document.querySelectorAll('#inlined tr')].map((row) => \
+        [...row.cells].map((cell) => cell.firstChild.firstChild?.textContent ?? cell.textContent))";
+    let listed = browser.run(&format!("return {rows}"));
+    assert_eq!(
+        listed,
+        json!([
+            [
+                "Inlined also counted above",
+                "490",
+                "89.9"
+            ],
+            ["s  app.js:1", "351", "64.4"],
+            ["u  app.js:1", "98", "18.0"],
+            ["perimeter  app.js:1", "41", "7.5"],
+        ])
+    );
+    let selected = || browser.run("return jitinject.state().selected");
+    browser.run("document.querySelector('#inlined button').click()");
+    let containing = json!(vec!["JS:*a /tmp/typescript/bundle/app.js:1:284"; 2]);
+    assert_eq!(selected(), containing);
+    let beside = "return [...document.querySelectorAll('#selected-inlined tbody tr')].map((row) => \
+        [row.cells[0].firstChild.textContent, row.cells[1].textContent])";
+    assert_eq!(
+        browser.run(beside),
+        json!([
+            ["s  app.js:1", "351"],
+            ["u  app.js:1", "98"],
+            ["perimeter  app.js:1", "41"]
+        ])
+    );
+    let found = "const { page } = jitinject; page.search('perimeter'); \
+        return page.matches.map((of) => page.values.names[page.values.functions.name[of]])";
+    assert_eq!(
+        browser.run(found),
+        json!([
+            "JS:*a /tmp/typescript/bundle/app.js:1:284",
+            "JS:^perimeter /tmp/typescript/bundle/app.js:1:56",
+            "JS:*perimeter /tmp/typescript/bundle/app.js:1:56",
+        ])
+    );
+    browser.run("jitinject.page.select([])");
+    assert_eq!(
+        browser.run("return document.getElementById('selected').hidden"),
+        json!(true)
+    );
+    assert_quiet(&browser);
+}
+
 /// WCAG 2.2, 1.4.3: a contrast of 4.5 for text.
 #[test]
 fn text_has_contrast_and_fits_the_width() {

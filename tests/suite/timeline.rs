@@ -1,6 +1,6 @@
 //! The values in pages of `jitinject timeline`: functions at their addresses during their lifetimes, with their samples.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use jitdump::ByteOrder;
@@ -495,6 +495,46 @@ fn samples_are_counted_by_source_line() {
     assert!(has_code(&said, "JI267"), "{said}");
     let (page, _) = page_of(folder.path(), &input, &["--sources", "--path-map", &map]);
     assert_eq!(Values::of(&page).0["excerpts"][0]["text"][1], lines[1]);
+}
+
+/// Collapsed stacks mark inlined calls with `_[i]`, behind the function that contains them with `_[j]`. They have the line
+/// that was sampled, and the page the one of the declaration.
+#[test]
+fn samples_in_inlined_functions_are_those_of_the_stacks() {
+    for name in ["node20", "node20-inlined", "node20-typescript", "node22"] {
+        let folder = scratch();
+        let values = Values::of(&page_of_capture(folder.path(), name));
+        let mut of_page: BTreeMap<(u64, String), u64> = BTreeMap::new();
+        for (pid, _, inlined, samples) in values.inlined() {
+            let [_column, _line, function] = *inlined.rsplitn(3, ':').collect::<Vec<_>>() else {
+                panic!("{inlined}");
+            };
+            *of_page.entry((pid, function.to_owned())).or_default() += samples;
+        }
+        let stacks = folder.path().join("stacks.folded");
+        let mut export = jitinject();
+        export.args(["export", "-f", "-i"]).arg(capture::profile(name));
+        export.arg("--jitdump").arg(capture::folder(name));
+        let exported = export.arg("-o").arg(&stacks).output().unwrap();
+        assert!(exported.status.success(), "{}", said(&exported));
+        let mut of_stacks: BTreeMap<(u64, String), u64> = BTreeMap::new();
+        for line in std::fs::read_to_string(stacks).unwrap().lines() {
+            let (stack, samples) = line.rsplit_once(' ').unwrap();
+            let mut frames = stack.rsplit(';');
+            let Some(inlined) = frames.next().unwrap().strip_suffix("_[i]") else {
+                continue;
+            };
+            let outer = frames.find(|frame| !frame.ends_with("_[i]")).unwrap();
+            if outer.ends_with("_[j]") {
+                let (function, _line) = inlined.rsplit_once(':').unwrap();
+                let (process, _) = stack.split_once(['/', ';']).unwrap();
+                let pid = process.rsplit_once('-').unwrap().1.parse().unwrap();
+                *of_stacks.entry((pid, function.to_owned())).or_default() += samples.parse::<u64>().unwrap();
+            }
+        }
+        assert!(!of_stacks.is_empty(), "{name}");
+        assert_eq!(of_page, of_stacks, "{name}");
+    }
 }
 
 #[test]

@@ -122,6 +122,19 @@ impl Values {
         functions.collect()
     }
 
+    /// Returns process, outer function, inlined function and samples of each inlined function.
+    pub fn inlined(&self) -> Vec<(u64, String, String, u64)> {
+        let [outer, name, samples] =
+            ["function", "name", "samples"].map(|column| self.numbers("inlined", column));
+        let functions = self.functions();
+        let row = |at: usize| {
+            let (pid, containing, ..) = functions[outer[at] as usize].clone();
+            let inlined = self.0["names"][name[at] as usize].as_str().unwrap();
+            (pid, containing, inlined.to_owned(), samples[at])
+        };
+        (0..outer.len()).map(row).collect()
+    }
+
     /// Returns process, series, bin and samples of each part of the recording with samples.
     pub fn share(&self) -> Vec<(u64, u64, u64, u64)> {
         let [process, series, bin, samples] =

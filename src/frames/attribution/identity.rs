@@ -73,12 +73,6 @@ impl Identity {
         }
     }
 
-    /// Whether the name has the place of the function, or its file belongs to the name.
-    fn has_place(&self) -> bool {
-        let name = self.name.as_bytes();
-        names::needs_file(name) || !names::source_locations(name).is_empty()
-    }
-
     /// Returns the row of the summary, without samples.
     pub fn profile(&self, CodeCount { functions, size }: CodeCount, events: usize) -> FunctionProfile {
         let this = self.clone();
@@ -182,8 +176,6 @@ impl<'a> Namer<'a> {
     }
 
     /// Returns the identity of a function that is inlined into another one.
-    ///
-    /// Its name must match that of its own code. Where runtimes write places into names, it has one, too.
     fn inlined(&self, function: &tables::Function, outer: &Identity) -> Identity {
         let file = function.file.map(|file| &*self.tables.files[file].path);
         let location = file.map(|path| SourceLocation {
@@ -194,16 +186,11 @@ impl<'a> Namer<'a> {
         let is_anonymous =
             location.is_some_and(|location| name_style::anonymous(location) == function.name.as_bytes());
         let own = if is_anonymous { "" } else { &*function.name };
-        let name = match (file, own) {
-            (Some(path), own) if *self.names == NameStyle::Full && outer.has_place() => {
-                let own = if own.is_empty() { "(anonymous)" } else { own };
-                format!("{own} {path}:{}:{}", function.line, function.column)
-            }
-            _ => printable(&self.names.apply_to_inlined(own.as_bytes(), location)),
-        };
         Identity {
             kind: outer.kind,
-            name,
+            name: self
+                .names
+                .name_of_inlined(own.as_bytes(), location, outer.name.as_bytes()),
             tier: outer.tier.clone(),
             module: None,
             runtime: outer.runtime,

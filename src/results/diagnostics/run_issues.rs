@@ -157,8 +157,8 @@ macro_rules! with_run_issues {
         "The size of the page is limited."
     PageWithoutTimes "JI306" Warning "the profile has no times: code is shown as if it were there all the time"
         "The profile was recorded without timestamps."
-    LinesNotShown "JI307" Note "{count} source line{|s} not shown: too many for a page"
-        "The page shows up to 65,536 lines with samples, and 2 MiB of source text. Functions with most samples come first."
+    LinesNotShown "JI307" Note "{count} source line{|s} or inlined function{|s} not shown: too many for a page"
+        "The page shows up to 65,536 lines and as many inlined functions with samples, and 2 MiB of source text. Functions with most samples come first."
     // Runs: input, output and options.
     CannotRead "JI400" Error "cannot be read: {cause}"
         "The operating system refused to open or read the file."

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jitdump::{AddressRange, Time, names, printable};
 
 use crate::code::selection::StackCounts;
+use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::index_of;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
@@ -81,6 +82,7 @@ pub fn timeline(
     let mut names = HashMap::default();
     columns.write_boxes(&code_boxes.all, &mut names);
     columns.write_samples(&counts, &mut names);
+    columns.write_inlined(&lines, &mut names);
     columns.write_lines(lines);
     Timeline {
         values: columns.values,
@@ -212,14 +214,7 @@ impl Columns<'_> {
         }
         let recorded = recorded_name(self.recording, item);
         let is_built_in = names::is_built_in(recorded);
-        let name = printable(&self.v8_functions.name(recorded));
-        let all = &mut self.values.names;
-        let next = index_of(all.len());
-        let name = *known_names.entry(name).or_insert_with_key(|name| {
-            self.values.locations.add(next, name);
-            all.push(name.clone());
-            next
-        });
+        let name = self.name(printable(&self.v8_functions.name(recorded)), known_names);
         let functions = &mut self.values.functions;
         let function = index_of(functions.name.len());
         self.values.built_ins.extend(is_built_in.then_some(function));
@@ -230,6 +225,17 @@ impl Columns<'_> {
         functions.samples.push(0);
         self.functions.insert((item, process), function);
         function
+    }
+
+    /// Returns the index of a name, and adds it if it is new.
+    fn name(&mut self, name: String, known_names: &mut HashMap<String, u32>) -> u32 {
+        let all = &mut self.values.names;
+        let next = index_of(all.len());
+        *known_names.entry(name).or_insert_with_key(|name| {
+            self.values.locations.add(next, name);
+            all.push(name.clone());
+            next
+        })
     }
 
     fn write_box(&mut self, code_box: &CodeBox, function: u32, regions: &[AddressRange], first: usize) {
@@ -269,14 +275,33 @@ impl Columns<'_> {
         }
     }
 
+    /// Returns the index of a function of a process that has been added.
+    fn added(&self, function: FunctionId, pid: Pid) -> Option<u32> {
+        let process = *self.processes.get(&pid)?;
+        self.functions.get(&(Item::Function(function), process)).copied()
+    }
+
+    /// Writes the samples in inlined functions.
+    fn write_inlined(&mut self, lines: &SourceLines, names: &mut HashMap<String, u32>) {
+        let mut rows = BTreeMap::new();
+        for ((function, pid, name), &samples) in &lines.inlined {
+            if let Some(function) = self.added(*function, *pid) {
+                rows.insert((function, self.name(name.clone(), names)), samples);
+            }
+        }
+        let columns = &mut self.values.inlined;
+        for ((function, name), samples) in rows {
+            columns.function.push(function);
+            columns.name.push(name);
+            columns.samples.push(samples);
+        }
+    }
+
     /// Writes the samples by source line.
     fn write_lines(&mut self, lines: SourceLines) {
         let mut rows = BTreeMap::new();
         for ((function, pid, file, line), samples) in lines.samples {
-            let process = self.processes.get(&pid).copied();
-            let function =
-                process.and_then(|process| self.functions.get(&(Item::Function(function), process)));
-            if let Some(&function) = function {
+            if let Some(function) = self.added(function, pid) {
                 rows.insert((function, file, line), samples);
             }
         }

@@ -5,7 +5,7 @@
 //! Recording ─► [samples]: samples by code and time ───────┐
 //!     ├──────► [intervals]: code by address and time ─────┼─► [build] ─► Values ─► [page]: self-contained HTML
 //!     ├──────► [tiers]: compiler of each function ────────┤
-//!     └──────► [source_lines]: samples by source line ────┘
+//!     └──────► [source_lines]: by line, inlined function ─┘
 //! ```
 
 mod build;
@@ -30,7 +30,7 @@ use crate::load::{
 use crate::results::diagnostics::Diagnostic;
 
 pub use page::html;
-pub use values::{Boxes, FORMAT, Functions, Lines, Locations, Process, Region, Share, Values};
+pub use values::{Boxes, FORMAT, Functions, Inlined, Lines, Locations, Process, Region, Share, Values};
 
 /// Default name of the page.
 pub const DEFAULT_OUTPUT: &str = "timeline.html";

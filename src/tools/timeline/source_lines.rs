@@ -1,4 +1,4 @@
-//! Samples by source line.
+//! Samples by source line, and in inlined functions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,22 +14,25 @@ use crate::frames::source_files::v8_functions::V8Functions;
 use crate::inject::SourceName;
 use crate::load::{Recording, function_of};
 use crate::results::diagnostics::Issue;
+use crate::results::name_style::NameStyle;
 use crate::tools::excerpts::{Excerpt, SourceText};
 use crate::tools::source_texts::Texts;
 use crate::tools::timeline::TimelineOptions;
 use crate::tools::timeline::samples::Counts;
 use crate::units::Pid;
 
-/// Maximum number of lines with samples.
-const MAX_LINES: usize = 1 << 16;
+/// Maximum number of lines, and of inlined functions, with samples.
+const MAX_ROWS: usize = 1 << 16;
 
-/// Samples by source line, and source text.
+/// Samples by source line and in inlined functions, and source text.
 #[derive(Debug, Default)]
 pub struct SourceLines {
     /// Paths of the files.
     pub files: Vec<String>,
     /// Samples by function, process, index of the file, and line.
     pub samples: BTreeMap<(FunctionId, Pid, u32, u32), u32>,
+    /// Samples in inlined functions by the function that contains them, process, and name.
+    pub inlined: BTreeMap<(FunctionId, Pid, String), u32>,
     /// Source text around these lines.
     pub excerpts: Vec<Excerpt>,
     /// What is missing, and why.
@@ -57,6 +60,8 @@ impl SourceLines {
             let info = info.or_else(|| names::declaration(function.name));
             if let Some(info) = info {
                 let owner = used[id.file].found.file.origin().owner;
+                let outer = v8_functions.name(function.name);
+                lines.add_inlined(*id, recording, &info, addresses, &outer);
                 lines.add(*id, recording, &info, addresses, |file| {
                     files.index(&info, file, owner)
                 });
@@ -81,7 +86,7 @@ impl SourceLines {
         function: FunctionId,
         recording: &Recording<'_>,
         info: &DebugInfo<'_>,
-        addresses: &[(SpaceId, u32, u32)],
+        addresses: &Addresses,
         mut file: impl FnMut(u32) -> Option<u32>,
     ) {
         let processes = &recording.profile.index.processes;
@@ -89,7 +94,7 @@ impl SourceLines {
             .functions
             .first()
             .map(|declared| (declared.file, declared.line));
-        for &(space, offset, samples) in addresses {
+        for &(offset, space, samples) in addresses {
             let pid = processes.space(space).pid;
             let rows = info.rows.partition_point(|row| row.offset <= offset);
             let row = rows.checked_sub(1).and_then(|last| info.rows.get(last));
@@ -101,13 +106,49 @@ impl SourceLines {
                 };
                 let Some(of) = file(of) else { continue };
                 let key = (function, pid, of, line);
-                if self.samples.len() >= MAX_LINES && !self.samples.contains_key(&key) {
-                    self.faults.add(Issue::LinesNotShown, 0);
-                    continue;
-                }
-                let count = self.samples.entry(key).or_default();
+                add_row(&mut self.samples, key, samples, &mut self.faults);
+            }
+        }
+    }
+
+    /// Adds the samples in code of functions that are inlined into one with the name `outer`.
+    fn add_inlined(
+        &mut self,
+        function: FunctionId,
+        recording: &Recording<'_>,
+        info: &DebugInfo<'_>,
+        addresses: &Addresses,
+        outer: &[u8],
+    ) {
+        let processes = &recording.profile.index.processes;
+        let chains = info.frames_at_all(addresses.iter().map(|&(offset, ..)| offset));
+        let mut inlined: BTreeMap<(Pid, u32), u32> = BTreeMap::new();
+        for (&(_, space, samples), chain) in addresses.iter().zip(chains) {
+            if let [innermost, _, ..] = &chain[..] {
+                let key = (processes.space(space).pid, innermost.function);
+                let count = inlined.entry(key).or_default();
                 *count = count.saturating_add(samples);
             }
+        }
+        for ((pid, inlined), samples) in inlined {
+            let Some(inlined) = info.functions.get(inlined as usize) else {
+                continue;
+            };
+            let parts = names::parts(inlined.name);
+            let file = inlined.file.and_then(|file| info.files.get(file as usize));
+            let declared = file.map(|file| names::SourceLocation {
+                path: &file.path,
+                line: inlined.line,
+                column: inlined.column,
+            });
+            let location = parts.location.or(declared);
+            let name = NameStyle::Full.name_of_inlined(parts.function, location, outer);
+            add_row(
+                &mut self.inlined,
+                (function, pid, name),
+                samples,
+                &mut self.faults,
+            );
         }
     }
 
@@ -140,8 +181,18 @@ impl SourceLines {
     }
 }
 
-/// Sampled addresses of a function: address space, offset in the code, and number of samples.
-type Addresses = Vec<(SpaceId, u32, u32)>;
+/// Adds samples to a row, unless it would be one too many.
+fn add_row<K: Ord>(rows: &mut BTreeMap<K, u32>, key: K, samples: u32, faults: &mut Tally<Issue>) {
+    if rows.len() >= MAX_ROWS && !rows.contains_key(&key) {
+        faults.add(Issue::LinesNotShown, 0);
+        return;
+    }
+    let count = rows.entry(key).or_default();
+    *count = count.saturating_add(samples);
+}
+
+/// Sampled addresses of a function in ascending order: offset in the code, address space, and number of samples.
+type Addresses = Vec<(u32, SpaceId, u32)>;
 
 /// Returns the sampled addresses of all functions, those with most samples first.
 fn by_function(counts: &Counts) -> Vec<(FunctionId, Addresses)> {
@@ -150,7 +201,7 @@ fn by_function(counts: &Counts) -> Vec<(FunctionId, Addresses)> {
         functions
             .entry(function)
             .or_default()
-            .push((space, offset, samples));
+            .push((offset, space, samples));
     }
     let mut functions: Vec<_> = functions.into_iter().collect();
     functions

@@ -45,7 +45,9 @@ pub struct Values {
     pub files: Vec<String>,
     /// Samples by source line.
     pub lines: Lines,
-    /// Source text around these lines, if requested.
+    /// Samples in inlined functions.
+    pub inlined: Inlined,
+    /// Source text around the lines, if requested.
     pub excerpts: Vec<Excerpt>,
     /// Notes on what is not shown, and why.
     pub notes: Vec<String>,
@@ -78,6 +80,18 @@ pub struct Lines {
     /// Line, from 1.
     pub line: Vec<u32>,
     /// Number of samples of the function in code of this line; 0 for the line that the function is declared in.
+    pub samples: Vec<u32>,
+}
+
+/// Columns of functions that are inlined into others, sorted by the function that contains them. Their samples are
+/// among those of that function.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Inlined {
+    /// Index of the function that contains the code.
+    pub function: Vec<u32>,
+    /// Index of the inlined function's name.
+    pub name: Vec<u32>,
+    /// Number of samples in code of the inlined function itself.
     pub samples: Vec<u32>,
 }
 

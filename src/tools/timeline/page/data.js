@@ -40,6 +40,7 @@ function readValues(text) {
   read.functions.isBuiltIn = flags(functions.name.length, values.built_ins);
   read.locations = locationsOf(values);
   read.lines = linesOf(values);
+  read.inlined = inlinedOf(values);
   read.levels = levelsOf(read.boxes);
   read.places = placesOf(read);
   return read;
@@ -64,6 +65,16 @@ function linesOf({ lines }) {
   lines.function.forEach((name, at) => {
     if (!of.has(name)) of.set(name, []);
     of.get(name).push({ file: lines.file[at], line: lines.line[at], samples: lines.samples[at] });
+  });
+  return of;
+}
+
+/// The functions inlined into each function with their samples, by the number of the function.
+function inlinedOf({ inlined }) {
+  const of = new Map();
+  inlined.function.forEach((outer, at) => {
+    if (!of.has(outer)) of.set(outer, []);
+    of.get(outer).push({ name: inlined.name[at], samples: inlined.samples[at] });
   });
   return of;
 }

@@ -119,9 +119,9 @@ class Page {
     this.charts.setTheme();
   }
 
-  /// Marks functions whose names have a text in them.
+  /// Marks functions with a text in their names, or in those of functions that are inlined into them.
   search(text) {
-    const { names, functions } = this.values;
+    const { names, functions, inlined } = this.values;
     const wanted = text.toLowerCase();
     const emphasis = this.charts.painter.emphasis.fill(PLAIN);
     this.charts.painter.isSearching = wanted !== "";
@@ -130,8 +130,9 @@ class Page {
     if (wanted !== "") {
       this.lowerNames ??= names.map((name) => name.toLowerCase());
       const fits = column(Uint8Array, this.lowerNames, (name) => Number(name.includes(wanted)));
+      const isFound = (of) => fits[functions.name[of]] === 1 || (inlined.get(of) ?? []).some(({ name }) => fits[name] === 1);
       for (let of = 0; of < functions.count; of++) {
-        const isMatch = fits[functions.name[of]] === 1 && (this.process < 0 || functions.process[of] === this.process);
+        const isMatch = isFound(of) && (this.process < 0 || functions.process[of] === this.process);
         emphasis[of] = isMatch ? MARKED : DIMMED;
         if (isMatch) this.matches.push(of);
       }

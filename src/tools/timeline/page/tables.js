@@ -26,28 +26,18 @@ function percentText(part, all) {
 /// The samples of each compiler in a process, or in all with -1, and its functions by name, those with most samples first.
 function hottest(values, process) {
   const { functions } = values;
-  const tiers = Array.from({ length: values.tiers.length + 1 }, (_, tier) => ({ tier, samples: 0, functions: 0, names: new Map() }));
+  const tiers = Array.from({ length: values.tiers.length + 1 }, () => ({ functions: 0, sampled: [] }));
   for (let of = 0; of < functions.count; of++) {
     if (process >= 0 && functions.process[of] !== process) continue;
     const tier = tiers[functions.tier[of]];
     const samples = functions.samples[of];
     tier.functions++;
-    tier.samples += samples;
-    if (samples === 0) continue;
-    const row = tier.names.get(functions.name[of]);
-    if (row) {
-      row.samples += samples;
-      row.functions.push(of);
-    } else {
-      tier.names.set(functions.name[of], { name: functions.name[of], samples, functions: [of] });
-    }
+    if (samples > 0) tier.sampled.push({ of, name: functions.name[of], samples });
   }
-  for (const tier of tiers) {
-    const rows = [...tier.names.values()].sort((one, other) => other.samples - one.samples || one.name - other.name);
-    tier.names = rows.length;
-    tier.rows = rows.slice(0, HOTTEST);
-  }
-  return tiers.filter((tier) => tier.functions > 0).sort((one, other) => other.samples - one.samples || one.tier - other.tier);
+  return tiers
+    .map((tier, at) => ({ tier: at, functions: tier.functions, ...byName(tier.sampled) }))
+    .filter((tier) => tier.functions > 0)
+    .sort((one, other) => other.samples - one.samples || one.tier - other.tier);
 }
 
 /// Fills the table of the hottest functions. `onPick` hears of the functions of the row that was clicked.
@@ -60,29 +50,74 @@ function fillHottest(values, process, onPick) {
     const body = table.createTBody();
     const title = `${tierName(values, tier.tier)} `;
     addTotal(body, tierColor(values, tier.tier), [title, element("small", counted(tier.functions, "function"))], tier.samples, all);
-    for (const row of tier.rows) {
-      const line = body.insertRow();
-      const [name, path] = nameLines(values, row.name);
-      const button = element("button", undefined, { type: "button", title: nameText(values.names[row.name]), "aria-pressed": "false" });
-      button.append(element("span", name, path === "" ? { class: "whole" } : {}));
-      // The end of a path tells more than its start.
-      if (path !== "") {
-        const below = element("small", undefined, { dir: "rtl", class: "path" });
-        below.append(element("bdi", path, { dir: "ltr" }));
-        button.append(below);
-      }
-      button.picks = row.functions;
-      button.addEventListener("click", () => onPick(row.functions));
-      line.insertCell().append(button);
-      line.append(element("td", numbers.format(row.samples)), element("td", percentText(row.samples, all)));
-    }
-    if (tier.names > tier.rows.length) {
-      const line = body.insertRow();
-      line.append(element("td", `and ${numbers.format(tier.names - tier.rows.length)} more with samples`, { colspan: "3", class: "more" }));
-    }
+    addNames(values, body, tier, all, onPick);
   }
   const unnamed = unnamedSamples(values, process);
   if (unnamed > 0) addTotal(table.createTBody(), UNNAMED_COLOR, ["JIT code without a name"], unnamed, all);
+  const inlined = hottestInlined(values, process);
+  if (inlined.names === 0) return;
+  const body = table.createTBody();
+  body.id = "inlined";
+  const title = element("th", "Inlined ", { scope: "rowgroup" });
+  title.append(element("small", "also counted above"));
+  body.insertRow().append(title, element("td", numbers.format(inlined.samples)), element("td", percentText(inlined.samples, all)));
+  addNames(values, body, inlined, all, onPick);
+}
+
+/// Functions by name: the number of names, the rows of those with most samples, and the samples of all.
+function byName(rows) {
+  const names = new Map();
+  let all = 0;
+  for (const { of, name, samples } of rows) {
+    all += samples;
+    const row = names.get(name);
+    if (row) {
+      row.samples += samples;
+      row.functions.push(of);
+    } else {
+      names.set(name, { name, samples, functions: [of] });
+    }
+  }
+  const sorted = [...names.values()].sort((one, other) => other.samples - one.samples || one.name - other.name);
+  return { names: sorted.length, rows: sorted.slice(0, HOTTEST), samples: all };
+}
+
+/// The functions that are inlined into others in a process, or in all with -1.
+function hottestInlined(values, process) {
+  const rows = [];
+  for (const [of, inlined] of values.inlined) {
+    if (process >= 0 && values.functions.process[of] !== process) continue;
+    for (const { name, samples } of inlined) rows.push({ of, name, samples });
+  }
+  return byName(rows);
+}
+
+/// Adds the rows of a group of functions.
+function addNames(values, body, group, all, onPick) {
+  for (const row of group.rows) {
+    const line = body.insertRow();
+    const button = element("button", undefined, { type: "button", title: nameText(values.names[row.name]), "aria-pressed": "false" });
+    addName(values, button, row.name);
+    button.picks = row.functions;
+    button.addEventListener("click", () => onPick(row.functions));
+    line.insertCell().append(button);
+    line.append(element("td", numbers.format(row.samples)), element("td", percentText(row.samples, all)));
+  }
+  if (group.names > group.rows.length) {
+    const line = body.insertRow();
+    line.append(element("td", `and ${numbers.format(group.names - group.rows.length)} more with samples`, { colspan: "3", class: "more" }));
+  }
+}
+
+/// Adds a name, with its path in a second line.
+function addName(values, parent, of) {
+  const [name, path] = nameLines(values, of);
+  parent.append(element("span", name, path === "" ? { class: "whole" } : {}));
+  if (path === "") return;
+  // The end of a path tells more than its start.
+  const below = element("small", undefined, { dir: "rtl", class: "path" });
+  below.append(element("bdi", path, { dir: "ltr" }));
+  parent.append(below);
 }
 
 /// Adds the row of a compiler, or of the group of the others.
@@ -139,6 +174,25 @@ function fillSelected(values, functions) {
   const tier = tierName(values, values.functions.tier[functions[0]]);
   document.getElementById("selected-more").textContent =
     `${counted(functions.length, "function")} of tier ${tier} in ${count} box${count === 1 ? "" : "es"}${more}; ${counted(samples, "sample")}`;
+  fillSelectedInlined(values, functions);
+}
+
+/// Shows what is inlined into what is selected.
+function fillSelectedInlined(values, functions) {
+  const rows = functions.flatMap((of) => (values.inlined.get(of) ?? []).map(({ name, samples }) => ({ of, name, samples })));
+  const inlined = byName(rows);
+  const table = document.getElementById("selected-inlined");
+  table.hidden = inlined.names === 0;
+  const body = table.tBodies[0];
+  body.replaceChildren();
+  for (const { name, samples } of inlined.rows) {
+    const cell = element("td", undefined, { title: nameText(values.names[name]) });
+    addName(values, cell, name);
+    body.insertRow().append(cell, element("td", numbers.format(samples)));
+  }
+  if (inlined.names > inlined.rows.length) {
+    body.insertRow().append(element("td", `and ${numbers.format(inlined.names - inlined.rows.length)} more with samples`, { colspan: "2", class: "more" }));
+  }
 }
 
 function rangeText(values, box) {
