@@ -175,11 +175,7 @@ fn inlined_functions_are_listed_found_and_lead_to_those_that_contain_them() {
     assert_eq!(
         listed,
         json!([
-            [
-                "Inlined also counted above",
-                "490",
-                "89.9"
-            ],
+            ["Inlined also counted above", "490", "89.9"],
             ["s  app.js:1", "351", "64.4"],
             ["u  app.js:1", "98", "18.0"],
             ["perimeter  app.js:1", "41", "7.5"],

@@ -1,13 +1,18 @@
 //! Other readers of perf.data understand the output.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
+use jitdump::symbolize::Jitdump;
+use jitdump::{Address, ByteOrder, Time};
+use linux_perf_data::jitdump::{JitCodeDebugInfoRecord, JitDumpReader, JitDumpRecord, JitDumpRecordType};
 use linux_perf_data::linux_perf_event_reader::{EventRecord, RecordType};
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
-use crate::support::{capture, inject_capture, scratch};
+use crate::check_made::clean_dump;
+use crate::support::{capture, inject_capture, jitinject, scratch};
 
 /// A record as linux-perf-data returns it.
 #[derive(PartialEq, Eq, Debug)]
@@ -110,4 +115,91 @@ fn linux_perf_data_sees_the_same_records_but_for_the_changes() {
         assert_eq!(before.len(), after.len(), "{name}");
         assert!(before == after, "{name}");
     }
+}
+
+/// Compares a dump as samply-symbols 0.24 reads it with linux-perf-data. A DEBUG_INFO record belongs to the next function, and
+/// lines are found at the address that it states. Returns the number of functions and of lines.
+fn compare_with_samply(path: &Path) -> (usize, usize) {
+    let mut ours = Jitdump::open(path).unwrap();
+    ours.finish().unwrap();
+    let mut reader = JitDumpReader::new(File::open(path).unwrap()).unwrap();
+    let endian = reader.endian();
+    let mut pending: Option<Vec<u8>> = None;
+    let (mut functions, mut lines) = (0, 0);
+    while let Some(record) = reader.next_record().unwrap() {
+        match record.record_type {
+            JitDumpRecordType::JIT_CODE_DEBUG_INFO => pending = Some(record.body.as_slice().into_owned()),
+            JitDumpRecordType::JIT_CODE_LOAD => {
+                let JitDumpRecord::CodeLoad(loaded) = record.parse().unwrap() else {
+                    panic!("{}", path.display());
+                };
+                let start = loaded.code_addr;
+                let size = loaded.code_bytes.len() as u64;
+                let pending = pending.take();
+                if size == 0 {
+                    continue;
+                }
+                functions += 1;
+                let at = format!("{}: {start:#x} at {}", path.display(), record.timestamp);
+                let function = ours.function_at(Address(start), Time(record.timestamp));
+                let function = function.unwrap_or_else(|| panic!("{at}"));
+                let name = loaded.function_name.as_slice();
+                assert_eq!(ours.symbol(function).unwrap().name, *name, "{at}");
+                let Some(pending) = &pending else { continue };
+                let info = JitCodeDebugInfoRecord::parse(endian, pending[..].into()).unwrap();
+                // Where a line starts, and before it.
+                let starts = info.entries.iter().map(|entry| entry.code_addr);
+                let starts = starts.map(|address| address.wrapping_sub(info.code_addr));
+                let offsets: BTreeSet<u64> = starts
+                    .flat_map(|start| [start.wrapping_sub(1), start])
+                    .chain([0, size - 1])
+                    .filter(|&offset| offset < size)
+                    .collect();
+                for offset in offsets {
+                    let found = info.lookup(info.code_addr + offset);
+                    let found = found.map(|entry| (entry.line, entry.file_path.as_slice().into_owned()));
+                    let frames = ours.frames(function, Address(start + offset));
+                    let frame = frames.last().unwrap();
+                    let own = frame.line.map(|line| (line, frame.file.unwrap()));
+                    assert_eq!(own, found, "{at} + {offset:#x}");
+                    lines += usize::from(own.is_some());
+                }
+            }
+            _ => {}
+        }
+    }
+    (functions, lines)
+}
+
+/// samply reads no DEBUG_INFO2 yet.
+#[test]
+fn samply_reads_the_same_functions_and_lines_in_files_without_findings() {
+    let folder = scratch();
+    let mut clean: Vec<_> = [
+        (ByteOrder::Little, "jit-77.dump"),
+        (ByteOrder::Big, "jit-78.dump"),
+    ]
+    .map(|(endian, name)| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, clean_dump(endian).finish()).unwrap();
+        path
+    })
+    .into();
+    let output = jitinject()
+        .args(["check", "--json"])
+        .arg(capture::folder(""))
+        .output()
+        .unwrap();
+    let checked: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for file in checked["files"].as_array().unwrap() {
+        let findings = file["findings"].as_array().into_iter().flatten();
+        let mut severities = findings.map(|finding| &finding["severity"]);
+        if file["kind"] == "jitdump" && severities.all(|severity| severity == "note") {
+            clean.push(file["path"].as_str().unwrap().into());
+        }
+    }
+    assert!(clean.len() >= 9, "{clean:?}");
+    let counts = clean.iter().map(|path| compare_with_samply(path));
+    let (functions, lines) = counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
+    assert!(functions > 3000 && lines > 20_000, "{functions} {lines}");
 }
