@@ -137,6 +137,9 @@ impl<'a> Mmap<'a> {
         let starts_with = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
         if starts_with(&ANONYMOUS) || is_perf_map {
             Backing::Anonymous
+        } else if self.name.ends_with(b".so") {
+            // Also below /dev/shm, as the objects of an output there.
+            Backing::File
         } else if starts_with(&SHARED) || starts_with(&TEMPORARY) && self.name.ends_with(b" (deleted)") {
             Backing::Shared
         } else {
@@ -363,6 +366,7 @@ mod tests {
             (b"/memfd:doublemapper (deleted)", Backing::Shared),
             (b"/tmp/.code-Xy12 (deleted)", Backing::Shared),
             (b"/dev/shm/region", Backing::Shared),
+            (b"/dev/shm/out.elf/jitted-7-1.so", Backing::File),
             (b"/tmp/library.so", Backing::File),
             (b"/opt/replaced.so (deleted)", Backing::File),
             (b"/dev/zero (deleted)", Backing::Anonymous),
