@@ -58,6 +58,8 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// Whether to leave out the source files that lines name.
     pub without_sources: bool,
+    /// Track of source lines, as it was given.
+    pub track: Option<String>,
     /// Form of the names of functions.
     pub names: NameStyle,
 }
@@ -83,6 +85,8 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// Whether to copy the source files that lines name.
     pub keep_sources: bool,
+    /// Track of source lines, as it was given.
+    pub track: Option<String>,
     /// Form of the names of functions.
     pub names: NameStyle,
     /// What the user may want to know.
@@ -123,6 +127,7 @@ impl Plan {
             },
             duration: options.duration,
             keep_sources: !options.without_sources,
+            track: options.track.clone(),
             names: options.names.clone(),
             notes: Vec::new(),
             diagnostics: Vec::new(),
@@ -389,6 +394,8 @@ impl Plan {
         let _ = writeln!(text, "{}", words.join(" "));
         let file = |name: &str| path(&self.folder.join(name));
         let sources = if self.keep_sources { " --keep-sources" } else { "" };
+        let track = self.track.as_ref();
+        let track = track.map_or_else(String::new, |track| format!(" --track {}", shell_word(track)));
         let names = match &self.names {
             NameStyle::Full => String::new(),
             names => format!(" --names {}", shell_word(&names.to_string())),
@@ -396,7 +403,7 @@ impl Plan {
         let _ = writeln!(
             text,
             "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {} \
-             --source-dir .{sources}{names}",
+             --source-dir .{sources}{track}{names}",
             file(PROFILE),
             file("perf.jit.data"),
             file("debug"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use jitinject::internals::traces::xray::format::{Header, InstrumentationMap};
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -178,29 +178,79 @@ fn calls_and_times_of_functions_are_those_of_llvm_xray() {
     }
 }
 
+/// Returns the durations of the calls of each function of a trace, sorted.
+fn durations(name: &str) -> BTreeMap<u32, Vec<u64>> {
+    let numbers = numbers(&binary_of(name));
+    let shown = with_binary(name, &["--events", "durations"]);
+    let mut durations: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for event in of(&shown, "call-ns") {
+        let stack = functions(event, &numbers);
+        let calls = durations.entry(*stack.last().unwrap()).or_default();
+        calls.push(event.period);
+    }
+    durations.values_mut().for_each(|calls| calls.sort_unstable());
+    durations
+}
+
+/// Returns minimum, median, 90 %, 99 % and maximum.
+fn percentiles(sorted: &[u64]) -> [u64; 5] {
+    let at = |share: f64| sorted[(sorted.len() as f64 * share).floor() as usize];
+    [sorted[0], at(0.5), at(0.9), at(0.99), sorted[sorted.len() - 1]]
+}
+
+/// C++ names have spaces.
+#[test]
+fn the_commands_of_the_document_print_all_functions_with_their_percentiles() {
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/xray.md")).unwrap();
+    let (_, commands) = document
+        .rsplit_once("    jitinject --xray-log xray-log.app.Xo5bpR")
+        .unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    let name = "xray-fdr-pie14";
+    let folder = scratch();
+    std::os::unix::fs::symlink(binary_of(name), folder.path().join("app")).unwrap();
+    let (jitinject, trace) = (env!("CARGO_BIN_EXE_jitinject"), trace_of(name));
+    let script = format!("{jitinject} -q --xray-log {}{commands}", trace.display());
+    let ran = Command::new("sh")
+        .args(["-euc", &script])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", said(&ran));
+    let printed = String::from_utf8(ran.stdout).unwrap();
+    let mut rows: Vec<Vec<u64>> = printed
+        .lines()
+        .map(|line| {
+            let mut numbers: Vec<u64> = line
+                .rsplitn(7, ' ')
+                .take(6)
+                .map(|number| number.parse().unwrap())
+                .collect();
+            numbers.reverse();
+            numbers
+        })
+        .collect();
+    rows.sort_unstable();
+    let durations = durations(name);
+    let expected = durations.values();
+    let expected = expected.map(|calls| [&[calls.len() as u64][..], &percentiles(calls)].concat());
+    let mut expected: Vec<Vec<u64>> = expected.collect();
+    expected.sort_unstable();
+    assert_eq!(rows, expected, "{printed}");
+    assert!(printed.lines().any(|line| line.contains(", ")), "{printed}");
+}
+
 #[test]
 fn durations_of_calls_have_the_percentiles_of_llvm_xray() {
     for name in SOUND {
         let folder = scratch();
         let sorted = llvm_xray::sorted(folder.path(), &trace_of(name));
         let header = Header::parse(&real(name)).unwrap();
-        let numbers = numbers(&binary_of(name));
-        let shown = with_binary(name, &["--events", "durations"]);
-        let mut durations: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for event in of(&shown, "call-ns") {
-            let stack = functions(event, &numbers);
-            durations
-                .entry(*stack.last().unwrap())
-                .or_default()
-                .push(event.period);
-        }
+        let durations = durations(name);
         let theirs = llvm_xray::percentiles(&sorted);
         assert!(durations.keys().eq(theirs.keys()), "{name}");
         for (function, theirs) in &theirs {
-            let all = durations.get_mut(function).unwrap();
-            all.sort_unstable();
-            let at = |share: f64| all[(all.len() as f64 * share).floor() as usize];
-            let ours = [all[0], all[all.len() / 2], at(0.9), at(0.99), all[all.len() - 1]];
+            let ours = percentiles(&durations[function]);
             for (ours, theirs) in ours.into_iter().zip(*theirs) {
                 assert!(
                     is_same(ours, theirs, &header, 1),

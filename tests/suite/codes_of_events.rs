@@ -245,7 +245,9 @@ fn functions_that_the_binary_does_not_have_are_counted() {
         std::fs::write(&traces, trace_of(1, function)).unwrap();
         let more = ["--xray-binary", text(&binary)];
         let (_, summary) = inject_with_summary(&traces, &folder.path().join("out.data"), &more);
-        assert_eq!(diagnostics(&summary, "JI136").len(), missing, "{summary}");
+        let found = diagnostics(&summary, "JI136");
+        assert_eq!(found.len(), missing, "{summary}");
+        assert!(found.iter().all(|found| found["offset"].is_null()), "{summary}");
     }
 }
 

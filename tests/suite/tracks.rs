@@ -139,4 +139,7 @@ fn a_recording_can_have_a_track() {
         .output()
         .unwrap();
     assert!(ran.status.success(), "{}", crate::support::said(&ran));
+    let printed = String::from_utf8(ran.stdout).unwrap();
+    let inject = printed.lines().find(|line| line.starts_with("jitinject -i"));
+    assert!(inject.unwrap().ends_with(" --track ir"), "{printed}");
 }

@@ -266,6 +266,7 @@ impl RecordArguments {
             },
             duration: self.duration,
             without_sources: self.no_sources,
+            track: self.track.argument(),
             names: self.names.clone(),
         }
     }

@@ -52,6 +52,11 @@ pub struct TrackArgument {
 }
 
 impl TrackArgument {
+    /// Returns the argument as it was given.
+    pub fn argument(&self) -> Option<String> {
+        self.track.clone()
+    }
+
     /// Returns the name of the runtime's track; `None` for the usual lines.
     pub fn name(&self) -> Option<Vec<u8>> {
         let name = self.track.as_deref()?;

@@ -23,7 +23,7 @@ use crate::units::Address;
 ///
 /// Debug information that finds no LOAD with its address within the next batch is assigned to the function
 /// that was loaded right before it at its address, else to the one right after it, if its first line is in that
-/// function. samply takes the one after it for DEBUG_INFO2, whatever the address.
+/// function. samply's branch support-inlines takes the one after it for DEBUG_INFO2, whatever the address.
 #[derive(Clone, Debug, Default)]
 pub struct PendingRecords {
     /// DEBUG_INFO records by code address.

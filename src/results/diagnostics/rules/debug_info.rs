@@ -3,13 +3,13 @@
 super::rules! {
     rule CALL_INSIDE_LINE "JD062" Warning "inlined calls that start or end inside a line"
     problem "A line of DEBUG_INFO2 is in the innermost inlined function, so a line starts wherever a call starts or ends. Here none does."
-    readers "samply shows the caller's line in the file of the called function, or the reverse. jitinject starts the call at the declaration of its function, and continues the line of the caller after it."
+    readers "A reader that goes by the lists alone shows the caller's line in the file of the called function, or the reverse. jitinject starts the call at the declaration of its function, and continues the line of the caller after it."
     remedy "Write a line for each offset at which a call starts or ends."
     unit "places."
 
     rule BOTH_LAYOUTS "JD063" Note "DEBUG_INFO2 in both layouts"
     problem "A function has a record with lists and one with positions and their callers."
-    readers "samply reads the one with positions, if it has type 827346260. jitinject does, too, and ignores the other."
+    readers "jitinject reads the one with positions, and ignores the other. So does samply's branch support-inlines."
     remedy "Write one of them."
 
     rule LIST_SIZES "JD064" Error "sizes of lists of strings that are not multiples of four"
@@ -25,7 +25,7 @@ super::rules! {
 
     rule BAD_INDEX "JD066" Warning "functions with names or files that the lists do not have"
     problem "The index of a name or a file in a function of DEBUG_INFO2 is not below their number, and not all ones."
-    readers "samply and jitinject show the function without a name, or without a file."
+    readers "jitinject shows the function without a name, or without a file."
     remedy "Write the index of a string, or all ones for none."
     unit "names and files."
 
@@ -148,13 +148,13 @@ super::rules! {
 
     rule EXTENSION "JD086" Note "records of samply's extensions"
     problem "The records are DEBUG_INFO2, JIT_TIER or embedded sources, which are not in the specification of Linux."
-    readers "perf inject prints a message for each of them, and skips them. jitinject reads all of them; samply reads type 827346260 only, as DEBUG_INFO2 with positions and their callers. JIT_TIER has that type in the older numbering: samply takes it for the lines of its function, which then has none."
-    remedy "Also write DEBUG_INFO, which perf supports. For samply, write no JIT_TIER."
+    readers "perf inject prints a message for each of them, and skips them. jitinject reads all of them, samply 0.13 none. Its branch support-inlines reads type 827346260 as DEBUG_INFO2 with positions and their callers. JIT_TIER has that type in the older numbering: the branch takes it for the lines of its function, which then has none."
+    remedy "Also write DEBUG_INFO, which perf and samply support."
 
     rule BAD_EXTENSION "JD087" Error "invalid record of samply's extensions"
     problem "It has neither of the published layouts: sizes and counts don't add up to the record's, which the message explains."
     readers "jitinject skips it, and so do all others that read these records."
-    remedy "Use the layout that samply reads."
+    remedy "Use the layout with positions, type 827346260."
 
     rule OTHER_LAYOUT "JD088" Error "DEBUG_INFO2 with the type of its other layout"
     problem "There are two layouts of DEBUG_INFO2: six lists, published first, with type 827346259, and positions with their callers, with type 827346260."

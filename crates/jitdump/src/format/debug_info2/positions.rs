@@ -1,4 +1,4 @@
-//! The layout of DEBUG_INFO2 records with positions that refer to their callers, as read by samply (type
+//! The layout of DEBUG_INFO2 records with positions that refer to their callers, as read by samply's branch support-inlines (type
 //! 827346260).
 //!
 //! ```text
