@@ -106,6 +106,29 @@ fn a_renamed_dump_is_known_by_its_header() {
 }
 
 #[test]
+fn ten_unusable_dumps_of_a_process_are_listed() {
+    for (count, listed, more) in [(10, 10, None), (12, 10, Some("... (2 more)"))] {
+        let mut case = Case::new();
+        case.marker(8, "/nowhere/jit-8.dump", 1000 * SECOND);
+        case.profile.sample(8, 1000 * SECOND, &[REGION], None);
+        for number in 0..count {
+            write(&case.path(&format!("dumps/{number}/jit-8.dump")), b"no jitdump");
+        }
+        let (input, dumps) = (case.path("perf.data"), case.path("dumps"));
+        write(&input, &case.profile.finish());
+        let said = inject(
+            &input,
+            &case.path("out.data"),
+            &["--jitdump", tools::text(&dumps)],
+        );
+        let line = said.lines().find(|line| line.contains("JI215")).unwrap();
+        assert_eq!(line.matches("/jit-8.dump: JI").count(), listed, "{said}");
+        assert_eq!(line.contains("more)"), more.is_some(), "{said}");
+        assert!(more.is_none_or(|more| line.ends_with(more)), "{said}");
+    }
+}
+
+#[test]
 fn a_dump_that_no_marker_leads_to_is_used_for_the_process_in_its_header() {
     let mut case = Case::new();
     case.profile.comm(7, "program", true, 1000 * SECOND);
