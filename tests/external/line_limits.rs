@@ -83,11 +83,14 @@ fn columns(object: &Path, count: usize) -> Vec<u32> {
     shown.collect()
 }
 
-/// Checks that perf shows a line for each sample.
+/// Checks that each perf shows a line for each sample.
 fn assert_perf_shows_lines(profile: &Path, expected: usize) {
-    let shown = perf::perf(&["script", "-i", text(profile), "-F", "ip,sym,srcline"]);
-    let lines = shown.lines().filter(|line| line.contains("a.c:")).count();
-    assert_eq!(lines, expected, "{shown}");
+    for program in perf::programs() {
+        let arguments = ["script", "-i", text(profile), "-F", "ip,sym,srcline"];
+        let shown = perf::perf_with_cache(&program, scratch().path(), &arguments);
+        let lines = shown.lines().filter(|line| line.contains("a.c:")).count();
+        assert_eq!(lines, expected, "{program}: {shown}");
+    }
 }
 
 #[test]
