@@ -22,7 +22,7 @@ const MAX_LISTED: usize = 10;
 /// Lines without samples that are shown before and after one with samples.
 const CONTEXT: u32 = 2;
 
-/// Lines that are shown.
+/// Lines that are shown: those with most samples, and then those around them.
 const MAX_LINES: usize = 400;
 
 /// A function.
@@ -34,6 +34,8 @@ pub struct FunctionReport {
     pub tiers: Vec<Share>,
     /// Source lines with samples, and those around them if their text is known.
     pub lines: Vec<SourceLine>,
+    /// Number of lines that are left out, because there are too many.
+    pub lines_omitted: u64,
     /// Functions that call it, with the samples below each.
     pub callers: Vec<Share>,
     /// Functions that it calls, with the samples below each.
@@ -135,10 +137,12 @@ pub fn report(
             }
         }
     }
+    let (lines, lines_omitted) = source_lines(tables, &shares.lines, options);
     Some(FunctionReport {
         row,
         tiers: sorted(shares.tiers),
-        lines: source_lines(tables, &shares.lines, options),
+        lines,
+        lines_omitted,
         callers: sorted(shares.callers),
         callees: sorted(shares.callees),
         code: None,
@@ -191,8 +195,8 @@ fn sorted(shares: BTreeMap<String, Weight>) -> Vec<Share> {
     shares
 }
 
-/// Returns the lines with samples, and those around them whose text is known.
-fn source_lines(tables: &Tables, lines: &Lines, options: &StreamOptions) -> Vec<SourceLine> {
+/// Returns the lines with samples, and those around them whose text is known; and how many of them are left out.
+fn source_lines(tables: &Tables, lines: &Lines, options: &StreamOptions) -> (Vec<SourceLine>, u64) {
     let files: BTreeSet<FileIndex> = lines.keys().map(|&(file, _)| file).collect();
     let files: Vec<FileIndex> = files.into_iter().collect();
     let sources: Vec<SourceText> = files
@@ -230,7 +234,8 @@ fn source_lines(tables: &Tables, lines: &Lines, options: &StreamOptions) -> Vec<
     };
     let with_text = texts.keys().copied().filter(is_near);
     let shown: BTreeSet<(FileIndex, u32)> = lines.keys().copied().chain(with_text).collect();
-    let shown = shown.into_iter().take(MAX_LINES).map(|(file, line)| {
+    let (shown, omitted) = most_sampled(shown.into_iter().collect(), lines);
+    let shown = shown.into_iter().map(|(file, line)| {
         let [own, total] = lines.get(&(file, line)).copied().unwrap_or_default();
         SourceLine {
             file: tables.files[file].path.clone(),
@@ -240,5 +245,48 @@ fn source_lines(tables: &Tables, lines: &Lines, options: &StreamOptions) -> Vec<
             text: texts.remove(&(file, line)),
         }
     });
-    shown.collect()
+    (shown.collect(), omitted)
+}
+
+/// Leaves the lines with most samples of a sorted list that is too long. Returns them, and how many it has left out.
+fn most_sampled(mut all: Vec<(FileIndex, u32)>, lines: &Lines) -> (Vec<(FileIndex, u32)>, u64) {
+    let omitted = all.len().saturating_sub(MAX_LINES);
+    if omitted > 0 {
+        all.sort_by_key(|at| {
+            let samples = lines.get(at);
+            Reverse(samples.map(|[own, total]| (own.period, total.period)))
+        });
+        all.truncate(MAX_LINES);
+        all.sort_unstable();
+    }
+    (all, omitted as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_lines_those_with_most_samples_are_shown() {
+        let at = |line| (FileIndex(0), line);
+        let samples = |period| {
+            let mut weight = Weight::default();
+            weight.add(Weight { samples: 1, period });
+            [weight; 2]
+        };
+        // The last ones have most samples, and every second line has none.
+        let lines: Lines = (0..300)
+            .map(|line| (at(2 * line), samples(1 + u64::from(line))))
+            .collect();
+        let all = |count| (0..count).map(at).collect::<Vec<_>>();
+        assert_eq!(most_sampled(all(400), &lines), (all(400), 0));
+        let (shown, omitted) = most_sampled(all(599), &lines);
+        assert_eq!((shown.len(), omitted), (400, 199));
+        assert!(lines.keys().all(|line| shown.contains(line)) && shown.is_sorted());
+        let many: Lines = (0..500)
+            .map(|line| (at(line), samples(1 + u64::from(line))))
+            .collect();
+        let (shown, _) = most_sampled(all(500), &many);
+        assert_eq!(shown, (100..500).map(at).collect::<Vec<_>>());
+    }
 }

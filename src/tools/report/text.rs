@@ -143,6 +143,13 @@ impl Report {
             );
             last = Some(line);
         }
+        if function.lines_omitted > 0 {
+            let _ = writeln!(
+                text,
+                "                   {}",
+                count(function.lines_omitted, "more line")
+            );
+        }
         self.write_shares(text, "callers", &function.callers);
         self.write_shares(text, "callees", &function.callees);
         if let Some(code) = &function.code {
