@@ -125,10 +125,10 @@ impl Calls {
         let mut stack: Vec<Method> = Vec::new();
         let stacks = times.map(|time| {
             while let Some(step) = steps.next_if(|step| step.time <= time) {
-                match stack.iter().rposition(|&method| method == step.method) {
-                    _ if step.is_entry => stack.push(step.method),
-                    Some(place) => stack.truncate(place),
-                    None => {}
+                if step.is_entry {
+                    stack.push(step.method);
+                } else if let Some(place) = stack.iter().rposition(|&method| method == step.method) {
+                    stack.truncate(place);
                 }
             }
             stack
@@ -218,10 +218,17 @@ fn check_splicing(call_graph: &[&str]) {
         .extract_if(.., |event| event.name == "mono/exception/")
         .collect();
     assert!(thrown.len() > 10);
+    let mut by_thread: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in &thrown {
-        let logged = calls.stacks(&event.comm, std::iter::once(event.time));
-        let shown: Vec<String> = event.symbols().into_iter().map(shared).collect();
-        assert_eq!(shown, logged[0], "{event:?}");
+        by_thread.entry(&event.comm).or_default().push(event);
+    }
+    for (thread, mut events) in by_thread {
+        events.sort_by_key(|event| event.time);
+        let stacks = calls.stacks(thread, events.iter().map(|event| event.time));
+        for (event, logged) in events.iter().zip(stacks) {
+            let shown: Vec<String> = event.symbols().into_iter().map(shared).collect();
+            assert_eq!(shown, logged, "{event:?}");
+        }
     }
     assert_stacks(&shown, &calls);
 }
