@@ -337,8 +337,11 @@ fn a_program_with_all_of_it_has_the_amounts_that_mprof_report_has() {
     }
     assert_eq!(failed, report.number("Lock failures:"));
     let locks = locks.into_iter().map(|(lock, waits)| {
-        // mprof-report rounds to microseconds.
-        let micros = |nanoseconds: u64| (nanoseconds + 500) / 1000;
+        // mprof-report prints seconds with six digits, which rounds 500 ns up or down.
+        let micros = |nanoseconds: u64| -> u64 {
+            let seconds = format!("{:.6}", nanoseconds as f64 / 1e9);
+            seconds.replace('.', "").parse().unwrap()
+        };
         let amounts = [
             waits.len() as u64,
             micros(waits.iter().sum()),
