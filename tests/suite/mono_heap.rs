@@ -2,7 +2,7 @@
 
 use jitdump::Address;
 use jitinject::internals::traces::mono::format::event::{
-    Kind, Method, MonitorEvent, Object, Pointer, ThreadId, TypeReference,
+    Kind, Metadata, Method, MonitorEvent, Object, Pointer, Stage, ThreadId, TypeReference,
 };
 
 use crate::support::mono_log::{Bases, Writer};
@@ -103,6 +103,35 @@ fn native_samples_get_the_names_that_the_log_has() {
     let names = by_leaf(&of(&shown, "sample"));
     let count = |name: &str| names.get(name).map(|&(_, count)| count);
     assert_eq!((count("poll"), count("read")), (Some(2), Some(1)), "{names:?}");
+}
+
+/// Mono gives the ID of a thread that has ended to another one, and logs samples in the buffers of its sampler, which come
+/// later.
+#[test]
+fn a_sample_of_an_earlier_thread_with_the_same_id_ends_no_wait() {
+    let folder = scratch();
+    let path = folder.path().join("reused.mlpd");
+    let mut log = Writer::new(17);
+    let thread = |log: &mut Writer, time, stage| {
+        let thread = ThreadId(0x7000);
+        let subject = Metadata::Thread { thread, name: b"" };
+        log.kind(time, &Kind::Metadata { stage, subject });
+    };
+    for (start, object) in [(1_000_000, 0x10), (2_000_000, 0x20)] {
+        log.buffer(bases(start));
+        thread(&mut log, start, Stage::LoadEnd);
+        log.monitor(start + 1000, MonitorEvent::Contention, Object(object), &[]);
+        log.monitor(start + 5000, MonitorEvent::Done, Object(object), &[]);
+        thread(&mut log, start + 6000, Stage::UnloadEnd);
+    }
+    log.buffer(Bases {
+        thread: 0x8000,
+        ..bases(1_000_000)
+    });
+    log.sample(1_003_000, ThreadId(0x7000), &[Address(0x5000)], &[]);
+    std::fs::write(&path, log.finish()).unwrap();
+    let shown = alone(&path, &["--events", "contention"]);
+    assert_eq!(sum(&of(&shown, "contention-ns")), (8000, 2));
 }
 
 /// A method runs for 100 ms in the second buffer of the file, which is the first in time.

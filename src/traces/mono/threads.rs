@@ -25,6 +25,7 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet
     let mut last_made = None;
     let mut current: HashMap<ThreadId, usize> = HashMap::default();
     let mut ended: HashSet<ThreadId> = HashSet::default();
+    let mut reused: HashSet<ThreadId> = HashSet::default();
     for buffer in log.buffers() {
         for event in buffer.events() {
             heap_shots.add(buffer.thread, &event);
@@ -47,6 +48,7 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet
             let begins = matches!(subject, Some((Stage::LoadStart | Stage::LoadEnd, _)));
             if begins && ended.remove(&id) {
                 current.remove(&id);
+                reused.insert(id);
             }
             let index = *current.entry(id).or_insert(threads.len());
             if index == threads.len() {
@@ -58,7 +60,10 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet
             }
             if let Some(thread) = threads.get_mut(index) {
                 let (first, last) = thread.span;
-                thread.span = (first.min(event.time), last.max(event.time));
+                // Samples are in the buffers of another thread, so one of an earlier thread with the ID may follow.
+                let is_later = reused.contains(&id) && matches!(event.kind, Kind::SampleHit { .. });
+                let first = if is_later { first } else { first.min(event.time) };
+                thread.span = (first, last.max(event.time));
                 if let Some((Stage::Name, name)) = subject {
                     thread.name = Some((event.time, name));
                 }

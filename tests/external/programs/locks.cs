@@ -35,7 +35,20 @@ class Locks {
         }
     }
 
+    // A thread waits for the lock, however busy the machine is.
+    static void Contend(object door) {
+        var waiter = new Thread(() => Hold(door, 0));
+        lock (door) {
+            waiter.Start();
+            for (int wait = 0; wait < 60000 && (waiter.ThreadState & ThreadState.WaitSleepJoin) == 0; wait++)
+                Thread.Sleep(1);
+        }
+        waiter.Join();
+    }
+
     static void Main() {
+        Contend(first);
+        Contend(second);
         var threads = new List<Thread>();
         for (int at = 0; at < 3; at++) threads.Add(new Thread(Work));
         threads.ForEach(thread => thread.Start());
