@@ -1,4 +1,4 @@
-//! Other readers of perf.data understand the output.
+//! Other readers of perf.data understand the output, and other readers of jitdumps read the same in them.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -195,7 +195,7 @@ impl Diagnostic {
         tally.iter().map(move |(issue, seen)| Self {
             count: seen.count,
             file: file.clone(),
-            offset: (has_offsets && !is_of_whole_file(issue.into())).then_some(seen.first_offset),
+            offset: tally.offsets(issue).first().copied().filter(|_| has_offsets),
             ..Self::new(issue.into())
         })
     }
@@ -339,11 +339,6 @@ fn render(template: &str, count: u64, value: impl Fn(&str) -> Option<String>) ->
     }
     text.push_str(rest);
     text
-}
-
-/// Whether an issue has no offset in its file.
-fn is_of_whole_file(issue: Issue) -> bool {
-    matches!(issue, Issue::TooManyNames | Issue::XrayMissingFunctions)
 }
 
 #[cfg(test)]

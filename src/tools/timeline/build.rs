@@ -44,7 +44,7 @@ pub fn timeline(
     };
     let counts = counter.walk(profile_index, progress);
     let v8_functions = scripts.functions();
-    let lines = SourceLines::of(recording, &v8_functions, options, &counts);
+    let mut lines = SourceLines::of(recording, &v8_functions, options, &counts);
     let code_boxes = CodeBoxes::of(recording, counter.span, &counts);
     let mut diagnostics = recording.diagnostics();
     diagnostics.extend(recording.hints(&counts.silent_processes()));
@@ -82,7 +82,7 @@ pub fn timeline(
     let mut names = HashMap::default();
     columns.write_boxes(&code_boxes.all, &mut names);
     columns.write_samples(&counts, &mut names);
-    columns.write_inlined(&lines, &mut names);
+    columns.write_inlined(std::mem::take(&mut lines.inlined), &mut names);
     columns.write_lines(lines);
     Timeline {
         values: columns.values,
@@ -282,11 +282,15 @@ impl Columns<'_> {
     }
 
     /// Writes the samples in inlined functions.
-    fn write_inlined(&mut self, lines: &SourceLines, names: &mut HashMap<String, u32>) {
+    fn write_inlined(
+        &mut self,
+        inlined: BTreeMap<(FunctionId, Pid, String), u32>,
+        names: &mut HashMap<String, u32>,
+    ) {
         let mut rows = BTreeMap::new();
-        for ((function, pid, name), &samples) in &lines.inlined {
-            if let Some(function) = self.added(*function, *pid) {
-                rows.insert((function, self.name(name.clone(), names)), samples);
+        for ((function, pid, name), samples) in inlined {
+            if let Some(function) = self.added(function, pid) {
+                rows.insert((function, self.name(name, names)), samples);
             }
         }
         let columns = &mut self.values.inlined;

@@ -60,9 +60,8 @@ impl SourceLines {
             let info = info.or_else(|| names::declaration(function.name));
             if let Some(info) = info {
                 let owner = used[id.file].found.file.origin().owner;
-                let outer = v8_functions.name(function.name);
-                lines.add_inlined(*id, recording, &info, addresses, &outer);
-                lines.add(*id, recording, &info, addresses, |file| {
+                let name = v8_functions.name(function.name);
+                lines.add(*id, &name, recording, &info, addresses, |file| {
                     files.index(&info, file, owner)
                 });
             }
@@ -80,10 +79,11 @@ impl SourceLines {
         lines
     }
 
-    /// Adds the samples of a function. `file` returns the index of a file of its debug information.
+    /// Adds the samples of a function with the name `name`. `file` returns the index of a file of its debug information.
     fn add(
         &mut self,
         function: FunctionId,
+        name: &[u8],
         recording: &Recording<'_>,
         info: &DebugInfo<'_>,
         addresses: &Addresses,
@@ -94,11 +94,11 @@ impl SourceLines {
             .functions
             .first()
             .map(|declared| (declared.file, declared.line));
-        for &(offset, space, samples) in addresses {
+        let mut inlined: BTreeMap<(Pid, u32), u32> = BTreeMap::new();
+        let chains = info.frames_at_all(addresses.iter().map(|&(offset, ..)| offset));
+        for (&(_, space, samples), chain) in addresses.iter().zip(chains) {
             let pid = processes.space(space).pid;
-            let rows = info.rows.partition_point(|row| row.offset <= offset);
-            let row = rows.checked_sub(1).and_then(|last| info.rows.get(last));
-            let sampled = row.map(|row| (row.file, row.line));
+            let sampled = chain.first().map(|frame| (frame.file, frame.line));
             let places = [(sampled, samples), (declared, 0)];
             for (place, samples) in places {
                 let Some((Some(of), line @ 1..)) = place else {
@@ -108,47 +108,16 @@ impl SourceLines {
                 let key = (function, pid, of, line);
                 add_row(&mut self.samples, key, samples, &mut self.faults);
             }
-        }
-    }
-
-    /// Adds the samples in code of functions that are inlined into one with the name `outer`.
-    fn add_inlined(
-        &mut self,
-        function: FunctionId,
-        recording: &Recording<'_>,
-        info: &DebugInfo<'_>,
-        addresses: &Addresses,
-        outer: &[u8],
-    ) {
-        let processes = &recording.profile.index.processes;
-        let chains = info.frames_at_all(addresses.iter().map(|&(offset, ..)| offset));
-        let mut inlined: BTreeMap<(Pid, u32), u32> = BTreeMap::new();
-        for (&(_, space, samples), chain) in addresses.iter().zip(chains) {
             if let [innermost, _, ..] = &chain[..] {
-                let key = (processes.space(space).pid, innermost.function);
-                let count = inlined.entry(key).or_default();
+                let count = inlined.entry((pid, innermost.function)).or_default();
                 *count = count.saturating_add(samples);
             }
         }
         for ((pid, inlined), samples) in inlined {
-            let Some(inlined) = info.functions.get(inlined as usize) else {
-                continue;
-            };
-            let parts = names::parts(inlined.name);
-            let file = inlined.file.and_then(|file| info.files.get(file as usize));
-            let declared = file.map(|file| names::SourceLocation {
-                path: &file.path,
-                line: inlined.line,
-                column: inlined.column,
-            });
-            let location = parts.location.or(declared);
-            let name = NameStyle::Full.name_of_inlined(parts.function, location, outer);
-            add_row(
-                &mut self.inlined,
-                (function, pid, name),
-                samples,
-                &mut self.faults,
-            );
+            if let Some(inlined) = name_of_inlined(info, inlined, name) {
+                let key = (function, pid, inlined);
+                add_row(&mut self.inlined, key, samples, &mut self.faults);
+            }
         }
     }
 
@@ -179,6 +148,20 @@ impl SourceLines {
             })
             .collect()
     }
+}
+
+/// Returns the name of a function that is inlined into one with the name `outer`.
+fn name_of_inlined(info: &DebugInfo<'_>, inlined: u32, outer: &[u8]) -> Option<String> {
+    let inlined = info.functions.get(inlined as usize)?;
+    let file = inlined.file.and_then(|file| info.files.get(file as usize));
+    let declared = file.map(|file| names::SourceLocation {
+        path: &file.path,
+        line: inlined.line,
+        column: inlined.column,
+    });
+    let parts = names::parts(inlined.name);
+    let location = parts.location.or(declared);
+    Some(NameStyle::Full.name_of_inlined(parts.function, location, outer))
 }
 
 /// Adds samples to a row, unless it would be one too many.

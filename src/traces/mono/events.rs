@@ -343,7 +343,7 @@ impl<'l, 'a> Source for LogSource<'l, 'a> {
         let unpaired = self.waiting.len().saturating_add(self.collecting.len());
         self.losses.add_many(Issue::IntervalUnpaired, unpaired as u64, 0);
         let is_full = self.frame_addresses.synthetic_symbols.is_full();
-        self.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
+        self.losses.add_unplaced(Issue::TooManyNames, is_full.into());
     }
 
     fn processes(&self) -> Vec<(Pid, String)> {

@@ -193,8 +193,8 @@ impl<'l, 'a> Source for TraceSource<'l, 'a> {
         let processes = self.processes.values();
         let missing = processes.map(|process| process.frame_addresses.missing).sum();
         if let Some(counts) = self.counts.first_mut() {
-            counts.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
-            counts.losses.add_many(Issue::XrayMissingFunctions, missing, 0);
+            counts.losses.add_unplaced(Issue::TooManyNames, is_full.into());
+            counts.losses.add_unplaced(Issue::XrayMissingFunctions, missing);
         }
     }
 

@@ -25,7 +25,7 @@ struct Counter {
 pub struct FaultCount {
     /// Number of faults of this kind.
     pub count: u64,
-    /// Lowest file offset of such a fault, in bytes.
+    /// Lowest file offset of such a fault, in bytes; 0 if none has a place in the file.
     pub first_offset: u64,
 }
 
@@ -55,6 +55,15 @@ impl<K: Ord + Copy> Tally<K> {
         let entry = self.kinds.entry(kind).or_default();
         entry.count = entry.count.saturating_add(count);
         entry.add_offset(offset);
+    }
+
+    /// Counts `count` faults that have no place in the file.
+    #[doc(hidden)]
+    pub fn add_unplaced(&mut self, kind: K, count: u64) {
+        if count > 0 {
+            let entry = self.kinds.entry(kind).or_default();
+            entry.count = entry.count.saturating_add(count);
+        }
     }
 
     /// Adds the counts and offsets of another tally.

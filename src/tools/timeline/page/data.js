@@ -59,24 +59,24 @@ function locationsOf({ locations }) {
   return new Map(name.map((of, at) => [of, { own: [function_start[at], function_end[at]], path: [path_start[at], path_end[at]], line: line[at] }]));
 }
 
-/// The rows of source lines that each function has, by the number of the function.
-function linesOf({ lines }) {
-  const of = new Map();
-  lines.function.forEach((name, at) => {
-    if (!of.has(name)) of.set(name, []);
-    of.get(name).push({ file: lines.file[at], line: lines.line[at], samples: lines.samples[at] });
+/// The rows of each function, by the number of the function. `row` makes one.
+function byFunction(functions, row) {
+  const rows = new Map();
+  functions.forEach((of, at) => {
+    if (!rows.has(of)) rows.set(of, []);
+    rows.get(of).push(row(at));
   });
-  return of;
+  return rows;
 }
 
-/// The functions inlined into each function with their samples, by the number of the function.
+/// The source lines of each function with their samples.
+function linesOf({ lines }) {
+  return byFunction(lines.function, (at) => ({ file: lines.file[at], line: lines.line[at], samples: lines.samples[at] }));
+}
+
+/// The functions inlined into each function with their samples.
 function inlinedOf({ inlined }) {
-  const of = new Map();
-  inlined.function.forEach((outer, at) => {
-    if (!of.has(outer)) of.set(outer, []);
-    of.get(outer).push({ name: inlined.name[at], samples: inlined.samples[at] });
-  });
-  return of;
+  return byFunction(inlined.function, (at) => ({ name: inlined.name[at], samples: inlined.samples[at] }));
 }
 
 /// How many steps of brightness there are: the first one for no samples.

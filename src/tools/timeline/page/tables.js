@@ -58,9 +58,7 @@ function fillHottest(values, process, onPick) {
   if (inlined.names === 0) return;
   const body = table.createTBody();
   body.id = "inlined";
-  const title = element("th", "Inlined ", { scope: "rowgroup" });
-  title.append(element("small", "also counted above"));
-  body.insertRow().append(title, element("td", numbers.format(inlined.samples)), element("td", percentText(inlined.samples, all)));
+  addTotal(body, null, ["Inlined ", element("small", "also counted above")], inlined.samples, all);
   addNames(values, body, inlined, all, onPick);
 }
 
@@ -103,10 +101,13 @@ function addNames(values, body, group, all, onPick) {
     line.insertCell().append(button);
     line.append(element("td", numbers.format(row.samples)), element("td", percentText(row.samples, all)));
   }
-  if (group.names > group.rows.length) {
-    const line = body.insertRow();
-    line.append(element("td", `and ${numbers.format(group.names - group.rows.length)} more with samples`, { colspan: "3", class: "more" }));
-  }
+  addMore(body, group, 3);
+}
+
+/// Adds a row of so many columns that says how many names of a group are left out.
+function addMore(body, group, columns) {
+  if (group.names === group.rows.length) return;
+  body.insertRow().append(element("td", `and ${numbers.format(group.names - group.rows.length)} more with samples`, { colspan: columns, class: "more" }));
 }
 
 /// Adds a name, with its path in a second line.
@@ -120,10 +121,11 @@ function addName(values, parent, of) {
   parent.append(below);
 }
 
-/// Adds the row of a compiler, or of the group of the others.
+/// Adds the row of a compiler, or of another group, which has a color or none.
 function addTotal(body, color, texts, samples, all) {
   const title = element("th", undefined, { scope: "rowgroup" });
-  title.append(swatch(color), ...texts);
+  if (color !== null) title.append(swatch(color));
+  title.append(...texts);
   body.insertRow().append(title, element("td", numbers.format(samples)), element("td", percentText(samples, all)));
 }
 
@@ -190,9 +192,7 @@ function fillSelectedInlined(values, functions) {
     addName(values, cell, name);
     body.insertRow().append(cell, element("td", numbers.format(samples)));
   }
-  if (inlined.names > inlined.rows.length) {
-    body.insertRow().append(element("td", `and ${numbers.format(inlined.names - inlined.rows.length)} more with samples`, { colspan: "2", class: "more" }));
-  }
+  addMore(body, inlined, 2);
 }
 
 function rangeText(values, box) {

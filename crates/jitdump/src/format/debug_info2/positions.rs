@@ -1,5 +1,5 @@
-//! The layout of DEBUG_INFO2 records with positions that refer to their callers, as read by samply's branch support-inlines (type
-//! 827346260).
+//! The layout of DEBUG_INFO2 records with positions that refer to their callers (type 827346260), as read by
+//! samply's branch support-inlines.
 //!
 //! ```text
 //! u64 code_addr   u64 code_offset_count   u64 position_count   u64 string_count
