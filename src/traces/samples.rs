@@ -22,6 +22,29 @@ use crate::traces::synthesize::{EventSource, Out};
 /// two records becomes one sample, whose period is all of its steps.
 const MAX_EXTRA_SAMPLES: u64 = 1 << 22;
 
+/// Number of samples that resampling can still make beyond one per record.
+#[derive(Clone, Copy, Debug)]
+struct ExtraSamples(u64);
+
+impl Default for ExtraSamples {
+    fn default() -> Self {
+        Self(MAX_EXTRA_SAMPLES)
+    }
+}
+
+impl ExtraSamples {
+    /// Returns the number of samples for `steps` steps of `step` nanoseconds, and the period of each.
+    fn split(&mut self, steps: u64, step: u64) -> (u64, u64) {
+        match self.0.checked_sub(steps) {
+            Some(left) => {
+                self.0 = left;
+                (steps, step)
+            }
+            None => (1, steps.saturating_mul(step)),
+        }
+    }
+}
+
 /// State of a thread during the replay.
 #[derive(Clone, Copy, Debug)]
 struct ThreadState {
@@ -57,7 +80,7 @@ pub struct Samples<'l, S: Source> {
     begins: Vec<Vec<RuntimeTime>>,
     /// Totals that remain to be written at the end.
     left: std::vec::IntoIter<((usize, Stack), Sum)>,
-    steps_left: u64,
+    extra_samples: ExtraSamples,
     latest: RuntimeTime,
 }
 
@@ -85,7 +108,7 @@ impl<'l, S: Source> Samples<'l, S> {
             raw: Vec::new(),
             sums: HashMap::default(),
             left: Vec::new().into_iter(),
-            steps_left: MAX_EXTRA_SAMPLES,
+            extra_samples: ExtraSamples::default(),
             latest: RuntimeTime::default(),
         }
     }
@@ -166,13 +189,7 @@ impl<'l, S: Source> Samples<'l, S> {
             Some(step) => {
                 let step = step.max(1);
                 let steps = (context.time.0 / step).saturating_sub(before.since.0 / step);
-                match self.steps_left.checked_sub(steps) {
-                    Some(left) => {
-                        self.steps_left = left;
-                        (steps, step)
-                    }
-                    None => (1, steps.saturating_mul(step)),
-                }
+                self.extra_samples.split(steps, step)
             }
         };
         if count == 0 {
@@ -339,5 +356,18 @@ impl<S: Source> EventSource for Samples<'_, S> {
 
     fn finish(self: Box<Self>) {
         self.source.finish(self.replay.into_threads());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_calls_are_split_into_4_194_304_samples_and_later_ones_stay_whole() {
+        let mut extra = ExtraSamples::default();
+        assert_eq!(extra.split(4_194_305, 10), (1, 41_943_050));
+        assert_eq!(extra.split(4_194_304, 10), (4_194_304, 10));
+        assert_eq!(extra.split(2, 10), (1, 20));
     }
 }

@@ -330,6 +330,15 @@ fn records() -> Vec<TestFile> {
             clean.time += 40 * DAY;
             clean.function(0x3000);
         }),
+        // Records are at most, and more than, 2^50 nanoseconds apart; the next one is 1000 later by itself.
+        with(&[], |clean| {
+            clean.time += (1_u64 << 50) - 1000;
+            clean.function(0x3000);
+        }),
+        with(&["JD052"], |clean| {
+            clean.time += (1_u64 << 50) - 999;
+            clean.function(0x3000);
+        }),
         // Process and thread, vma, addresses before and after, size, index.
         with(&["JD053"], |clean| {
             let words = [77 << 32 | 77, 0, 0x2000, 0x3000, SIZE, 1];
@@ -448,6 +457,7 @@ fn lines() -> Vec<TestFile> {
 
 fn unwinding() -> Vec<TestFile> {
     let (frame, header) = tables(SIZE, 48);
+    let size = (frame.len() + header.len()) as u64;
     vec![
         with(&["JD090"], |clean| {
             clean.unwinding(&[9; 40], &[9; 24], 0);
@@ -501,6 +511,15 @@ fn unwinding() -> Vec<TestFile> {
         }),
         with(&["JD093", "JD098"], |clean| {
             clean.unwinding(&frame, &header, 256 << 20);
+            clean.function(0x7000_0000);
+        }),
+        // Sizes that are rounded up to pages.
+        with(&["JD093"], |clean| {
+            clean.unwinding(&frame, &header, size + 4095);
+            clean.function(0x7000_0000);
+        }),
+        with(&["JD093", "JD098"], |clean| {
+            clean.unwinding(&frame, &header, size + 4096);
             clean.function(0x7000_0000);
         }),
         with(&["JD093", "JD099"], |clean| {

@@ -52,6 +52,15 @@ fn headers_that_are_refused_say_why() {
 }
 
 #[test]
+fn versions_and_types_below_100_are_those_of_a_newer_xray() {
+    let error = |file: &[u8]| Trace::parse(file).unwrap_err().issue;
+    assert_eq!(error(&[99, 0, 1, 0]), Issue::XrayVersion);
+    assert_eq!(error(&[100, 0, 1, 0]), Issue::NotAnXrayTrace);
+    assert_eq!(error(&[1, 0, 99, 0]), Issue::XrayType);
+    assert_eq!(error(&[1, 0, 100, 0]), Issue::NotAnXrayTrace);
+}
+
+#[test]
 fn damaged_files_keep_what_is_whole() {
     let intact = real("xray-fdr-pie14");
     let (good, faults) = read(&intact);
@@ -301,6 +310,39 @@ fn buffers_of_fixed_size_are_found_by_it() {
         // An unknown kind costs only the rest of its buffer.
         let kind = left(1, endian, |file, offsets| file[offsets[0][1] as usize] = 0xff);
         assert_eq!(kind, (vec![0, 4, 5, 6, 7], vec![(Issue::XrayUnknownKind, 1)]));
+    }
+}
+
+#[test]
+fn fixed_sizes_below_48_bytes_are_not_those_of_buffers() {
+    for endian in [ByteOrder::Little, ByteOrder::Big] {
+        let with_size = |size| left(1, endian, |file, _| endian.set_u64(file, 16, size));
+        let all: Vec<usize> = (0..8).collect();
+        assert_eq!(with_size(47), (all, vec![(Issue::XrayBadSize, 2)]));
+        // With this size, the records are outside of the buffers.
+        let (records, faults) = with_size(48);
+        assert!(records.is_empty(), "{records:?}");
+        assert!(
+            faults.iter().all(|&(fault, _)| fault != Issue::XrayBadSize),
+            "{faults:?}"
+        );
+    }
+}
+
+#[test]
+fn a_buffer_after_damage_has_up_to_a_gibibyte_whatever_the_header_says() {
+    for (version, endian) in forms() {
+        let with_size = |size| {
+            let (records, _) = left(version, endian, |file, _| {
+                endian.set_u64(file, 16, u64::MAX);
+                file[32] = 0;
+                let second = 32 + (file.len() - 32) / 2;
+                endian.set_u64(file, second + 1, size);
+            });
+            records
+        };
+        assert_eq!(with_size(1 << 30), [4, 5, 6, 7]);
+        assert!(with_size((1 << 30) + 1).is_empty());
     }
 }
 

@@ -506,3 +506,40 @@ fn side(table: &Table<'_>, scale: &Scale, side: usize) -> Side {
         labels,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::tools::compare::testing::Profile;
+    use crate::tools::compare::{CompareOptions, Comparison, compare};
+
+    fn compared(before: &Profile, after: &Profile) -> Comparison {
+        let [before, after] = [[before.parse()], [after.parse()]];
+        let compared = compare(&before, &after, &CompareOptions::default(), false);
+        compared.unwrap().comparison
+    }
+
+    #[test]
+    fn tiers_of_a_function_are_32_at_most() {
+        let tiers = |count: usize| {
+            let profile = (0..count).fold(Profile::new(100), |profile, number| {
+                let tier = format!("/profile/functions/{number}/tier");
+                let profile = profile.jit("JS:*f /a.js:1:1", 1);
+                profile.set(&tier, format!("T{number}"))
+            });
+            compared(&profile, &profile).functions[0].tiers.len()
+        };
+        assert_eq!((tiers(32), tiers(33)), (32, 32));
+    }
+
+    /// Of the 3 percent that the confidence leaves, CPU time has 0.75. With the assumed variation, times that are 1.74 and
+    /// 1.8 times as long have a probability of 0.92 and 0.57 percent.
+    #[test]
+    fn cpu_time_has_a_quarter_of_the_probability_of_changes_by_chance() {
+        let is_significant = |time: u64| {
+            let run = |time: u64| Profile::new(100).cpu_time(time);
+            let cpu = compared(&run(1_000_000_000), &run(time)).cpu;
+            cpu.unwrap().is_significant
+        };
+        assert!(!is_significant(1_740_000_000) && is_significant(1_800_000_000));
+    }
+}

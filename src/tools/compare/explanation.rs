@@ -269,3 +269,79 @@ impl Search<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::compare::matching::match_functions;
+    use crate::tools::compare::testing::{Profile, changes};
+
+    /// Returns functions with these significant changes of their own time and their total, from 10 percent.
+    fn functions(values: &[(f64, f64)]) -> Vec<FunctionChange> {
+        let estimate = |change: f64| Estimate {
+            before: 10.0,
+            after: 10.0 + change,
+            change,
+            margin: None,
+            is_significant: true,
+        };
+        let mut functions = changes(values.len(), true);
+        for (function, &(own, total)) in functions.iter_mut().zip(values) {
+            (function.own, function.total) = (estimate(own), estimate(total));
+        }
+        functions
+    }
+
+    /// Returns a search in which function 0 called function 1.
+    fn search(functions: &mut [FunctionChange]) -> Search<'_> {
+        Search {
+            rows: &[0, 1],
+            functions,
+            index_of: (0..2).zip(0..).collect(),
+            callees: HashMap::default(),
+            callers_before: [(1, vec![(0, 10)])].into_iter().collect(),
+        }
+    }
+
+    /// Whether a function that is gone, with its 10 percent, counts as inlined into its caller, by what that gained.
+    fn is_inlined(own: f64, total: f64) -> bool {
+        let mut functions = functions(&[(own, total), (-10.0, -10.0)]);
+        search(&mut functions).explain_inlining(1)
+    }
+
+    #[test]
+    fn callers_gain_six_tenths_of_what_is_inlined_into_them() {
+        assert!(is_inlined(6.1, 0.0) && !is_inlined(5.9, 0.0));
+    }
+
+    #[test]
+    fn totals_of_callers_change_by_three_tenths_of_what_is_inlined_into_them() {
+        assert!(is_inlined(10.0, 2.9) && !is_inlined(10.0, 3.1));
+    }
+
+    #[test]
+    fn explanations_name_three_functions() {
+        let mut functions = changes(5, true);
+        search(&mut functions).add(0, ExplanationKind::Inlined, &[1, 2, 3, 4], (1.0, 0.0));
+        let explanation = functions[0].explanation.as_ref().unwrap();
+        assert_eq!(explanation.text(), "includes inlined f1, f2, f3");
+    }
+
+    #[test]
+    fn the_thousand_functions_that_lost_most_are_explained() {
+        let name = |number: usize| format!("JS:*f{number} /a.js:1:1");
+        let after = Profile::new(10_000).jit(&name(0), 1);
+        let before = (1..=1001).fold(after.clone(), |profile, number| {
+            profile.jit(&name(number), 1).callers(number, &[(0, 1)])
+        });
+        let (before, after) = ([before.parse()], [after.parse()]);
+        let table = match_functions(&before, &after);
+        let rows: Vec<u32> = (0..=1001).collect();
+        let mut values = vec![(-10.0, -10.0); 1002];
+        values[0] = (10_010.0, 0.0);
+        let mut functions = functions(&values);
+        explain(&table, &rows, &mut functions);
+        let is_explained: Vec<bool> = functions.iter().map(|it| it.explanation.is_some()).collect();
+        assert_eq!(is_explained, [[true; 1001].as_slice(), &[false]].concat());
+    }
+}

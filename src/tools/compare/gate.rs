@@ -91,3 +91,20 @@ impl Rule {
         (frames < self.limit).then(|| format!("{frames:.2} % of the JIT frames in stacks have a name"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::tools::compare::rules::Rule;
+    use crate::tools::compare::testing::{changes, comparison};
+
+    #[test]
+    fn three_functions_that_break_a_rule_are_named() {
+        let rule: Rule = "self > 0.5%".parse().unwrap();
+        let reason = |count: usize| {
+            let result = rule.check(&comparison(changes(count, true)), &[]);
+            result.unwrap().reason
+        };
+        assert_eq!(reason(3), "f0 +1.00; f1 +1.00; f2 +1.00");
+        assert_eq!(reason(4), "f0 +1.00; f1 +1.00; f2 +1.00; 1 more");
+    }
+}

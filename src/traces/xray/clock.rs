@@ -131,3 +131,46 @@ fn in_words(found: &Calibration, is_wall_clock: bool, way: &str) -> String {
     };
     format!("{speed}, used {way}{spread}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitdump::ByteOrder;
+
+    /// Returns a metadata record with a number at an offset.
+    fn metadata(kind: u8, at: usize, number: u64) -> Vec<u8> {
+        let mut record = vec![0; 16];
+        record[0] = kind << 1 | 1;
+        ByteOrder::Little.set_u64(&mut record, at, number);
+        record
+    }
+
+    /// Returns a trace whose ticks are nanoseconds, with a buffer for each tick and its second of the wall clock.
+    fn trace(buffers: &[(u64, u64)]) -> Vec<u8> {
+        let mut file = vec![5, 0, 1, 0, 3, 0, 0, 0];
+        for field in [1_000_000_000_u64, 1 << 16, 0] {
+            file.extend(field.to_le_bytes());
+        }
+        for &(tick, second) in buffers {
+            // The size of the buffer, and its thread, wall time and tick.
+            for (kind, at, number) in [(7, 1, 48), (0, 1, 1), (4, 1, second), (2, 3, tick)] {
+                file.extend(metadata(kind, at, number));
+            }
+        }
+        file
+    }
+
+    #[test]
+    fn wall_times_may_be_a_second_apart_from_the_ticks_and_no_more() {
+        for (tick, expected) in [
+            (2_000_000_000, None),
+            (1_999_999_999, Some(Issue::XrayClockSpread)),
+        ] {
+            let file = trace(&[(1_000_000_000, 1), (tick, 3)]);
+            let trace = Trace::parse(&file).unwrap();
+            let index = trace.index();
+            assert_eq!(index.buffers().len(), 2);
+            assert_eq!(find(&trace, &index, None, None).warning, expected, "{tick}");
+        }
+    }
+}

@@ -123,10 +123,8 @@ fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, 
 mod tests {
     use super::*;
 
-    #[test]
-    fn headers_may_be_a_second_later_than_the_first_record() {
-        const SECOND: u64 = 1_000_000_000;
-        let header = |time| Header {
+    fn header(time: u64) -> Header {
+        Header {
             endian: crate::bytes::ByteOrder::Little,
             version: 1,
             size: 40,
@@ -134,7 +132,12 @@ mod tests {
             pid: 1,
             time,
             flags: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn headers_may_be_a_second_later_than_the_first_record() {
+        const SECOND: u64 = 1_000_000_000;
         let first = 5000 * SECOND;
         for (time, expected) in [
             (first + SECOND, false),
@@ -147,5 +150,13 @@ mod tests {
         ] {
             assert_eq!(is_of_another_clock(&header(time), first), expected, "{time}");
         }
+    }
+
+    #[test]
+    fn wall_clock_microseconds_are_known_if_the_first_record_is_more_than_a_day_later() {
+        let time = 1_700_000_000_000_000;
+        let is_of_another_clock = |later: u64| is_of_another_clock(&header(time), time + later);
+        assert!(!is_of_another_clock(86_400_000_000_000));
+        assert!(is_of_another_clock(86_400_000_000_001));
     }
 }

@@ -155,3 +155,35 @@ impl<'d, 'r> SourceTexts<'d, 'r> {
         has_all.then_some(text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the texts of a dump without functions, after files of `size` bytes have been read.
+    fn texts(read: ReadSource<'_>, size: usize) -> SourceTexts<'static, '_> {
+        SourceTexts {
+            read,
+            starts: HashMap::default(),
+            texts: HashMap::default(),
+            embedded: HashMap::default(),
+            size,
+        }
+    }
+
+    #[test]
+    fn source_files_of_128_mib_together_are_read() {
+        let read = |name: &[u8]| Some(name.to_vec());
+        let mut files = texts(&read, (128 << 20) - 2);
+        assert!(files.of(b"abc").is_none());
+        assert!(files.of(b"ab").is_some());
+    }
+
+    #[test]
+    fn source_files_are_read_up_to_a_number_of_4096() {
+        let read = |_: &[u8]| Some(b"text".to_vec());
+        let mut files = texts(&read, 0);
+        let is_read = |number: &u32| files.of(&number.to_le_bytes()).is_some();
+        assert_eq!((0..10_000).filter(is_read).count(), 4096);
+    }
+}

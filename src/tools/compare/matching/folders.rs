@@ -182,4 +182,35 @@ mod tests {
         assert_eq!(moved.apply("src/index.js"), "/ci/src/index.js");
         assert_eq!(moved.apply("node:fs"), "node:fs");
     }
+
+    #[test]
+    fn files_are_compared_with_sixteen_of_their_name() {
+        let known: Vec<String> = (10..27).map(|number| format!("/old/{number}/index.js")).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let renamed = |file: &str| {
+            let mut folders = Folders::default();
+            folders.align(&set(&known));
+            folders.align(&set(&[file])).apply(file).into_owned()
+        };
+        assert_eq!(renamed("/new/25/index.js"), "/old/25/index.js");
+        assert_eq!(renamed("/new/26/index.js"), "/new/26/index.js");
+    }
+
+    #[test]
+    fn of_the_folders_of_a_run_32_are_found() {
+        let files = |root: &str| -> Vec<String> {
+            let numbers = 10..43;
+            numbers
+                .map(|number| format!("/{root}-{number}/{number}.js"))
+                .collect()
+        };
+        let (old, new) = (files("old"), files("new"));
+        let [old, new]: [HashSet<&str>; 2] =
+            [&old, &new].map(|files| files.iter().map(String::as_str).collect());
+        let mut folders = Folders::default();
+        folders.align(&old);
+        let moved = folders.align(&new);
+        assert_eq!(moved.apply("/new-41/41.js"), "/old-41/41.js");
+        assert_eq!(moved.apply("/new-42/42.js"), "/new-42/42.js");
+    }
 }

@@ -232,4 +232,35 @@ mod tests {
         let after = two("JS:*c /a.js:1:2", "JS:*d /a.js:2:2");
         assert_eq!(rows(before, after).len(), 5);
     }
+
+    #[test]
+    fn functions_with_a_thousandth_of_the_samples_are_renamed() {
+        let profile = |name: &str, samples: u64| {
+            let main = Profile::new(10_000).jit("JS:*main /a.js:1:1", 500);
+            let profile = main.jit(name, samples).size(1, 1000);
+            profile.callers(1, &[(0, samples)])
+        };
+        for (samples, count) in [(10, 2), (9, 3)] {
+            let before = profile("JS:*parse /a.js:9:1", samples);
+            let after = profile("JS:*read /a.js:9:1", samples);
+            assert_eq!(rows(before, after).len(), count, "{samples}");
+        }
+    }
+
+    #[test]
+    fn of_the_functions_with_one_caller_64_are_compared_by_size() {
+        let profile = |letter: char, count: usize| {
+            let main = Profile::new(10_000).jit("JS:*main /a.js:1:1", 500);
+            let sizes = std::iter::successors(Some(1000_u64), |size| Some(size * 5 / 4));
+            (1..=count).zip(sizes).fold(main, |profile, (number, size)| {
+                let profile = profile.jit(&format!("JS:*{letter}{number} /a.js:9:1"), 100);
+                profile.size(number, size).callers(number, &[(0, 100)])
+            })
+        };
+        // The last of 65 functions counts as two.
+        for (count, expected) in [(64, 65), (65, 67)] {
+            let found = rows(profile('a', count), profile('b', count));
+            assert_eq!(found.len(), expected, "{count}");
+        }
+    }
 }

@@ -383,3 +383,26 @@ impl<'s> Table<'s> {
         self.runs_of(AFTER).len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::compare::matching::match_functions;
+    use crate::tools::compare::testing::Profile;
+
+    #[test]
+    fn the_eight_callers_with_the_most_samples_are_examined() {
+        let callers = |count: usize| -> Vec<u32> {
+            let profile = (0..=count).fold(Profile::new(1000), |profile, number| {
+                profile.jit(&format!("JS:*f{number} /a.js:1:1"), 1)
+            });
+            let callers: Vec<(usize, u64)> = (1..=count).zip(1..).collect();
+            let before = [profile.callers(0, &callers).parse()];
+            let table = match_functions(&before, &[]);
+            let found = table.callers(BEFORE, |row| row == 0);
+            found[&0].iter().map(|&(caller, _)| caller).collect()
+        };
+        assert_eq!(callers(8), [8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(callers(9), [9, 8, 7, 6, 5, 4, 3, 2]);
+    }
+}

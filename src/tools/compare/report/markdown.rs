@@ -146,6 +146,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::compare::testing::{changes, comparison};
 
     #[test]
     fn names_are_code_or_plain_text() {
@@ -159,5 +160,31 @@ mod tests {
             "www&#46;a&#46;b &#64;me &#58;x&#58; größe"
         );
         assert_eq!(plain("1.5 of 2, 3.x"), "1.5 of 2, 3&#46;x");
+    }
+
+    #[test]
+    fn ten_functions_are_shown_at_once_and_a_hundred_below_them() {
+        let shown = |count: usize, is_significant: bool| {
+            let text = comparison(changes(count, is_significant)).markdown(0.5);
+            let (top, more) = text.split_once("<details>").unwrap_or((&*text, ""));
+            [top, more].map(|part| part.lines().filter(|line| line.starts_with("| `f")).count())
+        };
+        assert_eq!(shown(10, true), [10, 0]);
+        assert_eq!(shown(11, true), [10, 1]);
+        assert_eq!(shown(100, false), [0, 100]);
+        assert_eq!(shown(101, false), [0, 100]);
+    }
+
+    #[test]
+    fn tables_end_before_60_000_bytes() {
+        let mut functions = changes(100, false);
+        for change in &mut functions {
+            // Each of these characters takes five bytes.
+            change.function.full_name = "`".repeat(120);
+            change.function.previous = Some("`".repeat(120));
+        }
+        let text = comparison(functions).markdown(0.5);
+        let (tables, _) = text.split_once("\n</details>").unwrap();
+        assert!((58_000..=60_000).contains(&tables.len()), "{}", tables.len());
     }
 }

@@ -248,3 +248,22 @@ impl FunctionChange {
         differs.then(|| format!("{} → {}", shortened(&before.tier), shortened(&after.tier)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::tools::compare::testing::{changes, comparison};
+
+    #[test]
+    fn the_tables_of_own_times_and_totals_have_40_and_15_rows() {
+        let hidden = |count: usize, is_significant: bool| -> Vec<String> {
+            let text = comparison(changes(count, is_significant)).text(0.5);
+            let lines = text.lines().filter(|line| line.contains("--json"));
+            lines.map(str::to_owned).collect()
+        };
+        // Totals are shown if they are significant.
+        assert_eq!(hidden(40, false), [""; 0]);
+        assert_eq!(hidden(41, false), ["1 more; --json prints all"]);
+        assert_eq!(hidden(15, true), [""; 0]);
+        assert_eq!(hidden(16, true), ["1 more; --json prints all"]);
+    }
+}

@@ -167,4 +167,10 @@ mod tests {
             }
         });
     }
+
+    #[test]
+    fn more_than_a_thousand_degrees_of_freedom_make_no_difference() {
+        assert_eq!(two_sided_p(2.0, 1001.0), two_sided_p(2.0, 1000.0));
+        assert!(two_sided_p(2.0, 999.0) > two_sided_p(2.0, 1000.0));
+    }
 }

@@ -505,4 +505,53 @@ mod tests {
         assert_eq!(results[0].p(), 1.0);
         assert!(differences(&[]).is_empty());
     }
+
+    #[test]
+    fn single_runs_vary_one_and_a_half_times_as_much_as_by_sampling() {
+        let difference = differences(&[series(&[20.0], &[21.0], 0.0)])[0];
+        let variance = difference.error.powi(2);
+        assert!((variance - 2.0 * 1.5 * 0.16).abs() < 1e-9, "{variance}");
+    }
+
+    #[test]
+    fn the_variation_before_any_run_has_two_degrees_of_freedom() {
+        let relative = |runs: f64| {
+            let moments = Moments {
+                mean: 100.0,
+                variance: 0.0,
+                freedom: runs - 1.0,
+                runs,
+            };
+            let function = Function {
+                moments: [moments; 2],
+                sampling: [1.0; 2],
+                assumed: 0.0,
+            };
+            Variation::of(&[function]).relative.unwrap()
+        };
+        // Runs without variation have the other 8 degrees, or with two runs on each side 2.
+        assert!((relative(5.0) - 0.02_f64.powi(2) * 2.0 / 10.0).abs() < 1e-9);
+        assert!((relative(2.0) - 0.25_f64.powi(2) * 2.0 / 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ratios_below_a_hundredth_count_as_a_hundredth() {
+        let fit = |least: f64| fit_ratios(&[(least, 4.0), (1.0, 4.0)].repeat(3));
+        assert_eq!(fit(0.0), fit(0.01));
+        assert_ne!(fit(0.011), fit(0.01));
+    }
+
+    #[test]
+    fn equal_costs_vary_by_a_thousandth() {
+        let difference = cost_difference(&[10.0], &[10.0], 0.0);
+        // The rest is the drift of both sides.
+        let variance = difference.error.powi(2) - 2.0 * 0.005_f64.powi(2);
+        assert!((variance - 2.0 * 0.001_f64.powi(2)).abs() < 1e-9, "{variance}");
+    }
+
+    #[test]
+    fn sides_without_variation_drift_by_half_a_percent() {
+        let p = |after: f64| cost_difference(&[1.0; 5], &[after; 5], 0.15).p();
+        assert!(p(1.01) > 0.05 && p(1.02) < 0.05, "{} {}", p(1.01), p(1.02));
+    }
 }

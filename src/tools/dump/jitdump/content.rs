@@ -377,3 +377,27 @@ fn next_load<'a>(ahead: &Records<'a>, endian: ByteOrder, address: Option<Address
         .filter_map(|record| Load::parse(record.content, endian));
     loads.find(|load| address.is_none_or(|address| load.start == address))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_in_the_next_four_records() {
+        let endian = ByteOrder::Little;
+        let mut file = Vec::new();
+        for number in 1..=5_u64 {
+            endian.write_u32(&mut file, record::LOAD);
+            endian.write_u32(&mut file, 60);
+            // Time, process and thread, the address twice, size, index.
+            let address = 0x1000 * number;
+            for field in [number, 0, address, address, 2, number] {
+                endian.write_u64(&mut file, field);
+            }
+            file.extend_from_slice(b"f\0\x90\x90");
+        }
+        let records = Records::new(&file, 0, endian);
+        let is_found = |address: u64| next_load(&records, endian, Some(Address(address))).is_some();
+        assert!(is_found(0x4000) && !is_found(0x5000));
+    }
+}

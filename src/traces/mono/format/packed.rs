@@ -191,3 +191,45 @@ fn skip_invalid(start: &mut Vec<u8>) -> usize {
     start.drain(..skipped.min(start.len()));
     skipped
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_files_expand_to_64_mebibytes_and_others_to_200_times_their_size() {
+        assert_eq!([0, 335_544].map(max_unpacked_size), [67_108_864; 2]);
+        assert_eq!(
+            [335_545, 1_000_000].map(max_unpacked_size),
+            [67_109_000, 200_000_000]
+        );
+    }
+
+    #[test]
+    fn a_header_that_takes_a_mebibyte_is_none() {
+        let mut header = b"\x01ZPM\x03\x00\x11\x08".to_vec();
+        header.resize(38, 0);
+        // Size of the profiler's options.
+        header.extend(u32::MAX.to_le_bytes());
+        header.resize((1 << 20) - 1, b' ');
+        let mut validator = LogValidator::Header(Vec::new());
+        assert!(validator.accepts(&header));
+        assert!(!validator.accepts(b" "));
+    }
+
+    #[test]
+    fn buffers_have_up_to_a_gibibyte_of_events() {
+        let size = |size: u32| events_size(&[&BUFFER_ID[..], &size.to_le_bytes(), &[0; 40]].concat());
+        assert_eq!(size(1 << 30), Some(1 << 30));
+        assert_eq!(size((1 << 30) + 1), None);
+    }
+
+    #[test]
+    fn bytes_that_are_no_buffers_are_skipped_for_a_mebibyte() {
+        let mut validator = LogValidator::next_buffer();
+        // 48 zeros at a time are skipped: the size of a buffer's header.
+        assert!(validator.accepts(&vec![0; (1 << 20) + 32]));
+        assert!(validator.accepts(&[0; 47]));
+        assert!(!validator.accepts(&[0]));
+    }
+}

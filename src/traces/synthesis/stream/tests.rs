@@ -143,6 +143,38 @@ fn oversized_parts_are_truncated_and_counted() {
 }
 
 #[test]
+fn thread_names_of_255_bytes_are_kept_and_longer_ones_cut() {
+    for (size, cut) in [(255, 0), (256, 1)] {
+        let mut synthesis = Synthesis::stand_alone(&ORIGIN, &DEFINITIONS, Vec::new());
+        let comm = Comm {
+            thread: sample(0).thread,
+            time: Time(3),
+            name: &vec![0xee; size],
+            is_exec: false,
+        };
+        synthesis.comm(&comm).unwrap();
+        let (synthesized, records) = synthesis.finish().unwrap();
+        assert_eq!(synthesized.losses.count(Issue::ThreadNameCut), cut, "{size}");
+        assert_eq!(records.iter().filter(|&&byte| byte == 0xee).count(), 255);
+    }
+}
+
+#[test]
+fn attributes_of_4096_bytes_are_kept_and_longer_ones_cut() {
+    for size in [4096, 4104] {
+        let entries = vec![AttrEntry {
+            attr: attr(size, TIME, SAMPLE_ID_ALL),
+            ids: Vec::new(),
+        }];
+        let recorded = profile(entries, &[]);
+        let (synthesized, _) = merged(&recorded, &[]);
+        let entries = synthesized.attr_entries.iter();
+        let sizes: Vec<usize> = entries.map(|entry| entry.attr.len()).collect();
+        assert_eq!(sizes, [4096, 4096], "{size}");
+    }
+}
+
+#[test]
 fn without_times_synthetic_records_follow_the_recorded_ones() {
     let attr = attr(64, TID, SAMPLE_ID_ALL);
     let entries = vec![AttrEntry {

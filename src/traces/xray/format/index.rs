@@ -55,7 +55,7 @@ impl Index {
     }
 
     fn add(&mut self, buffer: Buffer) {
-        match self.buffers.len() < MAX_BUFFERS {
+        match has_room(self.buffers.len()) {
             true => self.buffers.push(buffer),
             false => self.faults.add(Issue::XrayTooManyBuffers, buffer.offset),
         }
@@ -78,5 +78,22 @@ impl Index {
                 buffers,
             })
         })
+    }
+}
+
+/// Returns whether an index of so many buffers takes another one.
+fn has_room(buffers: usize) -> bool {
+    buffers < MAX_BUFFERS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many buffers take more than a gigabyte.
+    #[test]
+    fn an_index_has_room_for_16_777_216_buffers() {
+        assert!(has_room(16_777_215));
+        assert!(!has_room(16_777_216));
     }
 }
