@@ -456,11 +456,17 @@ mod tests {
 
     /// Returns a section with one entry for 0x100 bytes from [`START`], with these instructions.
     fn frames(instructions: &[u8]) -> CallFrames {
+        frames_after(16, instructions)
+    }
+
+    /// As [`frames`], with a common part of this size.
+    fn frames_after(cie_size: usize, instructions: &[u8]) -> CallFrames {
         let endian = ByteOrder::Little;
         let mut bytes = Vec::new();
         // CIE: version 1, no augmentation, factors 1 and -8, return address in column 16; CFA is rsp + 8, return address
         // at CFA - 8
-        let cie = [1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0, 0];
+        let mut cie = vec![1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1];
+        cie.resize(cie_size - 4, 0);
         endian.write_u32(&mut bytes, 4 + cie.len() as u32);
         endian.write_u32(&mut bytes, 0);
         bytes.extend_from_slice(&cie);
@@ -501,6 +507,24 @@ mod tests {
         let rules = frames.at(Address(START), &room).unwrap();
         assert!(matches!(rules.registers, [(16, Rule::Offset(-8))]));
         assert_eq!((rules.return_address, rules.is_signal), (16, false));
+    }
+
+    #[test]
+    fn registers_up_to_32_have_rules_and_others_have_none() {
+        // Registers 32 and 33 are at CFA - 16.
+        let frames = frames(&[0x80 | 32, 2, 0x80 | 33, 2]);
+        let rules = frames.at(Address(START), &RuleRoom::default()).unwrap();
+        let mut registers: Vec<u16> = rules.registers.iter().map(|(register, _)| *register).collect();
+        registers.sort_unstable();
+        assert_eq!(registers, [16, 32]);
+    }
+
+    #[test]
+    fn entries_have_rules_after_a_common_part_of_up_to_4096_bytes() {
+        let room = RuleRoom::default();
+        let has_rules = |cie_size| frames_after(cie_size, &[]).at(Address(START), &room).is_some();
+        assert!(has_rules(4096));
+        assert!(!has_rules(4097));
     }
 
     #[test]

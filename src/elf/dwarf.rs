@@ -169,13 +169,17 @@ impl<'b, 's> Encoder<'b, 's> {
         let codes = self.buffers.codes;
         self.buffers.files.collect(function.info, self.settings.version);
         unit::write(function, &self.settings, self.buffers);
-        let mut now = self.buffers.lengths().into_iter();
-        if now.all(|length| length <= self.max_section) {
+        if self.has_room(self.buffers.lengths()) {
             return Ok(());
         }
         self.buffers.truncate(lengths);
         self.buffers.codes = codes;
         Err(TooLarge)
+    }
+
+    /// Whether sections may have these lengths.
+    fn has_room(&self, lengths: [usize; 6]) -> bool {
+        lengths.into_iter().all(|length| length <= self.max_section)
     }
 
     /// Returns the size of the source texts and file names so far, in bytes.
@@ -327,6 +331,42 @@ mod tests {
                 if max_section < 200 {
                     assert_eq!(tried, without, "{max_section}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn sections_are_smaller_than_the_reserved_lengths() {
+        let mut buffers = Buffers::default();
+        let encoder = Encoder::new(&mut buffers, settings(Version::Four, 62));
+        assert!(encoder.has_room([0xffff_ffef; 6]));
+        for section in 0..6 {
+            let mut lengths = [0; 6];
+            lengths[section] = 0xffff_fff0;
+            assert!(!encoder.has_room(lengths), "{section}");
+        }
+    }
+
+    #[test]
+    fn columns_of_16_bits_and_discriminators_of_24_are_written_and_larger_ones_left_out() {
+        let row = |column: u32, discriminator: u32| {
+            let mut info = info(b"a.js", b"inlined");
+            info.rows[0].column = column;
+            info.rows[0].discriminator = discriminator;
+            info
+        };
+        for version in [Version::Four, Version::Five] {
+            let without = encoded(&[&row(0, 0)], version, usize::MAX);
+            for (column, discriminator, is_written) in [
+                (0xffff, 0, true),
+                (0x1_0000, 0, false),
+                (0, 0xff_ffff, true),
+                (0, 0x100_0000, false),
+            ] {
+                let info = row(column, discriminator);
+                let is_left_out = encoded(&[&info], version, usize::MAX) == without;
+                assert_eq!(is_left_out, !is_written, "{column} {discriminator}");
+                assert_eq!(rows_beyond_limits(&info), u64::from(!is_written));
             }
         }
     }

@@ -17,7 +17,7 @@ pub struct Segment {
 }
 
 /// Maximum number of code segments that are read; linkers create one or two.
-const MAX_SEGMENTS: usize = 64;
+pub(super) const MAX_SEGMENTS: usize = 64;
 
 /// Code segments and functions of an ELF file. Parts that cannot be parsed are left out.
 #[derive(Clone, Debug, Default)]
@@ -106,5 +106,47 @@ fn architecture(machine: elf::Machine) -> &'static [u8] {
         elf::EM_LOONGARCH => b"loongarch64",
         elf::EM_S390 => b"s390x",
         _ => b"",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitdump::ByteOrder;
+
+    /// Returns an ELF file with so many code segments of a page each, and nothing else.
+    fn with_segments(count: u16) -> Vec<u8> {
+        let endian = ByteOrder::Little;
+        let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+        endian.write_u16(&mut file, 2);
+        endian.write_u16(&mut file, 62);
+        endian.write_u32(&mut file, 1);
+        // The program headers are after this header; there are no sections.
+        for word in [0, 64, 0] {
+            endian.write_u64(&mut file, word);
+        }
+        endian.write_u32(&mut file, 0);
+        for half in [64, 56, count, 64, 0, 0] {
+            endian.write_u16(&mut file, half);
+        }
+        for at in 0..u64::from(count) {
+            endian.write_u32(&mut file, 1);
+            endian.write_u32(&mut file, 5);
+            let (offset, address) = (0x1000 * at, 0x40_0000 + 0x1000 * at);
+            for word in [offset, address, address, 0x1000, 0x1000, 0x1000] {
+                endian.write_u64(&mut file, word);
+            }
+        }
+        file
+    }
+
+    #[test]
+    fn files_have_up_to_64_code_segments() {
+        for (count, read) in [(64, 64), (65, 64)] {
+            let executable = Executable::read(&with_segments(count));
+            assert_eq!(executable.segments.len(), read, "{count}");
+            assert_eq!(executable.address(0x1000 * 63), Some(Address(0x43_f000)));
+            assert_eq!(executable.address(0x1000 * 64), None);
+        }
     }
 }

@@ -210,6 +210,9 @@ fn decompressed(decoder: impl Read, size: u64) -> Option<Vec<u8>> {
 mod tests {
     use std::io::Cursor;
 
+    use object::read::Object;
+    use object::{Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind, elf, write};
+
     use super::*;
 
     #[test]
@@ -261,6 +264,39 @@ mod tests {
         assert!(room.file().take(80).is_some());
         let third = room.file();
         assert!(third.take(81).is_none() && third.is_exceeded());
+        assert!(MemoryRoom::new(u64::MAX).file().take(1 << 30).is_some());
         assert!(MemoryRoom::new(u64::MAX).file().take((1 << 30) + 1).is_none());
+    }
+
+    /// Returns whether a file is refused for a compressed section of this size that claims to have another one, decompressed.
+    fn is_refused(size: usize, claimed: u64) -> bool {
+        let mut file = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let id = file.add_section(Vec::new(), b".debug_info".to_vec(), SectionKind::Debug);
+        // The header for zlib, before bytes that it cannot decompress.
+        let header = [1, claimed, 8].map(u64::to_le_bytes).concat();
+        file.append_section_data(id, &[header, vec![0xff; size]].concat(), 8);
+        file.section_mut(id).flags = SectionFlags::Elf {
+            sh_type: elf::SHT_PROGBITS,
+            sh_flags: elf::SHF_COMPRESSED,
+        };
+        let file = file.write().unwrap();
+        let file = object::File::parse(&file[..]).unwrap();
+        let section = file.section_by_name(".debug_info").unwrap();
+        let room = MemoryRoom::new(u64::MAX);
+        let memory = room.file();
+        assert_eq!(section_content(&section, &memory), None);
+        memory.is_exceeded()
+    }
+
+    #[test]
+    fn a_compressed_byte_stands_for_up_to_64() {
+        assert!(!is_refused(100, 6400));
+        assert!(is_refused(100, 6401));
+    }
+
+    #[test]
+    fn compressed_sections_have_up_to_256_mebibytes() {
+        assert!(!is_refused(5 << 20, 256 << 20));
+        assert!(is_refused(5 << 20, (256 << 20) + 1));
     }
 }

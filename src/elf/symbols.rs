@@ -186,8 +186,6 @@ pub fn code_at<'a>(
 }
 
 pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
-    /// Linkers create one or two.
-    const MAX_SEGMENTS: usize = 64;
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));
     let segments = file.segments().filter(|segment| is_code(segment.flags()));
     let segments = segments.filter_map(|segment| {
@@ -195,7 +193,7 @@ pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
         let range = AddressRange::new(Address(segment.address()), segment.size())?;
         Some(Segment { file_offset, range })
     });
-    segments.take(MAX_SEGMENTS).collect()
+    segments.take(executable::MAX_SEGMENTS).collect()
 }
 
 /// Returns the name of a function without the encoding of its compiler.
@@ -261,6 +259,26 @@ mod tests {
         ] {
             assert_eq!(demangled(name).as_deref(), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn names_of_more_than_4096_bytes_stay_as_they_are() {
+        // A function whose own name has this size.
+        let encoded = |size: usize| format!("_Z{size}{}v", "f".repeat(size));
+        assert_eq!(encoded(4089).len(), 4096);
+        assert_eq!(demangled(&encoded(4089)), Some("f".repeat(4089)));
+        assert_eq!(demangled(&encoded(4090)), None);
+    }
+
+    #[test]
+    fn names_that_stand_for_more_than_16_kib_stay_as_they_are() {
+        let mut text = Limited::default();
+        assert!(text.write_str(&"x".repeat(16_383)).is_ok() && text.write_str("x").is_ok());
+        assert!(text.write_str("x").is_err());
+        // A template whose arguments are its first one, again and again.
+        let encoded = |count: usize| format!("_Z1fI100{}{}Evv", "a".repeat(100), "S0_".repeat(count));
+        assert!(demangled(&encoded(150)).is_some_and(|name| name.len() > 15_000));
+        assert_eq!(demangled(&encoded(170)), None);
     }
 
     #[test]

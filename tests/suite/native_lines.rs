@@ -109,6 +109,11 @@ fn lines_and_calls_of_this_program_are_those_of_another_reader() {
 
 /// Returns an ELF file with debug information: `abbreviations`, and a compile unit with `entries` and the range `0x1000..0x2000`.
 fn crafted(abbreviations: &[u8], entries: &[u8], ranges: &[u8]) -> Vec<u8> {
+    crafted_with(abbreviations, entries, &[(b".debug_ranges", ranges)])
+}
+
+/// As [`crafted`], with more sections.
+fn crafted_with(abbreviations: &[u8], entries: &[u8], more: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut file = object::write::Object::new(
         object::BinaryFormat::Elf,
         object::Architecture::X86_64,
@@ -120,11 +125,9 @@ fn crafted(abbreviations: &[u8], entries: &[u8], ranges: &[u8]) -> Vec<u8> {
     unit.push(8);
     unit.extend_from_slice(entries);
     let length = (unit.len() as u32).to_le_bytes();
-    for (name, content) in [
-        (&b".debug_abbrev"[..], abbreviations),
-        (b".debug_info", &[&length[..], &unit].concat()),
-        (b".debug_ranges", ranges),
-    ] {
+    let info = [&length[..], &unit].concat();
+    let own = [(&b".debug_abbrev"[..], abbreviations), (b".debug_info", &info)];
+    for (name, content) in own.into_iter().chain(more.iter().copied()) {
         let id = file.add_section(Vec::new(), name.to_vec(), object::SectionKind::Debug);
         file.append_section_data(id, content, 1);
     }
@@ -195,6 +198,98 @@ fn lists_that_many_entries_share_have_a_limit() {
         let file = crafted(&abbreviations.concat(), &entries, &list);
         let lines = read(&file);
         assert_eq!(lines.functions(&[wanted()]).is_some(), is_read, "{functions}");
+    }
+}
+
+/// Whether so many functions with a list of so many ranges are read, in a file with so many other bytes.
+fn are_read(functions: usize, ranges: u64, others: usize) -> bool {
+    let ranges_of_entry = (gimli::DW_AT_ranges, gimli::DW_FORM_sec_offset);
+    let abbreviations = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE),
+        abbreviation(2, gimli::DW_TAG_subprogram, &[ranges_of_entry]),
+        vec![0],
+    ];
+    // Addresses, and not offsets from the start of the unit.
+    let mut list: Vec<u64> = vec![u64::MAX, 0];
+    list.extend((0..ranges).flat_map(|start| [0x1000 + start, 0x1001 + start]));
+    list.extend([0, 0]);
+    let list: Vec<u8> = list.into_iter().flat_map(u64::to_le_bytes).collect();
+    let entries = [with_range(1), [2, 0, 0, 0, 0].repeat(functions)].concat();
+    let others = vec![0; others];
+    let sections = [(&b".debug_ranges"[..], &list[..]), (b".debug_str", &others)];
+    let file = crafted_with(&abbreviations.concat(), &entries, &sections);
+    read(&file).functions(&[wanted()]).is_some()
+}
+
+/// Each range takes two reads, and counts for 32 more.
+#[test]
+fn a_small_file_takes_up_to_a_million_reads() {
+    assert!(are_read(280, 100, 0));
+    assert!(!are_read(350, 100, 0));
+}
+
+#[test]
+fn a_large_file_takes_up_to_eight_more_reads_for_each_byte() {
+    assert!(are_read(80, 1000, 250_000));
+    assert!(!are_read(120, 1000, 250_000));
+}
+
+#[test]
+fn a_name_is_found_through_up_to_16_origins() {
+    let origin = (gimli::DW_AT_abstract_origin, gimli::DW_FORM_ref4);
+    let abbreviations = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE),
+        abbreviation(2, gimli::DW_TAG_subprogram, &[RANGE[0], RANGE[1], origin]),
+        abbreviation(3, gimli::DW_TAG_subprogram, &[origin]),
+        abbreviation(
+            4,
+            gimli::DW_TAG_subprogram,
+            &[(gimli::DW_AT_name, gimli::DW_FORM_string)],
+        ),
+        vec![0],
+    ];
+    for (origins, name) in [(16, &b"found"[..]), (17, b"")] {
+        // After the header, the entry of the unit and that of the function, each entry refers to the next one.
+        let mut next = 11 + 13 + 17_u32;
+        let mut entries = [with_range(1), with_range(2)].concat();
+        entries.extend(next.to_le_bytes());
+        for _ in 1..origins {
+            next += 5;
+            entries.push(3);
+            entries.extend(next.to_le_bytes());
+        }
+        entries.extend(b"\x04found\0");
+        let lines = read(&crafted(&abbreviations.concat(), &entries, &[]));
+        let infos = lines.functions(&[wanted()]).unwrap();
+        assert_eq!(infos[0].functions[0].name, name, "{origins}");
+    }
+}
+
+#[test]
+fn paths_have_up_to_4096_bytes() {
+    let lines = (gimli::DW_AT_stmt_list, gimli::DW_FORM_sec_offset);
+    let file = (gimli::DW_AT_decl_file, gimli::DW_FORM_data1);
+    let abbreviations = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &[RANGE[0], RANGE[1], lines]),
+        abbreviation(2, gimli::DW_TAG_subprogram, &[RANGE[0], RANGE[1], file]),
+        vec![0],
+    ];
+    let entries = [with_range(1), vec![0; 4], with_range(2), vec![1]].concat();
+    for (size, is_kept) in [(4096, true), (4097, false)] {
+        let path = format!("/{}", "x".repeat(size - 1));
+        // Sizes of instructions, first values, no other opcodes and no folders; then the only file.
+        let header = [&[1, 1, 1, 0xfb, 14, 1, 0][..], path.as_bytes(), &[0; 5]].concat();
+        let mut program = 4_u16.to_le_bytes().to_vec();
+        program.extend((header.len() as u32).to_le_bytes());
+        program.extend(header);
+        let length = (program.len() as u32).to_le_bytes();
+        let program = [&length[..], &program].concat();
+        let file = crafted_with(&abbreviations.concat(), &entries, &[(b".debug_line", &program)]);
+        let lines = read(&file);
+        let infos = lines.functions(&[wanted()]).unwrap();
+        let file = infos[0].functions[0].file;
+        let size_of = |file: u32| infos[0].files[file as usize].path.len();
+        assert_eq!(file.map(size_of), is_kept.then_some(size));
     }
 }
 

@@ -2,12 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 
-use jitinject::internals::frames::stream::{Kind, Sample, StreamOptions, Tables, read};
+use jitdump::ByteOrder;
+use jitinject::internals::frames::stream::{Kind, Sample, StreamOptions, Tables, read, read_then};
 use jitinject::{InjectOptions, LoadOptions, inject};
 use serde_json::Value;
 
-use crate::support::{capture, scratch};
+use crate::support::dump::{DumpWriter, X86_64};
+use crate::support::profile::ProfileWriter;
+use crate::support::recording::PID;
+use crate::support::{capture, scratch, tools};
+
+/// Address of the function of a made recording.
+const CODE: u64 = 0x4000_0000;
 
 /// Reads a capture with the files beside it.
 fn samples_of(name: &str) -> (Vec<Sample>, Tables) {
@@ -120,5 +128,69 @@ fn samples_have_threads_times_and_stacks() {
     assert_eq!(events, samples.len() as u64);
     for (index, stack) in tables.stacks.enumerate() {
         assert!(stack.caller.is_none_or(|caller| caller < index));
+    }
+}
+
+/// Writes a dump with one function, and a profile with what `fill` adds; returns how to read them.
+fn made(folder: &Path, code: &[u8], fill: impl FnOnce(&mut ProfileWriter)) -> StreamOptions {
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+    dump.load(1000, CODE, 0, b"function", code);
+    let path = folder.join(format!("jit-{PID}.dump"));
+    fs::write(&path, dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    fill(&mut profile);
+    let input = folder.join("perf.data");
+    fs::write(&input, profile.finish()).unwrap();
+    StreamOptions {
+        load: LoadOptions {
+            input,
+            ..LoadOptions::default()
+        },
+        ..StreamOptions::default()
+    }
+}
+
+#[test]
+fn machine_code_of_a_function_is_its_first_mebibyte() {
+    for size in [1 << 20, (1 << 20) + 1] {
+        let folder = scratch();
+        let sample = |profile: &mut ProfileWriter| profile.sample(PID, 2000, &[CODE], None);
+        let options = made(folder.path(), &vec![0x90; size], sample);
+        let code = read_then(&options, &mut |_| (), &mut (), |namer| {
+            let (symbol, _) = namer.tables.symbols.enumerate().next().unwrap();
+            Ok(namer.machine_code(symbol).unwrap().bytes)
+        });
+        assert_eq!(code.unwrap().len(), 1 << 20, "{size}");
+    }
+}
+
+#[test]
+fn threads_have_their_first_63_names_and_the_last_one() {
+    for given in [64, 66] {
+        let folder = scratch();
+        let options = made(folder.path(), &[0x90], |profile| {
+            for at in 0..given {
+                profile.comm(PID, &format!("name{at}"), false, 1001 + at);
+            }
+            profile.sample(PID, 2000, &[CODE], None);
+        });
+        let tables = read(&options, &mut |_| (), &mut ()).unwrap();
+        let names = &tables.threads.rows()[0].names;
+        assert_eq!(names.len(), 64, "{given}");
+        assert_eq!(names[62].1, "name62");
+        assert_eq!(names[63].1, format!("name{}", given - 1));
+    }
+}
+
+#[test]
+fn stacks_of_127_addresses_are_as_large_as_the_kernel_records_them() {
+    for (addresses, cut) in [(126, 0), (127, 1)] {
+        let folder = scratch();
+        let options = made(folder.path(), &[0x90; 16], |profile| {
+            profile.sample(PID, 2000, &vec![CODE + 1; addresses], None);
+        });
+        let tables = read(&options, &mut |_| (), &mut ()).unwrap();
+        assert_eq!(tables.losses.cut, cut, "{addresses}");
     }
 }

@@ -456,6 +456,20 @@ fn profiles_that_cannot_be_unwound_stay_as_they_are() {
     }
 }
 
+/// Each word of the stack is the return address of a frame that has nothing else.
+#[test]
+fn stacks_have_up_to_4096_frames() {
+    for callers in [4095, 4096] {
+        let mut process = Process::new();
+        let (address, _) = process.functions[0];
+        let mut bytes = (address + 10).to_le_bytes().repeat(callers);
+        bytes.extend([0; 8]);
+        process.sample(2000, address, &bytes);
+        let (parts, said) = process.unwind(&["--unwind"]);
+        assert_eq!(chain(samples(&parts)[0]).len(), 4096, "{callers}: {said}");
+    }
+}
+
 /// Random words, frames that lead to themselves or back, and words that all look like return addresses.
 #[test]
 fn hostile_stacks_end() {

@@ -145,3 +145,39 @@ pub fn split(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
         _ => (None, path),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitdump::debug_info::Row;
+
+    /// Returns the numbers of files and of directories of a unit whose rows are in files with these paths, one after the
+    /// other.
+    fn counts(paths: &[&str]) -> (usize, usize) {
+        let row = |file| Row {
+            offset: file,
+            file: Some(file),
+            line: 1,
+            column: 0,
+            discriminator: 0,
+        };
+        let info = DebugInfo {
+            files: paths
+                .iter()
+                .map(|path| SourceFile::from(path.as_bytes()))
+                .collect(),
+            rows: (0..paths.len() as u32).map(row).collect(),
+            ..DebugInfo::default()
+        };
+        let mut table = FileTable::default();
+        table.collect(&info, Version::Four);
+        (table.count(), table.directory_count())
+    }
+
+    #[test]
+    fn a_path_is_not_repeated_if_it_is_one_of_the_last_four() {
+        assert_eq!(counts(&["a/a", "b/b", "c/c", "d/d", "a/a"]), (4, 4));
+        assert_eq!(counts(&["a/a", "b/b", "c/c", "d/d", "e/e", "a/a"]), (6, 6));
+        assert_eq!(counts(&["a/1", "b/b", "c/c", "d/d", "a/2"]), (5, 4));
+    }
+}

@@ -152,3 +152,37 @@ fn outermost(nodes: &IndexedTable<NodeIndex, Node<Frame>>) -> Vec<NodeIndex> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::stream::call_tree::{CallTree, Position};
+
+    #[test]
+    fn a_function_lists_the_three_callers_with_most_samples() {
+        let frame = |function| Frame {
+            event: 0,
+            function: IdentityIndex(function),
+        };
+        let mut tree = CallTree::default();
+        for caller in 1..=4 {
+            let caller = tree.child(Position::Outside, frame(caller));
+            tree.child(caller, frame(0));
+        }
+        let nodes = tree.into_nodes();
+        // Below each caller, the first function has as many samples as the number of the caller.
+        let number = |caller: NodeIndex| u64::from(nodes[caller].frame.function.0);
+        let own = nodes.map(|node| Weight {
+            samples: node.caller().map_or(0, number),
+            period: 0,
+        });
+        let tree = FunctionTree {
+            nodes,
+            own,
+            without_callers: 0,
+        };
+        let mut rows = (0..5).map(|_| FunctionProfile::default()).collect();
+        count(&mut rows, &tree);
+        assert_eq!(rows[IdentityIndex(0)].callers, [(4, 4), (3, 3), (2, 2)]);
+    }
+}

@@ -104,3 +104,24 @@ fn keep_largest(mut calls: IndexedTable<CallIndex, Call>) -> (Vec<StackNode>, u6
     }
     (rows, moved)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_30_000_calls_with_most_samples_are_kept() {
+        let kept = |calls: u64| {
+            let call = |own| Call {
+                caller: None,
+                function: FunctionIndex(0),
+                own,
+                total: own,
+            };
+            let (kept, moved) = keep_largest((1..=calls).map(call).collect());
+            (kept.len(), kept[0].own, moved)
+        };
+        assert_eq!(kept(30_000), (30_000, 1, 0));
+        assert_eq!(kept(30_001), (30_000, 2, 1));
+    }
+}

@@ -177,3 +177,73 @@ fn read_build<T>(
     let is_wanted = |found: Option<&[u8]>| is_same_build(build_id, found.unwrap_or_default());
     read(&LimitedReads::new(&cache, memory), &is_wanted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::LoadOptions;
+
+    /// A content of every file and module.
+    #[derive(Debug)]
+    struct Anything;
+
+    impl ContentReader for Anything {
+        type Content = ();
+
+        fn read(
+            &self,
+            _: &ElfReads<'_, '_>,
+            _: &FileMemory<'_>,
+            _: &dyn Fn(Option<&[u8]>) -> bool,
+        ) -> Option<()> {
+            Some(())
+        }
+
+        fn build_id<'c>(&self, _: &'c ()) -> &'c [u8] {
+            &[]
+        }
+
+        fn memory_size(&self, _: &()) -> u64 {
+            0
+        }
+
+        fn is_incomplete(&self, _: &()) -> bool {
+            false
+        }
+
+        fn without_file(&self, _: &Module) -> Option<()> {
+            Some(())
+        }
+    }
+
+    #[test]
+    fn modules_after_the_first_4096_have_no_content() {
+        let module = |at: u32| Module {
+            path: format!("[{at}]").into_bytes(),
+            build_id: None,
+        };
+        let mut modules = Modules::default();
+        modules.all.extend((0..4097).map(module));
+        let files = NativeFiles::new(&LoadOptions::default());
+        let contents = Contents::new(&modules, &files, Anything);
+        for (at, has_content) in [(4095, true), (4096, false)] {
+            assert_eq!(contents.of(ModuleIndex(at)).is_some(), has_content, "{at}");
+            assert_eq!(contents.read_once(ModuleIndex(at)).is_some(), has_content, "{at}");
+        }
+    }
+
+    #[test]
+    fn files_are_read_with_holes_of_up_to_16_mebibytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let modules = Modules::default();
+        let files = NativeFiles::new(&LoadOptions::default());
+        let contents = Contents::new(&modules, &files, Anything);
+        for (size, is_read) in [(16 << 20, true), ((16 << 20) + 1, false)] {
+            let path = folder.path().join(format!("{size}.so"));
+            File::create(&path).unwrap().set_len(size).unwrap();
+            let file = OpenFile::open(&path).unwrap();
+            assert_eq!(contents.read_file(&file, None).is_some(), is_read, "{size}");
+            assert_eq!(contents.refused("symbols").is_none(), is_read, "{size}");
+        }
+    }
+}

@@ -128,6 +128,15 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
+    fn the_first_20_bytes_of_build_ids_are_compared() {
+        let found: Vec<u8> = (0..64).collect();
+        assert!(is_same_build(Some(&found[..20]), &found));
+        assert!(!is_same_build(Some(&found[..19]), &found));
+        assert!(!is_same_build(Some(&found[..21]), &found));
+        assert!(is_same_build(Some(&found[..8]), &found[..8]));
+    }
+
+    #[test]
     fn links_below_symfs_lead_to_files_of_the_recorded_machine() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");

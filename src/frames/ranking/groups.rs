@@ -183,3 +183,38 @@ impl Groups {
         self.row(key, row)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_the_first_three_functions_that_it_was_inlined_into() {
+        let function = |name: &str| Function {
+            kind: Kind::Language,
+            name: name.to_owned(),
+            is_named: true,
+            module: None,
+            file: None,
+            line: 0,
+            column: 0,
+            generated: None,
+        };
+        let functions = ["one", "two", "three", "four"].map(function);
+        let mut tables = Tables::default();
+        tables.functions.extend(functions);
+        let mut groups = Groups::of(&tables, By::Function);
+        let row = groups.named("inlined".to_owned());
+        for (function, _) in tables.functions.enumerate() {
+            let outer = Line {
+                function,
+                file: None,
+                line: 1,
+                column: 0,
+                generated: None,
+            };
+            groups.add_details(&tables, row, None, Some(&outer));
+        }
+        assert_eq!(groups.rows[row].inlined_into, ["one", "two", "three"]);
+    }
+}

@@ -25,6 +25,33 @@ const MAX_SCRIPT: u64 = 64 << 20;
 const MAX_TOTAL: u64 = 128 << 20;
 const MAX_SCRIPTS: usize = 4096;
 
+/// Room for the scripts that are still to be read.
+struct Room {
+    bytes: u64,
+    scripts: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            bytes: MAX_TOTAL,
+            scripts: MAX_SCRIPTS,
+        }
+    }
+}
+
+impl Room {
+    /// Takes the room of a script of so many bytes; returns whether there is enough.
+    fn take(&mut self, size: u64) -> bool {
+        let bytes = self.bytes.checked_sub(size).filter(|_| size <= MAX_SCRIPT);
+        let left = bytes.zip(self.scripts.checked_sub(1));
+        if let Some((bytes, scripts)) = left {
+            *self = Self { bytes, scripts };
+        }
+        left.is_some()
+    }
+}
+
 /// The scripts whose text is on this machine, and is that of the recording, by their paths in jitdumps.
 #[derive(Debug, Default)]
 pub struct ScriptFiles {
@@ -46,17 +73,12 @@ impl ScriptFiles {
             starts.push(function.start);
         }
         let mut jobs = Vec::new();
-        let mut left = MAX_TOTAL;
+        let mut room = Room::default();
         let mut seen = HashSet::default();
         for path in paths {
             let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
             for file in files.open(path).ok().into_iter().chain(compiled) {
-                let is_new = file.size() <= MAX_SCRIPT && seen.insert(file.file_id());
-                if let Some(rest) = left
-                    .checked_sub(file.size())
-                    .filter(|_| is_new && jobs.len() < MAX_SCRIPTS)
-                {
-                    left = rest;
+                if seen.insert(file.file_id()) && room.take(file.size()) {
                     jobs.push((path, Mutex::new(Some(file))));
                 }
             }
@@ -141,4 +163,24 @@ fn path_compiled_by_deno(url: &[u8]) -> Option<PathBuf> {
         .components()
         .all(|part| matches!(part, std::path::Component::Normal(_)));
     is_inside.then(|| cache.join("gen/file").join(inside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_have_64_mebibytes_each_and_128_together() {
+        let mut room = Room::default();
+        assert!(!room.take((64 << 20) + 1));
+        assert!(room.take(64 << 20) && room.take(64 << 20));
+        assert!(!room.take(1));
+    }
+
+    #[test]
+    fn up_to_4096_scripts_are_read() {
+        let mut room = Room::default();
+        assert!((0..4096).all(|_| room.take(10)));
+        assert!(!room.take(10));
+    }
 }

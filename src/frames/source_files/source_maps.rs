@@ -23,6 +23,24 @@ use crate::threads;
 const MAX_MAP: u64 = 128 << 20;
 const MAX_TOTAL: u64 = 256 << 20;
 
+/// Room for the maps that are still to be read, in bytes.
+struct Room(u64);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MAX_TOTAL)
+    }
+}
+
+impl Room {
+    /// Takes the room of a map.
+    fn take(&mut self, size: u64) -> Result<(), Issue> {
+        let left = self.0.checked_sub(size).filter(|_| size <= MAX_MAP);
+        self.0 = left.ok_or(Issue::SourceMapTooLarge)?;
+        Ok(())
+    }
+}
+
 /// The maps of scripts by path, as in jitdumps.
 #[derive(Debug, Default)]
 pub struct SourceMapFiles {
@@ -53,7 +71,7 @@ impl SourceMapFiles {
         }
         let mut by_path: Vec<(&[u8], _)> = scripts.by_path().into_iter().collect();
         by_path.sort_unstable_by_key(|&(path, _)| path);
-        let mut left = MAX_TOTAL;
+        let mut room = Room::default();
         let mut jobs = Vec::new();
         for (path, script) in by_path {
             let location = match named_map(&options.source_maps.paths, path) {
@@ -75,7 +93,7 @@ impl SourceMapFiles {
                 }
                 _ => original_lines::folder(path).to_vec(),
             };
-            match read(location, path, files, &mut left) {
+            match read(location, path, files, &mut room) {
                 Ok(bytes) => jobs.push((path, script, Mutex::new(bytes), folder)),
                 Err(issue) => all
                     .diagnostics
@@ -152,23 +170,16 @@ fn locate(url: &[u8]) -> Location {
     }
 }
 
-/// Reads the map of a script; `left` are the bytes that maps may still have.
+/// Reads the map of a script, if there is room for it.
 fn read(
     location: Location,
     script: &[u8],
     files: &SourceFiles<'_>,
-    left: &mut u64,
+    room: &mut Room,
 ) -> Result<Vec<u8>, Issue> {
-    let mut take = |size: u64| {
-        *left = left
-            .checked_sub(size)
-            .filter(|_| size <= MAX_MAP)
-            .ok_or(Issue::SourceMapTooLarge)?;
-        Ok::<_, Issue>(())
-    };
     let file = match location {
         Location::Inline(text) => {
-            take(text.len() as u64)?;
+            room.take(text.len() as u64)?;
             return Ok(text);
         }
         Location::Named(named, path) => files.open_named(&named, &path),
@@ -176,7 +187,7 @@ fn read(
         Location::Elsewhere => return Err(Issue::SourceMapMissing),
     };
     let file = file.map_err(|_| Issue::SourceMapMissing)?;
-    take(file.size())?;
+    room.take(file.size())?;
     file.read_part(0, file.size())
         .map_err(|_| Issue::SourceMapMissing)
 }
@@ -191,6 +202,15 @@ mod tests {
             Location::Inline(text) => Some(format!("inline {}", String::from_utf8(text).unwrap())),
             Location::Named(..) | Location::Elsewhere => None,
         }
+    }
+
+    #[test]
+    fn maps_have_128_mebibytes_each_and_256_together() {
+        let mut room = Room::default();
+        assert_eq!(room.take((128 << 20) + 1), Err(Issue::SourceMapTooLarge));
+        assert_eq!(room.take(128 << 20), Ok(()));
+        assert_eq!(room.take(128 << 20), Ok(()));
+        assert_eq!(room.take(1), Err(Issue::SourceMapTooLarge));
     }
 
     #[test]

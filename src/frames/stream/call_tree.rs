@@ -244,6 +244,25 @@ mod tests {
         assert_eq!(full.root(1), Some(NodeIndex(0)));
     }
 
+    /// Whether the tree of a profile of so many bytes has room for another node after so many.
+    fn has_room(bytes: u64, nodes: usize) -> bool {
+        let mut tree: CallTree<u32> = CallTree::of_profile(bytes);
+        let root = Node {
+            caller: NodeIndex::NONE,
+            frame: 0,
+        };
+        tree.nodes = std::iter::repeat_n(root, nodes).collect();
+        tree.child(Position::Outside, 1) != Position::NoRoom
+    }
+
+    #[test]
+    fn the_size_of_a_profile_limits_the_number_of_nodes() {
+        for (bytes, nodes) in [(0, 1 << 18), (32 << 20, 1 << 20), (u64::MAX, 1 << 22)] {
+            assert!(has_room(bytes, nodes - 1), "{bytes}");
+            assert!(!has_room(bytes, nodes), "{bytes}");
+        }
+    }
+
     #[test]
     fn trees_of_parts_add_up_to_that_of_the_whole() {
         let stacks: [&[u32]; 6] = [&[1, 2], &[1], &[2], &[1, 2], &[4, 1, 2], &[1]];

@@ -14,17 +14,6 @@ use crate::frames::unwind::registers::Target;
 /// Maximum number of rows in a table. Functions have two for their start, and two for each return.
 const MAX_ROWS: usize = 32;
 
-/// Maximum size of a row in bytes.
-const MAX_ROW_SIZE: u64 = 16;
-
-/// Upper bound for the size of a table, with its entry in the index, in bytes. `code_size` is that of the function.
-pub fn max_size(code_size: u64) -> u64 {
-    const ENTRIES: u64 = 80;
-    // A row ends after at least one byte.
-    let rows = code_size.min(MAX_ROWS as u64);
-    ENTRIES.saturating_add(rows.saturating_mul(MAX_ROW_SIZE))
-}
-
 /// Returns whether functions of a machine can get tables.
 pub fn is_supported(machine: Machine) -> bool {
     Target::of(machine).is_some() && machine.is_64
@@ -183,7 +172,6 @@ mod tests {
     fn rules(machine: Machine, code: &[u8], offsets: &[u64]) -> Vec<(CfaRule, Vec<(u16, Rule)>)> {
         let range = AddressRange::new(START, code.len() as u64).unwrap();
         let section = eh_frame(machine, range, code).unwrap();
-        assert!(section.len() as u64 <= max_size(code.len() as u64));
         let index = FdeIndex::read(EhFrame {
             section: &section,
             address: Address(0),
@@ -231,6 +219,20 @@ mod tests {
         let found = rules(machine, &code, &[5, 7, 300]);
         let cfa: Vec<_> = found.into_iter().map(|(cfa, _)| cfa).collect();
         assert_eq!(cfa, [by(6, 16), by(7, 8), by(6, 16)]);
+    }
+
+    #[test]
+    fn tables_have_up_to_32_rows() {
+        // push rbp; mov rbp, rsp; nop; then returns: pop rbp; ret; nop. Two rows are for the start, one is for the frame, and two
+        // are for each return and the frame after it.
+        let mut code = vec![0x55, 0x48, 0x89, 0xe5, 0x90];
+        code.extend([0x5d, 0xc3, 0x90].repeat(100));
+        let machine = Machine::of_profile(Some(b"x86_64"), ByteOrder::Little);
+        let nth = |number: u64| 5 + 3 * (number - 1) + 1;
+        let found = rules(machine, &code, &[nth(1), nth(14), nth(15), nth(16)]);
+        let cfa: Vec<_> = found.into_iter().map(|(cfa, _)| cfa).collect();
+        let by = CfaRule::Register;
+        assert_eq!(cfa, [by(7, 8), by(7, 8), by(6, 16), by(6, 16)]);
     }
 
     #[test]

@@ -124,7 +124,7 @@ pub fn unwind<'a>(
     let rewritten = rewrite::rewrite(&recording.profile, &unwinder, kept, advance);
     let (records, counts) = rewritten.map_err(temp_file_error)?;
     let lacking = Lacking::of(&counts, &modules);
-    if is_optional && lacking.in_files > counts.frames / TOLERATED {
+    if is_optional && !lacking.is_tolerable(counts.frames) {
         let left = lacking.report(Issue::StacksLeftToReaders);
         drop(unwinder);
         return Ok((recording, Unwound::with(left)));
@@ -192,6 +192,11 @@ impl Lacking {
         }
     }
 
+    /// Whether stacks with so many frames are unwound without them if that is optional.
+    fn is_tolerable(&self, frames: u64) -> bool {
+        self.in_files <= frames / TOLERATED
+    }
+
     /// Reports them, those with most frames first; `None` if there are none.
     fn report(&self, issue: Issue) -> Option<Diagnostic> {
         /// Number of modules that are listed.
@@ -210,6 +215,23 @@ impl Lacking {
     }
 }
 
+/// Reports the stacks that end where their copies do; `None` if there are none. `copy_size` is the size of the copies in bytes.
+fn report_cut(counts: &StackCounts, copy_size: u32) -> Option<Diagnostic> {
+    let cut = Diagnostic::new(Issue::StacksCut).times(counts.cut);
+    let cut = cut.with("stacks", counts.stacks);
+    let cut = match copy_size {
+        ..LARGE_COPY => cut,
+        LARGE_COPY..LARGEST_COPY => cut.with_remedy(RECORD_LARGEST_COPIES),
+        LARGEST_COPY.. => cut.with_remedy(LARGEST_COPIES),
+    };
+    let is_large_part = counts.cut > counts.stacks / RARELY_CUT;
+    let cut = match is_large_part && copy_size < LARGEST_COPY {
+        true => cut.as_warning(),
+        false => cut,
+    };
+    (counts.cut > 0).then_some(cut)
+}
+
 /// Reports what is missing. `copy_size` is the size of stack copies in bytes.
 fn diagnostics(
     counts: &StackCounts,
@@ -221,22 +243,72 @@ fn diagnostics(
     let interpreters = unwinder.interpreters.as_ref();
     all.extend(interpreters.and_then(|interpreters| interpreters.symbols.refused()));
     all.extend(lacking.report(Issue::ModulesNotFound));
-    if counts.cut > 0 {
-        let cut = Diagnostic::new(Issue::StacksCut).times(counts.cut);
-        let cut = cut.with("stacks", counts.stacks);
-        let cut = match copy_size {
-            ..LARGE_COPY => cut,
-            LARGE_COPY..LARGEST_COPY => cut.with_remedy(RECORD_LARGEST_COPIES),
-            LARGEST_COPY.. => cut.with_remedy(LARGEST_COPIES),
-        };
-        let is_large_part = counts.cut > counts.stacks / RARELY_CUT;
-        all.push(match is_large_part && copy_size < LARGEST_COPY {
-            true => cut.as_warning(),
-            false => cut,
-        });
-    }
+    all.extend(report_cut(counts, copy_size));
     if counts.narrow > 0 {
         all.push(Diagnostic::new(Issue::NarrowStacks).times(counts.narrow));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::diagnostics::Severity;
+
+    fn cut(cut: u64, stacks: u64, copy_size: u32) -> Diagnostic {
+        let counts = StackCounts {
+            cut,
+            stacks,
+            ..StackCounts::default()
+        };
+        report_cut(&counts, copy_size).unwrap()
+    }
+
+    #[test]
+    fn larger_copies_are_recommended_as_far_as_there_are_any() {
+        for (copy_size, remedy, severity) in [
+            (32_767, "dwarf,32768", Severity::Warning),
+            (32_768, "dwarf,65528", Severity::Warning),
+            (65_527, "dwarf,65528", Severity::Warning),
+            (65_528, "largest possible", Severity::Note),
+        ] {
+            let cut = cut(10, 10, copy_size);
+            assert!(cut.help().contains(remedy), "{copy_size}: {}", cut.help());
+            assert_eq!(cut.severity, severity, "{copy_size}");
+        }
+    }
+
+    #[test]
+    fn a_twentieth_of_the_stacks_may_be_cut_without_a_warning() {
+        assert_eq!(cut(5, 100, 8192).severity, Severity::Note);
+        assert_eq!(cut(6, 100, 8192).severity, Severity::Warning);
+        assert!(report_cut(&StackCounts::default(), 8192).is_none());
+    }
+
+    fn lacking(modules: u64, in_files: u64) -> Lacking {
+        let module = |frames| (format!("/lib/lib{frames}.so"), frames);
+        Lacking {
+            modules: (1..=modules).map(module).collect(),
+            in_files,
+        }
+    }
+
+    #[test]
+    fn a_hundredth_of_the_frames_may_be_in_files_that_are_not_here() {
+        assert!(lacking(0, 2).is_tolerable(200));
+        assert!(!lacking(0, 2).is_tolerable(199));
+        assert!(!lacking(0, 3).is_tolerable(200));
+    }
+
+    #[test]
+    fn five_lacking_modules_are_listed() {
+        let list = |modules| {
+            let report = lacking(modules, 0).report(Issue::ModulesNotFound).unwrap();
+            report.field("modules").unwrap().to_owned()
+        };
+        let five = "lib1.so (1), lib2.so (2), lib3.so (3), lib4.so (4), lib5.so (5)";
+        assert_eq!(list(5), five);
+        assert_eq!(list(6), format!("{five}, and others"));
+        assert!(lacking(0, 0).report(Issue::ModulesNotFound).is_none());
+    }
 }

@@ -255,7 +255,6 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
     use crate::code::timeline::{FileIndex, FunctionId};
-    use crate::elf::object::LEAD_IN;
     use crate::inject::objects::neighbourhood::FILE_MARGIN;
     use crate::perf::event::Backing;
     use crate::units::Pid;
@@ -367,8 +366,8 @@ mod tests {
         let far = 0x1_0000_0000 + FILE_MARGIN;
         let one = [(1, 10, far, 0x100)];
         assert_eq!(has_lead_in(&one, &[]), [true]);
-        assert_eq!(has_lead_in(&one, &[(far - LEAD_IN - 0x10, 0x10)]), [true]);
-        assert_eq!(has_lead_in(&one, &[(far - LEAD_IN, 0x10)]), [false]);
+        assert_eq!(has_lead_in(&one, &[(far - 0x1_0000 - 0x10, 0x10)]), [true]);
+        assert_eq!(has_lead_in(&one, &[(far - 0x1_0000, 0x10)]), [false]);
         assert_eq!(
             has_lead_in(&[(1, 10, 0x1_2000, 0x100)], &[]),
             [false],
