@@ -307,3 +307,45 @@ fn escaped(text: &str) -> String {
     }
     escaped
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a graph of functions without callers, with these shares of the time.
+    fn graph(shares: impl Iterator<Item = f64>) -> FlameGraph<1> {
+        let mut graph = FlameGraph::default();
+        let mut known = Known::default();
+        for (name, share) in shares.enumerate() {
+            let node = graph.node(None, name, &mut known);
+            graph.nodes[node].own = [share];
+            graph.names.push(format!("f{name}"));
+        }
+        graph.sum_up();
+        graph
+    }
+
+    #[test]
+    fn frames_of_three_tenths_of_a_pixel_are_shown() {
+        // The frames have 1,180 pixels.
+        let graph = graph([1179.4, 0.31, 0.29].into_iter());
+        let shown: Vec<usize> = graph.layout().iter().map(|frame| frame.node).collect();
+        assert_eq!(shown, [0, 1]);
+    }
+
+    #[test]
+    fn the_50_000_widest_frames_are_shown() {
+        let least = |count: usize| {
+            let shares = std::iter::repeat_n(1.0, count - 1).chain([0.5]);
+            graph(shares).least_width(0.1)
+        };
+        assert_eq!(least(50_000), 0.1);
+        assert!((0.5..0.6).contains(&least(50_001)));
+    }
+
+    #[test]
+    fn names_have_up_to_400_characters() {
+        assert_eq!(clipped(&"ä".repeat(400)), "ä".repeat(400));
+        assert_eq!(clipped(&"ä".repeat(401)), "ä".repeat(400) + "…");
+    }
+}

@@ -495,11 +495,24 @@ mod tests {
         assert_eq!(at(&map, 10, 1), None);
     }
 
+    /// Returns a map in so many maps with sections.
+    fn nested(depth: usize) -> String {
+        let map = r#"{"sources": ["a"], "mappings": "AAAA"}"#.to_owned();
+        (0..depth).fold(map, |map, _| {
+            format!(r#"{{"sections": [{{"offset": {{"line": 0, "column": 0}}, "map": {map}}}]}}"#)
+        })
+    }
+
+    #[test]
+    fn sections_are_read_to_a_depth_of_four() {
+        let map = parse(&nested(4)).unwrap();
+        assert_eq!(at(&map, 1, 1), Some(("a".into(), 1, 1, None)));
+        assert_eq!(parse(&nested(5)).unwrap_err(), MapError::Section);
+    }
+
     #[test]
     fn invalid_maps_are_errors() {
-        let deep = (0..9).fold(r#"{"mappings": ""}"#.to_owned(), |map, _| {
-            format!(r#"{{"sections": [{{"offset": {{"line": 0, "column": 0}}, "map": {map}}}]}}"#)
-        });
+        let deep = nested(5);
         let very_deep = "[".repeat(100_000);
         let with_root = |root: &str, sources: &[&str]| {
             serde_json::json!({"version": 3, "sourceRoot": root, "sources": sources, "mappings": ""})
