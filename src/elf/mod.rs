@@ -27,4 +27,6 @@ pub mod limited_reads;
 pub mod line_info;
 pub mod object;
 pub mod symbols;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod unwind_sections;

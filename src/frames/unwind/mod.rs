@@ -217,6 +217,9 @@ impl Lacking {
 
 /// Reports the stacks that end where their copies do; `None` if there are none. `copy_size` is the size of the copies in bytes.
 fn report_cut(counts: &StackCounts, copy_size: u32) -> Option<Diagnostic> {
+    if counts.cut == 0 {
+        return None;
+    }
     let cut = Diagnostic::new(Issue::StacksCut).times(counts.cut);
     let cut = cut.with("stacks", counts.stacks);
     let cut = match copy_size {
@@ -225,11 +228,10 @@ fn report_cut(counts: &StackCounts, copy_size: u32) -> Option<Diagnostic> {
         LARGEST_COPY.. => cut.with_remedy(LARGEST_COPIES),
     };
     let is_large_part = counts.cut > counts.stacks / RARELY_CUT;
-    let cut = match is_large_part && copy_size < LARGEST_COPY {
+    Some(match is_large_part && copy_size < LARGEST_COPY {
         true => cut.as_warning(),
         false => cut,
-    };
-    (counts.cut > 0).then_some(cut)
+    })
 }
 
 /// Reports what is missing. `copy_size` is the size of stack copies in bytes.

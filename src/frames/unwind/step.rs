@@ -262,43 +262,18 @@ impl Frame<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::call_frames::{EntryRows, RuleRoom};
-    use crate::elf::eh_frame::{EhFrame, FdeIndex};
-    use jitdump::{Address, ByteOrder};
-
-    /// Returns rows for x86-64 code at 0x1000 whose CFA is the result of an expression.
-    fn rows(expression: &[u8]) -> EntryRows {
-        let endian = ByteOrder::Little;
-        // CIE: version 1, no augmentation, factors 1 and -8, return address in column 16, which is at CFA - 8
-        let cie = [1, 0, 1, 0x78, 16, 0x90, 1, 0];
-        let mut section = Vec::new();
-        endian.write_u32(&mut section, 4 + cie.len() as u32);
-        endian.write_u32(&mut section, 0);
-        section.extend_from_slice(&cie);
-        endian.write_u32(&mut section, 22 + expression.len() as u32);
-        let back = section.len() as u32;
-        endian.write_u32(&mut section, back);
-        endian.write_u64(&mut section, 0x1000);
-        endian.write_u64(&mut section, 0x10);
-        section.extend_from_slice(&[0x0f, expression.len() as u8]);
-        section.extend_from_slice(expression);
-        let index = FdeIndex::read(EhFrame {
-            section: &section,
-            address: Address(0),
-            endian,
-            address_size: 8,
-        });
-        let (_, entry) = index.at(Address(0x1000)).unwrap();
-        EntryRows::of_fde(entry, &RuleRoom::default()).unwrap()
-    }
+    use crate::elf::call_frames::RuleRoom;
+    use crate::elf::testing::{START, frames};
+    use jitdump::Address;
 
     #[test]
     fn expressions_have_up_to_32_operations() {
+        let room = RuleRoom::default();
         for (operations, caller) in [(32, Ok(0x2000)), (33, Err(End::Lost))] {
-            // The stack pointer plus 8, then no-ops.
-            let mut expression = vec![0x77, 8];
-            expression.resize(operations + 1, 0x96);
-            let rows = rows(&expression);
+            // CFA is the result of an expression: the stack pointer plus 8, then no-ops.
+            let mut instructions = vec![0x0f, operations as u8 + 1, 0x77, 8];
+            instructions.resize(operations + 3, 0x96);
+            let frames = frames(&instructions);
             let mut registers = Registers::NONE;
             registers.set(7, 0x7000);
             let mut frame = Frame {
@@ -308,12 +283,12 @@ mod tests {
                     bytes: &0x2000_u64.to_le_bytes(),
                 },
                 registers,
-                address: 0x1000,
+                address: START,
                 is_interrupted: false,
                 has_low_stack_pointer: false,
                 has_frameless_callee: false,
             };
-            let rules = rows.at(Address(0x1000)).unwrap();
+            let rules = frames.at(Address(START), &room).unwrap();
             assert_eq!(frame.unwind_by(rules), caller, "{operations}");
         }
     }
