@@ -159,3 +159,53 @@ impl Growth {
         Records::in_window(window, self.position, endian, self.last_time)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct InMemory(Vec<u8>);
+
+    impl RandomAccess for InMemory {
+        fn size(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn read(&self, offset: u64, into: &mut [u8]) -> usize {
+            let rest = self.0.get(offset as usize..).unwrap_or_default();
+            let count = rest.len().min(into.len());
+            into[..count].copy_from_slice(&rest[..count]);
+            count
+        }
+
+        fn get(&self, _: u64, _: usize) -> Option<&[u8]> {
+            None
+        }
+    }
+
+    /// A record of 16 bytes.
+    fn close(time: u64) -> Vec<u8> {
+        [3u32.to_le_bytes(), 16u32.to_le_bytes()]
+            .concat()
+            .into_iter()
+            .chain(time.to_le_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn up_to_1_mib_may_be_an_unfinished_record() {
+        for (size, expected) in [(1 << 20, &[1][..]), ((1 << 20) + 1, &[1, 2, 3, 4])] {
+            // Its first bytes are a size of 4 GiB.
+            let mut unfinished = vec![0xff; 8];
+            unfinished.resize(size - 3 * 16, 0);
+            let file = [close(1), unfinished, close(2), close(3), close(4)].concat();
+            let mut growth = Growth::new(0);
+            let mut times = Vec::new();
+            let mut visit = |step: Step<'_>| times.extend(step.record().map(|record| record.time));
+            let file = InMemory(file);
+            while growth.advance(&file, ByteOrder::Little, false, &mut visit) {}
+            assert_eq!(times, expected, "{size}");
+        }
+    }
+}
