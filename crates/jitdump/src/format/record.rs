@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_repaired_of_loads_with_names_of_up_to_64_kib() {
+    fn small_loads_with_names_of_up_to_64_kib_are_repaired() {
         for (length, is_repaired) in [(65_536, true), (65_537, false)] {
             let mut small = named_load(1, &"x".repeat(length), b"abc");
             small[4..8].copy_from_slice(&u32::to_le_bytes(16));

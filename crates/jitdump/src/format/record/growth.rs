@@ -163,34 +163,10 @@ impl Growth {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::record::contents::tests::{Distant, record};
 
-    #[derive(Debug)]
-    struct InMemory(Vec<u8>);
-
-    impl RandomAccess for InMemory {
-        fn size(&self) -> u64 {
-            self.0.len() as u64
-        }
-
-        fn read(&self, offset: u64, into: &mut [u8]) -> usize {
-            let rest = self.0.get(offset as usize..).unwrap_or_default();
-            let count = rest.len().min(into.len());
-            into[..count].copy_from_slice(&rest[..count]);
-            count
-        }
-
-        fn get(&self, _: u64, _: usize) -> Option<&[u8]> {
-            None
-        }
-    }
-
-    /// A record of 16 bytes.
     fn close(time: u64) -> Vec<u8> {
-        [3u32.to_le_bytes(), 16u32.to_le_bytes()]
-            .concat()
-            .into_iter()
-            .chain(time.to_le_bytes())
-            .collect()
+        record(3, time, 0)
     }
 
     #[test]
@@ -203,7 +179,7 @@ mod tests {
             let mut growth = Growth::new(0);
             let mut times = Vec::new();
             let mut visit = |step: Step<'_>| times.extend(step.record().map(|record| record.time));
-            let file = InMemory(file);
+            let file = Distant(file);
             while growth.advance(&file, ByteOrder::Little, false, &mut visit) {}
             assert_eq!(times, expected, "{size}");
         }
