@@ -568,4 +568,26 @@ mod limits {
         };
         assert_eq!(info.normalise(10).calls, 10);
     }
+
+    /// A call in pieces, in each of which there are three more, one inside the other.
+    #[test]
+    fn calls_are_split_into_twice_their_ranges_and_1024() {
+        for (pieces, dropped) in [(515, 0), (516, 1)] {
+            let outer = InlinedCall {
+                ranges: (0..pieces).map(|piece| 2 * piece..2 * piece + 1).collect(),
+                ..call(0)
+            };
+            let inner = (1..=3).map(|depth| InlinedCall {
+                ranges: std::iter::once(0..2 * pieces).collect(),
+                ..call(depth)
+            });
+            let mut info = DebugInfo {
+                functions: vec![SourceFunction::default()],
+                calls: std::iter::once(outer).chain(inner).collect(),
+                ..DebugInfo::default()
+            };
+            assert_eq!(info.normalise(2 * pieces).calls, dropped, "{pieces}");
+            assert_eq!(info.range_count(), u64::from(pieces) * (4 - dropped));
+        }
+    }
 }

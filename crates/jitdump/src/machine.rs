@@ -220,6 +220,7 @@ mod tests {
             (3, "x86_64", low, false),
             (8, "x86_64", low, false),
             (8, "x86_64", 1 << 32, false),
+            (8, "x86_64", (1 << 32) + 1, true),
             (8, "x86_64", high, true),
             (8, "mips", low, false),
             (8, "mips", high, true),

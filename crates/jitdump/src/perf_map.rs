@@ -185,6 +185,12 @@ mod tests {
     }
 
     #[test]
+    fn symbols_are_smaller_than_4_gib() {
+        assert_eq!(one("1000 ffffffff name").unwrap().1, 0xffff_ffff);
+        assert_eq!(one("1000 100000000 name"), None);
+    }
+
+    #[test]
     fn resolve_stubs_of_dotnet_have_their_actual_size() {
         let stub = "stub<678> GenerateResolveStub<GenerateResolveStub>";
         for (size, actual) in [(0x18, 0x70), (0x10, 0x10), (0x70, 0x70)] {

@@ -287,6 +287,16 @@ mod tests {
     }
 
     #[test]
+    fn the_start_of_a_file_has_4_kib() {
+        for (size, start) in [(4095, 4095), (4096, 4096), (9000, 4096)] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            file.as_file().set_len(size).unwrap();
+            let file = OpenFile::open(file.path()).unwrap();
+            assert_eq!(file.read_start().unwrap().len(), start, "{size}");
+        }
+    }
+
+    #[test]
     fn files_with_holes_are_compared_by_their_bytes() {
         let file = |pieces: &[(u64, &[u8])], len: u64| {
             let file = tempfile::NamedTempFile::new().unwrap();

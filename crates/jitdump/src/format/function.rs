@@ -295,3 +295,34 @@ fn normalised<'a>(
     }
     Some(lines.info)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::bytes::ByteOrder;
+    use crate::fault::Fault;
+    use crate::format::Dump;
+    use crate::machine::Machine;
+
+    #[test]
+    fn names_are_cut_after_64_kib() {
+        for (length, faults) in [(65_536, 0), (65_537, 1)] {
+            let order = ByteOrder::Little;
+            let mut file = Vec::new();
+            for word in [0x4A69_5444, 1, 40, 62, 0, 1, 0, 0, 0, 0] {
+                order.write_u32(&mut file, word);
+            }
+            for word in [0, 16 + 40 + length + 1 + 3] {
+                order.write_u32(&mut file, word);
+            }
+            // Time, process and thread, address twice, size of the code, index.
+            for word in [1, 0, 0x1000, 0x1000, 3, 0] {
+                order.write_u64(&mut file, word);
+            }
+            file.resize(file.len() + length as usize, b'x');
+            file.extend_from_slice(b"\0abc");
+            let dump = Dump::parse(&file, Machine::X86_64).unwrap();
+            assert_eq!(dump.function(0).unwrap().name.len(), 65_536, "{length}");
+            assert_eq!(dump.faults().count(Fault::LongName), faults, "{length}");
+        }
+    }
+}

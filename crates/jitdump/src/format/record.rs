@@ -472,10 +472,15 @@ mod tests {
     }
 
     fn load(time: u64, code: &[u8]) -> Vec<u8> {
+        named_load(time, "name", code)
+    }
+
+    fn named_load(time: u64, name: &str, code: &[u8]) -> Vec<u8> {
         let mut content = vec![0; 24];
         ORDER.write_u64(&mut content, code.len() as u64);
         ORDER.write_u64(&mut content, time);
-        content.extend_from_slice(b"name\0");
+        content.extend_from_slice(name.as_bytes());
+        content.push(0);
         content.extend_from_slice(code);
         record(LOAD, time, &content)
     }
@@ -493,18 +498,31 @@ mod tests {
     fn loads_smaller_than_their_name_and_code_are_repaired_if_records_follow() {
         let rest = [load(3, b"d"), record(CLOSE, 4, b"")].concat();
         for size in [0, 7, 16, 40, 61, 63] {
-            for padding in [&b""[..], &[0; MAX_PADDING], &[0; MAX_PADDING + 1]] {
+            for padding in [&b""[..], &[0; 7], &[0; 8]] {
                 let mut small = [load(2, b"abc"), padding.to_vec()].concat();
                 small[4..8].copy_from_slice(&u32::to_le_bytes(size));
                 let file = [load(1, b"abc"), small.clone(), rest.clone()].concat();
                 let steps = walk(&file);
                 let Step::Repaired(repaired) = steps[1] else {
-                    assert!(padding.len() > MAX_PADDING, "{size} {steps:?}");
+                    assert_eq!(padding.len(), 8, "{size} {steps:?}");
                     continue;
                 };
+                assert!(padding.len() <= 7, "{size} {steps:?}");
                 assert_eq!(PREFIX_SIZE + repaired.content.len(), small.len(), "{size}");
                 assert_eq!(times(&steps), [1, 2, 3, 4]);
             }
+        }
+    }
+
+    #[test]
+    fn small_loads_with_names_of_up_to_64_kib_are_repaired() {
+        for (length, is_repaired) in [(65_536, true), (65_537, false)] {
+            let mut small = named_load(1, &"x".repeat(length), b"abc");
+            small[4..8].copy_from_slice(&u32::to_le_bytes(16));
+            let file = [small, load(2, b"d"), load(3, b"e"), load(4, b"f")].concat();
+            let steps = walk(&file);
+            assert_eq!(matches!(steps[0], Step::Repaired(_)), is_repaired, "{length}");
+            assert!(times(&steps).ends_with(&[2, 3, 4]), "{length}");
         }
     }
 

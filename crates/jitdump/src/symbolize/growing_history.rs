@@ -171,6 +171,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_64th_interval_that_has_ended_is_indexed_with_those_before() {
+        let mut code = GrowingHistory::default();
+        for time in 0..64 {
+            code.put(range(100, 200), Time(time), time);
+        }
+        assert_eq!((code.recent.ended.len(), code.indexed.len()), (63, 0));
+        code.put(range(100, 200), Time(64), 64);
+        assert_eq!((code.recent.ended.len(), code.indexed.len()), (0, 1));
+        assert_eq!(code.indexed[0].intervals().len(), 64);
+    }
+
     /// The index over time, with many replaced functions, against a list of what was put.
     #[test]
     fn any_point_in_time_is_found_again() {

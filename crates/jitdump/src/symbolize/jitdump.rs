@@ -307,3 +307,28 @@ impl Read {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::ByteOrder;
+    use crate::fault::Fault;
+
+    #[test]
+    fn headers_of_less_than_4_kib_are_waited_for() {
+        for (size, is_waited_for) in [(4095, true), (4096, false)] {
+            let mut header = Vec::new();
+            for word in [0x4A69_5444, 1, size, 62, 0, 1, 0, 0, 0, 0] {
+                ByteOrder::NATIVE.write_u32(&mut header, word);
+            }
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("jit-1.dump");
+            std::fs::write(&path, header).unwrap();
+            let mut dump = Jitdump::open(&path).unwrap();
+            assert_eq!(dump.update().unwrap(), 0);
+            let faults = dump.index().map(Index::faults);
+            let count = faults.map(|faults| faults.count(Fault::InvalidHeaderSize));
+            assert_eq!(count, (!is_waited_for).then_some(1), "{size}");
+        }
+    }
+}

@@ -67,9 +67,7 @@ impl Process {
             }
             match open(self.pid, &marker) {
                 Ok(file) => {
-                    self.dumps.push(Jitdump::new(file));
-                    if self.dumps.len() > MAX_DUMPS {
-                        let closed = self.dumps.remove(0);
+                    if let Some(closed) = self.add(Jitdump::new(file)) {
                         let cause =
                             format!("closed, because the process has mapped more than {MAX_DUMPS} jitdumps");
                         let closed = Error::unreadable(closed.path(), io::Error::other(cause));
@@ -100,6 +98,12 @@ impl Process {
             Some(error) => Err(error),
             None => Ok(mem::take(&mut self.uncounted)),
         }
+    }
+
+    /// Adds a jitdump. Returns the first one, to be closed, if there are too many.
+    fn add(&mut self, dump: Jitdump) -> Option<Jitdump> {
+        self.dumps.push(dump);
+        (self.dumps.len() > MAX_DUMPS).then(|| self.dumps.remove(0))
     }
 
     /// Returns the jitdumps.
@@ -179,5 +183,22 @@ mod tests {
                 marker(b"7f02-7f03", 78, b"/tmp/jit-6.dump", true),
             ]
         );
+    }
+    #[test]
+    fn the_65th_jitdump_closes_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = Process::new(1);
+        let mut add = |number: usize| {
+            let path = folder.path().join(number.to_string());
+            std::fs::write(&path, "").unwrap();
+            let closed = process.add(Jitdump::open(&path).unwrap())?;
+            Some(closed.path().to_owned())
+        };
+        for number in 1..=64 {
+            assert_eq!(add(number), None);
+        }
+        assert_eq!(add(65), Some(folder.path().join("1")));
+        assert_eq!(add(66), Some(folder.path().join("2")));
+        assert_eq!(process.dumps().len(), 64);
     }
 }

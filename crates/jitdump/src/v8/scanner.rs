@@ -27,9 +27,7 @@ pub struct Found {
 /// functions.
 pub fn scan(bytes: &[u8]) -> Option<Found> {
     let mut scanner = Scanner::new(bytes);
-    while let Some(token) = scanner.lexer.next(scanner.operand_expected()) {
-        scanner.add(token)?;
-    }
+    scanner.add_all()?;
     let is_whole = scanner.brackets.depth() == 1 && !scanner.lexer.has_failed();
     scanner.end_arrows(bytes.len() as u32, None);
     scanner.calls.retain(|call| !call.name.is_empty());
@@ -123,6 +121,13 @@ impl<'t> Scanner<'t> {
     /// The previous token number `back`, from 0.
     fn previous(&self, back: usize) -> Option<Token> {
         self.last.get(back).copied().flatten()
+    }
+
+    fn add_all(&mut self) -> Option<()> {
+        while let Some(token) = self.lexer.next(self.operand_expected()) {
+            self.add(token)?;
+        }
+        Some(())
     }
 
     fn add(&mut self, token: Token) -> Option<()> {
@@ -511,5 +516,32 @@ impl<'t> Scanner<'t> {
             }
         };
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_has_up_to_1_mi_functions_and_4_mi_calls() {
+        let scan = |text: &str, functions: usize, calls: usize| {
+            let mut scanner = Scanner::new(text.as_bytes());
+            let function = scanner.functions[0].clone();
+            scanner.functions.resize(functions, function);
+            scanner.calls = vec![
+                Call {
+                    name: 0..0,
+                    function: 0
+                };
+                calls
+            ];
+            scanner.add_all()?;
+            Some((scanner.functions.len(), scanner.calls.len()))
+        };
+        assert_eq!(scan("x => x", 1_048_575, 0), Some((1_048_576, 0)));
+        assert_eq!(scan("x => x", 1_048_576, 0), None);
+        assert_eq!(scan("f()", 1, 4_194_303), Some((1, 4_194_304)));
+        assert_eq!(scan("f()", 1, 4_194_304), None);
     }
 }

@@ -297,9 +297,7 @@ impl SourceMap {
 
     /// Ends the last mapping of a section where the next one starts in the same line.
     fn end_at(&mut self, start: Offset) -> Result<(), MapError> {
-        if self.mappings.len() >= MAX_MAPPINGS {
-            return Err(MapError::TooLarge);
-        }
+        check_room(self.mappings.len())?;
         if self.mappings.last().is_some_and(|last| last.line == start.line) {
             self.mappings.push(Mapping {
                 line: start.line,
@@ -311,6 +309,14 @@ impl SourceMap {
             });
         }
         Ok(())
+    }
+}
+
+/// Checks that there is room for another mapping after `count` mappings.
+fn check_room(count: usize) -> Result<(), MapError> {
+    match count < MAX_MAPPINGS {
+        true => Ok(()),
+        false => Err(MapError::TooLarge),
     }
 }
 
@@ -368,9 +374,7 @@ impl Decoder {
                 .split(|&byte| byte == b',')
                 .filter(|segment| !segment.is_empty())
             {
-                if mappings.len() >= MAX_MAPPINGS {
-                    return Err(MapError::TooLarge);
-                }
+                check_room(mappings.len())?;
                 let mapping = self.segment(segment, line, &mut column);
                 mappings.push(mapping.ok_or(MapError::Mapping)?);
             }
@@ -508,6 +512,25 @@ mod tests {
         let map = parse(&nested(4)).unwrap();
         assert_eq!(at(&map, 1, 1), Some(("a".into(), 1, 1, None)));
         assert_eq!(parse(&nested(5)).unwrap_err(), MapError::Section);
+    }
+
+    #[test]
+    fn there_are_up_to_16_mi_mappings() {
+        assert_eq!(check_room(16_777_215), Ok(()));
+        assert_eq!(check_room(16_777_216), Err(MapError::TooLarge));
+    }
+
+    #[test]
+    fn there_are_up_to_1_mi_sources_in_all_sections() {
+        let check = |before: usize, count: usize| {
+            let mut map = SourceMap {
+                sources: vec![Source::default(); before],
+                ..SourceMap::default()
+            };
+            map.check_sources("", &vec![None; count])
+        };
+        assert_eq!(check(1, 1_048_575), Ok(()));
+        assert_eq!(check(1, 1_048_576), Err(MapError::TooLarge));
     }
 
     #[test]

@@ -388,13 +388,13 @@ mod tests {
     }
 
     /// Path, start, name and positions of a known function.
-    type Known = (&'static str, (u32, u32), &'static str, &'static [(u32, u32)]);
+    type Known<'a> = (&'a str, (u32, u32), &'a str, &'a [(u32, u32)]);
 
     /// The owner and the line of each position in `hot`, and the calls: depth, name and line.
     fn resolve(
         positions: &[(u32, u32)],
-        known: &[Known],
-        texts: &[(&'static str, &'static str)],
+        known: &[Known<'_>],
+        texts: &[(&str, &str)],
     ) -> (Vec<String>, Vec<String>, Inlined) {
         let mut functions = KnownFunctions::default();
         for &(path, start, name, positions) in known {
@@ -557,5 +557,51 @@ mod tests {
                 .unknown,
             1
         );
+    }
+
+    #[test]
+    fn up_to_64_functions_of_a_jitdump_are_compared_for_a_position() {
+        for (others, expected) in [(63, "small<hot lib.js:90"), (64, "hot ?:0")] {
+            let position = &[(90, 2)][..];
+            let mut known: Vec<Known<'_>> = (1..=others)
+                .map(|line| ("other.js", (line, 1), "", position))
+                .collect();
+            known.push(("lib.js", (1, 1), "small", position));
+            let (owners, ..) = resolve(position, &known, &[("a.js", MAIN)]);
+            assert_eq!(owners, [expected], "{others}");
+        }
+    }
+
+    /// Each function is known to be inlined because the one before calls it.
+    #[test]
+    fn up_to_eight_functions_are_found_by_calls_from_each_other() {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+        let main = "\n\n\n\nfunction hot(x) { return a(x) }";
+        let function = |pair: &[&str]| format!("function {}(x) {{ return {}(x) }}\n", pair[0], pair[1]);
+        let library: String = names.windows(2).map(function).collect();
+        let library = "\n".repeat(5) + &library;
+        let positions: Vec<(u32, u32)> = (6..=14).map(|line| (line, 24)).collect();
+        let known: Vec<Known<'_>> = names
+            .iter()
+            .zip(positions.chunks(1))
+            .map(|(name, position)| ("lib.js", (position[0].0, 11), *name, position))
+            .collect();
+        let texts = [("a.js", main), ("lib.js", &library)];
+        let (owners, ..) = resolve(&positions, &known, &texts);
+        let found: Vec<&str> = owners.iter().map(|row| row.split('<').next().unwrap()).collect();
+        assert_eq!(found, ["a", "b", "c", "d", "e", "f", "g", "h", "hot ?:0"]);
+    }
+
+    #[test]
+    fn up_to_4096_positions_are_looked_up_in_other_scripts() {
+        let main = "\n\n\n\nfunction hot(x) { return small(x) }";
+        for (lines, unknown) in [(4096, 0), (4097, 1)] {
+            let library = "\n".repeat(5) + "function small(x) {\n" + &"x\n".repeat(lines) + "}";
+            let positions: Vec<(u32, u32)> = (7..).map(|line| (line, 1)).take(lines).collect();
+            let texts = [("a.js", main), ("lib.js", &library)];
+            let (owners, _, counts) = resolve(&positions, &[], &texts);
+            assert_eq!(owners[4095], "small<hot lib.js:4102");
+            assert_eq!((counts.rows, counts.unknown), (4096, unknown), "{lines}");
+        }
     }
 }

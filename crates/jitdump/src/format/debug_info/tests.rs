@@ -70,6 +70,18 @@ fn names_repeat_and_ends_are_no_lines() {
 }
 
 #[test]
+fn a_function_starts_with_a_first_entry_up_to_128_bytes_before_it() {
+    let plain = DebugInfoQuirks::default();
+    for (offset, expected) in [
+        (-0x80, &[(0, 7, "a.erl"), (8, 8, "a.erl")][..]),
+        (-0x81, &[(8, 8, "a.erl")]),
+    ] {
+        let content = record(&[(offset, 7, b"a.erl"), (8, 8, b"a.erl")], b"");
+        assert_eq!(rows(b"m:f/1", &content, plain), of(expected), "{offset}");
+    }
+}
+
+#[test]
 fn rows_of_other_functions_are_counted() {
     let content = record(&[(-0x500, 1, b"a.c"), (0, 2, b"a.c"), (0x300, 3, b"a.c")], b"");
     let lines = parse(&content, b"f", range(), DebugInfoQuirks::default(), ORDER).unwrap();
@@ -79,7 +91,7 @@ fn rows_of_other_functions_are_counted() {
 /// A name as long as `path` whose first bytes are overwritten, as by V8.
 fn damaged(path: &[u8]) -> Vec<u8> {
     let mut name = path.to_vec();
-    let lost = name.len().min(DAMAGED_SIZE);
+    let lost = name.len().min(16);
     name[..lost].copy_from_slice(&b"\x2d\xdc\x02\xf4\x64\x7f\0\0\x34\x17\xda\xd9\0\x19\x29\x47"[..lost]);
     name
 }

@@ -359,3 +359,40 @@ impl CallTree {
         ordered
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of code that is by turns in six nested calls and in none, one byte each.
+    fn record(entries: u32) -> Vec<u8> {
+        let endian = ByteOrder::Little;
+        let mut content = Vec::new();
+        for number in [0x1000, u64::from(entries), 7, 1] {
+            endian.write_u64(&mut content, number);
+        }
+        for offset in 0..entries {
+            let position = if offset % 2 == 0 { 6 } else { 0 };
+            endian.write_u32(&mut content, offset);
+            endian.write_u32(&mut content, position);
+        }
+        for position in 0..7u32 {
+            for number in [position.wrapping_sub(1), 0, 0, 1, 1, position + 1, 1] {
+                endian.write_u32(&mut content, number);
+            }
+        }
+        content.extend_from_slice(b"name\0");
+        content
+    }
+
+    #[test]
+    fn calls_have_two_ranges_for_each_entry_and_1024() {
+        for (entries, lost) in [(1024, 0), (1026, 2)] {
+            let content = record(entries);
+            let lists = RawLists::split(&content, ByteOrder::Little).unwrap();
+            let found = lists.read(entries);
+            assert_eq!((found.info.calls.len(), found.calls_lost), (6, lost));
+            assert_eq!(found.info.range_count(), u64::from(entries) * 3 - lost);
+        }
+    }
+}

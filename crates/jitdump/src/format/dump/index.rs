@@ -77,3 +77,43 @@ impl Index {
         self.quirks = DebugInfoQuirks::detect(examined, self.header.endian, self.machine.is_64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::bytes::ByteOrder;
+    use crate::format::Dump;
+    use crate::machine::Machine;
+
+    const ORDER: ByteOrder = ByteOrder::Little;
+
+    /// Functions of 80 bytes as LLVM writes them, of which only the last one has an entry past its end.
+    fn dump(functions: u64) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut words = |words: &[u32]| words.iter().for_each(|&word| ORDER.write_u32(&mut file, word));
+        words(&[0x4A69_5444, 1, 40, 62, 0, 1, 0, 0, 0, 0]);
+        for function in 1..=functions as u32 {
+            let start = function * 0x100;
+            let last = if function as u64 == functions { 0x51 } else { 0x48 };
+            words(&[2, 72, function, 0, start, 0, 2, 0]);
+            for (offset, line) in [(0x40, 1), (last, 2)] {
+                words(&[start + offset, 0, line, 0]);
+                words(&[u32::from_le_bytes(*b"a.c\0")]);
+            }
+            words(&[0, 140, function, 0, 1, 1, start, 0, start, 0, 80, 0, function, 0]);
+            words(&[u32::from_le_bytes(*b"fun\0")]);
+            words(&[0; 20]);
+        }
+        file
+    }
+
+    #[test]
+    fn the_first_1000_functions_with_lines_show_the_quirks_of_a_file() {
+        for (functions, bias) in [(1000, 0x40), (1001, 0)] {
+            let file = dump(functions);
+            let dump = Dump::parse(&file, Machine::X86_64).unwrap();
+            assert!(dump.faults().is_empty());
+            assert_eq!(dump.function_count() as u64, functions);
+            assert_eq!(dump.quirks().bias, bias, "{functions}");
+        }
+    }
+}

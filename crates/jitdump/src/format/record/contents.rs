@@ -93,12 +93,12 @@ fn walk_file(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A file that is nowhere in memory as a whole.
     #[derive(Debug)]
-    struct Distant(Vec<u8>);
+    pub struct Distant(pub Vec<u8>);
 
     impl RandomAccess for Distant {
         fn size(&self) -> u64 {
@@ -127,7 +127,7 @@ mod tests {
         steps
     }
 
-    fn record(kind: u32, time: u64, size: usize) -> Vec<u8> {
+    pub fn record(kind: u32, time: u64, size: usize) -> Vec<u8> {
         let mut out = Vec::new();
         for word in [kind, (PREFIX_SIZE + size) as u32] {
             out.extend_from_slice(&word.to_le_bytes());

@@ -159,3 +159,29 @@ impl Growth {
         Records::in_window(window, self.position, endian, self.last_time)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::record::contents::tests::{Distant, record};
+
+    fn close(time: u64) -> Vec<u8> {
+        record(3, time, 0)
+    }
+
+    #[test]
+    fn up_to_1_mib_may_be_an_unfinished_record() {
+        for (size, expected) in [(1 << 20, &[1][..]), ((1 << 20) + 1, &[1, 2, 3, 4])] {
+            // Its first bytes are a size of 4 GiB.
+            let mut unfinished = vec![0xff; 8];
+            unfinished.resize(size - 3 * 16, 0);
+            let file = [close(1), unfinished, close(2), close(3), close(4)].concat();
+            let mut growth = Growth::new(0);
+            let mut times = Vec::new();
+            let mut visit = |step: Step<'_>| times.extend(step.record().map(|record| record.time));
+            let file = Distant(file);
+            while growth.advance(&file, ByteOrder::Little, false, &mut visit) {}
+            assert_eq!(times, expected, "{size}");
+        }
+    }
+}
