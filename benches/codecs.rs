@@ -44,7 +44,7 @@ use jitdump::{Address, AddressRange, ByteOrder, Dump, Function, Machine, Time};
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::code::selection::{Doubts, DumpState, Selector};
 use jitinject::internals::code::timeline::{FileIndex, FunctionId, PlacedEvent, Timeline};
-use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Settings};
+use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Sections, Settings};
 use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
 use jitinject::internals::elf::object::{ObjectContent, PlacedTables};
 use jitinject::internals::elf::{dwarf, object};
@@ -292,15 +292,15 @@ fn dwarf_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
     let dump = Files::with(layout).dump();
     let view = some_function(&dump);
     let info = view.sources().info.unwrap();
-    let mut buffers = Buffers::default();
+    let mut memory = EncoderMemory::default();
     let size = |sections: Sections<'_>| sections.iter().map(|(_, content)| content.len()).sum::<usize>();
-    let bytes = size(dwarf_of(&view, &info, &mut buffers));
+    let bytes = size(dwarf_of(&view, &info, &mut memory));
     bencher
         .counter(BytesCount::new(bytes))
-        .bench_local(|| size(dwarf_of(black_box(&view), &info, &mut buffers)));
+        .bench_local(|| size(dwarf_of(black_box(&view), &info, &mut memory)));
 }
 
-fn dwarf_of<'b>(view: &Function<'_>, info: &DebugInfo<'_>, buffers: &'b mut Buffers) -> Sections<'b> {
+fn dwarf_of<'b>(view: &Function<'_>, info: &DebugInfo<'_>, memory: &'b mut EncoderMemory) -> Sections<'b> {
     let unit = FunctionUnit {
         symbol: view.name,
         address: object::TEXT_OFFSET,
@@ -312,7 +312,7 @@ fn dwarf_of<'b>(view: &Function<'_>, info: &DebugInfo<'_>, buffers: &'b mut Buff
         machine: machine(),
         directory: b".",
     };
-    let mut encoder = Encoder::new(buffers, settings);
+    let mut encoder = Encoder::new(memory, settings);
     encoder.add(&unit).unwrap();
     encoder.finish()
 }
@@ -354,16 +354,13 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
     let view = some_function(&dump);
     let info = view.sources().info.unwrap();
     let table = dump.unwinding(FUNCTION).unwrap();
-    let mut buffers = Buffers::default();
-    let (debug, tables) = (
-        dwarf_of(&view, &info, &mut buffers),
-        tables_of(view.range, &table),
-    );
+    let mut memory = EncoderMemory::default();
+    let (debug, tables) = (dwarf_of(&view, &info, &mut memory), tables_of(view.range, &table));
     let function = ObjectContent {
         machine: machine(),
-        functions: &[object::Function {
+        functions: &[object::ObjectFunction {
             name: view.name,
-            code: object::Code::Known(view.code.unwrap()),
+            code: object::CodeBytes::Known(view.code.unwrap()),
             address: object::TEXT_OFFSET,
         }],
         address: view.range.start.0,

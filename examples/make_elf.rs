@@ -5,10 +5,12 @@
 
 use jitdump::Machine;
 use jitdump::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
-use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
 use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
 use jitinject::internals::elf::object;
-use jitinject::internals::elf::object::{Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
+use jitinject::internals::elf::object::{
+    CodeBytes, ObjectContent, ObjectFunction, PlacedTables, TEXT_OFFSET,
+};
 use jitinject::internals::files::objects::sparse::SparseBytes;
 use jitinject::internals::files::staged::write_atomically;
 
@@ -18,9 +20,9 @@ const CODE: [u8; 4] = [0x8d, 0x04, 0x37, 0xc3];
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: make_elf OUTPUT")?;
     let machine = Machine::new(62, jitdump::ByteOrder::Little);
-    let function = Function {
+    let function = ObjectFunction {
         name: b"add",
-        code: Code::Known(&CODE),
+        code: CodeBytes::Known(&CODE),
         address: TEXT_OFFSET,
     };
 
@@ -45,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let size = u32::try_from(CODE.len())?;
     // The encoder requires normalised debug information.
     info.normalise(size);
-    let mut buffers = Buffers::default();
+    let mut buffers = EncoderMemory::default();
     let settings = Settings {
         version: Version::Four,
         machine,

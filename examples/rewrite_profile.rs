@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use jitdump::internals::units::Pid;
-use jitinject::internals::files::{InputFile, Place, StagedFile};
+use jitinject::internals::files::{InputFile, NameInFolder, StagedFile};
 use jitinject::internals::perf::output::{Edits, Rewrite};
 use jitinject::internals::perf::sample::Sample;
 use jitinject::internals::perf::{Profile, record};
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         compression: None,
     };
     // It gets its final name when it is complete.
-    let mut staged = StagedFile::create(Place::of(output.as_ref())?)?;
+    let mut staged = StagedFile::create(NameInFolder::of(output.as_ref())?)?;
     rewrite.write_file(staged.file())?;
     staged.commit()?;
     Ok(())

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
 use jitdump::{ByteOrder, Machine};
 use jitinject::inject;
-use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
 use jitinject::{InjectOptions, LoadOptions, Summary};
 
 use crate::dump::DumpWriter;
@@ -150,7 +150,7 @@ fn allocations(version: Version, rows: u32, calls: u32, units: usize) -> u64 {
     };
     let names: Vec<_> = (0..FUNCTIONS).map(names).collect();
     let infos: Vec<_> = names.iter().map(|names| info(names, rows, calls)).collect();
-    let mut buffers = Buffers::default();
+    let mut buffers = EncoderMemory::default();
     let mut encode = || {
         let mut bytes = 0;
         for infos in infos.chunks(units) {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use jitdump::debug_info::{DebugInfo, Row};
 use jitdump::{ByteOrder, Dump, Machine};
-use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
 use jitinject::internals::elf::object::TEXT_OFFSET;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::dump::DumpWriter;
@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
     let Some(info) = view.sources().info else {
         return;
     };
-    let mut buffers = Buffers::default();
+    let mut buffers = EncoderMemory::default();
     for version in [Version::Four, Version::Five] {
         let unit = FunctionUnit {
             symbol: view.name,

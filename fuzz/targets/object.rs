@@ -4,7 +4,7 @@
 
 use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
 use jitinject::internals::elf::object;
-use jitinject::internals::elf::object::{Code, Function, ObjectContent, PlacedTables};
+use jitinject::internals::elf::object::{CodeBytes, ObjectContent, ObjectFunction, PlacedTables};
 use jitinject::internals::files::objects::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
@@ -18,8 +18,8 @@ fuzz_target!(|input: &[u8]| {
     let name = choices.bytes(name_size);
     let code_size = choices.u16().into();
     let code = match choices.flag() {
-        true => Code::Known(choices.bytes(code_size)),
-        false => Code::Unknown(1 + code_size as u64),
+        true => CodeBytes::Known(choices.bytes(code_size)),
+        false => CodeBytes::Unknown(1 + code_size as u64),
     };
     let has_lead_in = choices.flag();
     let info_size = choices.u16().into();
@@ -32,10 +32,10 @@ fuzz_target!(|input: &[u8]| {
     };
     let tables = Tables::build(std::iter::empty(), layout).unwrap();
     let debug = [(".debug_info", info), (".debug_line", line)];
-    let text_address = object::text_address(matches!(code, Code::Known(_)), has_lead_in);
+    let text_address = object::text_address(matches!(code, CodeBytes::Known(_)), has_lead_in);
     let content = ObjectContent {
         machine,
-        functions: &[Function {
+        functions: &[ObjectFunction {
             name,
             code,
             address: text_address,
@@ -57,7 +57,7 @@ fuzz_target!(|input: &[u8]| {
     let found = read_back::object(&bytes);
     assert_eq!(found.build_id, encoded.build_id.0);
     assert_eq!(found.place, (text_address, code.size()));
-    if let Code::Known(code) = code {
+    if let CodeBytes::Known(code) = code {
         assert_eq!(found.text, code);
     }
     assert!(!found.name.is_empty());

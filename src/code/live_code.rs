@@ -52,12 +52,12 @@ table_index! {
 struct ProcessCode {
     /// Functions by address and time, on the runtime's clock.
     history: History<LoadIndex>,
-    functions: IndexedTable<LoadIndex, LoadedFunction>,
+    functions: IndexedTable<LoadIndex, LiveFunction>,
 }
 
 /// A function at one address, from its load until other code overwrites part of it.
 #[derive(Clone, Copy, Debug)]
-struct LoadedFunction {
+struct LiveFunction {
     file: FileIndex,
     since: Time,
     /// Time at which any part of it was first overwritten.
@@ -154,7 +154,7 @@ impl ProcessCode {
             if let Some(left) = event.left {
                 builder.clear(left, time);
             }
-            let function = functions.push(LoadedFunction {
+            let function = functions.push(LiveFunction {
                 file: event.file,
                 since: time,
                 until: Time::MAX,
@@ -163,7 +163,7 @@ impl ProcessCode {
         }
         let history = builder.finish();
         for interval in history.intervals() {
-            let function: &mut LoadedFunction = &mut functions[interval.value];
+            let function: &mut LiveFunction = &mut functions[interval.value];
             function.until = function.until.min(interval.until);
         }
         Self { history, functions }

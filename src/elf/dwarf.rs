@@ -19,8 +19,8 @@
 //! row to be covered, so the sequence ends at the end of the function. The first row is at the start of the
 //! function: code before the runtime's first line is the prologue.
 //!
-//! Reuse the [`Buffers`] to encode many functions: once they are large enough, nothing is allocated. `gimli::write` makes 47 to 140
-//! allocations for each function.
+//! Reuse the [`EncoderMemory`] to encode many functions: once it is large enough, nothing is allocated.
+//! `gimli::write` makes 47 to 140 allocations for each function.
 //!
 //! - Functions have a linkage name, even if it equals the name: GNU addr2line accepts only these, or names
 //!   of C.
@@ -122,7 +122,7 @@ const RETAINED_CAPACITY: usize = 1 << 20;
 
 /// Reusable memory of an [`Encoder`].
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub struct EncoderMemory {
     abbreviations: Vec<u8>,
     aranges: Vec<u8>,
     info: Vec<u8>,
@@ -144,17 +144,17 @@ pub struct Buffers {
 #[derive(Debug)]
 pub struct Encoder<'b, 's> {
     settings: Settings<'s>,
-    buffers: &'b mut Buffers,
+    memory: &'b mut EncoderMemory,
     max_section: usize,
 }
 
 impl<'b, 's> Encoder<'b, 's> {
-    /// Returns an encoder without units. Discards the content of the buffers.
-    pub fn new(buffers: &'b mut Buffers, settings: Settings<'s>) -> Self {
-        buffers.clear();
+    /// Returns an encoder without units. Discards the content of the memory.
+    pub fn new(memory: &'b mut EncoderMemory, settings: Settings<'s>) -> Self {
+        memory.clear();
         Self {
             settings,
-            buffers,
+            memory,
             max_section: MAX_SECTION,
         }
     }
@@ -165,15 +165,15 @@ impl<'b, 's> Encoder<'b, 's> {
         let is_64 = self.settings.machine.is_64;
         end.filter(|&end| is_64 || end <= u32::MAX.into())
             .ok_or(TooLarge)?;
-        let lengths = self.buffers.lengths();
-        let codes = self.buffers.codes;
-        self.buffers.files.collect(function.info, self.settings.version);
-        unit::write(function, &self.settings, self.buffers);
-        if self.has_room(self.buffers.lengths()) {
+        let lengths = self.memory.lengths();
+        let codes = self.memory.codes;
+        self.memory.files.collect(function.info, self.settings.version);
+        unit::write(function, &self.settings, self.memory);
+        if self.has_room(self.memory.lengths()) {
             return Ok(());
         }
-        self.buffers.truncate(lengths);
-        self.buffers.codes = codes;
+        self.memory.truncate(lengths);
+        self.memory.codes = codes;
         Err(TooLarge)
     }
 
@@ -184,31 +184,31 @@ impl<'b, 's> Encoder<'b, 's> {
 
     /// Returns the size of the source texts and file names so far, in bytes.
     pub fn text_size(&self) -> u64 {
-        self.buffers.line_strings.bytes.len() as u64
+        self.memory.line_strings.bytes.len() as u64
     }
 
     /// Returns the sections with all units.
     pub fn finish(self) -> Sections<'b> {
-        let buffers = self.buffers;
-        buffers.codes.write_table(&mut buffers.abbreviations);
-        ranges::finish_range_lists(&mut buffers.ranges, &self.settings);
+        let memory = self.memory;
+        memory.codes.write_table(&mut memory.abbreviations);
+        ranges::finish_range_lists(&mut memory.ranges, &self.settings);
         let ranges = match self.settings.version {
             Version::Four => ".debug_ranges",
             Version::Five => ".debug_rnglists",
         };
         [
-            (".debug_abbrev", &buffers.abbreviations),
-            (".debug_info", &buffers.info),
-            (".debug_aranges", &buffers.aranges),
-            (".debug_line", &buffers.line),
-            (".debug_line_str", &buffers.line_strings.bytes),
-            (ranges, &buffers.ranges),
-            (".debug_str", &buffers.strings.bytes),
+            (".debug_abbrev", &memory.abbreviations),
+            (".debug_info", &memory.info),
+            (".debug_aranges", &memory.aranges),
+            (".debug_line", &memory.line),
+            (".debug_line_str", &memory.line_strings.bytes),
+            (ranges, &memory.ranges),
+            (".debug_str", &memory.strings.bytes),
         ]
     }
 }
 
-impl Buffers {
+impl EncoderMemory {
     fn clear(&mut self) {
         for bytes in [
             &mut self.abbreviations,
@@ -306,8 +306,8 @@ mod tests {
     }
 
     fn encoded(infos: &[&DebugInfo<'_>], version: Version, max_section: usize) -> Vec<Vec<u8>> {
-        let mut buffers = Buffers::default();
-        let mut encoder = Encoder::new(&mut buffers, settings(version, 62));
+        let mut memory = EncoderMemory::default();
+        let mut encoder = Encoder::new(&mut memory, settings(version, 62));
         encoder.max_section = max_section;
         for info in infos {
             let _ = encoder.add(&unit(info));
@@ -337,8 +337,8 @@ mod tests {
 
     #[test]
     fn sections_are_smaller_than_the_reserved_lengths() {
-        let mut buffers = Buffers::default();
-        let encoder = Encoder::new(&mut buffers, settings(Version::Four, 62));
+        let mut memory = EncoderMemory::default();
+        let encoder = Encoder::new(&mut memory, settings(Version::Four, 62));
         assert!(encoder.has_room([0xffff_ffef; 6]));
         for section in 0..6 {
             let mut lengths = [0; 6];
@@ -381,8 +381,8 @@ mod tests {
             (62, 1 << 32, true),
             (62, u64::MAX - 10, false),
         ] {
-            let mut buffers = Buffers::default();
-            let mut encoder = Encoder::new(&mut buffers, settings(Version::Four, machine));
+            let mut memory = EncoderMemory::default();
+            let mut encoder = Encoder::new(&mut memory, settings(Version::Four, machine));
             let function = FunctionUnit {
                 address,
                 ..unit(&info)

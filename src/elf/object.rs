@@ -61,7 +61,7 @@ pub struct ObjectContent<'a> {
     /// Target machine.
     pub machine: Machine,
     /// Functions, by ascending address. Either the code of all is known, or of none.
-    pub functions: &'a [Function<'a>],
+    pub functions: &'a [ObjectFunction<'a>],
     /// Address of the first function in its process.
     pub address: u64,
     /// Time at which the code was loaded, in nanoseconds of the profile's clock.
@@ -74,16 +74,16 @@ pub struct ObjectContent<'a> {
 
 /// A function in an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Function<'a> {
+pub struct ObjectFunction<'a> {
     /// Symbol name; may be empty.
     pub name: &'a [u8],
     /// Machine code.
-    pub code: Code<'a>,
+    pub code: CodeBytes<'a>,
     /// Address in the object. That of the first function is a result of [`text_address`].
     pub address: u64,
 }
 
-impl Function<'_> {
+impl ObjectFunction<'_> {
     fn end(&self) -> u64 {
         self.address.saturating_add(self.code.size())
     }
@@ -93,7 +93,7 @@ impl ObjectContent<'_> {
     /// Whether the code is known: that of all functions, if and only if that of the first one is.
     fn has_code(&self) -> bool {
         let first = self.functions.first();
-        first.is_none_or(|function| matches!(function.code, Code::Known(_)))
+        first.is_none_or(|function| matches!(function.code, CodeBytes::Known(_)))
     }
 
     /// Returns the address of the first function in the object.
@@ -104,21 +104,21 @@ impl ObjectContent<'_> {
 
     /// Returns the size of the memory from the first function to the end of the last one, in bytes.
     fn size(&self) -> u64 {
-        let end = self.functions.iter().map(Function::end).max();
+        let end = self.functions.iter().map(ObjectFunction::end).max();
         end.unwrap_or(0).saturating_sub(self.start())
     }
 }
 
 /// Machine code of a function.
 #[derive(Clone, Copy, Debug)]
-pub enum Code<'a> {
+pub enum CodeBytes<'a> {
     /// The code itself.
     Known(&'a [u8]),
     /// Code of which only the size is known, in bytes.
     Unknown(u64),
 }
 
-impl Code<'_> {
+impl CodeBytes<'_> {
     /// Returns the size of the code in bytes.
     pub fn size(&self) -> u64 {
         match *self {
@@ -255,8 +255,8 @@ fn build_id(content: &ObjectContent<'_>) -> BuildId {
         part(function.name);
         part(&function.address.to_le_bytes());
         match function.code {
-            Code::Known(code) => part(code),
-            Code::Unknown(size) => {
+            CodeBytes::Known(code) => part(code),
+            CodeBytes::Unknown(size) => {
                 part(b"");
                 part(&size.to_le_bytes());
             }
@@ -395,7 +395,7 @@ impl Writer<'_> {
         self.out.pad_to(TEXT_OFFSET);
         let mut kind = elf::SHT_NOBITS;
         for function in content.functions {
-            if let Code::Known(code) = function.code {
+            if let CodeBytes::Known(code) = function.code {
                 kind = elf::SHT_PROGBITS;
                 self.out.pad_to(function.address);
                 self.out.extend_from_slice(code);

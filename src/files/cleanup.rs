@@ -17,12 +17,12 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, geteuid, test_kill_process};
 
-use crate::files::folder::{Folder, Place};
+use crate::files::folder::{Folder, NameInFolder};
 use crate::files::open_file::is_trusted;
 
 #[derive(Debug)]
 struct Unfinished {
-    places: Vec<Place>,
+    places: Vec<NameInFolder>,
     /// Number of [`CommitGuard`]s.
     guards: u32,
 }
@@ -40,7 +40,10 @@ fn lock() -> MutexGuard<'static, Unfinished> {
 }
 
 /// Creates something and registers it as unfinished.
-pub(super) fn create<T, E>(place: &Place, create: impl FnOnce(&Place) -> Result<T, E>) -> Result<T, E> {
+pub(super) fn create<T, E>(
+    place: &NameInFolder,
+    create: impl FnOnce(&NameInFolder) -> Result<T, E>,
+) -> Result<T, E> {
     let mut unfinished = lock();
     let created = create(place)?;
     unfinished.places.push(place.clone());
@@ -54,7 +57,7 @@ pub(super) fn modify<T>(modify: impl FnOnce() -> T) -> T {
 }
 
 /// Unregisters output that is finished or removed.
-pub(super) fn unregister(place: &Place) {
+pub(super) fn unregister(place: &NameInFolder) {
     lock().places.retain(|other| !other.is_same(place));
 }
 
@@ -111,7 +114,7 @@ pub fn try_remove_all() {
 const MAX_TRIES: u32 = 200;
 
 /// Removes files first, which takes no memory.
-fn remove_places(places: &[Place]) {
+fn remove_places(places: &[NameInFolder]) {
     // Only one of the calls fits. Nothing can be done if both fail.
     for place in places {
         let _ = place.remove();
@@ -139,7 +142,7 @@ fn process_of(name: &OsStr) -> Option<Pid> {
 
 /// Locks unfinished output as long as it is open, because its process may be hidden from others, in another PID namespace or
 /// on another machine. Returns whether it is still at its place: another run may have taken it for a leftover before.
-pub(super) fn lock_unfinished(handle: impl AsFd, place: &Place) -> bool {
+pub(super) fn lock_unfinished(handle: impl AsFd, place: &NameInFolder) -> bool {
     let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
     locked != Err(Errno::WOULDBLOCK) && place.holds(handle)
 }
@@ -171,7 +174,7 @@ fn is_private(folder: &Folder) -> bool {
 }
 
 /// Removes what is at a place if it is the unfinished output of a process that has ended.
-fn remove_leftover(place: &Place, kind: FileType, process: Pid) -> io::Result<()> {
+fn remove_leftover(place: &NameInFolder, kind: FileType, process: Pid) -> io::Result<()> {
     let has_ended = test_kill_process(process) == Err(Errno::SRCH);
     let is_output = matches!(kind, FileType::RegularFile | FileType::Directory);
     if !has_ended || !is_output || place.stat()?.st_uid != geteuid().as_raw() {
@@ -242,7 +245,7 @@ mod tests {
         let locked = File::open(folder.join(leftover(3))).unwrap();
         assert!(lock_unfinished(
             &locked,
-            &Place::of(&folder.join(leftover(3))).unwrap()
+            &NameInFolder::of(&folder.join(leftover(3))).unwrap()
         ));
         let names = || {
             let entries = fs::read_dir(&folder).unwrap();

@@ -91,21 +91,21 @@ impl Folder {
     }
 
     /// Returns a place in it.
-    pub fn at(&self, name: impl Into<OsString>) -> Place {
-        Place {
+    pub fn at(&self, name: impl Into<OsString>) -> NameInFolder {
+        NameInFolder {
             folder: self.clone(),
             name: name.into(),
         }
     }
 
     /// Returns the place of a path that begins with the path of this directory; `None` if it leads elsewhere.
-    pub fn place_of(&self, path: &Path) -> Option<Place> {
+    pub fn place_of(&self, path: &Path) -> Option<NameInFolder> {
         let name = path.file_name().filter(|_| self.path == folder_of(path))?;
         Some(self.at(name))
     }
 
     /// Returns a place in its subdirectories, which must exist.
-    pub fn inside(&self, path: &Path) -> io::Result<Place> {
+    pub fn inside(&self, path: &Path) -> io::Result<NameInFolder> {
         let mut folders = path.parent().into_iter().flatten();
         let folder = folders.try_fold(self.clone(), |folder, name| folder.at(name).open_folder())?;
         Ok(folder.at(path.file_name().unwrap_or_default()))
@@ -138,7 +138,7 @@ impl Folder {
     }
 
     /// Returns what is in it, with the kind of each.
-    pub fn entries(&self) -> io::Result<impl Iterator<Item = io::Result<(Place, FileType)>>> {
+    pub fn entries(&self) -> io::Result<impl Iterator<Item = io::Result<(NameInFolder, FileType)>>> {
         let entries = Dir::new(self.open_for_reading()?)?.map(|entry| {
             let entry = entry?;
             let place = self.at(OsStr::from_bytes(entry.file_name().to_bytes()));
@@ -148,7 +148,7 @@ impl Folder {
                 kind => Ok((place, kind)),
             }
         });
-        let is_inside = |place: &Place| place.name != "." && place.name != "..";
+        let is_inside = |place: &NameInFolder| place.name != "." && place.name != "..";
         Ok(entries.filter(move |entry| entry.as_ref().map_or(true, |(place, _)| is_inside(place))))
     }
 
@@ -184,14 +184,14 @@ impl AsFd for Folder {
 
 /// A name in an open directory, whether anything has it or not.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NameInFolder {
     /// The directory.
     pub folder: Folder,
     /// The name.
     pub name: OsString,
 }
 
-impl Place {
+impl NameInFolder {
     /// Opens the directory of a path that the user named, through any links.
     pub fn of(path: &Path) -> io::Result<Self> {
         let (folder, name) = match path.file_name() {
@@ -451,14 +451,14 @@ mod tests {
     use rustix::fs::CWD;
 
     fn folder(path: &Path) -> Folder {
-        Place::of(path).unwrap().create_private_folder().unwrap()
+        NameInFolder::of(path).unwrap().create_private_folder().unwrap()
     }
 
     #[test]
     fn what_others_put_in_its_place_is_not_entered() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("folder");
-        let place = Place::of(&path).unwrap();
+        let place = NameInFolder::of(&path).unwrap();
         let folder = place.create_private_folder().unwrap();
         assert!(place.holds(&folder));
         assert!(place.create_private_folder().is_err());
@@ -543,12 +543,12 @@ mod tests {
     fn an_open_folder_serves_the_paths_in_it() {
         let scratch = tempfile::tempdir().unwrap();
         let open = folder(&scratch.path().join("folder")).with_path(Path::new("named"));
-        let within = |path: &str| Place::within(Path::new(path), Some(&open));
+        let within = |path: &str| NameInFolder::within(Path::new(path), Some(&open));
         assert!(within("named/file").unwrap().folder.is_same(&open));
         assert!(within("named/deep/file").is_err());
         assert!(!within("file").unwrap().folder.is_same(&open));
         assert_eq!(within("named/file").unwrap().path(), Path::new("named/file"));
-        assert!(Place::of(Path::new("..")).unwrap().has_folder().unwrap());
+        assert!(NameInFolder::of(Path::new("..")).unwrap().has_folder().unwrap());
     }
 
     #[test]

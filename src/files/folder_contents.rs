@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::files::folder::{Folder, Place};
+use crate::files::folder::{Folder, NameInFolder};
 
 /// Paths of the files and subdirectories of a directory, relative to it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -45,7 +45,7 @@ impl FolderContents {
     }
 
     /// As [`remove`](Self::remove), and then removes the directory itself.
-    pub fn remove_with(&self, folder: &Place) -> io::Result<()> {
+    pub fn remove_with(&self, folder: &NameInFolder) -> io::Result<()> {
         let removed = self.remove(&folder.open_folder()?);
         removed.and(folder.remove_folder())
     }
@@ -70,12 +70,16 @@ mod tests {
         for name in ["one", "a/two", "a/b/three"] {
             contents.add(name.into(), false);
         }
-        let error = contents.remove_with(&Place::of(&root).unwrap()).unwrap_err();
+        let error = contents
+            .remove_with(&NameInFolder::of(&root).unwrap())
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::DirectoryNotEmpty);
         assert!(!root.join("one").exists() && !root.join("a/b/three").exists());
         fs::remove_file(root.join("a/b/other")).unwrap();
         // Missing entries do not stop the removal.
-        contents.remove_with(&Place::of(&root).unwrap()).unwrap_err();
+        contents
+            .remove_with(&NameInFolder::of(&root).unwrap())
+            .unwrap_err();
         assert!(!root.exists());
     }
 }

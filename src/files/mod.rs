@@ -17,7 +17,7 @@ pub mod temp_file;
 
 pub use cleanup::CommitGuard;
 pub use compression_format::CompressionFormat;
-pub use folder::{Folder, Place};
+pub use folder::{Folder, NameInFolder};
 pub use folder_contents::FolderContents;
 pub use input_file::InputFile;
 pub use jitdump::internals::files::{FileOrigin, OpenFile, kernel, open_file, walk};

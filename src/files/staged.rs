@@ -12,7 +12,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::files::cleanup::{self, CommitGuard};
-use crate::files::folder::{Folder, PRIVATE, Place, SHARED, SHARED_FOLDER, ignore_existing};
+use crate::files::folder::{Folder, NameInFolder, PRIVATE, SHARED, SHARED_FOLDER, ignore_existing};
 use crate::files::folder_contents::FolderContents;
 use crate::files::open_file::is_trusted;
 use crate::files::stream;
@@ -22,9 +22,9 @@ const MAX_ATTEMPTS: u32 = 1000;
 
 /// Creates something next to `target` with `make`, under an unused hidden name.
 fn create_beside<T>(
-    target: &Place,
-    make: impl Fn(&Place) -> rustix::io::Result<T>,
-) -> io::Result<(Place, T)> {
+    target: &NameInFolder,
+    make: impl Fn(&NameInFolder) -> rustix::io::Result<T>,
+) -> io::Result<(NameInFolder, T)> {
     for attempt in 0..MAX_ATTEMPTS {
         // Does not contain the target's name, which may have the maximum length.
         let place = target.folder.at(cleanup::hidden_name(attempt));
@@ -39,10 +39,10 @@ fn create_beside<T>(
 
 /// As [`create_beside`], and opens and locks what was created, so that no other run takes it for a leftover.
 fn create_locked<T, F: AsFd>(
-    target: &Place,
-    make: impl Fn(&Place) -> rustix::io::Result<T>,
-    open: impl Fn(&Place, T) -> io::Result<F>,
-) -> io::Result<(Place, F)> {
+    target: &NameInFolder,
+    make: impl Fn(&NameInFolder) -> rustix::io::Result<T>,
+    open: impl Fn(&NameInFolder, T) -> io::Result<F>,
+) -> io::Result<(NameInFolder, F)> {
     cleanup::remove_leftovers(&target.folder);
     loop {
         let (place, made) = create_beside(target, &make)?;
@@ -63,12 +63,12 @@ fn create_locked<T, F: AsFd>(
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     match stream::is_stream(path) {
         true => stream::open(path)?.write_all(content),
-        false => write_file(Place::of(path)?, content),
+        false => write_file(NameInFolder::of(path)?, content),
     }
 }
 
 /// Writes a file atomically.
-pub fn write_file(target: Place, content: &[u8]) -> io::Result<()> {
+pub fn write_file(target: NameInFolder, content: &[u8]) -> io::Result<()> {
     let mut file = StagedFile::create(target)?;
     file.file().write_all(content)?;
     file.commit().map(drop)
@@ -77,21 +77,21 @@ pub fn write_file(target: Place, content: &[u8]) -> io::Result<()> {
 /// A regular file that has not been committed.
 #[derive(Debug)]
 pub struct StagedFile {
-    target: Place,
-    staged: Place,
+    target: NameInFolder,
+    staged: NameInFolder,
     file: File,
 }
 
 impl StagedFile {
     /// Creates the file for `target`. Only its owner can read it, as perf does for profiles.
-    pub fn create(target: Place) -> io::Result<Self> {
+    pub fn create(target: NameInFolder) -> io::Result<Self> {
         match target.has_folder() {
             Ok(true) => Err(io::Error::other("there is a folder of that name")),
             _ => Self::with_mode(target, PRIVATE),
         }
     }
 
-    fn with_mode(target: Place, mode: Mode) -> io::Result<Self> {
+    fn with_mode(target: NameInFolder, mode: Mode) -> io::Result<Self> {
         let (staged, file) = create_locked(&target, |place| place.create_file(mode), |_, file| Ok(file))?;
         Ok(Self { target, staged, file })
     }
@@ -132,7 +132,7 @@ impl StagedFile {
 }
 
 /// Writes a file that all who can enter its directory may read, unless its name is taken.
-pub fn write_new_file(target: Place, content: &[u8]) -> io::Result<()> {
+pub fn write_new_file(target: NameInFolder, content: &[u8]) -> io::Result<()> {
     let mut file = StagedFile::with_mode(target, SHARED)?;
     file.file().write_all(content)?;
     let _guard = CommitGuard::begin();
@@ -140,7 +140,7 @@ pub fn write_new_file(target: Place, content: &[u8]) -> io::Result<()> {
 }
 
 /// Renames `staged` to `target`. If `target` exists, it gets the name `staged`.
-fn rename_or_exchange(staged: &Place, target: &Place) -> rustix::io::Result<()> {
+fn rename_or_exchange(staged: &NameInFolder, target: &NameInFolder) -> rustix::io::Result<()> {
     match staged.rename_new(target) {
         Err(Errno::EXIST) => staged.exchange(target),
         other => other,
@@ -158,9 +158,9 @@ impl Drop for StagedFile {
 /// A directory of files that has not been committed.
 #[derive(Debug)]
 pub struct StagedFolder {
-    target: Place,
+    target: NameInFolder,
     /// Place of the directory; after it was committed, that of the directory it replaced.
-    staged: Place,
+    staged: NameInFolder,
     folder: Folder,
     /// Contents of the directory that this one replaced.
     replaced: Option<FolderContents>,
@@ -168,9 +168,9 @@ pub struct StagedFolder {
 
 impl StagedFolder {
     /// Creates the directory for `target`. Other users cannot enter it.
-    pub fn create(target: Place) -> io::Result<Self> {
-        let make = |place: &Place| place.create_folder(Mode::RWXU);
-        let open = |place: &Place, ()| place.open_readable_folder();
+    pub fn create(target: NameInFolder) -> io::Result<Self> {
+        let make = |place: &NameInFolder| place.create_folder(Mode::RWXU);
+        let open = |place: &NameInFolder, ()| place.open_readable_folder();
         let (staged, folder) = create_locked(&target, make, open)?;
         Ok(Self {
             target,
@@ -197,7 +197,7 @@ impl StagedFolder {
     /// keeps it. If `check_replaced` fails, the target gets its name back.
     pub fn commit(
         mut self,
-        check_replaced: impl FnOnce(&Place) -> io::Result<FolderContents>,
+        check_replaced: impl FnOnce(&NameInFolder) -> io::Result<FolderContents>,
     ) -> io::Result<Committed> {
         let _guard = CommitGuard::begin();
         match rename_or_exchange(&self.staged, &self.target) {
@@ -276,7 +276,7 @@ impl StagedFolder {
 }
 
 /// Whether there is a file with the same bytes as `staged`, which other users cannot change.
-fn is_there(staged: &Place, target: &Place) -> bool {
+fn is_there(staged: &NameInFolder, target: &NameInFolder) -> bool {
     let (Ok(new), Ok(old)) = (staged.open_file(), target.open_file()) else {
         return false;
     };
@@ -284,7 +284,7 @@ fn is_there(staged: &Place, target: &Place) -> bool {
 }
 
 /// Replaces a file.
-fn replace(staged: &Place, target: &Place) -> io::Result<()> {
+fn replace(staged: &NameInFolder, target: &NameInFolder) -> io::Result<()> {
     staged.rename(target).map_err(|cause| match target.stat() {
         Ok(found) if matches!(cause, Errno::ACCESS | Errno::PERM) && !is_trusted(found.st_uid) => {
             let uid = found.st_uid;
@@ -297,7 +297,7 @@ fn replace(staged: &Place, target: &Place) -> io::Result<()> {
 }
 
 /// Renames a file unless `target` exists.
-fn rename_new(from: &Place, target: &Place) -> rustix::io::Result<()> {
+fn rename_new(from: &NameInFolder, target: &NameInFolder) -> rustix::io::Result<()> {
     match from.rename_new(target) {
         // NFS and some other file systems do not support the flag. A hard link has the same effect.
         Err(Errno::INVAL) => from.link(target),
@@ -307,7 +307,7 @@ fn rename_new(from: &Place, target: &Place) -> rustix::io::Result<()> {
 
 /// Opens the parent of a path in `folder`, and creates the missing ones. Existing ones must belong to nobody who could not
 /// change the files of `folder` anyway.
-fn shared_place(folder: &Folder, path: &Path) -> io::Result<Place> {
+fn shared_place(folder: &Folder, path: &Path) -> io::Result<NameInFolder> {
     let mut here = folder.clone();
     for name in path.parent().into_iter().flatten() {
         here = here.at(name).open_shared_folder()?;
@@ -399,7 +399,7 @@ mod tests {
                 fs::write(&target, "old").unwrap();
             }
             for is_undone in [true, false] {
-                let mut file = StagedFile::create(Place::of(&target).unwrap()).unwrap();
+                let mut file = StagedFile::create(NameInFolder::of(&target).unwrap()).unwrap();
                 file.file().write_all(b"new").unwrap();
                 let committed = if has_flags {
                     file.commit().unwrap()
@@ -425,7 +425,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         let commit = |content: &[u8]| {
-            let mut file = StagedFile::create(Place::of(&target).unwrap()).unwrap();
+            let mut file = StagedFile::create(NameInFolder::of(&target).unwrap()).unwrap();
             file.file().write_all(content).unwrap();
             file.commit().unwrap()
         };
@@ -444,13 +444,13 @@ mod tests {
     fn a_folder_with_the_name_of_a_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
-        let file = StagedFile::create(Place::of(&target).unwrap()).unwrap();
+        let file = StagedFile::create(NameInFolder::of(&target).unwrap()).unwrap();
         fs::create_dir(&target).unwrap();
         fs::write(target.join("precious"), "").unwrap();
         file.commit().unwrap_err();
         assert_eq!(names(folder.path()), ["target"]);
         assert_eq!(names(&target), ["precious"]);
-        assert!(StagedFile::create(Place::of(&target).unwrap()).is_err());
+        assert!(StagedFile::create(NameInFolder::of(&target).unwrap()).is_err());
     }
 
     #[test]
@@ -458,7 +458,7 @@ mod tests {
         for (is_replaced, has_flags) in [(false, false), (false, true), (true, false), (true, true)] {
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("target");
-            let check_replaced = |_: &Place| {
+            let check_replaced = |_: &NameInFolder| {
                 let mut contents = FolderContents::default();
                 contents.add("old".into(), false);
                 Ok(contents)
@@ -468,7 +468,7 @@ mod tests {
                 fs::write(target.join("old"), "").unwrap();
             }
             for is_undone in [true, false] {
-                let mut staged = StagedFolder::create(Place::of(&target).unwrap()).unwrap();
+                let mut staged = StagedFolder::create(NameInFolder::of(&target).unwrap()).unwrap();
                 staged.create_file("new", false).unwrap();
                 let committed = if has_flags {
                     staged.commit(check_replaced).unwrap()
@@ -496,9 +496,9 @@ mod tests {
         let target = folder.path().join("target");
         fs::create_dir(&target).unwrap();
         fs::write(target.join("precious"), "").unwrap();
-        let staged = StagedFolder::create(Place::of(&target).unwrap()).unwrap();
+        let staged = StagedFolder::create(NameInFolder::of(&target).unwrap()).unwrap();
         staged.create_file("new", false).unwrap();
-        let check_replaced = |_: &Place| Err(io::ErrorKind::Other.into());
+        let check_replaced = |_: &NameInFolder| Err(io::ErrorKind::Other.into());
         staged.commit(check_replaced).unwrap_err();
         assert_eq!(names(&target), ["precious"]);
         assert_eq!(names(folder.path()), ["target"]);

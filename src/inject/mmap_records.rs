@@ -14,7 +14,7 @@ use crate::code::timeline::FreedRange;
 use crate::inject::mmap_trim;
 use crate::inject::mmap_trim::{InjectedMap, Replaced};
 use crate::inject::objects::PlacedObject;
-use crate::load::Sources;
+use crate::load::RuntimeFiles;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
@@ -39,7 +39,7 @@ pub struct Changes {
 pub fn changes(
     recorded: &IndexedProfile<'_>,
     freed_ranges: &[FreedRange],
-    sources: &Sources<'_>,
+    runtime_files: &RuntimeFiles<'_>,
     objects: &[PlacedObject],
 ) -> Result<Changes, Diagnostic> {
     let (profile, profile_index) = (&recorded.profile, &recorded.index);
@@ -48,7 +48,7 @@ pub fn changes(
     if let Some(event) = map_event(profile, profile_index) {
         insert_maps(&mut edits, profile, profile_index, event, objects, freed_ranges)?;
     }
-    let markers = sources.used.iter().flat_map(|used| &used.found.markers);
+    let markers = runtime_files.used.iter().flat_map(|used| &used.found.markers);
     for marker in markers.filter_map(|&marker| profile_index.markers.get(marker)) {
         if let Some(record) = profile_index.kept.at(marker.record, profile.endian) {
             edits.replace(&record, |_| {});

@@ -25,7 +25,7 @@ use crate::frames::stream::walk::Addresses;
 use crate::frames::stream::{self, Sample, SampleFilter, Tables, WalkOptions};
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::Mapped;
-use crate::load::{Buffers, NeededFunctions, Progress, Recording, load_after};
+use crate::load::{NeededFunctions, Progress, Recording, RecordingData, load_after};
 use crate::perf::output::Rewrite;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::Summary;
@@ -57,12 +57,12 @@ pub fn inject_after(
     options: &InjectOptions,
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
-    let buffers = Buffers::default();
+    let data = RecordingData::default();
     let needed = NeededFunctions {
         all: options.all,
         unwinding: options.unwind.is_some(),
     };
-    let loaded = load_after(prepare, &options.load, needed, &buffers, progress);
+    let loaded = load_after(prepare, &options.load, needed, &data, progress);
     let result = loaded.and_then(|recording| {
         let (recording, unwound) = match options.unwind {
             Some(how) => {
@@ -77,7 +77,7 @@ pub fn inject_after(
         inject_recording(options, &recording, &unwound, observe, progress)
     });
     // The error may only be a consequence of an input that was truncated.
-    result.or_else(|error| buffers.check_input().and(Err(error)))
+    result.or_else(|error| data.check_input().and(Err(error)))
 }
 
 /// Writes the objects and the new profile of a recording.
@@ -139,7 +139,7 @@ fn inject_recording(
     );
     let v8_functions = scripts.functions();
     let objects_input = objects::Input {
-        files: &recording.sources.used,
+        files: &recording.runtime_files.used,
         maps: &recording.maps,
         processes: &index.processes,
         recorded: recording.machine(),
@@ -177,7 +177,7 @@ fn inject_recording(
     let changes = mmap_records::changes(
         &recording.profile,
         &freed_ranges,
-        &recording.sources,
+        &recording.runtime_files,
         &objects.placed,
     )?;
     let rewrite = Rewrite {
@@ -237,7 +237,7 @@ fn finish(
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
     let mut summary = None;
-    let (left_out, folder) = written.finish(rewrite, run.recording.buffers, |left_out| {
+    let (left_out, folder) = written.finish(rewrite, run.recording.data, |left_out| {
         let run = report::Run { left_out, ..run };
         summary_output.stage(summary.insert(run.summary()))
     })?;

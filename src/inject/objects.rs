@@ -22,7 +22,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::elf::object::TEXT_OFFSET;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::unwind::made_tables;
-use crate::inject::objects::grouping::{Groups, MAX_HOLE, Mapped, Source};
+use crate::inject::objects::grouping::{Groups, MAX_HOLE, Mapped, RecordsSize};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
@@ -139,7 +139,9 @@ impl Input<'_> {
             Layout::Auto if are_few => TEXT_OFFSET.saturating_sub(1),
             Layout::Auto | Layout::Image => MAX_HOLE,
         };
-        Groups::as_large_as_can_be(self.processes, mapped, max_hole, |mapping| self.source(mapping))
+        Groups::as_large_as_can_be(self.processes, mapped, max_hole, |mapping| {
+            self.records_size(mapping)
+        })
     }
 
     /// Returns the objects for groups of `mapped`.
@@ -150,7 +152,9 @@ impl Input<'_> {
         groups: &'g Groups,
     ) -> Vec<ObjectMembers<'g>> {
         match self.can_share(layout) {
-            true => sharing::shared(self.processes, mapped, groups, |mapping| self.source(mapping)),
+            true => sharing::shared(self.processes, mapped, groups, |mapping| {
+                self.records_size(mapping)
+            }),
             false => sharing::separate(groups),
         }
     }
@@ -172,8 +176,8 @@ impl Input<'_> {
         made_tables::is_supported(machine) && (self.has_copied_stacks || machine.id == elf::EM_AARCH64)
     }
 
-    fn source(&self, mapping: &CodeMapping) -> Source {
-        Source {
+    fn records_size(&self, mapping: &CodeMapping) -> RecordsSize {
+        RecordsSize {
             bytes: self.record_bytes(mapping.function),
             has_code: self.has_code(mapping.function),
         }

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::files::objects::store;
-use crate::files::objects::store::{CommittedObjects, Ownership, Store};
+use crate::files::objects::store::{CommittedObjects, Store, StoreMode};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
-use crate::files::{CommitGuard, Folder, FolderContents, Place, StagedFile, StagedFolder, stdio, stream};
+use crate::files::{
+    CommitGuard, Folder, FolderContents, NameInFolder, StagedFile, StagedFolder, stdio, stream,
+};
 use crate::inject::options::InjectOptions;
 use crate::inject::summary_file::StagedSummary;
-use crate::load::{Buffers, Recording, path_file_id, refuse_input_as_output};
+use crate::load::{Recording, RecordingData, path_file_id, refuse_input_as_output};
 use crate::perf::output::{OmittedFeatures, Rewrite};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
@@ -106,7 +108,7 @@ pub struct Output {
     folder: PathBuf,
     /// A folder that is open already, and may have the outputs.
     open: Option<Folder>,
-    ownership: Ownership,
+    store_mode: StoreMode,
     /// Created with the first object.
     store: Option<Store>,
 }
@@ -133,7 +135,7 @@ impl Target {
             stream::enlarge_pipe(&file);
             return Ok(Self::Stream(file));
         }
-        let place = Place::within(path, open)?;
+        let place = NameInFolder::within(path, open)?;
         if kernel_copies.is_empty() {
             return StagedFile::create(place).map(Self::File);
         }
@@ -168,7 +170,7 @@ impl Target {
 
 /// Lists the contents of a profile folder that is to be replaced. Fails if it is not one, or has other
 /// contents.
-fn profile_contents(place: &Place) -> io::Result<FolderContents> {
+fn profile_contents(place: &NameInFolder) -> io::Result<FolderContents> {
     let strange = || io::Error::other(Diagnostic::new(Issue::OutputFolderForeign));
     let is_part = |name: &[u8]| name == DATA.as_bytes() || name.starts_with(b"data.");
     let mut contents = FolderContents::default();
@@ -232,9 +234,9 @@ impl Output {
             target,
             folder: elf_dir(options),
             open: options.folder.clone(),
-            ownership: match options.elf_dir {
-                Some(_) => Ownership::Shared,
-                None => Ownership::Exclusive,
+            store_mode: match options.elf_dir {
+                Some(_) => StoreMode::Shared,
+                None => StoreMode::Exclusive,
             },
             store: None,
         })
@@ -245,7 +247,7 @@ impl Output {
         match self.store {
             Some(ref mut store) => Ok(store),
             None => {
-                let store = Store::create(&self.folder, self.ownership, self.open.as_ref())?;
+                let store = Store::create(&self.folder, self.store_mode, self.open.as_ref())?;
                 Ok(self.store.insert(store))
             }
         }
@@ -264,14 +266,14 @@ impl Output {
     pub fn finish(
         self,
         rewrite: Rewrite<'_>,
-        buffers: &Buffers,
+        data: &RecordingData,
         report: impl FnOnce(&OmittedFeatures) -> Result<Option<StagedSummary>, Diagnostic>,
     ) -> Result<(OmittedFeatures, Option<Folder>), Diagnostic> {
         let mut committed = CommittedOutputs::default();
         let (folder, open) = (self.folder.clone(), self.open.clone());
         let is_stream = matches!(self.target, Target::Stream(_));
-        let is_stale = self.store.is_none() && self.ownership == Ownership::Exclusive;
-        match self.commit(rewrite, buffers, report, &mut committed) {
+        let is_stale = self.store.is_none() && self.store_mode == StoreMode::Exclusive;
+        match self.commit(rewrite, data, report, &mut committed) {
             Ok(left_out) => {
                 // A stream has the folder of an output of the default name, whose objects must stay.
                 let is_current = || match is_stream {
@@ -293,7 +295,7 @@ impl Output {
     fn commit(
         self,
         rewrite: Rewrite<'_>,
-        buffers: &Buffers,
+        data: &RecordingData,
         report: impl FnOnce(&OmittedFeatures) -> Result<Option<StagedSummary>, Diagnostic>,
         committed: &mut CommittedOutputs,
     ) -> Result<OmittedFeatures, Diagnostic> {
@@ -301,18 +303,18 @@ impl Output {
         let error = |cause| Diagnostic::cannot_write(&path, &cause);
         let mut target = self.target;
         if let Target::Stream(stream) = &mut target {
-            buffers.check_input()?;
+            data.check_input()?;
             // A reader of the stream may open objects as soon as it has read their records.
             committed.objects = self.store.map(Store::commit).transpose()?;
             let written = write_stream(rewrite, stream);
-            buffers.check_input()?;
+            data.check_input()?;
             let left_out = written.map_err(error)?;
             committed.objects.iter_mut().for_each(CommittedObjects::keep);
             committed.add_report(report(&left_out)?)?;
             return Ok(left_out);
         }
         write_file(rewrite, target.file()).map_err(error)?;
-        buffers.check_input()?;
+        data.check_input()?;
         let left_out = OmittedFeatures::new();
         let report = report(&left_out)?;
         committed.uninterrupted = Some(CommitGuard::begin());

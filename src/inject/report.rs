@@ -108,7 +108,7 @@ impl Run<'_> {
 
     /// Runtime files in use.
     fn used(&self) -> &IndexedTable<FileIndex, UsedFile<'_>> {
-        &self.recording.sources.used
+        &self.recording.runtime_files.used
     }
 
     /// Sample counts of all address spaces with samples.

@@ -10,7 +10,7 @@ use serde_json::Serializer;
 
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
-use crate::files::{Folder, Place, StagedFile, stdio, stream};
+use crate::files::{Folder, NameInFolder, StagedFile, stdio, stream};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::json::Rows;
 use crate::results::summary::Summary;
@@ -22,7 +22,7 @@ pub struct SummaryOutput(Option<(PathBuf, Target)>);
 #[derive(Debug)]
 enum Target {
     /// A file and its place, until it is staged.
-    File(Place, Option<StagedFile>),
+    File(NameInFolder, Option<StagedFile>),
     /// Standard output, a pipe or a device.
     Stream(File),
 }
@@ -58,7 +58,7 @@ impl SummaryOutput {
                 .try_clone_to_owned()
                 .map(|it| Target::Stream(it.into())),
             false if stream::is_stream(path) => stream::open(path).map(Target::Stream),
-            false => Place::within(path, open).and_then(|place| {
+            false => NameInFolder::within(path, open).and_then(|place| {
                 let file = StagedFile::create(place.clone())?;
                 Ok(Target::File(place, Some(file)))
             }),

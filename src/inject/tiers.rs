@@ -17,7 +17,7 @@ const UNKNOWN: &[u8] = b"not known";
 pub fn tiers(recording: &Recording<'_>, selection: &Selection) -> Vec<TierSummary> {
     let Recording {
         timeline,
-        sources,
+        runtime_files,
         maps,
         ..
     } = recording;
@@ -30,7 +30,7 @@ pub fn tiers(recording: &Recording<'_>, selection: &Selection) -> Vec<TierSummar
     let mut seen = HashSet::default();
     let hits = timeline.mappings().iter().zip(&selection.hits);
     for (mapping, &samples) in hits.filter(|&(_, &samples)| samples > 0) {
-        if let Some(function) = function_of(&sources.used, mapping.function) {
+        if let Some(function) = function_of(&runtime_files.used, mapping.function) {
             // A function that was moved counts once.
             add(function.tier(), u64::from(seen.insert(mapping.function)), samples);
         }

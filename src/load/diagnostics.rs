@@ -11,7 +11,7 @@ use crate::files::InputFile;
 use crate::load::advice as runtimes;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
-use crate::load::sources::UsedFile;
+use crate::load::runtime_files::UsedFile;
 use crate::results::FileKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::aux_logs::AuxLogs;
@@ -21,8 +21,8 @@ impl Recording<'_> {
     /// What to report of the profile and the files of its runtimes.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let mut all = self.of_profile();
-        all.extend(self.sources.diagnostics.iter().cloned());
-        for used in &self.sources.used {
+        all.extend(self.runtime_files.diagnostics.iter().cloned());
+        for used in &self.runtime_files.used {
             all.extend(dump_faults(used));
             all.extend(dump_losses(used));
         }
@@ -47,7 +47,7 @@ impl Recording<'_> {
         if index.has_compressed {
             all.push(of_input(Diagnostic::new(Issue::ProfileNestedCompression)));
         }
-        for expanded in self.buffers.rewritten() {
+        for expanded in self.data.rewritten() {
             for (path, faults) in &expanded.faults {
                 all.extend(Diagnostic::of_tally(faults, Some(path), true));
             }
@@ -80,7 +80,7 @@ impl Recording<'_> {
 
     /// How the clocks of files that differ from the profile's were aligned, for people.
     pub fn clocks(&self) -> Vec<String> {
-        let used = self.sources.used.iter();
+        let used = self.runtime_files.used.iter();
         let other = used.filter(|used| used.alignment != Alignment::Same);
         let clocks = other.map(|used| {
             format!(
@@ -95,7 +95,7 @@ impl Recording<'_> {
     /// Whether no runtime has described any code.
     pub fn has_no_code(&self) -> bool {
         self.profile.index.markers.is_empty()
-            && self.sources.used.is_empty()
+            && self.runtime_files.used.is_empty()
             && self.maps.is_empty()
             && self.aux_logs.traces.all.is_empty()
     }
@@ -127,7 +127,7 @@ impl Recording<'_> {
                 .any(|(fault, _)| fault == jitdump::Fault::CutTail),
             CodeFile::SymbolOnly(_) => false,
         };
-        let truncated = self.sources.used.iter().filter(is_truncated);
+        let truncated = self.runtime_files.used.iter().filter(is_truncated);
         truncated
             .flat_map(|used| used.found.pids.iter().copied())
             .collect()

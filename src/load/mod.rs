@@ -9,7 +9,6 @@
 //! All commands that read a profile start with `recording::load`.
 
 mod advice;
-mod buffers;
 mod clocks;
 mod conflicts;
 mod diagnostics;
@@ -21,11 +20,11 @@ mod pid_resolver;
 mod profile;
 mod progress;
 mod recording;
-mod sources;
+mod recording_data;
+mod runtime_files;
 
 pub use crate::traces::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 pub(crate) use advice::runtime_name;
-pub(crate) use buffers::{Buffers, keep};
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 #[cfg(feature = "record")]
 pub(crate) use find::folders::RUNTIME_FILES;
@@ -37,4 +36,5 @@ pub(crate) use options::NeededFunctions;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
 pub(crate) use recording::{Recording, load, load_after};
-pub(crate) use sources::{Sources, UsedFile, function_of};
+pub(crate) use recording_data::{RecordingData, keep};
+pub(crate) use runtime_files::{RuntimeFiles, UsedFile, function_of};

@@ -13,7 +13,6 @@ use crate::code::selection::Selector;
 use crate::code::timeline::{PlacedCode, Timeline};
 use crate::collections::indexed_table::IndexedTable;
 use crate::files::{FileOrigin, InputFile};
-use crate::load::buffers::{Buffers, keep};
 use crate::load::file_code::Files;
 use crate::load::find::access::Access;
 use crate::load::find::jitdumps::FoundDumps;
@@ -24,7 +23,8 @@ use crate::load::input::{self, Input};
 use crate::load::options::{InputKind, LoadOptions, NeededFunctions};
 use crate::load::profile;
 use crate::load::progress::Progress;
-use crate::load::sources::{Sources, machine_of};
+use crate::load::recording_data::{RecordingData, keep};
+use crate::load::runtime_files::{RuntimeFiles, machine_of};
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::aux_logs::AuxLogs;
@@ -35,14 +35,14 @@ use crate::traces::{mono, xray};
 pub struct Recording<'a> {
     /// Files of the input.
     pub input: &'a Input,
-    /// Buffers that the recording borrows from.
-    pub buffers: &'a Buffers,
+    /// Data that the recording borrows from.
+    pub data: &'a RecordingData,
     /// The profile, with events and call chains from logs and traces.
     pub profile: IndexedProfile<'a>,
     /// Logs of Mono's profiler and XRay traces.
     pub aux_logs: AuxLogs<'a>,
     /// Runtime files with code.
-    pub sources: Sources<'a>,
+    pub runtime_files: RuntimeFiles<'a>,
     /// Jitdumps that were found.
     pub found_dumps: &'a FoundDumps,
     /// Perf maps that were found.
@@ -56,7 +56,7 @@ pub struct Recording<'a> {
     pub loads_in_files: u64,
 }
 
-/// Reads a profile, or makes one from logs and traces, and reads its runtime files. `buffers` must be empty. Functions
+/// Reads a profile, or makes one from logs and traces, and reads its runtime files. `data` must be empty. Functions
 /// that are not `needed` may be missing from the timeline.
 ///
 /// The records are walked once for the index, and again after each step that rewrites them: decompression, merging
@@ -65,10 +65,10 @@ pub struct Recording<'a> {
 pub fn load<'a>(
     options: &LoadOptions,
     needed: NeededFunctions,
-    buffers: &'a Buffers,
+    data: &'a RecordingData,
     progress: &mut dyn Progress,
 ) -> Result<Recording<'a>, Diagnostic> {
-    load_after(|_| Ok(()), options, needed, buffers, progress)
+    load_after(|_| Ok(()), options, needed, data, progress)
 }
 
 /// As [`load`]. `prepare` gets the index of a recorded profile before its runtime files are searched.
@@ -76,25 +76,22 @@ pub fn load_after<'a>(
     prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
     options: &LoadOptions,
     needed: NeededFunctions,
-    buffers: &'a Buffers,
+    data: &'a RecordingData,
     progress: &mut dyn Progress,
 ) -> Result<Recording<'a>, Diagnostic> {
-    let input = keep(&buffers.input, input::open(options)?);
+    let input = keep(&data.input, input::open(options)?);
     progress.input_ended();
     let access = Access::new(options, input.main.origin().owner);
     let recorded = match input.kind {
-        InputKind::Profile => Some(profile::read(input, buffers)?),
+        InputKind::Profile => Some(profile::read(input, data)?),
         InputKind::MonoLog | InputKind::XrayTrace => None,
     };
     if let Some(recorded) = &recorded {
         prepare(&recorded.index)?;
     }
     let processes = recorded.as_ref().map(|recorded| &recorded.index.processes);
-    let logs = keep(
-        &buffers.logs,
-        open_logs(&options.trace, input, processes, &access)?,
-    );
-    let traces = keep(&buffers.traces, open_traces(&options.trace, input, &access)?);
+    let logs = keep(&data.logs, open_logs(&options.trace, input, processes, &access)?);
+    let traces = keep(&data.traces, open_traces(&options.trace, input, &access)?);
     let mut aux_logs = AuxLogs {
         logs: mono::read(&logs.logs, logs.core.as_ref(), logs.diagnostics.clone())?,
         traces: xray::read(
@@ -107,13 +104,13 @@ pub fn load_after<'a>(
         losses: Tally::default(),
         diagnostics: traces.diagnostics.clone(),
     };
-    let (profile, found_dumps, mut sources) = match recorded {
-        Some(recorded) => add_logs(options, &access, recorded, &mut aux_logs, buffers)?,
-        None => make_profile(options, &access, &mut aux_logs, buffers)?,
+    let (profile, found_dumps, mut runtime_files) = match recorded {
+        Some(recorded) => add_logs(options, &access, recorded, &mut aux_logs, data)?,
+        None => make_profile(options, &access, &mut aux_logs, data)?,
     };
-    sources.add_traces(&profile, &aux_logs.traces);
+    runtime_files.add_traces(&profile, &aux_logs.traces);
     let found_maps = perf_maps::find(&profile, &found_dumps.dumps, options, &access)?;
-    let found_maps = keep(&buffers.maps, found_maps);
+    let found_maps = keep(&data.maps, found_maps);
     let maps = perf_maps::read(found_maps);
     let tables = maps.map(UsedMap::table);
     let copies_stacks = profile.profile.attrs.copies_stacks();
@@ -121,17 +118,22 @@ pub fn load_after<'a>(
     // AUX data have addresses that only a decoder can extract.
     let recorded = match needed.all || unwinds || profile.index.has_aux {
         true => None,
-        false => recorded_addresses(&profile, &sources, &tables),
+        false => recorded_addresses(&profile, &runtime_files, &tables),
     };
     let leaves_files = copies_stacks && !unwinds;
-    let (timeline, loads_in_files) =
-        place_code(&profile, &mut sources, &tables, recorded.as_ref(), leaves_files);
+    let (timeline, loads_in_files) = place_code(
+        &profile,
+        &mut runtime_files,
+        &tables,
+        recorded.as_ref(),
+        leaves_files,
+    );
     Ok(Recording {
         input,
-        buffers,
+        data,
         profile,
         aux_logs,
-        sources,
+        runtime_files,
         found_dumps,
         found_maps,
         maps,
@@ -146,33 +148,30 @@ fn add_logs<'a>(
     access: &Access,
     recorded: IndexedProfile<'a>,
     aux_logs: &mut AuxLogs<'a>,
-    buffers: &'a Buffers,
-) -> Result<(IndexedProfile<'a>, &'a FoundDumps, Sources<'a>), Diagnostic> {
-    let dumps = keep(&buffers.dumps, jitdumps::find(&recorded, options, access)?);
+    data: &'a RecordingData,
+) -> Result<(IndexedProfile<'a>, &'a FoundDumps, RuntimeFiles<'a>), Diagnostic> {
+    let dumps = keep(&data.dumps, jitdumps::find(&recorded, options, access)?);
     let has_events = aux_logs.has_events(&options.trace);
     let has_stacks = aux_logs.has_stacks(&options.trace);
     let is_complete = !has_events && !has_stacks;
     let core = aux_logs.logs.core.filter(|_| is_complete);
-    let mut sources = Sources::read(&recorded, dumps, &aux_logs.logs, core, options.clock_offset);
+    let mut runtime_files = RuntimeFiles::read(&recorded, dumps, &aux_logs.logs, core, options.clock_offset);
     if is_complete {
-        return Ok((recorded, dumps, sources));
+        return Ok((recorded, dumps, runtime_files));
     }
-    aux_logs.prepare(Some(&recorded), &sources.log_alignments());
+    aux_logs.prepare(Some(&recorded), &runtime_files.log_alignments());
     let mut profile = recorded.profile;
     if has_stacks {
-        let spliced = keep(
-            &buffers.spliced,
-            aux_logs.splice_stacks(&options.trace, &profile)?,
-        );
+        let spliced = keep(&data.spliced, aux_logs.splice_stacks(&options.trace, &profile)?);
         profile = profile.with_records(Data::of_file(spliced));
     }
     if has_events {
         let made = aux_logs.make_events(&options.trace, Some(&profile))?;
-        profile = keep(&buffers.synthesized, made).profile();
+        profile = keep(&data.synthesized, made).profile();
     }
     let profile = IndexedProfile::new(profile, marker::dump_path);
-    sources.update_logs(&profile, &aux_logs.logs);
-    Ok((profile, dumps, sources))
+    runtime_files.update_logs(&profile, &aux_logs.logs);
+    Ok((profile, dumps, runtime_files))
 }
 
 /// Makes a profile of logs and traces alone, and reads the runtime files of its processes.
@@ -180,26 +179,26 @@ fn make_profile<'a>(
     options: &LoadOptions,
     access: &Access,
     aux_logs: &mut AuxLogs<'a>,
-    buffers: &'a Buffers,
-) -> Result<(IndexedProfile<'a>, &'a FoundDumps, Sources<'a>), Diagnostic> {
+    data: &'a RecordingData,
+) -> Result<(IndexedProfile<'a>, &'a FoundDumps, RuntimeFiles<'a>), Diagnostic> {
     aux_logs.prepare(None, &[]);
     let made = aux_logs.make_events(&options.trace, None)?;
-    let made = keep(&buffers.synthesized, made);
+    let made = keep(&data.synthesized, made);
     let profile = IndexedProfile::new(made.profile(), marker::dump_path);
-    let dumps = keep(&buffers.dumps, jitdumps::find(&profile, options, access)?);
+    let dumps = keep(&data.dumps, jitdumps::find(&profile, options, access)?);
     let logs = &aux_logs.logs;
-    let sources = Sources::read(&profile, dumps, logs, logs.core, options.clock_offset);
-    Ok((profile, dumps, sources))
+    let runtime_files = RuntimeFiles::read(&profile, dumps, logs, logs.core, options.clock_offset);
+    Ok((profile, dumps, runtime_files))
 }
 
 /// Returns the addresses where functions are needed; `None` if all functions are needed.
 fn recorded_addresses(
     profile: &IndexedProfile<'_>,
-    sources: &Sources<'_>,
+    runtime_files: &RuntimeFiles<'_>,
     tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
 ) -> Option<RecordedAddresses> {
     let symbols = || tables.iter().flat_map(|table| &table.ranges).copied();
-    let mut recorded = sources.recorded_addresses(profile, symbols())?;
+    let mut recorded = runtime_files.recorded_addresses(profile, symbols())?;
     // Symbols end where functions begin, so all functions in the symbols of samples are needed.
     let of_samples: Vec<AddressRange> = symbols().filter(|&range| recorded.may_be_in(range)).collect();
     of_samples.into_iter().for_each(|range| recorded.insert(range));
@@ -210,7 +209,7 @@ fn recorded_addresses(
 /// symbols of the mapped files that contain it, it is not there, and the number of its loads is returned, too.
 fn place_code(
     profile: &IndexedProfile<'_>,
-    sources: &mut Sources<'_>,
+    runtime_files: &mut RuntimeFiles<'_>,
     tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
     recorded: Option<&RecordedAddresses>,
     leaves_files: bool,
@@ -220,9 +219,9 @@ fn place_code(
     let mut code = PlacedCode::default();
     if recorded.is_none() {
         // Nearly all are placed once.
-        code.reserve_exact(sources.loads().count());
+        code.reserve_exact(runtime_files.loads().count());
     }
-    sources.place_events(index, |event| {
+    runtime_files.place_events(index, |event| {
         let left = match &mut files {
             Some(files) => {
                 let removed = files.removed;
@@ -253,7 +252,7 @@ impl Recording<'_> {
     pub(crate) fn leave_code_to_files(&mut self) {
         let tables = self.maps.map(UsedMap::table);
         (self.timeline, self.loads_in_files) =
-            place_code(&self.profile, &mut self.sources, &tables, None, true);
+            place_code(&self.profile, &mut self.runtime_files, &tables, None, true);
     }
 
     /// Returns all files that were read.
@@ -282,8 +281,8 @@ impl Recording<'_> {
             profile,
             processes: &index.processes,
             timeline: &self.timeline,
-            dumps: self.sources.states(&index.processes),
-            doubts: self.sources.doubts(index.times),
+            dumps: self.runtime_files.states(&index.processes),
+            doubts: self.runtime_files.doubts(index.times),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::files::folder::PRIVATE;
 use crate::files::kernel;
 use crate::files::search::folder_of;
 use crate::files::walk::Scope;
-use crate::files::{Folder, OpenFile, Place};
+use crate::files::{Folder, NameInFolder, OpenFile};
 use crate::units::Pid;
 
 /// A file of a runtime.
@@ -53,7 +53,7 @@ pub struct Collection<'a> {
 
 /// A file of a process that was written during the recording.
 struct Found {
-    place: Place,
+    place: NameInFolder,
     file: OpenFile,
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header, HeaderMode};
 use zstd::stream::write::Encoder;
 
-use crate::files::{Folder, Place, StagedFile};
+use crate::files::{Folder, NameInFolder, StagedFile};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Compression level: the default of zstd.
@@ -31,7 +31,7 @@ pub fn refuse_existing(archive: &Path) -> Result<(), Diagnostic> {
 
 /// Packs a folder. The archive appears whole or not at all, and does not contain users, modes or times, so the same files
 /// make the same archive. Returns its size in bytes.
-pub fn pack(folder: &Folder, archive: Place) -> io::Result<u64> {
+pub fn pack(folder: &Folder, archive: NameInFolder) -> io::Result<u64> {
     let mut staged = StagedFile::create(archive)?;
     // The path itself is a link.
     let packed = write(&folder.descriptor_path().join("."), staged.file())?;

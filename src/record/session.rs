@@ -28,7 +28,7 @@ use super::watch::{Status, Watch};
 use crate::code::profile_index::ProfileIndex;
 use crate::files::folder::{PRIVATE, open_unchangeable};
 use crate::files::staged::write_file;
-use crate::files::{Folder, Place};
+use crate::files::{Folder, NameInFolder};
 use crate::inject::{InjectOptions, Kept, UnwindOptions};
 use crate::load::RUNTIME_FILES;
 use crate::results::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
@@ -75,7 +75,7 @@ pub struct Session<'a> {
     /// Command that starts the program: the arguments of [`launch`](super::launch()) follow.
     launcher: Vec<OsString>,
     /// Where the folder is, while nobody moves it.
-    place: Place,
+    place: NameInFolder,
     folder: Folder,
     /// Folder for the files of runtimes, in that folder.
     dumps: Folder,
@@ -100,9 +100,9 @@ fn wait(descriptors: [Option<BorrowedFd<'_>>; 2], time: Duration) {
 }
 
 /// Creates a folder for recordings, and returns where it is.
-pub fn create_folder(path: &Path) -> Result<Place, Diagnostic> {
+pub fn create_folder(path: &Path) -> Result<NameInFolder, Diagnostic> {
     let failed = |cause: io::Error| not_created(path, &cause);
-    let place = Place::of(path).map_err(failed)?;
+    let place = NameInFolder::of(path).map_err(failed)?;
     place.create_private_folder().map_err(failed)?;
     Ok(place)
 }
@@ -125,7 +125,7 @@ impl<'a> Session<'a> {
         plan.check_program()?;
         let failed = |cause: io::Error| not_created(&plan.folder, &cause);
         let path = plan.path("");
-        let place = Place::of(path.components().as_path()).map_err(failed)?;
+        let place = NameInFolder::of(path.components().as_path()).map_err(failed)?;
         let folder = place.create_private_folder().map_err(failed)?;
         let fill = || {
             let dumps = folder.at(RUNTIME_FILES).create_private_folder()?;
@@ -396,7 +396,7 @@ impl<'a> Session<'a> {
 }
 
 /// Removes the folder of a recording with everything in it, unless another one is in its place.
-fn remove(place: &Place, folder: &Folder) {
+fn remove(place: &NameInFolder, folder: &Folder) {
     // Nothing can be done if it cannot be removed.
     let _ = folder.clear();
     if place.holds(folder) {

@@ -6,14 +6,14 @@ use crate::collections::hash::HashMap;
 use crate::traces::call_tree::{CallTree, Stack};
 use crate::traces::chain::Chain;
 use crate::traces::replay::Replay;
-use crate::traces::source::{EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TID, Source};
+use crate::traces::source::{EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TID, ReplaySource};
 use crate::traces::splice::{SampleKey, StackSource};
 use crate::traces::synthesis::Thread;
 use crate::units::Pid;
 
 /// Stacks of samples, replayed from the calls of a source.
 #[derive(Debug)]
-pub struct CallStackReplay<S: Source> {
+pub struct CallStackReplay<S: ReplaySource> {
     source: S,
     calls: CallTree<S::Function>,
     /// Stacks by sample index, empty if the thread is in no recorded call, each with the time of the call or return that
@@ -29,7 +29,7 @@ struct ThreadState {
     next: usize,
 }
 
-impl<S: Source> CallStackReplay<S> {
+impl<S: ReplaySource> CallStackReplay<S> {
     /// Prepares the replay of a source.
     pub fn new(source: S) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl<S: Source> CallStackReplay<S> {
     }
 }
 
-impl<S: Source> StackSource for CallStackReplay<S> {
+impl<S: ReplaySource> StackSource for CallStackReplay<S> {
     fn processes(&self) -> Vec<(Pid, String)> {
         self.source.processes()
     }

@@ -6,22 +6,22 @@
 use jitdump::RuntimeTime;
 
 use crate::traces::merge::{Ahead, Merge};
-use crate::traces::source::{EventOf, Source};
+use crate::traces::source::{EventOf, ReplaySource};
 
 /// Iterator over the events of a source in time order. Events with the same time are in the order of the threads.
 #[derive(Debug)]
-pub struct Replay<S: Source> {
+pub struct Replay<S: ReplaySource> {
     threads: Merge<Peeked<S>>,
 }
 
 /// A thread with its next event.
 #[derive(Debug)]
-struct Peeked<S: Source> {
+struct Peeked<S: ReplaySource> {
     events: S::Events,
     ahead: Option<EventOf<S>>,
 }
 
-impl<S: Source> Ahead for Peeked<S> {
+impl<S: ReplaySource> Ahead for Peeked<S> {
     type Time = RuntimeTime;
 
     #[inline]
@@ -30,7 +30,7 @@ impl<S: Source> Ahead for Peeked<S> {
     }
 }
 
-impl<S: Source> Replay<S> {
+impl<S: ReplaySource> Replay<S> {
     /// Starts a replay.
     pub fn of(source: &S) -> Self {
         let threads = source.events().map(|mut events| Peeked {
@@ -57,7 +57,7 @@ impl<S: Source> Replay<S> {
     }
 }
 
-impl<S: Source> Iterator for Replay<S> {
+impl<S: ReplaySource> Iterator for Replay<S> {
     type Item = EventOf<S>;
 
     #[inline]

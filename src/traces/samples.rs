@@ -14,7 +14,7 @@ use crate::traces::chain::Chain;
 use crate::traces::event_selection::{EventSet, ProfileEvent};
 use crate::traces::options::SamplingOptions;
 use crate::traces::replay::Replay;
-use crate::traces::source::{EventContext, EventKind, EventOf, Source};
+use crate::traces::source::{EventContext, EventKind, EventOf, ReplaySource};
 use crate::traces::synthesis::{Comm, Sample, Thread, ThreadStart};
 use crate::traces::synthesize::{EventSource, Out};
 
@@ -63,7 +63,7 @@ struct Sum {
 
 /// Converts the events of a source into samples.
 #[derive(Debug)]
-pub struct Samples<'l, S: Source> {
+pub struct Samples<'l, S: ReplaySource> {
     source: S,
     replay: Replay<S>,
     alignment: Alignment,
@@ -84,7 +84,7 @@ pub struct Samples<'l, S: Source> {
     latest: RuntimeTime,
 }
 
-impl<'l, S: Source> Samples<'l, S> {
+impl<'l, S: ReplaySource> Samples<'l, S> {
     /// Starts the replay of a source.
     pub fn new(source: S, event_set: &'l EventSet, sampling: SamplingOptions) -> Self {
         let threads = source.threads().into_iter().map(|traced| {
@@ -307,7 +307,7 @@ impl<'l, S: Source> Samples<'l, S> {
     }
 }
 
-impl<S: Source> EventSource for Samples<'_, S> {
+impl<S: ReplaySource> EventSource for Samples<'_, S> {
     fn next_time(&mut self) -> Option<Time> {
         if let Some(time) = self.replay.next_time() {
             return Some(self.alignment.time(time));

@@ -36,7 +36,7 @@ pub const UNKNOWN_CPU: u32 = u32::MAX;
 /// Where and when an event was logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EventContext {
-    /// Index of the thread in [`Source::threads`].
+    /// Index of the thread in [`ReplaySource::threads`].
     pub thread: usize,
     /// Time in nanoseconds, as in the log.
     pub time: RuntimeTime,
@@ -64,8 +64,8 @@ pub enum EventKind<F, O> {
     Other(O),
 }
 
-/// The event of a [`Source`].
-pub type EventOf<S> = TraceEvent<<S as Source>::Function, <S as Source>::Other>;
+/// The event of a [`ReplaySource`].
+pub type EventOf<S> = TraceEvent<<S as ReplaySource>::Function, <S as ReplaySource>::Other>;
 
 /// A sample to make from an event that is no call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +79,7 @@ pub struct NewSample {
 }
 
 /// Logs or traces of one format that are replayed together.
-pub trait Source: Sized {
+pub trait ReplaySource: Sized {
     /// Event for the time between entries and exits.
     const SELF_TIME: ProfileEvent;
     /// Event for calls.

@@ -1,9 +1,11 @@
 //! Symbolizers find each of many units in one file.
 
-use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Version};
+use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Sections, Version};
 use jitinject::internals::elf::eh_frame::Tables;
 use jitinject::internals::elf::object;
-use jitinject::internals::elf::object::{Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
+use jitinject::internals::elf::object::{
+    CodeBytes, ObjectContent, ObjectFunction, PlacedTables, TEXT_OFFSET,
+};
 use jitinject::internals::files::objects::sparse::SparseBytes;
 
 use crate::support::dwarf_units::{INLINED, SIZE, UNITS, address, info, name, settings, shuffled};
@@ -19,9 +21,9 @@ fn check_object(sections: &Sections<'_>) {
     let tables = Tables::default();
     let object = ObjectContent {
         machine: settings(Version::Four).machine,
-        functions: &[Function {
+        functions: &[ObjectFunction {
             name: b"all",
-            code: Code::Known(&code),
+            code: CodeBytes::Known(&code),
             address: TEXT_OFFSET,
         }],
         address: 0x7000_0000,
@@ -68,7 +70,7 @@ fn every_symbolizer_finds_each_of_many_units() {
     };
     let units: Vec<_> = shuffled().into_iter().map(unit).collect();
     for version in [Version::Four, Version::Five] {
-        let mut buffers = Buffers::default();
+        let mut buffers = EncoderMemory::default();
         let mut encoder = Encoder::new(&mut buffers, settings(version));
         for unit in units.iter() {
             encoder.add(unit).unwrap();

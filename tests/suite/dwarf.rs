@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use gimli::{DwLang, RunTimeEndian};
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
 use jitdump::{ByteOrder, Machine};
-use jitinject::internals::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Settings, Version};
+use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Sections, Settings, Version};
 use proptest::prelude::*;
 
 use crate::support::generator::Random;
@@ -166,7 +166,7 @@ fn expected(info: &DebugInfo<'_>, offset: u32) -> Vec<Frame> {
 pub fn encode<'b>(
     units: &[FunctionUnit<'_>],
     settings: Settings<'_>,
-    buffers: &'b mut Buffers,
+    buffers: &'b mut EncoderMemory,
 ) -> Sections<'b> {
     let mut encoder = Encoder::new(buffers, settings);
     for unit in units {
@@ -198,7 +198,7 @@ fn check(infos: &[DebugInfo<'_>; 2], version: Version, endian: ByteOrder, machin
         machine,
         directory: b".",
     };
-    let mut buffers = Buffers::default();
+    let mut buffers = EncoderMemory::default();
     let sections = encode(&units, settings, &mut buffers);
     let dwarf = dwarf_contents::load(&sections, gimli_endian(endian));
     let context = addr2line::Context::from_dwarf(dwarf).unwrap();
@@ -344,7 +344,7 @@ proptest! {
             machine: Machine::new(machine, endian),
             directory: b"/home/me",
         };
-        let mut buffers = Buffers::default();
+        let mut buffers = EncoderMemory::default();
         let sections = encode(&units, settings, &mut buffers);
         let found = dwarf_contents::describe(&sections, gimli_endian(endian));
         let reference = gimli_writer::encode(&units, settings, language);

@@ -1,7 +1,7 @@
 //! Debug information of many units in one file, as in an object for many functions.
 
 use jitdump::ByteOrder;
-use jitinject::internals::elf::dwarf::{Buffers, FunctionUnit, Sections, Version};
+use jitinject::internals::elf::dwarf::{EncoderMemory, FunctionUnit, Sections, Version};
 use jitinject::internals::elf::object::TEXT_OFFSET;
 
 use crate::dwarf::{encode, gimli_endian};
@@ -48,7 +48,7 @@ fn many_units_share_an_object() {
     };
     let units: Vec<_> = shuffled().into_iter().map(unit).collect();
     for version in [Version::Four, Version::Five] {
-        let mut buffers = Buffers::default();
+        let mut buffers = EncoderMemory::default();
         let sections = encode(&units, settings(version), &mut buffers);
         let inlined = memchr::memmem::Finder::new(b"\0inlined\0");
         let occurrences = sections.iter().map(|(_, bytes)| inlined.find_iter(bytes).count());
@@ -70,7 +70,7 @@ fn the_same_units_give_the_same_bytes() {
             info,
         };
         let bytes = |sections: Sections<'_>| sections.map(|(_, bytes)| bytes.to_vec());
-        let mut buffers = Buffers::default();
+        let mut buffers = EncoderMemory::default();
         let first = bytes(encode(&[unit(b"one", &one)], settings, &mut buffers));
         encode(
             &[unit(b"another", &other), unit(b"one", &one)],

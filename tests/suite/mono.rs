@@ -6,7 +6,7 @@ use jitdump::Address;
 use jitinject::internals::traces::mono::format::event::{
     CodeBufferKind, CollectionPhase, Metadata, Move, Stage,
 };
-use jitinject::internals::traces::mono::format::{Event, Function, Index, Kind, Log, Method, ThreadId};
+use jitinject::internals::traces::mono::format::{Event, Index, Kind, Log, LoggedFunction, Method, ThreadId};
 
 use crate::support::capture;
 use crate::support::capture::gunzipped;
@@ -338,7 +338,7 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
                     method,
                 } => {
                     named += 1;
-                    let matches = |it: &&Function<'_>| {
+                    let matches = |it: &&LoggedFunction<'_>| {
                         let is_there = it.range.start == start && it.range.size() == size;
                         is_there && it.methods.contains(&(method, name))
                     };

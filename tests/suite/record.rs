@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use jitinject::internals::files::walk::Scope;
-use jitinject::internals::files::{Folder, Place};
+use jitinject::internals::files::{Folder, NameInFolder};
 use serde_json::Value;
 
 use crate::support::processes::{wait_for_rounds, wait_until};
@@ -624,7 +624,7 @@ fn a_packed_recording_is_one_file() {
     assert!(listed.lines().all(|line| line.contains(" 0/0 ")), "{listed}");
     let again = scene.path("again.tar.zst");
     let folder_of_copy = Folder::open(&copy, Scope::Named).unwrap();
-    jitinject::internals::record::pack(&folder_of_copy, Place::of(&again).unwrap()).unwrap();
+    jitinject::internals::record::pack(&folder_of_copy, NameInFolder::of(&again).unwrap()).unwrap();
     assert!(std::fs::read(again).unwrap() == packed);
     // Nothing is overwritten.
     std::fs::remove_dir_all(&folder).unwrap();

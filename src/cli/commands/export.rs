@@ -12,7 +12,7 @@ use jitinject::{Diagnostic, Issue, LoadOptions};
 use regex_lite::Regex;
 
 use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
-use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::cli::commands::runtime_files::{LogFiles, RuntimeFileArguments};
 use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
@@ -72,7 +72,7 @@ pub struct ExportArguments {
     filter: Option<Regex>,
 
     #[command(flatten)]
-    files: RuntimeFiles,
+    files: RuntimeFileArguments,
 
     /// Add the source text of this machine's files, where the format has room for it (firefox)
     ///

@@ -12,7 +12,7 @@ use jitinject::{Diagnostic, LoadOptions};
 use regex_lite::Regex;
 
 use crate::cli::commands::headings::{INPUT, LOGS, MESSAGES, OUTPUT};
-use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::cli::commands::runtime_files::{LogFiles, RuntimeFileArguments};
 use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
@@ -84,7 +84,7 @@ pub struct ReportArguments {
     markdown: bool,
 
     #[command(flatten)]
-    files: RuntimeFiles,
+    files: RuntimeFileArguments,
 
     #[command(flatten)]
     source_files: SourceArguments,

@@ -9,7 +9,7 @@ use crate::cli::commands::headings::{INPUT, LOGS};
 
 /// Files of runtimes and how to read them.
 #[derive(Args, Debug)]
-pub struct RuntimeFiles {
+pub struct RuntimeFileArguments {
     /// Jitdump, or directory to search; may be repeated
     ///
     /// jitinject also searches the recorded paths and beside the profile. A file that no mapping of the profile refers to is
@@ -66,7 +66,7 @@ pub struct LogFiles {
     pub pid: Option<u32>,
 }
 
-impl RuntimeFiles {
+impl RuntimeFileArguments {
     /// Returns the library's options, with defaults for those of other arguments.
     pub fn options(&self, logs: &LogFiles) -> LoadOptions {
         LoadOptions {

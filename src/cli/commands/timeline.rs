@@ -13,7 +13,7 @@ use jitinject::internals::tools::timeline::{DEFAULT_OUTPUT, TimelineOptions, Val
 use jitinject::{Diagnostic, LoadOptions};
 
 use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
-use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::cli::commands::runtime_files::{LogFiles, RuntimeFileArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{is_stream, profile_of};
@@ -54,7 +54,7 @@ pub struct TimelineArguments {
     output: PathBuf,
 
     #[command(flatten)]
-    files: RuntimeFiles,
+    files: RuntimeFileArguments,
 
     /// Add the source text around lines with samples to the page
     ///

@@ -5,7 +5,7 @@ use jitdump::debug_info::{DebugInfo, Row, SourceFile};
 
 use crate::elf::dwarf::files::{FileTable, split};
 use crate::elf::dwarf::strings::StringTable;
-use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, write_address};
+use crate::elf::dwarf::{EncoderMemory, FunctionUnit, Settings, Version, leb128, write_address};
 use crate::elf::escape::write_path;
 
 /// Smallest line increment of a special opcode, and number of increments.
@@ -35,14 +35,14 @@ pub fn rows_beyond_limits(info: &DebugInfo<'_>) -> u64 {
 pub fn write_program(
     function: &FunctionUnit<'_>,
     settings: &Settings<'_>,
-    buffers: &mut Buffers,
+    memory: &mut EncoderMemory,
 ) -> Option<u32> {
-    let Buffers {
+    let EncoderMemory {
         line,
         line_strings,
         files,
         ..
-    } = buffers;
+    } = memory;
     if files.count() == 0 {
         return None;
     }

@@ -7,21 +7,23 @@ use crate::bytes::rsplit_once;
 use crate::elf::dwarf::abbreviations::{
     CHILDREN, COLUMN, EntryKind, FILE, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
 };
-use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, line, ranges, write_address};
+use crate::elf::dwarf::{
+    EncoderMemory, FunctionUnit, Settings, Version, leb128, line, ranges, write_address,
+};
 use crate::elf::escape::{write_escaped, write_path};
 
 /// Appends everything about a function, whose files are collected.
-pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) {
-    let lines = line::write_program(function, settings, buffers);
-    let path = buffers.files.first(function.info);
+pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, memory: &mut EncoderMemory) {
+    let lines = line::write_program(function, settings, memory);
+    let path = memory.files.first(function.info);
     let language = language(path.unwrap_or(function.symbol));
-    let start = buffers.info.len();
+    let start = memory.info.len();
     let mut writer = UnitWriter {
         function,
         settings,
         start,
         names_linkage: language != Some(dw::DW_LANG_C99),
-        buffers,
+        memory,
     };
     writer.header();
     writer.unit(path, language, lines);
@@ -31,7 +33,7 @@ pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut
     writer.finish();
     let address = function.address;
     ranges::write_unit_range(
-        &mut buffers.aranges,
+        &mut memory.aranges,
         start as u32,
         address,
         function.size,
@@ -43,7 +45,7 @@ pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut
 struct UnitWriter<'u> {
     function: &'u FunctionUnit<'u>,
     settings: &'u Settings<'u>,
-    buffers: &'u mut Buffers,
+    memory: &'u mut EncoderMemory,
     /// Offset of the unit in `.debug_info`.
     start: usize,
     /// Whether functions get a linkage name even if it equals the name. GNU addr2line uses a function's name only
@@ -66,7 +68,7 @@ impl UnitWriter<'_> {
         const ABBREVIATIONS: u32 = 0;
         let endian = self.settings.machine.endian;
         let address_size = self.settings.machine.address_size() as u8;
-        let out = &mut self.buffers.info;
+        let out = &mut self.memory.info;
         endian.write_u32(out, 0);
         endian.write_u16(out, self.settings.version.to_u16());
         match self.settings.version {
@@ -84,7 +86,7 @@ impl UnitWriter<'_> {
     /// Writes the compile unit's entry, named after its file, or after the function if it has no file.
     fn unit(&mut self, path: Option<&[u8]>, language: Option<dw::DwLang>, lines: Option<u32>) {
         let flags = CHILDREN | flag(LANGUAGE, language.is_some()) | flag(LINES, lines.is_some());
-        let strings = &mut self.buffers.strings;
+        let strings = &mut self.memory.strings;
         let producer = strings.add(|out| out.extend_from_slice(b"jitinject"));
         let name = strings.add(|out| match path {
             Some(path) => write_path(out, path),
@@ -107,15 +109,15 @@ impl UnitWriter<'_> {
     /// Writes the inlined functions, once each.
     fn inlined_functions(&mut self) {
         let info = self.function.info;
-        self.buffers.origins.clear();
-        self.buffers.origins.resize(info.functions.len(), 0);
+        self.memory.origins.clear();
+        self.memory.origins.resize(info.functions.len(), 0);
         for call in &info.calls {
             let at = call.function as usize;
             let Some(function) = info.functions.get(at) else {
                 continue;
             };
-            let here = self.buffers.info.len().saturating_sub(self.start) as u32;
-            if let Some(origin) = self.buffers.origins.get_mut(at).filter(|origin| **origin == 0) {
+            let here = self.memory.info.len().saturating_sub(self.start) as u32;
+            if let Some(origin) = self.memory.origins.get_mut(at).filter(|origin| **origin == 0) {
                 *origin = here;
                 // The function itself may be inlined into itself, and have no name except for its symbol.
                 let name = match at {
@@ -141,7 +143,7 @@ impl UnitWriter<'_> {
             self.u32(name);
         }
         self.location(&location);
-        self.buffers.info.push(dw::DW_INL_inlined.0);
+        self.memory.info.push(dw::DW_INL_inlined.0);
     }
 
     /// Writes the function itself.
@@ -174,44 +176,44 @@ impl UnitWriter<'_> {
             return;
         }
         // Functions that contain the next call.
-        self.buffers.callers.clear();
-        self.buffers.callers.push(0);
+        self.memory.callers.clear();
+        self.memory.callers.push(0);
         let mut calls = info.calls.iter().peekable();
         while let Some(call) = calls.next() {
-            while self.buffers.callers.len() > (call.depth as usize).saturating_add(1) {
-                self.buffers.callers.pop();
+            while self.memory.callers.len() > (call.depth as usize).saturating_add(1) {
+                self.memory.callers.pop();
                 self.end_children();
             }
             let has_calls = calls.peek().is_some_and(|next| next.depth > call.depth);
             self.call(call, has_calls);
             if has_calls {
-                self.buffers.callers.push(call.function);
+                self.memory.callers.push(call.function);
             }
         }
-        for _ in 0..self.buffers.callers.len() {
+        for _ in 0..self.memory.callers.len() {
             self.end_children();
         }
     }
 
     fn call(&mut self, call: &InlinedCall, has_calls: bool) {
         let info = self.function.info;
-        let caller = self.buffers.callers.last();
+        let caller = self.memory.callers.last();
         let caller = caller.and_then(|&caller| info.functions.get(caller as usize));
-        let file = self.buffers.files.index(caller.and_then(|caller| caller.file));
+        let file = self.memory.files.index(caller.and_then(|caller| caller.file));
         let location = SourceLocation::new(file, call.line, call.column);
         let range = match &call.ranges[..] {
             [range] => Some(range),
             _ => None,
         };
         let flags = flag(CHILDREN, has_calls) | flag(RANGES, range.is_none()) | location.flags;
-        let origin = self.buffers.origins.get(call.function as usize);
+        let origin = self.memory.origins.get(call.function as usize);
         let origin = origin.copied().unwrap_or(0);
         self.entry(EntryKind::Call, flags);
         self.u32(origin);
         match range {
             Some(range) => self.code_range(range.start, range.end.wrapping_sub(range.start)),
             None => {
-                let list = ranges::write_range_list(&mut self.buffers.ranges, &call.ranges, self.settings);
+                let list = ranges::write_range_list(&mut self.memory.ranges, &call.ranges, self.settings);
                 self.u32(list);
                 // hotspot tells calls at the same position, or without one, apart by their first address, which it
                 // takes from here or from the lower bound of a single range.
@@ -224,17 +226,17 @@ impl UnitWriter<'_> {
     fn finish(mut self) {
         self.end_children();
         let endian = self.settings.machine.endian;
-        endian.set_length(&mut self.buffers.info, self.start);
+        endian.set_length(&mut self.memory.info, self.start);
     }
 
     /// Starts an entry.
     fn entry(&mut self, kind: EntryKind, flags: u8) {
-        let code = self.buffers.codes.of(kind, flags);
-        self.buffers.info.push(code);
+        let code = self.memory.codes.of(kind, flags);
+        self.memory.info.push(code);
     }
 
     fn end_children(&mut self) {
-        self.buffers.info.push(0);
+        self.memory.info.push(0);
     }
 
     /// Writes a 32-bit integer.
@@ -242,17 +244,17 @@ impl UnitWriter<'_> {
         self.settings
             .machine
             .endian
-            .write_u32(&mut self.buffers.info, value);
+            .write_u32(&mut self.memory.info, value);
     }
 
     fn leb128(&mut self, value: u64) {
-        leb128::write_unsigned(&mut self.buffers.info, value);
+        leb128::write_unsigned(&mut self.memory.info, value);
     }
 
     /// Writes the address of an offset in the function.
     fn address(&mut self, offset: u32) {
         let address = self.function.address.wrapping_add(offset.into());
-        write_address(&mut self.buffers.info, address, self.settings.machine);
+        write_address(&mut self.memory.info, address, self.settings.machine);
     }
 
     /// Writes the address of an offset in the function, and a size.
@@ -263,12 +265,12 @@ impl UnitWriter<'_> {
 
     /// Returns the offset of a name in `.debug_str`; functions may share it.
     fn string(&mut self, name: &[u8]) -> u32 {
-        self.buffers.strings.add(|out| write_escaped(out, name))
+        self.memory.strings.add(|out| write_escaped(out, name))
     }
 
     /// Returns a function's declaration; line and column mean nothing without a file.
     fn declaration(&self, function: &SourceFunction<'_>) -> SourceLocation {
-        match self.buffers.files.index(function.file) {
+        match self.memory.files.index(function.file) {
             Some(file) => SourceLocation::new(Some(file), function.line, function.column),
             None => SourceLocation::NONE,
         }

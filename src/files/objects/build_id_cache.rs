@@ -30,7 +30,7 @@ use rustix::io::Errno;
 use crate::bytes::hex_digits;
 use crate::files::folder::ignore_existing;
 use crate::files::staged::write_new_file;
-use crate::files::{Folder, InputFile, Place, walk};
+use crate::files::{Folder, InputFile, NameInFolder, walk};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::BuildId;
 
@@ -205,7 +205,7 @@ impl BuildIdCache {
 ///
 /// Uses a hard link if possible, which takes no space. Otherwise copies the file, as it does if the file belongs to another
 /// user, who could change it later.
-fn add_file(place: &Place, original: &Place, file: &InputFile) -> io::Result<()> {
+fn add_file(place: &NameInFolder, original: &NameInFolder, file: &InputFile) -> io::Result<()> {
     // File systems without hard links, or that reject this one, return various errors.
     if file.is_owned_by_user() && ignore_existing(original.link(place)).is_ok() {
         return Ok(());
@@ -248,7 +248,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
 
-    fn folder_and_file(dir: &Path) -> (Folder, Place, InputFile) {
+    fn folder_and_file(dir: &Path) -> (Folder, NameInFolder, InputFile) {
         fs::write(dir.join("file"), "content").unwrap();
         let file = Folder::open(dir, Scope::Named).unwrap().at("file");
         let read = InputFile::read(&file.open_file().unwrap()).unwrap();

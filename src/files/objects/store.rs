@@ -31,13 +31,13 @@ use crate::collections::hash::HashSet;
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::stored_source::{FOLDER_LENGTH, LIST_PREFIX, SOURCES, SourceList, StoredSource};
 use crate::files::search::{folder_of, without_links};
-use crate::files::{Folder, FolderContents, Place, StagedFolder};
+use crate::files::{Folder, FolderContents, NameInFolder, StagedFolder};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::{BuildId, Pid};
 
 /// Whether the directory of objects is shared with other profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ownership {
+pub enum StoreMode {
     /// The directory belongs to one output, and has no objects of others.
     Exclusive,
     /// The directory may hold objects of other profiles, which are kept.
@@ -48,8 +48,8 @@ pub enum Ownership {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    place: Place,
-    ownership: Ownership,
+    place: NameInFolder,
+    store_mode: StoreMode,
     staged: StagedFolder,
     /// Lock on a shared directory.
     lock: Option<Lock>,
@@ -105,17 +105,17 @@ pub fn has_functions(name: &[u8]) -> Option<bool> {
 impl Store {
     /// Starts writing to a directory. It is not changed until [`Store::commit`]. `open` is a directory that is open already,
     /// and may have it.
-    pub fn create(folder: &Path, ownership: Ownership, open: Option<&Folder>) -> Result<Self, Diagnostic> {
+    pub fn create(folder: &Path, store_mode: StoreMode, open: Option<&Folder>) -> Result<Self, Diagnostic> {
         let error = folder_error(folder);
-        let path = absolute(folder, ownership).map_err(error)?;
-        let place = Place::within(folder, open).map_err(error)?;
-        let (hidden, lock) = match ownership {
+        let path = absolute(folder, store_mode).map_err(error)?;
+        let place = NameInFolder::within(folder, open).map_err(error)?;
+        let (hidden, lock) = match store_mode {
             // Its parent may belong to somebody else.
-            Ownership::Shared => {
+            StoreMode::Shared => {
                 let lock = Lock::create(&place, &path, SHARED_PATIENCE).map_err(error)?;
                 (lock.folder.at("objects"), Some(lock))
             }
-            Ownership::Exclusive => {
+            StoreMode::Exclusive => {
                 if place.has_folder().map_err(error)? {
                     let folder = place.open_folder().map_err(error)?;
                     check_contents(&folder.with_path(&path))?;
@@ -128,7 +128,7 @@ impl Store {
             staged: StagedFolder::create(hidden).map_err(error)?,
             folder: path,
             place,
-            ownership,
+            store_mode,
             bytes_written: 0,
             written: Vec::new(),
             names: HashSet::default(),
@@ -202,17 +202,17 @@ impl Store {
             Some(lock) => lock,
             None => Lock::create(&self.place, &self.folder, EXCLUSIVE_PATIENCE).map_err(error)?,
         };
-        if !lock.is_held && self.ownership == Ownership::Exclusive {
+        if !lock.is_held && self.store_mode == StoreMode::Exclusive {
             // It may be a run that removes objects.
             return Err(error(io::Error::other("another process has locked it")));
         }
         let mut committed = CommittedObjects {
             lock,
-            ownership: self.ownership,
+            store_mode: self.store_mode,
             names: self.names,
             moved: Vec::new(),
         };
-        if self.ownership == Ownership::Exclusive {
+        if self.store_mode == StoreMode::Exclusive {
             // Checked before, but other programs may have added files since.
             check_contents(&committed.lock.folder)?;
         }
@@ -236,7 +236,7 @@ impl Store {
 /// Objects in place, before and after the profile that refers to them is.
 #[derive(Debug)]
 pub struct CommittedObjects {
-    ownership: Ownership,
+    store_mode: StoreMode,
     /// Paths of all files and directories of this run.
     names: HashSet<String>,
     /// Paths of the files that did not exist before, in the directory.
@@ -276,7 +276,7 @@ impl CommittedObjects {
         for path in folders.into_iter().rev() {
             let _ = place(path).and_then(|place| place.remove_folder());
         }
-        if self.lock.is_new && self.ownership == Ownership::Exclusive {
+        if self.lock.is_new && self.store_mode == StoreMode::Exclusive {
             let _ = self.lock.place.remove_folder();
         }
         removed
@@ -285,7 +285,7 @@ impl CommittedObjects {
     /// Removes the objects that are not of this run, if the directory belongs to its output, `is_current` returns
     /// `true`, and no other run uses the directory. `is_current` is whether the output is still the one of this run.
     pub fn remove_others(&self, is_current: impl FnOnce() -> bool) -> Result<(), Diagnostic> {
-        if self.ownership == Ownership::Shared || !self.lock.is_alone() || !is_current() {
+        if self.store_mode == StoreMode::Shared || !self.lock.is_alone() || !is_current() {
             return Ok(());
         }
         self.lock.remove_unless(|name| self.names.contains(name))
@@ -300,7 +300,7 @@ pub fn remove_stale(
     open: Option<&Folder>,
     is_current: impl FnOnce() -> bool,
 ) -> Result<(), Diagnostic> {
-    let lock = Place::within(folder, open).and_then(|place| Lock::of(&place, folder, Duration::ZERO));
+    let lock = NameInFolder::within(folder, open).and_then(|place| Lock::of(&place, folder, Duration::ZERO));
     match lock {
         Ok(lock) if lock.is_alone() && is_current() => lock.remove_unless(|_| false),
         _ => Ok(()),
@@ -318,7 +318,7 @@ const EXCLUSIVE_PATIENCE: Duration = Duration::from_secs(60);
 /// A run that has to know that it is alone makes the lock exclusive. If that fails, it has no lock any more.
 #[derive(Debug)]
 struct Lock {
-    place: Place,
+    place: NameInFolder,
     folder: Folder,
     /// Whether the directory was created for the lock.
     is_new: bool,
@@ -328,7 +328,7 @@ struct Lock {
 
 impl Lock {
     /// Locks a directory. If another process has an exclusive lock on it, waits for `patience`. `path` is its path in messages.
-    fn of(place: &Place, path: &Path, patience: Duration) -> io::Result<Self> {
+    fn of(place: &NameInFolder, path: &Path, patience: Duration) -> io::Result<Self> {
         let folder = place.open_readable_folder()?.with_path(path);
         let start = Instant::now();
         let is_held = loop {
@@ -350,7 +350,7 @@ impl Lock {
     }
 
     /// Creates a directory, unless it exists, and locks it.
-    fn create(place: &Place, path: &Path, patience: Duration) -> io::Result<Self> {
+    fn create(place: &NameInFolder, path: &Path, patience: Duration) -> io::Result<Self> {
         loop {
             let is_new = match place.create_folder(Mode::RWXU) {
                 Err(Errno::EXIST) => place.has_folder().map(|_| false)?,
@@ -404,13 +404,13 @@ fn folder_error(folder: &Path) -> impl Fn(io::Error) -> Diagnostic + Copy {
 
 /// Returns the absolute path of a directory, because the profile refers to objects by absolute paths. Creates the
 /// parents of a directory that the user chose.
-fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
+fn absolute(folder: &Path, store_mode: StoreMode) -> io::Result<PathBuf> {
     let Some(name) = folder.file_name() else {
         // `.`, `..` and the like
         return without_links(folder);
     };
     let parent = folder_of(folder);
-    if ownership == Ownership::Shared {
+    if store_mode == StoreMode::Shared {
         fs::create_dir_all(parent)?;
     }
     Ok(without_links(parent)?.join(name))
@@ -445,7 +445,7 @@ fn check_contents(folder: &Folder) -> Result<FolderContents, Diagnostic> {
 }
 
 /// Opens a subdirectory, unless another run has removed it meanwhile.
-fn open_present(place: &Place) -> Result<Option<Folder>, Diagnostic> {
+fn open_present(place: &NameInFolder) -> Result<Option<Folder>, Diagnostic> {
     match place.open_folder() {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some).map_err(folder_error(&place.path())),
@@ -458,7 +458,7 @@ fn add_contents(
     folder: &Folder,
     contents: &mut FolderContents,
     mut is_ours: impl FnMut(&[u8], FileType) -> bool,
-) -> Result<Vec<Place>, Diagnostic> {
+) -> Result<Vec<NameInFolder>, Diagnostic> {
     let error = folder_error(folder.path());
     let mut folders = Vec::new();
     for entry in folder.entries().map_err(error)? {

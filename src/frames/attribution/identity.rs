@@ -11,7 +11,7 @@ use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::Tables;
-use crate::frames::stream::frame::Frame as Code;
+use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::tables::{self, Frame};
 use crate::frames::stream::walk::Symbols;
 use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
@@ -113,8 +113,8 @@ pub struct Namer<'a> {
     /// All identities, with the code that has them.
     pub all: IndexedTable<IdentityIndex, (Identity, CodeCount)>,
     known: HashMap<Identity, IdentityIndex>,
-    of_codes: HashMap<Code, IdentityIndex>,
-    of_inlined: HashMap<(Code, tables::FunctionIndex), IdentityIndex>,
+    of_codes: HashMap<FrameCode, IdentityIndex>,
+    of_inlined: HashMap<(FrameCode, tables::FunctionIndex), IdentityIndex>,
 }
 
 impl<'a> Namer<'a> {
@@ -127,7 +127,10 @@ impl<'a> Namer<'a> {
             v8_functions: counted.v8_functions,
             tables: counted.tables,
             names,
-            runtimes: recording.sources.used.map(|used| runtime_of(recording, used)),
+            runtimes: recording
+                .runtime_files
+                .used
+                .map(|used| runtime_of(recording, used)),
             all: IndexedTable::default(),
             known: HashMap::default(),
             of_codes: HashMap::default(),
@@ -176,7 +179,7 @@ impl<'a> Namer<'a> {
     }
 
     /// Returns the identity of a function that is inlined into another one.
-    fn inlined(&self, function: &tables::Function, outer: &Identity) -> Identity {
+    fn inlined(&self, function: &tables::NamedFunction, outer: &Identity) -> Identity {
         let file = function.file.map(|file| &*self.tables.files[file].path);
         let location = file.map(|path| SourceLocation {
             path: path.as_bytes(),
@@ -200,38 +203,40 @@ impl<'a> Namer<'a> {
     }
 
     /// Returns the identity of code, and its size in bytes.
-    fn name(&self, code: Code) -> (Identity, Option<u64>) {
+    fn name(&self, code: FrameCode) -> (Identity, Option<u64>) {
         let modules = self.symbols.modules;
         let found = match code {
-            Code::Function(id) => self.jit_function(id),
-            Code::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
+            FrameCode::Function(id) => self.jit_function(id),
+            FrameCode::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
                 let identity = self.jit_identity(symbol.name, || None, symbol.tier());
                 (identity, Some(symbol.range.size()))
             }),
-            Code::UnnamedJit => Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None)),
-            Code::Native { module, symbol } => {
+            FrameCode::UnnamedJit => {
+                Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None))
+            }
+            FrameCode::Native { module, symbol } => {
                 self.symbols.native.symbol(module, symbol).map(|(name, size)| {
                     let mut identity = Identity::of(FunctionKind::Native, printable(name.as_bytes()));
                     identity.module = Some(modules.path(module));
                     (identity, Some(size))
                 })
             }
-            Code::Module(module) => {
+            FrameCode::Module(module) => {
                 let mut identity = Identity::of(FunctionKind::Module, modules.name(module));
                 identity.module = Some(modules.path(module));
                 Some((identity, None))
             }
-            Code::Kernel(symbol) => self.symbols.kernel.name(symbol).map(|name| {
+            FrameCode::Kernel(symbol) => self.symbols.kernel.name(symbol).map(|name| {
                 (
                     Identity::of(FunctionKind::Kernel, printable(name.as_bytes())),
                     None,
                 )
             }),
-            Code::KernelModule(module) => {
+            FrameCode::KernelModule(module) => {
                 let name = module.map_or_else(|| "[kernel]".to_owned(), |module| modules.name(module));
                 Some((Identity::of(FunctionKind::Kernel, name), None))
             }
-            Code::Unknown => None,
+            FrameCode::Unknown => None,
         };
         found.unwrap_or_else(|| (Identity::of(FunctionKind::Unknown, "[unknown]"), None))
     }
@@ -253,7 +258,7 @@ impl<'a> Namer<'a> {
     }
 
     fn jit_function(&self, id: FunctionId) -> Option<(Identity, Option<u64>)> {
-        let files = &self.recording.sources.used;
+        let files = &self.recording.runtime_files.used;
         let recorded = function_of(files, id)?;
         let declared = || recorded.declaration();
         let mut identity = self.jit_identity(recorded.name, declared, recorded.tier());

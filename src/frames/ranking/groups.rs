@@ -3,7 +3,7 @@
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::ranking::{By, Row, process_name, thread_name};
-use crate::frames::stream::tables::{Frame, FrameIndex, Function, Line, ThreadIndex};
+use crate::frames::stream::tables::{Frame, FrameIndex, Line, NamedFunction, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 
 /// Functions that are listed as callers of an inlined one.
@@ -176,7 +176,7 @@ impl Groups {
         }
     }
 
-    fn row_of_function(&mut self, tables: &Tables, function: &Function) -> RowIndex {
+    fn row_of_function(&mut self, tables: &Tables, function: &NamedFunction) -> RowIndex {
         let row = Row::of_function(tables, function);
         let place = row.file.clone().or_else(|| row.module.clone());
         let key = (row.kind, row.name.clone(), place, function.line, function.column);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_row_has_the_first_three_functions_that_it_was_inlined_into() {
-        let function = |name: &str| Function {
+        let function = |name: &str| NamedFunction {
             kind: Kind::Language,
             name: name.to_owned(),
             is_named: true,

@@ -16,7 +16,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::ranking::groups::{Groups, RowIndex};
 use crate::frames::stream::call_tree::Weight;
-use crate::frames::stream::tables::{Function, ThreadIndex};
+use crate::frames::stream::tables::{NamedFunction, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 
 /// What rows are.
@@ -114,7 +114,7 @@ pub struct Row {
 
 impl Row {
     /// Returns the row of a function, without samples.
-    pub fn of_function(tables: &Tables, function: &Function) -> Self {
+    pub fn of_function(tables: &Tables, function: &NamedFunction) -> Self {
         let file = function.file.map(|file| tables.files[file].path.clone());
         let module = function.module.map(|module| tables.modules[module].path.clone());
         let is_in_file = module.as_ref().is_some_and(|path| path.starts_with('/'));

@@ -42,7 +42,7 @@ impl<'a> V8Scripts<'a> {
         options: &SourceOptions,
         load: &LoadOptions,
     ) -> Self {
-        let known = known_functions(&recording.sources.used, &functions.collect::<Vec<_>>());
+        let known = known_functions(&recording.runtime_files.used, &functions.collect::<Vec<_>>());
         let of_maps = known_symbols(&recording.maps, symbols);
         let sources = SourceFiles::new(options, load);
         let scripts = ScriptFiles::read(known.iter().flatten().chain([&of_maps]), &sources);

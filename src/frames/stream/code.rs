@@ -7,7 +7,7 @@ use jitdump::{Address, Machine, Time, printable};
 use crate::code::process::SpaceId;
 use crate::code::timeline::Lookup;
 use crate::frames::native::modules;
-use crate::frames::stream::frame::Frame as Code;
+use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::naming::Namer;
 use crate::frames::stream::tables::{Line, SymbolIndex};
 use crate::load::{function_of, symbol_of};
@@ -31,15 +31,15 @@ impl Namer<'_> {
     /// Returns the machine code of a symbol; `None` if no file has it.
     pub fn machine_code(&self, symbol: SymbolIndex) -> Option<MachineCode> {
         match self.code_of(symbol)? {
-            Code::Function(id) => {
-                let files = &self.recording.sources.used;
+            FrameCode::Function(id) => {
+                let files = &self.recording.runtime_files.used;
                 let bytes = function_of(files, id)?.code?;
                 Some(MachineCode {
                     machine: files[id.file].code.machine(),
                     bytes: bytes.get(..MAX_CODE).unwrap_or(bytes).to_vec(),
                 })
             }
-            Code::Native { module, symbol } => {
+            FrameCode::Native { module, symbol } => {
                 let (machine, bytes) = self.symbols.native.code(module, symbol, MAX_CODE)?;
                 Some(MachineCode { machine, bytes })
             }
@@ -53,7 +53,7 @@ impl Namer<'_> {
     /// [`Frame::lines`]: crate::frames::stream::tables::Frame::lines
     pub fn lines_at(&mut self, symbol: SymbolIndex, offsets: &[u64]) -> Vec<Arc<[Line]>> {
         match self.code_of(symbol) {
-            Some(code @ Code::Function(_)) => {
+            Some(code @ FrameCode::Function(_)) => {
                 let frames = self.frames(code, offsets, None).into_iter();
                 frames.map(|frame| frame.lines).collect()
             }
@@ -65,7 +65,7 @@ impl Namer<'_> {
     pub fn referred(&self, symbol: SymbolIndex, addresses: &[u64]) -> Vec<Option<Named>> {
         let addresses = addresses.iter().map(|&address| Address(address));
         match self.code_of(symbol) {
-            Some(Code::Function(id)) => {
+            Some(FrameCode::Function(id)) => {
                 let mut mappings = self.symbols.selector.timeline.mappings().iter();
                 let Some(mapping) = mappings.find(|mapping| mapping.function == id) else {
                     return Vec::new();
@@ -74,14 +74,14 @@ impl Namer<'_> {
                     .map(|address| self.in_memory(mapping.space, address, mapping.since))
                     .collect()
             }
-            Some(Code::Native { module, .. }) => {
+            Some(FrameCode::Native { module, .. }) => {
                 addresses.map(|address| self.in_module(module, address)).collect()
             }
             _ => Vec::new(),
         }
     }
 
-    fn code_of(&self, symbol: SymbolIndex) -> Option<Code> {
+    fn code_of(&self, symbol: SymbolIndex) -> Option<FrameCode> {
         let mut codes = self.codes.iter();
         codes.find(|(_, known)| **known == symbol).map(|(&code, _)| code)
     }
@@ -91,7 +91,7 @@ impl Namer<'_> {
         let (name, start) = match timeline.at(space, address, time) {
             Lookup::Function(at) => {
                 let mapping = &timeline.mappings()[at];
-                let function = function_of(&self.recording.sources.used, mapping.function)?;
+                let function = function_of(&self.recording.runtime_files.used, mapping.function)?;
                 (self.v8_functions.name(function.name), mapping.range.start)
             }
             Lookup::Symbol(placed) => {

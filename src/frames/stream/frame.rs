@@ -6,7 +6,7 @@ use crate::frames::native::modules::ModuleIndex;
 
 /// What a frame of a stack is in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Frame {
+pub enum FrameCode {
     /// A function of a runtime's file.
     Function(FunctionId),
     /// A symbol of a perf map.
@@ -32,42 +32,42 @@ pub enum Frame {
 
 /// What distinguishes frames: the function and the address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Place {
-    /// The function.
-    pub frame: Frame,
+pub struct FrameAddress {
+    /// What the frame is in.
+    pub code: FrameCode,
     /// Offset in the code for a function of a runtime's file, and in the file for native code; else the address.
     pub offset: u64,
 }
 
-impl Place {
+impl FrameAddress {
     /// Returns the function of a runtime's file.
     pub fn function(&self) -> Option<FunctionId> {
-        match self.frame {
-            Frame::Function(id) => Some(id),
+        match self.code {
+            FrameCode::Function(id) => Some(id),
             _ => None,
         }
     }
 
     /// Returns the module of native code with a symbol.
     pub fn module(&self) -> Option<ModuleIndex> {
-        match self.frame {
-            Frame::Native { module, .. } => Some(module),
+        match self.code {
+            FrameCode::Native { module, .. } => Some(module),
             _ => None,
         }
     }
 
     /// Returns the symbol of native code.
     pub fn native_symbol(&self) -> Option<u32> {
-        match self.frame {
-            Frame::Native { symbol, .. } => Some(symbol),
+        match self.code {
+            FrameCode::Native { symbol, .. } => Some(symbol),
             _ => None,
         }
     }
 
     /// Returns the symbol of a perf map.
     pub fn symbol(&self) -> Option<SymbolId> {
-        match self.frame {
-            Frame::PerfMapSymbol(id) => Some(id),
+        match self.code {
+            FrameCode::PerfMapSymbol(id) => Some(id),
             _ => None,
         }
     }

@@ -11,13 +11,13 @@ pub struct FunctionLines<'a> {
     /// Functions, as in the debug information.
     pub functions: Vec<FunctionIndex>,
     /// Places of the lines.
-    pub places: Places<'a>,
+    pub places: DebugInfoWithFiles<'a>,
     /// Places in the generated files, if source maps led from there. Functions and calls are the same.
-    pub generated: Option<Places<'a>>,
+    pub generated: Option<DebugInfoWithFiles<'a>>,
 }
 
 /// Debug information, with the files in the tables.
-pub struct Places<'a> {
+pub struct DebugInfoWithFiles<'a> {
     /// The debug information.
     pub info: DebugInfo<'a>,
     /// Its files.
@@ -26,7 +26,7 @@ pub struct Places<'a> {
 
 /// Returns the call chains at offsets; empty ones without debug information.
 pub fn chains<'p>(
-    places: Option<&'p Places<'_>>,
+    places: Option<&'p DebugInfoWithFiles<'_>>,
     offsets: impl Iterator<Item = u32> + 'p,
 ) -> impl Iterator<Item = Vec<debug_info::Frame>> + 'p {
     let chains = places.map(|places| places.info.frames_at_all(offsets));
@@ -61,7 +61,7 @@ impl FunctionLines<'_> {
     }
 }
 
-impl Places<'_> {
+impl DebugInfoWithFiles<'_> {
     /// Returns a file.
     pub fn file(&self, file: Option<u32>) -> Option<FileIndex> {
         self.files.get(file? as usize).copied().flatten()

@@ -44,13 +44,13 @@ use crate::frames::native::lines::NativeLines;
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::call_tree::{Node, NodeIndex};
-use crate::frames::stream::frame::Place;
+use crate::frames::stream::frame::FrameAddress;
 use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::rows::{Collected, ThreadKey};
 use crate::frames::stream::tables::{Counts, Event, Stack, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, Symbols, Walk};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
-use crate::load::{Buffers, LoadOptions, NeededFunctions, Progress, Recording, load};
+use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Diagnostic;
 
@@ -90,12 +90,12 @@ pub fn read_then<R>(
     progress: &mut dyn Progress,
     finish: impl FnOnce(&mut Namer<'_>) -> Result<R, Diagnostic>,
 ) -> Result<R, Diagnostic> {
-    let buffers = Buffers::default();
+    let data = RecordingData::default();
     let needed = NeededFunctions {
         all: options.all_functions,
         unwinding: true,
     };
-    let result = load(&options.load, needed, &buffers, progress).and_then(|recording| {
+    let result = load(&options.load, needed, &data, progress).and_then(|recording| {
         let (recording, unwound) = match recording.profile.profile.attrs.copies_stacks() {
             true => {
                 let how = UnwindOptions {
@@ -110,7 +110,7 @@ pub fn read_then<R>(
         read_recording(options, &recording, &unwound, consumer, progress, finish)
     });
     // The error may only be a consequence of an input that was truncated.
-    buffers.check_input().and(result)
+    data.check_input().and(result)
 }
 
 /// As [`read_then`], of a recording that is loaded.
@@ -134,8 +134,8 @@ fn read_recording<R>(
     progress.start("reading names", 1);
     let scripts = V8Scripts::read(
         recording,
-        walked.places.iter().filter_map(Place::function),
-        walked.places.iter().filter_map(Place::symbol),
+        walked.places.iter().filter_map(FrameAddress::function),
+        walked.places.iter().filter_map(FrameAddress::symbol),
         &options.sources,
         &options.load,
     );
@@ -155,9 +155,9 @@ fn read_recording<R>(
 
 /// What the samples of a profile refer to, without names.
 pub struct Walked {
-    nodes: IndexedTable<NodeIndex, Node<Place>>,
+    nodes: IndexedTable<NodeIndex, Node<FrameAddress>>,
     /// The distinct frames of the nodes, sorted.
-    places: Vec<Place>,
+    places: Vec<FrameAddress>,
     threads: IndexedTable<ThreadIndex, ThreadKey>,
     counts: Counts,
     events: Vec<Event>,
@@ -210,7 +210,7 @@ pub fn walk<V: SampleVisitor>(
         ..
     } = collected;
     let nodes = tree.into_nodes();
-    let mut places: Vec<Place> = nodes.iter().map(|node| node.frame).collect();
+    let mut places: Vec<FrameAddress> = nodes.iter().map(|node| node.frame).collect();
     places.sort_unstable();
     places.dedup();
     let walked = Walked {

@@ -15,11 +15,11 @@ use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules;
 use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
-use crate::frames::stream::frame::{Frame as Code, Place};
+use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::kinds::{self, Kind};
-use crate::frames::stream::lines::{FunctionLines, Places, chains};
+use crate::frames::stream::lines::{DebugInfoWithFiles, FunctionLines, chains};
 use crate::frames::stream::tables::{
-    File, FileIndex, Frame, Function, FunctionIndex, Line, Location, Module, ModuleIndex, Symbol,
+    File, FileIndex, Frame, FunctionIndex, Line, Location, Module, ModuleIndex, NamedFunction, Symbol,
     SymbolIndex, Tables, TierIndex,
 };
 use crate::frames::stream::walk::Symbols;
@@ -39,8 +39,8 @@ pub struct Namer<'a> {
     /// What was named so far.
     pub tables: Tables,
     /// The code that has each symbol.
-    pub(super) codes: HashMap<Code, SymbolIndex>,
-    functions: HashMap<Function, FunctionIndex>,
+    pub(super) codes: HashMap<FrameCode, SymbolIndex>,
+    functions: HashMap<NamedFunction, FunctionIndex>,
     files: HashMap<(u32, Vec<u8>), FileIndex>,
     modules: HashMap<modules::ModuleIndex, ModuleIndex>,
     tiers: HashMap<Vec<u8>, TierIndex>,
@@ -93,10 +93,10 @@ impl<'a> Namer<'a> {
     }
 
     /// Adds a frame for each place. They must be sorted, so that those of a module and of a function follow each other.
-    pub fn add_all(&mut self, places: &[Place]) {
+    pub fn add_all(&mut self, places: &[FrameAddress]) {
         for of_module in places.chunk_by(|one, next| one.module() == next.module()) {
-            let functions = of_module.chunk_by(|one, next| one.frame == next.frame);
-            let module = of_module.first().and_then(Place::module);
+            let functions = of_module.chunk_by(|one, next| one.code == next.code);
+            let module = of_module.first().and_then(FrameAddress::module);
             let read = module
                 .zip(self.native_lines)
                 .and_then(|(module, lines)| lines.read(module));
@@ -118,7 +118,7 @@ impl<'a> Namer<'a> {
                 };
                 let native = first.native_symbol().and_then(|symbol| infos.remove(&symbol));
                 let offsets: Vec<u64> = of_function.iter().map(|place| place.offset).collect();
-                for frame in self.frames(first.frame, &offsets, native) {
+                for frame in self.frames(first.code, &offsets, native) {
                     self.tables.frames.push(frame);
                 }
             }
@@ -135,7 +135,7 @@ impl<'a> Namer<'a> {
     /// Returns the frames at sorted offsets of one function. `native` are its lines if it is native code.
     pub(super) fn frames<'l>(
         &mut self,
-        code: Code,
+        code: FrameCode,
         offsets: &[u64],
         native: Option<DebugInfo<'l>>,
     ) -> Vec<Frame>
@@ -205,18 +205,18 @@ impl<'a> Namer<'a> {
         }])
     }
 
-    fn name<'l>(&mut self, code: Code, native: Option<DebugInfo<'l>>) -> Named<'l>
+    fn name<'l>(&mut self, code: FrameCode, native: Option<DebugInfo<'l>>) -> Named<'l>
     where
         'a: 'l,
     {
         let found = match code {
-            Code::Function(id) => self.jit_function(code, id),
-            Code::PerfMapSymbol(id) => self.perf_map_symbol(code, id),
-            Code::UnnamedJit => {
+            FrameCode::Function(id) => self.jit_function(code, id),
+            FrameCode::PerfMapSymbol(id) => self.perf_map_symbol(code, id),
+            FrameCode::UnnamedJit => {
                 Some(self.unnamed(Kind::Language, "[JIT code without a name]".to_owned(), None))
             }
-            Code::Native { module, symbol } => self.native(code, module, symbol, native),
-            Code::Module(module) => {
+            FrameCode::Native { module, symbol } => self.native(code, module, symbol, native),
+            FrameCode::Module(module) => {
                 let name = self.symbols.modules.name(module);
                 let own = self.module(module);
                 let named = self.unnamed(Kind::Native, name, Some(own));
@@ -225,20 +225,20 @@ impl<'a> Namer<'a> {
                     ..named
                 })
             }
-            Code::Kernel(symbol) => self.kernel(code, symbol),
-            Code::KernelModule(module) => {
+            FrameCode::Kernel(symbol) => self.kernel(code, symbol),
+            FrameCode::KernelModule(module) => {
                 let name = module.map_or("[kernel]".to_owned(), |module| self.symbols.modules.name(module));
                 let module = module.map(|module| self.module(module));
                 Some(self.unnamed(Kind::Kernel, name, module))
             }
-            Code::Unknown => None,
+            FrameCode::Unknown => None,
         };
         found.unwrap_or_else(|| self.unnamed(Kind::Unknown, "[unknown]".to_owned(), None))
     }
 
     /// Code without a symbol.
     fn unnamed(&mut self, kind: Kind, name: String, module: Option<ModuleIndex>) -> Named<'a> {
-        let function = self.function(Function {
+        let function = self.function(NamedFunction {
             kind,
             name,
             is_named: false,
@@ -260,8 +260,8 @@ impl<'a> Namer<'a> {
         }
     }
 
-    fn jit_function(&mut self, code: Code, id: FunctionId) -> Option<Named<'a>> {
-        let files = &self.recording.sources.used;
+    fn jit_function(&mut self, code: FrameCode, id: FunctionId) -> Option<Named<'a>> {
+        let files = &self.recording.runtime_files.used;
         let jitted = function_of(files, id)?;
         let used = &files[id.file];
         let owner = used.found.file.origin().owner;
@@ -312,7 +312,7 @@ impl<'a> Namer<'a> {
         })
     }
 
-    fn perf_map_symbol(&mut self, code: Code, id: SymbolId) -> Option<Named<'a>> {
+    fn perf_map_symbol(&mut self, code: FrameCode, id: SymbolId) -> Option<Named<'a>> {
         let symbol = symbol_of(&self.recording.maps, id)?;
         let name = self.v8_functions.name(symbol.name);
         let kind = kinds::of_jit(symbol.name);
@@ -342,9 +342,9 @@ impl<'a> Namer<'a> {
     }
 
     /// Returns a function with the location in the name of its code.
-    fn declared(&mut self, kind: Kind, plain: String, name: &[u8], owner: u32) -> Function {
+    fn declared(&mut self, kind: Kind, plain: String, name: &[u8], owner: u32) -> NamedFunction {
         let location = self.location(name, owner);
-        Function {
+        NamedFunction {
             kind,
             name: plain,
             is_named: true,
@@ -367,10 +367,10 @@ impl<'a> Namer<'a> {
     }
 
     /// Adds the files of debug information.
-    fn places<'l>(&mut self, info: DebugInfo<'l>, owner: u32) -> Places<'l> {
+    fn places<'l>(&mut self, info: DebugInfo<'l>, owner: u32) -> DebugInfoWithFiles<'l> {
         let files = info.files.iter();
         let files = files.map(|file| (!file.path.is_empty()).then(|| self.file(file, owner)));
-        Places {
+        DebugInfoWithFiles {
             files: files.collect(),
             info,
         }
@@ -378,7 +378,7 @@ impl<'a> Namer<'a> {
 
     /// Adds the functions and files of debug information. `own` is the function itself, which gets its place from there if its
     /// name has none.
-    fn lines<'l>(&mut self, recorded: Recorded<'l>, own: &mut Function) -> FunctionLines<'l> {
+    fn lines<'l>(&mut self, recorded: Recorded<'l>, own: &mut NamedFunction) -> FunctionLines<'l> {
         let places = self.places(recorded.info, recorded.owner);
         let generated = recorded.generated.map(|info| self.places(info, recorded.owner));
         let is_native = own.module.is_some();
@@ -404,7 +404,7 @@ impl<'a> Namer<'a> {
                 true => printable(decoded(function.name).as_bytes()),
                 false => printable(&NameStyle::Plain.apply_to_inlined(function.name, location)),
             };
-            Function {
+            NamedFunction {
                 kind: own.kind,
                 is_named: !name.is_empty(),
                 name: match name.is_empty() {
@@ -418,7 +418,7 @@ impl<'a> Namer<'a> {
                 generated,
             }
         });
-        let functions: Vec<Function> = functions.collect();
+        let functions: Vec<NamedFunction> = functions.collect();
         let functions = functions.into_iter().map(|function| self.function(function));
         FunctionLines {
             functions: functions.collect(),
@@ -429,7 +429,7 @@ impl<'a> Namer<'a> {
 
     fn native<'l>(
         &mut self,
-        code: Code,
+        code: FrameCode,
         module: modules::ModuleIndex,
         symbol: u32,
         info: Option<DebugInfo<'l>>,
@@ -452,7 +452,7 @@ impl<'a> Namer<'a> {
             }
             false => {
                 let kind = kinds::of_native(&name);
-                let function = Function {
+                let function = NamedFunction {
                     kind,
                     name: printable(name.as_bytes()),
                     is_named: true,
@@ -486,14 +486,14 @@ impl<'a> Namer<'a> {
         })
     }
 
-    fn kernel(&mut self, code: Code, symbol: u32) -> Option<Named<'a>> {
+    fn kernel(&mut self, code: FrameCode, symbol: u32) -> Option<Named<'a>> {
         let name = printable(self.symbols.kernel.name(symbol)?.as_bytes());
         let start = self.symbols.kernel.start(symbol)?;
         let module = self.symbols.modules.in_kernel(start);
         let module = module.map(|module| self.module(module));
         let kind = kinds::of_kernel(&name);
         let symbol = self.symbol(code, name.clone(), start.0, None);
-        let function = self.function(Function {
+        let function = self.function(NamedFunction {
             kind,
             name,
             is_named: true,
@@ -516,19 +516,19 @@ impl<'a> Namer<'a> {
     }
 
     /// Adds the symbol of a code, once.
-    fn symbol(&mut self, code: Code, name: String, address: u64, size: Option<u64>) -> SymbolIndex {
+    fn symbol(&mut self, code: FrameCode, name: String, address: u64, size: Option<u64>) -> SymbolIndex {
         let symbols = &mut self.tables.symbols;
         let symbol = Symbol { name, address, size };
         *self.codes.entry(code).or_insert_with(|| symbols.push(symbol))
     }
 
-    fn function(&mut self, mut function: Function) -> FunctionIndex {
+    fn function(&mut self, mut function: NamedFunction) -> FunctionIndex {
         // A function may be in several generated files.
         let generated = function.generated.take();
         if let Some(&known) = self.functions.get(&function) {
             return known;
         }
-        let index = self.tables.functions.push(Function {
+        let index = self.tables.functions.push(NamedFunction {
             generated,
             ..function.clone()
         });

@@ -6,7 +6,7 @@ use crate::code::samples::{Located, SampleFields};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::call_tree::{CallTree, NodeIndex, Position};
-use crate::frames::stream::frame::{Frame, Place};
+use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::tables::{Counts, Sample, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Taken, Walk};
 use crate::perf::Profile;
@@ -38,7 +38,7 @@ struct Row {
 #[derive(Debug, Default)]
 pub struct Rows {
     /// Their stacks.
-    pub tree: CallTree<Place>,
+    pub tree: CallTree<FrameAddress>,
     rows: Vec<Row>,
     /// Threads, with the offset of the first record of each.
     threads: Vec<(u64, ThreadKey)>,
@@ -88,16 +88,17 @@ impl Rows {
         let counts = &mut self.counts;
         counts.samples += 1;
         if sample.ip.is_some()
-            && let Some(Place { frame, .. }) = taken.place
+            && let Some(FrameAddress { code, .. }) = taken.place
         {
             let is_jit = matches!(
-                frame,
-                Frame::Function(_) | Frame::PerfMapSymbol(_) | Frame::UnnamedJit
+                code,
+                FrameCode::Function(_) | FrameCode::PerfMapSymbol(_) | FrameCode::UnnamedJit
             );
             counts.jit += u64::from(is_jit);
-            counts.unnamed += u64::from(frame == Frame::UnnamedJit);
-            counts.without_symbol += u64::from(matches!(frame, Frame::Module(_) | Frame::KernelModule(_)));
-            counts.unknown += u64::from(frame == Frame::Unknown);
+            counts.unnamed += u64::from(code == FrameCode::UnnamedJit);
+            counts.without_symbol +=
+                u64::from(matches!(code, FrameCode::Module(_) | FrameCode::KernelModule(_)));
+            counts.unknown += u64::from(code == FrameCode::Unknown);
         }
         let entries = sample.callchain.count();
         counts.truncated += u64::from(sample.is_truncated);
@@ -113,7 +114,7 @@ impl Rows {
 #[derive(Debug)]
 pub struct Collected {
     /// Their stacks.
-    pub tree: CallTree<Place>,
+    pub tree: CallTree<FrameAddress>,
     /// Threads.
     pub threads: IndexedTable<ThreadIndex, ThreadKey>,
     /// Counts of all samples.
@@ -179,8 +180,8 @@ impl Collected {
                 Position::Outside | Position::NoRoom => {
                     self.counts.without_callers += 1;
                     // Without the address, there are only as many as functions.
-                    let Place { frame, .. } = tree.frame(node);
-                    self.tree.root(Place { frame, offset: 0 })
+                    let FrameAddress { code, .. } = tree.frame(node);
+                    self.tree.root(FrameAddress { code, offset: 0 })
                 }
             });
             let sample = Sample {

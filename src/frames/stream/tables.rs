@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::stream::call_tree::Weight;
-use crate::frames::stream::frame::Frame as Code;
+use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::unwind::Unwound;
 use crate::results::diagnostics::Diagnostic;
@@ -94,7 +94,7 @@ pub struct Tables {
     /// Frames of machine code.
     pub frames: IndexedTable<FrameIndex, Frame>,
     /// Functions of the source code, those of all processes and tiers together.
-    pub functions: IndexedTable<FunctionIndex, Function>,
+    pub functions: IndexedTable<FunctionIndex, NamedFunction>,
     /// Symbols: code of one function as it was compiled once.
     pub symbols: IndexedTable<SymbolIndex, Symbol>,
     /// Source files.
@@ -173,7 +173,7 @@ pub struct Stack {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// What it is in.
-    pub code: Code,
+    pub code: FrameCode,
     /// Kind of code.
     pub kind: Kind,
     /// Module with the code; `None` for JIT code, and for what is unknown.
@@ -218,7 +218,7 @@ pub struct Location {
 
 /// A function of the source code.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Function {
+pub struct NamedFunction {
     /// Kind of code.
     pub kind: Kind,
     /// Its own name; that of its module or a text in brackets if it has none.
@@ -447,7 +447,7 @@ impl Location {
     }
 }
 
-impl Function {
+impl NamedFunction {
     /// Returns where it starts in the file of the source.
     pub fn location(&self) -> Option<Location> {
         Location::of(self.file, self.line, self.column)

@@ -17,7 +17,7 @@ use crate::frames::native::kernel_symbols::KernelSymbols;
 use crate::frames::native::modules::{MappedModule, Modules};
 use crate::frames::native::symbols::NativeSymbols;
 use crate::frames::stream::call_tree::Position;
-use crate::frames::stream::frame::{Frame, Place};
+use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::rows::Rows;
 use crate::perf::record;
 use crate::perf::sample::ChainEntry;
@@ -48,7 +48,7 @@ pub struct Taken {
     /// Position of the stack in the tree, with the sampled function.
     pub position: Position,
     /// The sampled function, or that of the innermost caller if the sample has no address.
-    pub place: Option<Place>,
+    pub place: Option<FrameAddress>,
 }
 
 /// Code whose frames are distinguished by their addresses.
@@ -67,9 +67,9 @@ pub struct Walk<'a> {
     rows: Rows,
     recent: Recent,
     /// Frames of sampled addresses in user space.
-    leaves: KnownAddresses<Place>,
+    leaves: KnownAddresses<FrameAddress>,
     /// Frames of calls in user space.
-    callers: KnownAddresses<Place>,
+    callers: KnownAddresses<FrameAddress>,
     chains: LastChains<Outer>,
     /// Entries of the current call chain that the last one did not have, from the innermost to the outermost.
     new_entries: Vec<KnownEntry>,
@@ -112,7 +112,7 @@ struct Outer {
 struct KnownEntry {
     mode: Mode,
     /// Its place, if it has one.
-    place: Option<Place>,
+    place: Option<FrameAddress>,
     /// Times at which it is the same.
     times: Range<Time>,
 }
@@ -179,7 +179,11 @@ impl SampleVisitor for Walk<'_> {
 impl Walk<'_> {
     /// Returns the position of a sample's callers in the call tree, and the frame of the innermost one if the sample has no
     /// address. `mode` is that of the record.
-    fn callers(&mut self, located: &Located<SampleFields<'_>>, mut mode: Mode) -> (Position, Option<Place>) {
+    fn callers(
+        &mut self,
+        located: &Located<SampleFields<'_>>,
+        mut mode: Mode,
+    ) -> (Position, Option<FrameAddress>) {
         let (sample, time) = (&located.content.sample, located.lookup_time());
         let key = (located.space, sample.tid);
         let endian = self.symbols.selector.profile.endian;
@@ -251,27 +255,27 @@ impl Walk<'_> {
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> (Place, Range<Time>) {
+    ) -> (FrameAddress, Range<Time>) {
         match (mode, space) {
-            (Mode::Kernel, _) => (self.place_in(self.kernel_frame(address), address.0), ALWAYS),
+            (Mode::Kernel, _) => (self.place_in(self.kernel_code(address), address.0), ALWAYS),
             (Mode::User, Some(space)) => self.known_user_place(space, address, time, is_leaf),
-            _ => (self.place_in(Frame::Unknown, address.0), ALWAYS),
+            _ => (self.place_in(FrameCode::Unknown, address.0), ALWAYS),
         }
     }
 
-    /// Returns a place in the code of `frame`, as [`Place::offset`].
-    fn place_in(&self, frame: Frame, offset: u64) -> Place {
-        let is_exact = self.addresses == Addresses::All || matches!(frame, Frame::Function(_));
-        Place {
-            frame,
+    /// Returns a place in `code`, as [`FrameAddress::offset`].
+    fn place_in(&self, code: FrameCode, offset: u64) -> FrameAddress {
+        let is_exact = self.addresses == Addresses::All || matches!(code, FrameCode::Function(_));
+        FrameAddress {
+            code,
             offset: if is_exact { offset } else { 0 },
         }
     }
 
-    fn kernel_frame(&self, address: Address) -> Frame {
+    fn kernel_code(&self, address: Address) -> FrameCode {
         match self.symbols.kernel.at(address) {
-            Some(symbol) => Frame::Kernel(symbol),
-            None => Frame::KernelModule(self.symbols.modules.in_kernel(address)),
+            Some(symbol) => FrameCode::Kernel(symbol),
+            None => FrameCode::KernelModule(self.symbols.modules.in_kernel(address)),
         }
     }
 
@@ -281,7 +285,7 @@ impl Walk<'_> {
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> (Place, Range<Time>) {
+    ) -> (FrameAddress, Range<Time>) {
         let known = match is_leaf {
             true => &self.leaves,
             false => &self.callers,
@@ -289,10 +293,10 @@ impl Walk<'_> {
         if let Some((&place, times)) = known.get(space, address, time) {
             return (place, times.clone());
         }
-        let Found { frame, offset, times } =
+        let Found { code, offset, times } =
             self.symbols
                 .user_frame(&mut self.recent, space, address, time, is_leaf);
-        let place = self.place_in(frame, offset);
+        let place = self.place_in(code, offset);
         let known = match is_leaf {
             true => &mut self.leaves,
             false => &mut self.callers,
@@ -304,8 +308,8 @@ impl Walk<'_> {
 
 /// What is at an address.
 struct Found {
-    frame: Frame,
-    /// As [`Place::offset`].
+    code: FrameCode,
+    /// As [`FrameAddress::offset`].
     offset: u64,
     /// Times at which it is the same.
     times: Range<Time>,
@@ -329,42 +333,42 @@ impl Symbols<'_> {
             (_, Some(extent)) => extent.from..extent.until,
             _ => timeline.times_of(space, address, time),
         };
-        let code = match lookup {
+        let sampled = match lookup {
             Lookup::File => None,
             // Words that unwinding took for return addresses are in no memory that is executed.
             Lookup::Unmapped if !is_leaf => None,
             lookup => self.selector.classify_ip(space, address, time, lookup),
         };
-        let (frame, offset) = match code {
+        let (code, offset) = match sampled {
             Some(SampledCode::Function(at)) => {
                 let mapping = &timeline.mappings()[at];
                 let offset = address.0.saturating_sub(mapping.range.start.0);
-                (Frame::Function(mapping.function), offset)
+                (FrameCode::Function(mapping.function), offset)
             }
-            Some(SampledCode::Symbol(symbol)) => (Frame::PerfMapSymbol(symbol.id), address.0),
-            Some(_) => (Frame::UnnamedJit, address.0),
+            Some(SampledCode::Symbol(symbol)) => (FrameCode::PerfMapSymbol(symbol.id), address.0),
+            Some(_) => (FrameCode::UnnamedJit, address.0),
             None => {
                 let (mapped, mapped_times) = self.modules.with_times(space, address, time);
                 return Found {
-                    frame: self.native_frame(mapped, address),
+                    code: self.native_code(mapped, address),
                     offset: mapped.map_or(address.0, |mapped| mapped.file_offset(address)),
                     times: intersection(times, mapped_times),
                 };
             }
         };
-        Found { frame, offset, times }
+        Found { code, offset, times }
     }
 
-    fn native_frame(&self, mapped: Option<MappedModule>, address: Address) -> Frame {
+    fn native_code(&self, mapped: Option<MappedModule>, address: Address) -> FrameCode {
         let Some(mapped) = mapped else {
-            return Frame::Unknown;
+            return FrameCode::Unknown;
         };
         match self.native.at(mapped.module, mapped.file_offset(address)) {
-            Some(symbol) => Frame::Native {
+            Some(symbol) => FrameCode::Native {
                 module: mapped.module,
                 symbol,
             },
-            None => Frame::Module(mapped.module),
+            None => FrameCode::Module(mapped.module),
         }
     }
 }

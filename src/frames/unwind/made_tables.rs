@@ -83,10 +83,10 @@ struct Row {
     cfa: (u16, u64),
     /// Distance of the saved frame pointer below the CFA, in words; it is in its register otherwise.
     frame_pointer: Option<u8>,
-    return_address: Place,
+    return_address: ReturnAddress,
 }
 
-enum Place {
+enum ReturnAddress {
     /// This many words below the CFA.
     Saved(u64),
     /// In a register.
@@ -98,16 +98,16 @@ impl Row {
         let stack = target.stack_pointer();
         let (cfa, frame_pointer, return_address) = match top {
             // The frame pointer is at the saved one, with the return address above it.
-            None => ((target.frame_pointer(), 16), Some(2), Place::Saved(1)),
+            None => ((target.frame_pointer(), 16), Some(2), ReturnAddress::Saved(1)),
             Some(FramelessTop::ReturnAddress { offset, removed }) => {
                 let cfa = offset.saturating_add(8).saturating_add(removed);
-                let place = Place::Saved(removed / 8 + 1);
+                let place = ReturnAddress::Saved(removed / 8 + 1);
                 ((stack, cfa), (offset > 0).then_some(2), place)
             }
             Some(FramelessTop::Register { register, offset }) => (
                 (stack, offset),
                 (offset > 0).then_some(2),
-                Place::Register(register),
+                ReturnAddress::Register(register),
             ),
         };
         Self {
@@ -130,14 +130,14 @@ impl Row {
             None => out.extend_from_slice(&[dw::DW_CFA_same_value.0, pointer]),
         }
         match self.return_address {
-            Place::Saved(words) => {
+            ReturnAddress::Saved(words) => {
                 out.push(dw::DW_CFA_offset.0 | column);
                 leb128::write_unsigned(out, words);
             }
-            Place::Register(register) if register == u16::from(column) => {
+            ReturnAddress::Register(register) if register == u16::from(column) => {
                 out.extend_from_slice(&[dw::DW_CFA_same_value.0, column]);
             }
-            Place::Register(register) => {
+            ReturnAddress::Register(register) => {
                 out.extend_from_slice(&[dw::DW_CFA_register.0, column]);
                 leb128::write_unsigned(out, register.into());
             }

@@ -27,9 +27,9 @@
 mod frameless;
 mod interpreters;
 mod jit;
+mod known_address;
 pub mod made_tables;
 mod native;
-mod places;
 mod registers;
 mod rewrite;
 mod stack;
@@ -112,11 +112,11 @@ pub fn unwind<'a>(
     let unwinder = Unwinder {
         target,
         timeline: &recording.timeline,
-        jit: JitTables::new(&recording.sources.used, &recording.timeline, target, &room),
+        jit: JitTables::new(&recording.runtime_files.used, &recording.timeline, target, &room),
         modules: &modules,
         native: NativeTables::new(&modules, &files, target, &room),
         interpreters: fold_interpreter.then(|| Interpreters {
-            files: &recording.sources.used,
+            files: &recording.runtime_files.used,
             symbols: NativeSymbols::new(&modules, &files),
         }),
     };
@@ -140,7 +140,7 @@ pub fn unwind<'a>(
     };
     drop(unwinder);
     let header = UnwoundHeader::of(profile, kept);
-    let records = keep(&recording.buffers.unwound, records);
+    let records = keep(&recording.data.unwound, records);
     recording.profile = IndexedProfile::new(
         header.profile(profile.clone(), Data::of_file(records)),
         marker::dump_path,

@@ -14,8 +14,8 @@ use crate::frames::native::modules::{ModuleIndex, Modules};
 use crate::frames::unwind::frameless::FramelessTop;
 use crate::frames::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
 use crate::frames::unwind::jit::JitTables;
+use crate::frames::unwind::known_address::{AddressKind, KnownAddress};
 use crate::frames::unwind::native::{NativeRules, NativeTables};
-use crate::frames::unwind::places::{KnownPlace, Place};
 use crate::frames::unwind::registers::{Registers, Target};
 use crate::frames::unwind::step::{End, Frame, StackCopy};
 
@@ -92,7 +92,7 @@ impl StackCounts {
 #[derive(Debug, Default)]
 pub struct Caches<'w> {
     code: Recent,
-    places: KnownAddresses<KnownPlace<'w>>,
+    places: KnownAddresses<KnownAddress<'w>>,
     symbols: KnownSymbols,
 }
 
@@ -156,11 +156,11 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             has_low_stack_pointer: false,
             has_frameless_callee: false,
         };
-        let Some(mut known) = self.known_place(stack, frame.address) else {
+        let Some(mut known) = self.known_address(stack, frame.address) else {
             self.frames.push(stack.address);
             return End::Lost;
         };
-        self.add(&frame, known.place);
+        self.add(&frame, known.kind);
         while self.frames.len() < MAX_FRAMES {
             let (address, was_interrupted) = (frame.address, frame.is_interrupted);
             let caller = self.next_caller(&mut frame, &known);
@@ -177,52 +177,52 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             frame.address = caller.saturating_sub(u64::from(!is_interrupted));
             frame.is_interrupted = is_interrupted;
             // Words that only look like return addresses are in no memory that is executed.
-            match self.known_place(stack, frame.address) {
+            match self.known_address(stack, frame.address) {
                 Some(next) => known = next,
                 None => return End::Lost,
             }
-            self.add(&frame, known.place);
+            self.add(&frame, known.kind);
         }
         End::Lost
     }
 
     /// Adds a frame to the stack.
-    fn add(&mut self, frame: &Frame<'_>, place: Place) {
+    fn add(&mut self, frame: &Frame<'_>, place: AddressKind) {
         self.frames.push(frame.address);
         if let Some(interpreters) = &self.unwinder.interpreters {
             let is_interpreter = match place {
-                Place::Function(mapping) => {
+                AddressKind::Function(mapping) => {
                     interpreters.is_function(self.unwinder.timeline.mappings()[mapping].function)
                 }
-                Place::Module(mapped) => {
+                AddressKind::Module(mapped) => {
                     interpreters.is_native(mapped, Address(frame.address), &mut self.caches.symbols)
                 }
-                Place::Memory => false,
+                AddressKind::Memory => false,
             };
             self.kinds.push(match place {
                 _ if is_interpreter => FrameKind::Interpreter,
-                Place::Function(_) => FrameKind::Function,
+                AddressKind::Function(_) => FrameKind::Function,
                 _ => FrameKind::Other,
             });
         }
     }
 
     /// Goes from a frame to its caller, and returns its address.
-    fn next_caller(&mut self, frame: &mut Frame<'_>, known: &KnownPlace<'_>) -> Result<u64, End> {
-        if let (true, Place::Module(mapped)) = (known.lacks_file, known.place) {
+    fn next_caller(&mut self, frame: &mut Frame<'_>, known: &KnownAddress<'_>) -> Result<u64, End> {
+        if let (true, AddressKind::Module(mapped)) = (known.lacks_file, known.kind) {
             *self.counts.without_file.entry(mapped.module).or_default() += 1;
         }
         if let Some(rules) = known.rules {
             frame.has_frameless_callee = false;
             return frame.unwind_by(rules);
         }
-        let frameless = match known.place {
-            Place::Function(mapping) if frame.is_interrupted || frame.has_frameless_callee => {
+        let frameless = match known.kind {
+            AddressKind::Function(mapping) if frame.is_interrupted || frame.has_frameless_callee => {
                 let address = Address(frame.address);
                 let jit = &self.unwinder.jit;
                 jit.frameless_top(mapping, address, frame.is_interrupted)
             }
-            Place::Module(_) if frame.is_interrupted && known.is_linkage => {
+            AddressKind::Module(_) if frame.is_interrupted && known.is_linkage => {
                 Some(FramelessTop::at_call(frame.target))
             }
             _ => None,
@@ -235,7 +235,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     }
 
     /// Returns what is known of an address; `None` if nothing is mapped there.
-    fn known_place(&mut self, stack: &SampledStack<'_>, address: u64) -> Option<KnownPlace<'w>> {
+    fn known_address(&mut self, stack: &SampledStack<'_>, address: u64) -> Option<KnownAddress<'w>> {
         let (space, time, address) = (stack.space, stack.time, Address(address));
         if let Some((&known, _)) = self.caches.places.get(space, address, time) {
             return Some(known);
@@ -252,10 +252,10 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         &mut self,
         stack: &SampledStack<'_>,
         address: Address,
-    ) -> Option<(KnownPlace<'w>, Option<Range<Time>>)> {
+    ) -> Option<(KnownAddress<'w>, Option<Range<Time>>)> {
         let (unwinder, SampledStack { space, time, .. }) = (self.unwinder, *stack);
-        let mut known = KnownPlace {
-            place: Place::Memory,
+        let mut known = KnownAddress {
+            kind: AddressKind::Memory,
             rules: None,
             is_linkage: false,
             lacks_file: false,
@@ -263,7 +263,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         let (lookup, extent) = self.caches.code.lookup(unwinder.timeline, space, address, time);
         let times = match lookup {
             Lookup::Function(mapping) => {
-                known.place = Place::Function(mapping);
+                known.kind = AddressKind::Function(mapping);
                 known.rules = unwinder.jit.at(mapping, address);
                 let times = extent.map(|extent| extent.from..extent.until);
                 match known.rules {
@@ -283,7 +283,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             Lookup::File => {
                 let (mapped, times) = unwinder.modules.with_times(space, address, time);
                 let mapped = mapped.filter(|mapped| mapped.is_executable)?;
-                known.place = Place::Module(mapped);
+                known.kind = AddressKind::Module(mapped);
                 match unwinder.native.at(mapped.module, mapped.file_offset(address)) {
                     NativeRules::Rules(rules) => known.rules = Some(rules),
                     NativeRules::Linkage => known.is_linkage = true,

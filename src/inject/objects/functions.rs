@@ -11,14 +11,14 @@ use jitdump::{Address, AddressRange, RandomAccess, Tally};
 use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::collections::hash::HashSet;
 use crate::collections::indexed_table::IndexedTable;
-use crate::elf::dwarf::{self, Buffers, Encoder};
+use crate::elf::dwarf::{self, Encoder, EncoderMemory};
 use crate::elf::eh_frame::Tables;
-use crate::elf::object::{self, Code, Encoded, Function, ObjectContent, PlacedTables};
+use crate::elf::object::{self, CodeBytes, Encoded, ObjectContent, ObjectFunction, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::{ObjectKind, Store};
 use crate::files::objects::stored_source::StoredSource;
 use crate::inject::objects::grouping::{first_of, key};
-use crate::inject::objects::job::{Job, Lines, LoadedFunction, LoadedJob, batches};
+use crate::inject::objects::job::{DecodedFunction, Job, Lines, LoadedJob, batches};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, path_for_readers};
@@ -75,9 +75,9 @@ pub fn write(
         let mut loaded: Vec<_> = batch.iter().zip(&tables).zip(loaded).collect();
         let objects = threads::map_mut_with(
             &mut loaded,
-            Buffers::default,
-            |buffers, ((job, tables), loaded)| {
-                writer.encode(job, tables.as_ref(), loaded, &folder, kept, buffers)
+            EncoderMemory::default,
+            |memory, ((job, tables), loaded)| {
+                writer.encode(job, tables.as_ref(), loaded, &folder, kept, memory)
             },
         );
         // Their memory is for the next batch.
@@ -218,7 +218,7 @@ impl<'a> ObjectWriter<'a> {
                     lines = None;
                 }
             }
-            Some(LoadedFunction {
+            Some(DecodedFunction {
                 member,
                 address,
                 function,
@@ -241,7 +241,7 @@ impl<'a> ObjectWriter<'a> {
     fn add_lines(
         &self,
         lines: Lines<'a>,
-        function: &Function<'_>,
+        function: &ObjectFunction<'_>,
         places: SourcePlaces<'_>,
         encoder: &mut Encoder<'_, '_>,
         faults: &mut MemberFaults,
@@ -277,7 +277,7 @@ impl<'a> ObjectWriter<'a> {
         loaded: &mut LoadedJob<'_, 'a>,
         store: &Path,
         kept: &KeptSources,
-        buffers: &mut Buffers,
+        memory: &mut EncoderMemory,
     ) -> Object<'a> {
         let without_entries;
         let &(ref tables, address) = match tables {
@@ -290,7 +290,7 @@ impl<'a> ObjectWriter<'a> {
         let symbols = loaded
             .functions
             .iter()
-            .map(|LoadedFunction { member, function, .. }| {
+            .map(|DecodedFunction { member, function, .. }| {
                 let symbol = self.symbol(function);
                 match symbol.is_empty() && !job.members.is_mapped_whole() {
                     true => Cow::Owned(object::unnamed(member.range.start.0)),
@@ -302,13 +302,13 @@ impl<'a> ObjectWriter<'a> {
             .functions
             .iter()
             .zip(&symbols)
-            .map(|(loaded, symbol)| Function {
+            .map(|(loaded, symbol)| ObjectFunction {
                 name: symbol,
                 code: code(&loaded.function),
                 address: loaded.address,
             });
-        let functions: Vec<Function<'_>> = functions.collect();
-        let mut encoder = Encoder::new(buffers, self.input.lines.settings(job.machine));
+        let functions: Vec<ObjectFunction<'_>> = functions.collect();
+        let mut encoder = Encoder::new(memory, self.input.lines.settings(job.machine));
         let mut sources = Vec::new();
         let file = job.first.function.file;
         let places = SourcePlaces {
@@ -416,9 +416,9 @@ impl<'a> ObjectWriter<'a> {
 const WORD: u64 = 8;
 
 /// Code of a function, or only its size if the code is not known.
-fn code<'a>(function: &jitdump::Function<'a>) -> Code<'a> {
-    let unknown = Code::Unknown(function.range.size());
-    function.code.map_or(unknown, Code::Known)
+fn code<'a>(function: &jitdump::Function<'a>) -> CodeBytes<'a> {
+    let unknown = CodeBytes::Unknown(function.range.size());
+    function.code.map_or(unknown, CodeBytes::Known)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ const MAX_BYTES: u64 = 4 << 20;
 
 /// Size and kind of the records of a function.
 #[derive(Clone, Copy, Debug)]
-pub struct Source {
+pub struct RecordsSize {
     /// Size of the records to read, in bytes.
     pub bytes: u64,
     /// Whether they have machine code. Either all functions of an object have it or none.
@@ -115,7 +115,7 @@ impl Groups {
         processes: &Processes,
         mapped: Mapped<'_>,
         max_hole: u64,
-        source: impl Fn(&CodeMapping) -> Source,
+        records_size: impl Fn(&CodeMapping) -> RecordsSize,
     ) -> Self {
         let neighbourhoods = Neighbourhoods::new(processes, mapped, max_hole);
         let mut ordered = Vec::with_capacity(mapped.mappings.len());
@@ -129,7 +129,7 @@ impl Groups {
             let mappings = ordered.get_mut(first..).unwrap_or_default();
             mappings.sort_by_key(|mapping| (mapping.range, mapping.since, mapping.sequence));
             let neighbourhood = neighbourhoods.of(processes, space);
-            let sizes = sizes(mappings, &neighbourhood, &source);
+            let sizes = sizes(mappings, &neighbourhood, &records_size);
             let mut start = first;
             let mut end_before = Address(0);
             groups.extend(sizes.into_iter().map(|size| {
@@ -178,7 +178,7 @@ pub fn key(mapping: &CodeMapping) -> (SpaceId, Time, u32) {
 pub fn sizes(
     mappings: &[CodeMapping],
     neighbourhood: &Neighbourhood<'_>,
-    mut source: impl FnMut(&CodeMapping) -> Source,
+    mut records_size: impl FnMut(&CodeMapping) -> RecordsSize,
 ) -> Vec<usize> {
     let mut sizes = Vec::new();
     let mut group: Option<Group<'_>> = None;
@@ -190,14 +190,14 @@ pub fn sizes(
             && next.is_none_or(|next| range.end <= next.range.start)
             && neighbourhood.is_free(range);
         reach = reach.max(range.end);
-        let source = source(mapping);
+        let records = records_size(mapping);
         match &mut group {
-            Some(group) if is_alone && group.can_take(mapping, source, neighbourhood) => {
-                group.take(mapping, source.bytes);
+            Some(group) if is_alone && group.can_take(mapping, records, neighbourhood) => {
+                group.take(mapping, records.bytes);
             }
             _ => {
                 sizes.extend(group.map(|group| group.functions));
-                group = Some(Group::new(mapping, source, is_alone));
+                group = Some(Group::new(mapping, records, is_alone));
             }
         }
     }
@@ -213,21 +213,26 @@ struct Group<'a> {
     functions: usize,
     end: Address,
     /// Total size of the records, and whether they have machine code.
-    source: Source,
+    records: RecordsSize,
 }
 
 impl<'a> Group<'a> {
-    fn new(first: &'a CodeMapping, source: Source, is_open: bool) -> Self {
+    fn new(first: &'a CodeMapping, records: RecordsSize, is_open: bool) -> Self {
         Self {
             first,
             is_open,
             functions: 1,
             end: first.range.end,
-            source,
+            records,
         }
     }
 
-    fn can_take(&self, mapping: &CodeMapping, source: Source, neighbourhood: &Neighbourhood<'_>) -> bool {
+    fn can_take(
+        &self,
+        mapping: &CodeMapping,
+        records: RecordsSize,
+        neighbourhood: &Neighbourhood<'_>,
+    ) -> bool {
         let gap = AddressRange {
             start: self.end,
             end: mapping.range.start,
@@ -236,8 +241,8 @@ impl<'a> Group<'a> {
         self.is_open
             && gap.size() <= neighbourhood.max_hole
             && span <= MAX_SPAN
-            && self.source.bytes.saturating_add(source.bytes) <= MAX_BYTES
-            && self.source.has_code == source.has_code
+            && self.records.bytes.saturating_add(records.bytes) <= MAX_BYTES
+            && self.records.has_code == records.has_code
             && mapping.function.file == self.first.function.file
             && neighbourhood.is_free(gap)
             && (gap.size() < ALIGNMENT || neighbourhood.is_without_ground(gap))
@@ -246,7 +251,7 @@ impl<'a> Group<'a> {
     fn take(&mut self, mapping: &CodeMapping, bytes: u64) {
         self.functions += 1;
         self.end = mapping.range.end;
-        self.source.bytes = self.source.bytes.saturating_add(bytes);
+        self.records.bytes = self.records.bytes.saturating_add(bytes);
     }
 }
 
@@ -285,7 +290,7 @@ mod tests {
         ])
     }
 
-    const SOURCE: Source = Source {
+    const RECORDS: RecordsSize = RecordsSize {
         bytes: 100,
         has_code: true,
     };
@@ -340,7 +345,7 @@ mod tests {
             symbols: &[],
             unknown: &addresses,
         };
-        Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| SOURCE)
+        Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| RECORDS)
     }
 
     #[test]

@@ -33,13 +33,13 @@ pub struct Job<'g> {
 
 /// The functions of a job: read once, and in memory while their batch is written.
 pub struct LoadedJob<'g, 'a> {
-    pub functions: Vec<LoadedFunction<'g, 'a>>,
+    pub functions: Vec<DecodedFunction<'g, 'a>>,
     /// Source files to copy.
     pub sources: Vec<SourceName>,
 }
 
 /// A function of an object, with the content of its records.
-pub struct LoadedFunction<'g, 'a> {
+pub struct DecodedFunction<'g, 'a> {
     pub member: &'g CodeMapping,
     /// Address in the object.
     pub address: u64,

@@ -23,7 +23,7 @@ use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::HashMap;
 use crate::inject::objects::grouping::{
-    Groups, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, Mapped, Members, Source, first_of, key, sizes,
+    Groups, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, Mapped, Members, RecordsSize, first_of, key, sizes,
 };
 use crate::inject::objects::neighbourhood::Neighbourhoods;
 
@@ -110,14 +110,14 @@ pub fn shared<'g>(
     processes: &Processes,
     mapped: Mapped<'_>,
     groups: &'g Groups,
-    source: impl Fn(&CodeMapping) -> Source,
+    records_size: impl Fn(&CodeMapping) -> RecordsSize,
 ) -> Vec<ObjectMembers<'g>> {
     if groups.len() <= MAX_SEPARATE {
         return separate(groups);
     }
-    let groups: Vec<(Members<'g>, Source)> = groups
+    let groups: Vec<(Members<'g>, RecordsSize)> = groups
         .iter()
-        .map(|group| (group, source_of(&group, &source)))
+        .map(|group| (group, records_size_of(&group, &records_size)))
         .collect();
     let stretches = stretches(processes, mapped, &groups);
     let (kept, loose) = match stretches.len() <= MAX_SEPARATE {
@@ -129,24 +129,24 @@ pub fn shared<'g>(
         .filter_map(|stretch| object_of(stretch, &groups))
         .collect();
     let mut packer = Packer::default();
-    for (group, source) in loose.iter().filter_map(|&index| groups.get(index)) {
-        packer.add(*group, *source);
+    for (group, records) in loose.iter().filter_map(|&index| groups.get(index)) {
+        packer.add(*group, *records);
     }
     objects.extend(packer.objects.into_iter().map(Packed::finish));
     objects.sort_by_cached_key(|object| object.earliest().map(key));
     objects
 }
 
-fn source_of(group: &Members<'_>, source: impl Fn(&CodeMapping) -> Source) -> Source {
-    let mut all = Source {
+fn records_size_of(group: &Members<'_>, records_size: impl Fn(&CodeMapping) -> RecordsSize) -> RecordsSize {
+    let mut all = RecordsSize {
         bytes: 0,
         has_code: group
             .functions
             .first()
-            .is_some_and(|first| source(first).has_code),
+            .is_some_and(|first| records_size(first).has_code),
     };
     for function in group.functions {
-        all.bytes = all.bytes.saturating_add(source(function).bytes);
+        all.bytes = all.bytes.saturating_add(records_size(function).bytes);
     }
     all
 }
@@ -160,16 +160,20 @@ fn range_of(functions: &[CodeMapping]) -> AddressRange {
 }
 
 /// Returns groups that have nothing but unknown frames between them, by their indices and in the order of addresses.
-fn stretches(processes: &Processes, mapped: Mapped<'_>, groups: &[(Members<'_>, Source)]) -> Vec<Vec<usize>> {
+fn stretches(
+    processes: &Processes,
+    mapped: Mapped<'_>,
+    groups: &[(Members<'_>, RecordsSize)],
+) -> Vec<Vec<usize>> {
     // Each group as if it were a function.
-    let whole = groups.iter().enumerate().filter_map(|(index, (group, source))| {
+    let whole = groups.iter().enumerate().filter_map(|(index, (group, records))| {
         let mapping = CodeMapping {
             range: range_of(group.functions),
             ..*first_of(group.functions)?
         };
-        Some((mapping, *source, index))
+        Some((mapping, *records, index))
     });
-    let mut whole: Vec<(CodeMapping, Source, usize)> = whole.collect();
+    let mut whole: Vec<(CodeMapping, RecordsSize, usize)> = whole.collect();
     whole.sort_by_key(|(mapping, ..)| (mapping.space, mapping.range, mapping.since, mapping.sequence));
     let nothing = UnknownAddresses::default();
     let known = Mapped {
@@ -183,13 +187,15 @@ fn stretches(processes: &Processes, mapped: Mapped<'_>, groups: &[(Members<'_>, 
         let Some(space) = mappings.first().map(|mapping| mapping.space) else {
             continue;
         };
-        let mut sources = own.iter().map(|&(_, source, _)| source);
-        let none = Source {
+        let mut records_sizes = own.iter().map(|&(_, records, _)| records);
+        let none = RecordsSize {
             bytes: 0,
             has_code: false,
         };
         let neighbourhood = neighbourhoods.of(processes, space);
-        let sizes = sizes(&mappings, &neighbourhood, |_| sources.next().unwrap_or(none));
+        let sizes = sizes(&mappings, &neighbourhood, |_| {
+            records_sizes.next().unwrap_or(none)
+        });
         let mut indices = own.iter().map(|&(.., index)| index);
         stretches.extend(
             sizes
@@ -201,7 +207,10 @@ fn stretches(processes: &Processes, mapped: Mapped<'_>, groups: &[(Members<'_>, 
 }
 
 /// Splits stretches into those with most functions, which are not single ones, and the groups of all others, in order.
-fn largest(stretches: Vec<Vec<usize>>, groups: &[(Members<'_>, Source)]) -> (Vec<Vec<usize>>, Vec<usize>) {
+fn largest(
+    stretches: Vec<Vec<usize>>,
+    groups: &[(Members<'_>, RecordsSize)],
+) -> (Vec<Vec<usize>>, Vec<usize>) {
     let functions = |stretch: &Vec<usize>| -> usize {
         let groups = stretch.iter().filter_map(|&index| groups.get(index));
         groups.map(|(group, _)| group.functions.len()).sum()
@@ -219,7 +228,7 @@ fn largest(stretches: Vec<Vec<usize>>, groups: &[(Members<'_>, Source)]) -> (Vec
 }
 
 /// Returns the object of a stretch.
-fn object_of<'g>(stretch: &[usize], groups: &[(Members<'g>, Source)]) -> Option<ObjectMembers<'g>> {
+fn object_of<'g>(stretch: &[usize], groups: &[(Members<'g>, RecordsSize)]) -> Option<ObjectMembers<'g>> {
     let mut members = stretch
         .iter()
         .filter_map(|&index| groups.get(index))
@@ -259,7 +268,7 @@ impl<'a> Packed<'a> {
 }
 
 impl<'a> Packer<'a> {
-    fn add(&mut self, group: Members<'a>, source: Source) {
+    fn add(&mut self, group: Members<'a>, records: RecordsSize) {
         let Some(first) = group.functions.first() else {
             return;
         };
@@ -272,10 +281,10 @@ impl<'a> Packer<'a> {
             return;
         }
         let size = range_of(group.functions).size();
-        let kind = (first.function.file, source.has_code);
+        let kind = (first.function.file, records.has_code);
         let open = self.open.get(&kind).copied();
         let has_room = |packed: &Packed<'_>| {
-            packed.bytes.saturating_add(source.bytes) <= MAX_BYTES
+            packed.bytes.saturating_add(records.bytes) <= MAX_BYTES
                 && packed.end.saturating_add(size) <= MAX_SPAN
         };
         let open = open.filter(|&open| self.objects.get(open).is_some_and(has_room));
@@ -284,14 +293,14 @@ impl<'a> Packer<'a> {
             Some(packed) => {
                 let offset = packed.end.next_multiple_of(ALIGN);
                 packed.object.others.push(Block::new(group.functions, offset));
-                packed.bytes = packed.bytes.saturating_add(source.bytes);
+                packed.bytes = packed.bytes.saturating_add(records.bytes);
                 packed.end = offset.saturating_add(size);
                 packed.object.others.len()
             }
             None => {
                 self.objects.push(Packed {
                     object: ObjectMembers::of_group(group),
-                    bytes: source.bytes,
+                    bytes: records.bytes,
                     end: size,
                 });
                 self.open.insert(kind, index);
@@ -320,7 +329,7 @@ mod tests {
     use crate::units::Pid;
     use jitdump::Time;
 
-    const SOURCE: Source = Source {
+    const RECORDS: RecordsSize = RecordsSize {
         bytes: 1000,
         has_code: true,
     };
@@ -352,8 +361,8 @@ mod tests {
             symbols: &[],
             unknown: &addresses,
         };
-        let groups = Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| SOURCE);
-        let objects = shared(&processes, mapped, &groups, |_| SOURCE);
+        let groups = Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| RECORDS);
+        let objects = shared(&processes, mapped, &groups, |_| RECORDS);
         let block = |block: &Block<'_>| {
             let functions = block.functions.iter().map(|mapping| mapping.function.function);
             (block.offset, functions.collect(), block.repeats.len())

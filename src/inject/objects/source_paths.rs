@@ -11,7 +11,7 @@ use jitdump::names::SourceLocation;
 
 use crate::collections::hash::HashMap;
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
-use crate::elf::object::Function;
+use crate::elf::object::ObjectFunction;
 use crate::files::objects::stored_source::{StoredSource, folder_name};
 use crate::frames::source_files::{SourceOptions, text_to_write};
 use crate::inject::sources::{KeptSources, SourceName};
@@ -50,7 +50,7 @@ impl LineOptions {
     pub(crate) fn add<'a>(
         &self,
         mut info: DebugInfo<'a>,
-        function: &Function<'_>,
+        function: &ObjectFunction<'_>,
         names: &NameStyle,
         places: SourcePlaces<'_>,
         has_texts: bool,

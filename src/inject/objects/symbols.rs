@@ -8,9 +8,9 @@ use jitdump::{AddressRange, Machine, Tally, Time};
 
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::SpaceId;
-use crate::elf::dwarf::{Buffers, Encoder};
+use crate::elf::dwarf::{Encoder, EncoderMemory};
 use crate::elf::eh_frame::{TableLayout, Tables};
-use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
+use crate::elf::object::{self, CodeBytes, ObjectContent, ObjectFunction, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::ObjectKind;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
@@ -69,7 +69,7 @@ pub fn write(
         machine: input.recorded,
     };
     let of_one = |one: &PlacedSymbol, other: &PlacedSymbol| one.id == other.id;
-    let mut buffers = Buffers::default();
+    let mut memory = EncoderMemory::default();
     for of_table in placed.chunk_by(|one, other| one.id.table == other.id.table) {
         let mut symbols = of_table
             .chunk_by(of_one)
@@ -78,13 +78,13 @@ pub fn write(
             let mut symbols: Vec<_> = symbols.collect();
             symbols.sort_by_key(|((_, symbol, _), _)| symbol.range);
             for members in shared(symbols) {
-                writer.write(&members, output, kept, objects, &mut buffers)?;
+                writer.write(&members, output, kept, objects, &mut memory)?;
                 progress(members.place_count());
             }
         } else {
             symbols.try_for_each(|((pid, symbol, owner), places)| {
                 let members = Members::of_one(pid, owner, symbol, places);
-                writer.write(&members, output, kept, objects, &mut buffers)?;
+                writer.write(&members, output, kept, objects, &mut memory)?;
                 progress(members.place_count());
                 Ok::<_, Diagnostic>(())
             })?;
@@ -169,7 +169,7 @@ impl<'a> SymbolWriter<'a> {
         output: &mut Output,
         kept: &mut KeptSources,
         objects: &mut Objects,
-        buffers: &mut Buffers,
+        memory: &mut EncoderMemory,
     ) -> Result<(), Diagnostic> {
         let Some(first) = members.members.first() else {
             return Ok(());
@@ -188,7 +188,7 @@ impl<'a> SymbolWriter<'a> {
             kept,
             owner: members.owner,
         };
-        let (bytes, build_id) = self.encode(&members.members, places, &mut objects.faults, buffers);
+        let (bytes, build_id) = self.encode(&members.members, places, &mut objects.faults, memory);
         let kind = ObjectKind::Symbol(first.symbol.range.start);
         let file = store.write(members.pid, kind, &bytes, &build_id)?;
         objects.symbols += members.members.len() as u64;
@@ -235,7 +235,7 @@ impl<'a> SymbolWriter<'a> {
         members: &[Member<'a, '_>],
         places: SourcePlaces<'_>,
         faults: &mut Tally<Issue>,
-        buffers: &mut Buffers,
+        memory: &mut EncoderMemory,
     ) -> (SparseBytes, BuildId) {
         let names: Vec<Cow<'_, [u8]>> = members
             .iter()
@@ -247,14 +247,14 @@ impl<'a> SymbolWriter<'a> {
                 name => name,
             })
             .collect();
-        let functions = members.iter().zip(&names).map(|(member, name)| Function {
+        let functions = members.iter().zip(&names).map(|(member, name)| ObjectFunction {
             name,
-            code: Code::Unknown(member.symbol.range.size()),
+            code: CodeBytes::Unknown(member.symbol.range.size()),
             address: object::text_address(false, false).saturating_add(member.offset),
         });
-        let functions: Vec<Function<'_>> = functions.collect();
+        let functions: Vec<ObjectFunction<'_>> = functions.collect();
         let lines = &self.input.lines;
-        let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
+        let mut encoder = Encoder::new(memory, lines.settings(self.machine));
         for (member, function) in members.iter().zip(&functions) {
             if let Some(info) = self.input.v8_functions.declaration(member.symbol.name) {
                 // There is an object for few symbols, so texts of source maps would be in many.
@@ -293,7 +293,7 @@ impl<'a> SymbolWriter<'a> {
 }
 
 /// A part of an object in memory.
-struct Place {
+struct MappedPart {
     space: SpaceId,
     since: Time,
     range: AddressRange,
@@ -302,9 +302,9 @@ struct Place {
 
 /// Joins places that follow each other in memory and in their object, if it has several symbols, so that one map covers them.
 /// They are sorted by address space and time.
-fn joined(mut places: Vec<(&PlacedSymbol, u64)>, are_several: bool) -> Vec<Place> {
+fn joined(mut places: Vec<(&PlacedSymbol, u64)>, are_several: bool) -> Vec<MappedPart> {
     places.sort_by_key(|(place, _)| (place.space, place.since, place.range));
-    let mut joined: Vec<Place> = Vec::new();
+    let mut joined: Vec<MappedPart> = Vec::new();
     for (place, file_offset) in places {
         let last = joined.last_mut().filter(|last| {
             let end = last.file_offset.saturating_add(last.range.size());
@@ -315,7 +315,7 @@ fn joined(mut places: Vec<(&PlacedSymbol, u64)>, are_several: bool) -> Vec<Place
         });
         match last {
             Some(last) => last.range.end = place.range.end,
-            None => joined.push(Place {
+            None => joined.push(MappedPart {
                 space: place.space,
                 since: place.since,
                 range: place.range,

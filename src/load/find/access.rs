@@ -1,7 +1,7 @@
 //! Which files may be opened and used.
 
 use crate::files::Reach;
-use crate::load::find::ownership::Ownership;
+use crate::load::find::ownership::OwnerCheck;
 use crate::load::options::LoadOptions;
 
 /// Restrictions on files, by their paths and their owners.
@@ -10,7 +10,7 @@ pub struct Access {
     /// Which paths may be opened.
     pub reach: Reach,
     /// Whose files may be used.
-    pub ownership: Ownership,
+    pub ownership: OwnerCheck,
 }
 
 impl Access {
@@ -18,7 +18,7 @@ impl Access {
     pub fn new(options: &LoadOptions, profile_owner: u32) -> Self {
         Self {
             reach: options.reach(),
-            ownership: Ownership::new(options, profile_owner),
+            ownership: OwnerCheck::new(options, profile_owner),
         }
     }
 }

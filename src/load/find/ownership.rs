@@ -14,12 +14,12 @@ use crate::units::Pid;
 /// other users' runtime files, and false names would be shown as true. The owner of a symbolic link chooses
 /// its target, so links are checked too.
 #[derive(Clone, Copy, Debug)]
-pub struct Ownership {
+pub struct OwnerCheck {
     profile_owner: u32,
     is_blind: bool,
 }
 
-impl Ownership {
+impl OwnerCheck {
     /// Creates the checks for a profile that belongs to the user ID `profile_owner`.
     pub fn new(options: &LoadOptions, profile_owner: u32) -> Self {
         Self {

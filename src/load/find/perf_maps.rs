@@ -248,16 +248,16 @@ impl Names {
 }
 
 /// A file that may be the perf map of a process.
-struct Place {
-    kind: PlaceKind,
+struct PossibleMap {
+    origin: Origin,
     /// The file itself, or a folder above it, which the user named or which no file has chosen.
     root: PathBuf,
     path: PathBuf,
 }
 
-/// Where a candidate comes from.
+/// Where a possible map comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PlaceKind {
+enum Origin {
     /// A file that the user named.
     Named,
     /// A folder that the user named, or the folder of the profile.
@@ -305,7 +305,7 @@ impl Search<'_> {
                         break;
                     }
                     Err(error) if error.issue == Issue::FileMissing => {}
-                    Err(_) if place.kind == PlaceKind::Process => found.unreadable.push(pid),
+                    Err(_) if place.origin == Origin::Process => found.unreadable.push(pid),
                     Err(rejected) => {
                         let rejected = rejected.in_file(&place.path);
                         if warned.insert(rejected.clone()) {
@@ -319,10 +319,10 @@ impl Search<'_> {
     }
 
     /// Returns the files that may be the map of a process, the most likely one first.
-    fn candidates(&self, pid: Pid) -> Vec<Place> {
+    fn candidates(&self, pid: Pid) -> Vec<PossibleMap> {
         let name = |number: u32| format!("perf-{number}.map");
         let mut places = Vec::new();
-        let mut add = |kind, root, path| places.push(Place { kind, root, path });
+        let mut add = |origin, root, path| places.push(PossibleMap { origin, root, path });
         let dump_folder = self.dump_folders.get(&pid).map(PathBuf::as_path);
         let is_with_dump = |file: &GivenMap| dump_folder.is_some() && file.path.parent() == dump_folder;
         let mut given: Vec<&GivenMap> = Vec::new();
@@ -338,9 +338,9 @@ impl Search<'_> {
         given.sort_by_key(|file| !file.is_named && !is_with_dump(file));
         for file in given {
             let kind = if file.is_named {
-                PlaceKind::Named
+                Origin::Named
             } else {
-                PlaceKind::UserFiles
+                Origin::UserFiles
             };
             add(kind, file.root.clone(), file.path.clone());
         }
@@ -349,7 +349,7 @@ impl Search<'_> {
             for beside in self.beside.iter().map(|folder| folder.join(name(number))) {
                 if folders.may_have(&beside) {
                     let [profile_folder, _] = &self.beside;
-                    add(PlaceKind::UserFiles, profile_folder.clone(), beside);
+                    add(Origin::UserFiles, profile_folder.clone(), beside);
                 }
             }
         }
@@ -361,36 +361,36 @@ impl Search<'_> {
         if let Some(number) = is_running.then(|| namespace_pid(pid)).flatten() {
             let root = process_folder(pid).join("root");
             let path = root.join("tmp").join(name(number));
-            add(PlaceKind::Process, root, path);
+            add(Origin::Process, root, path);
         }
         // Here, process IDs from containers would mean other processes.
         let temporary = Path::new(TEMPORARY).join(name(pid.0));
         if folders.may_have(&temporary) {
-            add(PlaceKind::Temporary, PathBuf::from(TEMPORARY), temporary);
+            add(Origin::Temporary, PathBuf::from(TEMPORARY), temporary);
         }
         places
     }
 
-    fn open(&self, place: &Place, pid: Pid) -> Result<InputFile, Diagnostic> {
+    fn open(&self, place: &PossibleMap, pid: Pid) -> Result<InputFile, Diagnostic> {
         let inside = place.path.strip_prefix(&place.root).unwrap_or(&place.path);
-        let opened = match place.kind {
-            PlaceKind::Process => walk::open(inside, Scope::Root(&place.root)),
+        let opened = match place.origin {
+            Origin::Process => walk::open(inside, Scope::Root(&place.root)),
             _ => self.access.reach.open_named(&place.root, &place.path),
         };
         let file = read_if(opened, |_| Ok(()))?;
         if file.is_empty() {
             return Err(Diagnostic::new(Issue::FileMissing));
         }
-        if place.kind != PlaceKind::Named {
+        if place.origin != Origin::Named {
             self.access.ownership.check(file.origin(), Some(pid))?;
         }
-        let is_found = matches!(place.kind, PlaceKind::Process | PlaceKind::Temporary);
+        let is_found = matches!(place.origin, Origin::Process | Origin::Temporary);
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
         let is_later = |created: SystemTime| end.is_some_and(|end| created > end + SLACK);
         if is_found && file.created().is_some_and(is_later) {
             return Err(Diagnostic::new(Issue::PerfMapMadeLater).with("pid", pid));
         }
-        let born = self.born(pid).filter(|_| place.kind != PlaceKind::Named);
+        let born = self.born(pid).filter(|_| place.origin != Origin::Named);
         if born.is_some_and(|born| file.modified() + SLACK < born) {
             return Err(Diagnostic::new(Issue::PerfMapOlder).with("pid", pid));
         }

@@ -39,7 +39,7 @@ impl<K: Clone + Eq + Hash> Numbers<K> {
 
 /// A call in a stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct StackCall {
     /// Index of the frame of machine code.
     pub index: FrameIndex,
     /// The function, and its line.
@@ -67,7 +67,7 @@ pub struct Calls<K> {
 
 impl<K: Copy + Eq + Hash> Calls<K> {
     /// Makes the tree of the stacks of a profile. `key` returns what a format has of a call.
-    pub fn of(profile: &Profile, mut key: impl FnMut(Place) -> K) -> Self {
+    pub fn of(profile: &Profile, mut key: impl FnMut(StackCall) -> K) -> Self {
         let tables = &profile.tables;
         let mut calls = Self {
             nodes: Vec::new(),
@@ -82,7 +82,7 @@ impl<K: Copy + Eq + Hash> Calls<K> {
             let mut at = calls.node(stack.caller);
             let frame = &tables.frames[stack.frame];
             for (&line, inline_depth) in frame.lines.iter().rev().zip(0..) {
-                let call = key(Place {
+                let call = key(StackCall {
                     index: stack.frame,
                     line,
                     inline_depth,

@@ -128,12 +128,12 @@ struct LocationTable {
 
 /// What files and original positions are numbered by.
 #[derive(Default)]
-struct Places {
+struct OriginalPositions {
     sources: Numbers<FileIndex>,
     originals: Numbers<Location>,
 }
 
-impl Places {
+impl OriginalPositions {
     /// Returns the number of a position, if it has a line.
     fn number(&mut self, original: Option<Location>) -> Option<u32> {
         let original = original.filter(|original| original.line > 0)?;
@@ -167,7 +167,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let libraries = Libraries::of(profile, &keys.all);
     let tiers = tiers(profile, &keys.all);
     let mut functions: Numbers<FunctionKey> = Numbers::default();
-    let mut places = Places::default();
+    let mut places = OriginalPositions::default();
     let mut table = FrameTable::default();
     for (&(index, line, inline_depth), &(library, address)) in keys.all.iter().zip(&libraries.of_calls) {
         let frame = &profile.tables.frames[index];
@@ -335,7 +335,7 @@ fn function_table(
     functions: &[FunctionKey],
     strings: &mut Numbers<String>,
     resources: &mut Numbers<Home>,
-    places: &mut Places,
+    places: &mut OriginalPositions,
 ) -> FunctionTable {
     let mut table = FunctionTable {
         length: functions.len(),
@@ -360,8 +360,8 @@ fn function_table(
     table
 }
 
-fn location_table(places: &mut Places) -> LocationTable {
-    let Places { sources, originals } = places;
+fn location_table(places: &mut OriginalPositions) -> LocationTable {
+    let OriginalPositions { sources, originals } = places;
     LocationTable {
         source: originals
             .all

@@ -27,7 +27,7 @@ use std::path::Path;
 use jitdump::printable;
 use regex_lite::Regex;
 
-use crate::files::folder::Place;
+use crate::files::folder::NameInFolder;
 use crate::files::staged::StagedFile;
 use crate::files::stream;
 use crate::frames::stream::StreamOptions;
@@ -168,7 +168,7 @@ impl Export {
             if stream::is_stream(path) {
                 return self.write_buffered(&mut stream::open(path)?);
             }
-            let mut file = StagedFile::create(Place::of(path)?)?;
+            let mut file = StagedFile::create(NameInFolder::of(path)?)?;
             self.write_buffered(file.file())?;
             file.commit().map(drop)
         };

@@ -161,7 +161,7 @@ struct Shares {
 
 /// Returns the functions of a row.
 pub fn functions_of(tables: &Tables, row: &Row) -> BTreeSet<FunctionIndex> {
-    let is_same = |function: &crate::frames::stream::tables::Function| {
+    let is_same = |function: &crate::frames::stream::tables::NamedFunction| {
         let file = function.file.map(|file| &tables.files[file].path);
         let module = function.module.map(|module| &tables.modules[module].path);
         function.name == row.name

@@ -105,7 +105,7 @@ fn notes(diagnostics: &[Diagnostic], clocks: &[String], stacks: &StackCounts) ->
 /// Returns the name of code, as written by its runtime.
 fn recorded_name<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
     let name = match item {
-        Item::Function(id) => function_of(&recording.sources.used, id).map(|function| function.name),
+        Item::Function(id) => function_of(&recording.runtime_files.used, id).map(|function| function.name),
         Item::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
     };
     name.unwrap_or_default()

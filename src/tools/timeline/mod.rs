@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::load::{
-    Buffers, LoadOptions, NeededFunctions, Progress, all_symbols, load, refuse_input_as_output,
+    LoadOptions, NeededFunctions, Progress, RecordingData, all_symbols, load, refuse_input_as_output,
 };
 use crate::results::diagnostics::Diagnostic;
 
@@ -63,12 +63,12 @@ pub struct TimelineOptions {
 
 /// Reads a profile and the files of its runtimes.
 pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Result<Timeline, Diagnostic> {
-    let buffers = Buffers::default();
+    let data = RecordingData::default();
     let needed = NeededFunctions {
         all: true,
         unwinding: false,
     };
-    let result = load(&options.load, needed, &buffers, progress).and_then(|recording| {
+    let result = load(&options.load, needed, &data, progress).and_then(|recording| {
         refuse_input_as_output(&options.load, &recording, [&options.output])?;
         let functions = recording
             .timeline
@@ -80,5 +80,5 @@ pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Resul
         Ok(build::timeline(&recording, &scripts, options, progress))
     });
     // An error may only be a consequence of an input that was truncated.
-    buffers.check_input().and(result)
+    data.check_input().and(result)
 }

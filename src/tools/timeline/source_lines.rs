@@ -47,7 +47,7 @@ impl SourceLines {
         options: &TimelineOptions,
         counts: &Counts,
     ) -> Self {
-        let used = &recording.sources.used;
+        let used = &recording.runtime_files.used;
         let by_function = by_function(counts);
         let mut lines = Self::default();
         let mut files = Files::default();

@@ -46,7 +46,7 @@ impl Tiers {
     pub fn of(recording: &Recording<'_>) -> Self {
         let mut tiers = Self::default();
         for mapping in recording.timeline.mappings() {
-            let function = function_of(&recording.sources.used, mapping.function);
+            let function = function_of(&recording.runtime_files.used, mapping.function);
             if let Some(tier) = function.and_then(|function| function.tier()) {
                 tiers.note(Item::Function(mapping.function), tier);
             }

@@ -20,7 +20,7 @@ use crate::traces::mono::prepare::Prepared;
 use crate::traces::mono::threads::Threads;
 use crate::traces::mono::walk::{ThreadWalk, out_of_order, walks};
 use crate::traces::options::MonoEvent;
-use crate::traces::source::{EventContext, NewSample, Source, TracedThread};
+use crate::traces::source::{EventContext, NewSample, ReplaySource, TracedThread};
 use crate::traces::synthesis::{Comm, Thread};
 use crate::traces::synthesize::Out;
 use crate::units::Pid;
@@ -240,7 +240,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
     }
 }
 
-impl<'l, 'a> Source for LogSource<'l, 'a> {
+impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
     const SELF_TIME: ProfileEvent = ProfileEvent::MonoSelfTime;
     const CALL: ProfileEvent = ProfileEvent::MonoCall;
     const CALL_TIME: Option<ProfileEvent> = None;

@@ -13,7 +13,7 @@ use crate::units::Pid;
 
 /// Code of a method.
 #[derive(Clone, Copy, Debug)]
-struct Code {
+struct MethodCode {
     since: RuntimeTime,
     /// Index among the log's functions.
     function: u32,
@@ -26,7 +26,7 @@ struct Code {
 #[derive(Debug)]
 pub struct FrameAddresses {
     /// Code of each method, in time order.
-    methods: HashMap<Method, Vec<Code>>,
+    methods: HashMap<Method, Vec<MethodCode>>,
     /// Time of the first use of each function in a stack, by the function's index in the log.
     first_uses: Vec<Option<RuntimeTime>>,
     /// Symbols of methods without code of their name, and of types, locks and collections.
@@ -37,11 +37,11 @@ impl FrameAddresses {
     /// Creates the addresses for a log of process `pid`, whose programs have addresses of 64 bits or 32.
     pub fn new(index: &Index<'_>, processes: &Processes, pid: Pid, is_64: bool) -> Self {
         let functions = index.code.functions();
-        let mut methods: HashMap<Method, Vec<Code>> = HashMap::default();
+        let mut methods: HashMap<Method, Vec<MethodCode>> = HashMap::default();
         for (function, it) in (0u32..).zip(functions) {
             let first = it.methods.first().map(|&(_, name)| name);
             for &(method, name) in &it.methods {
-                methods.entry(method).or_default().push(Code {
+                methods.entry(method).or_default().push(MethodCode {
                     since: it.time,
                     function,
                     range: it.range,
@@ -57,7 +57,7 @@ impl FrameAddresses {
         }
     }
 
-    fn find(&self, method: Method, time: RuntimeTime) -> Option<Code> {
+    fn find(&self, method: Method, time: RuntimeTime) -> Option<MethodCode> {
         let codes = self.methods.get(&method)?;
         let after = codes.partition_point(|code| code.since <= time);
         codes.get(after.saturating_sub(1)).copied()

@@ -11,7 +11,7 @@ use crate::collections::hash::HashSet;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::chain::Chain;
 use crate::traces::event_selection::{EventSet, ProfileEvent};
-use crate::traces::source::{EventContext, NewSample, Source, TracedThread};
+use crate::traces::source::{EventContext, NewSample, ReplaySource, TracedThread};
 use crate::traces::synthesis::{Comm, Thread};
 use crate::traces::synthesize::Out;
 use crate::traces::xray::binary::Binary;
@@ -90,7 +90,7 @@ impl<'l, 'a> TraceSource<'l, 'a> {
     }
 }
 
-impl<'l, 'a> Source for TraceSource<'l, 'a> {
+impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
     const SELF_TIME: ProfileEvent = ProfileEvent::XraySelfTime;
     const CALL: ProfileEvent = ProfileEvent::XrayCall;
     const CALL_TIME: Option<ProfileEvent> = Some(ProfileEvent::XrayCallTime);

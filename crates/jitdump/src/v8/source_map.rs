@@ -57,7 +57,7 @@ impl MapError {
 
 /// An original file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Source {
+pub struct OriginalFile {
     /// Path or URL with the root of the map; may be relative to the map.
     pub path: String,
     /// Position in the map of its text as a JSON string, if the map has it. Texts are most of a map, and few are needed.
@@ -70,7 +70,7 @@ pub struct SourceMap {
     /// The map in JSON.
     json: Vec<u8>,
     mappings: Vec<Mapping>,
-    sources: Vec<Source>,
+    sources: Vec<OriginalFile>,
     /// Size of the paths of the sources, in bytes.
     size_of_paths: usize,
     names: Vec<String>,
@@ -163,7 +163,7 @@ impl SourceMap {
     }
 
     /// Returns the original files.
-    pub fn sources(&self) -> &[Source] {
+    pub fn sources(&self) -> &[OriginalFile] {
         &self.sources
     }
 
@@ -261,10 +261,11 @@ impl SourceMap {
         let root = json.source_root.unwrap_or_default();
         self.check_sources(&root, &json.sources)?;
         let mut texts = json.sources_content.unwrap_or_default().into_iter();
-        self.sources.extend(json.sources.into_iter().map(|path| Source {
-            path: with_root(&root, path.unwrap_or_default()),
-            text: texts.next().flatten().and_then(|text| position(text, bytes)),
-        }));
+        self.sources
+            .extend(json.sources.into_iter().map(|path| OriginalFile {
+                path: with_root(&root, path.unwrap_or_default()),
+                text: texts.next().flatten().and_then(|text| position(text, bytes)),
+            }));
         self.names.extend(json.names.into_iter().map(|name| match name {
             serde_json::Value::String(name) => name,
             _ => String::new(),

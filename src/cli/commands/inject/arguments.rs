@@ -14,7 +14,7 @@ use jitinject::{
 };
 
 use crate::cli::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
-use crate::cli::commands::runtime_files::{LogFiles, RuntimeFiles};
+use crate::cli::commands::runtime_files::{LogFiles, RuntimeFileArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 
 /// Arguments of jitinject without a command.
@@ -33,7 +33,7 @@ pub struct InjectArguments {
     input: Option<PathBuf>,
 
     #[command(flatten)]
-    files: RuntimeFiles,
+    files: RuntimeFileArguments,
 
     /// Directory with the executables and libraries of the recorded machine, for --unwind and --summary
     ///

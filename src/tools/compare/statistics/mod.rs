@@ -194,7 +194,7 @@ struct Variation {
 
 impl Variation {
     /// Estimates it from the observed variances of all functions.
-    fn of(functions: &[Function]) -> Self {
+    fn of(functions: &[FunctionMoments]) -> Self {
         let sides = functions
             .iter()
             .flat_map(|function| function.moments.iter().zip(&function.sampling));
@@ -241,7 +241,7 @@ impl Variation {
     }
 
     /// Returns the variance of the value of one run, as far as it is known without the function's own.
-    fn expected(&self, function: &Function, side: usize) -> f64 {
+    fn expected(&self, function: &FunctionMoments, side: usize) -> f64 {
         let [before, after] = function.moments;
         let relative = match (self.relative, side) {
             (Some(relative), 0) => relative * before.mean.powi(2),
@@ -308,7 +308,7 @@ fn fit_ratios(ratios: &[(f64, f64)]) -> (f64, f64) {
 
 /// Moments of one function on both sides.
 #[derive(Clone, Copy, Debug)]
-struct Function {
+struct FunctionMoments {
     moments: [Moments; 2],
     sampling: [f64; 2],
     assumed: f64,
@@ -316,18 +316,18 @@ struct Function {
 
 /// Returns the difference between the sides for each function.
 pub fn differences(functions: &[Series]) -> Vec<Difference> {
-    let moments = |series: &Series| Function {
+    let moments = |series: &Series| FunctionMoments {
         moments: series.values.each_ref().map(|side| Moments::of(side)),
         sampling: series.sampling,
         assumed: series.assumed,
     };
-    let functions: Vec<Function> = functions.iter().map(moments).collect();
+    let functions: Vec<FunctionMoments> = functions.iter().map(moments).collect();
     let variation = Variation::of(&functions);
     let differences = functions.iter().map(|function| difference(&variation, function));
     differences.collect()
 }
 
-fn difference(variation: &Variation, function: &Function) -> Difference {
+fn difference(variation: &Variation, function: &FunctionMoments) -> Difference {
     let [before, after] = &function.moments;
     let expected = [0, 1].map(|side| variation.expected(function, side));
     let own = |side: &Moments, expected: f64| {
@@ -477,7 +477,7 @@ mod tests {
                 freedom: 4.0,
                 runs: 5.0,
             };
-            let function = Function {
+            let function = FunctionMoments {
                 moments: [moments; 2],
                 sampling: [mean; 2],
                 assumed: 0.0,
@@ -522,7 +522,7 @@ mod tests {
                 freedom: runs - 1.0,
                 runs,
             };
-            let function = Function {
+            let function = FunctionMoments {
                 moments: [moments; 2],
                 sampling: [1.0; 2],
                 assumed: 0.0,

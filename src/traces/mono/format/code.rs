@@ -25,7 +25,7 @@ use crate::traces::mono::format::event::{CodeBufferKind, Event, Kind, Method, Th
 
 /// A function of a log: a method or a helper with its code.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Function<'a> {
+pub struct LoggedFunction<'a> {
     /// Address range of the code.
     pub range: AddressRange,
     /// Time at which the code was loaded.
@@ -42,7 +42,7 @@ pub struct Function<'a> {
     trampoline: &'a [u8],
 }
 
-impl<'a> Function<'a> {
+impl<'a> LoggedFunction<'a> {
     /// Returns the name of the first method or, for code that is not a method, its kind in brackets.
     pub fn name(&self) -> Option<Vec<u8>> {
         if let Some((_, name)) = self.methods.first() {
@@ -67,19 +67,19 @@ impl<'a> Function<'a> {
 
 /// The code of a log.
 #[derive(Clone, Debug, Default)]
-pub struct Code<'a> {
-    functions: Vec<Function<'a>>,
+pub struct LoggedCode<'a> {
+    functions: Vec<LoggedFunction<'a>>,
     without_range: u64,
 }
 
-impl<'a> Code<'a> {
+impl<'a> LoggedCode<'a> {
     /// Returns all functions, in time order.
-    pub fn functions(&self) -> &[Function<'a>] {
+    pub fn functions(&self) -> &[LoggedFunction<'a>] {
         &self.functions
     }
 
     /// Returns the function at an index.
-    pub fn function(&self, number: u32) -> Option<&Function<'a>> {
+    pub fn function(&self, number: u32) -> Option<&LoggedFunction<'a>> {
         self.functions.get(usize::try_from(number).ok()?)
     }
 
@@ -216,10 +216,10 @@ impl<'a> Collector<'a> {
     }
 
     /// Merges the collected information into functions. `names` resolves methods.
-    pub(super) fn finish(mut self, names: &Names<'a>) -> Code<'a> {
+    pub(super) fn finish(mut self, names: &Names<'a>) -> LoggedCode<'a> {
         self.infos
             .sort_by_key(|info| (info.start, info.time, info.is_named()));
-        let mut functions: Vec<Function<'a>> = Vec::new();
+        let mut functions: Vec<LoggedFunction<'a>> = Vec::new();
         let mut without_range = 0_u64;
         for info in self.infos {
             if functions.last_mut().is_some_and(|last| merge(last, &info)) {
@@ -229,7 +229,7 @@ impl<'a> Collector<'a> {
                 without_range = without_range.saturating_add(1);
                 continue;
             };
-            functions.push(Function {
+            functions.push(LoggedFunction {
                 range,
                 time: info.time,
                 kind: info.kind,
@@ -249,7 +249,7 @@ impl<'a> Collector<'a> {
             function.methods.retain(|method| seen.insert(*method));
         }
         functions.sort_by_key(|function| (function.time, function.range.start));
-        Code {
+        LoggedCode {
             functions,
             without_range,
         }
@@ -259,7 +259,7 @@ impl<'a> Collector<'a> {
 /// Names functions without a name after the method that was entered for the first time right after the
 /// function was compiled, if that method has no code.
 fn name_by_calls<'a>(
-    functions: &mut [Function<'a>],
+    functions: &mut [LoggedFunction<'a>],
     entered_first: impl Iterator<Item = (Method, Address)>,
     names: &Names<'a>,
 ) {
@@ -281,7 +281,7 @@ fn name_by_calls<'a>(
 }
 
 /// Merges information into the function that it repeats; returns `false` if it is about other code.
-fn merge<'a>(last: &mut Function<'a>, info: &CodeInfo<'a>) -> bool {
+fn merge<'a>(last: &mut LoggedFunction<'a>, info: &CodeInfo<'a>) -> bool {
     let is_same = last.range.start == info.start
         && last.kind == info.kind
         && (last.range.size() == info.size || info.size == 0);

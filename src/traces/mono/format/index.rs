@@ -3,7 +3,7 @@
 use jitdump::{Address, RuntimeTime, Tally};
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::code::{Code, Collector};
+use crate::traces::mono::format::code::{Collector, LoggedCode};
 use crate::traces::mono::format::event::Kind;
 use crate::traces::mono::format::log::Log;
 use crate::traces::mono::format::names::Names;
@@ -12,7 +12,7 @@ use crate::traces::mono::format::names::Names;
 #[derive(Clone, Debug, Default)]
 pub struct Index<'a> {
     /// Code of the log.
-    pub code: Code<'a>,
+    pub code: LoggedCode<'a>,
     /// Names of methods and classes.
     pub names: Names<'a>,
     /// Symbols of native code, in file order.

@@ -23,7 +23,7 @@ pub mod log;
 pub mod names;
 pub mod packed;
 
-pub use code::{Code, Function};
+pub use code::{LoggedCode, LoggedFunction};
 pub use event::{Event, Kind, Method, Object, Pointer, ThreadId};
 pub use header::Header;
 pub use index::Index;

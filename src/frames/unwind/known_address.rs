@@ -6,7 +6,7 @@ use crate::frames::native::modules::MappedModule;
 
 /// Where an address is.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum AddressKind {
     /// In a function of a runtime.
     Function(MappingIndex),
     /// In other memory that runtimes use for code.
@@ -17,9 +17,9 @@ pub enum Place {
 
 /// An address in memory that was mapped.
 #[derive(Clone, Copy, Debug)]
-pub struct KnownPlace<'w> {
+pub struct KnownAddress<'w> {
     /// Where it is.
-    pub place: Place,
+    pub kind: AddressKind,
     /// Rules for unwinding, if there are any.
     pub rules: Option<Rules<'w>>,
     /// Whether it is in the code by which a module calls functions of others (`.plt`).

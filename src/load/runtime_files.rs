@@ -57,7 +57,7 @@ pub struct EventCounts {
 
 /// All runtime files of a profile's processes.
 #[derive(Debug, Default)]
-pub struct Sources<'a> {
+pub struct RuntimeFiles<'a> {
     /// Files in use: jitdumps, logs of Mono's profiler, and XRay traces.
     pub used: IndexedTable<FileIndex, UsedFile<'a>>,
     /// Index of each log in `used`; `None` if it is not used.
@@ -68,7 +68,7 @@ pub struct Sources<'a> {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl<'a> Sources<'a> {
+impl<'a> RuntimeFiles<'a> {
     /// Reads the runtime files that were found, and aligns their clocks with that of `profile`: all files at once,
     /// by the files, the maps of the processes and the samples. The profile must not have any events of logs or
     /// traces yet, because samples made from them are no evidence. `core` supplies code bytes of logs.
@@ -218,7 +218,7 @@ fn read_dump<'a>(
 /// with 200 processes and 10,000 functions needs that many.
 const MAX_COPIES: usize = 1 << 21;
 
-impl<'a> Sources<'a> {
+impl<'a> RuntimeFiles<'a> {
     /// Adds warnings about processes with missing jitdumps: the first ones individually.
     fn add_missing(&mut self, missing: &[(Pid, Diagnostic)]) {
         /// More than that are missing only where a whole machine was recorded.

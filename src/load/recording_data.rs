@@ -13,7 +13,7 @@ use crate::traces::synthesize::SynthesizedProfile;
 /// Files and records that a [`Recording`](super::Recording) borrows from. Each is filled once, by the step of
 /// [`load`](super::load) that reads or writes it.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub struct RecordingData {
     /// Files of the input.
     pub input: OnceCell<Input>,
     /// A damaged profile, in memory.
@@ -40,7 +40,7 @@ pub struct Buffers {
     pub maps: OnceCell<FoundMaps>,
 }
 
-impl Buffers {
+impl RecordingData {
     /// Returns the error of an input that has become shorter since it was opened, or has changed between two reads, or of a
     /// temporary file that could not be read. Any other error may only be a consequence of it.
     pub fn check_input(&self) -> Result<(), Diagnostic> {
