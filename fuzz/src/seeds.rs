@@ -5,7 +5,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use jitdump::debug_info::DebugInfo;
 use jitdump::{ByteOrder, Dump, Machine};
+use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
 use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::compression::Compressor;
 use jitinject::internals::traces::mono::format::{Log, packed};
@@ -353,6 +355,20 @@ impl Seeds {
                 break;
             }
         }
+        let with_lines = dump.events().filter_map(|event| {
+            let function = dump.function(event.function)?;
+            Some((function, function.sources().info?))
+        });
+        for (number, (function, info)) in with_lines.take(FUNCTIONS).enumerate() {
+            let version = if number % 2 == 0 {
+                Version::Four
+            } else {
+                Version::Five
+            };
+            if let Some(file) = elf_with_lines(function.name, function.range.size(), &info, version) {
+                self.write("line_info", &format!("{name}-{number}"), &file);
+            }
+        }
         let with_tables = dump.events().filter_map(|event| {
             let size = dump.range(event.function)?.size() as usize;
             Some((size, dump.unwinding(event.function)?))
@@ -379,13 +395,40 @@ impl Seeds {
 
 /// Returns a library with one section.
 fn elf_of(name: &str, is_compressed: bool, content: &[u8]) -> Vec<u8> {
-    let section = Section {
+    elf::file(elf::LIBRARY, &[section(name, is_compressed, content)])
+}
+
+fn section<'a>(name: &'a str, is_compressed: bool, content: &'a [u8]) -> Section<'a> {
+    Section {
         name,
         is_compressed,
         size: content.len() as u64,
         content,
+    }
+}
+
+/// Returns a library with a function at its start.
+fn elf_with_lines(name: &[u8], size: u64, info: &DebugInfo<'_>, version: Version) -> Option<Vec<u8>> {
+    let unit = FunctionUnit {
+        symbol: name,
+        address: elf::ADDRESS,
+        size: u32::try_from(size).ok()?,
+        info,
     };
-    elf::file(elf::LIBRARY, &[section])
+    let settings = Settings {
+        version,
+        machine: Machine::new(62, ByteOrder::Little),
+        directory: b"/",
+    };
+    let mut memory = EncoderMemory::default();
+    let mut encoder = Encoder::new(&mut memory, settings);
+    encoder.add(&unit).ok()?;
+    let sections = encoder.finish();
+    let sections: Vec<Section<'_>> = sections
+        .iter()
+        .map(|&(name, content)| section(name, false, content))
+        .collect();
+    Some(elf::file(elf::LIBRARY, &sections))
 }
 
 fn cut(bytes: &[u8], size: usize) -> &[u8] {

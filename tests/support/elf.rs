@@ -5,6 +5,9 @@ pub const LIBRARY: u16 = 3;
 /// Type of a core file (`ET_CORE`).
 pub const CORE: u16 = 4;
 
+/// Address of the code segment.
+pub const ADDRESS: u64 = 0x1000;
+
 /// A section.
 pub struct Section<'a> {
     /// Name.
@@ -29,7 +32,6 @@ pub fn compressed(format: u64, size: u64, compressed: &[u8]) -> Vec<u8> {
 pub fn file(kind: u16, sections: &[Section<'_>]) -> Vec<u8> {
     const HEADER: u64 = 64;
     const SEGMENT: u64 = 56;
-    const ADDRESS: u64 = 0x1000;
     let mut names = b"\0.shstrtab\0".to_vec();
     let count = sections.len() as u64 + 2;
     let start = HEADER + SEGMENT + 64 * count;
