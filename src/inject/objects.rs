@@ -220,7 +220,7 @@ pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<
 const MAX_LISTED: usize = 1000;
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use jitdump::Address;
 
     use super::*;

@@ -12,7 +12,7 @@ use crate::perf::event::Backing;
 
 /// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
 /// a library; libdw's module also covers the data after it.
-pub const FILE_MARGIN: u64 = 256 << 20;
+const FILE_MARGIN: u64 = 256 << 20;
 
 /// Addresses in use, as sorted ranges that don't touch each other.
 #[derive(Clone, Debug, Default)]
@@ -210,7 +210,7 @@ mod tests {
     use crate::units::Pid;
 
     #[test]
-    fn an_object_starts_256_mebibytes_after_a_file() {
+    fn an_object_starts_before_its_code_if_no_file_is_less_than_256_mebibytes_below() {
         let file = Map {
             time: Time(1),
             range: AddressRange::new(Address(0x9000), 0x1000).unwrap(),

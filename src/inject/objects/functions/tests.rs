@@ -36,7 +36,7 @@ fn functions_are_read_once_with_code_lines_tables_and_kept_sources() {
 }
 
 #[test]
-fn objects_are_64_times_as_large_as_the_dumps_or_64_mebibytes() {
+fn objects_may_have_64_times_the_size_of_the_dumps_or_64_mebibytes() {
     let objects = |dump_bytes| Room::new(dump_bytes).objects;
     assert_eq!(objects(0), 64 << 20);
     assert_eq!(objects(1 << 20), 64 << 20);
@@ -44,7 +44,7 @@ fn objects_are_64_times_as_large_as_the_dumps_or_64_mebibytes() {
 }
 
 #[test]
-fn texts_in_objects_are_4_times_as_large_as_the_dumps_or_64_mebibytes() {
+fn texts_in_objects_may_have_4_times_the_size_of_the_dumps_or_64_mebibytes() {
     let texts = |dump_bytes| Room::new(dump_bytes).texts;
     assert_eq!(texts(0), 64 << 20);
     assert_eq!(texts(16 << 20), 64 << 20);

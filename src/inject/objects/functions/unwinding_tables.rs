@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_twice_as_large_as_the_dumps_or_16_mebibytes() {
+    fn tables_may_have_twice_the_size_of_the_dumps_or_16_mebibytes() {
         assert_eq!(table_room(0), 16 << 20);
         assert_eq!(table_room(8 << 20), 16 << 20);
         assert_eq!(table_room((8 << 20) + 1), (16 << 20) + 2);
