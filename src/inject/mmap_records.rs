@@ -194,3 +194,19 @@ fn file_offset_at(map: &Mmap<'_>, address: Address) -> u64 {
     let into_map = address.0.saturating_sub(map.range.start.0);
     map.file_offset.wrapping_add(into_map)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inject::objects::tests::object_at;
+
+    #[test]
+    fn paths_of_up_to_4095_bytes_are_mapped_and_longer_ones_are_errors() {
+        let fits = object_at(&[b'a'; 4095]);
+        let (code, tables) = object_mappings(&fits).unwrap();
+        assert_eq!((code.name.len(), tables.is_none()), (4095, true));
+        let too_long = object_at(&[b'a'; 4096]);
+        let error = object_mappings(&too_long).err().unwrap();
+        assert_eq!(error.issue, Issue::PathTooLong);
+    }
+}

@@ -68,15 +68,7 @@ const MAX_COPIES: usize = 1 << 22;
 
 /// Finds and trims the maps that would hide any of `own`.
 pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
-    let mut cover = Cover::new(processes, own);
-    let mut events = cover.events(processes, own);
-    events.sort_by_key(Event::order);
-    for event in events {
-        cover.apply(event);
-    }
-    let divided = cover.divided.into_values();
-    cover.covering.replaced.extend(divided.map(DividedMap::replaced));
-    cover.covering
+    Cover::new(processes, own).trim(processes, own)
 }
 
 #[derive(Clone, Copy)]
@@ -200,6 +192,17 @@ impl Cover {
             divided: BTreeMap::new(),
             covering: TrimmedMaps::default(),
         }
+    }
+
+    fn trim(mut self, processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
+        let mut events = self.events(processes, own);
+        events.sort_by_key(Event::order);
+        for event in events {
+            self.apply(event);
+        }
+        let divided = self.divided.into_values();
+        self.covering.replaced.extend(divided.map(DividedMap::replaced));
+        self.covering
     }
 
     fn is_watched(&self, space: SpaceId) -> bool {
@@ -437,5 +440,45 @@ mod tests {
             .sum();
         assert!(parts <= (1 << 14) + 4 * own.len() + 2 * 5000, "{parts}");
         assert!(covering.faults.count(Issue::MappingsNotTrimmed) > 4000);
+    }
+
+    #[test]
+    fn memory_of_63_functions_that_changes_268_times_is_trimmed_each_time() {
+        let faults = |count: u64| {
+            let backings = [Backing::Anonymous, Backing::Shared].into_iter().cycle();
+            let maps = (0..count).zip(backings);
+            let maps = maps.map(|(at, backing)| map(1, 10 + at, range(0, 252), backing));
+            let processes = Processes::new(maps.collect());
+            let places = (0..63).map(|at| range(at * 4, at * 4 + 2));
+            let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
+            let trimmed = trimmed_maps(&processes, &own);
+            assert_eq!(trimmed.replaced.len() as u64, count);
+            trimmed.faults.count(Issue::MappingsNotTrimmed)
+        };
+        // 268 * 64 parts of 16,384 + 63 * 4 + 268 * 2
+        assert_eq!(faults(268), 0);
+        assert_eq!(faults(269), 1);
+    }
+
+    #[test]
+    fn forked_processes_inherit_4_194_304_ranges_in_all() {
+        // Each child inherits a function and the memory around it.
+        let processes = Processes::new(vec![
+            map(1, 10, range(0, 100), Backing::Anonymous),
+            fork(1, 2, 30),
+            fork(1, 3, 31),
+            map(2, 40, range(0, 200), Backing::Anonymous),
+            map(3, 41, range(0, 200), Backing::Anonymous),
+        ]);
+        let own = [function(&processes, 1, 20, range(50, 60))];
+        let after = |inherited: usize| {
+            let mut cover = Cover::new(&processes, &own);
+            cover.copies -= inherited;
+            let trimmed = cover.trim(&processes, &own);
+            let hidden = trimmed.faults.count(Issue::InheritedCodeHidden);
+            (trimmed.replaced.len(), hidden)
+        };
+        assert_eq!(after(4_194_300), (2, 0));
+        assert_eq!(after(4_194_301), (1, 1));
     }
 }

@@ -222,3 +222,54 @@ pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<
 
 /// Maximum number of objects to list in the profile's build-ID table. With more objects, none is listed.
 const MAX_LISTED: usize = 1000;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use jitdump::Address;
+
+    use super::*;
+    use crate::perf::Container;
+    use crate::perf::attr::Attrs;
+    use crate::perf::feature::Feature;
+    use crate::perf::record::data::Data;
+    use crate::perf::testing::ORDER;
+
+    /// Returns an object that was written to a path.
+    pub fn object_at(path: &[u8]) -> PlacedObject {
+        PlacedObject {
+            pid: Pid(1),
+            space: SpaceId(0),
+            time: Time(1),
+            sequence: 0,
+            range: AddressRange::new(Address(0x1000), 0x100).unwrap(),
+            file_offset: 0,
+            tables: None,
+            build_id: BuildId([7; 20]),
+            path: path.into(),
+        }
+    }
+
+    #[test]
+    fn up_to_1000_objects_are_listed_and_of_more_none() {
+        let table = Feature::new(feature::BUILD_ID, &[][..]);
+        let profile = Profile {
+            container: Container::File,
+            endian: ORDER,
+            attr_entries: Vec::new(),
+            attrs: Attrs::default(),
+            data: Data::from(&[][..]),
+            data_offset: 0,
+            features: vec![table],
+            header_records: Vec::new(),
+            faults: Tally::default(),
+        };
+        let listed = |count: u32| {
+            // Each is mapped twice.
+            let objects = (0..2 * count).map(|at| object_at(format!("/objects/{}", at / 2).as_bytes()));
+            let entries = build_id_entries(&profile, &objects.collect::<Vec<_>>());
+            feature::build_ids(&entries, ORDER).count()
+        };
+        assert_eq!(listed(1000), 1000);
+        assert_eq!(listed(1001), 0);
+    }
+}

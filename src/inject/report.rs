@@ -158,17 +158,12 @@ impl Run<'_> {
         all
     }
 
-    /// Samples that were lost while recording: a warning from the share on at which perf warns.
+    /// Samples that were lost while recording.
     fn lost_samples(&self) -> Option<Diagnostic> {
-        const RARELY_LOST: u64 = 20;
         let lost = self.recording.profile.index.lost();
         let all = lost.saturating_add(self.selection.samples.total);
-        let diagnostic = Diagnostic::new(Issue::SamplesLost).times(lost).with("all", all);
-        let diagnostic = match lost > all / RARELY_LOST {
-            true => diagnostic.as_warning(),
-            false => diagnostic,
-        };
-        (lost > 0).then(|| diagnostic.in_file_called(self.recording.input.name.clone()))
+        let diagnostic = samples_lost(lost, all)?;
+        Some(diagnostic.in_file_called(self.recording.input.name.clone()))
     }
 
     /// Files whose clock differs from the profile's by a distance that nothing shows.
@@ -313,6 +308,17 @@ impl Run<'_> {
     }
 }
 
+/// Reports lost samples, of `all` samples of a recording: a warning from the share on at which perf warns.
+fn samples_lost(lost: u64, all: u64) -> Option<Diagnostic> {
+    const RARELY_LOST: u64 = 20;
+    let diagnostic = Diagnostic::new(Issue::SamplesLost).times(lost).with("all", all);
+    let diagnostic = match lost > all / RARELY_LOST {
+        true => diagnostic.as_warning(),
+        false => diagnostic,
+    };
+    (lost > 0).then_some(diagnostic)
+}
+
 fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
     DumpSummary {
         kind: match used.code {
@@ -357,5 +363,20 @@ fn sample_summary(selection: &Selection) -> SampleSummary {
             named: samples.stacks.named,
             named_percent: samples.stacks.named_percent(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::diagnostics::Severity;
+
+    #[test]
+    fn more_than_5_of_100_samples_lost_are_a_warning() {
+        let severity =
+            |lost| samples_lost(lost, 100).map(|diagnostic| (diagnostic.count, diagnostic.severity));
+        assert_eq!(severity(0), None);
+        assert_eq!(severity(5), Some((5, Severity::Note)));
+        assert_eq!(severity(6), Some((6, Severity::Warning)));
     }
 }

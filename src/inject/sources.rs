@@ -193,10 +193,10 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::write(at("a.js"), "let a;\n").unwrap();
         fs::write(at("key"), b"\0\x01").unwrap();
-        fs::File::create(at("large"))
-            .unwrap()
-            .set_len((32 << 20) + 1)
-            .unwrap();
+        // Zeros are not text, which only files that are not too large are read to see.
+        for (name, size) in [("zeros", 32 << 20), ("large", (32 << 20) + 1)] {
+            fs::File::create(at(name)).unwrap().set_len(size).unwrap();
+        }
         symlink("a.js", at("link")).unwrap();
         let fifo = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
         fs::remove_file(fifo.path()).unwrap();
@@ -207,6 +207,7 @@ mod tests {
         assert_eq!(read(&at("a.js/b")), Err(Issue::SourceNotFound));
         assert_eq!(read(Path::new("relative.js")), Err(Issue::SourceNotFound));
         assert_eq!(read(&at("key")), Err(Issue::SourceRefused));
+        assert_eq!(read(&at("zeros")), Err(Issue::SourceRefused));
         assert_eq!(read(&at("large")), Err(Issue::SourceTooLarge));
         assert_eq!(read(fifo.path()), Err(Issue::SourceRefused));
         assert_eq!(read(folder.path()), Err(Issue::SourceRefused));

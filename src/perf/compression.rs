@@ -451,4 +451,43 @@ mod tests {
         let limit = (64 << 20) + 5000 * compressed.len();
         assert!(back.len().abs_diff(limit) <= CHUNK_SIZE, "{} {limit}", back.len());
     }
+
+    #[test]
+    fn compressed_records_have_up_to_65535_bytes() {
+        let mut records = Vec::new();
+        let mut state = 1u64;
+        for _ in 0..8 {
+            record::write_header(&mut records, ByteOrder::Little, record::SAMPLE, 0, 65_528);
+            // Not compressible.
+            records.extend((HEADER_SIZE..65_528).map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            }));
+        }
+        let compressed = compressed(&records);
+        let sizes = Records::new(&compressed, 0, ByteOrder::Little).map(|record| record.bytes.len());
+        assert_eq!(sizes.max(), Some(65_535));
+        let (back, faults) = expanded(&compressed);
+        assert!(back == records && faults.is_empty());
+    }
+
+    #[test]
+    fn the_start_of_a_record_has_up_to_65535_bytes() {
+        let issues = |size: usize| {
+            // The data after the record, a mebibyte, are not in the stream.
+            let mut start = Vec::new();
+            record::write_header(&mut start, ByteOrder::Little, record::AUXTRACE, 0, 16);
+            start.extend_from_slice(&(1u64 << 20).to_le_bytes());
+            start.resize(size, 0);
+            let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
+            compressor.pending = start;
+            let mut compressed = Vec::new();
+            compressor.flush(&mut compressed).unwrap();
+            let (back, faults) = expanded(&compressed);
+            assert!(back.is_empty());
+            [Issue::ProfileRecordsCut, Issue::ProfileUndecodable].map(|issue| faults.count(issue))
+        };
+        assert_eq!(issues(65_535), [1, 0]);
+        assert_eq!(issues(65_536), [0, 1]);
+    }
 }

@@ -258,3 +258,47 @@ fn has_feature(set: &[u64; FEATURE_WORDS], id: u8) -> bool {
     let word = set.get(usize::from(id / 64)).copied().unwrap_or(0);
     word >> (id % 64) & 1 != 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::record;
+    use crate::perf::testing::{self, ORDER};
+
+    #[test]
+    fn a_profile_may_have_256_feature_sections() {
+        let attr = testing::attr(64, 0, 0);
+        let round = testing::record(record::FINISHED_ROUND, 0, &[]);
+        let attrs = Section {
+            offset: FILE_HEADER_SIZE,
+            size: attr.len() as u64 + 16,
+        };
+        let data = Section {
+            offset: attrs.end(),
+            size: round.len() as u64,
+        };
+        let header = FileHeader {
+            endian: ORDER,
+            attr_size: attrs.size,
+            attrs,
+            data,
+            features: [u64::MAX; FEATURE_WORDS],
+        };
+        let mut file = Vec::new();
+        header.write(&mut file);
+        file.extend([&attr[..], &[0; 16], &round].concat());
+        // The table of sections, then a byte in each section: its number.
+        for id in 0..256 {
+            ORDER.write_u64(&mut file, data.end() + 256 * 16 + id);
+            ORDER.write_u64(&mut file, 1);
+        }
+        file.extend(0..=255);
+        let profile = Profile::parse(&file).unwrap();
+        assert!(profile.faults.is_empty());
+        let contents = profile.features.iter().map(|feature| &*feature.content);
+        assert_eq!(
+            contents.collect::<Vec<_>>().concat(),
+            (0..=255).collect::<Vec<u8>>()
+        );
+    }
+}

@@ -9,14 +9,26 @@ pub fn read() -> Option<Vec<u8>> {
     /// It has a few pages.
     const MAX: u64 = 1 << 20;
     let maps = kernel::read_text("/proc/self/maps").ok()?;
-    let map = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-    let (start, end) = map.split_whitespace().next()?.split_once('-')?;
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let size = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
+    let (start, end) = range(&maps)?;
+    let size = end.checked_sub(start)?;
     let mut bytes = vec![0; usize::try_from(size.min(MAX)).ok()?];
     let memory = kernel::open("/proc/self/mem").ok()?;
     memory.read_exact_at(&mut bytes, start).ok()?;
     Some(bytes)
+}
+
+/// Returns where it starts and ends, from the text of `/proc/PID/maps`.
+fn range(maps: &str) -> Option<(u64, u64)> {
+    // The name of a file starts with a slash, and may end in anything.
+    let is_vdso = |line: &&str| line.split_whitespace().nth(5) == Some("[vdso]");
+    let (start, end) = maps
+        .lines()
+        .find(is_vdso)?
+        .split_whitespace()
+        .next()?
+        .split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some((number(start)?, number(end)?))
 }
 
 #[cfg(test)]
@@ -26,5 +38,16 @@ mod tests {
     #[test]
     fn the_vdso_of_this_process_is_an_elf_file() {
         assert!(read().unwrap().starts_with(b"\x7fELF"));
+    }
+
+    #[test]
+    fn a_file_whose_name_ends_like_the_vdso_is_not_taken_for_it() {
+        let file = "00400000-00401000 r-xp 00000000 fe:00 131 /tmp/perf [vdso]\n";
+        let vdso = "7ffe0f5c2000-7ffe0f5c4000 r-xp 00000000 00:00 0 [vdso]\n";
+        assert_eq!(range(file), None);
+        assert_eq!(
+            range(&[file, vdso].concat()),
+            Some((0x7ffe_0f5c_2000, 0x7ffe_0f5c_4000))
+        );
     }
 }

@@ -172,7 +172,12 @@ fn is_joined(end: Address, start: Address) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use jitdump::Time;
+
     use super::*;
+    use crate::code::process::{Map, ProcessEvent};
+    use crate::perf::event::Backing;
+    use crate::units::Pid;
 
     const STRETCH: u64 = FreeAddresses::STRETCH;
 
@@ -202,5 +207,45 @@ mod tests {
             Some(Address(4 * STRETCH + PAGE))
         );
         assert_eq!(obstacles.end_of_last_in(range(5 * STRETCH, PAGE)), None);
+    }
+
+    /// Makes an allocator for code of one process, with a file mapped from 4 GiB on.
+    fn allocator(file_size: u64, code: &[AddressRange]) -> (FreeAddresses, SpaceId) {
+        let file = Map {
+            time: Time(1),
+            range: range(1 << 32, file_size),
+            backing: Backing::File,
+            record: 0,
+        };
+        let processes = Processes::new(vec![ProcessEvent::Map(Pid(1), file)]);
+        let space = processes.space_at(Pid(1), Time(2)).unwrap();
+        let code = code.iter().map(|&range| (space, range));
+        (FreeAddresses::new(&processes, code), space)
+    }
+
+    #[test]
+    fn tables_end_up_to_0x7fff0000_bytes_after_the_start_of_their_code() {
+        let code = range(1 << 32, 0x10);
+        let first_free = |file_size: u64| {
+            let (mut free, space) = allocator(file_size, &[code]);
+            free.take(space, code, 16, false)
+        };
+        // A megabyte is reserved.
+        assert_eq!(first_free(0x7fef_0000), Some(Address(0x1_7fef_0000)));
+        assert_eq!(first_free(0x7fef_1000), None);
+    }
+
+    #[test]
+    fn reserved_addresses_are_used_for_code_within_0x7fff0000_bytes() {
+        let near = range(0x1_8000_0000, 0x1000);
+        let second = |start: u64| {
+            let code = range(start, 0x10);
+            let (mut free, space) = allocator(0x1000, &[near, code]);
+            assert_eq!(free.take(space, near, 16, false), Some(Address(0x1_9000_1000)));
+            free.take(space, code, 16, false)
+        };
+        let far = 0x1_9000_1020 - 0x7fff_0000;
+        assert_eq!(second(far), Some(Address(0x1_9000_1010)));
+        assert_eq!(second(far - 1), Some(Address(0x1_2001_2000)));
     }
 }

@@ -56,11 +56,10 @@ pub fn write(
     let mut placed = Vec::with_capacity(jobs.len());
     let mut seen = HashSet::default();
     let (mut functions, mut function_objects) = (0, 0);
-    let room = dump_bytes.saturating_mul(MAX_GROWTH).max(MIN_ROOM);
     for batch in batches(&jobs) {
         let tables: Vec<_> = tables.by_ref().take(batch.len()).collect();
         let store = output.store()?;
-        if store.bytes_written() >= room {
+        if store.bytes_written() >= writer.room.objects {
             let left_out = batch.iter().map(Job::mapping_count).sum();
             writer.faults.add_many(Issue::ObjectsTooLarge, left_out, 0);
             progress(left_out);
@@ -94,9 +93,10 @@ pub fn write(
                     writer.note(member, faults);
                 }
             }
-            writer.text_room = writer.text_room.saturating_sub(object.text_size);
+            let room = &mut writer.room;
+            room.texts = room.texts.saturating_sub(object.text_size);
             let ranges = object.functions.iter().map(|(_, faults)| faults.ranges);
-            writer.range_room = writer.range_room.saturating_sub(ranges.sum());
+            room.ranges = room.ranges.saturating_sub(ranges.sum());
             let tables_address = tables.as_ref().map(|&(_, address)| address);
             let of_object = writer.store(job, tables_address, &object, store)?;
             functions += of_object.iter().map(|(count, _)| count).sum::<u64>();
@@ -121,10 +121,17 @@ struct ObjectWriter<'a> {
     faults: Tally<Issue>,
     line_faults: IndexedTable<FileIndex, Tally<Issue>>,
     source_folders: SourceFolders,
-    /// Number of bytes of source text that further objects may contain.
-    text_room: u64,
-    /// Number of ranges of inlined calls that further objects may contain.
-    range_room: u64,
+    room: Room,
+}
+
+/// What objects may contain.
+struct Room {
+    /// Size of all objects, in bytes.
+    objects: u64,
+    /// Size of the source texts in further objects, in bytes.
+    texts: u64,
+    /// Number of ranges of inlined calls in further objects.
+    ranges: u64,
 }
 
 /// An object in ELF format.
@@ -167,6 +174,22 @@ const MIN_TEXT_ROOM: u64 = 64 << 20;
 const BYTES_OF_RANGE: u64 = 8;
 const MIN_RANGE_ROOM: u64 = 1 << 20;
 
+impl Room {
+    /// Returns the room for objects of dumps of `dump_bytes` in all.
+    fn new(dump_bytes: u64) -> Self {
+        Self {
+            objects: dump_bytes.saturating_mul(MAX_GROWTH).max(MIN_ROOM),
+            texts: dump_bytes.saturating_mul(MAX_TEXT_GROWTH).max(MIN_TEXT_ROOM),
+            ranges: (dump_bytes / BYTES_OF_RANGE).max(MIN_RANGE_ROOM),
+        }
+    }
+}
+
+/// Whether debug information that takes `memory_size` bytes is kept until the object is encoded.
+fn is_kept(memory_size: u64, record_bytes: u64) -> bool {
+    memory_size <= record_bytes.saturating_mul(MAX_LINE_GROWTH)
+}
+
 impl<'a> ObjectWriter<'a> {
     fn new(input: &'a Input<'a>, dump_bytes: u64) -> Self {
         Self {
@@ -174,8 +197,7 @@ impl<'a> ObjectWriter<'a> {
             faults: Tally::default(),
             line_faults: input.files.map(|_| Tally::default()),
             source_folders: SourceFolders::default(),
-            text_room: dump_bytes.saturating_mul(MAX_TEXT_GROWTH).max(MIN_TEXT_ROOM),
-            range_room: (dump_bytes / BYTES_OF_RANGE).max(MIN_RANGE_ROOM),
+            room: Room::new(dump_bytes),
         }
     }
 
@@ -210,11 +232,7 @@ impl<'a> ObjectWriter<'a> {
                 .then(|| self.lines_of(file, &function));
             if let Some((Some(info), _)) = &mut lines {
                 sources.extend(self.input.lines.sources_to_keep(info, owner));
-                let max_size = self
-                    .input
-                    .record_bytes(member.function)
-                    .saturating_mul(MAX_LINE_GROWTH);
-                if info.memory_size() > max_size {
+                if !is_kept(info.memory_size(), self.input.record_bytes(member.function)) {
                     lines = None;
                 }
             }
@@ -251,7 +269,7 @@ impl<'a> ObjectWriter<'a> {
         let Some(mut info) = info else {
             return Vec::new();
         };
-        if self.range_room == 0 && !info.calls.is_empty() {
+        if self.room.ranges == 0 && !info.calls.is_empty() {
             info.calls.clear();
             faults.object.add(Issue::CallsTooMany, 0);
         }
@@ -259,7 +277,7 @@ impl<'a> ObjectWriter<'a> {
         let beyond = dwarf::rows_beyond_limits(&info);
         faults.object.add_many(Issue::ColumnsTooLarge, beyond, 0);
         let lines = &self.input.lines;
-        let has_texts = self.text_room > 0;
+        let has_texts = self.room.texts > 0;
         if !has_texts && lines.holds_texts() && info.files.iter().any(|file| file.text.is_some()) {
             faults.object.add(Issue::TextsTooLarge, 0);
         }

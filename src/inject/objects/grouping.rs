@@ -260,7 +260,6 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
     use crate::code::timeline::{FileIndex, FunctionId};
-    use crate::inject::objects::neighbourhood::FILE_MARGIN;
     use crate::perf::event::Backing;
     use crate::units::Pid;
 
@@ -368,7 +367,7 @@ mod tests {
             let groups = make(functions, freed_ranges, &[]);
             groups.iter().map(|group| group.has_lead_in).collect::<Vec<_>>()
         };
-        let far = 0x1_0000_0000 + FILE_MARGIN;
+        let far = 0x2_0000_0000;
         let one = [(1, 10, far, 0x100)];
         assert_eq!(has_lead_in(&one, &[]), [true]);
         assert_eq!(has_lead_in(&one, &[(far - 0x1_0000 - 0x10, 0x10)]), [true]);

@@ -161,3 +161,50 @@ pub fn batches<'j, 'g>(mut jobs: &'j [Job<'g>]) -> impl Iterator<Item = &'j [Job
         (!batch.is_empty()).then_some(batch)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use jitdump::Time;
+
+    use super::*;
+    use crate::code::process::SpaceId;
+    use crate::code::timeline::FunctionId;
+
+    /// Returns the number of objects in each batch. `sizes` are those of the objects' records.
+    fn batch_sizes(sizes: &[u64]) -> Vec<usize> {
+        let function = CodeMapping {
+            function: FunctionId {
+                file: FileIndex(0),
+                function: 0,
+            },
+            space: SpaceId(0),
+            range: AddressRange::new(Address(0x1000), 0x100).unwrap(),
+            since: Time(1),
+            sequence: 0,
+        };
+        let functions = std::slice::from_ref(&function);
+        let job = |&record_bytes: &u64| Job {
+            members: ObjectMembers {
+                first: Block {
+                    functions,
+                    offset: 0,
+                    repeats: Vec::new(),
+                },
+                others: Vec::new(),
+                has_lead_in: false,
+            },
+            first: &function,
+            machine: Machine::host(),
+            has_code: true,
+            record_bytes,
+        };
+        let jobs: Vec<Job<'_>> = sizes.iter().map(job).collect();
+        batches(&jobs).map(<[_]>::len).collect()
+    }
+
+    #[test]
+    fn a_batch_with_8_mebibytes_of_records_is_full() {
+        assert_eq!(batch_sizes(&[8_388_607, 100, 100]), [2, 1]);
+        assert_eq!(batch_sizes(&[8_388_608, 100, 100]), [1, 2]);
+    }
+}

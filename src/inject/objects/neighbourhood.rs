@@ -12,7 +12,7 @@ use crate::perf::event::Backing;
 
 /// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
 /// a library; libdw's module also covers the data after it.
-pub const FILE_MARGIN: u64 = 256 << 20;
+const FILE_MARGIN: u64 = 256 << 20;
 
 /// Addresses in use, as sorted ranges that don't touch each other.
 #[derive(Clone, Debug, Default)]
@@ -198,5 +198,51 @@ impl Neighbourhood<'_> {
     /// Whether no file was mapped in a range before the first function of the address space.
     pub fn is_without_ground(&self, range: AddressRange) -> bool {
         self.ground.is_free(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::process::{Map, ProcessEvent};
+    use crate::code::timeline::{FileIndex, FunctionId};
+    use crate::code::unknown_addresses::UnknownAddresses;
+    use crate::units::Pid;
+
+    #[test]
+    fn an_object_starts_before_its_code_if_no_file_is_less_than_256_mebibytes_below() {
+        let file = Map {
+            time: Time(1),
+            range: AddressRange::new(Address(0x9000), 0x1000).unwrap(),
+            backing: Backing::File,
+            record: 0,
+        };
+        let processes = Processes::new(vec![ProcessEvent::Map(Pid(1), file)]);
+        let space = processes.space_at(Pid(1), Time(2)).unwrap();
+        let has_lead_in = |start: u64| {
+            let mappings = [CodeMapping {
+                function: FunctionId {
+                    file: FileIndex(0),
+                    function: 0,
+                },
+                space,
+                range: AddressRange::new(Address(start), 0x100).unwrap(),
+                since: Time(2),
+                sequence: 0,
+            }];
+            let mapped = Mapped {
+                mappings: &mappings,
+                freed_ranges: &[],
+                symbols: &[],
+                unknown: &UnknownAddresses::default(),
+            };
+            let neighbourhoods = Neighbourhoods::new(&processes, mapped, 0x1000);
+            let neighbourhood = neighbourhoods.of(&processes, space);
+            neighbourhood.has_lead_in(&mappings, Address(0))
+        };
+        // The lead-in has 64 KiB.
+        let nearest = 0xa000 + 0x1000_0000 + 0x1_0000;
+        assert!(has_lead_in(nearest));
+        assert!(!has_lead_in(nearest - 1));
     }
 }

@@ -421,4 +421,21 @@ mod tests {
         let counts: Vec<usize> = objects(&many, &[]).iter().map(Vec::len).collect();
         assert_eq!(counts, [2097, 2097, 806]);
     }
+
+    #[test]
+    fn the_64_largest_images_have_objects_of_their_own() {
+        let counts = |images: u32| -> Vec<usize> {
+            // Each image has two functions.
+            let images = (0..2 * images).map(|number| {
+                let start = 0x100_0000 * u64::from(1 + number / 2) + 0x40 * u64::from(number % 2);
+                (1000 + number, start)
+            });
+            let again = (0..300).map(|number| (number, 0x1_0000));
+            let found = objects(&images.chain(again).collect::<Vec<_>>(), &[]);
+            found.iter().map(Vec::len).collect()
+        };
+        let (own, shared) = (vec![1; 64], |blocks| vec![blocks]);
+        assert_eq!(counts(64), [own.clone(), shared(300)].concat());
+        assert_eq!(counts(65), [own, shared(301)].concat());
+    }
 }

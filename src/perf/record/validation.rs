@@ -287,3 +287,69 @@ impl RecordValidator<'_> {
 /// (thread, name).
 const ID_INDEX_ENTRY: usize = 32;
 const THREAD_MAP_ENTRY: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::attr::Attr;
+    use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL};
+
+    /// An event with ID 70 and records that have an ID, an address, a PID, a TID and a time.
+    fn attrs() -> Attrs {
+        let bytes = testing::attr(64, 1 << 16 | 0b111, SAMPLE_ID_ALL);
+        let mut attrs = Attrs::default();
+        attrs.push(Attr::parse(&bytes, ORDER), std::iter::once(70));
+        attrs
+    }
+
+    /// Returns samples with a known ID, then records without one, then `end`.
+    fn records(samples: usize, rounds: usize, end: &[u8]) -> Vec<u8> {
+        let sample = testing::record(record::SAMPLE, record::MISC_USER, &[70, 0x1000, 5 | 5 << 32, 9]);
+        let round = testing::record(record::FINISHED_ROUND, 0, &[]);
+        [&sample.repeat(samples)[..], &round.repeat(rounds), end].concat()
+    }
+
+    #[test]
+    fn records_start_before_four_of_them_or_two_with_known_ids() {
+        let attrs = attrs();
+        let starts_at = |samples, rounds| {
+            let validator = RecordValidator {
+                attrs: &attrs,
+                endian: ORDER,
+            };
+            validator.starts_at(&records(samples, rounds, &[0xff; 16]), None)
+        };
+        for (samples, rounds) in [(0, 4), (1, 2), (2, 0)] {
+            assert!(starts_at(samples, rounds), "{samples} {rounds}");
+        }
+        for (samples, rounds) in [(0, 3), (1, 1)] {
+            assert!(!starts_at(samples, rounds), "{samples} {rounds}");
+        }
+    }
+
+    /// Whether a record of perf's type `kind` is valid before other records.
+    fn is_record(kind: u32, others: &[u8]) -> bool {
+        let validator = RecordValidator {
+            attrs: &attrs(),
+            endian: ORDER,
+        };
+        let data = [&testing::record(kind, 0, &[1, 2])[..], others].concat();
+        let record = Records::new(&data, 0, ORDER).next().unwrap();
+        validator.is_record(&record, &data, None)
+    }
+
+    #[test]
+    fn types_of_perf_up_to_95_are_records() {
+        let others = records(0, 10, &[]);
+        assert!((83..=95).all(|kind| is_record(kind, &others)));
+        assert!(!is_record(96, &others));
+    }
+
+    #[test]
+    fn a_record_of_a_future_type_is_followed_by_four_records() {
+        // Such a record has no content.
+        let invalid = testing::record(record::FINISHED_ROUND, 0, &[1]);
+        assert!(is_record(90, &records(0, 4, &invalid)));
+        assert!(!is_record(90, &records(0, 3, &invalid)));
+    }
+}

@@ -20,6 +20,11 @@ use crate::threads;
 const MAX_TABLE_GROWTH: u64 = 2;
 const MIN_TABLE_ROOM: u64 = 16 << 20;
 
+/// Returns the room for tables of dumps of `dump_bytes` in all, in bytes.
+fn table_room(dump_bytes: u64) -> u64 {
+    dump_bytes.saturating_mul(MAX_TABLE_GROWTH).max(MIN_TABLE_ROOM)
+}
+
 /// The unwinding tables of functions, each read once.
 pub(super) struct UnwindingTables<'a> {
     input: &'a Input<'a>,
@@ -80,7 +85,7 @@ impl<'a> UnwindingTables<'a> {
         dump_bytes: u64,
         faults: &mut Tally<Issue>,
     ) -> Vec<Vec<FunctionTable<'a>>> {
-        let mut room = dump_bytes.saturating_mul(MAX_TABLE_GROWTH).max(MIN_TABLE_ROOM);
+        let mut room = table_room(dump_bytes);
         let of_job = |job: &Job<'_>| {
             // Readers do not unwind stacks if an object may be at several addresses.
             if !job.members.is_mapped_whole() {
@@ -253,5 +258,17 @@ impl<'a> UnwindingTables<'a> {
             }
         }
         placed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_may_have_twice_the_size_of_the_dumps_or_16_mebibytes() {
+        assert_eq!(table_room(0), 16 << 20);
+        assert_eq!(table_room(8 << 20), 16 << 20);
+        assert_eq!(table_room((8 << 20) + 1), (16 << 20) + 2);
     }
 }
