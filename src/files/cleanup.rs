@@ -210,14 +210,19 @@ mod tests {
     use super::*;
     use crate::files::walk::Scope;
 
+    /// Returns the ID of a process that has ended.
+    fn ended_process() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
     #[test]
     fn leftovers_of_ended_processes_are_removed_and_nothing_else_is() {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("folder");
         fs::create_dir(&folder).unwrap();
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        let ended = child.id();
+        let ended = ended_process();
         let leftover = |attempt: u32| format!(".jitinject-{ended}-{attempt}.tmp");
         let kept = [
             format!(".jitinject-{}-0.tmp", std::process::id()),
@@ -269,5 +274,20 @@ mod tests {
         drop(locked);
         remove_leftovers(&Folder::open(&folder, Scope::Named).unwrap());
         assert!(!names().contains(&leftover(3)));
+    }
+
+    #[test]
+    fn a_run_looks_at_ten_thousand_entries_of_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let ended = ended_process();
+        for attempt in 0..10_003 {
+            let name = format!(".jitinject-{ended}-{attempt}.tmp");
+            File::create(folder.path().join(name)).unwrap();
+        }
+        let left = || fs::read_dir(folder.path()).unwrap().count();
+        remove_leftovers(&Folder::open(folder.path(), Scope::Named).unwrap());
+        assert_eq!(left(), 3);
+        remove_leftovers(&Folder::open(folder.path(), Scope::Named).unwrap());
+        assert_eq!(left(), 0);
     }
 }

@@ -503,4 +503,20 @@ mod tests {
         assert_eq!(names(&target), ["precious"]);
         assert_eq!(names(folder.path()), ["target"]);
     }
+
+    #[test]
+    fn a_thousand_names_are_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Place::of(&folder.path().join("target")).unwrap();
+        let hidden = |attempt: u32| folder.path().join(cleanup::hidden_name(attempt));
+        for attempt in 0..999 {
+            fs::write(hidden(attempt), "").unwrap();
+        }
+        let file = StagedFile::create(target.clone()).unwrap();
+        assert!(hidden(999).exists());
+        let refused = StagedFile::create(target).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        drop(file);
+        assert_eq!(names(folder.path()).len(), 999);
+    }
 }
