@@ -379,6 +379,7 @@ impl Committed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::fs;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -508,15 +509,24 @@ mod tests {
     fn a_thousand_names_are_tried() {
         let folder = tempfile::tempdir().unwrap();
         let target = Place::of(&folder.path().join("target")).unwrap();
-        let hidden = |attempt: u32| folder.path().join(cleanup::hidden_name(attempt));
-        for attempt in 0..999 {
-            fs::write(hidden(attempt), "").unwrap();
-        }
-        let file = StagedFile::create(target.clone()).unwrap();
-        assert!(hidden(999).exists());
-        let refused = StagedFile::create(target).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
-        drop(file);
-        assert_eq!(names(folder.path()).len(), 999);
+        let create = |taken: u32| {
+            let attempts = Cell::new(0);
+            let created = create_beside(&target, |_| {
+                attempts.set(attempts.get() + 1);
+                match attempts.get() > taken {
+                    true => Ok(()),
+                    false => Err(Errno::EXIST),
+                }
+            });
+            (created, attempts.get())
+        };
+        let (created, attempts) = create(999);
+        let (place, ()) = created.unwrap();
+        cleanup::unregister(&place);
+        assert_eq!(attempts, 1000);
+        assert_eq!(place.name.to_str(), Some(&*cleanup::hidden_name(999)));
+        let (refused, attempts) = create(1000);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(attempts, 1000);
     }
 }
