@@ -415,7 +415,7 @@ struct Libraries {
 }
 
 impl Libraries {
-    /// Returns the libraries of calls, each of which has what has its code, and its address.
+    /// Returns the libraries of calls, by the home of the code and the address of each.
     fn of(calls: impl Iterator<Item = (Home, u64)>) -> Self {
         let mut places: Vec<(Home, u64, usize)> = calls
             .enumerate()
