@@ -150,18 +150,25 @@ pub(super) fn lock_unfinished(handle: impl AsFd, place: &NameInFolder) -> bool {
 /// Removes what killed runs of this user have left in a directory. Does nothing where other users could give the name of
 /// unfinished output to other files of this user.
 pub(super) fn remove_leftovers(folder: &Folder) {
-    /// Maximum number of entries that are looked at.
-    const MAX_ENTRIES: usize = 10_000;
     if !is_private(folder) {
         return;
     }
-    let entries = folder.entries().into_iter().flatten();
-    for (place, kind) in entries.take(MAX_ENTRIES).flatten() {
-        if let Some(process) = process_of(&place.name) {
-            // What cannot be removed does not matter for this run.
-            let _ = remove_leftover(&place, kind, process);
-        }
+    for (place, kind, process) in unfinished(folder.entries().into_iter().flatten()) {
+        // What cannot be removed does not matter for this run.
+        let _ = remove_leftover(&place, kind, process);
     }
+}
+
+/// Returns what has the name of unfinished output among the first entries of a directory, with its process.
+fn unfinished(
+    entries: impl Iterator<Item = io::Result<(Place, FileType)>>,
+) -> impl Iterator<Item = (Place, FileType, Pid)> {
+    /// Maximum number of entries that are looked at.
+    const MAX_ENTRIES: usize = 10_000;
+    entries.take(MAX_ENTRIES).flatten().filter_map(|(place, kind)| {
+        let process = process_of(&place.name)?;
+        Some((place, kind, process))
+    })
 }
 
 /// Whether only this user and root can rename this user's files in a directory.
@@ -272,5 +279,18 @@ mod tests {
         drop(locked);
         remove_leftovers(&Folder::open(&folder, Scope::Named).unwrap());
         assert!(!names().contains(&leftover(3)));
+    }
+
+    #[test]
+    fn leftovers_are_looked_for_among_ten_thousand_entries() {
+        let folder = Folder::open(&std::env::temp_dir(), Scope::Named).unwrap();
+        let found = |others: usize| {
+            let others = std::iter::repeat_n("other", others);
+            let names = others.chain([".jitinject-7-0.tmp"]);
+            let entries = names.map(|name| Ok((folder.at(name), FileType::RegularFile)));
+            unfinished(entries).count()
+        };
+        assert_eq!(found(9_999), 1);
+        assert_eq!(found(10_000), 0);
     }
 }

@@ -40,9 +40,6 @@ pub const SHARED: Mode = PRIVATE.union(Mode::RGRP).union(Mode::ROTH);
 /// Mode of a subdirectory, likewise.
 pub const SHARED_FOLDER: Mode = SHARED.union(Mode::XUSR).union(Mode::XGRP).union(Mode::XOTH);
 
-/// Tries to find a name for a subdirectory.
-const MAX_ATTEMPTS: u32 = 100_000;
-
 /// An open directory.
 #[derive(Clone, Debug)]
 pub struct Folder {
@@ -114,17 +111,17 @@ impl Folder {
     /// Returns a directory without anything of this name: this one, or a numbered subdirectory.
     pub fn without(&self, name: &OsStr) -> io::Result<Self> {
         let mut folder = self.clone();
-        for number in 2..MAX_ATTEMPTS {
-            if !folder.at(name).is_taken() {
-                return Ok(folder);
-            }
+        let mut number: u32 = 1;
+        // A new subdirectory is empty.
+        while folder.at(name).is_taken() {
+            number = number.checked_add(1).ok_or(ErrorKind::AlreadyExists)?;
             let place = self.at(number.to_string());
             folder = match place.create_private_folder() {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => place.open_folder()?,
                 other => other?,
             };
         }
-        Err(ErrorKind::AlreadyExists.into())
+        Ok(folder)
     }
 
     /// Opens it again, so that it can be listed and locked.
@@ -503,6 +500,8 @@ mod tests {
         let other = folder.without(OsStr::new("link")).unwrap();
         assert_eq!(other.path(), at("2"));
         assert_eq!(folder.without(OsStr::new("new")).unwrap().path(), folder.path());
+        other.at("link").create_file(PRIVATE).unwrap();
+        assert_eq!(folder.without(OsStr::new("link")).unwrap().path(), at("3"));
         folder.clear().unwrap();
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
     }

@@ -61,13 +61,16 @@ struct Page {
     crossing: OnceLock<Crossing>,
 }
 
-/// Returns the number of files that may be kept open: less than [`MAX_OPEN`] if the process may not open many.
+/// Returns the number of files that may be kept open.
 fn max_open() -> u64 {
     static MAX: OnceLock<u64> = OnceLock::new();
-    *MAX.get_or_init(|| {
-        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        MAX_OPEN.min(limit.saturating_sub(OTHER_FILES))
-    })
+    *MAX.get_or_init(|| max_open_within(getrlimit(Resource::Nofile).current))
+}
+
+/// Returns the number of files that may be kept open: less than [`MAX_OPEN`] if `limit` does not let the process open many.
+fn max_open_within(limit: Option<u64>) -> u64 {
+    let limit = limit.unwrap_or(u64::MAX);
+    MAX_OPEN.min(limit.saturating_sub(OTHER_FILES))
 }
 
 /// A file that is kept open, counted in [`OPEN_FILES`].
@@ -299,5 +302,20 @@ mod tests {
         let mut read = [0; 8];
         assert_eq!(paged.read(2, &mut read), 3);
         assert_eq!(&read[..3], b"all");
+    }
+
+    #[test]
+    fn as_many_files_are_kept_open_as_the_process_may_open_besides_others() {
+        for (limit, expected) in [
+            (None, 256),
+            (Some(1024), 256),
+            (Some(320), 256),
+            (Some(319), 255),
+            (Some(65), 1),
+            (Some(64), 0),
+            (Some(3), 0),
+        ] {
+            assert_eq!(max_open_within(limit), expected, "{limit:?}");
+        }
     }
 }

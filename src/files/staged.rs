@@ -379,6 +379,7 @@ impl Committed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::fs;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -502,5 +503,30 @@ mod tests {
         staged.commit(check_replaced).unwrap_err();
         assert_eq!(names(&target), ["precious"]);
         assert_eq!(names(folder.path()), ["target"]);
+    }
+
+    #[test]
+    fn a_thousand_names_are_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Place::of(&folder.path().join("target")).unwrap();
+        let create = |taken: u32| {
+            let attempts = Cell::new(0);
+            let created = create_beside(&target, |_| {
+                attempts.set(attempts.get() + 1);
+                match attempts.get() > taken {
+                    true => Ok(()),
+                    false => Err(Errno::EXIST),
+                }
+            });
+            (created, attempts.get())
+        };
+        let (created, attempts) = create(999);
+        let (place, ()) = created.unwrap();
+        cleanup::unregister(&place);
+        assert_eq!(attempts, 1000);
+        assert_eq!(place.name.to_str(), Some(&*cleanup::hidden_name(999)));
+        let (refused, attempts) = create(1000);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(attempts, 1000);
     }
 }

@@ -87,4 +87,16 @@ mod tests {
             assert_eq!(has_frame_pointers(&path("bin/python3")), expected, "{flags}");
         }
     }
+
+    #[test]
+    fn settings_are_read_up_to_one_mebibyte() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("settings.py");
+        let setting = "'CFLAGS': '-O3";
+        for (size, expected) in [(1 << 20, "'-O3"), ((1 << 20) + 1, "'-O")] {
+            let others = " ".repeat(size - setting.len());
+            fs::write(&file, others + setting).unwrap();
+            assert_eq!(compiler_flags(&file).unwrap(), expected);
+        }
+    }
 }

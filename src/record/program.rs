@@ -223,4 +223,15 @@ mod tests {
             assert_eq!(of_script, Some("it is not readable"));
         }
     }
+
+    #[test]
+    fn the_first_line_of_a_script_is_read_as_far_as_the_kernel_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        for (size, expected) in [(256, "node"), (257, "nod")] {
+            let width = size - "#!env".len();
+            fs::write(&script, format!("#!env{:>width$}\n", "node")).unwrap();
+            assert_eq!(interpreter(&script).unwrap(), expected.as_bytes());
+        }
+    }
 }

@@ -132,10 +132,15 @@ fn version_of(program: &SafeProgram, runtime: Runtime) -> Option<String> {
     let mut command = program.command();
     command.arg(argument);
     let printed = short_command::run(command, false, PATIENCE, &mut || false).ok()?;
-    let lines = printed.text.split(|&byte| byte == b'\n');
+    let version = first_line(&printed.text)?;
+    printed.status.success().then_some(version)
+}
+
+/// Returns the first line that is not empty, or the beginning of a long one.
+fn first_line(text: &[u8]) -> Option<String> {
+    let lines = text.split(|&byte| byte == b'\n');
     let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty())?;
-    let line = line.get(..MAX_VERSION).unwrap_or(line);
-    printed.status.success().then(|| printable(line))
+    Some(printable(line.get(..MAX_VERSION).unwrap_or(line)))
 }
 
 /// A program of another process that the user may run.
@@ -235,5 +240,15 @@ mod tests {
             version_of(&program("true", "/bin/true"), Runtime::SpiderMonkey),
             None
         );
+    }
+
+    #[test]
+    fn a_version_has_up_to_200_bytes() {
+        assert_eq!(first_line(b"\n \n v1 \nv2\n").unwrap(), "v1");
+        assert_eq!(first_line(b" \n"), None);
+        for (size, expected) in [(200, 200), (201, 200)] {
+            let version = first_line("7".repeat(size).as_bytes()).unwrap();
+            assert_eq!(version.len(), expected);
+        }
     }
 }

@@ -120,6 +120,8 @@ fn shown(line: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::source_files::SourceOptions;
+    use crate::load::LoadOptions;
 
     #[test]
     fn lines_are_shown_with_those_around_them() {
@@ -142,5 +144,29 @@ mod tests {
         assert_eq!(shown(long.as_bytes()).chars().count(), 240);
         assert_eq!(shown(b"\ta\x1b[2J\xff\r"), "    a\\u{1b}[2J\u{fffd}");
         assert_eq!(shown("a\u{202e}b".as_bytes()), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn two_mebibytes_of_text_are_shown_and_the_lines_left_out_are_counted() {
+        let (load, sources) = (LoadOptions::default(), SourceOptions::default());
+        let show = |counts: [u32; 2]| {
+            let files = counts.map(|count| SourceText {
+                name: SourceName {
+                    owner: 0,
+                    path: Vec::new(),
+                    script: None,
+                },
+                text: Some(vec!["x".repeat(128); count as usize].join("\n").into()),
+            });
+            let wanted = [0, 1].map(|file| (file, (1..=counts[file as usize]).collect()));
+            let mut texts = Texts::new(&load, &sources);
+            let excerpts = texts.excerpts(&files, &wanted);
+            let shown: usize = excerpts.iter().map(|excerpt| excerpt.text.len()).sum();
+            let faults = texts.faults.iter();
+            let left_out: Vec<(Issue, u64)> = faults.map(|(issue, fault)| (issue, fault.count)).collect();
+            (shown, left_out)
+        };
+        assert_eq!(show([16_000, 384]), (16_384, vec![]));
+        assert_eq!(show([16_000, 386]), (16_384, vec![(Issue::LinesNotShown, 2)]));
     }
 }

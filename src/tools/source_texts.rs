@@ -115,3 +115,49 @@ fn read_file(folder: &Path, name: &Path, max_size: u64) -> Option<Vec<u8>> {
         .and_then(|file| file.read_whole(max_size))
         .ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    use crate::files::objects::stored_source::{SourceList, StoredSource};
+
+    #[test]
+    fn the_size_of_all_texts_is_limited() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.js");
+        fs::write(&path, "let a;\n").unwrap();
+        let name = SourceName {
+            owner: 0,
+            path: path.as_os_str().as_bytes().to_vec(),
+            script: None,
+        };
+        let (load, sources) = (LoadOptions::default(), SourceOptions::default());
+        let mut texts = Texts::new(&load, &sources);
+        // As if others had been read.
+        texts.left -= (256 << 20) - 7;
+        assert_eq!(texts.read(&name), Ok(b"let a;\n".to_vec()));
+        assert_eq!(texts.read(&name), Err(Issue::SourceTooLarge));
+    }
+
+    #[test]
+    fn kept_files_are_found_by_lists_of_up_to_16_mebibytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = folder.path().join(format!("{DEFAULT_OUTPUT}.elf")).join(SOURCES);
+        let source = StoredSource::new(b"/src/a.js", b"let a;\n");
+        fs::create_dir_all(sources.join(&source.folder)).unwrap();
+        fs::write(sources.join(&source.folder).join(&source.name), source.text).unwrap();
+        let mut list = SourceList::default();
+        list.add(&source);
+        let (name, text) = list.file().unwrap();
+        let list = sources.join(name);
+        fs::write(&list, text).unwrap();
+        let resize = |size| fs::File::options().write(true).open(&list)?.set_len(size);
+        let read = || KeptFolder::beside(&folder.path().join("perf.data")).read(b"/src/a.js");
+        resize(16 << 20).unwrap();
+        assert_eq!(read().as_deref(), Some(source.text));
+        resize((16 << 20) + 1).unwrap();
+        assert_eq!(read(), None);
+    }
+}

@@ -159,4 +159,13 @@ mod tests {
         let blocks = file.as_file().metadata().unwrap().blocks();
         assert!(blocks * 512 <= 0x1_0000, "{blocks} blocks");
     }
+
+    #[test]
+    fn zeros_of_a_page_are_a_hole_and_fewer_are_stored() {
+        for (zeros, stored) in [(4095, 4096), (4096, 1)] {
+            let mut sparse = SparseBytes::from(vec![7]);
+            sparse.pad_to(1 + zeros);
+            assert_eq!([sparse.size(), sparse.stored_size()], [1 + zeros, stored]);
+        }
+    }
 }

@@ -155,6 +155,8 @@ mod tests {
         );
         assert_eq!(json(counts(65, &[(64, 5), (0, 1), (65, 1)])), r#"{"0":1,"64":5}"#);
         assert_eq!(json(counts(65, &[])), "{}");
+        let list = format!("[{}5]", "0,".repeat(63));
+        assert_eq!(json(counts(64, &[(63, 5)])), list);
     }
 
     #[test]

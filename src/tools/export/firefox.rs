@@ -164,7 +164,14 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     });
     let mut strings: Numbers<String> = Numbers::default();
     let mut resources: Numbers<Home> = Numbers::default();
-    let libraries = Libraries::of(profile, &keys.all);
+    let libraries = Libraries::of(keys.all.iter().map(|&(index, ..)| {
+        let frame = &profile.tables.frames[index];
+        let home = match profile.home(frame) {
+            Home::Jit(_) => Home::Jit(None),
+            home => home,
+        };
+        (home, frame.address)
+    }));
     let tiers = tiers(profile, &keys.all);
     let mut functions: Numbers<FunctionKey> = Numbers::default();
     let mut places = OriginalPositions::default();
@@ -408,23 +415,16 @@ struct Libraries {
 }
 
 impl Libraries {
-    fn of(profile: &Profile, calls: &[CallKey]) -> Self {
+    /// Returns the libraries of calls, by the home of the code and the address of each.
+    fn of(calls: impl Iterator<Item = (Home, u64)>) -> Self {
         let mut places: Vec<(Home, u64, usize)> = calls
-            .iter()
             .enumerate()
-            .map(|(call, &(index, ..))| {
-                let frame = &profile.tables.frames[index];
-                let home = match profile.home(frame) {
-                    Home::Jit(_) => Home::Jit(None),
-                    home => home,
-                };
-                (home, frame.address, call)
-            })
+            .map(|(call, (home, address))| (home, address, call))
             .collect();
         places.sort_unstable();
         let mut libraries = Self {
             all: Vec::new(),
-            of_calls: vec![(0, 0); calls.len()],
+            of_calls: vec![(0, 0); places.len()],
         };
         for (home, address, call) in places {
             let last = libraries.all.last();
@@ -457,5 +457,23 @@ mod tests {
         let id = breakpad_id("00112233445566778899aabbccddeeff01234567");
         assert_eq!(id, "33221100554477668899AABBCCDDEEFF0");
         assert_eq!(breakpad_id("ab"), "000000AB0000000000000000000000000");
+    }
+
+    #[test]
+    fn addresses_in_a_library_have_31_bits() {
+        let jit = Home::Jit(None);
+        let of = |addresses: &[u64]| {
+            let libraries = Libraries::of(addresses.iter().map(|&address| (jit, address)));
+            (libraries.all, libraries.of_calls)
+        };
+        let near = of(&[0x7fff_fffe, 0]);
+        assert_eq!(near, (vec![(jit, 0)], vec![(0, 0x7fff_fffe), (0, 0)]));
+        let far = of(&[0x7fff_ffff, 0]);
+        assert_eq!(far.0, [(jit, 0), (jit, 0x7fff_f000)]);
+        assert_eq!(far.1, [(1, 0xfff), (0, 0)]);
+        // The first address decides where a library starts.
+        let high = of(&[0x7000_0000_0008, 0x7000_7fff_fffe, 0x7000_7fff_ffff]);
+        assert_eq!(high.0, [(jit, 0x7000_0000_0000), (jit, 0x7000_7fff_f000)]);
+        assert_eq!(high.1, [(0, 8), (0, 0x7fff_fffe), (1, 0xfff)]);
     }
 }

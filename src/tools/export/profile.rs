@@ -97,11 +97,10 @@ impl Profile {
         let mut substituted: u64 = 0;
         let mut add = |sample: &Sample| {
             if scope.has_times {
-                substituted = substituted.saturating_add(SUBSTITUTED_INTERVAL);
                 rows.push(Row {
                     thread: sample.thread,
                     event: sample.event,
-                    time: sample.time.map_or(substituted, |time| time.0),
+                    time: time_of(sample, &mut substituted),
                     stack: sample.stack,
                     weight: sample.weight(),
                 });
@@ -321,6 +320,12 @@ impl Profile {
     }
 }
 
+/// Returns the time of a sample in nanoseconds, or another one for each sample without a time. `substituted` is the last of these.
+fn time_of(sample: &Sample, substituted: &mut u64) -> u64 {
+    *substituted = substituted.saturating_add(SUBSTITUTED_INTERVAL);
+    sample.time.map_or(*substituted, |time| time.0)
+}
+
 fn samples(rows: &[Row]) -> u64 {
     rows.iter().map(|row| row.weight.samples).sum()
 }
@@ -363,6 +368,7 @@ fn matching_stacks(tables: &Tables, filter: &Regex) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitdump::Time;
 
     fn profile(rows: &[(u32, u32)]) -> Profile {
         let rows = rows.iter().map(|&(thread, event)| Row {
@@ -398,9 +404,29 @@ mod tests {
         let rows: Vec<(u32, u32)> = (0..100).map(|event| (0, event)).collect();
         let mut many = profile(&rows);
         many.select(ALL);
-        assert_eq!([many.events.len(), many.rows.len()], [MAX_EVENTS; 2]);
+        assert_eq!([many.events.len(), many.rows.len()], [64; 2]);
         let left_out = "36 samples of 36 other events (--event selects one)";
         assert_eq!(many.left_out.as_deref(), Some(left_out));
+        let mut few = profile(&rows[..64]);
+        few.select(ALL);
+        assert_eq!((few.events.len(), few.left_out), (64, None));
+    }
+
+    #[test]
+    fn samples_without_times_are_a_millisecond_apart() {
+        let mut substituted = 0;
+        let times = [None, None, Some(Time(5)), None].map(|time| {
+            let sample = Sample {
+                event: 0,
+                thread: ThreadIndex(0),
+                time,
+                cpu: None,
+                period: 1,
+                stack: None,
+            };
+            time_of(&sample, &mut substituted)
+        });
+        assert_eq!(times, [1_000_000, 2_000_000, 5, 4_000_000]);
     }
 
     #[test]

@@ -265,6 +265,7 @@ fn most_sampled(mut all: Vec<(FileIndex, u32)>, lines: &Lines) -> (Vec<(FileInde
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::stream::tables::File;
 
     #[test]
     fn of_too_many_lines_those_with_most_samples_are_shown() {
@@ -288,5 +289,51 @@ mod tests {
             .collect();
         let (shown, _) = most_sampled(all(500), &many);
         assert_eq!(shown, (100..500).map(at).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_ten_largest_shares_and_ten_other_functions_are_listed() {
+        let shares = |count: u64| {
+            let shares = (1..=count).map(|period| (period.to_string(), Weight { samples: 1, period }));
+            let sorted = sorted(shares.collect());
+            sorted
+                .iter()
+                .map(|share| share.samples.period)
+                .collect::<Vec<u64>>()
+        };
+        assert_eq!(shares(10), (1..=10).rev().collect::<Vec<u64>>());
+        assert_eq!(shares(11), (2..=11).rev().collect::<Vec<u64>>());
+        let others = |count| {
+            let row = |line| Row {
+                name: "work".to_owned(),
+                line: Some(line),
+                ..Row::default()
+            };
+            let rows: Vec<Row> = (0..=count).map(row).collect();
+            let (tables, counts) = (Tables::default(), StackCounts::default());
+            let report = report(&tables, &counts, 0, &rows, "work", &StreamOptions::default());
+            report.unwrap().others.len()
+        };
+        assert_eq!([10, 11].map(others), [10, 10]);
+    }
+
+    #[test]
+    fn lines_are_shown_with_two_before_and_after() {
+        let mut tables = Tables::default();
+        let text: Vec<u8> = (1..=30)
+            .flat_map(|line| format!("line {line}\n").into_bytes())
+            .collect();
+        let file = tables.files.push(File {
+            path: "work.js".to_owned(),
+            recorded_path: b"work.js".to_vec(),
+            owner: 0,
+            script: None,
+            text: Some(text),
+        });
+        let lines = Lines::from([((file, 10), [Weight::default(); 2])]);
+        let (shown, omitted) = source_lines(&tables, &lines, &StreamOptions::default());
+        let shown: Vec<&str> = shown.iter().filter_map(|line| line.text.as_deref()).collect();
+        assert_eq!(shown, ["line 8", "line 9", "line 10", "line 11", "line 12"]);
+        assert_eq!(omitted, 0);
     }
 }

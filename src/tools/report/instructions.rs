@@ -90,6 +90,9 @@ pub struct InstructionLine {
 /// Samples of a copy by the offset in its code.
 type Offsets = BTreeMap<u64, Weight>;
 
+/// Tier of a copy, its samples, and the same by offset.
+type SampledCopy = (Option<TierIndex>, Weight, Offsets);
+
 /// Returns the code of a function, whose instructions are those of its `wanted` hottest copies. As in perf annotate, a sample
 /// counts for the instruction at its own address.
 pub fn code_of(
@@ -101,7 +104,7 @@ pub fn code_of(
 ) -> FunctionCode {
     let tables = &namer.tables;
     let mut inlined = Weight::default();
-    let mut copies: BTreeMap<SymbolIndex, (Option<TierIndex>, Weight, Offsets)> = BTreeMap::new();
+    let mut copies: BTreeMap<SymbolIndex, SampledCopy> = BTreeMap::new();
     for (stack, _, weight) in counts.of_event(event) {
         let Some(frame) = tables.frames(stack).next() else {
             continue;
@@ -119,10 +122,7 @@ pub fn code_of(
             _ => {}
         }
     }
-    let mut copies: Vec<_> = copies.into_iter().collect();
-    copies.sort_by_key(|&(_, (_, own, _))| Reverse(own.period));
-    let copies_omitted = copies.len().saturating_sub(MAX_COPIES);
-    copies.truncate(MAX_COPIES);
+    let (copies, copies_omitted) = hottest(copies);
     let copies = copies
         .into_iter()
         .enumerate()
@@ -147,9 +147,18 @@ pub fn code_of(
         });
     FunctionCode {
         copies: copies.collect(),
-        copies_omitted: copies_omitted as u64,
+        copies_omitted,
         inlined,
     }
+}
+
+/// Returns the copies with most samples, the hottest first, and how many are left out.
+fn hottest(copies: BTreeMap<SymbolIndex, SampledCopy>) -> (Vec<(SymbolIndex, SampledCopy)>, u64) {
+    let mut copies: Vec<_> = copies.into_iter().collect();
+    copies.sort_by_key(|&(_, (_, own, _))| Reverse(own.period));
+    let omitted = copies.len().saturating_sub(MAX_COPIES);
+    copies.truncate(MAX_COPIES);
+    (copies, omitted as u64)
 }
 
 /// Disassembles a copy, or returns why that cannot be done.
@@ -243,4 +252,61 @@ fn named_lines(tables: &Tables, lines: &[Line]) -> Vec<InstructionLine> {
         line: line.line,
     });
     lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Weight = Weight {
+        samples: 1,
+        period: 1,
+    };
+
+    /// Returns instructions of four bytes.
+    fn ranges(count: usize) -> Vec<(usize, usize)> {
+        (0..count).map(|at| (4 * at, 4 * at + 4)).collect()
+    }
+
+    #[test]
+    fn the_50_hottest_copies_are_listed() {
+        let listed = |count: u32| {
+            let sampled = |symbol: u32| {
+                let period = u64::from(symbol);
+                let own = Weight { samples: 1, period };
+                (SymbolIndex(symbol), (None, own, Offsets::new()))
+            };
+            let (copies, omitted) = hottest((0..count).map(sampled).collect());
+            let symbols: Vec<u32> = copies.iter().map(|&(SymbolIndex(symbol), _)| symbol).collect();
+            (symbols, omitted)
+        };
+        assert_eq!(listed(50), ((0..50).rev().collect(), 0));
+        assert_eq!(listed(52), ((2..52).rev().collect(), 2));
+    }
+
+    #[test]
+    fn copies_of_up_to_2000_instructions_are_shown_whole() {
+        let none = Offsets::new();
+        assert_eq!(shown(&ranges(2000), &none), ranges(2000));
+        assert_eq!(shown(&ranges(2001), &none), []);
+        let all: Offsets = (0..2001).map(|at| (4 * at, ONE)).collect();
+        assert_eq!(shown(&ranges(2001), &all), ranges(2000));
+    }
+
+    #[test]
+    fn of_long_copies_8_instructions_before_and_after_samples_are_shown() {
+        let samples = Offsets::from([(4 * 3 + 1, ONE), (4 * 1000, ONE), (4 * 1010, ONE)]);
+        let expected: Vec<(usize, usize)> = (0..=11)
+            .chain(992..=1018)
+            .map(|at| (4 * at, 4 * at + 4))
+            .collect();
+        assert_eq!(shown(&ranges(9000), &samples), expected);
+    }
+
+    #[test]
+    fn names_have_up_to_120_characters() {
+        for (count, expected) in [(120, 120), (121, 120)] {
+            assert_eq!(short(&"ä".repeat(count)), "ä".repeat(expected));
+        }
+    }
 }

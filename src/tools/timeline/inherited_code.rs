@@ -25,6 +25,8 @@ pub struct Inherited {
     pub code_boxes: Vec<CodeBox>,
     /// Whether the limit was exceeded.
     pub has_more: bool,
+    /// Number of ranges that are used.
+    pieces: usize,
 }
 
 impl Inherited {
@@ -39,16 +41,15 @@ impl Inherited {
         }
         let pieces = pieces(recording, &by_space);
         let mut inherited = Self::default();
-        let mut room = MAX_PIECES;
         for (id, mut touched) in by_space {
             touched.sort_unstable();
             let space = processes.space(id);
             let mut code = Builder::default();
             for &(leaf, count) in &touched {
                 for range in places(space, timeline, leaf, &pieces) {
-                    inherited.has_more |= room == 0;
-                    let Some(left) = room.checked_sub(1) else { break };
-                    room = left;
+                    if !inherited.add_piece() {
+                        break;
+                    }
                     code.put(range, space.since, (leaf, count));
                 }
             }
@@ -71,6 +72,14 @@ impl Inherited {
                 }));
         }
         inherited
+    }
+
+    /// Counts a range, unless that would be one too many. Returns whether it is to be used.
+    fn add_piece(&mut self) -> bool {
+        let has_room = self.pieces < MAX_PIECES;
+        self.pieces += usize::from(has_room);
+        self.has_more |= !has_room;
+        has_room
     }
 }
 
@@ -138,4 +147,21 @@ fn changes(timeline: &Timeline, id: SpaceId, space: &AddressSpace) -> Vec<(Time,
     changes.extend(files.map(|map| (map.time, map.range)));
     changes.sort_unstable();
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_over_a_million_are_not_used_and_that_is_noted() {
+        let mut inherited = Inherited {
+            pieces: (1 << 20) - 1,
+            ..Inherited::default()
+        };
+        assert!(inherited.add_piece());
+        assert!(!inherited.has_more);
+        assert!(!inherited.add_piece());
+        assert!(inherited.has_more);
+    }
 }

@@ -57,9 +57,8 @@ impl CodeBoxes {
                 code_boxes.add(code_box, span);
             }
         }
-        let mut untouched = timeline.all_symbols();
-        let mut symbols: BTreeSet<PlacedSymbol> = untouched.by_ref().take(MAX_SYMBOLS).collect();
-        code_boxes.has_more_symbols = untouched.next().is_some();
+        let mut symbols;
+        (symbols, code_boxes.has_more_symbols) = first_symbols(timeline.all_symbols());
         symbols.extend(counts.code.keys().filter_map(|&(leaf, _)| match leaf {
             SampledCode::Symbol(symbol) => Some(symbol),
             _ => None,
@@ -127,10 +126,17 @@ impl CodeBoxes {
     }
 }
 
+/// Returns the symbols to use, and whether there are more.
+fn first_symbols(mut all: impl Iterator<Item = PlacedSymbol>) -> (BTreeSet<PlacedSymbol>, bool) {
+    let first = all.by_ref().take(MAX_SYMBOLS).collect();
+    (first, all.next().is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
+    use crate::code::process::SpaceId;
     use crate::units::Pid;
     use jitdump::{Address, AddressRange, Time};
 
@@ -191,5 +197,32 @@ mod tests {
             (Issue::BoxesTooMany, 4),
         ];
         assert_eq!(hidden, expected);
+    }
+
+    #[test]
+    fn symbols_over_a_million_are_left_out_and_that_is_noted() {
+        let found = |count| {
+            let symbols = (0..count).map(|symbol| PlacedSymbol {
+                id: SymbolId {
+                    table: SymbolTableIndex(0),
+                    symbol,
+                },
+                space: SpaceId(0),
+                since: Time(0),
+                range: AddressRange {
+                    start: Address(0),
+                    end: Address(1),
+                },
+            });
+            let (symbols, has_more_symbols) = first_symbols(symbols);
+            let code_boxes = CodeBoxes {
+                has_more_symbols,
+                ..CodeBoxes::default()
+            };
+            let issues = code_boxes.diagnostics().iter().map(|it| it.issue).collect();
+            (symbols.len(), issues)
+        };
+        assert_eq!(found(1), (1, vec![]));
+        assert_eq!(found((1 << 20) + 1), (1 << 20, vec![Issue::SymbolsNotShown]));
     }
 }

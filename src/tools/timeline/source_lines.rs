@@ -224,3 +224,23 @@ impl Files {
         Some(index)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_over_65536_are_counted() {
+        let mut rows: BTreeMap<u32, u32> = (0..65_535).map(|row| (row, 1)).collect();
+        let mut faults = Tally::default();
+        for row in [70_000, 70_001, 70_002, 5] {
+            add_row(&mut rows, row, 2, &mut faults);
+        }
+        assert_eq!(
+            [70_000, 70_001, 5].map(|row| rows.get(&row).copied()),
+            [Some(2), None, Some(3)]
+        );
+        let counts: Vec<(Issue, u64)> = faults.iter().map(|(issue, fault)| (issue, fault.count)).collect();
+        assert_eq!(counts, [(Issue::LinesNotShown, 2)]);
+    }
+}

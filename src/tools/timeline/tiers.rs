@@ -114,11 +114,10 @@ mod tests {
     use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
     use crate::units::Pid;
 
-    #[test]
-    fn the_compilers_with_fewest_samples_are_told_as_one() {
+    fn ranks(count: u32) -> Ranks {
         let mut tiers = Tiers::default();
         let mut counts = Counts::default();
-        for number in 0..12_u32 {
+        for number in 0..count {
             let item = Item::Symbol(SymbolId {
                 table: SymbolTableIndex(0),
                 symbol: number,
@@ -127,9 +126,16 @@ mod tests {
             let series = Series::Tier(Some(TierIndex(number)));
             counts.bins.insert((Pid(1), series, 0), 100 + number);
         }
-        let ranks = tiers.ranks(&counts);
-        assert_eq!(ranks.names.len(), 10);
-        assert_eq!((&*ranks.names[0], &*ranks.names[9]), ("tier 11", OTHERS));
-        assert_eq!([11, 3, 2, 0].map(|tier| ranks.of(TierIndex(tier))), [0, 8, 9, 9]);
+        tiers.ranks(&counts)
+    }
+
+    #[test]
+    fn the_compilers_with_fewest_samples_are_told_as_one() {
+        let few = ranks(10);
+        assert_eq!((&*few.names[0], &*few.names[9]), ("tier 9", "tier 0"));
+        let many = ranks(12);
+        assert_eq!(many.names.len(), 10);
+        assert_eq!((&*many.names[0], &*many.names[9]), ("tier 11", OTHERS));
+        assert_eq!([11, 3, 2, 0].map(|tier| many.of(TierIndex(tier))), [0, 8, 9, 9]);
     }
 }
