@@ -1,6 +1,6 @@
 //! Lookups of many files in a directory, mostly without success.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -86,10 +86,14 @@ fn names(folder: &[u8]) -> Option<HashSet<Vec<u8>>> {
             return is_missing.then(HashSet::default);
         }
     };
-    let names = entries.take(MAX_ENTRIES).map(|entry| {
-        let name = entry.ok()?.file_name();
-        Some([b"/", name.as_bytes()].concat())
-    });
+    names_of(entries.map(|entry| entry.map(|entry| entry.file_name())))
+}
+
+/// Names of entries, each after a slash; `None` if one is unreadable or there are too many.
+fn names_of(entries: impl Iterator<Item = io::Result<OsString>>) -> Option<HashSet<Vec<u8>>> {
+    let names = entries
+        .take(MAX_ENTRIES)
+        .map(|name| Some([b"/", name.ok()?.as_bytes()].concat()));
     let names: HashSet<Vec<u8>> = names.collect::<Option<_>>()?;
     (names.len() < MAX_ENTRIES).then_some(names)
 }
@@ -97,6 +101,7 @@ fn names(folder: &[u8]) -> Option<HashSet<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     #[test]
     fn a_folder_that_is_asked_often_is_listed() {
@@ -116,5 +121,24 @@ mod tests {
         let path = Path::new("/nowhere/at/all");
         assert!((1..100).all(|_| folders.may_have(path)));
         assert!(!folders.may_have(path));
+    }
+
+    #[test]
+    fn only_64_folders_are_listed() {
+        let mut folders = Folders::default();
+        let mut may_have = |folder: u32| {
+            let path = PathBuf::from(format!("/nowhere/{folder}/file"));
+            (0..100).all(|_| folders.may_have(&path))
+        };
+        assert!((0..64).all(|folder| !may_have(folder)));
+        assert!(may_have(64), "every file may be there");
+    }
+
+    #[test]
+    fn a_folder_of_1_048_576_entries_is_not_listed() {
+        let names =
+            |count: u32| names_of((0..count).map(|name| Ok(OsString::from_vec(name.to_le_bytes().into()))));
+        assert_eq!(names(1_048_575).map(|names| names.len()), Some(1_048_575));
+        assert_eq!(names(1_048_576), None);
     }
 }
