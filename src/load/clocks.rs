@@ -81,7 +81,6 @@ impl<'p> Clocks<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
     use std::sync::Arc;
 
     use crate::code::process::{Map, ProcessEvent};
@@ -131,7 +130,7 @@ mod tests {
         };
         code.load(function, RuntimeTime(400)).unwrap();
         let code = CodeFile::SymbolOnly(code);
-        let file = Arc::new(InputFile::open(Path::new("/dev/null")).unwrap());
+        let file = Arc::new(InputFile::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap());
         let found = FoundFile::of_process(Arc::new(PagedFile::from(file)), PID);
         let mut clocks = Clocks::of(&recorded, None);
         (0..files).map(|_| clocks.by_maps(&found, &code)).collect()

@@ -479,7 +479,6 @@ impl<'a> UsedFile<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     use crate::code::process::ProcessEvent;
     use crate::code::symbol_only_code::SymbolOnlyFunction;
@@ -517,7 +516,7 @@ mod tests {
             };
             code.load(function, RuntimeTime(0)).unwrap();
         }
-        let file = Arc::new(InputFile::open(Path::new("/dev/null")).unwrap());
+        let file = Arc::new(InputFile::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap());
         let mut used = UsedFile::of_process(&file, Pid(1), code, Alignment::Same);
         used.found.pids_before = (1..=PROCESSES).map(Pid).collect();
         let mut sources = Sources::default();

@@ -160,11 +160,10 @@ impl OpenTraces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn ten_thousand_traces_are_used_and_the_others_counted() {
-        let file = Arc::new(InputFile::open(Path::new("/dev/null")).unwrap());
+        let file = Arc::new(InputFile::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap());
         for (traces, left_out) in [(10_000, None), (10_003, Some((Issue::XrayTooManyTraces, 3)))] {
             let mut opened = OpenTraces {
                 files: vec![file.clone(); traces],
