@@ -141,39 +141,3 @@ fn a_move_takes_the_code_away() {
         (range(0x1000, 0x80), Time(40))
     );
 }
-
-#[test]
-fn inherited_ranges_are_checked_4_194_304_times_and_then_moves_free_all_of_them() {
-    let processes = Processes::new(vec![
-        map(1, 5, 0x1000, Backing::Anonymous),
-        ProcessEvent::Fork {
-            child: Pid(2),
-            parent: Pid(1),
-            time: Time(20),
-        },
-    ]);
-    let event = |pid, time, function| PlacedEvent {
-        time: Time(time),
-        space: processes.space_at(Pid(pid), Time(time)).unwrap(),
-        function: FunctionId {
-            file: FileIndex(0),
-            function,
-        },
-        range: None,
-        left: None,
-    };
-    let loads = (0..2048).map(|function| PlacedEvent {
-        range: Some(range(0x1000 + 16 * u64::from(function), 16)),
-        ..event(1, 10, function)
-    });
-    // They move a function out of the memory of the other 2048, where it is not.
-    let moves = (100..100 + 2049).map(|time| PlacedEvent {
-        left: Some(range(0x1000, 16 * 2048)),
-        ..event(2, time, 2048)
-    });
-    let timeline = Timeline::new(&processes, loads.chain(moves).collect());
-    let at = |time| function_at(&timeline, &processes, 2, 0x1000, time);
-    assert_eq!(at(100 + 2047), Some(0));
-    assert_eq!(at(100 + 2048), None);
-    assert_eq!(timeline.faults().count(Issue::MovesNotFollowed), 1);
-}
