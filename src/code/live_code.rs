@@ -422,7 +422,7 @@ mod tests {
             profile: &profile,
             processes: &processes,
         });
-        // Each sample is in one of 2048 functions, wherever it is.
+        // Each sample takes 2048 looks: one for each function that its address has held.
         let plateau = windows.plateau(&[FileIndex(0)], i64::MIN).unwrap();
         assert_eq!(plateau.score, 2048, "the last sample is left out");
     }

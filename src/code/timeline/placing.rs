@@ -310,7 +310,7 @@ mod tests {
         for _ in 0..4_194_302 {
             left.take().unwrap();
         }
-        // Another function is moved from there, according to the dump.
+        // Each move of a function that is not there checks the ranges of both.
         let moves = [40, 50].map(|time| PlacedEvent {
             left: range(0x1000, 0x20),
             ..event(2, time, 3)
