@@ -289,6 +289,10 @@ impl Plateau {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::process::Processes;
+    use crate::perf::Profile;
+    use crate::perf::record;
+    use crate::perf::testing;
     use proptest::prelude::*;
 
     const PID: Pid = Pid(7);
@@ -390,5 +394,36 @@ mod tests {
         );
         assert_eq!(code.add_windows(Address(5), Time(1000), 50, &mut windows), None);
         assert_eq!(windows.len(), 1, "one after the other");
+    }
+
+    /// Returns a profile in pipe format, with samples of the process at address 5.
+    fn profile(samples: usize) -> Vec<u8> {
+        // PERF_SAMPLE_IP, TID, TIME.
+        let attr = testing::attr(128, 1 | 2 | 4, testing::SAMPLE_ID_ALL);
+        let words: Vec<u64> = attr
+            .chunks_exact(8)
+            .map(|word| testing::ORDER.u64_at(word, 0).unwrap())
+            .collect();
+        let mut bytes = [&b"PERFILE2"[..], &16u64.to_le_bytes()].concat();
+        bytes.extend(testing::record(record::HEADER_ATTR, 0, &words));
+        let sample = testing::record(record::SAMPLE, record::MISC_USER, &[5, PID.0.into(), 10_000]);
+        bytes.extend(sample.repeat(samples));
+        bytes
+    }
+
+    #[test]
+    fn intervals_of_functions_are_looked_at_4_194_304_times() {
+        let code = LiveCode::new((0..2048).map(|time| load((time, 0, 10))).collect());
+        let mut processes = Processes::default();
+        processes.add([PID]);
+        let bytes = profile(2049);
+        let profile = Profile::parse(&bytes).unwrap();
+        let windows = code.windows(Samples {
+            profile: &profile,
+            processes: &processes,
+        });
+        // Each sample takes 2048 looks: one for each function that its address has held.
+        let plateau = windows.plateau(&[FileIndex(0)], i64::MIN).unwrap();
+        assert_eq!(plateau.score, 2048, "the last sample is left out");
     }
 }

@@ -470,4 +470,29 @@ mod tests {
         assert!(!processes.knows(Pid(2)), "EXIT does not start a process");
         assert_eq!(ends(3), [Time::MAX], "its other threads went on");
     }
+
+    #[test]
+    fn eight_generations_are_copies_of_a_process_from_before_the_profile() {
+        let mut events = Vec::new();
+        for pid in 1..=10 {
+            events.push(first_map(pid, 0x40_0000, Backing::File));
+            events.push(first_map(pid, 0x7000_0000, Backing::Anonymous));
+        }
+        events.extend((1..10).map(|parent| ProcessEvent::Earlier {
+            pid: Pid(parent + 1),
+            parent: Pid(parent),
+            time: Time(0),
+        }));
+        let mut processes = Processes::new(events);
+        processes.find_copies(|_, _| true);
+        let copies = processes.earlier_copies();
+        let copies_of = |pid| {
+            let mut copies: Vec<u32> = copies[&Pid(pid)].iter().map(|pid| pid.0).collect();
+            copies.sort_unstable();
+            copies
+        };
+        assert_eq!(copies_of(1), [2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(copies_of(2), [3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(copies_of(3), [4, 5, 6, 7, 8, 9, 10]);
+    }
 }

@@ -230,6 +230,7 @@ mod tests {
     use crate::units::Pid;
     use jitdump::Time;
     use proptest::prelude::*;
+    use std::ops::Range;
 
     fn range(start: u64, size: u64) -> AddressRange {
         AddressRange::new(Address(start), size).unwrap()
@@ -334,5 +335,23 @@ mod tests {
         recorded.insert(range(0x1_4000, 0x10));
         assert!(may_be_in(&recorded, 0x1_3000, 0x1_8000));
         assert!(!may_be_in(&recorded, 0x1_4010, 0x1_8000));
+    }
+
+    #[test]
+    fn addresses_of_262_144_pages_are_kept_and_of_more_pages_none() {
+        let pages = |pages: Range<u64>| {
+            let mut all = Pages::default();
+            pages.for_each(|page| {
+                all.add(page, 1);
+            });
+            all
+        };
+        let mut all = pages(0..262_144);
+        all.merge(pages(1000..1010));
+        assert_eq!(all.blocks.as_ref().map(HashMap::len), Some(262_144));
+        all.merge(pages(262_144..262_145));
+        assert_eq!(all.blocks, None);
+        all.merge(pages(0..1));
+        assert_eq!(all.blocks, None, "other functions may be needed as well");
     }
 }

@@ -297,12 +297,8 @@ struct Chunks {
 impl Chunks {
     /// Cuts the first `end` bytes of the records at the marks. Each thread reads about `batch` bytes at a time.
     fn new(marks: &TimeMarks, end: u64, batch: u64) -> Self {
-        /// Average number of chunks per thread of a small profile.
-        const FEW: u64 = 4;
         let threads = threads::count();
-        let max_size = CHUNK.min(batch / MIN_CHUNKS).max(1);
-        let per_thread = usize::try_from(batch / max_size).unwrap_or(1);
-        let size = (end / (threads as u64).saturating_mul(FEW)).clamp(1, max_size);
+        let ChunkSize { size, per_thread } = ChunkSize::of(end, threads, batch);
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for start in marks.starts() {
             match ranges.last_mut() {
@@ -316,5 +312,48 @@ impl Chunks {
             ranges,
             per_batch: threads.saturating_mul(per_thread),
         }
+    }
+}
+
+/// How many records a thread reads at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ChunkSize {
+    /// Minimum size of a chunk, in bytes.
+    size: u64,
+    /// Number of chunks of a thread in a batch.
+    per_thread: usize,
+}
+
+impl ChunkSize {
+    /// Returns the size for records of `end` bytes, of which each thread reads about `batch` bytes at a time.
+    fn of(end: u64, threads: usize, batch: u64) -> Self {
+        /// Average number of chunks per thread of a small profile.
+        const FEW: u64 = 4;
+        let max_size = CHUNK.min(batch / MIN_CHUNKS).max(1);
+        Self {
+            size: (end / (threads as u64).saturating_mul(FEW)).clamp(1, max_size),
+            per_thread: usize::try_from(batch / max_size).unwrap_or(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the size of a chunk and the number of chunks of a thread in a batch.
+    fn chunks(end: u64, threads: usize, batch: u64) -> (u64, usize) {
+        let ChunkSize { size, per_thread } = ChunkSize::of(end, threads, batch);
+        (size, per_thread)
+    }
+
+    #[test]
+    fn each_thread_has_four_chunks_of_a_small_profile_and_of_a_small_batch() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(chunks(32 * MIB, 8, 64 * MIB), (MIB, 16));
+        assert_eq!(chunks(1000 * MIB, 8, 64 * MIB), (4 * MIB, 16));
+        assert_eq!(chunks(1000 * MIB, 8, 4 * MIB), (MIB, 4));
+        assert_eq!(chunks(8 * MIB, 8, 4 * MIB), (MIB / 4, 4));
+        assert_eq!(chunks(0, 8, 4 * MIB), (1, 4));
     }
 }

@@ -29,7 +29,7 @@ use crate::code::process::{AddressSpace, MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
 use crate::code::timeline::placed_code::NEAR;
 pub use crate::code::timeline::placed_code::PlacedCode;
-use crate::code::timeline::placing::Placing;
+use crate::code::timeline::placing::{PiecesLeft, Placing};
 use crate::code::timeline::plain_files::PlainFiles;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeSet;
@@ -186,7 +186,7 @@ impl Timeline {
         let PlacedCode { mut events, mut code } = code;
         events.sort_by_key(|event| (event.space, event.time));
         let mut timeline = Self::default();
-        let mut pieces = placing::MAX_PIECES;
+        let mut pieces = PiecesLeft::default();
         let with_code = events.iter().filter(|event| event.range.is_some());
         timeline.mappings.reserve_exact(with_code.count());
         let mut are_inherited = processes.spaces().map(|_| false);

@@ -77,3 +77,75 @@ impl<'p> Clocks<'p> {
         distances.max()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use crate::code::process::{Map, ProcessEvent};
+    use crate::code::profile_index::ProfileIndex;
+    use crate::code::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
+    use crate::files::{InputFile, PagedFile};
+    use crate::perf::event::Backing;
+    use crate::perf::record;
+    use crate::perf::{Profile, testing};
+    use crate::results::FileKind;
+    use crate::units::Pid;
+    use jitdump::{Address, AddressRange, Machine, RuntimeTime};
+
+    const PID: Pid = Pid(7);
+
+    /// Returns the bounds that the maps of a process show for one file after the other. Each of its programs maps new
+    /// memory, the first one 601 ns after the load of the file's only function, and the others each a nanosecond later.
+    fn bounds(programs: u64, files: usize) -> Vec<Option<i128>> {
+        let attr = testing::attr(128, 4, testing::SAMPLE_ID_ALL);
+        let words = attr.chunks_exact(8);
+        let words: Vec<u64> = words
+            .map(|word| testing::ORDER.u64_at(word, 0).unwrap())
+            .collect();
+        let mut profile = [&b"PERFILE2"[..], &16u64.to_le_bytes()].concat();
+        profile.extend(testing::record(record::HEADER_ATTR, 0, &words));
+        let range = AddressRange::new(Address(0x1000), 0x1000).unwrap();
+        let program = |at| {
+            let map = Map {
+                time: Time(1000 + at),
+                range,
+                backing: Backing::Anonymous,
+                record: 0,
+            };
+            [ProcessEvent::Exec(PID, map.time), ProcessEvent::Map(PID, map)]
+        };
+        let mut index = ProfileIndex::default();
+        index.processes = Processes::new((1..=programs).flat_map(program).collect());
+        let recorded = IndexedProfile {
+            profile: Profile::parse(&profile).unwrap(),
+            index,
+        };
+        let mut code = SymbolOnlyCode::new(PID.0, Machine::X86_64, FileKind::MonoLog);
+        let function = SymbolOnlyFunction {
+            name: b"function".into(),
+            range,
+            code: None,
+        };
+        code.load(function, RuntimeTime(400)).unwrap();
+        let code = CodeFile::SymbolOnly(code);
+        let file = Arc::new(InputFile::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap());
+        let found = FoundFile::of_process(Arc::new(PagedFile::from(file)), PID);
+        let mut clocks = Clocks::of(&recorded, None);
+        (0..files).map(|_| clocks.by_maps(&found, &code)).collect()
+    }
+
+    #[test]
+    fn the_maps_of_a_process_are_compared_with_sixteen_files() {
+        let mut expected = vec![Some(601); 16];
+        expected.push(None);
+        assert_eq!(bounds(1, 17), expected);
+    }
+
+    #[test]
+    fn a_file_is_compared_with_sixteen_programs_of_its_process() {
+        assert_eq!(bounds(16, 1), [Some(616)]);
+        assert_eq!(bounds(17, 1), [Some(616)]);
+    }
+}

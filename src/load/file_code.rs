@@ -179,6 +179,8 @@ mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent, Processes};
     use crate::code::timeline::{FileIndex, FunctionId};
+    use crate::perf::record::{self, Record};
+    use crate::perf::testing;
     use crate::units::Pid;
 
     const FUNCTION: FunctionId = FunctionId {
@@ -322,5 +324,70 @@ mod tests {
         assert_eq!(files.removed, 1);
         let moved = moved.map(|event| (event.range, event.left));
         assert_eq!(moved, Some((None, Some(range(0x5000)))));
+    }
+
+    /// Returns a map of 0x1000 bytes of a program's code.
+    fn program_map(start: u64, file_offset: u64) -> Mmap<'static> {
+        Mmap {
+            pid: Pid(1),
+            tid: 1,
+            range: AddressRange::new(Address(start), 0x1000).unwrap(),
+            file_offset,
+            file: None,
+            build_id: None,
+            is_data: false,
+            name: b"/bin/node",
+        }
+    }
+
+    #[test]
+    fn eight_parts_of_a_file_are_remembered() {
+        let mut first = FirstPlaces::default();
+        let mut is_again = |start, offset| first.again(&program_map(start, offset), Time(0)).is_some();
+        for part in 0..9 {
+            assert!(!is_again(0x10_0000 + 0x2000 * part, 0x1000 * part));
+        }
+        assert!(is_again(0x20_0000, 0x7000));
+        assert!(!is_again(0x30_0000, 0x8000));
+    }
+
+    #[test]
+    fn code_is_where_its_file_is_mapped_the_next_eight_times() {
+        let mut index = ProfileIndex::default();
+        let mut maps = Vec::new();
+        for at in 0..10 {
+            let start = 0x1000 + 0x1000 * at;
+            let name = u64::from_le_bytes(*b"/bin/exe");
+            let fields = [1 | 1 << 32, start, 0x1000, 0, name, 0];
+            let bytes = testing::record(record::MMAP, record::MISC_USER, &fields);
+            let offset = 100 * at;
+            let record = Record::parse(&bytes, offset, u64::MAX, testing::ORDER).unwrap();
+            index.kept.push(&record);
+            let map = Map {
+                time: Time(10 + at),
+                range: AddressRange::new(Address(start), 0x1000).unwrap(),
+                backing: Backing::File,
+                record: offset,
+            };
+            maps.push(ProcessEvent::Map(Pid(1), map));
+        }
+        index.processes = Processes::new(maps);
+        let mut files = Files::new(&index, testing::ORDER);
+        let event = PlacedEvent {
+            time: Time(50),
+            space: index.processes.space_at(Pid(1), Time(50)).unwrap(),
+            function: FUNCTION,
+            range: Some(range(0x1100)),
+            left: None,
+        };
+        assert!(files.remove(event).is_none());
+        let starts: Vec<u64> = files
+            .again(event)
+            .map(|again| again.range.unwrap().start.0)
+            .collect();
+        assert_eq!(
+            starts,
+            [0x2100, 0x3100, 0x4100, 0x5100, 0x6100, 0x7100, 0x8100, 0x9100]
+        );
     }
 }

@@ -91,6 +91,31 @@ fn clock_data_stand_in_for_a_marker_from_before_the_profile() {
 }
 
 #[test]
+fn a_header_is_on_the_wall_clock_if_that_is_within_30_days_of_the_profile_s() {
+    let days_30 = 2_592_000 * SECOND;
+    let data = ClockData {
+        wall_clock: 1_795_247_199 * SECOND,
+        profile_clock: 2 * days_30,
+    };
+    let profile = ProfileClock {
+        id: Some(7),
+        data: Some(data),
+        ..PROFILE
+    };
+    let time_if_made_at = |wall_clock: u64| {
+        let made = wall_clock / 1000;
+        time_of_first(&profile, &RuntimeClock { made, ..RUNTIME }, None)
+    };
+    let [earliest, latest] = [data.wall_clock - days_30, data.wall_clock + days_30];
+    let slack = 1_000_000;
+    assert_eq!(time_if_made_at(earliest), days_30 - slack);
+    assert_eq!(time_if_made_at(latest), 3 * days_30 - slack);
+    for no_time in [earliest - 1000, latest + 1000] {
+        assert_eq!(time_if_made_at(no_time), RUNTIME.first.0, "a guess");
+    }
+}
+
+#[test]
 fn no_record_is_older_than_its_process() {
     let runtime = RuntimeClock {
         born: Some(Time(1000 * SECOND + 5)),

@@ -139,3 +139,22 @@ pub fn replace_cookies(chain: &[[u8; 8]], endian: ByteOrder, out: &mut Vec<[u8; 
         }
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outermost_1024_entries_of_a_chain_are_kept() {
+        let mut chains = LastChains::default();
+        let chain: LastChain<usize> = {
+            let chain = chains.of((None, None));
+            (1..=1030).for_each(|count| chain.push([1; 8], Time(0)..Time::MAX, count));
+            chain.clone()
+        };
+        let words = [[1; 8]; 1030];
+        assert_eq!(chain.known(&words, 0, Time(5)), 1024);
+        assert_eq!(chain.result(1024), Some(1024));
+        assert_eq!(chain.result(1025), None);
+    }
+}

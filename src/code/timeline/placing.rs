@@ -15,7 +15,24 @@ use crate::perf::event::Backing;
 use crate::results::diagnostics::Issue;
 
 /// Maximum number of ranges of inherited code to check, in all processes together, for what is left of moved code.
-pub(super) const MAX_PIECES: usize = 1 << 22;
+const MAX_PIECES: usize = 1 << 22;
+
+/// Number of ranges of inherited code that may still be checked.
+pub(super) struct PiecesLeft(usize);
+
+impl Default for PiecesLeft {
+    fn default() -> Self {
+        Self(MAX_PIECES)
+    }
+}
+
+impl PiecesLeft {
+    /// Takes one of them; `None` if there are none.
+    fn take(&mut self) -> Option<()> {
+        self.0 = self.0.checked_sub(1)?;
+        Some(())
+    }
+}
 
 /// An address space under construction.
 pub(super) struct Placing<'a> {
@@ -32,8 +49,7 @@ pub(super) struct Placing<'a> {
     latest: HashMap<FunctionId, MappingIndex>,
     /// Number of its mappings and freed ranges so far.
     sequence: u32,
-    /// Number of ranges of inherited code that may still be checked.
-    pieces: &'a mut usize,
+    pieces: &'a mut PiecesLeft,
 }
 
 impl<'a> Placing<'a> {
@@ -42,7 +58,7 @@ impl<'a> Placing<'a> {
         timeline: &'a mut Timeline,
         space: SpaceId,
         parent: Option<(SpaceId, Time)>,
-        pieces: &'a mut usize,
+        pieces: &'a mut PiecesLeft,
     ) -> Self {
         Self {
             timeline,
@@ -210,22 +226,22 @@ impl Timeline {
         None
     }
 
-    /// Returns the parts of `ranges` that have a function. Subtracts the number of checked ranges from `limit`;
-    /// returns `None` if that is not enough.
+    /// Returns the parts of `ranges` that have a function. Takes each checked range from `left`; returns `None`
+    /// if there are too many.
     fn pieces_of(
         &self,
         function: FunctionId,
         space: SpaceId,
         time: Time,
         mut ranges: Vec<AddressRange>,
-        limit: &mut usize,
+        left: &mut PiecesLeft,
     ) -> Option<Vec<AddressRange>> {
         let mut found = Vec::new();
         for (_, layers, time) in self.lookups(space, time) {
             let mut unknown = Vec::new();
             for range in ranges {
                 for (piece, code) in layers.code.pieces_at(range, time) {
-                    *limit = limit.checked_sub(1)?;
+                    left.take()?;
                     match code {
                         Some(Code::Function(at)) => {
                             if self.mappings[at].function == function {
@@ -240,7 +256,7 @@ impl Timeline {
             ranges = Vec::new();
             for range in unknown {
                 for (piece, memory) in layers.maps.pieces_at(range, time) {
-                    *limit = limit.checked_sub(1)?;
+                    left.take()?;
                     if !memory.is_some_and(Memory::hides_inherited) {
                         ranges.push(piece);
                     }
@@ -256,5 +272,55 @@ fn add(ranges: &mut Vec<AddressRange>, range: AddressRange) {
     match ranges.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,
         _ => ranges.push(range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::process::{ProcessEvent, Processes};
+    use crate::code::timeline::FileIndex;
+    use crate::units::Pid;
+
+    #[test]
+    fn inherited_ranges_are_checked_4_194_304_times_and_then_moves_free_all_of_them() {
+        let processes = Processes::new(vec![ProcessEvent::Fork {
+            child: Pid(2),
+            parent: Pid(1),
+            time: Time(20),
+        }]);
+        let space = |pid| processes.space_at(Pid(pid), Time(30)).unwrap();
+        let range = |start, size| AddressRange::new(Address(start), size);
+        let event = |pid, time, function| PlacedEvent {
+            time: Time(time),
+            space: space(pid),
+            function: FunctionId {
+                file: FileIndex(0),
+                function,
+            },
+            range: None,
+            left: None,
+        };
+        let loads = [(1, 0x1000), (2, 0x1010)].map(|(function, start)| PlacedEvent {
+            range: range(start, 0x10),
+            ..event(1, 10, function)
+        });
+        let mut timeline = Timeline::new(&processes, loads.into_iter().collect());
+        let mut left = PiecesLeft::default();
+        for _ in 0..4_194_302 {
+            left.take().unwrap();
+        }
+        // Each move of a function that is not there checks the ranges of both.
+        let moves = [40, 50].map(|time| PlacedEvent {
+            left: range(0x1000, 0x20),
+            ..event(2, time, 3)
+        });
+        let parent = Some((space(1), Time(20)));
+        let placing = Placing::new(&mut timeline, space(2), parent, &mut left);
+        let code = placing.layers(&[], moves.into()).code;
+        let is_freed = |time| code.at(Address(0x1000), Time(time)).is_some();
+        assert!(!is_freed(40));
+        assert!(is_freed(50));
+        assert_eq!(timeline.faults().count(Issue::MovesNotFollowed), 1);
     }
 }

@@ -179,3 +179,48 @@ impl UserFiles {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitdump::ByteOrder;
+
+    /// Returns a jitdump whose only record has this time.
+    fn candidate(time: u64) -> Candidate {
+        const CODE_CLOSE: u32 = 3;
+        let endian = ByteOrder::Little;
+        let mut bytes = Vec::new();
+        for field in [0x4a69_5444, 1, 40, 62, 0, 7] {
+            endian.write_u32(&mut bytes, field);
+        }
+        for field in [time, 0] {
+            endian.write_u64(&mut bytes, field);
+        }
+        for field in [CODE_CLOSE, 16] {
+            endian.write_u32(&mut bytes, field);
+        }
+        endian.write_u64(&mut bytes, time);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), bytes).unwrap();
+        let candidate = Candidate::of(OpenFile::open(file.path())).unwrap();
+        assert_eq!(candidate.first, Some(RuntimeTime(time)));
+        candidate
+    }
+
+    fn issue(time: u64, marked: u64) -> Option<Issue> {
+        let checked = candidate(time).check_times(0, None, Some(Time(marked)));
+        checked.err().map(|error| error.issue)
+    }
+
+    #[test]
+    fn a_dump_may_be_complete_a_second_before_it_is_mapped() {
+        assert_eq!(issue(5_000_000_000, 6_000_000_000), None);
+        assert_eq!(issue(5_000_000_000, 6_000_000_001), Some(Issue::CompleteBefore));
+    }
+
+    #[test]
+    fn records_from_the_first_second_have_no_time() {
+        assert_eq!(issue(1_000_000_000, 100_000_000_000), None);
+        assert_eq!(issue(1_000_000_001, 100_000_000_000), Some(Issue::CompleteBefore));
+    }
+}

@@ -16,7 +16,7 @@ const ONE_BY_ONE: usize = 100;
 /// Maximum number of folders to list: a profile may have any number of paths for a folder.
 const MAX_LISTED: usize = 64;
 
-/// Maximum number of entries to read from a folder.
+/// Maximum number of entries in a folder that is listed.
 const MAX_ENTRIES: usize = 1 << 20;
 
 /// Folder, next to the profile, in which `jitinject record` keeps the files of runtimes.
@@ -86,12 +86,14 @@ fn names(folder: &[u8]) -> Option<HashSet<Vec<u8>>> {
             return is_missing.then(HashSet::default);
         }
     };
-    let names = entries.take(MAX_ENTRIES).map(|entry| {
-        let name = entry.ok()?.file_name();
-        Some([b"/", name.as_bytes()].concat())
-    });
-    let names: HashSet<Vec<u8>> = names.collect::<Option<_>>()?;
-    (names.len() < MAX_ENTRIES).then_some(names)
+    let names = limited(entries).map(|entry| Some([b"/", entry?.file_name().as_bytes()].concat()));
+    names.collect()
+}
+
+/// Returns the entries of a folder, and `None` for those that are unreadable or too many.
+fn limited<T>(entries: impl Iterator<Item = io::Result<T>>) -> impl Iterator<Item = Option<T>> {
+    let entries = entries.enumerate();
+    entries.map(|(index, entry)| entry.ok().filter(|_| index < MAX_ENTRIES))
 }
 
 #[cfg(test)]
@@ -116,5 +118,23 @@ mod tests {
         let path = Path::new("/nowhere/at/all");
         assert!((1..100).all(|_| folders.may_have(path)));
         assert!(!folders.may_have(path));
+    }
+
+    #[test]
+    fn only_64_folders_are_listed() {
+        let mut folders = Folders::default();
+        let mut may_have = |folder: u32| {
+            let path = PathBuf::from(format!("/nowhere/{folder}/file"));
+            (0..100).all(|_| folders.may_have(&path))
+        };
+        assert!((0..64).all(|folder| !may_have(folder)));
+        assert!(may_have(64), "every file may be there");
+    }
+
+    #[test]
+    fn folders_of_up_to_1_048_576_entries_are_listed() {
+        let endless = std::iter::repeat_with(|| Ok(()));
+        let listed = limited(endless).take_while(Option::is_some);
+        assert_eq!(listed.count(), 1_048_576);
     }
 }

@@ -524,3 +524,27 @@ fn common_end(one: &Path, other: &Path) -> usize {
     let pairs = one.components().rev().zip(other.components().rev());
     pairs.take_while(|(one, other)| one == other).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_files_are_compared_1_048_576_times_and_the_rest_is_counted() {
+        let index = ProfileIndex::default();
+        let access = Access::new(&LoadOptions::default(), 0);
+        let input = Path::new("/nowhere/perf.data");
+        let search = Search::new(&index, None, input, UserFiles::default(), &access);
+        let mut places = vec![0; 1_048_575];
+        assert_eq!(search.within_tries(&places).len(), 1_048_575);
+        places.truncate(3);
+        assert_eq!(search.within_tries(&places).len(), 1);
+        assert_eq!(search.within_tries(&places).len(), 0);
+        let diagnostics = search.run().diagnostics;
+        let found: Vec<_> = diagnostics
+            .iter()
+            .map(|found| (found.issue, found.count))
+            .collect();
+        assert_eq!(found, [(Issue::CandidatesNotCompared, 2 + 3)]);
+    }
+}

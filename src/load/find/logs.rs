@@ -141,11 +141,38 @@ pub fn open_traces(options: &TraceOptions, input: &Input, access: &Access) -> Re
             Err(error) => opened.diagnostics.push(error.in_file(file.path()).as_unused()),
         }
     }
-    let left_out = opened.files.len().saturating_sub(MAX_TRACES);
-    if left_out > 0 {
-        opened.files.truncate(MAX_TRACES);
-        let too_many = Diagnostic::new(Issue::XrayTooManyTraces).times(left_out as u64);
-        opened.diagnostics.push(too_many.with("limit", MAX_TRACES));
-    }
+    opened.drop_excess();
     Ok(opened)
+}
+
+impl OpenTraces {
+    /// Drops traces beyond [`MAX_TRACES`], and adds a diagnostic with their number.
+    fn drop_excess(&mut self) {
+        let left_out = self.files.len().saturating_sub(MAX_TRACES);
+        if left_out > 0 {
+            self.files.truncate(MAX_TRACES);
+            let too_many = Diagnostic::new(Issue::XrayTooManyTraces).times(left_out as u64);
+            self.diagnostics.push(too_many.with("limit", MAX_TRACES));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_traces_are_used_and_the_others_counted() {
+        let file = Arc::new(InputFile::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap());
+        for (traces, left_out) in [(10_000, None), (10_003, Some((Issue::XrayTooManyTraces, 3)))] {
+            let mut opened = OpenTraces {
+                files: vec![file.clone(); traces],
+                ..OpenTraces::default()
+            };
+            opened.drop_excess();
+            assert_eq!(opened.files.len(), 10_000);
+            let issues = opened.diagnostics.iter().map(|found| (found.issue, found.count));
+            assert!(issues.eq(left_out), "{traces}");
+        }
+    }
 }

@@ -22,9 +22,7 @@ pub fn accept_if(
     opened: io::Result<OpenFile>,
     check: impl FnOnce(&[u8]) -> Result<(), Diagnostic>,
 ) -> Result<OpenFile, Diagnostic> {
-    if InputFile::live_count() >= MAX_FILES {
-        return Err(Diagnostic::new(Issue::TooManyFiles).with("limit", MAX_FILES));
-    }
+    check_count(InputFile::live_count())?;
     let file = opened.map_err(|cause| Diagnostic::unusable(&cause))?;
     let start = file.read_start().map_err(|cause| Diagnostic::unusable(&cause))?;
     if let Some(format) = CompressionFormat::detect(&start) {
@@ -32,6 +30,14 @@ pub fn accept_if(
     }
     check(&start).map_err(Diagnostic::as_unused)?;
     Ok(file)
+}
+
+/// Fails if no more files may be opened while so many are in use.
+fn check_count(in_use: usize) -> Result<(), Diagnostic> {
+    match in_use < MAX_FILES {
+        true => Ok(()),
+        false => Err(Diagnostic::new(Issue::TooManyFiles).with("limit", MAX_FILES)),
+    }
 }
 
 /// Reads an opened runtime file; see [`accept_if`].
@@ -127,5 +133,13 @@ mod tests {
         let removed = OpenFile::open(Path::new("/nowhere/at/all"));
         let error = accept_if(removed, |_| Ok(())).unwrap_err();
         assert_eq!(error.issue, Issue::FileMissing);
+    }
+
+    #[test]
+    fn up_to_fifty_thousand_files_are_in_use() {
+        assert_eq!(check_count(49_999), Ok(()));
+        let error = check_count(50_000).unwrap_err();
+        assert_eq!(error.issue, Issue::TooManyFiles);
+        assert!(error.message().contains("50000"), "{}", error.message());
     }
 }
