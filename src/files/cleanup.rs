@@ -161,8 +161,8 @@ pub(super) fn remove_leftovers(folder: &Folder) {
 
 /// Returns what has the name of unfinished output among the first entries of a directory, with its process.
 fn unfinished(
-    entries: impl Iterator<Item = io::Result<(Place, FileType)>>,
-) -> impl Iterator<Item = (Place, FileType, Pid)> {
+    entries: impl Iterator<Item = io::Result<(NameInFolder, FileType)>>,
+) -> impl Iterator<Item = (NameInFolder, FileType, Pid)> {
     /// Maximum number of entries that are looked at.
     const MAX_ENTRIES: usize = 10_000;
     entries.take(MAX_ENTRIES).flatten().filter_map(|(place, kind)| {

@@ -508,7 +508,7 @@ mod tests {
     #[test]
     fn a_thousand_names_are_tried() {
         let folder = tempfile::tempdir().unwrap();
-        let target = Place::of(&folder.path().join("target")).unwrap();
+        let target = NameInFolder::of(&folder.path().join("target")).unwrap();
         let create = |taken: u32| {
             let attempts = Cell::new(0);
             let created = create_beside(&target, |_| {

@@ -491,7 +491,7 @@ mod tests {
             .map(|pid| (Pid(pid), Diagnostic::new(Issue::DumpNotFound)))
             .collect();
         for (count, rest) in [(10, None), (11, Some(1)), (13, Some(3))] {
-            let mut sources = Sources::default();
+            let mut sources = RuntimeFiles::default();
             sources.add_missing(&missing[..count]);
             let mut expected = vec![(Issue::DumpNotFound, 1); 10];
             expected.extend(rest.map(|rest| (Issue::MoreDumpsMissing, rest)));
@@ -519,7 +519,7 @@ mod tests {
         let mut used = UsedFile::of_process(&file, Pid(1), code, Alignment::Same);
         // The profile has four of these processes: making all copies would take seconds.
         used.found.pids_before = (1..=2048).map(Pid).collect();
-        let mut sources = Sources::default();
+        let mut sources = RuntimeFiles::default();
         let file = sources.used.push(used);
         let (mut own, mut copies) = (0, 0);
         sources.place_events(&index, |event| match index.processes.space(event.space).pid {
