@@ -267,7 +267,7 @@ impl Compressor {
         let mut written = 0u64;
         loop {
             self.compressed.clear();
-            self.compressed.reserve(MAX_RECORD_SIZE);
+            self.compressed.reserve(MAX_RECORD_SIZE - HEADER_SIZE);
             let mut output = OutBuffer::around(&mut self.compressed);
             let flush = ZSTD_EndDirective::ZSTD_e_flush;
             let left = self.context.compress_stream2(&mut output, &mut input, flush);

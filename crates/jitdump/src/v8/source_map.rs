@@ -525,7 +525,7 @@ mod tests {
     fn there_are_up_to_1_mi_sources_in_all_sections() {
         let check = |before: usize, count: usize| {
             let mut map = SourceMap {
-                sources: vec![Source::default(); before],
+                sources: vec![OriginalFile::default(); before],
                 ..SourceMap::default()
             };
             map.check_sources("", &vec![None; count])
