@@ -55,8 +55,6 @@ pub fn how_to_enable(
 /// Returns advice for runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with
 /// their number of samples, and how many of them have JIT code in their stack.
 pub fn missing_in_stacks(profile: &IndexedProfile<'_>, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
-    /// Fewer samples show nothing.
-    const MIN_SAMPLES: u64 = 20;
     let mut by_runtime: BTreeMap<&'static str, (u64, u64, &'static str)> = BTreeMap::new();
     for &(space, samples, with) in counts {
         let mut runtimes = runtimes_of(profile, space);
@@ -69,7 +67,7 @@ pub fn missing_in_stacks(profile: &IndexedProfile<'_>, counts: &[(SpaceId, u64, 
     }
     let missing = by_runtime
         .into_iter()
-        .filter(|&(_, (samples, with, _))| samples >= MIN_SAMPLES && with < samples / 2);
+        .filter(|&(_, (samples, with, _))| are_missing(samples, with));
     missing
         .map(|(name, (samples, with, how))| {
             let missing = Diagnostic::new(Issue::FramesNotRecorded).with("runtime", name);
@@ -79,6 +77,13 @@ pub fn missing_in_stacks(profile: &IndexedProfile<'_>, counts: &[(SpaceId, u64, 
                 .with("how", how)
         })
         .collect()
+}
+
+/// Whether most of `samples` stacks lack functions that should be in them: all but `with`.
+fn are_missing(samples: u64, with: u64) -> bool {
+    /// Fewer samples show nothing.
+    const MIN_SAMPLES: u64 = 20;
+    samples >= MIN_SAMPLES && with < samples / 2
 }
 
 /// Returns the name of the runtime of a process: of the last program that it executed.
@@ -101,4 +106,16 @@ fn runtimes_of(
         let name = Mmap::parse(&record, profile.endian)?.name;
         Description::of_file(base_name(name))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twenty_stacks_show_whether_most_lack_functions() {
+        assert!(!are_missing(19, 0));
+        assert!(are_missing(20, 9));
+        assert!(!are_missing(20, 10));
+    }
 }

@@ -117,6 +117,23 @@ const MAX_REASONS: usize = 10;
 /// Files that were rejected for a marker, with reasons.
 type Tried = Vec<(PathBuf, Diagnostic)>;
 
+/// Returns the first files of a list with the reason of each, and how many more there are.
+fn listed(rejected_files: &Tried) -> String {
+    let reasons = rejected_files.iter().take(MAX_REASONS);
+    let mut reasons: Vec<String> = reasons
+        .map(|(path, rejected)| {
+            let (path, id) = (printable_path(path), rejected.issue.id());
+            format!("{path}: {id}: {}", rejected.message())
+        })
+        .collect();
+    reasons.dedup();
+    let more = rejected_files.len().saturating_sub(MAX_REASONS);
+    if more > 0 {
+        reasons.push(format!("... ({more} more)"));
+    }
+    reasons.join("; ")
+}
+
 impl<'a> Search<'a> {
     fn new(
         profile_index: &'a ProfileIndex,
@@ -363,26 +380,11 @@ impl<'a> Search<'a> {
                 false => Issue::DumpNotFound,
             });
         }
-        let reasons = rejected_files.iter().take(MAX_REASONS);
-        let mut reasons: Vec<String> = reasons
-            .map(|(path, rejected)| {
-                format!(
-                    "{}: {}: {}",
-                    printable_path(path),
-                    rejected.issue.id(),
-                    rejected.message()
-                )
-            })
-            .collect();
-        reasons.dedup();
-        let more = rejected_files.len().saturating_sub(MAX_REASONS);
-        if more > 0 {
-            reasons.push(format!("... ({more} more)"));
-        }
+        let reasons = listed(&rejected_files);
         self.rejected
             .borrow_mut()
             .extend(rejected_files.into_iter().map(|(path, _)| path));
-        Diagnostic::new(Issue::DumpUnusable).with("tried", reasons.join("; "))
+        Diagnostic::new(Issue::DumpUnusable).with("tried", reasons)
     }
 
     /// Time between a marker and the first record of a file in nanoseconds; 0 if unknown.
@@ -546,5 +548,20 @@ mod tests {
             .map(|found| (found.issue, found.count))
             .collect();
         assert_eq!(found, [(Issue::CandidatesNotCompared, 2 + 3)]);
+    }
+
+    #[test]
+    fn ten_rejected_files_are_listed_and_the_others_counted() {
+        let list = |count: usize| {
+            let files = (0..count).map(|at| {
+                let rejected = Diagnostic::new(Issue::FileMissing);
+                (PathBuf::from(format!("/tmp/{at}")), rejected)
+            });
+            listed(&files.collect())
+        };
+        assert_eq!(list(10).split("; ").count(), 10);
+        assert!(list(10).starts_with("/tmp/0: ") && !list(10).contains("more"));
+        assert!(list(13).ends_with("; ... (3 more)"));
+        assert_eq!(list(13).split("; ").count(), 11);
     }
 }

@@ -41,8 +41,12 @@ use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
-/// How far clocks may have been set back, which makes the map of a process look older than the process.
-const SLACK: Duration = Duration::from_secs(60);
+/// Whether a time is certainly after another one, even if clocks were set back, which makes the map of a process look
+/// older than the process.
+fn is_after(time: SystemTime, other: SystemTime) -> bool {
+    const SLACK: Duration = Duration::from_secs(60);
+    time > other + SLACK
+}
 
 /// A perf map that belongs to the profile.
 #[derive(Debug)]
@@ -386,12 +390,12 @@ impl Search<'_> {
         }
         let is_found = matches!(place.origin, Origin::Process | Origin::Temporary);
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
-        let is_later = |created: SystemTime| end.is_some_and(|end| created > end + SLACK);
+        let is_later = |created: SystemTime| end.is_some_and(|end| is_after(created, end));
         if is_found && file.created().is_some_and(is_later) {
             return Err(Diagnostic::new(Issue::PerfMapMadeLater).with("pid", pid));
         }
         let born = self.born(pid).filter(|_| place.origin != Origin::Named);
-        if born.is_some_and(|born| file.modified() + SLACK < born) {
+        if born.is_some_and(|born| is_after(born, file.modified())) {
             return Err(Diagnostic::new(Issue::PerfMapOlder).with("pid", pid));
         }
         Ok(file)
@@ -460,4 +464,16 @@ fn namespace_pid(pid: Pid) -> Option<u32> {
     let status = kernel::read_text(process_folder(pid).join("status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
     numbers.split_whitespace().next_back()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_may_have_been_set_back_by_a_minute() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert!(!is_after(at(1060), at(1000)));
+        assert!(is_after(at(1061), at(1000)));
+    }
 }
