@@ -26,6 +26,7 @@ mod faults;
 mod formats;
 mod hotspot;
 mod images;
+mod inlined_calls;
 mod instructions;
 mod line_limits;
 mod lines;

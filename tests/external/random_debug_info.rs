@@ -23,8 +23,8 @@ const MAX_DEPTH: usize = 8;
 /// ELF machine of big-endian code: S/390.
 const S390: u32 = 22;
 /// Types of the records.
-const LISTS: u32 = 827_346_259;
-const POSITIONS: u32 = 827_346_260;
+pub const LISTS: u32 = 827_346_259;
+pub const POSITIONS: u32 = 827_346_260;
 
 /// A frame: function, file, line and column.
 type Frame = (String, String, u32, u32);
@@ -397,17 +397,12 @@ fn symbolized(addresses: &[(PathBuf, u64)]) -> Vec<Vec<Frame>> {
     blocks.collect()
 }
 
-fn compare(endian: ByteOrder, kind: u32, dwarf: &str) -> (usize, usize) {
+/// Writes random functions with records of this type; returns them with their records, by name.
+fn write(dump: &mut DumpWriter, kind: u32, count: u64, dwarf: &str) -> BTreeMap<String, (Vec<u8>, Function)> {
+    let endian = dump.endian;
     let mut random = Random(0x1234_5678_9abc_def1 ^ u64::from(kind) << 8 ^ dwarf.len() as u64);
-    let folder = scratch();
-    let path = folder.path().join("jit-7.dump");
-    let (machine, is_big) = match endian {
-        ByteOrder::Little => (X86_64, false),
-        ByteOrder::Big => (S390, true),
-    };
-    let mut dump = DumpWriter::new(endian, machine, 7);
     let mut records = BTreeMap::new();
-    for number in 0..FUNCTIONS {
+    for number in 0..count {
         let function = Function::new(number, &mut random);
         let start = START + number * DISTANCE;
         let record = match kind {
@@ -425,6 +420,30 @@ fn compare(endian: ByteOrder, kind: u32, dwarf: &str) -> (usize, usize) {
         );
         records.insert(name.clone(), (record, function));
     }
+    records
+}
+
+/// Writes random functions with records of this type; returns the first address of each segment of their code.
+pub fn write_functions(dump: &mut DumpWriter, kind: u32, count: u64) -> Vec<u64> {
+    let functions = write(dump, kind, count, "");
+    let mut addresses: Vec<u64> = Vec::new();
+    for (_, function) in functions.values() {
+        let number: u64 = function.names[0].strip_prefix("fn_").unwrap().parse().unwrap();
+        let start = START + number * DISTANCE;
+        addresses.extend(function.starts.iter().map(|&offset| start + u64::from(offset)));
+    }
+    addresses
+}
+
+fn compare(endian: ByteOrder, kind: u32, dwarf: &str) -> (usize, usize) {
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let (machine, is_big) = match endian {
+        ByteOrder::Little => (X86_64, false),
+        ByteOrder::Big => (S390, true),
+    };
+    let mut dump = DumpWriter::new(endian, machine, 7);
+    let mut records = write(&mut dump, kind, FUNCTIONS, dwarf);
     std::fs::write(&path, &dump.bytes).unwrap();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.mmap2(7, 0x6000_0000, 4096, 0, text(&path), 500);

@@ -194,3 +194,26 @@ fn stacks_of_127_addresses_are_as_large_as_the_kernel_records_them() {
         assert_eq!(tables.losses.cut, cut, "{addresses}");
     }
 }
+
+/// The kernel records the address of an interrupted instruction before the addresses that calls return to. The samples have the
+/// outer addresses in common.
+#[test]
+fn interrupted_code_has_the_address_of_its_instruction() {
+    const KERNEL_CODE: u64 = 0xffff_ffff_8100_0000;
+    let [in_kernel, in_user] = [-128i64 as u64, -512i64 as u64];
+    let folder = scratch();
+    let options = made(folder.path(), &[0x90; 16], |profile| {
+        for (time, fault) in [(2000, CODE + 4), (2002, CODE)] {
+            profile.sample(PID, time, &[CODE + 8, CODE + 4, CODE + 12], None);
+            let chain = [in_kernel, KERNEL_CODE, in_user, fault, CODE + 12];
+            profile.kernel_sample(PID, time + 1, &chain);
+        }
+    });
+    let mut stacks = Vec::new();
+    let tables = read(&options, &mut |sample| stacks.push(sample.stack), &mut ()).unwrap();
+    let addresses = |stack| tables.frames(stack).map(|frame| frame.address).collect();
+    let found: Vec<Vec<u64>> = stacks.into_iter().map(addresses).collect();
+    let running = [CODE + 8, CODE + 3, CODE + 11];
+    let fault = |at| [KERNEL_CODE, at, CODE + 11];
+    assert_eq!(found, [running, fault(CODE + 4), running, fault(CODE)]);
+}

@@ -193,20 +193,8 @@ impl ProfileWriter {
     pub fn sample(&mut self, pid: u32, time: u64, chain: &[u64], stack: Option<&UserStack<'_>>) {
         const CONTEXT_USER: u64 = -512i64 as u64;
         let endian = self.endian;
-        let mut body = Vec::new();
-        let has = |field| self.sample_type & field != 0;
-        if has(field::IDENTIFIER) {
-            endian.write_u64(&mut body, self.ids.first().copied().unwrap_or(0));
-        }
-        endian.write_u64(&mut body, chain[0]);
-        endian.write_u32(&mut body, pid);
-        endian.write_u32(&mut body, pid);
-        if has(field::TIME) {
-            endian.write_u64(&mut body, time);
-        }
-        endian.write_u64(&mut body, 0);
-        endian.write_u64(&mut body, 1_000_000);
-        if has(field::STACK_USER) {
+        let mut body = self.sample_start(pid, time, chain[0]);
+        if self.sample_type & field::STACK_USER != 0 {
             endian.write_u64(&mut body, 0);
         } else {
             endian.write_u64(&mut body, chain.len() as u64 + 1);
@@ -219,6 +207,35 @@ impl ProfileWriter {
             self.write_stack(&mut body, chain[0], stack);
         }
         self.record(9, 2, &body);
+    }
+
+    /// Writes a sample in the kernel, with its call chain and the markers in it, the first of which is that of the kernel.
+    pub fn kernel_sample(&mut self, pid: u32, time: u64, chain: &[u64]) {
+        let mut body = self.sample_start(pid, time, chain[1]);
+        self.endian.write_u64(&mut body, chain.len() as u64);
+        for &entry in chain {
+            self.endian.write_u64(&mut body, entry);
+        }
+        self.record(9, 1, &body);
+    }
+
+    /// Returns the fields of a sample before its call chain.
+    fn sample_start(&self, pid: u32, time: u64, ip: u64) -> Vec<u8> {
+        let endian = self.endian;
+        let mut body = Vec::new();
+        let has = |field| self.sample_type & field != 0;
+        if has(field::IDENTIFIER) {
+            endian.write_u64(&mut body, self.ids.first().copied().unwrap_or(0));
+        }
+        endian.write_u64(&mut body, ip);
+        endian.write_u32(&mut body, pid);
+        endian.write_u32(&mut body, pid);
+        if has(field::TIME) {
+            endian.write_u64(&mut body, time);
+        }
+        endian.write_u64(&mut body, 0);
+        endian.write_u64(&mut body, 1_000_000);
+        body
     }
 
     fn write_stack(&self, body: &mut Vec<u8>, ip: u64, stack: &UserStack<'_>) {

@@ -103,6 +103,8 @@ impl<'a> Walk<'a> {
 struct Outer {
     /// Part of the machine of the innermost of them.
     mode: Mode,
+    /// Whether the innermost of them was interrupted.
+    is_interrupted: bool,
     /// Their position in the call tree.
     position: Position,
 }
@@ -111,6 +113,8 @@ struct Outer {
 #[derive(Clone, Debug)]
 struct KnownEntry {
     mode: Mode,
+    /// Whether it is the address of an interrupted instruction: the first one in a part of the machine.
+    is_interrupted: bool,
     /// Its place, if it has one.
     place: Option<FrameAddress>,
     /// Times at which it is the same.
@@ -195,15 +199,16 @@ impl Walk<'_> {
         }
         let count = words.len();
         self.new_entries.clear();
-        let (mut first, mut has_cookie) = (None, false);
+        let (mut first, mut has_cookie, mut is_interrupted) = (None, false, false);
         for (index, entry) in sample.chain_entries().enumerate() {
             if index == count - known {
                 let outer = self.chains.of(key).result(known);
                 let is_marker = matches!(entry, ChainEntry::Marker(_));
-                if is_marker || outer.is_some_and(|outer| outer.mode == mode) {
+                let is_same = |outer: Outer| (outer.mode, outer.is_interrupted) == (mode, is_interrupted);
+                if is_marker || outer.is_some_and(is_same) {
                     break;
                 }
-                // The entries are the same, but in another part of the machine.
+                // The entries are the same, but in another part of the machine, or only one of the chains returns there.
                 known = 0;
             }
             let (place, times) = match entry {
@@ -220,14 +225,22 @@ impl Walk<'_> {
                     if first.replace(first.unwrap_or(index)).is_none() && Some(address) == sample.ip {
                         (None, ALWAYS)
                     } else {
-                        // A return address may be the first one after the code of the caller.
-                        let call = Address(address.0.saturating_sub(1));
-                        let (place, times) = self.place(mode, located.space, call, time, false);
+                        // A return address may be the first one after the code of the caller. A page fault may be in the first
+                        // instruction of a function.
+                        let before = u64::from(!is_interrupted);
+                        let address = Address(address.0.saturating_sub(before));
+                        let (place, times) = self.place(mode, located.space, address, time, false);
                         (Some(place), times)
                     }
                 }
             };
-            self.new_entries.push(KnownEntry { mode, place, times });
+            self.new_entries.push(KnownEntry {
+                mode,
+                is_interrupted,
+                place,
+                times,
+            });
+            is_interrupted = matches!(entry, ChainEntry::Marker(_));
         }
         let chain = self.chains.of(key);
         chain.truncate(if has_cookie { 0 } else { known });
@@ -239,8 +252,12 @@ impl Walk<'_> {
                 position = self.rows.tree.child(position, place);
             }
             if !has_cookie && first.is_some_and(|first| index > first) {
-                let mode = entry.mode;
-                chain.push(*word, entry.times.clone(), Outer { mode, position });
+                let outer = Outer {
+                    mode: entry.mode,
+                    is_interrupted: entry.is_interrupted,
+                    position,
+                };
+                chain.push(*word, entry.times.clone(), outer);
             }
         }
         let innermost = self.new_entries.iter().find_map(|entry| entry.place);
