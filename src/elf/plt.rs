@@ -81,12 +81,14 @@ pub fn stubs<'a, R: ReadRef<'a>>(file: &File<'a, R>, memory: &FileMemory<'_>) ->
             };
         }
     }
-    let stubs = candidates.into_iter().filter_map(|Candidate { start, end, slot }| {
-        Some(Stub {
-            range: AddressRange::new(Address(start), end.checked_sub(start)?)?,
-            target: targets.get(&slot).copied().flatten()?,
-        })
-    });
+    let stubs = candidates
+        .into_iter()
+        .filter_map(|Candidate { start, end, slot }| {
+            Some(Stub {
+                range: AddressRange::new(Address(start), end.checked_sub(start)?)?,
+                target: targets.get(&slot).copied().flatten()?,
+            })
+        });
     Some(stubs.collect())
 }
 
@@ -185,8 +187,6 @@ fn aarch64(code: &[u8], address: u64) -> impl Iterator<Item = Candidate> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use jitdump::ByteOrder;
-
     use super::*;
     use crate::elf::limited_reads::MemoryRoom;
 
@@ -205,54 +205,71 @@ pub(super) mod tests {
     /// A relocation: slot, symbol and addend.
     pub type Relocation = (u64, u32, u64);
 
-    /// Returns an ELF file for x86-64 with one function, `chosen`, of 16 bytes at 0x2000, an import `_Z4workv`, and a section of
-    /// relocations that refers to the section `link`.
+    /// Little-endian numbers of these sizes in bytes.
+    fn numbers(values: &[(u64, usize)]) -> Vec<u8> {
+        let bytes = values
+            .iter()
+            .flat_map(|&(value, size)| value.to_le_bytes().into_iter().take(size));
+        bytes.collect()
+    }
+
+    /// Returns an ELF file for x86-64 with stubs at [`PLT`] and a section of relocations that refers to the section `link`.
+    /// Symbol 1 is a function of 16 bytes at 0x2000, `chosen`; 2 an import, `_Z4workv`; 3 a function without a size at 0x20f0,
+    /// `start`, in a section that ends at 0x2100.
     pub fn file(code: &[u8], relocations: &[Relocation], link: u32) -> Vec<u8> {
-        let endian = ByteOrder::Little;
         let names = b"\0.dynsym\0.dynstr\0.plt\0.rela.plt\0.text\0";
         let strings = b"\0chosen\0_Z4workv\0start\0";
-        let mut symbols = vec![0; 24];
-        // Its name, type and section; value and size.
-        for (words, value) in [
-            ([1, 0x0005_0012], [0x2000, 16]),
-            ([8, 0x0000_0012], [0, 0]),
-            // A function without a size, at the end of the section.
-            ([17, 0x0005_0012], [0x20f0, 0]),
-        ] {
-            words.map(|word| endian.write_u32(&mut symbols, word));
-            value.map(|word| endian.write_u64(&mut symbols, word));
-        }
-        let mut table = Vec::new();
-        for &(slot, symbol, addend) in relocations {
-            for word in [slot, u64::from(symbol) << 32 | 7, addend] {
-                endian.write_u64(&mut table, word);
-            }
-        }
-        // Name, type, flags, address, link, size of an entry.
-        let sections: [(u32, u32, u64, u64, u32, u64, &[u8]); 6] = [
+        let symbol = |name, section, value, size| {
+            const GLOBAL_FUNCTION: u64 = 0x12;
+            let fields = [
+                (name, 4),
+                (GLOBAL_FUNCTION, 2),
+                (section, 2),
+                (value, 8),
+                (size, 8),
+            ];
+            numbers(&fields)
+        };
+        let symbols = [
+            vec![0; 24],
+            symbol(1, 5, 0x2000, 16),
+            symbol(8, 0, 0, 0),
+            symbol(17, 5, 0x20f0, 0),
+        ];
+        let relocations = relocations.iter().flat_map(|&(slot, symbol, addend)| {
+            const JUMP_SLOT: u64 = 7;
+            numbers(&[(slot, 8), (JUMP_SLOT, 4), (symbol.into(), 4), (addend, 8)])
+        });
+        let (symbols, relocations) = (symbols.concat(), relocations.collect::<Vec<u8>>());
+        // Position of the name, type, flags, address, link, size of an entry.
+        let sections: [(u64, u64, u64, u64, u64, u64, &[u8]); 6] = [
             (1, 11, 2, 0, 2, 24, &symbols),
             (9, 3, 2, 0, 0, 0, strings),
             (17, 1, 6, PLT, 0, 0, code),
-            (22, 4, 2, 0, link, 24, &table),
+            (22, 4, 2, 0, link.into(), 24, &relocations),
             (32, 1, 6, 0x2000, 0, 0, &[0xc3; 0x100]),
             (1, 3, 0, 0, 0, 0, names),
         ];
         let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0".to_vec();
-        [0, 0, 64].map(|word| endian.write_u64(&mut file, word));
-        endian.write_u32(&mut file, 0);
-        [64, 56, 0, 64, 7, 6].map(|half| endian.write_u16(&mut file, half));
+        // The section headers are after this one.
+        file.extend(numbers(&[(0, 8), (0, 8), (64, 8), (0, 4)]));
+        file.extend(numbers(&[64, 56, 0, 64, 7, 6].map(|half| (half, 2))));
         file.resize(128, 0);
-        let mut offset = 64 * 8;
+        let mut contents = Vec::new();
         for (name, kind, flags, address, link, entry, content) in sections {
-            [name, kind].map(|word| endian.write_u32(&mut file, word));
-            let size = content.len() as u64;
-            [flags, address, offset, size].map(|word| endian.write_u64(&mut file, word));
-            [link, u32::from(kind == 11)].map(|word| endian.write_u32(&mut file, word));
-            [1, entry].map(|word| endian.write_u64(&mut file, word));
-            offset += size;
+            let (offset, size) = (64 * 8 + contents.len() as u64, content.len() as u64);
+            file.extend(numbers(&[
+                (name, 4),
+                (kind, 4),
+                (flags, 8),
+                (address, 8),
+                (offset, 8),
+            ]));
+            file.extend(numbers(&[(size, 8), (link, 4), (0, 4), (8, 8), (entry, 8)]));
+            contents.extend_from_slice(content);
+            contents.resize(contents.len().next_multiple_of(8), 0);
         }
-        let contents = sections.map(|(.., content)| content);
-        [&file[..], &contents.concat()].concat()
+        [file, contents].concat()
     }
 
     fn found(code: &[u8], relocations: &[Relocation], link: u32) -> Vec<(u64, u64, Target<'static>)> {
@@ -267,12 +284,7 @@ pub(super) mod tests {
 
     #[test]
     fn stubs_have_the_functions_that_relocations_give_their_slots() {
-        let code = [
-            jump(PLT, 0x3000),
-            jump(PLT + 6, 0x3008),
-            jump(PLT + 12, 0x3010),
-        ]
-        .concat();
+        let code = [jump(PLT, 0x3000), jump(PLT + 6, 0x3008), jump(PLT + 12, 0x3010)].concat();
         let relocations = [(0x3000, 2, 0), (0x3010, 0, 0x2000), (0x3018, 1, 0)];
         let imported = (PLT, 6, Target::Symbol(b"_Z4workv"));
         let own = (PLT + 12, 6, Target::Address(Address(0x2000)));
@@ -284,9 +296,7 @@ pub(super) mod tests {
 
     #[test]
     fn many_relocations_of_many_stubs_with_one_slot_are_read_once() {
-        let code: Vec<u8> = (0..10_000)
-            .flat_map(|at| jump(PLT + 6 * at, 0x9_0000))
-            .collect();
+        let code: Vec<u8> = (0..10_000).flat_map(|at| jump(PLT + 6 * at, 0x9_0000)).collect();
         let found = found(&code, &vec![(0x9_0000, 2, 0); 10_000], DYNSYM);
         assert_eq!(found.len(), 10_000);
     }
@@ -371,6 +381,9 @@ pub(super) mod tests {
         assert_eq!(found(&before, 0x2_1000), [(0x2_1000, 16, 0x2_0008)]);
         // Without the branch, and other registers.
         assert_eq!(found(&plain[..3], 0x700), []);
-        assert_eq!(found(&[0x9000_0111, 0xf940_0611, 0x9100_2210, 0xd61f_0220], 0x700), []);
+        assert_eq!(
+            found(&[0x9000_0111, 0xf940_0611, 0x9100_2210, 0xd61f_0220], 0x700),
+            []
+        );
     }
 }

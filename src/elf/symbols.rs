@@ -120,7 +120,9 @@ impl FunctionSymbols {
             let name = match target {
                 Target::Symbol(name) => Some(name.to_vec()),
                 Target::Address(address) => {
-                    let symbol = self.at(address).and_then(|index| self.symbols.get(index as usize));
+                    let symbol = self
+                        .at(address)
+                        .and_then(|index| self.symbols.get(index as usize));
                     symbol.and_then(|symbol| Some(self.names.get(symbol.name.0..symbol.name.1)?.to_vec()))
                 }
             };

@@ -120,6 +120,9 @@ impl Namer<'_> {
         let native = self.symbols.native;
         let symbol = native.at_address(module, address)?;
         let (name, range) = native.symbol(module, symbol)?;
-        Some((printable(name.as_bytes()), address.0.saturating_sub(range.start.0)))
+        Some((
+            printable(name.as_bytes()),
+            address.0.saturating_sub(range.start.0),
+        ))
     }
 }

@@ -129,12 +129,7 @@ impl<'a> Namer<'a> {
 
     /// Returns the frames at sorted offsets of one function, as in [`FrameAddress::offset`]. `native` are its lines if it is
     /// native code.
-    fn frames<'l>(
-        &mut self,
-        code: FrameCode,
-        offsets: &[u64],
-        native: Option<DebugInfo<'l>>,
-    ) -> Vec<Frame>
+    fn frames<'l>(&mut self, code: FrameCode, offsets: &[u64], native: Option<DebugInfo<'l>>) -> Vec<Frame>
     where
         'a: 'l,
     {

@@ -231,7 +231,9 @@ fn shown(ranges: &[(usize, usize)], samples: &Offsets) -> Vec<(usize, usize)> {
     let mut sampled: Vec<(Reverse<u64>, usize)> = Vec::new();
     for (at, &(from, to)) in ranges.iter().enumerate() {
         let mut own = Weight::default();
-        samples.range(from as u64..to as u64).for_each(|(_, &weight)| own.add(weight));
+        samples
+            .range(from as u64..to as u64)
+            .for_each(|(_, &weight)| own.add(weight));
         if own.samples > 0 {
             sampled.push((Reverse(own.period), at));
         }
@@ -246,7 +248,9 @@ fn shown(ranges: &[(usize, usize)], samples: &Offsets) -> Vec<(usize, usize)> {
         }
         kept.extend((at < ranges.len()).then_some(at));
     }
-    kept.into_iter().filter_map(|at| ranges.get(at).copied()).collect()
+    kept.into_iter()
+        .filter_map(|at| ranges.get(at).copied())
+        .collect()
 }
 
 /// Returns the beginning of a name.

@@ -109,7 +109,9 @@ impl Report {
         let tiers = function.tiers.iter();
         let tiers = tiers.map(|tier| format!("{} {:.2} %", tier.name, self.percent(tier.samples)));
         let omitted = |more: u64, one: &str| (more > 0).then(|| count(more, one));
-        let tiers: Vec<String> = tiers.chain(omitted(function.tiers_omitted, "more tier")).collect();
+        let tiers: Vec<String> = tiers
+            .chain(omitted(function.tiers_omitted, "more tier"))
+            .collect();
         if !tiers.is_empty() {
             let _ = writeln!(text, "self by tier: {}", tiers.join(", "));
         }
