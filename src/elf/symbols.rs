@@ -117,16 +117,15 @@ impl FunctionSymbols {
             if known.is_some_and(|known| known.start == range.start) {
                 continue;
             }
-            let name = match target {
-                Target::Symbol(name) => Some(name.to_vec()),
+            let name: Cow<'_, [u8]> = match target {
+                Target::Symbol(name) => name.into(),
                 Target::Address(address) => {
-                    let symbol = self
-                        .at(address)
-                        .and_then(|index| self.symbols.get(index as usize));
-                    symbol.and_then(|symbol| Some(self.names.get(symbol.name.0..symbol.name.1)?.to_vec()))
+                    let symbol = self.at(address).and_then(|at| self.symbols.get(at as usize));
+                    let name = symbol.and_then(|symbol| self.names.get(symbol.name.0..symbol.name.1));
+                    name.unwrap_or_default().to_vec().into()
                 }
             };
-            if let Some(name) = name {
+            if !name.is_empty() {
                 added.push(self.named(range, &name, STUB, memory)?);
             }
         }
