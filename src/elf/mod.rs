@@ -8,8 +8,8 @@
 //!                                   └─ [escape]: names that are safe to print
 //! ```
 //!
-//! [executable] and [symbols] read ELF files of compilers: code segments and function symbols. [line_info] reads their lines and
-//! inlined calls, through [counted_reader].
+//! [executable] and [symbols] read ELF files of compilers: code segments and function symbols; [plt] finds their linkage stubs.
+//! [line_info] reads their lines and inlined calls, through [counted_reader].
 //!
 //! [`object`] describes the layout of an object, and the readers that need each part.
 
@@ -26,6 +26,7 @@ pub mod executable;
 pub mod limited_reads;
 pub mod line_info;
 pub mod object;
+mod plt;
 pub mod symbols;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -8,13 +8,17 @@ use std::fmt::{self, Write as _};
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions};
 use jitdump::{Address, AddressRange, ByteOrder, Machine};
-use object::read::{Object, ObjectSegment, ObjectSymbol, ReadRef};
+use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{Endianness, SegmentFlags, SymbolKind, elf};
 
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
+use crate::elf::plt::{self, Stub, Target};
 
-/// Function symbols of an ELF file, by address.
+/// What follows the name of a function in that of its linkage stub.
+const STUB: &str = "@plt";
+
+/// Function symbols of an ELF file, and its linkage stubs, by address.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionSymbols {
     /// Build ID; empty if the file has none.
@@ -69,7 +73,10 @@ impl FunctionSymbols {
                 length: name.len(),
                 name: Reverse(name),
             };
-            let symbol = (symbol.address(), Reverse(preference), symbol.size());
+            let section = symbol.section_index().filter(|_| symbol.size() == 0);
+            let section = section.and_then(|index| file.section_by_index(index).ok());
+            let section_end = section.and_then(|section| section.address().checked_add(section.size()));
+            let symbol = (symbol.address(), Reverse(preference), symbol.size(), section_end);
             memory.take(size_of_val(&symbol) as u64)?;
             found.push(symbol);
         }
@@ -77,31 +84,76 @@ impl FunctionSymbols {
         found.dedup_by_key(|&mut (address, ..)| address);
         let next = found.iter().skip(1).map(|&(address, ..)| Some(address));
         let ends: Vec<Option<u64>> = next.chain([None]).collect();
-        let mut names = Vec::new();
-        let mut symbols = Vec::new();
-        for ((address, Reverse(preference), size), next) in found.into_iter().zip(ends) {
-            // Symbols of assembly code often have no size. perf extends them to the next one, too.
-            let size = match size {
-                0 => next.map_or(1, |next| next.saturating_sub(address)),
-                size => size,
-            };
-            let start = names.len();
-            memory.take((preference.name.0.len()).saturating_add(size_of::<FunctionSymbol>()) as u64)?;
-            names.extend_from_slice(preference.name.0);
-            symbols.extend(
-                AddressRange::new(Address(address), size).map(|range| FunctionSymbol {
-                    range,
-                    name: (start, names.len()),
-                }),
-            );
-        }
-        Some(Self {
+        let mut read = Self {
             build_id,
             is_complete,
             segments: code_segments(&file),
-            symbols,
-            names,
-        })
+            ..Self::default()
+        };
+        for ((address, Reverse(preference), size, section_end), next) in found.into_iter().zip(ends) {
+            // Symbols of assembly code often have no size. perf extends them to the next one, too.
+            let size = match size {
+                0 => {
+                    let end = next.into_iter().chain(section_end).min();
+                    end.map_or(1, |end| end.saturating_sub(address))
+                }
+                size => size,
+            };
+            if let Some(range) = AddressRange::new(Address(address), size) {
+                let symbol = read.named(range, preference.name.0, "", memory)?;
+                read.symbols.push(symbol);
+            }
+        }
+        read.add_stubs(&plt::stubs(&file, memory)?, memory)?;
+        Some(read)
+    }
+
+    /// Adds stubs, with the names that perf and objdump print.
+    fn add_stubs(&mut self, stubs: &[Stub<'_>], memory: &FileMemory<'_>) -> Option<()> {
+        let mut added = Vec::new();
+        for &Stub { range, target } in stubs {
+            // A linker may add symbols of its own.
+            let known = self.at(range.start).and_then(|known| self.range(known));
+            if known.is_some_and(|known| known.start == range.start) {
+                continue;
+            }
+            let name: Cow<'_, [u8]> = match target {
+                Target::Symbol(name) => name.into(),
+                Target::Address(address) => {
+                    let symbol = self.at(address).and_then(|at| self.symbols.get(at as usize));
+                    let name = symbol.and_then(|symbol| self.names.get(symbol.name.0..symbol.name.1));
+                    name.unwrap_or_default().to_vec().into()
+                }
+            };
+            if !name.is_empty() {
+                added.push(self.named(range, &name, STUB, memory)?);
+            }
+        }
+        self.symbols.extend(added);
+        self.symbols.sort_by_key(|symbol| symbol.range.start);
+        Some(())
+    }
+
+    /// Returns a symbol after adding its name.
+    fn named(
+        &mut self,
+        range: AddressRange,
+        name: &[u8],
+        suffix: &str,
+        memory: &FileMemory<'_>,
+    ) -> Option<FunctionSymbol> {
+        let start = self.names.len();
+        let size = name.len().saturating_add(suffix.len());
+        memory.take(size.saturating_add(size_of::<FunctionSymbol>()) as u64)?;
+        self.names.extend_from_slice(name);
+        self.names.extend_from_slice(suffix.as_bytes());
+        let name = (start, self.names.len());
+        Some(FunctionSymbol { range, name })
+    }
+
+    /// Returns the number of symbols.
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.symbols.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the linked address of a file offset; `None` if no code segment contains it.
@@ -135,14 +187,9 @@ impl FunctionSymbols {
         Some(decoded(name))
     }
 
-    /// Returns the linked address of a symbol.
-    pub fn start(&self, index: u32) -> Option<Address> {
-        Some(self.symbols.get(index as usize)?.range.start)
-    }
-
-    /// Returns the size of a symbol in bytes.
-    pub fn size(&self, index: u32) -> Option<u64> {
-        Some(self.symbols.get(index as usize)?.range.size())
+    /// Returns the linked addresses of a symbol.
+    pub fn range(&self, index: u32) -> Option<AddressRange> {
+        Some(self.symbols.get(index as usize)?.range)
     }
 }
 
@@ -199,7 +246,9 @@ pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
 /// Returns the name of a function without the encoding of its compiler.
 pub fn decoded(name: &[u8]) -> Cow<'_, str> {
     let name = String::from_utf8_lossy(name);
-    match demangled(&name) {
+    let stub = name.strip_suffix(STUB);
+    match demangled(stub.unwrap_or(&name)) {
+        Some(demangled) if stub.is_some() => Cow::Owned(demangled + STUB),
         Some(demangled) => Cow::Owned(demangled),
         None => name,
     }
@@ -247,6 +296,7 @@ impl fmt::Write for Limited {
 mod tests {
     use super::*;
     use crate::elf::limited_reads::MemoryRoom;
+    use crate::elf::plt::tests::{DYNSYM, PLT};
 
     #[test]
     fn names_of_compilers_are_decoded() {
@@ -287,12 +337,32 @@ mod tests {
         let symbols = FunctionSymbols::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap();
         assert!(symbols.is_complete && !symbols.segments.is_empty());
         let index = (0..symbols.symbols.len() as u32).find(|&index| symbols.name(index).unwrap() == "main");
-        let main = symbols.symbols[index.unwrap() as usize].range;
+        let main = symbols.range(index.unwrap()).unwrap();
         assert_eq!(symbols.at(main.start), index);
         assert_eq!(symbols.at(Address(main.end.0 - 1)), index);
         assert_ne!(symbols.at(main.end), index);
         let segment = symbols.segments[0];
         assert_eq!(symbols.address(segment.file_offset), Some(segment.range.start));
+    }
+
+    #[test]
+    fn stubs_are_named_after_their_functions() {
+        let code = [plt::tests::jump(PLT, 0x3000), plt::tests::jump(PLT + 6, 0x3008)].concat();
+        let relocations = [(0x3000, 2, 0), (0x3008, 0, 0x2000)];
+        let file = plt::tests::file(&code, &relocations, DYNSYM);
+        let symbols = FunctionSymbols::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap();
+        let at = |address| {
+            let index = symbols.at(Address(address))?;
+            Some((symbols.name(index)?.into_owned(), symbols.range(index)?.start.0))
+        };
+        let named = |name: &str, start| Some((name.to_owned(), start));
+        assert_eq!(at(PLT + 5), named("work@plt", PLT));
+        assert_eq!(at(PLT + 6), named("chosen@plt", PLT + 6));
+        assert_eq!(at(PLT + 12), None);
+        assert_eq!(at(0x2000), named("chosen", 0x2000));
+        // A symbol without a size ends with its section.
+        assert_eq!(at(0x20ff), named("start", 0x20f0));
+        assert_eq!(at(0x2100), None);
     }
 
     #[test]

@@ -1,14 +1,25 @@
-//! `jitinject report FUNCTION --instructions` against perf annotate of the output, which runs objdump.
+//! `jitinject report FUNCTION --instructions` against perf annotate of the output, which runs objdump; for a native program
+//! (`programs/native.c`) also against objdump and addr2line.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use jitdump::{Address, ByteOrder};
+use jitinject::internals::elf::limited_reads::MemoryRoom;
+use jitinject::internals::elf::symbols::FunctionSymbols;
 use serde_json::Value;
 
+use crate::support::profile::ProfileWriter;
+use crate::support::recording::PID;
 use crate::support::{capture, inject, jitinject, perf, said, scratch, tools};
 
 /// Captures of several compilers.
 const CAPTURES: [&str; 4] = ["node20", "java17", "php82", "lli14-mcjit"];
+
+/// Start of a mapping of the native program.
+const BASE: u64 = 0x5555_0000_0000;
 
 /// Functions of each capture that are compared, the hottest ones.
 const FUNCTIONS: usize = 5;
@@ -18,10 +29,12 @@ type Copy = BTreeMap<u64, (u64, f64)>;
 
 /// Runs `jitinject report` with files of a capture.
 fn report(files: &[&str], more: &[&str]) -> Value {
-    let output = jitinject()
-        .args([&["report", "--json"], files, more].concat())
-        .output()
-        .unwrap();
+    json_of(jitinject().args([&["report", "--json"], files, more].concat()))
+}
+
+/// Runs a command that prints JSON.
+fn json_of(command: &mut Command) -> Value {
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -163,4 +176,249 @@ fn instructions_have_the_samples_of_perf_annotate() {
         }
     }
     assert!(checked > 400, "{checked}");
+}
+
+/// How the native program is linked: with stubs in `.plt` and in `.plt.sec`.
+const LINKED: [(&str, &[&str]); 3] = [
+    ("lazy", &["-Wl,-z,lazy"]),
+    ("now", &["-Wl,-z,now"]),
+    ("ibt", &["-fcf-protection=full", "-Wl,-z,ibtplt"]),
+];
+
+/// Compiles the native program.
+fn native_program(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+    let program = folder.join(name);
+    let options = ["-O2", "-g", "-fno-builtin"];
+    tools::compile_to(&program, "native.c", &[&options[..], more].concat());
+    program
+}
+
+/// Returns the stubs that objdump finds, by address.
+fn stubs_of_objdump(program: &Path) -> BTreeMap<u64, String> {
+    let printed = tools::run("objdump", &["-d", "--no-show-raw-insn", tools::text(program)]);
+    let labels = printed.lines().filter_map(|line| {
+        let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
+        let address = u64::from_str_radix(address, 16).ok()?;
+        name.ends_with("@plt").then(|| (address, name.to_owned()))
+    });
+    labels.collect()
+}
+
+/// Reads the symbols of a program.
+fn symbols_of(program: &Path) -> FunctionSymbols {
+    let file = std::fs::read(program).unwrap();
+    FunctionSymbols::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap()
+}
+
+/// Returns the stubs of a program, by address.
+fn stubs_of(symbols: &FunctionSymbols) -> BTreeMap<u64, String> {
+    let found = (0..symbols.count()).filter_map(|index| {
+        let (name, start) = (symbols.name(index)?.into_owned(), symbols.range(index)?.start.0);
+        name.ends_with("@plt").then_some((start, name))
+    });
+    found.collect()
+}
+
+#[test]
+fn stubs_have_the_names_of_objdump() {
+    let folder = scratch();
+    for (name, options) in LINKED {
+        let program = native_program(folder.path(), name, options);
+        let expected = stubs_of_objdump(&program);
+        assert!(expected.len() > 3, "{name}: {expected:?}");
+        assert_eq!(stubs_of(&symbols_of(&program)), expected, "{name}");
+    }
+}
+
+/// objdump has no names for them.
+#[test]
+fn stubs_of_static_programs_have_the_names_of_functions_that_select_others() {
+    let folder = scratch();
+    let program = native_program(folder.path(), "static", &["-static"]);
+    let symbols = symbols_of(&program);
+    let selecting = tools::run("readelf", &["-rW", tools::text(&program)]);
+    let selecting = selecting.lines().filter_map(|line| {
+        let address = line.contains("IRELATIV").then(|| line.split_whitespace().last());
+        u64::from_str_radix(address??, 16).ok()
+    });
+    let named =
+        selecting.map(|address| symbols.name(symbols.at(Address(address)).unwrap()).unwrap() + "@plt");
+    let mut expected: Vec<String> = named.map(Cow::into_owned).collect();
+    let mut found: Vec<String> = stubs_of(&symbols).into_values().collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    assert!(found.iter().any(|name| name == "strlen@plt"), "{found:?}");
+}
+
+/// Returns functions and lines at addresses from the innermost inlined call, as addr2line prints them.
+fn of_addr2line(program: &Path, addresses: &[String]) -> Vec<Vec<(String, u64)>> {
+    let fixed = ["-a", "-f", "-i", "-e", tools::text(program)];
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let printed = tools::run("addr2line", &[&fixed[..], &addresses].concat());
+    let mut found: Vec<Vec<(String, u64)>> = Vec::new();
+    let mut lines = printed.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("0x") {
+            found.push(Vec::new());
+            continue;
+        }
+        let place = lines.next().unwrap().split(' ').next().unwrap();
+        let number = place.rsplit(':').next().unwrap().parse().unwrap_or(0);
+        found.last_mut().unwrap().push((line.to_owned(), number));
+    }
+    found
+}
+
+/// Returns the functions and lines beside an instruction.
+fn lines_of(instruction: &Value) -> Vec<(String, u64)> {
+    let lines = instruction["lines"].as_array().unwrap().iter();
+    lines
+        .map(|line| {
+            let name = line["function"].as_str().unwrap();
+            (name.to_owned(), line["line"].as_u64().unwrap())
+        })
+        .collect()
+}
+
+/// Returns the calls of a function by the offset of the instruction, as objdump prints them.
+fn calls_of_objdump(program: &Path, start: u64) -> BTreeMap<u64, String> {
+    let arguments = [
+        "-d",
+        "--no-show-raw-insn",
+        "--disassemble=work",
+        tools::text(program),
+    ];
+    let printed = tools::run("objdump", &arguments);
+    let calls = printed.lines().filter_map(|line| {
+        let (address, text) = line.trim().split_once(':')?;
+        let offset = u64::from_str_radix(address, 16).ok()?.checked_sub(start)?;
+        let (_, target) = text.trim().strip_prefix("call ")?.split_once('<')?;
+        Some((offset, target.trim_end_matches('>').to_owned()))
+    });
+    calls.collect()
+}
+
+/// Records a program.
+fn recorded(program: &Path) -> PathBuf {
+    let profile = program.with_extension("data");
+    let options = [
+        "record",
+        "-q",
+        "-N",
+        "--buildid-all",
+        "-e",
+        "cpu-clock:u",
+        "-F",
+        "2000",
+    ];
+    let files = ["-o", tools::text(&profile), tools::text(program)];
+    tools::run("perf", &[&options[..], &files].concat());
+    profile
+}
+
+#[test]
+fn native_instructions_have_names_lines_and_samples_of_other_tools() {
+    let (folder, cache) = (scratch(), scratch());
+    let program = native_program(folder.path(), "native", &[]);
+    let profile = recorded(&program);
+    let files = ["-i", tools::text(&profile)];
+    let found = report(&files, &["work", "--instructions"]);
+    let copy = &found["function"]["code"]["copies"][0];
+    let start = u64::from_str_radix(&copy["address"].as_str().unwrap()[2..], 16).unwrap();
+    let instructions = copy["instructions"].as_array().unwrap();
+    let offset = |instruction: &Value| instruction["offset"].as_u64().unwrap();
+    let addresses = instructions.iter().map(|it| format!("{:#x}", start + offset(it)));
+    let addresses: Vec<String> = addresses.collect();
+    let lines: Vec<_> = instructions.iter().map(lines_of).collect();
+    assert_eq!(lines, of_addr2line(&program, &addresses));
+    assert!(lines.iter().any(|lines| lines.len() == 3), "{lines:?}");
+    let calls = instructions.iter().filter_map(|instruction| {
+        let target = instruction["text"].as_str()?.strip_prefix("call ")?;
+        Some((offset(instruction), target.to_owned()))
+    });
+    let calls: BTreeMap<u64, String> = calls.collect();
+    assert_eq!(calls, calls_of_objdump(&program, start));
+    assert!(calls.values().any(|target| target == "labs@plt"), "{calls:?}");
+    let (copies, starts) = of_report(&files, "work").remove("work").unwrap();
+    let (expected, expected_starts) = of_perf("perf", cache.path(), &profile, "work");
+    assert_eq!(starts, expected_starts);
+    let counts = |copies: &[Copy]| -> Vec<(u64, u64)> {
+        let samples = copies[0].iter();
+        samples.map(|(&offset, &(count, _))| (offset, count)).collect()
+    };
+    assert_eq!(counts(&copies), counts(&expected));
+}
+
+#[test]
+fn stubs_have_names_if_the_symbols_are_in_a_separate_file() {
+    let folder = scratch();
+    let program = native_program(folder.path(), "native", &[]);
+    let notes = tools::run("readelf", &["-nW", tools::text(&program)]);
+    let build_id = notes.split("Build ID: ").nth(1).unwrap().lines().next().unwrap();
+    let debug_files = folder.path().join("debuginfod");
+    let debug_file = debug_files.join(build_id).join("debuginfo");
+    std::fs::create_dir_all(debug_file.parent().unwrap()).unwrap();
+    tools::run(
+        "objcopy",
+        &[
+            "--only-keep-debug",
+            tools::text(&program),
+            tools::text(&debug_file),
+        ],
+    );
+    tools::run("strip", &[tools::text(&program)]);
+    let profile = recorded(&program);
+    let arguments = [
+        "report",
+        "--json",
+        "-i",
+        tools::text(&profile),
+        "work",
+        "--instructions",
+    ];
+    let found = json_of(
+        jitinject()
+            .args(arguments)
+            .env("HOME", folder.path())
+            .env("DEBUGINFOD_CACHE_PATH", &debug_files),
+    );
+    let instructions = found["function"]["code"]["copies"][0]["instructions"]
+        .as_array()
+        .unwrap();
+    let has_call = |target: &str| {
+        instructions
+            .iter()
+            .any(|it| it["text"] == format!("call {target}"))
+    };
+    assert!(
+        ["abs@plt", "labs@plt", "strlen@plt"].into_iter().all(has_call),
+        "{instructions:?}"
+    );
+    assert!(
+        instructions.iter().any(|it| lines_of(it).len() == 3),
+        "{instructions:?}"
+    );
+}
+
+#[test]
+fn samples_in_stubs_have_the_names_of_objdump() {
+    let folder = scratch();
+    // The addresses of their code are its file offsets.
+    for (name, options) in LINKED {
+        let program = native_program(folder.path(), name, options);
+        let stubs = stubs_of_objdump(&program);
+        let mut writer = ProfileWriter::new(ByteOrder::Little);
+        writer.mmap2(PID, BASE, 0x4000, 0, tools::text(&program), 500);
+        for (time, address) in (1000..).zip(stubs.keys()) {
+            writer.sample(PID, time, &[BASE + address], None);
+        }
+        let profile = folder.path().join("perf.data");
+        std::fs::write(&profile, writer.finish()).unwrap();
+        let found = report(&["-i", tools::text(&profile)], &["-n", "0", "--by", "symbol"]);
+        assert_eq!(found["missing"]["without_symbol"], 0, "{name}");
+        let rows = found["rows"].as_array().unwrap().iter();
+        let found: BTreeSet<&str> = rows.map(|row| row["name"].as_str().unwrap()).collect();
+        assert_eq!(found, stubs.values().map(String::as_str).collect(), "{name}");
+    }
 }

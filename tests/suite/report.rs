@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::process::Output;
 
+use jitdump::ByteOrder;
 use serde_json::Value;
 
+use crate::support::dump::{DumpWriter, X86_64};
+use crate::support::profile::ProfileWriter;
+use crate::support::recording::PID;
 use crate::support::reports::reports;
-use crate::support::{capture, jitinject, said, tools};
+use crate::support::{capture, jitinject, said, scratch, tools};
 
 /// Runs the program.
 fn run(arguments: &[&str]) -> Output {
@@ -255,4 +259,53 @@ fn an_output_has_the_same_functions() {
     let (before, after) = (of(&profile), of(&output));
     assert!(!before.is_empty());
     assert_eq!(before, after);
+}
+
+#[test]
+fn callers_and_callees_beyond_the_first_ten_are_counted() {
+    const BASE: u64 = 0x4000_0000;
+    let address = |function: u64| BASE + 0x100 * function;
+    let folder = scratch();
+    let dump = folder.path().join(format!("jit-{PID}.dump"));
+    let mut writer = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+    for function in 0..24 {
+        let name = match function {
+            0 => "work".to_owned(),
+            function => format!("other{function:02}"),
+        };
+        writer.load(900, address(function), function, name.as_bytes(), &[0x90; 16]);
+    }
+    std::fs::write(&dump, writer.bytes).unwrap();
+    let mut writer = ProfileWriter::new(ByteOrder::Little);
+    writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
+    writer.mmap2(PID, BASE, 0x4000, 0, "//anon", 501);
+    // 11 callees, and 12 callers.
+    for other in 1..12 {
+        writer.sample(PID, 1000 + other, &[address(other), address(0) + 5], None);
+    }
+    for other in 12..24 {
+        writer.sample(PID, 1000 + other, &[address(0), address(other) + 5], None);
+    }
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let report = |name: &str, format: &[&str]| {
+        let arguments = ["report", "-i", tools::text(&profile), name];
+        let output = run(&[&arguments[..], format].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json: Value = serde_json::from_str(&report("work", &["--json"])).unwrap();
+    let function = &json["function"];
+    for (list, omitted) in [("tiers", 0), ("callees", 1), ("callers", 2)] {
+        assert_eq!(function[format!("{list}_omitted")], omitted, "{list}");
+    }
+    assert_eq!(function["callers"].as_array().unwrap().len(), 10);
+    for format in [&[][..], &["--markdown"]] {
+        let text = report("work", format);
+        assert!(text.contains("\n          1 more callee\n"), "{text}");
+        assert!(text.contains("\n          2 more callers\n"), "{text}");
+        // The other 22 have the same in their names.
+        let text = report("other", format);
+        assert!(text.contains("; 12 more functions\n"), "{text}");
+    }
 }

@@ -215,10 +215,10 @@ impl<'a> Namer<'a> {
                 Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None))
             }
             FrameCode::Native { module, symbol } => {
-                self.symbols.native.symbol(module, symbol).map(|(name, size)| {
+                self.symbols.native.symbol(module, symbol).map(|(name, range)| {
                     let mut identity = Identity::of(FunctionKind::Native, printable(name.as_bytes()));
                     identity.module = Some(modules.path(module));
-                    (identity, Some(size))
+                    (identity, Some(range.size()))
                 })
             }
             FrameCode::Module(module) => {

@@ -1,6 +1,6 @@
 //! Symbols of executables and libraries, from files that this machine has.
 
-use jitdump::{Address, Machine};
+use jitdump::{Address, AddressRange, Machine};
 
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::{FunctionSymbols, code_at};
@@ -67,36 +67,42 @@ impl<'a> NativeSymbols<'a> {
         self.at_address(module, self.linked_address(module, file_offset)?)
     }
 
-    /// Returns the index of the symbol at a linked address in a module.
+    /// Returns the index of the symbol at a linked address in a module: symbols of the debug file come first.
     pub fn at_address(&self, module: ModuleIndex, address: Address) -> Option<u32> {
-        best(self.of(module)?).at(address)
+        let ModuleContent { file, debug } = self.of(module)?;
+        let Some(debug) = debug else {
+            return file.at(address);
+        };
+        // Only the module's own file has linkage stubs.
+        let of_file = || file.at(address)?.checked_add(debug.count());
+        debug.at(address).or_else(of_file)
     }
 
     /// Returns the machine of a module, and the first bytes of the code of a symbol, at most `max`.
     pub fn code(&self, module: ModuleIndex, symbol: u32, max: usize) -> Option<(Machine, Vec<u8>)> {
-        let symbols = best(self.of(module)?);
-        let (start, size) = (symbols.start(symbol)?, symbols.size(symbol)?);
-        let size = size.min(max as u64);
+        let range = self.range(module, symbol)?;
+        let size = range.size().min(max as u64);
         self.symbols
             .read_other(module, self.build_id(module), |file, is_wanted| {
-                code_at(file, is_wanted, start, size)
+                code_at(file, is_wanted, range.start, size)
             })
     }
 
-    /// Returns the name and the size in bytes of a symbol.
-    pub fn symbol(&self, module: ModuleIndex, symbol: u32) -> Option<(String, u64)> {
-        let symbols = best(self.of(module)?);
-        Some((symbols.name(symbol)?.into_owned(), symbols.size(symbol)?))
+    /// Returns the name and the linked addresses of a symbol.
+    pub fn symbol(&self, module: ModuleIndex, symbol: u32) -> Option<(String, AddressRange)> {
+        let (symbols, index) = self.table_of(module, symbol)?;
+        Some((symbols.name(index)?.into_owned(), symbols.range(index)?))
+    }
+
+    /// Returns the linked addresses of a symbol.
+    pub fn range(&self, module: ModuleIndex, symbol: u32) -> Option<AddressRange> {
+        let (symbols, index) = self.table_of(module, symbol)?;
+        symbols.range(index)
     }
 
     /// Returns the linked address of an offset in a module's file.
     pub fn linked_address(&self, module: ModuleIndex, file_offset: u64) -> Option<Address> {
         self.of(module)?.file.address(file_offset)
-    }
-
-    /// Returns the linked address of a symbol.
-    pub fn start(&self, module: ModuleIndex, symbol: u32) -> Option<Address> {
-        best(self.of(module)?).start(symbol)
     }
 
     /// Returns the build ID of a module: the recorded one, or that of its file.
@@ -105,13 +111,20 @@ impl<'a> NativeSymbols<'a> {
         recorded.or_else(|| Some(&*self.of(module)?.file.build_id).filter(|id| !id.is_empty()))
     }
 
+    /// Returns the symbols of the file that has a symbol, and its index among them.
+    fn table_of(&self, module: ModuleIndex, symbol: u32) -> Option<(&FunctionSymbols, u32)> {
+        let ModuleContent { file, debug } = self.of(module)?;
+        let Some(debug) = debug else {
+            return Some((file, symbol));
+        };
+        match symbol.checked_sub(debug.count()) {
+            Some(of_file) => Some((file, of_file)),
+            None => Some((debug, symbol)),
+        }
+    }
+
     fn of(&self, module: ModuleIndex) -> Option<&ModuleContent<FunctionSymbols>> {
         let is_file = self.modules.all[module].path.starts_with(b"/");
         is_file.then(|| self.symbols.of(module)).flatten()
     }
-}
-
-/// Returns the symbols of the debug file, or else of the module's own file.
-fn best(symbols: &ModuleContent<FunctionSymbols>) -> &FunctionSymbols {
-    symbols.debug.as_ref().unwrap_or(&symbols.file)
 }

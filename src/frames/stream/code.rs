@@ -47,18 +47,23 @@ impl Namer<'_> {
         }
     }
 
-    /// Returns the functions and lines at sorted offsets in the code of a symbol, as in [`Frame::lines`]; none if no runtime
-    /// described it.
+    /// Returns the functions and lines at sorted offsets in the code of a symbol, as in [`Frame::lines`].
     ///
     /// [`Frame::lines`]: crate::frames::stream::tables::Frame::lines
     pub fn lines_at(&mut self, symbol: SymbolIndex, offsets: &[u64]) -> Vec<Arc<[Line]>> {
-        match self.code_of(symbol) {
-            Some(code @ FrameCode::Function(_)) => {
-                let frames = self.frames(code, offsets, None).into_iter();
-                frames.map(|frame| frame.lines).collect()
-            }
-            _ => Vec::new(),
-        }
+        let Some(code) = self.code_of(symbol) else {
+            return Vec::new();
+        };
+        let FrameCode::Native { module, symbol } = code else {
+            return self.lines_in(code, offsets, None);
+        };
+        let (range, lines) = (self.symbols.native.range(module, symbol), self.native_lines);
+        let read = lines.and_then(|lines| lines.read(module));
+        let info = match (lines, &read, range) {
+            (Some(lines), Some(read), Some(range)) => lines.functions(read, &[range]).into_iter().next(),
+            _ => None,
+        };
+        self.lines_in(code, offsets, info)
     }
 
     /// Returns what was at addresses that the code of a symbol refers to, when it was compiled.
@@ -114,8 +119,10 @@ impl Namer<'_> {
     fn in_module(&self, module: modules::ModuleIndex, address: Address) -> Option<Named> {
         let native = self.symbols.native;
         let symbol = native.at_address(module, address)?;
-        let (name, _) = native.symbol(module, symbol)?;
-        let start = native.start(module, symbol)?;
-        Some((printable(name.as_bytes()), address.0.saturating_sub(start.0)))
+        let (name, range) = native.symbol(module, symbol)?;
+        Some((
+            printable(name.as_bytes()),
+            address.0.saturating_sub(range.start.0),
+        ))
     }
 }

@@ -35,7 +35,7 @@ pub struct Namer<'a> {
     pub(super) symbols: &'a Symbols<'a>,
     pub(super) v8_functions: &'a V8Functions<'a>,
     track: Option<&'a [u8]>,
-    native_lines: Option<&'a NativeLines<'a>>,
+    pub(super) native_lines: Option<&'a NativeLines<'a>>,
     /// What was named so far.
     pub tables: Tables,
     /// The code that has each symbol.
@@ -100,18 +100,20 @@ impl<'a> Namer<'a> {
             let read = module
                 .zip(self.native_lines)
                 .and_then(|(module, lines)| lines.read(module));
-            let symbols: Vec<u32> = functions
-                .clone()
-                .filter_map(|of| of.first()?.native_symbol())
-                .collect();
-            let infos = match (module, &read, self.native_lines) {
-                (Some(module), Some(read), Some(lines)) => {
-                    let ranges = symbols.iter().map(|&symbol| self.native_range(module, symbol));
-                    lines.functions(read, &ranges.collect::<Option<Vec<_>>>().unwrap_or_default())
+            let mut infos: HashMap<u32, DebugInfo<'_>> = match (&read, self.native_lines) {
+                (Some(read), Some(lines)) => {
+                    let ranges = functions.clone().filter_map(|of| {
+                        let symbol = of.first()?.native_symbol()?;
+                        Some((self.symbols.native.range(module?, symbol)?, symbol))
+                    });
+                    // Symbols of a debug file come before those of the module's own file.
+                    let mut ranges: Vec<(AddressRange, u32)> = ranges.collect();
+                    ranges.sort_by_key(|(range, _)| range.start);
+                    let (ranges, symbols): (Vec<AddressRange>, Vec<u32>) = ranges.into_iter().unzip();
+                    symbols.into_iter().zip(lines.functions(read, &ranges)).collect()
                 }
-                _ => Vec::new(),
+                _ => HashMap::default(),
             };
-            let mut infos: HashMap<u32, DebugInfo<'_>> = symbols.into_iter().zip(infos).collect();
             for of_function in functions {
                 let Some(first) = of_function.first() else {
                     continue;
@@ -125,28 +127,36 @@ impl<'a> Namer<'a> {
         }
     }
 
-    /// Returns the linked addresses of a symbol.
-    fn native_range(&self, module: modules::ModuleIndex, symbol: u32) -> Option<AddressRange> {
-        let start = self.symbols.native.start(module, symbol)?;
-        let (_, size) = self.symbols.native.symbol(module, symbol)?;
-        AddressRange::new(start, size)
+    /// Returns the frames at sorted offsets of one function, as in [`FrameAddress::offset`]. `native` are its lines if it is
+    /// native code.
+    fn frames<'l>(&mut self, code: FrameCode, offsets: &[u64], native: Option<DebugInfo<'l>>) -> Vec<Frame>
+    where
+        'a: 'l,
+    {
+        let named = self.name(code, native);
+        let addresses = offsets.iter().map(|&offset| self.address(&named, offset));
+        self.frames_at(code, &named, addresses.collect())
     }
 
-    /// Returns the frames at sorted offsets of one function. `native` are its lines if it is native code.
-    pub(super) fn frames<'l>(
+    /// Returns the functions and lines at sorted offsets in the code of one function. `native` are its lines if it is native
+    /// code.
+    pub(super) fn lines_in<'l>(
         &mut self,
         code: FrameCode,
         offsets: &[u64],
         native: Option<DebugInfo<'l>>,
-    ) -> Vec<Frame>
+    ) -> Vec<Arc<[Line]>>
     where
         'a: 'l,
     {
-        let named: Named<'l> = self.name(code, native);
-        let addresses: Vec<u64> = offsets
-            .iter()
-            .map(|&offset| self.address(&named, offset))
-            .collect();
+        let named = self.name(code, native);
+        let addresses = offsets.iter().map(|&offset| named.start.saturating_add(offset));
+        let frames = self.frames_at(code, &named, addresses.collect()).into_iter();
+        frames.map(|frame| frame.lines).collect()
+    }
+
+    /// Returns the frames at sorted addresses in one function.
+    fn frames_at(&self, code: FrameCode, named: &Named<'_>, addresses: Vec<u64>) -> Vec<Frame> {
         let offset = |&address: &u64| u32::try_from(address.saturating_sub(named.start)).unwrap_or(u32::MAX);
         let lines = named.lines.as_ref();
         let originals = chains(lines.map(|lines| &lines.places), addresses.iter().map(offset));
@@ -435,12 +445,12 @@ impl<'a> Namer<'a> {
         info: Option<DebugInfo<'l>>,
     ) -> Option<Named<'l>> {
         let native = self.symbols.native;
-        let (name, size) = native.symbol(module, symbol)?;
+        let (name, range) = native.symbol(module, symbol)?;
         let path = &self.symbols.modules.all[module].path;
         let is_jit = store::has_functions(base_name(path)).is_some();
         let own = self.module(module);
-        let start = native.start(module, symbol).map_or(0, |address| address.0);
-        let symbol = self.symbol(code, printable(name.as_bytes()), start, Some(size));
+        let start = range.start.0;
+        let symbol = self.symbol(code, printable(name.as_bytes()), start, Some(range.size()));
         let (kind, mut function, tier) = match is_jit {
             true => {
                 let kind = kinds::of_jit(name.as_bytes());

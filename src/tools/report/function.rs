@@ -16,7 +16,7 @@ use crate::tools::report::instructions::FunctionCode;
 use crate::tools::report::text::described;
 use crate::tools::source_texts::Texts;
 
-/// Callers and callees that are listed, and other functions of a similar name.
+/// Tiers, callers and callees that are listed, and other functions of a similar name.
 const MAX_LISTED: usize = 10;
 
 /// Lines without samples that are shown before and after one with samples.
@@ -32,20 +32,28 @@ pub struct FunctionReport {
     pub row: Row,
     /// Samples in its own code by compiler tier.
     pub tiers: Vec<Share>,
+    /// Number of tiers that are left out.
+    pub tiers_omitted: u64,
     /// Source lines with samples, and those around them if their text is known.
     pub lines: Vec<SourceLine>,
     /// Number of lines that are left out, because there are too many.
     pub lines_omitted: u64,
     /// Functions that call it, with the samples below each.
     pub callers: Vec<Share>,
+    /// Number of callers that are left out.
+    pub callers_omitted: u64,
     /// Functions that it calls, with the samples below each.
     pub callees: Vec<Share>,
+    /// Number of callees that are left out.
+    pub callees_omitted: u64,
     /// Machine code, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<FunctionCode>,
     /// Other functions that the name may mean.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
+    /// Number of other functions that are left out.
+    pub others_omitted: u64,
 }
 
 /// Samples of something.
@@ -92,6 +100,7 @@ pub fn report(
         found = rows.iter().filter(|row| described(row).contains(name)).collect();
     }
     let (&row, others) = found.split_first()?;
+    let others_omitted = others.len().saturating_sub(MAX_LISTED) as u64;
     let others = others.iter().take(MAX_LISTED).map(|row| described(row)).collect();
     let row = row.clone();
     let functions = functions_of(tables, &row);
@@ -138,15 +147,22 @@ pub fn report(
         }
     }
     let (lines, lines_omitted) = source_lines(tables, &shares.lines, options);
+    let (tiers, tiers_omitted) = largest(shares.tiers);
+    let (callers, callers_omitted) = largest(shares.callers);
+    let (callees, callees_omitted) = largest(shares.callees);
     Some(FunctionReport {
         row,
-        tiers: sorted(shares.tiers),
+        tiers,
+        tiers_omitted,
         lines,
         lines_omitted,
-        callers: sorted(shares.callers),
-        callees: sorted(shares.callees),
+        callers,
+        callers_omitted,
+        callees,
+        callees_omitted,
         code: None,
         others,
+        others_omitted,
     })
 }
 
@@ -186,13 +202,14 @@ fn named(tables: &Tables, function: FunctionIndex) -> String {
     }
 }
 
-/// Returns the largest shares.
-fn sorted(shares: BTreeMap<String, Weight>) -> Vec<Share> {
+/// Returns the largest shares, and how many are left out.
+fn largest(shares: BTreeMap<String, Weight>) -> (Vec<Share>, u64) {
     let shares = shares.into_iter();
     let mut shares: Vec<Share> = shares.map(|(name, samples)| Share { name, samples }).collect();
     shares.sort_by_key(|share| Reverse(share.samples.period));
+    let omitted = shares.len().saturating_sub(MAX_LISTED);
     shares.truncate(MAX_LISTED);
-    shares
+    (shares, omitted as u64)
 }
 
 /// Returns the lines with samples, and those around them whose text is known; and how many of them are left out.
@@ -292,17 +309,15 @@ mod tests {
     }
 
     #[test]
-    fn the_ten_largest_shares_and_ten_other_functions_are_listed() {
+    fn the_ten_largest_shares_and_ten_other_functions_are_listed_and_the_rest_counted() {
         let shares = |count: u64| {
             let shares = (1..=count).map(|period| (period.to_string(), Weight { samples: 1, period }));
-            let sorted = sorted(shares.collect());
-            sorted
-                .iter()
-                .map(|share| share.samples.period)
-                .collect::<Vec<u64>>()
+            let (largest, omitted) = largest(shares.collect());
+            let periods = largest.iter().map(|share| share.samples.period);
+            (periods.collect::<Vec<u64>>(), omitted)
         };
-        assert_eq!(shares(10), (1..=10).rev().collect::<Vec<u64>>());
-        assert_eq!(shares(11), (2..=11).rev().collect::<Vec<u64>>());
+        assert_eq!(shares(10), ((1..=10).rev().collect(), 0));
+        assert_eq!(shares(13), ((4..=13).rev().collect(), 3));
         let others = |count| {
             let row = |line| Row {
                 name: "work".to_owned(),
@@ -312,9 +327,10 @@ mod tests {
             let rows: Vec<Row> = (0..=count).map(row).collect();
             let (tables, counts) = (Tables::default(), StackCounts::default());
             let report = report(&tables, &counts, 0, &rows, "work", &StreamOptions::default());
-            report.unwrap().others.len()
+            let report = report.unwrap();
+            (report.others.len(), report.others_omitted)
         };
-        assert_eq!([10, 11].map(others), [10, 10]);
+        assert_eq!([10, 13].map(others), [(10, 0), (10, 3)]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::tools::report::disassembly::{Disassembled, Disassembler, MACHINES};
 /// Copies that are listed.
 const MAX_COPIES: usize = 50;
 
-/// Instructions of a copy that are shown. Of longer ones, those around instructions with samples are.
+/// Instructions of a copy that are shown. Of longer ones, those with most samples are, and then those around them.
 const MAX_INSTRUCTIONS: usize = 2000;
 
 /// Instructions without samples that are shown before and after one with samples, in long copies.
@@ -223,19 +223,34 @@ fn instructions(
     Ok(instructions.collect())
 }
 
-/// Returns the instructions to show: all, or those around samples.
+/// Returns the instructions to show: all, or those with most samples and those around them.
 fn shown(ranges: &[(usize, usize)], samples: &Offsets) -> Vec<(usize, usize)> {
     if ranges.len() <= MAX_INSTRUCTIONS {
         return ranges.to_vec();
     }
-    let is_sampled = |&(from, to): &(usize, usize)| samples.range(from as u64..to as u64).next().is_some();
-    let sampled = ranges.iter().enumerate().filter(|(_, range)| is_sampled(range));
-    let mut near = BTreeSet::new();
-    for (at, _) in sampled {
-        near.extend(at.saturating_sub(CONTEXT)..=at.saturating_add(CONTEXT));
+    let mut sampled: Vec<(Reverse<u64>, usize)> = Vec::new();
+    for (at, &(from, to)) in ranges.iter().enumerate() {
+        let mut own = Weight::default();
+        samples
+            .range(from as u64..to as u64)
+            .for_each(|(_, &weight)| own.add(weight));
+        if own.samples > 0 {
+            sampled.push((Reverse(own.period), at));
+        }
     }
-    let near = near.into_iter().filter_map(|at| ranges.get(at).copied());
-    near.take(MAX_INSTRUCTIONS).collect()
+    sampled.sort_unstable();
+    let sampled = sampled.into_iter().map(|(_, at)| at);
+    let around = |at: usize| at.saturating_sub(CONTEXT)..=at.saturating_add(CONTEXT);
+    let mut kept = BTreeSet::new();
+    for at in sampled.clone().chain(sampled.flat_map(around)) {
+        if kept.len() == MAX_INSTRUCTIONS {
+            break;
+        }
+        kept.extend((at < ranges.len()).then_some(at));
+    }
+    kept.into_iter()
+        .filter_map(|at| ranges.get(at).copied())
+        .collect()
 }
 
 /// Returns the beginning of a name.
@@ -289,8 +304,26 @@ mod tests {
         let none = Offsets::new();
         assert_eq!(shown(&ranges(2000), &none), ranges(2000));
         assert_eq!(shown(&ranges(2001), &none), []);
-        let all: Offsets = (0..2001).map(|at| (4 * at, ONE)).collect();
-        assert_eq!(shown(&ranges(2001), &all), ranges(2000));
+    }
+
+    #[test]
+    fn of_too_many_instructions_those_with_most_samples_are_shown() {
+        // The last ones have most samples.
+        let samples = |at: u64| {
+            let weight = Weight {
+                samples: 1,
+                period: 1 + at,
+            };
+            (4 * at, weight)
+        };
+        let all: Offsets = (0..3000).map(samples).collect();
+        assert_eq!(shown(&ranges(3000), &all), ranges(3000)[1000..]);
+        // Every tenth one has samples, so there is room for those around the hottest.
+        let some: Offsets = (0..300).map(|at| samples(10 * at)).collect();
+        let (all, shown) = (ranges(3000), shown(&ranges(3000), &some));
+        assert!(shown.len() == 2000 && shown.is_sorted());
+        assert!(all.iter().step_by(10).all(|range| shown.contains(range)));
+        assert!(all[1200..2999].iter().all(|range| shown.contains(range)));
     }
 
     #[test]

@@ -107,14 +107,20 @@ impl Report {
             "charged {charged:.2} %, self {own:.2} %, total {total:.2} %"
         );
         let tiers = function.tiers.iter();
+        let tiers = tiers.map(|tier| format!("{} {:.2} %", tier.name, self.percent(tier.samples)));
+        let omitted = |more: u64, one: &str| (more > 0).then(|| count(more, one));
         let tiers: Vec<String> = tiers
-            .map(|tier| format!("{} {:.2} %", tier.name, self.percent(tier.samples)))
+            .chain(omitted(function.tiers_omitted, "more tier"))
             .collect();
         if !tiers.is_empty() {
             let _ = writeln!(text, "self by tier: {}", tiers.join(", "));
         }
-        if !function.others.is_empty() {
-            let _ = writeln!(text, "also: {}", function.others.join("; "));
+        let others = function.others.iter().cloned();
+        let others: Vec<String> = others
+            .chain(omitted(function.others_omitted, "more function"))
+            .collect();
+        if !others.is_empty() {
+            let _ = writeln!(text, "also: {}", others.join("; "));
         }
         if !function.lines.is_empty() {
             let _ = writeln!(text, "\n    self    total  line");
@@ -150,8 +156,8 @@ impl Report {
                 count(function.lines_omitted, "more line")
             );
         }
-        self.write_shares(text, "callers", &function.callers);
-        self.write_shares(text, "callees", &function.callees);
+        self.write_shares(text, "caller", &function.callers, function.callers_omitted);
+        self.write_shares(text, "callee", &function.callees, function.callees_omitted);
         if let Some(code) = &function.code {
             self.write_code(text, code, &row.inlined_into);
         }
@@ -186,12 +192,15 @@ impl Report {
         }
     }
 
-    fn write_shares(&self, text: &mut String, heading: &str, shares: &[Share]) {
+    fn write_shares(&self, text: &mut String, what: &str, shares: &[Share], omitted: u64) {
         if !shares.is_empty() {
-            let _ = writeln!(text, "\n   total  {heading}");
+            let _ = writeln!(text, "\n   total  {what}s");
         }
         for share in shares {
             let _ = writeln!(text, "{:>8.2}  {}", self.percent(share.samples), share.name);
+        }
+        if omitted > 0 {
+            let _ = writeln!(text, "          {}", count(omitted, &format!("more {what}")));
         }
     }
 }
