@@ -19,6 +19,9 @@ use crate::units::{Pid, Tid};
 /// Most markers of each kind. Runtimes can compile millions of functions, and viewers draw each marker.
 const MAX_MARKERS: usize = 100_000;
 
+/// Limit of thread IDs (`PID_MAX_LIMIT`).
+const MAX_TID: u32 = 1 << 22;
+
 /// A compiled function, or a garbage collection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Marker {
@@ -76,6 +79,14 @@ struct LeftOut {
     outside: u64,
     in_other_processes: u64,
     unpaired: u64,
+}
+
+/// Returns the first ones, as many as get a marker.
+fn limited<T>(mut events: Vec<T>, left_out: &mut LeftOut) -> Vec<T> {
+    let too_many = events.len().saturating_sub(MAX_MARKERS) as u64;
+    left_out.too_many = left_out.too_many.saturating_add(too_many);
+    events.truncate(MAX_MARKERS);
+    events
 }
 
 fn increment(counter: &mut u64) {
@@ -158,9 +169,7 @@ impl Markers {
             }
         }
         found.sort_unstable();
-        let too_many = found.len().saturating_sub(MAX_MARKERS) as u64;
-        self.left_out.too_many = self.left_out.too_many.saturating_add(too_many);
-        for (_, time, compilation) in found.into_iter().take(MAX_MARKERS) {
+        for (_, time, compilation) in limited(found, &mut self.left_out) {
             let Some((tid, event)) = named(namer, &compilation) else {
                 continue;
             };
@@ -201,9 +210,7 @@ impl Markers {
             }
         }
         found.sort_by_key(|&((start, end), ..)| Reverse(end.0.saturating_sub(start.0)));
-        let too_many = found.len().saturating_sub(MAX_MARKERS) as u64;
-        self.left_out.too_many = self.left_out.too_many.saturating_add(too_many);
-        let kept = found.into_iter().take(MAX_MARKERS);
+        let kept = limited(found, &mut self.left_out).into_iter();
         self.all
             .extend(kept.map(|((start, end), pid, collection)| Marker {
                 thread: 0,
@@ -305,7 +312,9 @@ fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, R
         size: function.range.size(),
     };
     let Pid(pid) = compilation.pid;
-    let tid = match function.tid {
+    // Quirk: Erlang writes the lower half of a pointer (capture erlang25).
+    let tid = function.tid.filter(|&tid| tid < MAX_TID);
+    let tid = match tid {
         tid if pid == compilation.recorded_pid => tid,
         // In a PID namespace, the runtime has other IDs than the profile.
         Some(tid) if tid == compilation.recorded_pid => Some(pid),
@@ -321,5 +330,25 @@ fn position(location: SourceLocation<'_>) -> String {
         (0, _) => path,
         (line, 0) => format!("{path}:{line}"),
         (line, column) => format!("{path}:{line}:{column}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_have_a_limit() {
+        let mut left_out = LeftOut::default();
+        assert_eq!(limited(vec![(); 100_000], &mut left_out).len(), 100_000);
+        assert_eq!(left_out.too_many, 0);
+        assert_eq!(limited(vec![(); 100_003], &mut left_out).len(), 100_000);
+        assert_eq!(left_out.too_many, 3);
+        let markers = Markers {
+            left_out,
+            ..Markers::default()
+        };
+        assert_eq!(markers.text().as_deref(), Some("left out: 3 over the limit"));
+        assert_eq!(Markers::default().text(), None);
     }
 }
