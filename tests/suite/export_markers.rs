@@ -13,10 +13,9 @@ use crate::support::mono_report::Report;
 use crate::support::profile::ProfileWriter;
 use crate::support::{capture, jitinject, said, scratch, tools};
 
-/// A marker with the process and thread that it is on; times in nanoseconds since the first record.
+/// A marker with the thread that it is on; times in nanoseconds since the first record.
 #[derive(Debug)]
 struct Marker {
-    pid: String,
     tid: u64,
     name: String,
     start: u64,
@@ -60,7 +59,6 @@ fn markers(arguments: &[&str]) -> (Vec<Marker>, String) {
             }
             let category = table["category"][at].as_u64().unwrap() as usize;
             found.push(Marker {
-                pid: thread["pid"].as_str().unwrap().to_owned(),
                 tid: thread["tid"].as_u64().unwrap(),
                 name,
                 start: nanoseconds(&table["startTime"][at]).unwrap(),
