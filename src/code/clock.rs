@@ -151,6 +151,11 @@ impl Alignment {
         }
     }
 
+    /// Whether it converts each time.
+    pub fn has_times(&self) -> bool {
+        !matches!(self, Self::AllAt(..))
+    }
+
     /// Converts a runtime's time to the profile's clock.
     #[inline]
     pub fn time(&self, time: RuntimeTime) -> Time {

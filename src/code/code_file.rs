@@ -76,6 +76,14 @@ impl<'a> CodeFile<'a> {
         }
     }
 
+    /// Returns whether the runtime compiled a function at the time of its load: logs also have symbols of native code.
+    pub fn is_compiled(&self, function: u32) -> bool {
+        match self {
+            Self::Jitdump(_) => true,
+            Self::SymbolOnly(named) => function < named.compiled,
+        }
+    }
+
     /// Returns whether the file has the machine code of a function.
     pub fn has_code(&self, function: u32) -> bool {
         match self {

@@ -26,6 +26,8 @@ pub struct SymbolOnlyCode<'a> {
     pub machine: Machine,
     /// Format of the log.
     pub source: FileKind,
+    /// Number of functions that the runtime compiled. They are the first ones.
+    pub compiled: u32,
     functions: Vec<SymbolOnlyFunction<'a>>,
     events: Vec<CodeEvent>,
 }
@@ -37,6 +39,7 @@ impl<'a> SymbolOnlyCode<'a> {
             pid,
             machine,
             source,
+            compiled: 0,
             functions: Vec::new(),
             events: Vec::new(),
         }

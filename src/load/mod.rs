@@ -37,4 +37,4 @@ pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
 pub(crate) use recording::{Recording, load, load_after};
 pub(crate) use recording_data::{RecordingData, keep};
-pub(crate) use runtime_files::{RuntimeFiles, UsedFile, function_of};
+pub(crate) use runtime_files::{Compilation, RuntimeFiles, UsedFile, function_of};

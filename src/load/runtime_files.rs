@@ -55,6 +55,19 @@ pub struct EventCounts {
     pub uncopied: u64,
 }
 
+/// A function that a runtime compiled in a process of the profile.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Compilation {
+    /// Time at which its code was loaded, on the profile's clock; `None` if that is unknown.
+    pub time: Option<Time>,
+    /// Process in the profile.
+    pub pid: Pid,
+    /// PID as the runtime sees it.
+    pub recorded_pid: u32,
+    /// The function.
+    pub function: FunctionId,
+}
+
 /// All runtime files of a profile's processes.
 #[derive(Debug, Default)]
 pub struct RuntimeFiles<'a> {
@@ -320,6 +333,35 @@ impl<'a> RuntimeFiles<'a> {
         self.used.iter().flat_map(|used| {
             let events = used.code.events();
             events.filter_map(|event| used.code.range(event.function))
+        })
+    }
+
+    /// Returns the functions that runtimes compiled, except those whose process is ambiguous.
+    pub fn compilations(&self, processes: &Processes) -> impl Iterator<Item = Compilation> {
+        let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
+        let mut known: HashMap<(FileIndex, u32), Option<Pid>> = HashMap::default();
+        let loads = self.used.enumerate().flat_map(|(file, used)| {
+            let events = used.code.events();
+            let loads = events.filter(|event| event.change == Change::Load);
+            let compiled = loads.filter(|event| used.code.is_compiled(event.function));
+            compiled.map(move |event| (file, used, event))
+        });
+        loads.filter_map(move |(file, used, event)| {
+            let owner = known.entry((file, event.pid));
+            let owner =
+                owner.or_insert_with(|| owners.of(&used.found, used.code.pid(), event.pid, processes));
+            Some(Compilation {
+                time: used
+                    .alignment
+                    .has_times()
+                    .then(|| used.alignment.time(event.time)),
+                pid: (*owner)?,
+                recorded_pid: event.pid,
+                function: FunctionId {
+                    file,
+                    function: event.function,
+                },
+            })
         })
     }
 

@@ -26,6 +26,7 @@ fn options(name: &str, format: Format) -> ExportOptions {
         format,
         filter: None,
         has_sources: false,
+        marks_all_functions: false,
     }
 }
 

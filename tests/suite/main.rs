@@ -48,6 +48,7 @@ mod dwarf;
 mod dwarf_units;
 mod examples;
 mod export;
+mod export_markers;
 mod faults;
 mod formats;
 mod hostile_files;

@@ -75,6 +75,14 @@ function inProfiler(path) {
   return { threads, functions };
 }
 
+/** The markers of a kind, of the loaded file's first thread. */
+function markers(kind) {
+  const options = ["--search", `type:${kind}`, "--list", "--limit", "0", "--json"];
+  const { flatMarkers } = JSON.parse(profiler("thread", "markers", ...options));
+  assert(flatMarkers.every((marker) => marker.name === kind));
+  return flatMarkers;
+}
+
 /** The source view of a function. */
 function annotated(functions, name) {
   const { functionHandle } = functions.find((found) => found.name === name);
@@ -146,6 +154,35 @@ try {
   const [, self, total] = view.match(/^ +5 +(\d+) +(\d+) +.*step < 60/m) ?? [];
   assert(self > 300 && self === total, view);
   console.log(`node20-typescript: ${self} samples at line 5 of work.ts`);
+  profiler("stop", "--all");
+
+  // Each function of a jitdump, with its name, size and time, which is since an unknown one.
+  load(exported("node20", ".json.gz", "--markers"));
+  const dumped = run(jitinject, "dump", "--json", `${testdata}/node20/jit-11682.dump`).trim().split("\n");
+  const loads = dumped.map((line) => JSON.parse(line)).filter((entry) => entry.type === "LOAD");
+  const compiled = markers("Compile");
+  assert.equal(compiled.length, loads.length, "node20: markers");
+  loads.sort((one, next) => one.time - next.time);
+  for (const [at, { data, start, category }] of compiled.entries()) {
+    const { name, time, code_size: size } = loads[at];
+    const { function: own, position } = data;
+    assert(name.includes(own.replace(/^\(anonymous\) .*/, "")) && name.endsWith(position ?? ""), `${name}: ${own}`);
+    assert(Math.abs((time - loads[0].time) / 1e6 - (start - compiled[0].start)) < 1e-5, name);
+    assert.deepEqual([data.size, category], [size, "Compiler"], name);
+  }
+  console.log(`node20: ${compiled.length} markers of compiled functions`);
+  profiler("stop", "--all");
+
+  // mprof-report: "Gen1 collections: 2, max time: 891us, total time: 1223us".
+  const path = join(folder, "mono.json.gz");
+  run(jitinject, "export", "-o", path, "-q", `${testdata}/mono-default/trace.mlpd`);
+  load(path);
+  const printed = readFileSync(`${testdata}/mono-default/report.txt`, "utf8");
+  const [, count, micros] = printed.match(/Gen1 collections: (\d+),.* total time: (\d+)us/);
+  const collections = markers("GC");
+  const sum = collections.reduce((sum, { duration }) => sum + duration, 0);
+  assert.deepEqual([collections.length, Math.floor(sum * 1000)], [Number(count), Number(micros)]);
+  console.log(`mono-default: ${count} garbage collections`);
 } finally {
   profiler("stop", "--all");
   rmSync(folder, { recursive: true });

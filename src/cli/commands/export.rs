@@ -71,6 +71,13 @@ pub struct ExportArguments {
     #[arg(long, value_name = "REGEX", value_parser = Regex::new, help_heading = SELECTION)]
     filter: Option<Regex>,
 
+    /// Add a marker for each compiled function, not only for those with samples (firefox)
+    ///
+    /// A marker has the time when the code was loaded, the name, compiler tier and size. There are at most 100,000; functions
+    /// with samples come first, then the earliest ones.
+    #[arg(long, help_heading = OUTPUT)]
+    markers: bool,
+
     #[command(flatten)]
     files: RuntimeFileArguments,
 
@@ -153,6 +160,7 @@ impl ExportArguments {
             format,
             filter: self.filter.clone(),
             has_sources: self.sources,
+            marks_all_functions: self.markers,
         })
     }
 }

@@ -47,17 +47,23 @@ impl SampleFilter {
                 unknown.with("events", names.join(", "))
             })
         });
-        let (start, _) = times.unwrap_or_default();
+        let (from, to) = self.times(times);
+        Ok(ProfileFilter {
+            event: event.transpose()?,
+            filter: self,
+            from,
+            to,
+        })
+    }
+
+    /// Returns the first and the last time to read of a profile whose records have these times.
+    pub fn times(&self, recorded: Option<(Time, Time)>) -> (Time, Time) {
+        let (start, _) = recorded.unwrap_or_default();
         let after = |passed: Duration| {
             let nanoseconds = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
             Time(start.0.saturating_add(nanoseconds))
         };
-        Ok(ProfileFilter {
-            event: event.transpose()?,
-            filter: self,
-            from: self.from.map_or(Time(0), after),
-            to: self.to.map_or(Time::MAX, after),
-        })
+        (self.from.map_or(Time(0), after), self.to.map_or(Time::MAX, after))
     }
 }
 

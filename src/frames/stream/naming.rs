@@ -31,9 +31,11 @@ const NOBODY: u32 = u32::MAX;
 
 /// Names places. There is a frame for each, in the same order.
 pub struct Namer<'a> {
-    pub(super) recording: &'a Recording<'a>,
+    /// The profile with the code of its processes.
+    pub recording: &'a Recording<'a>,
     pub(super) symbols: &'a Symbols<'a>,
-    pub(super) v8_functions: &'a V8Functions<'a>,
+    /// Functions of V8's scripts.
+    pub v8_functions: &'a V8Functions<'a>,
     track: Option<&'a [u8]>,
     pub(super) native_lines: Option<&'a NativeLines<'a>>,
     /// What was named so far.

@@ -17,7 +17,8 @@ use crate::frames::stream::Kind;
 use crate::frames::stream::tables::{FileIndex, FrameIndex, FunctionIndex, Line, Location, TierIndex};
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::{Calls, Numbers};
-use crate::tools::export::firefox_threads::{MILLISECOND, MISSING, NAME, threads};
+use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
+use crate::tools::export::firefox_threads::threads;
 use crate::tools::export::json;
 use crate::tools::export::profile::{Home, Profile};
 
@@ -219,7 +220,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             .collect(),
         length: calls.nodes.len(),
     };
-    let (name, missing) = (strings.of(NAME.to_owned()), strings.of(MISSING.to_owned()));
+    let categories = [Kind::Compiler, Kind::Gc].map(category);
+    let markers = MarkerSource::new(profile, &mut strings, categories);
     let file = File {
         meta: meta(profile, &tiers),
         libs: libraries
@@ -242,7 +244,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             sources,
             source_location_table: locations,
         },
-        threads: threads(profile, &calls, name, missing),
+        threads: threads(profile, &calls, &markers),
     };
     let mut out = GzEncoder::new(out, Compression::default());
     json::write(&mut out, &file)?;
@@ -272,9 +274,12 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
         let subcategories: Vec<&str> = std::iter::once("Other").chain(own).collect();
         json!({"name": name, "color": color, "subcategories": subcategories})
     });
-    let field = |key: &str, label: &str| json!({"key": key, "label": label, "format": "string"});
-    let schema = |name: &str, display: &[&str], field: Value| json!({"name": name, "tooltipLabel": name, "tableLabel": "{marker.data.text}", "display": display, "fields": [field]});
-    let shown = ["marker-chart", "marker-table", "timeline-overview"];
+    let mut about = vec![
+        json!({"label": "Events", "format": "string", "value": profile.event_names()}),
+        json!({"label": MISSING, "format": "string", "value": profile.tables.losses.text()}),
+    ];
+    let markers = profile.markers.text();
+    about.extend(markers.map(|text| json!({"label": "Markers", "format": "string", "value": text})));
     json!({
         "interval": interval(profile),
         "startTime": 0,
@@ -286,15 +291,9 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
         "symbolicated": true,
         "importedFrom": EXPORTER,
         "categories": categories,
-        "markerSchema": [
-            schema(NAME, &shown[..2], field("text", "Name")),
-            schema(MISSING, &shown, field("text", "Missing in the whole profile")),
-        ],
+        "markerSchema": firefox_markers::schema(),
         "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
-        "extra": [{"label": "Samples", "entries": [
-            {"label": "Events", "format": "string", "value": profile.event_names()},
-            {"label": MISSING, "format": "string", "value": profile.tables.losses.text()},
-        ]}],
+        "extra": [{"label": "Samples", "entries": about}],
     })
 }
 
@@ -304,7 +303,7 @@ fn interval(profile: &Profile) -> f64 {
     let times = most.and_then(|rows| Some((rows.first()?.time, rows.last()?.time, rows.len())));
     match times {
         Some((start, end, count @ 2..)) if end > start => {
-            end.saturating_sub(start) as f64 / MILLISECOND / (count as f64 - 1.0)
+            milliseconds(end.saturating_sub(start)) / (count as f64 - 1.0)
         }
         _ => 1.0,
     }

@@ -5,21 +5,9 @@ use serde_json::{Value, json};
 
 use crate::frames::stream::tables::Thread;
 use crate::tools::export::calls::Calls;
+use crate::tools::export::firefox_markers::{MarkerSource, MarkerTable, milliseconds};
 use crate::tools::export::json::List;
 use crate::tools::export::profile::{Profile, Row};
-
-/// Marker of a former name of a thread.
-pub const NAME: &str = "Thread name";
-
-/// Marker of what is missing in a profile.
-pub const MISSING: &str = "Missing";
-
-/// Nanoseconds of a unit of time.
-pub const MILLISECOND: f64 = 1e6;
-
-/// Phases of markers.
-const INSTANT: u8 = 0;
-const INTERVAL: u8 = 1;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,7 +25,7 @@ struct ThreadRow {
     paused_ranges: [(); 0],
     show_markers_in_timeline: bool,
     samples: Samples,
-    markers: Markers,
+    markers: MarkerTable,
 }
 
 #[derive(Serialize, Default)]
@@ -50,43 +38,23 @@ struct Samples {
     length: usize,
 }
 
-#[derive(Serialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct Markers {
-    name: Vec<u32>,
-    data: Vec<Value>,
-    start_time: Vec<f64>,
-    end_time: Vec<Option<f64>>,
-    phase: Vec<u8>,
-    category: Vec<u32>,
-    length: usize,
-}
-
-impl Markers {
-    fn add(&mut self, name: u32, kind: &str, text: &str, (start, end): (f64, Option<f64>)) {
-        self.name.push(name);
-        self.data.push(json!({"type": kind, "text": text}));
-        self.start_time.push(start);
-        self.end_time.push(end);
-        self.phase.push(if end.is_some() { INTERVAL } else { INSTANT });
-        self.category.push(0);
-        self.length = self.length.saturating_add(1);
-    }
-}
-
-/// Returns the threads: one for each thread and event with samples. `name` and `missing` are the indices of [`NAME`] and
-/// [`MISSING`] in the strings.
-pub fn threads(profile: &Profile, calls: &Calls<u32>, name: u32, missing: u32) -> impl Serialize {
+/// Returns the threads: one for each thread and event with samples.
+pub fn threads(profile: &Profile, calls: &Calls<u32>, markers: &MarkerSource) -> impl Serialize {
     List(move || {
         // Readers need one at least.
         let empty = profile.rows.is_empty().then_some(&[][..]);
         let all = profile.by_thread().chain(empty).enumerate();
-        all.map(move |(index, rows)| thread(profile, calls, rows, [name, missing], index == 0))
+        all.map(move |(index, rows)| thread(profile, calls, markers, index, rows))
     })
 }
 
-fn thread(profile: &Profile, calls: &Calls<u32>, rows: &[Row], names: [u32; 2], is_first: bool) -> ThreadRow {
-    let [name, missing] = names;
+fn thread(
+    profile: &Profile,
+    calls: &Calls<u32>,
+    markers: &MarkerSource,
+    index: usize,
+    rows: &[Row],
+) -> ThreadRow {
     let first = rows.first();
     let nobody = Thread {
         pid: None,
@@ -95,26 +63,19 @@ fn thread(profile: &Profile, calls: &Calls<u32>, rows: &[Row], names: [u32; 2], 
         process_name: "no samples".to_owned(),
     };
     let of = first.map_or(&nobody, |row| &profile.tables.threads[row.thread]);
-    let milliseconds = |time: u64| time as f64 / MILLISECOND;
     let (start, _) = profile.tables.times.unwrap_or_default();
-    let mut markers = Markers::default();
     let registered = first.map_or(0.0, |row| milliseconds(row.time));
-    if is_first {
-        // Viewers show what is between the first and the last sample.
-        markers.add(
-            missing,
-            MISSING,
-            &profile.tables.losses.text(),
-            (registered, None),
-        );
-    }
+    // Viewers show what is between the first and the last sample.
+    let missing = (index == 0).then(|| (profile.tables.losses.text(), registered));
     // The profiler has one name for a thread, the last one.
-    for names in of.names.windows(2) {
-        if let [(from, former), (to, _)] = names {
-            let [from, to] = [from, to].map(|time| milliseconds(time.0.saturating_sub(start.0)));
-            markers.add(name, NAME, former, (from, Some(to.max(from))));
-        }
-    }
+    let former_names = of.names.windows(2).filter_map(|names| {
+        let [(from, former), (to, _)] = names else {
+            return None;
+        };
+        let [from, to] = [from, to].map(|time| milliseconds(time.0.saturating_sub(start.0)));
+        Some((former.clone(), from, to.max(from)))
+    });
+    let markers = markers.of_thread(index, missing, former_names);
     let is_first_event = first.is_none_or(|row| profile.events.first() == Some(&row.event));
     let event = first.and_then(|row| profile.event(row.event));
     let event = event.filter(|_| profile.events.len() > 1);
@@ -133,7 +94,7 @@ fn thread(profile: &Profile, calls: &Calls<u32>, rows: &[Row], names: [u32; 2], 
         register_time: registered,
         unregister_time: (),
         paused_ranges: [],
-        show_markers_in_timeline: is_first,
+        show_markers_in_timeline: markers.are_in_timeline(),
         samples: Samples {
             stack: rows.iter().map(|row| calls.node(row.stack)).collect(),
             time: rows.iter().map(|row| milliseconds(row.time)).collect(),

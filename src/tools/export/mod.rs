@@ -4,6 +4,7 @@
 //! samples of [`crate::frames::stream`] ─► [profile] ─┬─► [calls] ─┬─► [folded], [speedscope], [cpuprofile], [flame_graph]
 //!                                                     │            └─► [firefox]
 //!                                                     └─► [pprof]
+//! compilations and garbage collections ─► [markers] ─► [firefox]
 //! ```
 //!
 //! Formats with times keep each sample, the others sums of equal stacks.
@@ -11,10 +12,12 @@
 mod calls;
 mod cpuprofile;
 mod firefox;
+mod firefox_markers;
 mod firefox_threads;
 mod flame_graph;
 mod folded;
 mod json;
+mod markers;
 mod pprof;
 mod profile;
 mod protobuf;
@@ -102,6 +105,7 @@ impl Format {
             has_times: matches!(self, Self::Firefox | Self::Speedscope | Self::CpuProfile),
             one_event: matches!(self, Self::Folded | Self::CpuProfile | Self::Svg),
             one_thread: self == Self::CpuProfile,
+            has_markers: self == Self::Firefox,
         }
     }
 }
@@ -117,6 +121,8 @@ pub struct ExportOptions {
     pub filter: Option<Regex>,
     /// Whether formats with source text get that of this machine's files.
     pub has_sources: bool,
+    /// Whether compiled functions without samples get markers, too.
+    pub marks_all_functions: bool,
 }
 
 /// Samples to be written.
@@ -133,8 +139,10 @@ pub fn export(options: &ExportOptions, progress: &mut dyn Progress) -> Result<Ex
         format,
         filter,
         has_sources,
+        marks_all_functions,
     } = options;
-    let mut profile = Profile::read(stream, filter.as_ref(), format.scope(), progress)?;
+    let scope = format.scope();
+    let mut profile = Profile::read(stream, filter.as_ref(), scope, *marks_all_functions, progress)?;
     if *format == Format::Firefox {
         profile.read_texts(stream, *has_sources);
     }
@@ -195,6 +203,9 @@ impl Export {
         );
         if let Some(left_out) = &profile.left_out {
             let _ = writeln!(text, "not in this format: {left_out}");
+        }
+        if let Some(markers) = profile.markers.text() {
+            let _ = writeln!(text, "markers: {markers}");
         }
         if let Some((path, viewer)) = path.zip(self.format.viewer()) {
             let path = printable(path.as_os_str().as_encoded_bytes());

@@ -1,6 +1,7 @@
 //! The samples of an export, and what the formats have in common.
 
 use std::borrow::Cow;
+use std::mem;
 
 use regex_lite::Regex;
 
@@ -11,11 +12,12 @@ use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{
     Event, FileIndex, Frame, FunctionIndex, Module, ModuleIndex, StackIndex, Thread, ThreadIndex, TierIndex,
 };
-use crate::frames::stream::{Kind, Sample, SampleFilter, StreamOptions, Tables, read};
+use crate::frames::stream::{Kind, Sample, SampleFilter, StreamOptions, Tables, read_then};
 use crate::inject::SourceName;
 use crate::load::Progress;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
+use crate::tools::export::markers::Markers;
 use crate::tools::source_texts::Texts;
 
 /// Most events in a file. A profile can have any number, and formats have a value of each in every sample.
@@ -33,6 +35,8 @@ pub struct Scope {
     pub one_event: bool,
     /// Whether it has one thread only.
     pub one_thread: bool,
+    /// Whether it has events of runtimes.
+    pub has_markers: bool,
 }
 
 /// A sample, or all samples of an event, thread and stack.
@@ -70,6 +74,8 @@ pub struct Profile {
     pub tables: Tables,
     /// Name of the profile.
     pub title: String,
+    /// Events of runtimes.
+    pub markers: Markers,
     /// Texts of files that the tables have no text of, as far as they are wanted.
     pub texts: HashMap<FileIndex, Vec<u8>>,
     /// Samples by thread, event and time.
@@ -85,11 +91,13 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Reads the samples that have a function that matches in their stack, as far as the format has room for them.
+    /// Reads the samples that have a function that matches in their stack, as far as the format has room for them. Functions
+    /// without samples have markers if `marks_all` is true.
     pub fn read(
         options: &StreamOptions,
         filter: Option<&Regex>,
         scope: Scope,
+        marks_all: bool,
         progress: &mut dyn Progress,
     ) -> Result<Self, Diagnostic> {
         let mut rows: Vec<Row> = Vec::new();
@@ -108,7 +116,12 @@ impl Profile {
                 counts.add(sample);
             }
         };
-        let tables = read(options, &mut add, progress)?;
+        let (tables, markers) = read_then(options, &mut add, progress, |namer| {
+            let markers = scope
+                .has_markers
+                .then(|| Markers::of(namer, &options.filter, marks_all));
+            Ok((mem::take(&mut namer.tables), markers.unwrap_or_default()))
+        })?;
         rows.extend(counts.all().map(|(event, stack, thread, weight)| Row {
             thread,
             event,
@@ -130,6 +143,7 @@ impl Profile {
             title: printable_path(&options.load.input),
             is_whole: filter.is_none() && options.filter == SampleFilter::default(),
             tables,
+            markers: Markers::default(),
             texts: HashMap::default(),
             rows,
             events: Vec::new(),
@@ -144,6 +158,7 @@ impl Profile {
             false => profile.rows.sort_unstable_by_key(|row| (key(row), row.stack)),
         }
         profile.used = profile.used_stacks();
+        profile.markers = profile.with_threads(markers);
         Ok(profile)
     }
 
@@ -209,6 +224,13 @@ impl Profile {
         }
         self.events = events;
         self.left_out = (!left_out.is_empty()).then(|| left_out.join(", "));
+    }
+
+    /// Returns markers on the threads of the samples.
+    fn with_threads(&self, mut markers: Markers) -> Markers {
+        let threads = self.by_thread().filter_map(|rows| rows.first());
+        markers.put_on(threads.map(|row| &self.tables.threads[row.thread]));
+        markers
     }
 
     fn used_stacks(&self) -> Vec<bool> {
@@ -383,6 +405,7 @@ mod tests {
         });
         Profile {
             tables: Tables::default(),
+            markers: Markers::default(),
             texts: HashMap::default(),
             title: String::new(),
             rows: rows.collect(),
@@ -397,6 +420,7 @@ mod tests {
         has_times: false,
         one_event: false,
         one_thread: false,
+        has_markers: false,
     };
 
     #[test]

@@ -146,7 +146,8 @@ impl<'a> ReadLog<'a> {
             };
             // A call of a method may be logged before its JIT event.
             let first_use = frame_addresses.and_then(|frame_addresses| frame_addresses.first_use(number));
-            code.load(named, first_use.unwrap_or(function.time).min(function.time));
+            let loaded = code.load(named, first_use.unwrap_or(function.time).min(function.time));
+            code.compiled = loaded.map_or(code.compiled, |number| number.saturating_add(1));
         }
         self.load_native_symbols(&in_files, &mut code);
         if let Some(frame_addresses) = frame_addresses {

@@ -21,6 +21,7 @@
 pub mod events;
 pub mod format;
 mod frame_addresses;
+pub mod garbage_collections;
 mod heap_shots;
 mod logs;
 pub mod memory;

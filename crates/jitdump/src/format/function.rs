@@ -28,6 +28,8 @@ pub struct Function<'a> {
     pub code: Option<&'a [u8]>,
     /// Addresses at which the code was first loaded.
     pub range: AddressRange,
+    /// ID of the thread that loaded the code, as the runtime sees it; `None` if the file has none.
+    pub tid: Option<u32>,
     /// `None` if its file is not a jitdump.
     records: Option<Records<'a>>,
 }
@@ -62,6 +64,7 @@ impl<'a> Function<'a> {
             name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
             code: Some(load.code),
             range: index.range(number)?,
+            tid: Some(load.tid),
             records: Some(Records {
                 index,
                 contents,
@@ -77,6 +80,7 @@ impl<'a> Function<'a> {
             name,
             code,
             range,
+            tid: None,
             records: None,
         }
     }

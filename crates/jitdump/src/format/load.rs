@@ -8,6 +8,8 @@ use crate::units::Address;
 pub struct Load<'a> {
     /// PID of the process that loaded the function.
     pub pid: u32,
+    /// ID of the thread that loaded it.
+    pub tid: u32,
     /// Virtual address of the code (`vma` in the specification).
     ///
     /// Quirk: it is 0 from LLVM 14 (captures lli14-mcjit, postgres15).
@@ -32,7 +34,7 @@ impl<'a> Load<'a> {
     pub fn parse(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
         let mut content = Reader::new(content, endian);
         let pid = content.u32()?;
-        let _tid = content.u32()?;
+        let tid = content.u32()?;
         let vma = content.u64()?;
         let start = Address(content.u64()?);
         let size = u32::try_from(content.u64()?).ok()?;
@@ -45,6 +47,7 @@ impl<'a> Load<'a> {
         let (name, padding) = split_once(name, 0)?;
         Some(Self {
             pid,
+            tid,
             vma,
             start,
             size,

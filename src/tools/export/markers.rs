@@ -1,0 +1,354 @@
+//! What runtimes logged beside code: functions that they compiled, and garbage collections.
+//!
+//! Markers are on the thread that logged them. If that has no samples, they are on the first thread of its process.
+
+use std::cmp::Reverse;
+
+use jitdump::names::SourceLocation;
+use jitdump::{Time, names, printable};
+
+use crate::collections::hash::{HashMap, HashSet};
+use crate::frames::stream::frame::FrameCode;
+use crate::frames::stream::tables::Thread;
+use crate::frames::stream::{Namer, SampleFilter};
+use crate::load::{Compilation, function_of};
+use crate::results::name_style::NameStyle;
+use crate::results::summary::count;
+use crate::units::{Pid, Tid};
+
+/// Most markers of each kind. Runtimes can compile millions of functions, and viewers draw each marker.
+const MAX_MARKERS: usize = 100_000;
+
+/// Limit of thread IDs (`PID_MAX_LIMIT`).
+const MAX_TID: u32 = 1 << 22;
+
+/// A compiled function, or a garbage collection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Marker {
+    /// Position of its thread among those with samples.
+    pub thread: usize,
+    /// Process that logged it.
+    pid: Pid,
+    /// Thread that logged it, if known.
+    tid: Option<Tid>,
+    /// Whether that is another thread than the marker's.
+    is_elsewhere: bool,
+    /// Nanoseconds since the first record.
+    pub time: u64,
+    /// What happened.
+    pub event: RuntimeEvent,
+}
+
+/// An event of a runtime.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RuntimeEvent {
+    /// A function was compiled, and its code loaded.
+    Compilation {
+        /// Its own name.
+        function: String,
+        /// Where it is declared, if known.
+        position: Option<String>,
+        /// Compiler tier, if known.
+        tier: Option<String>,
+        /// Size of its code in bytes.
+        size: u64,
+    },
+    /// Garbage was collected.
+    Collection {
+        /// The oldest generation that was collected.
+        generation: u64,
+        /// End in nanoseconds since the first record.
+        end: u64,
+    },
+}
+
+/// The markers of a profile.
+#[derive(Clone, Debug, Default)]
+pub struct Markers {
+    /// The markers, by thread and time.
+    pub all: Vec<Marker>,
+    left_out: LeftOut,
+}
+
+/// Numbers of events without a marker, by the reason.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOut {
+    without_samples: u64,
+    too_many: u64,
+    without_time: u64,
+    outside: u64,
+    in_other_processes: u64,
+    unpaired: u64,
+}
+
+/// Returns the first ones, as many as get a marker.
+fn limited<T>(mut events: Vec<T>, left_out: &mut LeftOut) -> Vec<T> {
+    let too_many = events.len().saturating_sub(MAX_MARKERS) as u64;
+    left_out.too_many = left_out.too_many.saturating_add(too_many);
+    events.truncate(MAX_MARKERS);
+    events
+}
+
+fn increment(counter: &mut u64) {
+    *counter = counter.saturating_add(1);
+}
+
+/// Times and IDs of the events that have a marker.
+struct Selection<'f> {
+    filter: &'f SampleFilter,
+    /// Time of the first and the last record.
+    recorded: (Time, Time),
+    /// Times that the filter selects.
+    wanted: (Time, Time),
+}
+
+impl<'f> Selection<'f> {
+    fn of(filter: &'f SampleFilter, recorded: Option<(Time, Time)>) -> Self {
+        Self {
+            filter,
+            recorded: recorded.unwrap_or((Time(0), Time::MAX)),
+            wanted: filter.times(recorded),
+        }
+    }
+
+    /// Whether an event of a process is to be shown. An interval is if any of it is in the time.
+    fn has(&self, pid: Pid, (start, end): (Time, Time), left_out: &mut LeftOut) -> bool {
+        let overlaps = |(first, last): (Time, Time)| first <= end && start <= last;
+        if !self.filter.pids.is_empty() && !self.filter.pids.contains(&pid.0) || !overlaps(self.wanted) {
+            return false;
+        }
+        let is_recorded = overlaps(self.recorded);
+        if !is_recorded {
+            increment(&mut left_out.outside);
+        }
+        is_recorded
+    }
+
+    fn has_thread(&self, tid: Option<Tid>) -> bool {
+        let tids = &self.filter.tids;
+        tids.is_empty() || tid.is_none_or(|Tid(tid)| tids.contains(&tid))
+    }
+
+    fn since_start(&self, time: Time) -> u64 {
+        time.0.saturating_sub(self.recorded.0.0)
+    }
+}
+
+impl Markers {
+    /// Returns the markers of the selected processes, threads and times. Functions without samples have one only if
+    /// `has_all_functions` is true.
+    pub fn of(namer: &Namer<'_>, filter: &SampleFilter, has_all_functions: bool) -> Self {
+        let selection = Selection::of(filter, namer.tables.times);
+        let mut markers = Self::default();
+        markers.add_compilations(namer, &selection, has_all_functions);
+        markers.add_collections(namer, &selection);
+        markers
+    }
+
+    fn add_compilations(&mut self, namer: &Namer<'_>, selection: &Selection<'_>, has_all: bool) {
+        let functions = namer.tables.frames.iter().filter_map(|frame| match frame.code {
+            FrameCode::Function(id) => Some(id),
+            _ => None,
+        });
+        let sampled: HashSet<_> = functions.collect();
+        let recording = namer.recording;
+        let processes = &recording.profile.index.processes;
+        let mut found: Vec<(bool, Time, Compilation)> = Vec::new();
+        for compilation in recording.runtime_files.compilations(processes) {
+            let Some(time) = compilation.time else {
+                increment(&mut self.left_out.without_time);
+                continue;
+            };
+            let is_sampled = sampled.contains(&compilation.function);
+            if !selection.has(compilation.pid, (time, time), &mut self.left_out) {
+                continue;
+            }
+            match is_sampled || has_all {
+                true => found.push((!is_sampled, time, compilation)),
+                false => increment(&mut self.left_out.without_samples),
+            }
+        }
+        found.sort_unstable();
+        for (_, time, compilation) in limited(found, &mut self.left_out) {
+            let Some((tid, event)) = named(namer, &compilation) else {
+                continue;
+            };
+            if selection.has_thread(tid) {
+                self.all.push(Marker {
+                    thread: 0,
+                    pid: compilation.pid,
+                    tid,
+                    is_elsewhere: false,
+                    time: selection.since_start(time),
+                    event,
+                });
+            }
+        }
+    }
+
+    fn add_collections(&mut self, namer: &Namer<'_>, selection: &Selection<'_>) {
+        let recording = namer.recording;
+        let alignments = recording.runtime_files.log_alignments();
+        let mut found = Vec::new();
+        for (index, log) in recording.aux_logs.logs.all.iter().enumerate() {
+            let prepared = log.prepared.as_ref().map(|prepared| prepared.alignment);
+            let of_file = || alignments.get(index).copied().flatten();
+            let Some(alignment) = prepared.or_else(of_file) else {
+                continue;
+            };
+            let (collections, unpaired) = log.garbage_collections();
+            self.left_out.unpaired = self.left_out.unpaired.saturating_add(unpaired);
+            for collection in collections {
+                let times = (alignment.time(collection.start), alignment.time(collection.end));
+                if !alignment.has_times() {
+                    increment(&mut self.left_out.without_time);
+                } else if selection.has_thread(collection.tid)
+                    && selection.has(log.pid, times, &mut self.left_out)
+                {
+                    found.push((times, log.pid, collection));
+                }
+            }
+        }
+        found.sort_by_key(|&((start, end), ..)| Reverse(end.0.saturating_sub(start.0)));
+        let kept = limited(found, &mut self.left_out).into_iter();
+        self.all
+            .extend(kept.map(|((start, end), pid, collection)| Marker {
+                thread: 0,
+                pid,
+                tid: collection.tid,
+                is_elsewhere: false,
+                time: selection.since_start(start),
+                event: RuntimeEvent::Collection {
+                    generation: collection.generation,
+                    end: selection.since_start(end),
+                },
+            }));
+    }
+
+    /// Puts the markers on threads: those with samples, which are in this order.
+    pub fn put_on<'t>(&mut self, threads: impl Iterator<Item = &'t Thread>) {
+        let mut known: HashMap<(Pid, Tid), usize> = HashMap::default();
+        let mut firsts: HashMap<Pid, (bool, usize)> = HashMap::default();
+        for (index, thread) in threads.enumerate() {
+            let Some((pid, tid)) = thread.pid.zip(thread.tid) else {
+                continue;
+            };
+            // There is one for each event.
+            known.entry((pid, tid)).or_insert(index);
+            let first = (pid.0 != tid.0, index);
+            let of_process = firsts.entry(pid).or_insert(first);
+            *of_process = first.min(*of_process);
+        }
+        let before = self.all.len();
+        self.all.retain_mut(|marker| {
+            let own = marker.tid.and_then(|tid| known.get(&(marker.pid, tid)));
+            let first = firsts.get(&marker.pid).map(|(_, first)| first);
+            marker.is_elsewhere = own.is_none();
+            marker.thread = own.or(first).copied().unwrap_or_default();
+            first.is_some()
+        });
+        self.left_out.in_other_processes = before.saturating_sub(self.all.len()) as u64;
+        self.all.sort_by_key(|marker| (marker.thread, marker.time));
+    }
+
+    /// Returns how many there are, and what is left out; nothing if runtimes logged neither.
+    pub fn text(&self) -> Option<String> {
+        let LeftOut {
+            without_samples,
+            too_many,
+            without_time,
+            outside,
+            in_other_processes,
+            unpaired,
+        } = self.left_out;
+        let is_collection = |marker: &&Marker| matches!(marker.event, RuntimeEvent::Collection { .. });
+        let collections = self.all.iter().filter(is_collection).count() as u64;
+        let functions = (self.all.len() as u64).saturating_sub(collections);
+        let left_out = [
+            (without_samples, "functions without samples (--markers adds them)"),
+            (too_many, "over the limit"),
+            (without_time, "without a time"),
+            (outside, "before or after the recording"),
+            (in_other_processes, "in processes without samples"),
+            (unpaired, "starts or ends of collections without the other"),
+        ];
+        let left_out: Vec<String> = left_out
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        let parts = [
+            (functions > 0).then(|| format!("{} compiled", count(functions, "function"))),
+            (collections > 0).then(|| count(collections, "garbage collection")),
+            (!left_out.is_empty()).then(|| format!("left out: {}", left_out.join(", "))),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+impl Marker {
+    /// Returns the thread that logged it, if it is on another one.
+    pub fn other_tid(&self) -> Option<Tid> {
+        self.tid.filter(|_| self.is_elsewhere)
+    }
+}
+
+/// Returns the thread of the profile that compiled a function, if known, and the function.
+fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, RuntimeEvent)> {
+    let function = function_of(&namer.recording.runtime_files.used, compilation.function)?;
+    let name = namer.v8_functions.name(function.name);
+    let parts = names::parts(&name);
+    let parts = function
+        .declaration()
+        .map_or(parts, |declared| declared.or(parts));
+    let tier = function.tier();
+    let position = parts.location.map(position);
+    let plain = NameStyle::Plain.apply_declared(name.clone(), || Some(parts), tier);
+    let event = RuntimeEvent::Compilation {
+        function: printable(&plain),
+        position,
+        tier: tier.map(printable),
+        size: function.range.size(),
+    };
+    let Pid(pid) = compilation.pid;
+    // Quirk: Erlang writes the lower half of a pointer (capture erlang25).
+    let tid = function.tid.filter(|&tid| tid < MAX_TID);
+    let tid = match tid {
+        tid if pid == compilation.recorded_pid => tid,
+        // In a PID namespace, the runtime has other IDs than the profile.
+        Some(tid) if tid == compilation.recorded_pid => Some(pid),
+        _ => None,
+    };
+    Some((tid.map(Tid), event))
+}
+
+/// Returns a file, with the line and column if they are known.
+fn position(location: SourceLocation<'_>) -> String {
+    let path = printable(location.path);
+    match (location.line, location.column) {
+        (0, _) => path,
+        (line, 0) => format!("{path}:{line}"),
+        (line, column) => format!("{path}:{line}:{column}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_have_a_limit() {
+        let mut left_out = LeftOut::default();
+        assert_eq!(limited(vec![(); 100_000], &mut left_out).len(), 100_000);
+        assert_eq!(left_out.too_many, 0);
+        assert_eq!(limited(vec![(); 100_003], &mut left_out).len(), 100_000);
+        assert_eq!(left_out.too_many, 3);
+        let markers = Markers {
+            left_out,
+            ..Markers::default()
+        };
+        assert_eq!(markers.text().as_deref(), Some("left out: 3 over the limit"));
+        assert_eq!(Markers::default().text(), None);
+    }
+}
