@@ -242,13 +242,13 @@ pub(super) mod tests {
         });
         let (symbols, relocations) = (symbols.concat(), relocations.collect::<Vec<u8>>());
         // Position of the name, type, flags, address, link, size of an entry.
-        let sections: [(u64, u64, u64, u64, u64, u64, &[u8]); 6] = [
-            (1, 11, 2, 0, 2, 24, &symbols),
-            (9, 3, 2, 0, 0, 0, strings),
-            (17, 1, 6, PLT, 0, 0, code),
-            (22, 4, 2, 0, link.into(), 24, &relocations),
-            (32, 1, 6, 0x2000, 0, 0, &[0xc3; 0x100]),
-            (1, 3, 0, 0, 0, 0, names),
+        let sections: [([u64; 6], &[u8]); 6] = [
+            ([1, 11, 2, 0, 2, 24], &symbols),
+            ([9, 3, 2, 0, 0, 0], strings),
+            ([17, 1, 6, PLT, 0, 0], code),
+            ([22, 4, 2, 0, link.into(), 24], &relocations),
+            ([32, 1, 6, 0x2000, 0, 0], &[0xc3; 0x100]),
+            ([1, 3, 0, 0, 0, 0], names),
         ];
         let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0".to_vec();
         // The section headers are after this one.
@@ -256,7 +256,7 @@ pub(super) mod tests {
         file.extend(numbers(&[64, 56, 0, 64, 7, 6].map(|half| (half, 2))));
         file.resize(128, 0);
         let mut contents = Vec::new();
-        for (name, kind, flags, address, link, entry, content) in sections {
+        for ([name, kind, flags, address, link, entry], content) in sections {
             let (offset, size) = (64 * 8 + contents.len() as u64, content.len() as u64);
             file.extend(numbers(&[
                 (name, 4),
