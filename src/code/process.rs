@@ -446,6 +446,22 @@ mod tests {
     }
 
     #[test]
+    fn inherited_memory_is_looked_up_through_a_hundred_generations() {
+        let forks = (1..150).map(|parent| ProcessEvent::Fork {
+            child: Pid(parent + 1),
+            parent: Pid(parent),
+            time: Time(u64::from(parent)),
+        });
+        let processes = Processes::new(forks.collect());
+        let ancestors = |pid| {
+            let space = processes.space_at(Pid(pid), Time(1000)).unwrap();
+            processes.ancestors(space).count()
+        };
+        assert_eq!(ancestors(101), 100);
+        assert_eq!(ancestors(102), 100);
+    }
+
+    #[test]
     fn an_address_space_is_there_until_another_is_or_its_process_ends() {
         let map = |time| Map {
             time: Time(time),

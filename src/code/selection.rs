@@ -120,9 +120,9 @@ impl Selection {
     pub fn add_all(&mut self, timeline: &Timeline) {
         self.mappings.fill(true);
         self.freed_ranges.fill(true);
-        let mut symbols = timeline.all_symbols();
-        self.symbols.extend(symbols.by_ref().take(MAX_SYMBOLS));
-        self.has_all_symbols = symbols.next().is_none();
+        self.has_all_symbols = take_symbols(timeline.all_symbols(), |symbol| {
+            self.symbols.insert(symbol);
+        });
     }
 
     /// Returns the symbols, sorted.
@@ -136,6 +136,12 @@ impl Selection {
 /// Maximum number of symbols added without samples. A symbol is repeated each time that its memory is mapped again;
 /// only crafted profiles exceed this.
 const MAX_SYMBOLS: usize = 1 << 22;
+
+/// Adds symbols, as far as the limit allows. Returns whether these are all.
+fn take_symbols<T>(mut all: impl Iterator<Item = T>, add: impl FnMut(T)) -> bool {
+    all.by_ref().take(MAX_SYMBOLS).for_each(add);
+    all.next().is_none()
+}
 
 /// Finds the code that samples hit.
 #[derive(Clone, Debug)]

@@ -227,12 +227,10 @@ impl Run<'_> {
 
     /// The processes whose runtimes should have logged their code, or more of it.
     fn silent_processes(&self) -> HashSet<Pid> {
-        /// Share of a process's samples that its perf map may lack, as the reciprocal: runtimes leave out some stubs.
-        const RARE: u32 = 10;
         let samples = &self.selection.samples;
         let with_map: HashSet<Pid> = self.recording.maps.iter().map(|map| map.found.pid).collect();
         let is_described = |pid, counts: &SpaceCounts| {
-            with_map.contains(&pid) && counts.no_dump < counts.samples / RARE && samples.named > 0
+            with_map.contains(&pid) && are_few(counts.no_dump, counts.samples) && samples.named > 0
         };
         self.processes_with(|pid, counts| match samples.jit() {
             // An interpreter may have a JIT compiler that was not switched on.
@@ -308,6 +306,13 @@ impl Run<'_> {
     }
 }
 
+/// Whether so few of a process's samples are missing in its perf map that it is complete: runtimes leave out some stubs.
+fn are_few(missing: u32, samples: u32) -> bool {
+    /// Reciprocal of the share.
+    const RARE: u32 = 10;
+    missing < samples / RARE
+}
+
 /// Reports lost samples, of `all` samples of a recording: a warning from the share on at which perf warns.
 fn samples_lost(lost: u64, all: u64) -> Option<Diagnostic> {
     const RARELY_LOST: u64 = 20;
@@ -370,6 +375,12 @@ fn sample_summary(selection: &Selection) -> SampleSummary {
 mod tests {
     use super::*;
     use crate::results::diagnostics::Severity;
+
+    #[test]
+    fn a_perf_map_that_lacks_less_than_a_tenth_of_the_samples_is_complete() {
+        assert!(are_few(9, 100));
+        assert!(!are_few(10, 100));
+    }
 
     #[test]
     fn more_than_5_of_100_samples_lost_are_a_warning() {

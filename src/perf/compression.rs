@@ -436,6 +436,18 @@ mod tests {
     }
 
     #[test]
+    fn the_section_of_a_compressed_profile_has_the_size_of_perf_s_buffer() {
+        let content = feature(ByteOrder::Little, 1, 4);
+        let fields = content
+            .chunks_exact(4)
+            .map(|field| ByteOrder::Little.u32_at(field, 0));
+        assert_eq!(
+            fields.collect::<Option<Vec<u32>>>().unwrap(),
+            [0, 1, 1, 4, 129 * 4096]
+        );
+    }
+
+    #[test]
     fn decompressed_size_is_limited() {
         let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
         let mut compressed = Vec::new();

@@ -241,3 +241,14 @@ fn repeated_stacks_are_looked_up_once() {
     // Each thread starts anew.
     assert!(lookups(4_000) <= few * (threads::count() as u64 + 1));
 }
+
+#[test]
+fn symbols_without_samples_are_added_up_to_4_194_304() {
+    let take = |count: u32| {
+        let mut added = 0;
+        let are_all = take_symbols(0..count, |_| added += 1);
+        (added, are_all)
+    };
+    assert_eq!(take(4_194_304), (4_194_304, true));
+    assert_eq!(take(4_194_305), (4_194_304, false));
+}

@@ -325,3 +325,54 @@ fn joined(mut places: Vec<(&PlacedSymbol, u64)>, are_several: bool) -> Vec<Mappe
     }
     joined
 }
+
+#[cfg(test)]
+mod tests {
+    use jitdump::Address;
+
+    use super::*;
+
+    /// Returns the offsets of symbols in each object. `symbols` have an address, a size and the size of their name.
+    fn offsets(symbols: &[(u64, u64, usize)]) -> Vec<Vec<u64>> {
+        let name = vec![b'n'; 2 << 20];
+        let symbol = |&(start, size, name_size): &(u64, u64, usize)| {
+            let range = AddressRange::new(Address(start), size).unwrap();
+            let name = &name[..name_size];
+            ((Pid(1), Symbol { range, name }, 0), &[][..])
+        };
+        let objects = shared(symbols.iter().map(symbol).collect());
+        let offsets = |object: &Members<'_, '_>| object.members.iter().map(|member| member.offset).collect();
+        objects.iter().map(offsets).collect()
+    }
+
+    #[test]
+    fn an_object_has_up_to_16_384_symbols() {
+        let sizes = |count: u64| -> Vec<usize> {
+            let symbols: Vec<_> = (0..count).map(|at| (at * 16, 16, 1)).collect();
+            offsets(&symbols).iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(16_384), [16_384]);
+        assert_eq!(sizes(16_385), [16_384, 1]);
+    }
+
+    #[test]
+    fn the_names_in_an_object_have_up_to_two_mebibytes() {
+        let count = |size| offsets(&[(0, 16, 1), (16, 16, size)]).len();
+        assert_eq!(count((2 << 20) - 1), 1);
+        assert_eq!(count(2 << 20), 2);
+    }
+
+    #[test]
+    fn an_object_has_up_to_a_gibibyte_of_addresses() {
+        let count = |size| offsets(&[(0, 16, 1), (16, size, 1)]).len();
+        assert_eq!(count((1 << 30) - 16), 1);
+        assert_eq!(count((1 << 30) - 15), 2);
+    }
+
+    #[test]
+    fn symbols_keep_distances_of_up_to_four_mebibytes() {
+        let second = |start| offsets(&[(0, 8, 1), (start, 16, 1)])[0][1];
+        assert_eq!(second((4 << 20) + 8), (4 << 20) + 8);
+        assert_eq!(second((4 << 20) + 9), 16);
+    }
+}

@@ -197,3 +197,31 @@ fn before_user_part(record: &Record<'_>, sample: &Sample<'_>) -> usize {
     let mut entries = sample.chain_entries().enumerate();
     entries.position(is_user_part).unwrap_or(sample.callchain.count())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::attr::Attr;
+    use crate::perf::testing::{self, ORDER};
+
+    #[test]
+    fn stacks_of_any_depth_become_records_of_up_to_65528_bytes() {
+        // An address, a thread, a time and a call chain.
+        let attr = Attr::parse(&testing::attr(64, 0b10_0111, 0), ORDER);
+        let bytes = testing::record(record::SAMPLE, record::MISC_USER, &[0x1000, 5 | 5 << 32, 9, 0]);
+        let record = record::Records::new(&bytes, 0, ORDER)
+            .next()
+            .unwrap();
+        let sample = Sample::parse(&record, &attr, ORDER);
+        let size = |depth: u64| {
+            let stack: Vec<u64> = (0x1000..0x1000 + depth).collect();
+            let mut out = Vec::new();
+            write_sample(&mut out, ORDER, &record, &sample, &stack, Kept::Nothing).unwrap();
+            out.len()
+        };
+        // The header, three fields, the length of the chain and a marker have 48 bytes.
+        assert_eq!(size(8185), 65_528);
+        assert_eq!(size(8186), 65_528);
+        assert_eq!(size(8184), 65_520);
+    }
+}

@@ -346,6 +346,41 @@ mod tests {
     }
 
     #[test]
+    fn types_of_the_kernel_up_to_31_are_records_if_they_have_a_known_id() {
+        let is_record = |kind: u32, id: u64| {
+            let validator = RecordValidator {
+                attrs: &attrs(),
+                endian: ORDER,
+            };
+            // The process and thread, the time and the ID follow the fields.
+            let data = testing::record(kind, 0, &[1, 5 | 5 << 32, 9, id]);
+            let record = Records::new(&data, 0, ORDER).next().unwrap();
+            validator.is_record(&record, &data, None)
+        };
+        assert!((23..=31).all(|kind| is_record(kind, 70)));
+        assert!(!is_record(31, 71));
+        assert!(!is_record(32, 70));
+    }
+
+    #[test]
+    fn times_of_records_without_ids_are_up_to_an_hour_apart() {
+        let bytes = testing::attr(64, 0b111, SAMPLE_ID_ALL);
+        let mut attrs = Attrs::default();
+        attrs.push(Attr::parse(&bytes, ORDER), std::iter::empty());
+        let is_record = |time: u64| {
+            let validator = RecordValidator {
+                attrs: &attrs,
+                endian: ORDER,
+            };
+            let data = testing::record(31, 0, &[1, 5 | 5 << 32, time]);
+            let record = Records::new(&data, 0, ORDER).next().unwrap();
+            validator.is_record(&record, &data, Some(Time(1000)))
+        };
+        assert!(is_record(3_600_000_001_000));
+        assert!(!is_record(3_600_000_001_001));
+    }
+
+    #[test]
     fn a_record_of_a_future_type_is_followed_by_four_records() {
         // Such a record has no content.
         let invalid = testing::record(record::FINISHED_ROUND, 0, &[1]);

@@ -206,4 +206,14 @@ mod tests {
             assert_eq!(span.bin(Time(u64::MAX)), BINS - 1);
         }
     }
+
+    #[test]
+    fn there_are_4096_parts() {
+        let span = Span {
+            start: Time(0),
+            end: Time(2 * 4096),
+        };
+        let parts = [0, 1, 2, 8190, 8191].map(|time| span.bin(Time(time)));
+        assert_eq!(parts, [0, 0, 1, 4095, 4095]);
+    }
 }
