@@ -37,4 +37,6 @@ pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
 pub(crate) use recording::{Recording, load, load_after};
 pub(crate) use recording_data::{RecordingData, keep};
-pub(crate) use runtime_files::{Compilation, RuntimeFiles, UsedFile, function_of};
+#[cfg(feature = "export")]
+pub(crate) use runtime_files::Compilation;
+pub(crate) use runtime_files::{RuntimeFiles, UsedFile, function_of};

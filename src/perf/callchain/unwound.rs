@@ -209,9 +209,7 @@ mod tests {
         // An address, a thread, a time and a call chain.
         let attr = Attr::parse(&testing::attr(64, 0b10_0111, 0), ORDER);
         let bytes = testing::record(record::SAMPLE, record::MISC_USER, &[0x1000, 5 | 5 << 32, 9, 0]);
-        let record = record::Records::new(&bytes, 0, ORDER)
-            .next()
-            .unwrap();
+        let record = record::Records::new(&bytes, 0, ORDER).next().unwrap();
         let sample = Sample::parse(&record, &attr, ORDER);
         let size = |depth: u64| {
             let stack: Vec<u64> = (0x1000..0x1000 + depth).collect();
