@@ -400,12 +400,7 @@ mod tests {
     fn profile(samples: usize) -> Vec<u8> {
         // PERF_SAMPLE_IP, TID, TIME.
         let attr = testing::attr(128, 1 | 2 | 4, testing::SAMPLE_ID_ALL);
-        let words: Vec<u64> = attr
-            .chunks_exact(8)
-            .map(|word| testing::ORDER.u64_at(word, 0).unwrap())
-            .collect();
-        let mut bytes = [&b"PERFILE2"[..], &16u64.to_le_bytes()].concat();
-        bytes.extend(testing::record(record::HEADER_ATTR, 0, &words));
+        let mut bytes = testing::pipe(&attr);
         let sample = testing::record(record::SAMPLE, record::MISC_USER, &[5, PID.0.into(), 10_000]);
         bytes.extend(sample.repeat(samples));
         bytes

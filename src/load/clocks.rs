@@ -88,7 +88,6 @@ mod tests {
     use crate::code::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
     use crate::files::{InputFile, PagedFile};
     use crate::perf::event::Backing;
-    use crate::perf::record;
     use crate::perf::{Profile, testing};
     use crate::results::FileKind;
     use crate::units::Pid;
@@ -100,12 +99,7 @@ mod tests {
     /// memory, the first one 601 ns after the load of the file's only function, and the others each a nanosecond later.
     fn bounds(programs: u64, files: usize) -> Vec<Option<i128>> {
         let attr = testing::attr(128, 4, testing::SAMPLE_ID_ALL);
-        let words = attr.chunks_exact(8);
-        let words: Vec<u64> = words
-            .map(|word| testing::ORDER.u64_at(word, 0).unwrap())
-            .collect();
-        let mut profile = [&b"PERFILE2"[..], &16u64.to_le_bytes()].concat();
-        profile.extend(testing::record(record::HEADER_ATTR, 0, &words));
+        let profile = testing::pipe(&attr);
         let range = AddressRange::new(Address(0x1000), 0x1000).unwrap();
         let program = |at| {
             let map = Map {

@@ -208,19 +208,28 @@ mod tests {
         index
     }
 
+    /// Returns a map of 0x1000 bytes of a program's code.
+    fn program_map(start: u64, file_offset: u64) -> Mmap<'static> {
+        Mmap {
+            pid: Pid(1),
+            tid: 1,
+            range: AddressRange::new(Address(start), 0x1000).unwrap(),
+            file_offset,
+            file: None,
+            build_id: None,
+            is_data: false,
+            name: b"/bin/node",
+        }
+    }
+
     #[test]
     fn a_file_is_mapped_again_if_the_same_part_is_at_other_addresses() {
         let mut first = FirstPlaces::default();
         let mut again = |name: &'static str, start, file_offset, is_data| {
             let map = Mmap {
-                pid: Pid(1),
-                tid: 1,
-                range: AddressRange::new(Address(start), 0x1000).unwrap(),
-                file_offset,
-                file: None,
-                build_id: None,
                 is_data,
                 name: name.as_bytes(),
+                ..program_map(start, file_offset)
             };
             let again = first.again(&map, Time(0))?;
             Some((again.first.start.0, again.distance))
@@ -324,20 +333,6 @@ mod tests {
         assert_eq!(files.removed, 1);
         let moved = moved.map(|event| (event.range, event.left));
         assert_eq!(moved, Some((None, Some(range(0x5000)))));
-    }
-
-    /// Returns a map of 0x1000 bytes of a program's code.
-    fn program_map(start: u64, file_offset: u64) -> Mmap<'static> {
-        Mmap {
-            pid: Pid(1),
-            tid: 1,
-            range: AddressRange::new(Address(start), 0x1000).unwrap(),
-            file_offset,
-            file: None,
-            build_id: None,
-            is_data: false,
-            name: b"/bin/node",
-        }
     }
 
     #[test]

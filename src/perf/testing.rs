@@ -6,7 +6,8 @@ use jitdump::ByteOrder;
 
 use crate::bytes::{BLOCK_SIZE, BlockFile};
 use crate::perf::attr::offset;
-use crate::perf::record::{HEADER_SIZE, write_header};
+use crate::perf::header::PIPE_HEADER_SIZE;
+use crate::perf::record::{HEADER_ATTR, HEADER_SIZE, write_header};
 
 /// Endianness of the attributes and records.
 pub const ORDER: ByteOrder = ByteOrder::Little;
@@ -29,6 +30,17 @@ pub fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
     write_header(&mut out, ORDER, kind, misc, HEADER_SIZE + 8 * words.len());
     words.iter().for_each(|&word| ORDER.write_u64(&mut out, word));
     out
+}
+
+/// Returns the start of a profile in pipe format, with one event.
+pub fn pipe(attr: &[u8]) -> Vec<u8> {
+    let words: Vec<u64> = attr
+        .chunks_exact(8)
+        .map(|word| ORDER.u64_at(word, 0).unwrap())
+        .collect();
+    let mut bytes = [&b"PERFILE2"[..], &PIPE_HEADER_SIZE.to_le_bytes()].concat();
+    bytes.extend(record(HEADER_ATTR, 0, &words));
+    bytes
 }
 
 /// A file of blocks that is in memory.

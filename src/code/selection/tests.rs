@@ -39,12 +39,7 @@ type Taken = (u32, u32, u64, Vec<u64>);
 fn profile(samples: &[Taken]) -> Vec<u8> {
     // PERF_SAMPLE_IP, TID, TIME, CALLCHAIN.
     let attr = testing::attr(128, 1 | 2 | 4 | 32, testing::SAMPLE_ID_ALL);
-    let words: Vec<u64> = attr
-        .chunks_exact(8)
-        .map(|word| testing::ORDER.u64_at(word, 0).unwrap())
-        .collect();
-    let mut bytes = [&b"PERFILE2"[..], &16u64.to_le_bytes()].concat();
-    bytes.extend(testing::record(record::HEADER_ATTR, 0, &words));
+    let mut bytes = testing::pipe(&attr);
     for (pid, tid, time, chain) in samples {
         let is_address = |&&word: &&u64| word < u64::MAX - 4095;
         let ip = chain.iter().find(is_address).copied().unwrap_or_default();
