@@ -86,17 +86,17 @@ fn write_finding(output: &mut Output, path: &str, finding: &Finding) -> io::Resu
         rule.severity,
         rule.id,
         rule.title,
-        format_places(finding)
+        format_places(finding.count, &finding.places)
     )
 }
 
 /// Formats the count and the first places.
-fn format_places(finding: &Finding) -> String {
-    let mut text = match finding.count {
+fn format_places(count: u64, places: &[Place]) -> String {
+    let mut text = match count {
         1 => String::new(),
         count => format!("{count}, the first "),
     };
-    let mut places = finding.places.iter().take(SHOWN_PLACES);
+    let mut places = places.iter().take(SHOWN_PLACES);
     if let Some(first) = places.next() {
         text.push_str(&format_place(first));
     }
@@ -203,4 +203,23 @@ pub fn print_json(checked: &[CheckedFile], totals: Totals) -> Result<(), Diagnos
         totals,
     };
     terminal::print_json(&document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_three_places_of_a_rule_are_printed() {
+        let place = |offset| Place {
+            offset,
+            ..Place::default()
+        };
+        let places: Vec<Place> = (1..=10).map(place).collect();
+        assert_eq!(format_places(1, &places[..1]), "at 0x1");
+        assert_eq!(
+            format_places(20, &places),
+            "20, the first at 0x1; then at 0x2, 0x3"
+        );
+    }
 }
