@@ -326,15 +326,26 @@ fn compare(found: &Stacks, expected: &Stacks, what: &str) -> Compared {
     compared
 }
 
-/// perf 6.12 takes a byte above 127 in what addr2line prints for an error, and prints no place. Such functions get the place
-/// that they have in `exported`.
+/// perf 6.12 takes a byte above 127 in what addr2line prints for an error, and prints no place. It leaves out a function if the
+/// line of a call that is inlined there is not known. Both are taken from `exported`.
 fn with_unread_places(mut printed: Stacks, exported: &Stacks) -> Stacks {
     for (key, calls) in &mut printed {
-        for (call, known) in calls.iter_mut().zip(exported.get(key).into_iter().flatten()) {
-            if call.place.is_none() && !call.function.is_ascii() {
-                call.place.clone_from(&known.place);
+        let Some(known) = exported.get(key) else {
+            continue;
+        };
+        let mut found = std::mem::take(calls).into_iter().peekable();
+        for known in known {
+            let is_inside = calls.last().is_some_and(|call: &Call| call.is_inlined);
+            if is_inside && !known.is_inlined && known.place.is_none() && found.peek() != Some(known) {
+                calls.push(known.clone());
+            } else if let Some(mut call) = found.next() {
+                if call.place.is_none() && !call.function.is_ascii() {
+                    call.place.clone_from(&known.place);
+                }
+                calls.push(call);
             }
         }
+        calls.extend(found);
     }
     printed
 }
