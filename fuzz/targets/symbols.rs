@@ -17,7 +17,10 @@ fuzz_target!(|input: &[u8]| {
             continue;
         };
         if let Some(symbol) = symbols.at(address) {
-            assert!(symbols.name(symbol).is_some() && symbols.size(symbol) > Some(0));
+            assert!(
+                symbols.name(symbol).is_some()
+                    && symbols.range(symbol).is_some_and(|range| range.contains(address))
+            );
         }
         last = last.max(address);
     }
