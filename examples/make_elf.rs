@@ -47,13 +47,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let size = u32::try_from(CODE.len())?;
     // The encoder requires normalised debug information.
     info.normalise(size);
-    let mut buffers = EncoderMemory::default();
+    let mut memory = EncoderMemory::default();
     let settings = Settings {
         version: Version::Four,
         machine,
         directory: b"/src",
     };
-    let mut encoder = Encoder::new(&mut buffers, settings);
+    let mut encoder = Encoder::new(&mut memory, settings);
     encoder.add(&FunctionUnit {
         symbol: b"add",
         address: function.address,

@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
     let Some(info) = view.sources().info else {
         return;
     };
-    let mut buffers = EncoderMemory::default();
+    let mut memory = EncoderMemory::default();
     for version in [Version::Four, Version::Five] {
         let unit = FunctionUnit {
             symbol: view.name,
@@ -59,7 +59,7 @@ fuzz_target!(|input: &[u8]| {
             },
             directory: b".",
         };
-        let mut encoder = Encoder::new(&mut buffers, settings);
+        let mut encoder = Encoder::new(&mut memory, settings);
         encoder.add(&unit).unwrap();
         let found = read_back::contents(&encoder.finish(), machine.endian);
         check(&info, size, &found);

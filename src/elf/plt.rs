@@ -46,19 +46,67 @@ struct Candidate {
     slot: u64,
 }
 
-/// Returns the stubs of an ELF file; `None` if there is no memory for them.
-pub fn stubs<'a, R: ReadRef<'a>>(file: &File<'a, R>, memory: &FileMemory<'_>) -> Option<Vec<Stub<'a>>> {
-    let File::Elf64(file) = file else {
-        return Some(Vec::new());
+/// What a relocation of a slot refers to.
+#[derive(Clone, Copy, Debug)]
+enum Reference {
+    /// A dynamic symbol.
+    Symbol(SymbolIndex),
+    /// An address of the file.
+    Address(Address),
+}
+
+/// Returns the stubs of an ELF file, whose names are read one after the other; `None` if there is no memory for them.
+pub fn stubs<'a, R: ReadRef<'a>>(
+    file: &File<'a, R>,
+    memory: &FileMemory<'_>,
+) -> Option<impl Iterator<Item = Stub<'a>>> {
+    let stubs = match file {
+        File::Elf64(file) => Some(stubs_of_elf(file, memory)?),
+        _ => None,
     };
+    Some(stubs.into_iter().flatten())
+}
+
+fn stubs_of_elf<'a, R: ReadRef<'a>>(
+    file: &ElfFile64<'a, Endianness, R>,
+    memory: &FileMemory<'_>,
+) -> Option<impl Iterator<Item = Stub<'a>>> {
     let candidates = candidates(file, memory)?;
-    if candidates.is_empty() {
-        return Some(Vec::new());
+    let references = references(file, &candidates, memory)?;
+    let (endian, symbols) = (file.endian(), file.elf_dynamic_symbol_table());
+    Some(
+        candidates
+            .into_iter()
+            .filter_map(move |Candidate { start, end, slot }| {
+                let target = match references.get(&slot).copied().flatten()? {
+                    Reference::Symbol(index) => {
+                        let symbol = symbols.symbol(index).ok()?;
+                        let name = symbols.symbol_name(endian, symbol).ok()?;
+                        Target::Symbol(Some(name).filter(|name| !name.is_empty())?)
+                    }
+                    Reference::Address(address) => Target::Address(address),
+                };
+                Some(Stub {
+                    range: AddressRange::new(Address(start), end.checked_sub(start)?)?,
+                    target,
+                })
+            }),
+    )
+}
+
+/// Returns what the slots of candidates refer to; `None` if there is no memory for the relocations.
+fn references<'a, R: ReadRef<'a>>(
+    file: &ElfFile64<'a, Endianness, R>,
+    candidates: &[Candidate],
+    memory: &FileMemory<'_>,
+) -> Option<HashMap<u64, Option<Reference>>> {
+    let mut references: HashMap<u64, Option<Reference>> = HashMap::default();
+    references.extend(candidates.iter().map(|candidate| (candidate.slot, None)));
+    if references.is_empty() {
+        return Some(references);
     }
-    let mut targets: HashMap<u64, Option<Target<'_>>> = HashMap::default();
-    targets.extend(candidates.iter().map(|candidate| (candidate.slot, None)));
     let endian = file.endian();
-    let symbols = file.elf_dynamic_symbol_table();
+    let symbols = file.elf_dynamic_symbol_table().section();
     for section in file.elf_section_table().iter() {
         let is_loaded = section.sh_flags(endian).contains(elf::SHF_ALLOC);
         let relocations = is_loaded.then(|| section.rela(endian, file.data()));
@@ -67,29 +115,16 @@ pub fn stubs<'a, R: ReadRef<'a>>(file: &File<'a, R>, memory: &FileMemory<'_>) ->
         };
         memory.take(size_of_val(relocations) as u64)?;
         for relocation in relocations {
-            let Some(target) = targets.get_mut(&relocation.r_offset(endian)) else {
+            let Some(reference) = references.get_mut(&relocation.r_offset(endian)) else {
                 continue;
             };
-            *target = match relocation.r_sym(endian, false) {
-                0 => Some(Target::Address(Address(relocation.r_addend(endian) as u64))),
-                symbol if link == symbols.section() => {
-                    let symbol = symbols.symbol(SymbolIndex(symbol as usize)).ok();
-                    let name = symbol.and_then(|symbol| symbols.symbol_name(endian, symbol).ok());
-                    name.filter(|name| !name.is_empty()).map(Target::Symbol)
-                }
-                _ => None,
+            *reference = match relocation.r_sym(endian, false) {
+                0 => Some(Reference::Address(Address(relocation.r_addend(endian) as u64))),
+                symbol => (link == symbols).then_some(Reference::Symbol(SymbolIndex(symbol as usize))),
             };
         }
     }
-    let stubs = candidates
-        .into_iter()
-        .filter_map(|Candidate { start, end, slot }| {
-            Some(Stub {
-                range: AddressRange::new(Address(start), end.checked_sub(start)?)?,
-                target: targets.get(&slot).copied().flatten()?,
-            })
-        });
-    Some(stubs.collect())
+    Some(references)
 }
 
 /// Returns what looks like stubs in a file.
@@ -275,8 +310,9 @@ pub(super) mod tests {
     fn found(code: &[u8], relocations: &[Relocation], link: u32) -> Vec<(u64, u64, Target<'static>)> {
         let file = file(code, relocations, link).leak();
         let file = File::parse(&file[..]).unwrap();
-        let stubs = stubs(&file, &MemoryRoom::default().file()).unwrap();
-        let stubs = stubs.into_iter();
+        let room = MemoryRoom::default();
+        let memory = room.file();
+        let stubs = stubs(&file, &memory).unwrap();
         stubs
             .map(|stub| (stub.range.start.0, stub.range.size(), stub.target))
             .collect()

@@ -104,14 +104,18 @@ impl FunctionSymbols {
                 read.symbols.push(symbol);
             }
         }
-        read.add_stubs(&plt::stubs(&file, memory)?, memory)?;
+        read.add_stubs(plt::stubs(&file, memory)?, memory)?;
         Some(read)
     }
 
     /// Adds stubs, with the names that perf and objdump print.
-    fn add_stubs(&mut self, stubs: &[Stub<'_>], memory: &FileMemory<'_>) -> Option<()> {
+    fn add_stubs<'s>(
+        &mut self,
+        stubs: impl Iterator<Item = Stub<'s>>,
+        memory: &FileMemory<'_>,
+    ) -> Option<()> {
         let mut added = Vec::new();
-        for &Stub { range, target } in stubs {
+        for Stub { range, target } in stubs {
             // A linker may add symbols of its own.
             let known = self.at(range.start).and_then(|known| self.range(known));
             if known.is_some_and(|known| known.start == range.start) {

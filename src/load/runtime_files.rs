@@ -92,11 +92,11 @@ impl<'a> RuntimeFiles<'a> {
         core: Option<&Memory>,
         clock_offset: Option<i64>,
     ) -> Self {
-        let mut sources = Self {
+        let mut files = Self {
             diagnostics: found.diagnostics.clone(),
             ..Self::default()
         };
-        sources.add_missing(&found.missing);
+        files.add_missing(&found.missing);
         let machine = machine_of(profile);
         let mut clocks = Clocks::of(profile, clock_offset);
         for dump in &found.dumps {
@@ -104,23 +104,23 @@ impl<'a> RuntimeFiles<'a> {
                 Ok(used) => {
                     if used.is_without_order() {
                         let unordered = Diagnostic::new(Issue::ClockWithoutConversion);
-                        sources.diagnostics.push(unordered.in_file(dump.file.path()));
+                        files.diagnostics.push(unordered.in_file(dump.file.path()));
                     }
-                    sources.used.push(used);
+                    files.used.push(used);
                 }
                 Err(error) => {
-                    sources.unusable.extend(&dump.pids);
-                    sources
+                    files.unusable.extend(&dump.pids);
+                    files
                         .diagnostics
                         .push(error.in_file(dump.file.path()).as_unused());
                 }
             }
         }
         for log in &logs.all {
-            sources.add_log(log, core, profile, &mut clocks);
+            files.add_log(log, core, profile, &mut clocks);
         }
-        sources.settle(profile, &clocks);
-        sources
+        files.settle(profile, &clocks);
+        files
     }
 
     /// Returns the alignment of each log that is used.

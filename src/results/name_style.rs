@@ -233,12 +233,17 @@ impl NameStyle {
 
 /// Name for a function without a name.
 pub(crate) fn anonymous(location: SourceLocation<'_>) -> Vec<u8> {
-    let position = match (location.line, location.column) {
+    let position = line_and_column(location);
+    [b"(anonymous) ", base_name(location.path), position.as_bytes()].concat()
+}
+
+/// Returns what follows a path: the line and column if they are known.
+pub(crate) fn line_and_column(location: SourceLocation<'_>) -> String {
+    match (location.line, location.column) {
         (0, _) => String::new(),
         (line, 0) => format!(":{line}"),
         (line, column) => format!(":{line}:{column}"),
-    };
-    [b"(anonymous) ", base_name(location.path), position.as_bytes()].concat()
+    }
 }
 
 impl Part {

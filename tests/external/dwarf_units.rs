@@ -70,8 +70,8 @@ fn every_symbolizer_finds_each_of_many_units() {
     };
     let units: Vec<_> = shuffled().into_iter().map(unit).collect();
     for version in [Version::Four, Version::Five] {
-        let mut buffers = EncoderMemory::default();
-        let mut encoder = Encoder::new(&mut buffers, settings(version));
+        let mut memory = EncoderMemory::default();
+        let mut encoder = Encoder::new(&mut memory, settings(version));
         for unit in units.iter() {
             encoder.add(unit).unwrap();
         }

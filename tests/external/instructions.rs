@@ -354,20 +354,8 @@ fn native_instructions_have_names_lines_and_samples_of_other_tools() {
 fn stubs_have_names_if_the_symbols_are_in_a_separate_file() {
     let folder = scratch();
     let program = native_program(folder.path(), "native", &[]);
-    let notes = tools::run("readelf", &["-nW", tools::text(&program)]);
-    let build_id = notes.split("Build ID: ").nth(1).unwrap().lines().next().unwrap();
     let debug_files = folder.path().join("debuginfod");
-    let debug_file = debug_files.join(build_id).join("debuginfo");
-    std::fs::create_dir_all(debug_file.parent().unwrap()).unwrap();
-    tools::run(
-        "objcopy",
-        &[
-            "--only-keep-debug",
-            tools::text(&program),
-            tools::text(&debug_file),
-        ],
-    );
-    tools::run("strip", &[tools::text(&program)]);
+    tools::separate_debug_file(&program, &debug_files);
     let profile = recorded(&program);
     let arguments = [
         "report",

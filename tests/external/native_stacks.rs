@@ -78,20 +78,8 @@ fn stacks_go_through_signals_the_vdso_and_tables_of_each_kind() {
     let program = path("program");
     tools::compile_to(&program, "stacks.c", &options);
     let separate = path("libseparate.so");
-    let notes = tools::run("readelf", &["-nW", tools::text(&separate)]);
-    let build_id = notes.split("Build ID: ").nth(1).unwrap().lines().next().unwrap();
     let debug_files = path("debuginfod");
-    let debug_file = debug_files.join(build_id).join("debuginfo");
-    std::fs::create_dir_all(debug_file.parent().unwrap()).unwrap();
-    tools::run(
-        "objcopy",
-        &[
-            "--only-keep-debug",
-            tools::text(&separate),
-            tools::text(&debug_file),
-        ],
-    );
-    tools::run("strip", &[tools::text(&separate)]);
+    tools::separate_debug_file(&separate, &debug_files);
 
     let profile = path("perf.data");
     let status = Command::new("perf")

@@ -166,9 +166,9 @@ fn expected(info: &DebugInfo<'_>, offset: u32) -> Vec<Frame> {
 pub fn encode<'b>(
     units: &[FunctionUnit<'_>],
     settings: Settings<'_>,
-    buffers: &'b mut EncoderMemory,
+    memory: &'b mut EncoderMemory,
 ) -> Sections<'b> {
-    let mut encoder = Encoder::new(buffers, settings);
+    let mut encoder = Encoder::new(memory, settings);
     for unit in units {
         encoder.add(unit).unwrap();
     }
@@ -198,8 +198,8 @@ fn check(infos: &[DebugInfo<'_>; 2], version: Version, endian: ByteOrder, machin
         machine,
         directory: b".",
     };
-    let mut buffers = EncoderMemory::default();
-    let sections = encode(&units, settings, &mut buffers);
+    let mut memory = EncoderMemory::default();
+    let sections = encode(&units, settings, &mut memory);
     let dwarf = dwarf_contents::load(&sections, gimli_endian(endian));
     let context = addr2line::Context::from_dwarf(dwarf).unwrap();
     for (info, address) in infos.iter().zip(addresses) {
@@ -344,8 +344,8 @@ proptest! {
             machine: Machine::new(machine, endian),
             directory: b"/home/me",
         };
-        let mut buffers = EncoderMemory::default();
-        let sections = encode(&units, settings, &mut buffers);
+        let mut memory = EncoderMemory::default();
+        let sections = encode(&units, settings, &mut memory);
         let found = dwarf_contents::describe(&sections, gimli_endian(endian));
         let reference = gimli_writer::encode(&units, settings, language);
         let reference: Vec<_> = reference.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();

@@ -48,8 +48,8 @@ fn many_units_share_an_object() {
     };
     let units: Vec<_> = shuffled().into_iter().map(unit).collect();
     for version in [Version::Four, Version::Five] {
-        let mut buffers = EncoderMemory::default();
-        let sections = encode(&units, settings(version), &mut buffers);
+        let mut memory = EncoderMemory::default();
+        let sections = encode(&units, settings(version), &mut memory);
         let inlined = memchr::memmem::Finder::new(b"\0inlined\0");
         let occurrences = sections.iter().map(|(_, bytes)| inlined.find_iter(bytes).count());
         assert_eq!(occurrences.sum::<usize>(), 1);
@@ -57,7 +57,7 @@ fn many_units_share_an_object() {
     }
 }
 
-/// Reused buffers do not affect the output.
+/// Reused memory does not affect the output.
 #[test]
 fn the_same_units_give_the_same_bytes() {
     let (one, other) = (info(1), info(2000));
@@ -70,16 +70,16 @@ fn the_same_units_give_the_same_bytes() {
             info,
         };
         let bytes = |sections: Sections<'_>| sections.map(|(_, bytes)| bytes.to_vec());
-        let mut buffers = EncoderMemory::default();
-        let first = bytes(encode(&[unit(b"one", &one)], settings, &mut buffers));
+        let mut memory = EncoderMemory::default();
+        let first = bytes(encode(&[unit(b"one", &one)], settings, &mut memory));
         encode(
             &[unit(b"another", &other), unit(b"one", &one)],
             settings,
-            &mut buffers,
+            &mut memory,
         );
-        let again = bytes(encode(&[unit(b"one", &one)], settings, &mut buffers));
+        let again = bytes(encode(&[unit(b"one", &one)], settings, &mut memory));
         assert_eq!(again, first);
-        let nothing = encode(&[], settings, &mut buffers);
+        let nothing = encode(&[], settings, &mut memory);
         assert!(nothing.iter().all(|(_, bytes)| bytes.is_empty()), "{nothing:?}");
     }
 }

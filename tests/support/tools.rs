@@ -90,3 +90,16 @@ pub fn compile_to(output: &Path, name: &str, options: &[&str]) {
     let fixed = ["-O1", "-Wall", "-Werror", "-o", text(output), text(&source)];
     run("cc", &[&fixed, options].concat());
 }
+
+/// Moves the symbols and debug information of a program or library to a file in a debuginfod cache.
+pub fn separate_debug_file(program: &Path, debug_files: &Path) {
+    let notes = run("readelf", &["-nW", text(program)]);
+    let build_id = notes.split("Build ID: ").nth(1).unwrap().lines().next().unwrap();
+    let debug_file = debug_files.join(build_id).join("debuginfo");
+    std::fs::create_dir_all(debug_file.parent().unwrap()).unwrap();
+    run(
+        "objcopy",
+        &["--only-keep-debug", text(program), text(&debug_file)],
+    );
+    run("strip", &[text(program)]);
+}

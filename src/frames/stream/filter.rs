@@ -56,6 +56,16 @@ impl SampleFilter {
         })
     }
 
+    /// Whether a process is one to read.
+    pub fn has_process(&self, pid: Option<Pid>) -> bool {
+        self.pids.is_empty() || pid.is_some_and(|Pid(pid)| self.pids.contains(&pid))
+    }
+
+    /// Whether a thread is one to read.
+    pub fn has_thread(&self, tid: Option<Tid>) -> bool {
+        self.tids.is_empty() || tid.is_some_and(|Tid(tid)| self.tids.contains(&tid))
+    }
+
     /// Returns the first and the last time to read of a profile whose records have these times.
     pub fn times(&self, recorded: Option<(Time, Time)>) -> (Time, Time) {
         let (start, _) = recorded.unwrap_or_default();
@@ -70,10 +80,9 @@ impl SampleFilter {
 impl ProfileFilter<'_> {
     /// Whether a sample of an event, thread and time is to be read. Samples without a time are.
     pub(super) fn has(&self, event: u32, (pid, tid): (Option<Pid>, Option<Tid>), time: Option<Time>) -> bool {
-        let SampleFilter { pids, tids, .. } = self.filter;
         self.event.is_none_or(|wanted| wanted == event)
-            && (pids.is_empty() || pid.is_some_and(|Pid(pid)| pids.contains(&pid)))
-            && (tids.is_empty() || tid.is_some_and(|Tid(tid)| tids.contains(&tid)))
+            && self.filter.has_process(pid)
+            && self.filter.has_thread(tid)
             && time.is_none_or(|time| self.from <= time && time <= self.to)
     }
 }

@@ -12,7 +12,7 @@ use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::tables::Thread;
 use crate::frames::stream::{Namer, SampleFilter};
 use crate::load::{Compilation, function_of};
-use crate::results::name_style::NameStyle;
+use crate::results::name_style::{NameStyle, line_and_column};
 use crate::results::summary::count;
 use crate::units::{Pid, Tid};
 
@@ -114,7 +114,7 @@ impl<'f> Selection<'f> {
     /// Whether an event of a process is to be shown. An interval is if any of it is in the time.
     fn has(&self, pid: Pid, (start, end): (Time, Time), left_out: &mut LeftOut) -> bool {
         let overlaps = |(first, last): (Time, Time)| first <= end && start <= last;
-        if !self.filter.pids.is_empty() && !self.filter.pids.contains(&pid.0) || !overlaps(self.wanted) {
+        if !self.filter.has_process(Some(pid)) || !overlaps(self.wanted) {
             return false;
         }
         let is_recorded = overlaps(self.recorded);
@@ -124,9 +124,9 @@ impl<'f> Selection<'f> {
         is_recorded
     }
 
+    /// Whether an event of a thread is to be shown. Those of unknown threads are.
     fn has_thread(&self, tid: Option<Tid>) -> bool {
-        let tids = &self.filter.tids;
-        tids.is_empty() || tid.is_none_or(|Tid(tid)| tids.contains(&tid))
+        tid.is_none() || self.filter.has_thread(tid)
     }
 
     fn since_start(&self, time: Time) -> u64 {
@@ -325,12 +325,7 @@ fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, R
 
 /// Returns a file, with the line and column if they are known.
 fn position(location: SourceLocation<'_>) -> String {
-    let path = printable(location.path);
-    match (location.line, location.column) {
-        (0, _) => path,
-        (line, 0) => format!("{path}:{line}"),
-        (line, column) => format!("{path}:{line}:{column}"),
-    }
+    printable(location.path) + &line_and_column(location)
 }
 
 #[cfg(test)]
