@@ -78,6 +78,9 @@ struct Window {
 pub struct Windows {
     /// Sorted by file.
     all: Vec<Window>,
+    /// Number of sampled addresses in code that were left out, because [`MAX_SCANNED`] function intervals had been
+    /// checked.
+    pub unchecked: u64,
 }
 
 /// Clock offsets that match the most samples, in nanoseconds.
@@ -133,10 +136,13 @@ impl LiveCode {
                 if maps.at(space, address, time) == Lookup::File {
                     continue;
                 }
-                let Some(left) = code.add_windows(address, time, looks, &mut windows.all) else {
-                    return ControlFlow::Break(());
-                };
-                looks = left;
+                match code.add_windows(address, time, looks, &mut windows.all) {
+                    Some(left) => looks = left,
+                    None => {
+                        looks = 0;
+                        windows.unchecked = windows.unchecked.saturating_add(1);
+                    }
+                }
             }
             ControlFlow::Continue(())
         });
@@ -411,7 +417,7 @@ mod tests {
         let code = LiveCode::new((0..2048).map(|time| load((time, 0, 10))).collect());
         let mut processes = Processes::default();
         processes.add([PID]);
-        let bytes = profile(2049);
+        let bytes = profile(2051);
         let profile = Profile::parse(&bytes).unwrap();
         let windows = code.windows(Samples {
             profile: &profile,
@@ -419,6 +425,7 @@ mod tests {
         });
         // Each sample takes 2048 looks: one for each function that its address has held.
         let plateau = windows.plateau(&[FileIndex(0)], i64::MIN).unwrap();
-        assert_eq!(plateau.score, 2048, "the last sample is left out");
+        assert_eq!(plateau.score, 2048);
+        assert_eq!(windows.unchecked, 3);
     }
 }

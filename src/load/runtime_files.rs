@@ -277,6 +277,10 @@ impl<'a> RuntimeFiles<'a> {
             }
         }
         let windows = LiveCode::new(events).windows(Samples::of(profile));
+        if windows.unchecked > 0 {
+            let partly = Diagnostic::new(Issue::ClockSamplesUnchecked);
+            self.diagnostics.push(partly.times(windows.unchecked));
+        }
         let alignments = self
             .used
             .enumerate_mut()

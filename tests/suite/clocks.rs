@@ -553,3 +553,26 @@ fn cycle_counts_without_a_conversion_name_functions_that_are_alone() {
     );
     assert_eq!(only(&summary, "JI243")["file"], text(&path));
 }
+
+/// Each sample may be in any of 2,048 functions.
+#[test]
+fn samples_that_are_left_out_of_the_estimate_of_an_offset_are_counted() {
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
+    for time in 0..2048 {
+        dump.load(SECOND + time, 0x4000_0000, time, b"function", &[0x90; 64]);
+    }
+    std::fs::write(&path, dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.clock = None;
+    profile.comm(7, "program", true, 1000 * SECOND);
+    profile.mmap2(7, 0x6000_0000, 0x1000, 0, text(&path), 1000 * SECOND);
+    for time in 1..=2051 {
+        profile.sample(7, 1001 * SECOND + time, &[0x4000_0004], None);
+    }
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &[]);
+    assert_eq!(only(&summary, "JI245")["count"], 3);
+}

@@ -71,6 +71,9 @@ macro_rules! with_run_issues {
         "perf record writes that record only where the kernel relates the counter to perf's clock, which takes a hardware event such as -e cycles. perf's Java agent uses cycles with JITDUMP_USE_ARCH_TIMESTAMP."
     ClockNotPerfs "JI244" Warning "times are cycle counts, which convert to perf's own clock, but the profile uses clock {clock}; record without -k, or let the runtime use CLOCK_MONOTONIC"
         "A TIME_CONV record relates the processor's counter to perf's default clock."
+    ClockSamplesUnchecked "JI245" Note "{count} sampled address{|es} left out of the estimate of the clock offset"
+        "The samples are compared with the code that existed at each offset, at most 4 million times. Those before this limit decide."
+        "Record with perf record -k mono, or pass --clock-offset."
     // Objects.
     NoUnwindingEntry "JI260" Warning "{count} function{|s} without a usable entry in {its|their} unwinding information written without tables"
         "The .eh_frame data of the record has no FDE for the code."
