@@ -29,18 +29,19 @@ pub struct Texts<'a> {
     files: KeptSources<'a>,
     /// Number of bytes that may still be read.
     left: u64,
-    /// Files without text, and why.
+    /// Files without text, and why; lists that were not read.
     pub faults: Tally<Issue>,
 }
 
 impl<'a> Texts<'a> {
     /// Prepares reading.
     pub fn new(load: &LoadOptions, sources: &'a SourceOptions) -> Self {
+        let mut faults = Tally::default();
         Self {
-            kept: KeptFolder::beside(&load.input),
+            kept: KeptFolder::beside(&load.input, &mut faults),
             files: KeptSources::new(sources, load),
             left: MAX_READ,
-            faults: Tally::default(),
+            faults,
         }
     }
 
@@ -78,8 +79,8 @@ struct KeptFolder {
 }
 
 impl KeptFolder {
-    /// Reads the lists of the output of the same folder as the profile.
-    fn beside(profile: &Path) -> Self {
+    /// Reads the lists of the output of the same folder as the profile. Counts those that cannot be read.
+    fn beside(profile: &Path, faults: &mut Tally<Issue>) -> Self {
         let folder = profile.parent().unwrap_or(Path::new(""));
         let folder = folder.join(format!("{DEFAULT_OUTPUT}.elf")).join(SOURCES);
         let mut names: Vec<OsString> = std::fs::read_dir(&folder)
@@ -92,7 +93,10 @@ impl KeptFolder {
         names.sort_unstable();
         let mut files = BTreeMap::new();
         for list in names {
-            let text = read_file(&folder, Path::new(&list), MAX_LIST).unwrap_or_default();
+            let Some(text) = read_file(&folder, Path::new(&list), MAX_LIST) else {
+                faults.add(Issue::SourceListUnread, 0);
+                continue;
+            };
             let text = String::from_utf8_lossy(&text);
             let entries = read_list(&text)
                 .map(|(original, hash, path)| (original.to_owned(), (hash.to_owned(), path.to_owned())));
@@ -154,10 +158,21 @@ mod tests {
         let list = sources.join(name);
         fs::write(&list, text).unwrap();
         let resize = |size| fs::File::options().write(true).open(&list)?.set_len(size);
-        let read = || KeptFolder::beside(&folder.path().join("perf.data")).read(b"/src/a.js");
+        let (mut load, sources) = (LoadOptions::default(), SourceOptions::default());
+        load.input = folder.path().join("perf.data");
+        let name = SourceName {
+            owner: 0,
+            path: b"/src/a.js".to_vec(),
+            script: None,
+        };
+        let read = || {
+            let mut texts = Texts::new(&load, &sources);
+            let text = texts.read(&name);
+            (text, texts.faults.count(Issue::SourceListUnread))
+        };
         resize(16 << 20).unwrap();
-        assert_eq!(read().as_deref(), Some(source.text));
+        assert_eq!(read(), (Ok(source.text.to_vec()), 0));
         resize((16 << 20) + 1).unwrap();
-        assert_eq!(read(), None);
+        assert_eq!(read(), (Err(Issue::SourceNotFound), 1));
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::recording::Recording;
 use crate::support::reports::{inject_with_summary, only, reports};
-use crate::support::{codes, objects_of, scratch, symbolizer, tools};
+use crate::support::{codes, jitinject, objects_of, said, scratch, symbolizer, tools};
 
 /// Returns the folder of sources of a recording, and the stored files by name. Checks the list with sha256sum.
 fn stored(recording: &Recording) -> (PathBuf, Vec<(String, PathBuf)>) {
@@ -127,4 +127,28 @@ fn links_of_proc_and_paths_out_of_reach_are_not_followed() {
     recording.name_files(&[&app, Path::new("/elsewhere/secret")]);
     recording.inject(&["--keep-sources", "--confine", "--path-map", &map]);
     assert_eq!(names(&stored(&recording).1), ["app.js", "secret"]);
+}
+
+#[test]
+fn lists_that_are_too_large_are_reported() {
+    let recording = Recording::new();
+    let app = recording.folder.path().join("app.js");
+    fs::write(&app, "app();\n").unwrap();
+    recording.name_files(&[&app]);
+    let sources = recording.folder.path().join("perf.jit.data.elf/sources");
+    fs::create_dir_all(&sources).unwrap();
+    let list = fs::File::create(sources.join("SHA256SUMS-0123456789ab")).unwrap();
+    list.set_len((16 << 20) + 1).unwrap();
+    let (profile, page) = (
+        tools::text(&recording.profile),
+        recording.folder.path().join("page.html"),
+    );
+    for options in [
+        &["report", profile, "named"][..],
+        &["timeline", "--sources", "-o", tools::text(&page), profile],
+    ] {
+        let ran = jitinject().args(options).output().unwrap();
+        let said = said(&ran);
+        assert!(reports(&said, "JI278", "1 list of kept source files"), "{said}");
+    }
 }

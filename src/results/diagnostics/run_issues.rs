@@ -117,6 +117,8 @@ macro_rules! with_run_issues {
         "The size of the output is limited by that of the input."
     StacksTooMany "JI277" Warning "{count} sample{|s} without callers in the summary: too many different stacks"
         "Memory for stacks is limited by the size of the profile. The functions of these samples are counted."
+    SourceListUnread "JI278" Warning "{count} list{|s} of kept source files not read: too large or not readable"
+        "--keep-sources writes lists next to the files, SHA256SUMS-HASH. A list is read up to 16 MiB, and without it no copy of its files is found."
 
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use jitdump::Tally;
 use serde::Serialize;
 
 use crate::frames::ranking::Row;
@@ -11,6 +12,7 @@ use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{FileIndex, FunctionIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::inject::SourceName;
+use crate::results::diagnostics::Issue;
 use crate::tools::excerpts::SourceText;
 use crate::tools::report::instructions::FunctionCode;
 use crate::tools::report::text::described;
@@ -86,7 +88,7 @@ pub struct SourceLine {
 type Lines = BTreeMap<(FileIndex, u32), [Weight; 2]>;
 
 /// Reports the function that `name` means: the hottest of those with that name or, if there is none, of those that contain it.
-/// `rows` are those of all functions.
+/// `rows` are those of all functions. Lists of kept sources that cannot be read are counted in `faults`.
 pub fn report(
     tables: &Tables,
     counts: &StackCounts,
@@ -94,6 +96,7 @@ pub fn report(
     rows: &[Row],
     name: &str,
     options: &StreamOptions,
+    faults: &mut Tally<Issue>,
 ) -> Option<FunctionReport> {
     let mut found: Vec<&Row> = rows.iter().filter(|row| row.name == name).collect();
     if found.is_empty() {
@@ -146,7 +149,7 @@ pub fn report(
             }
         }
     }
-    let (lines, lines_omitted) = source_lines(tables, &shares.lines, options);
+    let (lines, lines_omitted) = source_lines(tables, &shares.lines, options, faults);
     let (tiers, tiers_omitted) = largest(shares.tiers);
     let (callers, callers_omitted) = largest(shares.callers);
     let (callees, callees_omitted) = largest(shares.callees);
@@ -213,7 +216,12 @@ fn largest(shares: BTreeMap<String, Weight>) -> (Vec<Share>, u64) {
 }
 
 /// Returns the lines with samples, and those around them whose text is known; and how many of them are left out.
-fn source_lines(tables: &Tables, lines: &Lines, options: &StreamOptions) -> (Vec<SourceLine>, u64) {
+fn source_lines(
+    tables: &Tables,
+    lines: &Lines,
+    options: &StreamOptions,
+    faults: &mut Tally<Issue>,
+) -> (Vec<SourceLine>, u64) {
     let files: BTreeSet<FileIndex> = lines.keys().map(|&(file, _)| file).collect();
     let files: Vec<FileIndex> = files.into_iter().collect();
     let sources: Vec<SourceText> = files
@@ -239,8 +247,13 @@ fn source_lines(tables: &Tables, lines: &Lines, options: &StreamOptions) -> (Vec
         .zip(&files)
         .map(|(at, &file)| (at, numbers(file).collect()))
         .collect();
+    let mut texts = Texts::new(&options.load, &options.sources);
+    let excerpts = texts.excerpts(&sources, &wanted);
+    // Lines without text show by themselves which files were not read.
+    let unread_lists = texts.faults.count(Issue::SourceListUnread);
+    faults.add_many(Issue::SourceListUnread, unread_lists, 0);
     let mut texts: BTreeMap<(FileIndex, u32), String> = BTreeMap::new();
-    for excerpt in Texts::new(&options.load, &options.sources).excerpts(&sources, &wanted) {
+    for excerpt in excerpts {
         if let Some(&file) = files.get(excerpt.file as usize) {
             texts.extend((excerpt.first..).map(|line| (file, line)).zip(excerpt.text));
         }
@@ -326,7 +339,8 @@ mod tests {
             };
             let rows: Vec<Row> = (0..=count).map(row).collect();
             let (tables, counts) = (Tables::default(), StackCounts::default());
-            let report = report(&tables, &counts, 0, &rows, "work", &StreamOptions::default());
+            let (options, mut faults) = (StreamOptions::default(), Tally::default());
+            let report = report(&tables, &counts, 0, &rows, "work", &options, &mut faults);
             let report = report.unwrap();
             (report.others.len(), report.others_omitted)
         };
@@ -347,7 +361,8 @@ mod tests {
             text: Some(text),
         });
         let lines = Lines::from([((file, 10), [Weight::default(); 2])]);
-        let (shown, omitted) = source_lines(&tables, &lines, &StreamOptions::default());
+        let (shown, omitted) =
+            source_lines(&tables, &lines, &StreamOptions::default(), &mut Tally::default());
         let shown: Vec<&str> = shown.iter().filter_map(|line| line.text.as_deref()).collect();
         assert_eq!(shown, ["line 8", "line 9", "line 10", "line 11", "line 12"]);
         assert_eq!(omitted, 0);

@@ -15,6 +15,7 @@ mod text;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use jitdump::Tally;
 use regex_lite::Regex;
 use serde::Serialize;
 
@@ -127,8 +128,10 @@ impl Report {
             None => options.by,
         };
         let ranking = Ranking::of(tables, counts, event, by);
+        let mut faults = Tally::default();
         let function = options.function.as_ref().map(|name| {
-            let found = function::report(tables, counts, event, &ranking.rows, name, &options.stream);
+            let rows = &ranking.rows;
+            let found = function::report(tables, counts, event, rows, name, &options.stream, &mut faults);
             found.ok_or_else(|| Diagnostic::new(Issue::FunctionUnknown).with("function", name))
         });
         let function = function.transpose()?;
@@ -148,6 +151,8 @@ impl Report {
         let others = others.map(|(_, other)| other.name.clone()).collect();
         let sampled = tables.events.get(event as usize);
         let pids: BTreeSet<_> = tables.threads.iter().map(|thread| thread.pid).collect();
+        let mut diagnostics = tables.diagnostics.clone();
+        diagnostics.extend(Diagnostic::of_tally(&faults, None, false));
         Ok(Self {
             format: FORMAT,
             input: printable_path(&options.stream.load.input),
@@ -166,7 +171,7 @@ impl Report {
             rows,
             rows_omitted: if function.is_some() { 0 } else { omitted as u64 },
             function,
-            diagnostics: tables.diagnostics.clone(),
+            diagnostics,
         })
     }
 
