@@ -15,6 +15,7 @@ mod diagnostics;
 mod file_code;
 mod find;
 mod input;
+mod mapped_code;
 mod options;
 mod pid_resolver;
 mod profile;

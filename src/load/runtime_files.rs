@@ -21,6 +21,7 @@ use crate::files::{InputFile, PagedFile};
 use crate::load::clocks::Clocks;
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::jitdumps::FoundDumps;
+use crate::load::mapped_code::MappedCode;
 use crate::load::pid_resolver::PidResolver;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::mono::memory::Memory;
@@ -99,9 +100,20 @@ impl<'a> RuntimeFiles<'a> {
         files.add_missing(&found.missing);
         let machine = machine_of(profile);
         let mut clocks = Clocks::of(profile, clock_offset);
+        let mut mapped_code = None;
         for dump in &found.dumps {
             match read_dump(dump, machine, &mut clocks) {
                 Ok(used) => {
+                    // Dumps without a marker come last.
+                    if dump.markers.is_empty()
+                        && let Some(pid) = mapped_code
+                            .get_or_insert_with(|| MappedCode::of(&files.used))
+                            .contradicts(&used)
+                    {
+                        let other = Diagnostic::new(Issue::OtherDumpMapped).with("pid", pid);
+                        files.diagnostics.push(other.in_file(dump.file.path()));
+                        continue;
+                    }
                     if used.is_without_order() {
                         let unordered = Diagnostic::new(Issue::ClockWithoutConversion);
                         files.diagnostics.push(unordered.in_file(dump.file.path()));
@@ -334,10 +346,7 @@ impl<'a> RuntimeFiles<'a> {
 
     /// Returns the addresses of each load of all files, and of each function that was moved.
     pub fn loads(&self) -> impl Iterator<Item = AddressRange> {
-        self.used.iter().flat_map(|used| {
-            let events = used.code.events();
-            events.filter_map(|event| used.code.range(event.function))
-        })
+        self.used.iter().flat_map(UsedFile::loads)
     }
 
     /// Returns the functions that runtimes compiled, except those whose process is ambiguous.
@@ -435,6 +444,12 @@ pub fn function_of<'f>(
 }
 
 impl<'a> UsedFile<'a> {
+    /// Returns the addresses of each load, and of each function that was moved.
+    pub fn loads(&self) -> impl Iterator<Item = AddressRange> {
+        let events = self.code.events();
+        events.filter_map(|event| self.code.range(event.function))
+    }
+
     /// Creates the entry of a log or trace of one process.
     fn of_process(file: &Arc<InputFile>, pid: Pid, code: SymbolOnlyCode<'a>, alignment: Alignment) -> Self {
         Self {

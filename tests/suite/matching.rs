@@ -174,6 +174,33 @@ fn a_dump_beside_the_profile_needs_no_marker() {
 }
 
 #[test]
+fn of_two_dumps_with_code_at_the_same_addresses_the_one_that_the_process_mapped_is_used() {
+    // Two runtimes in one process have other addresses; a process that has replaced its program, other times.
+    for (address, time, is_used) in [
+        (REGION, 1001, false),
+        (REGION + 0x1000, 1001, true),
+        (REGION, 1004, true),
+    ] {
+        let mut case = Case::new();
+        let mapped = case.path("mapped/jit-7.dump");
+        case.marker(7, tools::text(&mapped), 1000 * SECOND);
+        case.sample(7, 1002 * SECOND, "right");
+        case.sample(7, 1005 * SECOND, if time == 1004 { "other" } else { "later" });
+        let loads = [(7, 1000 * SECOND + 500, "right"), (7, 1003 * SECOND, "later")];
+        write(&mapped, &dump_with(7, &loads));
+        let mut other = DumpWriter::new(ByteOrder::Little, X86_64, 7);
+        other.load(time * SECOND, address, 1, b"other", &[0x90; 64]);
+        let path = case.path("jit-7.dump");
+        write(&path, &other.bytes);
+        let said = case.check(&["-v", "--jitdump", tools::text(&path)]);
+        let not_used = Diagnostic::new(Issue::OtherDumpMapped).in_file(&path);
+        let not_used = not_used.with("pid", 7).to_string();
+        assert_eq!(reports(&said, "JI228", &not_used), !is_used, "{said}");
+        assert_eq!(said.contains("2 jitdumps"), is_used, "{said}");
+    }
+}
+
+#[test]
 fn a_dump_of_an_earlier_run_does_not_hide_the_right_one() {
     let mut case = Case::new();
     case.marker(7, "/nowhere/jit-7.dump", 1000 * SECOND);

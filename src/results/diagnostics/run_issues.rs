@@ -59,6 +59,8 @@ macro_rules! with_run_issues {
         "The runtime or another program truncated the file."
     NotAFolderOfFiles "JI227" Error "no jitdump, Mono log or XRay trace in it"
         "check searches folders for files of these kinds."
+    OtherDumpMapped "JI228" Warning "not used: process {pid} mapped another jitdump, which has code at the same addresses"
+        "A process has one function at an address at a time, so both files cannot be of one process. The mapping shows which is."
     // Clocks.
     ClockDoubtful "JI240" Warning "{count} sample{|s} at addresses that held several functions not counted as named: the clock offset is uncertain"
         "The file uses another clock than the profile, and the distance is not known well enough to tell these functions apart."
