@@ -193,7 +193,8 @@ impl DebugInfo<'_> {
             function = call.function;
         }
         let rows = self.rows.partition_point(|row| row.offset <= offset);
-        let row = self.rows.get(..rows).and_then(<[Row]>::last);
+        let row = self.rows.get(..rows).and_then(<[Row]>::last).copied();
+        let row = row.or_else(|| self.prologue_row());
         let (file, line, column) = row.map_or((None, 0, 0), |row| (row.file, row.line, row.column));
         frames.push(Frame {
             function,
@@ -203,6 +204,20 @@ impl DebugInfo<'_> {
         });
         frames.reverse();
         frames
+    }
+
+    /// Returns a row for the code before the first row, if there is any: the line of the function's declaration, or else
+    /// the first row's line.
+    #[doc(hidden)]
+    pub fn prologue_row(&self) -> Option<Row> {
+        let first = self.rows.first().filter(|first| first.offset > 0)?;
+        let declared = self.declaration_row(None);
+        let row = if declared.line > 0 { declared } else { *first };
+        Some(Row {
+            offset: 0,
+            discriminator: 0,
+            ..row
+        })
     }
 
     /// Returns the number of rows in another file than that of the function that contains their code. The debug information

@@ -151,7 +151,9 @@ fn write_file_table_v5(
 /// Appends the sequence of a function's rows.
 fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>, settings: &Settings<'_>) {
     let info = function.info;
-    let Some(first) = info.rows.first() else { return };
+    if info.rows.is_empty() {
+        return;
+    }
     let machine = settings.machine;
     write_extended(out, dw::DW_LNE_set_address, machine.address_size());
     write_address(out, function.address, machine);
@@ -187,8 +189,8 @@ fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>,
         };
         registers.advance(next, out);
     };
-    if first.offset > 0 {
-        write_row(out, &prologue_row(info, first), false);
+    if let Some(row) = info.prologue_row() {
+        write_row(out, &row, false);
     }
     for (at, row) in info.rows.iter().enumerate() {
         write_row(out, row, at == 0 && row.offset > 0);
@@ -198,23 +200,6 @@ fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>,
         write_advance_pc(out, rest);
     }
     write_extended(out, dw::DW_LNE_end_sequence, 0);
-}
-
-/// Returns a row for the code before the first row: the line of the function's declaration, or else the first
-/// row's line.
-fn prologue_row(info: &DebugInfo<'_>, first: &Row) -> Row {
-    let declared = info.functions.first();
-    let declared = declared.filter(|function| function.file.is_some() && function.line > 0);
-    let (file, line, column) = declared.map_or((first.file, first.line, first.column), |function| {
-        (function.file, function.line, function.column)
-    });
-    Row {
-        offset: 0,
-        file,
-        line,
-        column,
-        discriminator: 0,
-    }
 }
 
 /// State of a reader of the line program.

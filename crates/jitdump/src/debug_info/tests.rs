@@ -176,16 +176,24 @@ fn frames_at_an_offset_are_the_enclosing_inlined_calls() {
         calls: vec![call(0, 1, 8..16, 5), call(1, 2, 12..16, 12)],
     };
     info.normalise(32);
-    let frames = |offset| -> Vec<_> {
+    let frames = |info: &DebugInfo<'_>, offset| -> Vec<_> {
         let frames = info.frames_at(offset).into_iter();
         frames
             .map(|frame| (frame.function, frame.file, frame.line))
             .collect()
     };
-    assert_eq!(frames(4), [(0, Some(0), 2)]);
-    assert_eq!(frames(9), [(1, Some(1), 11), (0, Some(0), 5)]);
-    assert_eq!(frames(12), [(2, Some(1), 21), (1, Some(1), 12), (0, Some(0), 5)]);
-    assert_eq!(frames(20), [(0, Some(0), 3)]);
+    assert_eq!(frames(&info, 4), [(0, Some(0), 2)]);
+    assert_eq!(frames(&info, 9), [(1, Some(1), 11), (0, Some(0), 5)]);
+    assert_eq!(
+        frames(&info, 12),
+        [(2, Some(1), 21), (1, Some(1), 12), (0, Some(0), 5)]
+    );
+    assert_eq!(frames(&info, 20), [(0, Some(0), 3)]);
+    // The code before the first row is in the line of the declaration, if that is known.
+    info.rows.remove(0);
+    assert_eq!(frames(&info, 4), [(0, Some(0), 1)]);
+    info.functions[0].line = 0;
+    assert_eq!(frames(&info, 4), [(0, Some(1), 11)]);
     assert_eq!(
         DebugInfo::default().frames_at(0),
         [Frame {
