@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use jitdump::ByteOrder;
+use serde_json::Value;
 
 use crate::support::dump::{self, AARCH64, DumpWriter, X86_64};
 use crate::support::profile::{ProfileWriter, Registers, UserStack, field};
 use crate::support::tools::text;
-use crate::support::{capture, has_code, inject, model, objects_of, scratch};
+use crate::support::{capture, has_code, inject, jitinject, model, objects_of, scratch};
 
 const ENDIAN: ByteOrder = ByteOrder::Little;
 const CODE: u64 = 0x7f_1000_0000;
@@ -16,6 +17,8 @@ const STACK: u64 = 0x7f_f000_0000;
 /// Offsets in samples: the number of entries of the call chain, and the registers behind their ABI.
 const CHAIN: usize = 48;
 const REGISTERS: usize = CHAIN + 16;
+/// PERF_CONTEXT_USER: the next address of a call chain is that of an instruction, not of a call.
+const USER: u64 = -512i64 as u64;
 
 // Functions, by their number.
 const START: u64 = 0;
@@ -174,7 +177,14 @@ fn cases() -> Vec<Case> {
                 0,
                 0,
             ],
-            &[at(FRAMED, 20), at(SIGNAL, 4), at(DYNAMIC, 16), start - 1],
+            &[
+                at(FRAMED, 20),
+                USER,
+                at(SIGNAL, 4),
+                USER,
+                at(DYNAMIC, 16),
+                start - 1,
+            ],
         ),
         case(
             "without tables, before its frame",
@@ -233,6 +243,10 @@ fn callers_are_found_in_the_link_register_and_on_the_stack() {
     for (function, cie, instructions) in TABLES {
         let (tables, header) = dump::tables_of(SIZE, &cie, instructions);
         dump.unwinding(1000, &tables, &header);
+        if function == DYNAMIC {
+            let lines = [(at(DYNAMIC, 0), 1), (at(DYNAMIC, 16), 2)];
+            dump.lines(1000, at(DYNAMIC, 0), b"code.js", &lines);
+        }
         dump.load(1000, at(function, 0), function, b"function", &nops);
     }
     // stp x29, x30, [sp, #-16]!; mov x29, sp
@@ -282,6 +296,21 @@ fn callers_are_found_in_the_link_register_and_on_the_stack() {
     assert_eq!(found, cases.len());
     let all = format!("; {} to the start of the thread", cases.len());
     assert!(said.contains(&all), "{said}");
+
+    // One sample was taken at the second line, and a signal interrupted that line in another one.
+    for profile in [&input, &output] {
+        let report = jitinject()
+            .args(["report", "--by", "line", "--json", text(profile)])
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let rows = report["rows"].as_array().unwrap().iter();
+        let lines = rows.filter(|row| row["file"] == "code.js");
+        let lines: Vec<_> = lines
+            .map(|row| (&row["line"], &row["total"]["samples"]))
+            .collect();
+        assert_eq!(lines, [(&Value::from(2), &Value::from(2))], "{report:#}");
+    }
 }
 
 /// The frame records of a real program were followed by another program. It finds fewer frames, but each of them is one.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use jitdump::history::intersection;
 use jitdump::{Address, Time};
+use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
@@ -101,7 +102,9 @@ pub struct Caches<'w> {
 pub struct StackWalk<'w, 'a> {
     unwinder: &'w Unwinder<'a>,
     caches: Caches<'w>,
-    /// Addresses of the last stack: of the sampled instruction, then of calls.
+    /// Addresses of the last stack: of the sampled instruction, then of calls. Before the address of an instruction that a
+    /// signal interrupted, and before the code that the handler returns to, is a marker ([`PERF_CONTEXT_USER`]): these
+    /// are looked up exactly, as the first address of a call chain and the one after the kernel's part.
     pub frames: Vec<u64>,
     /// What the frames are, if interpreters are left out.
     kinds: Vec<FrameKind>,
@@ -138,7 +141,8 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             fold(&mut self.frames, &self.kinds, stack.is_sampled);
         }
         self.counts.stacks += 1;
-        self.counts.frames += self.frames.len() as u64;
+        let is_address = |&&entry: &&u64| entry != PERF_CONTEXT_USER;
+        self.counts.frames += self.frames.iter().filter(is_address).count() as u64;
         match end {
             End::Start => self.counts.to_start += 1,
             End::Copy => self.counts.cut += 1,
@@ -165,10 +169,13 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             let (address, was_interrupted) = (frame.address, frame.is_interrupted);
             let caller = self.next_caller(&mut frame, &known);
             let is_interrupted = known.rules.is_some_and(|rules| rules.is_signal);
-            if let (true, false, Some(last)) = (is_interrupted, was_interrupted, self.frames.last_mut()) {
+            if is_interrupted && !was_interrupted && self.frames.pop().is_some() {
                 // No call is before the return address of a signal handler: it is the start of the code that calls
                 // sigreturn.
-                *last = address.saturating_add(1);
+                let kind = self.kinds.pop();
+                self.add_marker();
+                self.frames.push(address.saturating_add(1));
+                self.kinds.extend(kind);
             }
             let caller = match caller {
                 Ok(caller) => caller,
@@ -181,9 +188,20 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                 Some(next) => known = next,
                 None => return End::Lost,
             }
+            if is_interrupted {
+                self.add_marker();
+            }
             self.add(&frame, known.kind);
         }
         End::Lost
+    }
+
+    /// Marks the next frame as one that was not left by a call.
+    fn add_marker(&mut self) {
+        self.frames.push(PERF_CONTEXT_USER);
+        if self.unwinder.interpreters.is_some() {
+            self.kinds.push(FrameKind::Other);
+        }
     }
 
     /// Adds a frame to the stack.

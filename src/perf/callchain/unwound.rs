@@ -102,9 +102,9 @@ pub fn header_record(record: &Record<'_>, endian: ByteOrder, kept: Kept) -> Opti
     Some(bytes)
 }
 
-/// Appends a sample with an unwound stack: the sampled address and those of its callers. Without one (`stack` is empty), or if
-/// the recorded call chain has more user addresses, it keeps its call chain. `None` if the record ends before its call
-/// chain.
+/// Appends a sample with an unwound stack: the sampled address and those of its callers, with markers. Without one (`stack`
+/// is empty), or if the recorded call chain has more user addresses, it keeps its call chain. `None` if the record ends
+/// before its call chain.
 pub fn write_sample(
     out: &mut Vec<u8>,
     endian: ByteOrder,
@@ -122,7 +122,8 @@ pub fn write_sample(
     })?;
     let chain_end = chain.checked_add(recorded.checked_mul(WORD)?)?;
     let before_user = before_user_part(record, sample);
-    let is_better = stack.len() > recorded.saturating_sub(before_user).saturating_sub(1);
+    let addresses = stack.iter().filter(|&&entry| entry != PERF_CONTEXT_USER).count();
+    let is_better = addresses > recorded.saturating_sub(before_user).saturating_sub(1);
     let (kernel, stack) = match is_better && !stack.is_empty() {
         true => (before_user, stack),
         false => (recorded, &[][..]),
