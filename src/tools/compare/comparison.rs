@@ -384,7 +384,7 @@ fn mean(values: &[f64]) -> f64 {
 
 /// Returns the tiers of each function, most time first.
 fn tiers(table: &Table<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
-    let mut sums: HashMap<u32, Vec<(&str, [f64; 2])>> = HashMap::default();
+    let mut sums: BTreeMap<(u32, &str), [f64; 2]> = BTreeMap::new();
     for side in [BEFORE, AFTER] {
         let runs = table.runs_of(side).len().max(1) as f64;
         for (run, row, function) in table.entries(side) {
@@ -393,37 +393,22 @@ fn tiers(table: &Table<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
             };
             let weight = scale.weights.get(run).copied().unwrap_or_default();
             let value = function.counts().0 as f64 * weight / runs;
-            let known = sums.entry(row).or_default();
-            // A summary could have any number of tiers of one function.
-            const MAX_TIERS: usize = 32;
-            let has_room = known.len() < MAX_TIERS;
-            match known.iter_mut().find(|(name, _)| *name == tier) {
-                Some((_, [before, after])) => *if side == BEFORE { before } else { after } += value,
-                None if has_room => {
-                    let values = if side == BEFORE {
-                        [value, 0.0]
-                    } else {
-                        [0.0, value]
-                    };
-                    known.push((tier, values));
-                }
-                None => {}
-            }
+            let [before, after] = sums.entry((row, tier)).or_default();
+            *if side == BEFORE { before } else { after } += value;
         }
     }
-    let sorted = sums.into_iter().map(|(row, tiers)| {
-        let mut tiers: Vec<TierChange> = tiers
-            .into_iter()
-            .map(|(tier, [before, after])| TierChange {
-                tier: tier.to_owned(),
-                before,
-                after,
-            })
-            .collect();
+    let mut tiers: HashMap<u32, Vec<TierChange>> = HashMap::default();
+    for ((row, tier), [before, after]) in sums {
+        let tier = tier.to_owned();
+        tiers
+            .entry(row)
+            .or_default()
+            .push(TierChange { tier, before, after });
+    }
+    for tiers in tiers.values_mut() {
         tiers.sort_by(|one, other| (other.before + other.after).total_cmp(&(one.before + one.after)));
-        (row, tiers)
-    });
-    sorted.collect()
+    }
+    tiers
 }
 
 fn cpu_change(scale: &Scale, level: f64, assumed: f64) -> Option<CpuChange> {
@@ -519,16 +504,16 @@ mod tests {
     }
 
     #[test]
-    fn tiers_of_a_function_are_32_at_most() {
-        let tiers = |count: usize| {
-            let profile = (0..count).fold(Profile::new(100), |profile, number| {
-                let tier = format!("/profile/functions/{number}/tier");
-                let profile = profile.jit("JS:*f /a.js:1:1", 1);
-                profile.set(&tier, format!("T{number}"))
-            });
-            compared(&profile, &profile).functions[0].tiers.len()
-        };
-        assert_eq!((tiers(32), tiers(33)), (32, 32));
+    fn the_tier_with_most_time_comes_first_wherever_the_summary_has_it() {
+        let profile = (0..40).fold(Profile::new(100), |profile, number| {
+            let tier = format!("/profile/functions/{number}/tier");
+            let profile = profile.jit("JS:*f /a.js:1:1", if number == 39 { 5 } else { 1 });
+            profile.set(&tier, format!("T{number}"))
+        });
+        let compared = compared(&profile, &profile);
+        let tiers = &compared.functions[0].tiers;
+        assert_eq!(tiers.len(), 40);
+        assert_eq!(tiers[0].tier, "T39");
     }
 
     /// Of the 3 percent that the confidence leaves, CPU time has 0.75. With the assumed variation, times that are 1.74 and
