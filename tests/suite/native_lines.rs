@@ -179,28 +179,6 @@ fn calls_nested_to_any_depth_are_read_without_recursion() {
     assert_eq!(infos[0].calls.len(), 64, "more are not kept");
 }
 
-#[test]
-fn lists_that_many_entries_share_have_a_limit() {
-    let ranges = (gimli::DW_AT_ranges, gimli::DW_FORM_sec_offset);
-    let abbreviations = [
-        abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE),
-        abbreviation(2, gimli::DW_TAG_subprogram, &[ranges]),
-        vec![0],
-    ];
-    let mut list = Vec::new();
-    for start in 0..10_000_u64 {
-        list.extend_from_slice(&(0x1000 + start).to_le_bytes());
-        list.extend_from_slice(&(0x1001 + start).to_le_bytes());
-    }
-    list.extend_from_slice(&[0; 16]);
-    for (functions, is_read) in [(10, true), (10_000, false)] {
-        let entries = [with_range(1), [2, 0, 0, 0, 0].repeat(functions)].concat();
-        let file = crafted(&abbreviations.concat(), &entries, &list);
-        let lines = read(&file);
-        assert_eq!(lines.functions(&[wanted()]).is_some(), is_read, "{functions}");
-    }
-}
-
 /// Whether so many functions with a list of so many ranges are read, in a file with so many other bytes.
 fn are_read(functions: usize, ranges: u64, others: usize) -> bool {
     let ranges_of_entry = (gimli::DW_AT_ranges, gimli::DW_FORM_sec_offset);
@@ -226,6 +204,12 @@ fn are_read(functions: usize, ranges: u64, others: usize) -> bool {
 fn a_small_file_takes_up_to_a_million_reads() {
     assert!(are_read(280, 100, 0));
     assert!(!are_read(350, 100, 0));
+}
+
+#[test]
+fn a_list_counts_for_each_entry_that_shares_it() {
+    assert!(are_read(7, 4000, 0));
+    assert!(!are_read(16, 4000, 0));
 }
 
 #[test]
