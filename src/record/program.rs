@@ -135,22 +135,32 @@ pub fn user_of_sudo() -> Option<OsString> {
     std::env::var_os("SUDO_USER").filter(|_| geteuid().is_root() && is_other)
 }
 
-/// Returns the interpreter in the first line of a script: its path, or its name if `env` looks for it.
+/// Returns the interpreter in the first line of a script: its path, or its name if `env` looks for it. `None` if the kernel
+/// runs none.
 #[expect(clippy::disallowed_methods, reason = "the user named it")]
 fn interpreter(path: &Path) -> Option<Vec<u8>> {
-    /// The kernel reads no more of the line.
-    const MAX_LINE: u64 = 256;
+    /// Size of the kernel's buffer (`BINPRM_BUF_SIZE`). If the line does not end in it, its last byte and what follows is cut
+    /// off. A script whose interpreter path is cut off is not executed.
+    const BUFFER_SIZE: usize = 256;
     let mut start = Vec::new();
     File::open(path)
         .ok()?
-        .take(MAX_LINE)
+        .take(BUFFER_SIZE as u64)
         .read_to_end(&mut start)
         .ok()?;
-    let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    let text = start.strip_prefix(b"#!")?;
+    let line = text.split(|&byte| byte == b'\n').next()?;
+    let is_cut = start.len() == BUFFER_SIZE && line.len() == text.len();
+    let (last, cut_line) = line.split_last()?;
+    let line = if is_cut { cut_line } else { line };
     let mut words = line
         .split(|byte| byte.is_ascii_whitespace())
         .filter(|word| !word.is_empty());
     let mut word = words.next()?;
+    let is_last = words.clone().next().is_none() && line.ends_with(word);
+    if is_cut && is_last && !matches!(last, b' ' | b'\t' | 0) {
+        return None;
+    }
     if base_name(word) == b"env" {
         word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
     }
@@ -228,10 +238,20 @@ mod tests {
     fn the_first_line_of_a_script_is_read_as_far_as_the_kernel_reads_it() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
-        for (size, expected) in [(256, "node"), (257, "nod")] {
+        let found = |line: String| {
+            fs::write(&script, line).unwrap();
+            interpreter(&script).map(|found| String::from_utf8(found).unwrap())
+        };
+        for (size, expected) in [(255, "node"), (256, "nod")] {
             let width = size - "#!env".len();
-            fs::write(&script, format!("#!env{:>width$}\n", "node")).unwrap();
-            assert_eq!(interpreter(&script).unwrap(), expected.as_bytes());
+            let line = format!("#!env{:>width$}\n", "node");
+            assert_eq!(found(line).as_deref(), Some(expected), "{size}");
+        }
+        // A longer path is not executed.
+        for (size, is_run) in [(255, true), (256, false)] {
+            let path = format!("/{}", "n".repeat(size - "#!/".len()));
+            let line = format!("#!{path} --option\n");
+            assert_eq!(found(line), is_run.then_some(path), "{size}");
         }
     }
 }
