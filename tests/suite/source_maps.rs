@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::profile::ProfileWriter;
-use crate::support::reports::inject_with_summary;
+use crate::support::reports::{inject_with_summary, reports};
 use crate::support::timeline::page_of;
 use crate::support::tools::text;
 use crate::support::{capture, code_sites, has_code, inject, jitinject, objects_of, said, scratch};
@@ -451,4 +451,16 @@ fn confined_runs_read_no_scripts_elsewhere() {
     assert!(is_mapped, "{said}");
     let (is_mapped, said) = run(&[]);
     assert!(!is_mapped, "{said}");
+}
+
+#[test]
+fn scripts_that_are_too_large_are_counted() {
+    let folder = scratch();
+    let script = std::fs::File::create(folder.path().join(SCRIPT)).unwrap();
+    script.set_len((64 << 20) + 1).unwrap();
+    let map = format!("/tmp/typescript/bundle={}", folder.path().display());
+    let output = folder.path().join("out.data");
+    let more = ["--path-map", &map, "--verbose"];
+    let said = inject(&capture::profile("node20-typescript"), &output, &more);
+    assert!(reports(&said, "JI279", "1 script on this machine"), "{said}");
 }

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod paths;
+mod room;
 mod scripts;
 mod source_maps;
 pub mod v8_functions;

@@ -16,41 +16,16 @@ use jitdump::v8::{Position, Script};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::files::OpenFile;
 use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
+use crate::frames::source_files::room::Room;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 
-/// Maximum size of a script, of all scripts, and their number. They bound time and memory: nothing is lost but inlined
-/// calls.
-const MAX_SCRIPT: u64 = 64 << 20;
-const MAX_TOTAL: u64 = 128 << 20;
-const MAX_SCRIPTS: usize = 4096;
-
-/// Room for the scripts that are still to be read.
-struct Room {
-    bytes: u64,
-    scripts: usize,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self {
-            bytes: MAX_TOTAL,
-            scripts: MAX_SCRIPTS,
-        }
-    }
-}
-
-impl Room {
-    /// Takes the room of a script of so many bytes; returns whether there is enough.
-    fn take(&mut self, size: u64) -> bool {
-        let bytes = self.bytes.checked_sub(size).filter(|_| size <= MAX_SCRIPT);
-        let left = bytes.zip(self.scripts.checked_sub(1));
-        if let Some((bytes, scripts)) = left {
-            *self = Self { bytes, scripts };
-        }
-        left.is_some()
-    }
-}
+/// Room for scripts. It bounds time and memory.
+const ROOM: Room = Room {
+    file: 64 << 20,
+    bytes: 128 << 20,
+    files: 4096,
+};
 
 /// The scripts whose text is on this machine, and is that of the recording, by their paths in jitdumps.
 #[derive(Debug, Default)]
@@ -58,6 +33,8 @@ pub struct ScriptFiles {
     scripts: HashMap<Vec<u8>, Script<'static>>,
     /// Number of scripts whose text is another one.
     others: u64,
+    /// Number of files that were not read, for lack of room.
+    left_out: u64,
 }
 
 impl ScriptFiles {
@@ -73,13 +50,18 @@ impl ScriptFiles {
             starts.push(function.start);
         }
         let mut jobs = Vec::new();
-        let mut room = Room::default();
+        let mut room = ROOM;
         let mut seen = HashSet::default();
+        let mut left_out = 0u64;
         for path in paths {
             let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
             for file in files.open(path).ok().into_iter().chain(compiled) {
-                if seen.insert(file.file_id()) && room.take(file.size()) {
-                    jobs.push((path, Mutex::new(Some(file))));
+                if !seen.insert(file.file_id()) {
+                    continue;
+                }
+                match room.take(file.size()) {
+                    true => jobs.push((path, Mutex::new(Some(file)))),
+                    false => left_out = left_out.saturating_add(1),
                 }
             }
         }
@@ -106,6 +88,7 @@ impl ScriptFiles {
                 .into_iter()
                 .map(|(path, (_, script))| (path, script))
                 .collect(),
+            left_out,
         }
     }
 
@@ -117,14 +100,19 @@ impl ScriptFiles {
             .collect()
     }
 
-    /// Returns a note of the scripts that are other ones on this machine.
-    pub fn diagnostic(&self) -> Option<Diagnostic> {
-        (self.others > 0).then(|| Diagnostic::new(Issue::ScriptDiffers).times(self.others))
+    /// Reports the scripts that are other ones on this machine, and those that were not read.
+    pub fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
+        let counts = [
+            (Issue::ScriptDiffers, self.others),
+            (Issue::ScriptTooLarge, self.left_out),
+        ];
+        let counts = counts.into_iter().filter(|&(_, count)| count > 0);
+        counts.map(|(issue, count)| Diagnostic::new(issue).times(count))
     }
 }
 
-/// Reads a script, and counts the functions that start where V8 has found them. Returns nothing unless nearly all do: V8
-/// places some initializers elsewhere.
+/// Reads a script, and counts the functions that start where V8 has found them. Returns nothing unless three of four do:
+/// V8 places some initializers elsewhere.
 fn scan(file: OpenFile, starts: &[Position]) -> Option<(usize, Script<'static>)> {
     let text = file.read_part(0, file.size()).ok()?;
     let script = Script::scan(text)?;
@@ -171,7 +159,7 @@ mod tests {
 
     #[test]
     fn scripts_have_64_mebibytes_each_and_128_together() {
-        let mut room = Room::default();
+        let mut room = ROOM;
         assert!(!room.take((64 << 20) + 1));
         assert!(room.take(64 << 20) && room.take(64 << 20));
         assert!(!room.take(1));
@@ -179,7 +167,7 @@ mod tests {
 
     #[test]
     fn up_to_4096_scripts_are_read() {
-        let mut room = Room::default();
+        let mut room = ROOM;
         assert!((0..4096).all(|_| room.take(10)));
         assert!(!room.take(10));
     }

@@ -15,31 +15,17 @@ use jitdump::v8::source_map::{MapError, SourceMap, mapping_url};
 
 use crate::collections::hash::HashMap;
 use crate::frames::source_files::paths::{SourceFiles, percent_decoded};
+use crate::frames::source_files::room::Room;
 use crate::frames::source_files::scripts::ScriptFiles;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 
-/// Maximum size of a map, and of all maps, in bytes. In memory, a map takes several times its size.
-const MAX_MAP: u64 = 128 << 20;
-const MAX_TOTAL: u64 = 256 << 20;
-
-/// Room for the maps that are still to be read, in bytes.
-struct Room(u64);
-
-impl Default for Room {
-    fn default() -> Self {
-        Self(MAX_TOTAL)
-    }
-}
-
-impl Room {
-    /// Takes the room of a map.
-    fn take(&mut self, size: u64) -> Result<(), Issue> {
-        let left = self.0.checked_sub(size).filter(|_| size <= MAX_MAP);
-        self.0 = left.ok_or(Issue::SourceMapTooLarge)?;
-        Ok(())
-    }
-}
+/// Room for maps, as many as scripts. In memory, a map takes several times its size.
+const ROOM: Room = Room {
+    file: 128 << 20,
+    bytes: 256 << 20,
+    files: usize::MAX,
+};
 
 /// The maps of scripts by path, as in jitdumps.
 #[derive(Debug, Default)]
@@ -71,7 +57,7 @@ impl SourceMapFiles {
         }
         let mut by_path: Vec<(&[u8], _)> = scripts.by_path().into_iter().collect();
         by_path.sort_unstable_by_key(|&(path, _)| path);
-        let mut room = Room::default();
+        let mut room = ROOM;
         let mut jobs = Vec::new();
         for (path, script) in by_path {
             let location = match named_map(&options.source_maps.paths, path) {
@@ -177,9 +163,10 @@ fn read(
     files: &SourceFiles<'_>,
     room: &mut Room,
 ) -> Result<Vec<u8>, Issue> {
+    let mut take = |size| room.take(size).then_some(()).ok_or(Issue::SourceMapTooLarge);
     let file = match location {
         Location::Inline(text) => {
-            room.take(text.len() as u64)?;
+            take(text.len() as u64)?;
             return Ok(text);
         }
         Location::Named(named, path) => files.open_named(&named, &path),
@@ -187,7 +174,7 @@ fn read(
         Location::Elsewhere => return Err(Issue::SourceMapMissing),
     };
     let file = file.map_err(|_| Issue::SourceMapMissing)?;
-    room.take(file.size())?;
+    take(file.size())?;
     file.read_part(0, file.size())
         .map_err(|_| Issue::SourceMapMissing)
 }
@@ -206,11 +193,10 @@ mod tests {
 
     #[test]
     fn maps_have_128_mebibytes_each_and_256_together() {
-        let mut room = Room::default();
-        assert_eq!(room.take((128 << 20) + 1), Err(Issue::SourceMapTooLarge));
-        assert_eq!(room.take(128 << 20), Ok(()));
-        assert_eq!(room.take(128 << 20), Ok(()));
-        assert_eq!(room.take(1), Err(Issue::SourceMapTooLarge));
+        let mut room = ROOM;
+        assert!(!room.take((128 << 20) + 1));
+        assert!(room.take(128 << 20) && room.take(128 << 20));
+        assert!(!room.take(1));
     }
 
     #[test]

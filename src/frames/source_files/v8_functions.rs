@@ -47,7 +47,7 @@ impl<'a> V8Scripts<'a> {
         let sources = SourceFiles::new(options, load);
         let scripts = ScriptFiles::read(known.iter().flatten().chain([&of_maps]), &sources);
         let mut maps = SourceMapFiles::read(&scripts, &sources);
-        let mut diagnostics: Vec<Diagnostic> = scripts.diagnostic().into_iter().collect();
+        let mut diagnostics: Vec<Diagnostic> = scripts.diagnostics().collect();
         diagnostics.append(&mut maps.diagnostics);
         Self {
             known,

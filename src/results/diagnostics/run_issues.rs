@@ -121,6 +121,8 @@ macro_rules! with_run_issues {
         "Memory for stacks is limited by the size of the profile. The functions of these samples are counted."
     SourceListUnread "JI278" Warning "{count} list{|s} of kept source files not read: too large or not readable"
         "--keep-sources writes lists next to the files, SHA256SUMS-HASH. A list is read up to 16 MiB, and without it no copy of its files is found."
+    ScriptTooLarge "JI279" Note "{count} script{|s} on this machine not read: too large"
+        "Scripts may have 64 MiB each, 128 MiB together, and there may be 4,096. Functions of the others have the lines of the script that the runtime ran, not those of a source map, and fewer inlined calls."
 
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"
