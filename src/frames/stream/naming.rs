@@ -40,7 +40,7 @@ pub struct Namer<'a> {
     pub(super) native_lines: Option<&'a NativeLines<'a>>,
     /// What was named so far.
     pub tables: Tables,
-    /// The code that has each symbol.
+    /// The symbol of each code.
     pub(super) codes: HashMap<FrameCode, SymbolIndex>,
     functions: HashMap<NamedFunction, FunctionIndex>,
     files: HashMap<(u32, Vec<u8>), FileIndex>,
@@ -296,7 +296,7 @@ impl<'a> Namer<'a> {
         if name != jitted.name {
             function.generated = self.location(jitted.name, owner);
         }
-        let symbol = self.symbol(
+        let symbol = self.add_symbol(
             code,
             printable(&name),
             jitted.range.start.0,
@@ -307,7 +307,7 @@ impl<'a> Namer<'a> {
             generated,
             owner,
         });
-        let lines = recorded.map(|recorded| self.lines(recorded, &mut function));
+        let lines = recorded.map(|recorded| self.add_lines(recorded, &mut function));
         let tier = jitted.tier().map(|tier| self.tier(tier));
         Some(Named {
             kind,
@@ -335,7 +335,7 @@ impl<'a> Namer<'a> {
         }
         let function = self.function(function);
         let tier = symbol.tier().map(|tier| self.tier(tier));
-        let symbol = self.symbol(
+        let symbol = self.add_symbol(
             code,
             printable(&name),
             symbol.range.start.0,
@@ -390,7 +390,7 @@ impl<'a> Namer<'a> {
 
     /// Adds the functions and files of debug information. `own` is the function itself, which gets its place from there if its
     /// name has none.
-    fn lines<'l>(&mut self, recorded: Recorded<'l>, own: &mut NamedFunction) -> FunctionLines<'l> {
+    fn add_lines<'l>(&mut self, recorded: Recorded<'l>, own: &mut NamedFunction) -> FunctionLines<'l> {
         let places = self.places(recorded.info, recorded.owner);
         let generated = recorded.generated.map(|info| self.places(info, recorded.owner));
         let is_native = own.module.is_some();
@@ -452,7 +452,7 @@ impl<'a> Namer<'a> {
         let is_jit = store::has_functions(base_name(path)).is_some();
         let own = self.module(module);
         let start = range.start.0;
-        let symbol = self.symbol(code, printable(name.as_bytes()), start, Some(range.size()));
+        let symbol = self.add_symbol(code, printable(name.as_bytes()), start, Some(range.size()));
         let (kind, mut function, tier) = match is_jit {
             true => {
                 let kind = kinds::of_jit(name.as_bytes());
@@ -482,7 +482,7 @@ impl<'a> Namer<'a> {
             generated: None,
             owner: NOBODY,
         });
-        let lines = recorded.map(|recorded| self.lines(recorded, &mut function));
+        let lines = recorded.map(|recorded| self.add_lines(recorded, &mut function));
         Some(Named {
             kind,
             module: Some(own),
@@ -504,7 +504,7 @@ impl<'a> Namer<'a> {
         let module = self.symbols.modules.in_kernel(start);
         let module = module.map(|module| self.module(module));
         let kind = kinds::of_kernel(&name);
-        let symbol = self.symbol(code, name.clone(), start.0, None);
+        let symbol = self.add_symbol(code, name.clone(), start.0, None);
         let function = self.function(NamedFunction {
             kind,
             name,
@@ -528,7 +528,7 @@ impl<'a> Namer<'a> {
     }
 
     /// Adds the symbol of a code, once.
-    fn symbol(&mut self, code: FrameCode, name: String, address: u64, size: Option<u64>) -> SymbolIndex {
+    fn add_symbol(&mut self, code: FrameCode, name: String, address: u64, size: Option<u64>) -> SymbolIndex {
         let symbols = &mut self.tables.symbols;
         let symbol = Symbol { name, address, size };
         *self.codes.entry(code).or_insert_with(|| symbols.push(symbol))

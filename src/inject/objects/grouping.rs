@@ -129,7 +129,7 @@ impl Groups {
             let mappings = ordered.get_mut(first..).unwrap_or_default();
             mappings.sort_by_key(|mapping| (mapping.range, mapping.since, mapping.sequence));
             let neighbourhood = neighbourhoods.of(processes, space);
-            let sizes = sizes(mappings, &neighbourhood, &records_size);
+            let sizes = group_sizes(mappings, &neighbourhood, &records_size);
             let mut start = first;
             let mut end_before = Address(0);
             groups.extend(sizes.into_iter().map(|size| {
@@ -175,7 +175,8 @@ pub fn key(mapping: &CodeMapping) -> (SpaceId, Time, u32) {
 }
 
 /// Returns the number of functions in each group. `mappings` must be those of one address space, sorted by address.
-pub fn sizes(
+/// `records_size` is called for each of them, in this order.
+pub fn group_sizes(
     mappings: &[CodeMapping],
     neighbourhood: &Neighbourhood<'_>,
     mut records_size: impl FnMut(&CodeMapping) -> RecordsSize,

@@ -23,7 +23,7 @@ use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::HashMap;
 use crate::inject::objects::grouping::{
-    Groups, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, Mapped, Members, RecordsSize, first_of, key, sizes,
+    Groups, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, Mapped, Members, RecordsSize, first_of, group_sizes, key,
 };
 use crate::inject::objects::neighbourhood::Neighbourhoods;
 
@@ -132,7 +132,7 @@ pub fn shared<'g>(
     for (group, records) in loose.iter().filter_map(|&index| groups.get(index)) {
         packer.add(*group, *records);
     }
-    objects.extend(packer.objects.into_iter().map(Packed::finish));
+    objects.extend(packer.objects.into_iter().map(Packed::into_object));
     objects.sort_by_cached_key(|object| object.earliest().map(key));
     objects
 }
@@ -193,7 +193,7 @@ fn stretches(
             has_code: false,
         };
         let neighbourhood = neighbourhoods.of(processes, space);
-        let sizes = sizes(&mappings, &neighbourhood, |_| {
+        let sizes = group_sizes(&mappings, &neighbourhood, |_| {
             records_sizes.next().unwrap_or(none)
         });
         let mut indices = own.iter().map(|&(.., index)| index);
@@ -259,10 +259,11 @@ struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    fn finish(mut self) -> ObjectMembers<'a> {
-        // Only the blocks are mapped, so what is before them in memory does not matter.
-        let is_mapped_whole = self.object.is_mapped_whole();
-        self.object.has_lead_in |= !is_mapped_whole;
+    /// Returns the object. If its blocks are mapped one by one, it can have a lead-in, whatever is before them in memory.
+    fn into_object(mut self) -> ObjectMembers<'a> {
+        if !self.object.is_mapped_whole() {
+            self.object.has_lead_in = true;
+        }
         self.object
     }
 }

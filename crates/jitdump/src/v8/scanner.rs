@@ -134,11 +134,11 @@ impl<'t> Scanner<'t> {
         if let Some(word) = self.token_starts.get_mut(token.start as usize / 64) {
             *word |= bit(token.start);
         }
-        // A new operand on a new line is a new statement.
+        // An operand after an expression starts a statement, if it is on a new line.
         let ends_expression =
             self.after == After::Operand || self.previous(0).is_some_and(|last| last.is(b'}'));
         if token.on_new_line && ends_expression && self.starts_operand(&token) {
-            self.end_arrows(self.end_of_last(), None);
+            self.end_arrows(self.end_of_last_token(), None);
             self.after = After::Statement;
         }
         match token.kind {
@@ -155,18 +155,24 @@ impl<'t> Scanner<'t> {
             TokenKind::Update | TokenKind::Operator => self.after = After::Operator,
             TokenKind::Punctuation(character) => self.punctuation(character, &token)?,
         }
-        self.last.rotate_right(1);
-        if let Some(first) = self.last.first_mut() {
-            *first = Some(self.template.take().unwrap_or(token));
-        }
+        let last = self.template.take().unwrap_or(token);
+        self.remember(last);
         let is_within_limits = self.functions.len() <= MAX_FUNCTIONS && self.calls.len() <= MAX_CALLS;
         is_within_limits.then_some(())
     }
 
-    fn end_of_last(&self) -> u32 {
+    /// Makes a token the latest one of those before the next.
+    fn remember(&mut self, token: Token) {
+        self.last.rotate_right(1);
+        let [latest, ..] = &mut self.last;
+        *latest = Some(token);
+    }
+
+    fn end_of_last_token(&self) -> u32 {
         self.previous(0).map_or(0, |token| token.end)
     }
 
+    /// Whether an operand starts with a token: a word, a literal or an object.
     fn starts_operand(&self, token: &Token) -> bool {
         match token.kind {
             TokenKind::Word => !matches!(self.text(token), b"in" | b"instanceof"),
@@ -319,11 +325,11 @@ impl<'t> Scanner<'t> {
             b'{' => self.open_brace(token)?,
             b')' | b']' | b'}' => self.close(character, token)?,
             b';' => {
-                self.end_arrows(self.end_of_last(), None);
+                self.end_arrows(self.end_of_last_token(), None);
                 self.after = After::Statement;
             }
             b',' => {
-                self.end_arrows(self.end_of_last(), None);
+                self.end_arrows(self.end_of_last_token(), None);
                 self.after = After::Operator;
             }
             b'?' => {
@@ -345,7 +351,7 @@ impl<'t> Scanner<'t> {
             0 => After::Operator,
             open => {
                 bracket.open_conditionals = open.saturating_sub(1);
-                self.end_arrows(self.end_of_last(), Some(open));
+                self.end_arrows(self.end_of_last_token(), Some(open));
                 After::Operator
             }
         };
@@ -466,7 +472,7 @@ impl<'t> Scanner<'t> {
     }
 
     fn close(&mut self, character: u8, token: &Token) -> Option<()> {
-        self.end_arrows(self.end_of_last(), None);
+        self.end_arrows(self.end_of_last_token(), None);
         let bracket = self.brackets.close()?;
         let expected = match bracket.kind {
             BracketKind::Parenthesis(_) => b')',
