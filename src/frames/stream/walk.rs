@@ -222,11 +222,12 @@ impl Walk<'_> {
                 }
                 ChainEntry::Address(address) => {
                     // The first address is that of the sample.
-                    if first.replace(first.unwrap_or(index)).is_none() && Some(address) == sample.ip {
+                    let is_first = *first.get_or_insert(index) == index;
+                    if is_first && Some(address) == sample.ip {
                         (None, ALWAYS)
                     } else {
-                        // A return address may be the first one after the code of the caller. A page fault may be in the first
-                        // instruction of a function.
+                        // A return address may be the first one after the code of the caller. A page fault or a signal may have
+                        // interrupted the first instruction of a function.
                         let before = u64::from(!is_interrupted);
                         let address = Address(address.0.saturating_sub(before));
                         let (place, times) = self.place(mode, located.space, address, time, false);

@@ -53,7 +53,7 @@ impl Growth {
         visit: &mut dyn FnMut(Step<'_>),
     ) -> bool {
         let size = usize::try_from(file.size()).unwrap_or(usize::MAX);
-        // Behind the end of a growing file there may be anything.
+        // A growing file may get anything after its present end.
         let end = if is_complete { size } else { usize::MAX };
         let first = self.position;
         let mut window_size = FIRST_WINDOW_SIZE;
@@ -73,7 +73,7 @@ impl Growth {
             }
             let has_all = wanted == left;
             if has_all && !is_complete {
-                // What was concluded from missing bytes is void.
+                // What follows the last records is not written yet, so they are judged by their own content.
                 let done = self.position.saturating_sub(start);
                 let mut records = self.records(buffer.get(done..).unwrap_or_default(), end, endian);
                 while let Some(record) = records.next_by_itself() {
