@@ -57,7 +57,7 @@ macro_rules! with_run_issues {
         "Two processes mapped files of the same name; only one of them is left."
     FileShrunk "JI226" Warning "became shorter while it was read: its end is missing"
         "The runtime or another program truncated the file."
-    NotAFolderOfFiles "JI227" Error "no jitdump, Mono log or XRay trace in it"
+    NotAFolderOfFiles "JI227" Error "no profile, jitdump, Mono log or XRay trace in it"
         "check searches folders for files of these kinds."
     // Clocks.
     ClockDoubtful "JI240" Warning "{count} sample{|s} at addresses that held several functions not counted as named: the clock offset is uncertain"
@@ -214,7 +214,7 @@ macro_rules! with_run_issues {
         "explain takes a code as diagnostics print it, such as JI012 or JD040."
     UnknownCommand "JI421" Error "no command {command}; see jitinject --help"
         "man takes the name of a command."
-    NotARuntimeFile "JI422" Error "not a jitdump, Mono log or XRay trace"
+    NotARuntimeFile "JI422" Error "not a {kinds}, Mono log or XRay trace"
         "check and dump detect the type of a file by its content."
     NothingUnpacked "JI423" Error "nothing can be decompressed: {faults}"
         "The gzip data are damaged at their start."

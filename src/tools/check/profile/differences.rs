@@ -4,11 +4,12 @@
 //! looked for only if sums differ.
 
 use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 
-use crate::collections::hash::HashMap;
+use crate::collections::hash::{HashMap, RandomState};
 use crate::perf::record::{COMM, EXIT, FORK, MMAP, MMAP2, SAMPLE};
 use crate::tools::check::profile::peer::{Peer, Refusal};
-use crate::tools::check::profile::seen::{Ours, Seen, Values, hash, kind_name};
+use crate::tools::check::profile::seen::{Ours, Seen, Values, kind_name};
 
 /// Number of records of a group in which single ones are looked for. Each takes 48 bytes.
 const MAX_RECORDS: usize = 1 << 20;
@@ -49,24 +50,24 @@ struct Sums {
     values: u64,
 }
 
-fn add(sums: &mut [Sums; GROUPS], seen: &Seen<'_>) {
+fn add(sums: &mut [Sums; GROUPS], seen: &Seen<'_>, hash: &RandomState) {
     if let Some(sums) = sums.get_mut(group_of(seen.kind)) {
         sums.count = sums.count.wrapping_add(1);
         sums.contents = sums.contents.wrapping_add(seen.content);
-        sums.values = sums.values.wrapping_add(hash_of(seen));
+        sums.values = sums.values.wrapping_add(hash_of(seen, hash));
     }
 }
 
-fn hash_of(seen: &Seen<'_>) -> u64 {
-    hash(&(seen.content, &seen.values))
+fn hash_of(seen: &Seen<'_>, hash: &RandomState) -> u64 {
+    hash.hash_one((seen.content, &seen.values))
 }
 
 /// Compares what both readers see.
 pub(super) fn find(ours: &Ours<'_>, peer: &Peer<'_>) -> Result<Vec<Difference>, Refusal> {
     let mut sums = [[Sums::default(); GROUPS]; 2];
     let [own, others] = &mut sums;
-    peer.each(&mut |seen| add(others, seen))?;
-    ours.each(&mut |seen, _| add(own, seen));
+    peer.each(&mut |seen| add(others, seen, peer.hash))?;
+    ours.each(&mut |seen, _| add(own, seen, ours.hash));
     let mut found = Vec::new();
     for (group, (own, others)) in own.iter().zip(others).enumerate() {
         if own == others {
@@ -119,12 +120,12 @@ fn find_in_group(
             }),
         };
         own.missing = own.missing.saturating_add(1);
-        own.values = own.values.wrapping_add(hash_of(seen));
+        own.values = own.values.wrapping_add(hash_of(seen, ours.hash));
     });
     peer.each(&mut |seen| {
         if let Some(own) = all.get_mut(&seen.content) {
             own.missing = own.missing.saturating_sub(1);
-            own.values = own.values.wrapping_sub(hash_of(seen));
+            own.values = own.values.wrapping_sub(hash_of(seen, peer.hash));
         }
     })?;
     let lost = all.iter().filter(|(_, own)| own.missing > 0);

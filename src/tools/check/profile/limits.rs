@@ -5,9 +5,9 @@ use jitdump::ByteOrder;
 
 use crate::bytes::Reader;
 use crate::perf::attr::SIZE_VERSION_0;
-use crate::perf::header::{AnyHeader, FILE_HEADER_SIZE, FileHeader, Section};
+use crate::perf::header::{AnyHeader, FileHeader, Section};
 use crate::perf::record::{self, HEADER_SIZE, SIZE_OFFSET};
-use crate::perf::{Container, Profile, feature};
+use crate::perf::{Profile, feature};
 use crate::tools::check::profile::seen::leading_header_records;
 
 /// Largest number of bytes that linux-perf-data may hold to sort records.
@@ -88,8 +88,8 @@ fn check_sections(file: &[u8], header: &FileHeader) -> Option<Limit> {
     }
     /// Offset in the header of the section of event types, which perf stopped to write in 2013.
     const EVENT_TYPES: usize = 56;
-    let types = Reader::new(file.get(EVENT_TYPES..).unwrap_or_default(), header.endian);
-    if Section::read(&mut { types }).is_none_or(|types| types.size > 0) {
+    let mut types = Reader::new(file.get(EVENT_TYPES..).unwrap_or_default(), header.endian);
+    if Section::read(&mut types).is_none_or(|types| types.size > 0) {
         return Some(Limit::TooMuch("it has a section of event types".into()));
     }
     if slice(file, header.attrs).is_none() {

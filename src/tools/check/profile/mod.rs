@@ -16,6 +16,7 @@ mod seen;
 
 use std::io;
 
+use crate::collections::hash::RandomState;
 use crate::files::{InputFile, TempFile};
 use crate::perf::record::data::Data;
 use crate::perf::record::resync::needs_repair;
@@ -169,11 +170,13 @@ fn compare(file: &[u8], profile: &Profile<'_>, walk: &Walk, findings: &mut Findi
         findings.add(rule, 0, || Place::default().with_message(message));
         return;
     }
+    let hash = &RandomState::default();
     let peer = Peer {
         file,
         is_pipe: profile.container == Container::Pipe,
+        hash,
     };
-    match differences::find(&Ours { profile }, &peer) {
+    match differences::find(&Ours { profile, hash }, &peer) {
         Ok(differences) => {
             for difference in differences {
                 let rule = match difference.is_lost {

@@ -9,7 +9,8 @@ use std::sync::Once;
 use linux_perf_data::linux_perf_event_reader::{EventRecord, Mmap2FileId, RawData, RawEventRecord};
 use linux_perf_data::{Error, PerfFileReader, PerfFileRecord};
 
-use crate::tools::check::profile::seen::{Chain, Seen, Values, content};
+use crate::collections::hash::RandomState;
+use crate::tools::check::profile::seen::{Chain, Seen, Values};
 
 /// Why there is no comparison.
 pub(super) enum Refusal {
@@ -26,8 +27,12 @@ pub(super) enum Refusal {
 
 /// A file for linux-perf-data, with the sizes that it can read ([`super::limits`]).
 pub(super) struct Peer<'f> {
+    /// Bytes of the file.
     pub file: &'f [u8],
+    /// Whether it is in pipe format.
     pub is_pipe: bool,
+    /// The hash of both readers.
+    pub hash: &'f RandomState,
 }
 
 impl Peer<'_> {
@@ -40,49 +45,47 @@ impl Peer<'_> {
         };
         let file = Cursor::new(self.file);
         let read = catch(|| match self.is_pipe {
-            true => read(PerfFileReader::parse_pipe(file), &mut see),
-            false => read(PerfFileReader::parse_file(file), &mut see),
+            true => self.read(PerfFileReader::parse_pipe(file), &mut see),
+            false => self.read(PerfFileReader::parse_file(file), &mut see),
         });
         read.map_err(Refusal::Crashed)?.map_err(|error| Refusal::Rejected {
             records,
             error: error.to_string(),
         })
     }
-}
 
-fn read<R: Read>(
-    opened: Result<PerfFileReader<R>, Error>,
-    see: &mut dyn FnMut(&Seen<'_>),
-) -> Result<(), Error> {
-    let mut reader = opened?;
-    while let Some(record) = reader.record_iter.next_record(&mut reader.perf_file)? {
-        match record {
-            PerfFileRecord::EventRecord { attr_index, record } => see(&Seen {
-                kind: record.record_type.0,
-                content: content_of(record.record_type.0, record.misc, record.data),
-                values: values(attr_index, &record),
-            }),
-            PerfFileRecord::UserRecord(record) => {
-                let kind = record.record_type.record_type().0;
-                see(&Seen {
-                    kind,
-                    content: content_of(kind, record.misc, record.data),
-                    values: Some(Values::default()),
-                });
+    fn read<R: Read>(
+        &self,
+        opened: Result<PerfFileReader<R>, Error>,
+        see: &mut dyn FnMut(&Seen<'_>),
+    ) -> Result<(), Error> {
+        let content = |kind: u32, misc: u16, data: RawData<'_>| {
+            let body = data.as_slice();
+            self.hash.hash_one((kind, misc, body))
+        };
+        let mut reader = opened?;
+        while let Some(record) = reader.record_iter.next_record(&mut reader.perf_file)? {
+            match record {
+                PerfFileRecord::EventRecord { attr_index, record } => see(&Seen {
+                    kind: record.record_type.0,
+                    content: content(record.record_type.0, record.misc, record.data),
+                    values: values(attr_index, &record, self.hash),
+                }),
+                PerfFileRecord::UserRecord(record) => {
+                    let kind = record.record_type.record_type().0;
+                    see(&Seen {
+                        kind,
+                        content: content(kind, record.misc, record.data),
+                        values: Some(Values::default()),
+                    });
+                }
             }
         }
-    }
-    Ok(())
-}
-
-fn content_of(kind: u32, misc: u16, data: RawData<'_>) -> u64 {
-    match data {
-        RawData::Single(bytes) => content(kind, misc, [bytes, &[]]),
-        RawData::Split(first, second) => content(kind, misc, [first, second]),
+        Ok(())
     }
 }
 
-fn values<'r>(event: usize, record: &RawEventRecord<'r>) -> Option<Values<'r>> {
+fn values<'r>(event: usize, record: &RawEventRecord<'r>, hash: &RandomState) -> Option<Values<'r>> {
     let values = Values {
         time: record.timestamp(),
         ..Values::default()
@@ -98,7 +101,7 @@ fn values<'r>(event: usize, record: &RawEventRecord<'r>) -> Option<Values<'r>> {
             period: sample.period,
             chain: sample.callchain.map(|chain| {
                 let addresses = (0..chain.len()).filter_map(|at| chain.get(at));
-                addresses.collect::<Chain>()
+                Chain::of(addresses, hash)
             }),
             ..values
         },

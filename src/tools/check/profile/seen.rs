@@ -1,9 +1,10 @@
 //! What a reader sees in a record, and what ours does.
 
 use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use crate::bytes::{Reader, until_nul};
+use crate::collections::hash::RandomState;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 use crate::perf::sample::Sample;
 use crate::perf::{Container, Profile};
@@ -12,7 +13,7 @@ use crate::perf::{Container, Profile};
 pub(super) struct Seen<'s> {
     /// Type of the record.
     pub kind: u32,
-    /// Hash of the record's bytes.
+    /// Hash of the type, the flags, and the bytes after the header.
     pub content: u64,
     /// The values in the record; `None` if the reader cannot parse it.
     pub values: Option<Values<'s>>,
@@ -39,24 +40,26 @@ pub(super) struct Values<'s> {
 }
 
 /// A call chain.
-#[derive(Hash, Default)]
+#[derive(Hash)]
 pub(super) struct Chain {
-    count: usize,
-    sum: u64,
+    count: u64,
     last: u64,
+    /// Hash of the addresses.
+    addresses: u64,
 }
 
-impl FromIterator<u64> for Chain {
-    fn from_iter<I: IntoIterator<Item = u64>>(addresses: I) -> Self {
-        let mut chain = Self::default();
-        let mut hasher = DefaultHasher::new();
+impl Chain {
+    /// Summarizes the addresses of a call chain.
+    pub fn of(addresses: impl Iterator<Item = u64>, hash: &RandomState) -> Self {
+        let (mut count, mut last) = (0_u64, 0);
+        let mut hasher = hash.build_hasher();
         for address in addresses {
-            address.hash(&mut hasher);
-            chain.count = chain.count.saturating_add(1);
-            chain.last = address;
+            hasher.write_u64(address);
+            count = count.saturating_add(1);
+            last = address;
         }
-        chain.sum = hasher.finish();
-        chain
+        let addresses = hasher.finish();
+        Self { count, last, addresses }
     }
 }
 
@@ -93,21 +96,6 @@ impl Values<'_> {
     }
 }
 
-/// Returns the hash of values, or of bytes.
-pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Returns the hash of a record: its type, flags, and the bytes after its header.
-pub(super) fn content(kind: u32, misc: u16, body: [&[u8]; 2]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (kind, misc).hash(&mut hasher);
-    body.into_iter().for_each(|bytes| hasher.write(bytes));
-    hasher.finish()
-}
-
 /// Returns the name of a record type in findings; empty for types that are seldom checked.
 pub(super) fn kind_name(kind: u32) -> &'static str {
     match kind {
@@ -139,6 +127,8 @@ pub(super) fn leading_header_records(profile: &Profile<'_>) -> u64 {
 pub(super) struct Ours<'p> {
     /// The profile, decompressed.
     pub profile: &'p Profile<'p>,
+    /// The hash of both readers.
+    pub hash: &'p RandomState,
 }
 
 impl Ours<'_> {
@@ -157,10 +147,13 @@ impl Ours<'_> {
     }
 
     fn seen<'r>(&self, record: &Record<'r>) -> Seen<'r> {
-        let body = record.bytes.get(HEADER_SIZE..).unwrap_or_default();
+        let mut body = Cow::from(record.bytes.get(HEADER_SIZE..).unwrap_or_default());
+        if !record.payload.is_empty() {
+            body.to_mut().extend_from_slice(record.payload);
+        }
         Seen {
             kind: record.kind,
-            content: content(record.kind, record.misc, [body, record.payload]),
+            content: self.hash.hash_one((record.kind, record.misc, body)),
             values: self.values(record),
         }
     }
@@ -190,7 +183,7 @@ impl Ours<'_> {
                     tid: sample.tid.map(|tid| tid.0),
                     address: sample.ip.map(|ip| ip.0),
                     period: sample.period,
-                    chain: sample.callchain_offset.map(|_| chain.collect()),
+                    chain: sample.callchain_offset.map(|_| Chain::of(chain, self.hash)),
                     ..values
                 }
             }
