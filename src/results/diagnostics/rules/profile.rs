@@ -47,29 +47,30 @@ super::rules! {
     remedy "The file is damaged, or the program that wrote it has an error."
 
     rule ORDER "PD010" Warning "records after their round"
-    problem "A FINISHED_ROUND record promises that no later record is older than the latest one before the FINISHED_ROUND before it. These records are."
+    problem "After a FINISHED_ROUND record, no record may be older than the latest one before the previous FINISHED_ROUND."
     readers "perf reports them as out of order, and processes them late, as linux-perf-data does: samples in between may have other mappings. jitinject sorts by time."
     remedy "perf writes it if it cannot read the buffers of all CPUs in time: use larger ones (-m), or record fewer events."
 
     rule REJECTED "PD020" Error "rejected by linux-perf-data"
     problem "linux-perf-data cannot open the file, or stops before its end."
     readers "samply and other programs that use the crate cannot open the profile. perf and jitinject may read it."
-    remedy "For an unknown event or clock, record others. Other errors are those of the file, of which another rule has the place."
+    remedy "Use another event or clock if it does not know the recorded one. Otherwise the file is damaged, where other rules report it."
 
     rule CRASH "PD021" Error "crash of linux-perf-data"
     problem "linux-perf-data panics while it reads the file."
     readers "samply and other programs that use the crate end with this message. perf and jitinject may read the file."
-    remedy "The file is damaged where other rules report it, or has something that the crate does not expect: report it there."
+    remedy "The file is damaged, or the crate has an error: report it to its authors."
 
     rule LOST "PD022" Error "records that linux-perf-data does not see"
     problem "jitinject reads records that linux-perf-data does not return, or returns with other bytes."
     readers "samply and other programs that use the crate lose these samples, mappings or processes."
-    remedy "If no other rule is broken, it is an error of one of the two readers: report it."
+    remedy "If no other rule is broken, one of the two readers has an error: report it."
 
     rule OTHER_VALUES "PD023" Warning "records in which linux-perf-data reads other values"
     problem "Both readers have the record, but not the same event, time, process, thread, address, size, file offset, build ID, name, period or call chain."
     readers "samply and other programs that use the crate show other values than perf and jitinject."
-    remedy "Do not record groups of events ({a,b}:S), which it misreads. If there are none, and no other rule is broken, it is an error of one of the two readers: report it."
+    remedy "If no other rule is broken, it is an error of one of the two readers, such as those below: report it."
+    seen "Recordings on big-endian machines (times of mappings), groups of events ({a,b}:S; call chains), several events in a file without their descriptions."
 
     rule TRACING_DATA "PD024" Error "formats of tracepoints in a pipe"
     problem "In a pipe, the formats of tracepoints follow their record, which does not include them in its size."

@@ -81,7 +81,9 @@ fn check_sections(file: &[u8], header: &FileHeader) -> Option<Limit> {
         is_simpleperf |= id == SIMPLEPERF_META_INFO;
     }
     if total > size {
-        return Some(Limit::TooMuch(format!("its features have {total} bytes, more than the file")));
+        return Some(Limit::TooMuch(format!(
+            "its features have {total} bytes, more than the file"
+        )));
     }
     if let Some(described) = described {
         return check_descriptions(described, header.endian);
@@ -114,7 +116,10 @@ fn check_ids(file: &[u8], header: &FileHeader) -> Option<Limit> {
         let ids = ids.and_then(|at| attr.get(at..)).unwrap_or_default();
         let ids = Section::read(&mut Reader::new(ids, header.endian))?;
         if slice(file, ids).is_none() {
-            return Some(Limit::Refused(format!("event IDs outside the file, at {:#x}", ids.offset)));
+            return Some(Limit::Refused(format!(
+                "event IDs outside the file, at {:#x}",
+                ids.offset
+            )));
         }
         total = total.saturating_add(ids.size);
     }
@@ -180,6 +185,8 @@ fn check_descriptions(content: &[u8], endian: ByteOrder) -> Option<Limit> {
     };
     match all() {
         Some(()) => None,
-        None => Some(Limit::Refused("descriptions of events that exceed their section".into())),
+        None => Some(Limit::Refused(
+            "descriptions of events that exceed their section".into(),
+        )),
     }
 }

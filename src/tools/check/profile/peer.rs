@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::hash::BuildHasher;
 use std::io::{Cursor, Read};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
@@ -48,10 +49,11 @@ impl Peer<'_> {
             true => self.read(PerfFileReader::parse_pipe(file), &mut see),
             false => self.read(PerfFileReader::parse_file(file), &mut see),
         });
-        read.map_err(Refusal::Crashed)?.map_err(|error| Refusal::Rejected {
-            records,
-            error: error.to_string(),
-        })
+        read.map_err(Refusal::Crashed)?
+            .map_err(|error| Refusal::Rejected {
+                records,
+                error: error.to_string(),
+            })
     }
 
     fn read<R: Read>(

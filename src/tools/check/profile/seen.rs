@@ -59,7 +59,11 @@ impl Chain {
             last = address;
         }
         let addresses = hasher.finish();
-        Self { count, last, addresses }
+        Self {
+            count,
+            last,
+            addresses,
+        }
     }
 }
 
