@@ -18,7 +18,6 @@ const ATTRS: usize = 24;
 
 /// Types of records.
 const COMM: u32 = 3;
-const SAMPLE: u32 = 9;
 const MMAP2: u32 = 10;
 const TRACING_DATA: u32 = 66;
 const AUXTRACE: u32 = 71;
@@ -99,7 +98,7 @@ pub fn profiles() -> Vec<TestFile> {
         edited(&["PD001"], |file| file.truncate(50)),
         edited(&["PD001"], |file| set_word(file, ATTRS + 8, 0)),
         // Its records are there, but not for linux-perf-data.
-        edited(&["PD002", "PD022"], |file| set_word(file, DATA_SIZE - 8, 0)),
+        edited(&["PD002", "PD022"], |file| set_word(file, DATA_SIZE, 0)),
         edited(&["PD003", "PD020"], |file| file.truncate(file.len() - 12)),
         changed(&["PD004"], |profile| {
             profile.records.extend([0xff; 40]);
@@ -114,11 +113,12 @@ pub fn profiles() -> Vec<TestFile> {
             profile.record(COMPRESSED, 0, b"\x28\xb5\x2f\xfd is damaged")
         }),
         changed(&["PD008"], |profile| profile.record(CPU_MAP, 0, &[0; 12])),
-        // The sample's fields end where no reader knows.
-        changed(&["PD009", "PD023"], |profile| {
+        // A call chain of 99 addresses that has only 3. An unknown field makes the end of samples unknown.
+        changed(&["PD009"], |profile| {
             profile.sample_type |= 1 << 40;
-            let body = [[1; 32], [99; 32]].concat();
-            profile.record(SAMPLE, 2, &body);
+            profile.sample(7, 130, &[0x1100, 0x1200], None);
+            let length = profile.records.len() - 4 * 8;
+            set_word(&mut profile.records, length, 99);
         }),
         changed(&["PD010"], |profile| add_samples(profile, 100)),
         changed(&["PD020"], |profile| profile.config = 99),
@@ -132,8 +132,8 @@ pub fn profiles() -> Vec<TestFile> {
             body[32] = 200;
             profile.record(MMAP2, 1 << 14 | 2, &body);
         }),
-        // AUX data of which there is only the start.
-        changed(&["PD003", "PD020"], |profile| {
+        // AUX data beyond the end.
+        changed(&["PD004"], |profile| {
             let mut body = [0; 40];
             body[..8].copy_from_slice(&(1_u64 << 50).to_le_bytes());
             profile.record(AUXTRACE, 0, &body);
@@ -247,14 +247,14 @@ fn late_records_are_those_older_than_a_finished_round() {
     assert!(found.places[0].message.starts_with("1 ns"), "{found:?}");
 }
 
-/// It compares each feature with each, and allocates what a record says.
+/// It looks for each feature among all others.
 #[test]
 fn linux_perf_data_gets_no_profile_that_would_take_too_long() {
     let profile = clean(ByteOrder::Little);
     let pipe = profile.finish_pipe();
     let start = pipe.len() - profile.records.len();
     let mut features = ProfileWriter::new(ByteOrder::Little);
-    for id in 0..300_u64 {
+    for id in 30..400_u64 {
         features.record(HEADER_FEATURE, 0, &[id.to_le_bytes(), [1; 8]].concat());
     }
     let pipe = [&pipe[..start], &features.records, &pipe[start..]].concat();
@@ -321,13 +321,12 @@ fn outputs_of_all_recordings_are_verified() {
     let output = folder.path().join("out.data");
     let others = capture::OTHER_FORMATS.into_iter().chain(capture::FOREIGN);
     for name in capture::WITH_TRUTH.into_iter().chain(others) {
-        for more in [&["--verify"][..], &["--verify", "--compress"]] {
-            let ran = attempt(&capture::profile(name), &output, more);
-            assert_eq!(ran.status.code(), Some(0), "{name}: {}", said(&ran));
-            let said = said(&ran);
-            assert!(said.contains("verified, "), "{name}: {said}");
-            assert!(said.contains(" records, 0 errors, 0 warnings"), "{name}: {said}");
-        }
+        let compressed = ["--verify", "--compress"];
+        let more = &compressed[..1 + usize::from(name.ends_with("dwarf"))];
+        let ran = attempt(&capture::profile(name), &output, more);
+        assert_eq!(ran.status.code(), Some(0), "{name}: {}", said(&ran));
+        let said = said(&ran);
+        assert!(said.contains(" records, 0 errors, 0 warnings"), "{name}: {said}");
     }
 }
 
