@@ -140,7 +140,7 @@ pub enum Command {
     Compare(CompareArguments),
     /// Print the records of a jitdump, Mono log or XRay trace
     Dump(DumpArguments),
-    /// Check jitdumps, Mono logs and XRay traces for errors
+    /// Check profiles, jitdumps, Mono logs and XRay traces for errors
     Check(CheckArguments),
     /// Explain a diagnostic by its code, or list all codes
     Explain(ExplainArguments),

@@ -128,6 +128,12 @@ impl FileHeader {
         })
     }
 
+    /// Whether the file has a feature section.
+    pub fn has_feature(&self, id: u8) -> bool {
+        let word = self.features.get(usize::from(id / 64)).copied().unwrap_or(0);
+        word >> (id % 64) & 1 != 0
+    }
+
     /// Appends the header in the layout that perf writes.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(magic(self.endian));

@@ -15,8 +15,8 @@
 //! replaced or removed.
 //!
 //! The format is that of Linux' `tools/perf/Documentation/perf.data-file-format.txt` and of
-//! `include/uapi/linux/perf_event.h`. The linux-perf-data crate is not used here: it has no writer, hides
-//! offsets and the header, and drops or reorders records.
+//! `include/uapi/linux/perf_event.h`. The linux-perf-data crate, which `check` compares with, is not used here:
+//! it has no writer, hides offsets and the header, and drops or reorders records.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

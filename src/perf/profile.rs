@@ -7,9 +7,7 @@ use jitdump::{ByteOrder, Tally};
 use crate::bytes::Reader;
 use crate::perf::attr::{self, AttrEntry, Attrs};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{
-    AnyHeader, FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, PIPE_HEADER_SIZE, Section,
-};
+use crate::perf::header::{AnyHeader, FILE_HEADER_SIZE, FileHeader, PIPE_HEADER_SIZE, Section};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
 use crate::perf::record::data::Data;
@@ -239,7 +237,7 @@ fn features<'a>(file: Data<'a>, header: &FileHeader, faults: &mut Tally<Issue>) 
     // Sections could overlap; copies of them would be many times the size of the file.
     let mut bytes_left = file.len();
     let mut features = Vec::new();
-    for id in (0..=u8::MAX).filter(|&id| has_feature(&header.features, id)) {
+    for id in (0..=u8::MAX).filter(|&id| header.has_feature(id)) {
         let content = Section::read(&mut table)
             .filter(|section| section.size <= bytes_left)
             .and_then(|content| section(file, content));
@@ -254,14 +252,10 @@ fn features<'a>(file: Data<'a>, header: &FileHeader, faults: &mut Tally<Issue>) 
     features
 }
 
-fn has_feature(set: &[u64; FEATURE_WORDS], id: u8) -> bool {
-    let word = set.get(usize::from(id / 64)).copied().unwrap_or(0);
-    word >> (id % 64) & 1 != 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::header::FEATURE_WORDS;
     use crate::perf::record;
     use crate::perf::testing::{self, ORDER};
 

@@ -226,6 +226,57 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
         &["xray-fdr-typed19/trace.xray"],
         &["XR005", "XR016", "XR030", "XR034"],
     ),
+    // Profiles.
+    (
+        &[
+            "bun/perf.data",
+            "cpython312-map/perf.data",
+            "cpython313-dwarf/aslr.data",
+            "cpython313-dwarf/perf.data",
+            "cpython313-fork/perf.data",
+            "erlang25/perf.data",
+            "java17-tsc/perf.data",
+            "java17/perf.data",
+            "lli14-mcjit/perf.data",
+            "llvm19-jitlink/perf.data",
+            "mono-joined/perf.data",
+            "mono-map/perf.data",
+            "multi/perf.data",
+            "node18-arm-dump/perf.data",
+            "node18-i386/perf.data",
+            "node18-mips64le-dump/perf.data",
+            "node18-mipsle-dump/perf.data",
+            "node20-arm64-dump/perf.data",
+            "node20-attached/perf.data",
+            "node20-buildid/perf.data",
+            "node20-dir/perf.data/data",
+            "node20-dwarf/perf.data",
+            "node20-headeronly/perf.data",
+            "node20-inlined/perf.data",
+            "node20-multievent/perf.data",
+            "node20-nomono/perf.data",
+            "node20-overwrite/perf.data",
+            "node20-pidns/perf.data",
+            "node20-pipe/perf.pipe",
+            "node20-ppc64le-dump/perf.data",
+            "node20-raw/perf.data",
+            "node20-reuse/perf.data",
+            "node20-riscv64-dump/perf.data",
+            "node20-s390x-dump/perf.data",
+            "node20-typescript/perf.data",
+            "node20-wasm/perf.data",
+            "node20-zstd/perf.data",
+            "node20/perf.data",
+            "node22/perf.data",
+            "php82/perf.data",
+            "postgres15/perf.data",
+            "qemu/perf.data",
+            "wasmtime/perf.data",
+            "xray-joined-mono14/perf.data",
+            "xray-joined-tsc-defclock14/perf.data",
+        ],
+        &[],
+    ),
 ];
 
 pub const TESTDATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata");
@@ -440,6 +491,7 @@ fn ids_stay_what_they_are() {
     let of = |ranges: &[std::ops::RangeInclusive<u32>]| ranges.iter().cloned().flatten().collect::<Vec<_>>();
     assert_eq!(runs["JD"], of(&[1..=15, 20..=31, 40..=56, 60..=99]));
     assert_eq!(runs["ML"], of(&[1..=7, 10..=23, 30..=43]));
+    assert_eq!(runs["PD"], of(&[1..=10, 20..=25]));
     assert_eq!(runs["XR"], of(&[1..=8, 10..=25, 30..=37]));
 }
 

@@ -10,6 +10,7 @@ use jitinject::internals::tools::dump::{Options, dump};
 use crate::check::{RECORDINGS, has_in_order};
 use crate::check_made::{CleanDump, TestFile, clean_dump, dumps, rich_dump, source};
 use crate::check_made_logs::{logs, traces};
+use crate::check_profiles::profiles;
 use crate::support::capture;
 use crate::support::generator::{Plan, generate};
 use crate::support::scratch;
@@ -66,7 +67,11 @@ fn no_rule_is_left_without_a_file_that_breaks_it() {
         .iter()
         .flat_map(|(_, ids)| ids.iter().copied())
         .collect();
-    let made = dumps().into_iter().chain(logs()).chain(traces());
+    let made = dumps()
+        .into_iter()
+        .chain(logs())
+        .chain(traces())
+        .chain(profiles());
     broken.extend(made.flat_map(|made| made.rules));
     // It takes a huge file; a unit test of the checker breaks this rule.
     broken.insert("XR021");

@@ -31,6 +31,7 @@ mod check_files;
 mod check_made;
 mod check_made_extensions;
 mod check_made_logs;
+mod check_profiles;
 mod check_rules;
 mod ci;
 mod clocks;

@@ -1,7 +1,7 @@
-//! `jitinject check`: errors in files of runtimes.
+//! `jitinject check`: errors in files of runtimes, and in profiles.
 
-mod files;
-mod output;
+pub mod files;
+pub mod output;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +18,7 @@ use crate::cli::commands::explain::{explain, list};
 const EXAMPLES: &str = "\
 Examples:
   jitinject check jit-1234.dump
+  jitinject check perf.data
   jitinject check --explain JD073
 
   # in a runtime's own tests
@@ -29,10 +30,10 @@ Exit status: 0 no errors; 1 a file has errors or cannot be checked; 2 invalid us
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArguments {
-    /// Jitdumps, Mono logs, XRay traces or directories; - is standard input
+    /// Profiles, jitdumps, Mono logs, XRay traces or directories; - is standard input
     ///
     /// File types are detected by content. Directories are searched for files with such content or with such a name
-    /// (jit-*.dump, *.mlpd, xray-log.*).
+    /// (jit-*.dump, *.mlpd, xray-log.*). Profiles are also read with linux-perf-data, the reader of samply.
     #[arg(value_name = "FILE", required_unless_present_any = ["explain", "list"])]
     files: Vec<PathBuf>,
 

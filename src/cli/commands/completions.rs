@@ -43,7 +43,9 @@ fn with_values(program: Command) -> Command {
             command.mut_arg("code", |code| code.value_parser(codes(&[""])))
         })
         .mut_subcommand("check", |command| {
-            command.mut_arg("explain", |code| code.value_parser(codes(&["JD", "ML", "XR"])))
+            command.mut_arg("explain", |code| {
+                code.value_parser(codes(&["JD", "ML", "PD", "XR"]))
+            })
         })
 }
 

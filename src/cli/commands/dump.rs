@@ -102,7 +102,10 @@ impl DumpArguments {
             };
             return Err(empty.in_file(&self.file));
         }
-        let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(&self.file);
+        let unknown = || {
+            let unknown = Diagnostic::new(Issue::NotARuntimeFile).in_file(&self.file);
+            unknown.with("kinds", "jitdump")
+        };
         let kind = input.kind().ok_or_else(unknown)?;
         let options = Options {
             filter: Filter {

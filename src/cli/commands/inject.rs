@@ -5,11 +5,14 @@ mod arguments;
 use std::process::ExitCode;
 
 pub use self::arguments::{InjectArguments, label, percent};
+use jitdump::internals::bytes::printable_path;
 use jitinject::inject;
 use jitinject::internals::files::objects::build_id_cache;
 use jitinject::internals::results::FileKind;
-use jitinject::{Diagnostic, InjectOptions, Issue, Summary};
+use jitinject::{Diagnostic, InjectOptions, Issue, Severity, Summary};
 
+use crate::cli::commands::check::files::check_named;
+use crate::cli::commands::check::output::report_findings;
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{default_profile, is_stream};
 use crate::cli::startup::start_long_work;
@@ -26,7 +29,7 @@ impl InjectArguments {
             report_all(&summary.diagnostics, self.verbose);
             print_message(&summary.text(self.verbose));
         }
-        Ok(exit_code(self.fail_under, &summary))
+        self.finish(&summary)
     }
 
     /// Converts a profile as perf inject does: from standard input unless the arguments name a profile, with the objects also in
@@ -50,7 +53,24 @@ impl InjectArguments {
         if self.verbose {
             print_message(&summary.text(true));
         }
-        Ok(exit_code(self.fail_under, &summary))
+        self.finish(&summary)
+    }
+
+    /// Checks the output if `--verify` asks for it, and returns the exit status.
+    fn finish(&self, summary: &Summary) -> Result<ExitCode, Diagnostic> {
+        if let Some(output) = self.verified() {
+            let checked = check_named(output)?;
+            let least = match (self.quiet, self.verbose) {
+                (true, _) => Severity::Error,
+                (false, false) => Severity::Warning,
+                (false, true) => Severity::Note,
+            };
+            report_findings(&printable_path(output), &checked, least);
+            if checked.count(Severity::Error) > 0 {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Ok(exit_code(self.fail_under, summary))
     }
 
     fn inject(&self, options: InjectOptions) -> Result<Summary, Diagnostic> {

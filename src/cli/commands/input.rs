@@ -1,4 +1,4 @@
-//! Opening of runtime files for `check` and `dump`, with decompression.
+//! Opening of files for `check` and `dump`, with decompression.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,6 +10,7 @@ use jitinject::Issue;
 use jitinject::internals::files::stdio::is_standard;
 use jitinject::internals::files::temp_file::copy_if;
 use jitinject::internals::files::{InputFile, TempFile};
+use jitinject::internals::perf::header::is_profile;
 use jitinject::internals::results::FileKind;
 use jitinject::internals::traces::mono::format::packed;
 
@@ -35,8 +36,9 @@ impl RuntimeFile {
         let file = match is_standard(path) {
             true => {
                 let mut temp_file = TempFile::create()?;
-                let may_be_one =
-                    |start: &[u8]| FileKind::from_content_or_name(start, base_name(path)).is_some();
+                let may_be_one = |start: &[u8]| {
+                    is_profile(start) || FileKind::from_content_or_name(start, base_name(path)).is_some()
+                };
                 copy_if(io::stdin().lock(), &mut temp_file, may_be_one)?;
                 temp_file.map(path)?
             }

@@ -48,7 +48,7 @@ impl fmt::Display for Severity {
 /// The description of one code.
 #[derive(PartialEq, Eq, Debug)]
 pub struct CatalogueEntry {
-    /// The code: two letters and three digits. `JI` is for runs of jitinject, `JD`, `ML` and `XR` for `check`.
+    /// The code: two letters and three digits. `JI` is for runs of jitinject, `JD`, `ML`, `PD` and `XR` for `check`.
     pub id: &'static str,
     /// Default severity. A diagnostic is an error if the program cannot continue.
     pub severity: Severity,

@@ -124,6 +124,11 @@ impl Findings {
         })
     }
 
+    /// Whether a rule is broken.
+    pub fn has(&self, rule: &Rule) -> bool {
+        self.by_id.contains_key(rule.id)
+    }
+
     /// Returns all places, to add details.
     pub fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
         self.by_id.values_mut().flat_map(|finding| &mut finding.places)

@@ -1,8 +1,8 @@
-//! Validation of the files that runtimes write, for authors of runtimes.
+//! Validation of the files that runtimes write, for authors of runtimes, and of profiles.
 //!
 //! ```text
 //! file ──► kind, detected by content ──► its reader, and a walk over its records
-//!                                                       │ [jitdump], [mono], [xray]
+//!                                                       │ [jitdump], [mono], [xray], [profile]
 //!          table of rules  [rules] ────────────────────► findings: rule, count, first places
 //! ```
 //!
@@ -15,21 +15,37 @@ mod call_stack;
 mod findings;
 mod jitdump;
 mod mono;
+mod profile;
 mod xray;
+
+use std::io;
+
+use ::jitdump::Tally;
+use serde::Serialize;
 
 use crate::results::FileKind;
 use crate::results::diagnostics::Issue;
-use ::jitdump::Tally;
 
 pub use crate::results::diagnostics::rules;
 pub use crate::results::diagnostics::{CatalogueEntry as Rule, Severity};
 pub use findings::{Finding, MAX_NAME_LENGTH, Place};
 
+/// Kind of a checked file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckedKind {
+    /// A profile.
+    Profile,
+    /// A file of a runtime.
+    #[serde(untagged)]
+    Runtime(FileKind),
+}
+
 /// Result of checking a file.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Kind of the file.
-    pub kind: FileKind,
+    pub kind: CheckedKind,
     /// Number of records or events in the file.
     pub records: u64,
     /// Findings, the most severe first, then by rule ID.
@@ -47,7 +63,7 @@ impl Report {
 /// Returns the text of a source file by the name that a runtime gave it; `None` if it is not on this machine.
 pub type ReadSource<'r> = &'r dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
-/// Checks a file. `name` is its base name, by which perf finds jitdumps. A compressed log must be passed decompressed,
+/// Checks a file of a runtime. `name` is its base name, by which perf finds jitdumps. A compressed log must be passed decompressed,
 /// with the faults of its decompression in `unpacking`. `read_source` gets the source files that lines are in.
 pub fn check(
     kind: FileKind,
@@ -62,8 +78,18 @@ pub fn check(
         FileKind::XrayTrace => xray::check(file),
     };
     Report {
-        kind,
+        kind: CheckedKind::Runtime(kind),
         records,
         findings: findings.finish(),
     }
+}
+
+/// Checks a profile. Fails if its compressed records cannot be written to a temporary file.
+pub fn check_profile(file: &[u8]) -> io::Result<Report> {
+    let (records, findings) = profile::check(file)?;
+    Ok(Report {
+        kind: CheckedKind::Profile,
+        records,
+        findings: findings.finish(),
+    })
 }

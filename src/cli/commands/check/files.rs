@@ -7,8 +7,10 @@ use jitdump::internals::bytes::printable_path;
 use jitinject::internals::files::InputFile;
 use jitinject::internals::files::search::files_below;
 use jitinject::internals::files::stdio::is_standard;
+use jitinject::internals::files::temp_file::temp_file_error;
 use jitinject::internals::frames::source_files::SourceOptions;
 use jitinject::internals::frames::source_files::paths::SourceFiles;
+use jitinject::internals::perf::header::is_profile;
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::check;
 use jitinject::internals::tools::check::Report;
@@ -44,13 +46,13 @@ pub fn check_all(paths: &[PathBuf]) -> impl Iterator<Item = CheckedFile> {
     })
 }
 
-/// Checks the files in a directory that have the content or the name of a runtime file.
+/// Checks the files in a directory that are profiles, or have the content or the name of a runtime file.
 fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
     let mut diagnostics = Vec::new();
     let files = files_below(folder, &mut diagnostics);
     diagnostics.iter().for_each(report);
     let mut found = files.into_iter().filter_map(|path| {
-        let result = check_if_runtime_file(&path)?;
+        let result = check_if_known(&path)?;
         Some(CheckedFile {
             path: printable_path(&path),
             result,
@@ -63,7 +65,7 @@ fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
     std::iter::once(first).chain(found)
 }
 
-fn check_if_runtime_file(path: &Path) -> Option<Result<Report, Diagnostic>> {
+fn check_if_known(path: &Path) -> Option<Result<Report, Diagnostic>> {
     let name = base_name(path);
     let has_name = FileKind::from_name(name).is_some();
     let file = match InputFile::open(path) {
@@ -71,7 +73,7 @@ fn check_if_runtime_file(path: &Path) -> Option<Result<Report, Diagnostic>> {
         Err(error) => return has_name.then(|| Err(Diagnostic::cannot_read(path, &error))),
     };
     match FileKind::from_content(&file) {
-        None if !has_name => None,
+        None if !has_name && !is_profile(&file) => None,
         _ => Some(
             RuntimeFile::of(file)
                 .map_err(|error| Diagnostic::cannot_read(path, &error))
@@ -80,7 +82,8 @@ fn check_if_runtime_file(path: &Path) -> Option<Result<Report, Diagnostic>> {
     }
 }
 
-fn check_named(path: &Path) -> Result<Report, Diagnostic> {
+/// Checks a file; `-` is standard input.
+pub fn check_named(path: &Path) -> Result<Report, Diagnostic> {
     let input = RuntimeFile::open(path);
     input
         .map_err(|error| Diagnostic::cannot_read(path, &error))
@@ -88,19 +91,29 @@ fn check_named(path: &Path) -> Result<Report, Diagnostic> {
 }
 
 fn check(input: RuntimeFile) -> Result<Report, Diagnostic> {
-    let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(input.file.path());
-    let kind = input.kind().ok_or_else(unknown)?;
-    let name = base_name(input.file.path());
-    let (sources, load) = (SourceOptions::default(), LoadOptions::default());
-    let sources = SourceFiles::new(&sources, &load);
-    let report = check::check(kind, &input.file, name, &input.packing_faults(), &|name| {
-        sources
-            .open(name)
-            .and_then(|file| file.read_whole(MAX_SOURCE))
-            .ok()
-    });
+    let report = match is_profile(&input.file) {
+        true => check::check_profile(&input.file).map_err(temp_file_error)?,
+        false => check_runtime_file(&input)?,
+    };
     match input.file.has_shrunk() {
         true => Err(Diagnostic::new(Issue::FileShrunk).in_file(input.file.path())),
         false => Ok(report),
     }
+}
+
+fn check_runtime_file(input: &RuntimeFile) -> Result<Report, Diagnostic> {
+    let kind = input.kind().ok_or_else(|| {
+        let unknown = Diagnostic::new(Issue::NotARuntimeFile).in_file(input.file.path());
+        unknown.with("kinds", "profile, jitdump")
+    })?;
+    let name = base_name(input.file.path());
+    let (sources, load) = (SourceOptions::default(), LoadOptions::default());
+    let sources = SourceFiles::new(&sources, &load);
+    let faults = input.packing_faults();
+    Ok(check::check(kind, &input.file, name, &faults, &|name| {
+        sources
+            .open(name)
+            .and_then(|file| file.read_whole(MAX_SOURCE))
+            .ok()
+    }))
 }

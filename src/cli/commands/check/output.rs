@@ -4,13 +4,12 @@ use std::io::{self, Write};
 
 use jitdump::printable;
 use jitinject::Diagnostic;
-use jitinject::internals::results::FileKind;
 use jitinject::internals::results::summary::count;
-use jitinject::internals::tools::check::{Finding, Place, Report, Severity};
+use jitinject::internals::tools::check::{CheckedKind, Finding, Place, Report, Severity};
 use serde::Serialize;
 
 use crate::cli::commands::check::files::CheckedFile;
-use crate::cli::terminal::{self, Output, report, style};
+use crate::cli::terminal::{self, print_message, report, style};
 
 /// Version of the JSON document. It changes when a field is removed or changes its meaning.
 const FORMAT: u32 = 2;
@@ -77,7 +76,7 @@ pub fn print_text(mut checked: impl Iterator<Item = CheckedFile>) -> Result<(), 
     Ok(())
 }
 
-fn write_finding(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
+fn write_finding(output: &mut impl Write, path: &str, finding: &Finding) -> io::Result<()> {
     let rule = finding.rule;
     let style = style(rule.severity);
     writeln!(
@@ -88,6 +87,26 @@ fn write_finding(output: &mut Output, path: &str, finding: &Finding) -> io::Resu
         rule.title,
         format_places(finding.count, &finding.places)
     )
+}
+
+/// Prints the findings of a profile that was written, on standard error, with a line about the whole file unless only
+/// errors are printed.
+pub fn report_findings(path: &str, checked: &Report, least: Severity) {
+    let mut stderr = anstream::stderr().lock();
+    let findings = checked.findings.iter();
+    for finding in findings.filter(|finding| finding.rule.severity >= least) {
+        // There is nowhere to report a closed standard error.
+        let _ = write!(stderr, "jitinject: ").and_then(|()| write_finding(&mut stderr, path, finding));
+    }
+    drop(stderr);
+    if least < Severity::Error {
+        print_message(&format!(
+            "{path}: verified, {}, {}, {}",
+            count(checked.records, "record"),
+            count(checked.count(Severity::Error) as u64, "error"),
+            count(checked.count(Severity::Warning) as u64, "warning"),
+        ));
+    }
 }
 
 /// Formats the count and the first places.
@@ -156,7 +175,7 @@ struct FileEntry<'d> {
     path: &'d str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'d Diagnostic>,
-    kind: Option<FileKind>,
+    kind: Option<CheckedKind>,
     records: u64,
     findings: Vec<FindingEntry<'d>>,
 }

@@ -86,6 +86,13 @@ pub struct InjectArguments {
         value_parser = clap::value_parser!(i32).range(1..=22), help_heading = OUTPUT, hide_short_help = true)]
     compress: Option<i32>,
 
+    /// Check the output as jitinject check does; exit with status 1 if it has errors
+    ///
+    /// It is read as jitinject reads profiles, and with linux-perf-data, the reader of samply: both must see the same records,
+    /// samples and mappings.
+    #[arg(long, help_heading = OUTPUT, hide_short_help = true)]
+    verify: bool,
+
     /// Write all functions, not only sampled ones
     #[arg(long, help_heading = OUTPUT)]
     all: bool,
@@ -323,6 +330,9 @@ impl InjectArguments {
         if self.input.is_some() && self.profile.is_some() && self.input != self.profile {
             return Some("two different profiles; name one, with or without --input");
         }
+        if self.verify && is_standard(&self.output) {
+            return Some("--verify reads the output, which cannot be standard output");
+        }
         let takes_both = is_standard(&self.output) && self.summary.as_deref().is_some_and(is_standard);
         takes_both.then_some("the profile and the summary cannot both go to standard output")
     }
@@ -349,6 +359,11 @@ impl InjectArguments {
     /// Returns whether the arguments say nothing about unwinding.
     pub fn has_default_unwinding(&self) -> bool {
         self.unwind.is_none() && !self.no_unwind && !self.fold_interpreter
+    }
+
+    /// Returns the output if it is to be checked.
+    pub fn verified(&self) -> Option<&Path> {
+        self.verify.then_some(&*self.output)
     }
 
     /// Returns the profile given without `--input`.

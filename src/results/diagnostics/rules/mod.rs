@@ -3,6 +3,7 @@
 pub mod debug_info;
 pub mod jitdump;
 pub mod mono;
+pub mod profile;
 pub mod unwinding;
 pub mod xray;
 
@@ -46,6 +47,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         unwinding::ALL,
         mono::ALL,
         xray::ALL,
+        profile::ALL,
     ]
     .into_iter()
     .flatten()
