@@ -296,3 +296,61 @@ impl<'a> V8Functions<'a> {
         v8_inlining::add_calls(info, size, evidence).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::load::{NeededFunctions, RecordingData, load};
+
+    #[test]
+    fn kept_lines_are_those_that_are_read_again() {
+        let options = LoadOptions {
+            input: Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/node20-inlined/perf.data"),
+            force: true,
+            ..LoadOptions::default()
+        };
+        let data = RecordingData::default();
+        let needed = NeededFunctions {
+            all: true,
+            unwinding: false,
+        };
+        let recording = load(&options, needed, &data, &mut ()).unwrap();
+        let used = &recording.runtime_files.used;
+        let of_file = |(file, used): (FileIndex, &UsedFile<'_>)| {
+            let count = match &used.code {
+                CodeFile::Jitdump(dump) => dump.function_count() as u32,
+                CodeFile::SymbolOnly(_) => 0,
+            };
+            (0..count).map(move |function| FunctionId { file, function })
+        };
+        let functions: Vec<FunctionId> = used.enumerate().flat_map(of_file).collect();
+        let sources = SourceOptions::default();
+        let scripts = V8Scripts::read(
+            &recording,
+            functions.iter().copied(),
+            [].into_iter(),
+            &sources,
+            &options,
+        );
+        let (read, mut kept) = (scripts.functions(), scripts.functions());
+        kept.keep_lines(&recording, functions.iter().copied());
+        assert_eq!(kept.kept.len(), functions.len());
+        let mut calls = 0;
+        for id in functions {
+            let function = function_of(used, id).unwrap();
+            let (lines, faults) = kept.lines_of(id, &function, None);
+            let (read, read_faults) = read.lines_of(id, &function, None);
+            calls += lines.as_ref().map_or(0, |info| info.calls.len());
+            assert_eq!(lines, read);
+            assert!(
+                faults
+                    .iter()
+                    .map(|(_, fault)| fault.count)
+                    .eq(read_faults.iter().map(|(_, fault)| fault.count))
+            );
+        }
+        assert!(calls > 0);
+    }
+}
