@@ -86,7 +86,7 @@ impl<'t> Text<'t> {
             .units
             .partition_point(|&before| before <= unit)
             .checked_sub(1)?;
-        let mut offset = chunk.saturating_mul(CHUNK);
+        let mut offset = chunk.saturating_mul(CHUNK).min(self.bytes.len());
         let mut left = unit.checked_sub(*self.units.get(chunk)?)?;
         for &byte in self.bytes.get(offset..)? {
             let width = utf16_width(byte);
@@ -219,6 +219,14 @@ mod tests {
         assert_eq!(
             (at(1, 1), at(1, 2), at(1, 4), at(2, 1)),
             (Some(0), Some(2), Some(6), Some(8))
+        );
+        // The end of the text.
+        assert_eq!(at(2, 2), Some(9));
+        assert_eq!(
+            Text::new(&b"a"[..])
+                .unwrap()
+                .offset(Position { line: 1, column: 2 }),
+            Some(1)
         );
         // Inside a surrogate pair, past the end of the line, past the last line.
         assert_eq!(
