@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
+use crate::collections::hash::HashMap;
 use crate::files::cleanup::{self, CommitGuard};
 use crate::files::folder::{Folder, NameInFolder, PRIVATE, SHARED, SHARED_FOLDER, ignore_existing};
 use crate::files::folder_contents::FolderContents;
@@ -246,13 +247,23 @@ impl StagedFolder {
         }
     }
 
-    /// Moves files of the directory into another one on the same file system: all of them or none. A file that exists
+    /// Moves all files of the directory into another one on the same file system: all of them or none. A file that exists
     /// there is kept if it has the same bytes and other users cannot change it, and replaced otherwise. Returns the paths
     /// of the files that did not exist.
     pub fn move_files(self, paths: &[String], to: &Folder) -> Result<Vec<String>, (PathBuf, io::Error)> {
         let _uninterrupted = CommitGuard::begin();
         let mut new: Vec<String> = Vec::new();
+        // Whether subdirectories were moved with all that is in them, because they did not exist.
+        let mut folders: HashMap<&str, bool> = HashMap::default();
+        let mut is_moved = |folder| {
+            let is_moved = folders.entry(folder);
+            *is_moved.or_insert_with(|| self.folder.at(folder).rename_new(&to.at(folder)).is_ok())
+        };
         for path in paths {
+            if path.split_once('/').is_some_and(|(folder, _)| is_moved(folder)) {
+                new.push(path.clone());
+                continue;
+            }
             let staged = self.folder.at(path);
             let moved =
                 shared_place(to, Path::new(path)).and_then(|target| match rename_new(&staged, &target) {
@@ -381,6 +392,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::fs;
+    use std::os::unix::fs::MetadataExt;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -503,6 +515,39 @@ mod tests {
         staged.commit(check_replaced).unwrap_err();
         assert_eq!(names(&target), ["precious"]);
         assert_eq!(names(folder.path()), ["target"]);
+    }
+
+    #[test]
+    fn a_new_subfolder_is_moved_as_a_whole() {
+        for is_new in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let to = folder.path().join("objects");
+            fs::create_dir(&to).unwrap();
+            if !is_new {
+                fs::create_dir_all(to.join("sources/1")).unwrap();
+                fs::write(to.join("sources/1/a.js"), "a").unwrap();
+            }
+            let staged = StagedFolder::create(NameInFolder::of(&folder.path().join("new")).unwrap()).unwrap();
+            for name in ["sources", "sources/1", "sources/2"] {
+                staged.create_folder(name).unwrap();
+            }
+            let paths = ["x.so", "sources/1/a.js", "sources/2/b.js"].map(str::to_owned);
+            for path in &paths {
+                staged.create_file(path, false).unwrap().write_all(b"a").unwrap();
+            }
+            let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+            let before = inode(&staged.staged.path().join("sources"));
+            let there = NameInFolder::of(&to).unwrap().open_folder().unwrap();
+            let new = staged.move_files(&paths, &there).unwrap();
+            assert_eq!(inode(&to.join("sources")) == before, is_new);
+            let expected: Vec<&String> = paths
+                .iter()
+                .filter(|path| is_new || !path.contains("a.js"))
+                .collect();
+            assert_eq!(new.iter().collect::<Vec<_>>(), expected);
+            assert!(paths.iter().all(|path| fs::read(to.join(path)).unwrap() == b"a"));
+            assert_eq!(names(folder.path()), ["objects"]);
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::frames::ranking::counts::StackCounts;
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::walk::Addresses;
-use crate::frames::stream::{self, Sample, SampleFilter, Tables, WalkOptions};
+use crate::frames::stream::{self, Sample, SampleFilter, Tables, WalkOptions, Walked};
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::Mapped;
 use crate::load::{NeededFunctions, Progress, Recording, RecordingData, load_after};
@@ -137,7 +137,9 @@ fn inject_recording(
         &options.lines.sources,
         &options.load,
     );
-    let v8_functions = scripts.functions();
+    let mut v8_functions = scripts.functions();
+    // Objects and tables have them.
+    v8_functions.keep_lines(recording, walked.iter().flat_map(Walked::functions));
     let objects_input = objects::Input {
         files: &recording.runtime_files.used,
         maps: &recording.maps,

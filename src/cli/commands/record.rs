@@ -103,7 +103,7 @@ pub struct RecordArguments {
     pack: bool,
 
     /// Open the profile with perf report at the end
-    #[arg(long, help_heading = OUTPUT, conflicts_with = "print")]
+    #[arg(long, alias = "open", help_heading = OUTPUT, conflicts_with = "print")]
     report: bool,
 
     /// Record running processes, as perf record -p does

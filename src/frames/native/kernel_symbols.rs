@@ -1,6 +1,7 @@
 //! Symbols of the kernel, from a copy of `/proc/kallsyms`.
 
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,10 @@ const MAX_BYTES: u64 = 1 << 28;
 /// Symbols of the kernel and its modules.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
-    /// Start address and name of each function, by address.
-    symbols: Vec<(Address, String)>,
+    /// Start address of each function, by address, and where its name is in the names.
+    symbols: Vec<(Address, Range<usize>)>,
+    /// Names of all functions, one after the other.
+    names: String,
 }
 
 impl KernelSymbols {
@@ -81,18 +84,19 @@ impl KernelSymbols {
             symbols.push((address, name));
         }
         let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
-        let mut symbols: Vec<(Address, String)> = symbols
-            .into_iter()
-            .map(|(address, name)| {
-                (
-                    Address(address.wrapping_add(moved)),
-                    String::from_utf8_lossy(name).into(),
-                )
-            })
-            .collect();
-        symbols.sort();
+        for (address, _) in &mut symbols {
+            *address = address.wrapping_add(moved);
+        }
+        symbols.sort_unstable();
         symbols.dedup_by_key(|&mut (address, _)| address);
-        (!symbols.is_empty()).then_some(Self { symbols })
+        let mut names = String::new();
+        let symbols = symbols.into_iter().map(|(address, name)| {
+            let start = names.len();
+            names.push_str(&String::from_utf8_lossy(name));
+            (Address(address), start..names.len())
+        });
+        let symbols: Vec<(Address, Range<usize>)> = symbols.collect();
+        (!symbols.is_empty()).then_some(Self { symbols, names })
     }
 
     /// Returns the index of the symbol at an address.
@@ -108,7 +112,8 @@ impl KernelSymbols {
 
     /// Returns the name of a symbol.
     pub fn name(&self, index: u32) -> Option<&str> {
-        Some(&self.symbols.get(index as usize)?.1)
+        let (_, name) = self.symbols.get(index as usize)?;
+        self.names.get(name.clone())
     }
 }
 

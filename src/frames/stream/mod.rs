@@ -39,6 +39,7 @@ use jitdump::printable;
 
 use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::SampleVisitor;
+use crate::code::timeline::FunctionId;
 use crate::collections::indexed_table::{IndexedTable, index_of};
 use crate::frames::native::lines::NativeLines;
 use crate::frames::source_files::SourceOptions;
@@ -134,7 +135,7 @@ fn read_recording<R>(
     progress.start("reading names", 1);
     let scripts = V8Scripts::read(
         recording,
-        walked.places.iter().filter_map(FrameAddress::function),
+        walked.functions(),
         walked.places.iter().filter_map(FrameAddress::symbol),
         &options.sources,
         &options.load,
@@ -242,6 +243,11 @@ fn events_of(profile: &Profile<'_>) -> Vec<Event> {
 }
 
 impl Walked {
+    /// Returns the functions of runtimes in the stacks.
+    pub fn functions(&self) -> impl Iterator<Item = FunctionId> {
+        self.places.iter().filter_map(FrameAddress::function)
+    }
+
     /// Returns the tables with names. Lines are those of `track` for functions that have it, and of `native_lines` for native
     /// code.
     pub fn named(

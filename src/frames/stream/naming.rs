@@ -281,7 +281,7 @@ impl<'a> Namer<'a> {
         let declared = || jitted.declaration();
         let plain = NameStyle::Plain.apply_declared(name.clone(), declared, jitted.tier());
         let kind = kinds::of_jit(jitted.name);
-        let (info, _) = self.v8_functions.lines_of(id.file, &jitted, self.track);
+        let (info, _) = self.v8_functions.lines_of(id, &jitted, self.track);
         let has_lines = info.is_some();
         let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
         let is_mapped = |info: &DebugInfo<'_>| info.files.iter().any(|file| file.script.is_some());
@@ -289,7 +289,7 @@ impl<'a> Namer<'a> {
             .as_ref()
             .filter(|info| is_mapped(info))
             .and_then(|_| match has_lines {
-                true => self.v8_functions.generated_lines_of(id.file, &jitted).0,
+                true => self.v8_functions.generated_lines_of(id, &jitted).0,
                 false => names::declaration(jitted.name),
             });
         let mut function = self.declared(kind, printable(&plain), &name, owner);

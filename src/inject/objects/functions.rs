@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jitdump::{Address, AddressRange, RandomAccess, Tally};
 
-use crate::code::timeline::{CodeMapping, FileIndex};
+use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::hash::HashSet;
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::dwarf::{self, Encoder, EncoderMemory};
@@ -17,8 +17,9 @@ use crate::elf::object::{self, CodeBytes, Encoded, ObjectContent, ObjectFunction
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::{ObjectKind, Store};
 use crate::files::objects::stored_source::StoredSource;
+use crate::frames::source_files::v8_functions::Lines;
 use crate::inject::objects::grouping::{first_of, key};
-use crate::inject::objects::job::{DecodedFunction, Job, Lines, LoadedJob, batches};
+use crate::inject::objects::job::{DecodedFunction, Job, LoadedJob, batches};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{Input, Objects, PlacedObject, path_for_readers};
@@ -229,7 +230,7 @@ impl<'a> ObjectWriter<'a> {
                 .input
                 .lines
                 .keep_sources
-                .then(|| self.lines_of(file, &function));
+                .then(|| self.lines_of(member.function, &function));
             if let Some((Some(info), _)) = &mut lines {
                 sources.extend(self.input.lines.sources_to_keep(info, owner));
                 if !is_kept(info.memory_size(), self.input.record_bytes(member.function)) {
@@ -250,9 +251,9 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Returns the lines and inlined calls of a function, and the faults found in them.
-    fn lines_of(&self, file: FileIndex, function: &jitdump::Function<'a>) -> Lines<'a> {
+    fn lines_of(&self, id: FunctionId, function: &jitdump::Function<'a>) -> Lines<'a> {
         let track = self.input.lines.track.as_deref();
-        self.input.v8_functions.lines_of(file, function, track)
+        self.input.v8_functions.lines_of(id, function, track)
     }
 
     /// Adds the line table of a function to its object. Returns the source files that it references.
@@ -342,7 +343,7 @@ impl<'a> ObjectWriter<'a> {
             .map(|(loaded, function)| {
                 let mut faults = MemberFaults::default();
                 let lines = loaded.lines.take();
-                let lines = lines.unwrap_or_else(|| self.lines_of(file, &loaded.function));
+                let lines = lines.unwrap_or_else(|| self.lines_of(loaded.member.function, &loaded.function));
                 sources.extend(self.add_lines(lines, function, places, &mut encoder, &mut faults));
                 (*loaded.member, faults)
             });

@@ -1,16 +1,15 @@
 //! Objects that are to be written.
 
-use jitdump::debug_info::DebugInfo;
-use jitdump::{Address, AddressRange, Function, Machine, Tally};
+use jitdump::{Address, AddressRange, Function, Machine};
 
 use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{LEAD_IN, text_address};
+use crate::frames::source_files::v8_functions::Lines;
 use crate::inject::objects::sharing::{Block, ObjectMembers};
 use crate::inject::objects::{Input, TABLE_ALIGN};
 use crate::inject::sources::SourceName;
-use crate::results::diagnostics::Issue;
 
 /// Maximum number of objects to encode at a time, and the size of records in bytes from which on no object is
 /// added. Both limit memory.
@@ -47,9 +46,6 @@ pub struct DecodedFunction<'g, 'a> {
     /// Lines and inlined calls, if the object needed them before it is encoded.
     pub lines: Option<Lines<'a>>,
 }
-
-/// The lines and inlined calls of a function, and the faults found in them.
-pub type Lines<'a> = (Option<DebugInfo<'a>>, Tally<Issue>);
 
 impl<'g> Job<'g> {
     /// Makes a job of an object. `text_bytes` are the sizes of the source texts that an object of each file may contain.

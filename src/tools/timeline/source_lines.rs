@@ -56,7 +56,7 @@ impl SourceLines {
                 continue;
             };
             let track = options.track.as_deref();
-            let (info, _) = v8_functions.lines_of(id.file, &function, track);
+            let (info, _) = v8_functions.lines_of(*id, &function, track);
             let info = info.or_else(|| names::declaration(function.name));
             if let Some(info) = info {
                 let owner = used[id.file].found.file.origin().owner;

@@ -70,15 +70,23 @@ impl<'t> Text<'t> {
         // A line has its terminator; the last one has the end of the text.
         let next = self.lines.get(line.saturating_add(1));
         let end = next.map_or(self.bytes.len().saturating_add(1), |&next| next as usize);
-        let unit = self
-            .units_before(start)
-            .checked_add(position.column.checked_sub(1)?)?;
+        let column = position.column.checked_sub(1)?;
+        // A character has at most as many code units as bytes.
+        let nearest = (start as usize).checked_add(column as usize)?;
+        if nearest >= end {
+            return None;
+        }
+        let until = nearest.saturating_add(1).min(self.bytes.len());
+        if column as usize <= CHUNK && self.is_ascii(start as usize..until) {
+            return Some(nearest as u32);
+        }
+        let unit = self.units_before(start).checked_add(column)?;
         // The last chunk that starts at this unit or before it.
         let chunk = self
             .units
             .partition_point(|&before| before <= unit)
             .checked_sub(1)?;
-        let mut offset = chunk.saturating_mul(CHUNK);
+        let mut offset = chunk.saturating_mul(CHUNK).min(self.bytes.len());
         let mut left = unit.checked_sub(*self.units.get(chunk)?)?;
         for &byte in self.bytes.get(offset..)? {
             let width = utf16_width(byte);
@@ -99,11 +107,20 @@ impl<'t> Text<'t> {
             .get(line.saturating_sub(1))
             .copied()
             .unwrap_or_default();
-        let column = self.units_before(offset).saturating_sub(self.units_before(start));
+        let bytes = offset.saturating_sub(start);
+        let column = match bytes as usize <= CHUNK && self.is_ascii(start as usize..offset as usize) {
+            true => bytes,
+            false => self.units_before(offset).saturating_sub(self.units_before(start)),
+        };
         Position {
             line: line as u32,
             column: column.saturating_add(1),
         }
+    }
+
+    /// Whether all bytes of a range are code units of their own.
+    fn is_ascii(&self, range: Range<usize>) -> bool {
+        self.bytes.get(range).is_some_and(<[u8]>::is_ascii)
     }
 
     /// Returns the number of UTF-16 code units before an offset.
@@ -183,7 +200,7 @@ mod tests {
     fn positions_and_offsets_are_inverse() {
         let mut long = "x".repeat(3000);
         long.push_str("é😀\u{2028}end");
-        for text in ["", "a", "a\nb\r\nc\rd\n", "é😀x\n😀", &long] {
+        for text in ["", "a", "a\nb\r\nc\rd\n", "é😀x\n😀", "aé b\nc😀", &long] {
             let indexed = Text::new(text.as_bytes()).unwrap();
             for (offset, _) in text
                 .char_indices()
@@ -202,6 +219,14 @@ mod tests {
         assert_eq!(
             (at(1, 1), at(1, 2), at(1, 4), at(2, 1)),
             (Some(0), Some(2), Some(6), Some(8))
+        );
+        // The end of the text.
+        assert_eq!(at(2, 2), Some(9));
+        assert_eq!(
+            Text::new(&b"a"[..])
+                .unwrap()
+                .offset(Position { line: 1, column: 2 }),
+            Some(1)
         );
         // Inside a surrogate pair, past the end of the line, past the last line.
         assert_eq!(
