@@ -14,7 +14,7 @@ use crate::frames::native::modules::{ModuleIndex, Modules};
 use crate::frames::unwind::frameless::FramelessTop;
 use crate::frames::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
 use crate::frames::unwind::jit::JitTables;
-use crate::frames::unwind::known_address::{AddressKind, KnownAddress};
+use crate::frames::unwind::known_address::{AddressKind, KnownAddress, KnownTop};
 use crate::frames::unwind::native::{NativeRules, NativeTables};
 use crate::frames::unwind::registers::{Registers, Target};
 use crate::frames::unwind::step::{End, Frame, StackCopy};
@@ -217,11 +217,8 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             return frame.unwind_by(rules);
         }
         let frameless = match known.kind {
-            AddressKind::Function(mapping) if frame.is_interrupted || frame.has_frameless_callee => {
-                let address = Address(frame.address);
-                let jit = &self.unwinder.jit;
-                jit.frameless_top(mapping, address, frame.is_interrupted)
-            }
+            AddressKind::Function(_) if frame.is_interrupted => known.top.interrupted,
+            AddressKind::Function(_) if frame.has_frameless_callee => known.top.at_setup_call,
             AddressKind::Module(_) if frame.is_interrupted && known.is_linkage => {
                 Some(FramelessTop::at_call(frame.target))
             }
@@ -257,6 +254,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         let mut known = KnownAddress {
             kind: AddressKind::Memory,
             rules: None,
+            top: KnownTop::default(),
             is_linkage: false,
             lacks_file: false,
         };
@@ -273,8 +271,9 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                         let (mapped, mapped_times) = unwinder.modules.with_times(space, address, time);
                         let native = mapped
                             .map(|mapped| unwinder.native.at(mapped.module, mapped.file_offset(address)));
-                        if let Some(NativeRules::Rules(rules)) = native {
-                            known.rules = Some(rules);
+                        match native {
+                            Some(NativeRules::Rules(rules)) => known.rules = Some(rules),
+                            _ => known.top = unwinder.jit.top(mapping, address).unwrap_or_default(),
                         }
                         times.map(|times| intersection(times, mapped_times))
                     }

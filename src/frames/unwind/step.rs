@@ -1,7 +1,7 @@
 //! From a frame to its caller.
 //!
-//! A slot below the stack pointer of the sampled frame has been popped: its register has the value,
-//! although tables of compilers say otherwise until the function returns. On AArch64, a frame record may be
+//! A slot outside the sampled frame, between its stack pointer and the CFA, has been popped: its register has the
+//! value, although tables of compilers say otherwise until the function returns. On AArch64, a frame record may be
 //! anywhere in its frame, so after a step by the frame pointer the stack pointer is only a lower bound. The
 //! next rules that save a frame record say where it is below the CFA, and make it exact again.
 
@@ -140,7 +140,13 @@ impl Frame<'_> {
             Rule::ValueOffset(offset) => at(*offset)?,
             Rule::Register(other) => of(*other)?,
             Rule::Expression(expression) => {
-                self.stack.word(self.evaluate(rules, expression, Some(cfa))?)?
+                let slot = self.evaluate(rules, expression, Some(cfa))?;
+                // GCC's slot of a realigned frame is where the frame pointer points to: after `leave`, in the frame of a caller.
+                let is_beyond = self.is_interrupted && !rules.is_signal && slot >= cfa;
+                match is_beyond || self.is_popped(slot) {
+                    true => of(register)?,
+                    false => self.stack.word(slot)?,
+                }
             }
             Rule::ValueExpression(expression) => self.evaluate(rules, expression, Some(cfa))?,
         }))
@@ -225,17 +231,22 @@ impl Frame<'_> {
         let stack_pointer = self.registers.get(self.target.stack_pointer()).ok_or(End::Lost)?;
         let after = |offset: u64| stack_pointer.checked_add(offset).ok_or(End::Lost);
         let (cfa, address) = match top {
-            FramelessTop::ReturnAddress { offset, removed } => (
-                after(offset.saturating_add(8).saturating_add(removed))?,
-                self.stack.word(after(offset)?)?,
-            ),
-            FramelessTop::Register { register, offset } => {
-                (after(offset)?, self.registers.get(register).ok_or(End::Lost)?)
+            FramelessTop::ReturnAddress { offset, removed, .. } => {
+                let offset = u64::from(offset);
+                let removed = u64::from(removed);
+                (
+                    after(offset.saturating_add(8).saturating_add(removed))?,
+                    self.stack.word(after(offset)?)?,
+                )
             }
+            FramelessTop::Register { register, offset } => (
+                after(offset.into())?,
+                self.registers.get(register).ok_or(End::Lost)?,
+            ),
         };
         let callee = *self;
-        if top.has_frame_pointer() {
-            let pointer = self.stack.word(stack_pointer)?;
+        if let Some(offset) = top.frame_pointer() {
+            let pointer = self.stack.word(after(offset.into())?)?;
             self.registers.set(self.target.frame_pointer(), pointer);
         }
         self.registers.set(self.target.stack_pointer(), cfa);
