@@ -169,27 +169,8 @@ fn sparkplug_call(code: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn frameless_top(target: Target, code: &[u8], offset: usize) -> Option<FramelessTop> {
-        FramedCode::new(target, code).top(offset)
-    }
-
-    const CALLED: Option<FramelessTop> = Some(FramelessTop::CALLED);
-
-    const fn pushed(offset: u64) -> Option<FramelessTop> {
-        Some(FramelessTop::ReturnAddress { offset, removed: 0 })
-    }
-
-    const fn in_register(register: u16, offset: u64) -> Option<FramelessTop> {
-        Some(FramelessTop::Register { register, offset })
-    }
-
     #[test]
-    fn what_is_on_top_is_known_at_each_instruction_of_a_prologue() {
-        // nop; push rbp; mov rbp, rsp; pop rbp; ret
-        let code = [0x90, 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3];
-        let tops = [0, 1, 2, 5, 6].map(|offset| frameless_top(Target::X86_64, &code, offset));
-        assert_eq!(tops, [CALLED, CALLED, pushed(8), None, CALLED]);
-        assert_eq!(frameless_top(Target::X86_64, &[0x90, 0x90], 0), None);
+    fn what_is_on_top_is_known_at_each_instruction_of_aarch64() {
         // stp x29, x30, [sp, #-16]!; mov x29, sp; nop; ldp x29, x30, [sp], #16; add sp, sp, #16; ret
         let code = [
             0xa9bf_7bfdu32,
@@ -200,43 +181,22 @@ mod tests {
             0xd65f_03c0,
         ];
         let code = code.map(u32::to_le_bytes).concat();
-        let tops: Vec<_> = FramedCode::new(Target::Aarch64, &code).tops().collect();
-        let (called, pushed) = (in_register(30, 0), in_register(30, 16));
-        assert_eq!(tops, [(0, called), (4, pushed), (8, None), (16, called)]);
+        let tops = Tops::of(Target::Aarch64, &code);
+        let register = |offset| Some(FramelessTop::Register { register: 30, offset });
+        let (called, pushed) = (register(0), register(16));
+        assert_eq!(tops.rows(), [(0, called), (4, pushed), (8, None), (16, called)]);
+        assert_eq!(tops.at(20), called);
     }
 
     #[test]
-    fn a_frame_is_set_up_at_most_so_far_from_the_start() {
-        let code = |before: usize| [vec![0x90; before], vec![0x55, 0x48, 0x89, 0xe5]].concat();
-        let top = |before| frameless_top(Target::X86_64, &code(before), 0);
-        assert_eq!(top(160 - 4), CALLED);
-        assert_eq!(top(160 - 3), None);
-    }
-
-    #[test]
-    fn what_is_on_top_is_known_at_each_instruction_of_a_return() {
-        let removing = |removed| Some(FramelessTop::ReturnAddress { offset: 0, removed });
-        let tops = |code: &[u8], offsets: &[usize]| -> Vec<Option<FramelessTop>> {
-            let top = |&offset| frameless_top(Target::X86_64, code, offset);
-            offsets.iter().map(top).collect()
+    fn a_frame_of_aarch64_is_set_up_at_most_so_far_from_the_start() {
+        let setup = [0xa9bf_7bfdu32, 0x9100_03fd].map(u32::to_le_bytes).concat();
+        let top = |before: usize| {
+            let code = [[0x1f, 0x20, 0x03, 0xd5].repeat(before / 4), setup.clone()].concat();
+            Tops::of(Target::Aarch64, &code).at(0)
         };
-        assert_eq!(tops(&[0x5d, 0xc2, 0x08, 0x01], &[0, 1]), [None, removing(0x108)]);
-        // mov rsp, rbp; pop rbp; cmp rcx, 3; jg +3; ret 24; pop r10; lea rsp, [rsp + 8 * rcx]; push r10; ret
-        let code = [
-            0x48, 0x89, 0xec, 0x5d, 0x48, 0x83, 0xf9, 0x03, 0x7f, 0x03, 0xc2, 0x18, 0x00, 0x41, 0x5a, 0x48,
-            0x8d, 0x24, 0xcc, 0x41, 0x52, 0xc3,
-        ];
-        let r10 = in_register(R10, 0);
-        assert_eq!(
-            tops(&code, &[0, 3, 4, 8, 10, 13, 15, 19, 21]),
-            [None, None, CALLED, CALLED, removing(24), CALLED, r10, r10, CALLED]
-        );
-        // leave; pop rcx; add rsp, rbx; push rcx; ret
-        for add in [[0x48, 0x03, 0xe3], [0x48, 0x01, 0xdc]] {
-            let code = [&[0xc9, 0x59][..], &add, &[0x51, 0xc3]].concat();
-            let rcx = in_register(RCX, 0);
-            assert_eq!(tops(&code, &[0, 1, 2, 5, 6]), [None, CALLED, rcx, rcx, CALLED]);
-        }
+        assert_eq!(top(160 - 8), Some(FramelessTop::at_call(Target::Aarch64)));
+        assert_eq!(top(160 - 4), None);
     }
 
     #[test]
@@ -244,12 +204,24 @@ mod tests {
         let mut code = vec![
             0xbb, 1, 0, 0, 0, 0x49, 0xbc, 1, 2, 3, 4, 5, 6, 7, 8, 0xe8, 1, 2, 3, 4, 0x90,
         ];
-        let tops = [0, 5, 15, 20].map(|offset| frameless_top(Target::X86_64, &code, offset));
-        assert_eq!(tops, [CALLED, CALLED, CALLED, None]);
-        let framed = FramedCode::new(Target::X86_64, &code);
-        let are_calls = [14, 15, 19, 20].map(|offset| framed.is_setup_call(offset));
+        let tops = Tops::of(Target::X86_64, &code);
+        let called = Some(FramelessTop::CALLED);
+        assert_eq!(
+            [0, 5, 15, 20].map(|offset| tops.at(offset)),
+            [called, called, called, None]
+        );
+        let are_calls = [14, 15, 19, 20].map(|offset| tops.is_setup_call(offset));
         assert_eq!(are_calls, [false, true, true, false]);
         code[15] = 0x90;
-        assert_eq!(frameless_top(Target::X86_64, &code, 0), None);
+        assert!(!Tops::of(Target::X86_64, &code).is_setup_call(15));
+    }
+
+    #[test]
+    fn functions_have_up_to_1024_rows_and_the_last_is_unknown() {
+        // push rbp; mov rbp, rsp; pop rbp
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x5d].repeat(1000);
+        let tops = Tops::of(Target::X86_64, &code);
+        assert_eq!(tops.rows().len(), 1024);
+        assert_eq!(tops.at(code.len() - 1), None);
     }
 }

@@ -303,4 +303,44 @@ mod tests {
             assert_eq!(frame.unwind_by(rules), caller, "{operations}");
         }
     }
+
+    /// GCC's rule for the frame pointer of a realigned frame, DW_CFA_expression (rbp: DW_OP_breg6 0), is still there after `leave`.
+    #[test]
+    fn a_slot_beyond_the_sampled_frame_has_been_popped() {
+        let room = RuleRoom::default();
+        // CFA is r10.
+        let frames = frames(&[0x0c, 10, 0, 0x10, 6, 2, 0x76, 0]);
+        let words = [0x11, 0x2000, 0x33, 0x44u64].map(u64::to_le_bytes).concat();
+        // The frame pointer in the frame, at the CFA, and in the frame of a caller: 0x33 is not its value then.
+        for (pointer, is_interrupted, value) in [
+            (0x7000, true, 0x11),
+            (0x7010, true, 0x7010),
+            (0x7018, true, 0x7018),
+            (0x7010, false, 0x33),
+        ] {
+            let mut registers = Registers::NONE;
+            registers.set(6, pointer);
+            registers.set(7, 0x7000);
+            registers.set(10, 0x7010);
+            let mut frame = Frame {
+                target: Target::X86_64,
+                stack: StackCopy {
+                    start: 0x7000,
+                    bytes: &words,
+                },
+                registers,
+                address: START,
+                is_interrupted,
+                has_low_stack_pointer: false,
+                has_frameless_callee: false,
+            };
+            let rules = frames.at(Address(START), &room).unwrap();
+            assert_eq!(frame.unwind_by(rules), Ok(0x2000));
+            assert_eq!(
+                frame.registers.get(6),
+                Some(value),
+                "{pointer:x} {is_interrupted}"
+            );
+        }
+    }
 }

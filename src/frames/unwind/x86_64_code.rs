@@ -1,8 +1,8 @@
 //! Where x86-64 code has no frame, by its instructions.
 //!
-//! The code is decoded once, from its start, along jumps forward: what is reached in no other way, such as tables between
-//! instructions, is not decoded. Compilers put rare paths at the end and leave out their frames elsewhere, so a function may set
-//! up its frame in several places, or nowhere.
+//! The code is decoded once, from its start, and the state of the stack follows jumps forward. Compilers put rare paths at the end
+//! of a function and leave out its frame elsewhere, so it may set up a frame in several places, or nowhere (V8's built-in functions,
+//! capture node20).
 
 use std::collections::BTreeMap;
 
@@ -46,59 +46,90 @@ const CALLED: State = State::Frameless {
     frame_pointer: None,
 };
 
+/// A state, and how it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Reached {
+    state: State,
+    /// Whether code before leads there. The states of loops that are entered at their end, and of the cases of a switch, are only
+    /// likely: those around them.
+    is_certain: bool,
+}
+
+impl Reached {
+    /// Returns the state of an instruction to which two ways lead.
+    fn joined(self, other: Self) -> Self {
+        match (self.is_certain, other.is_certain) {
+            (true, false) => self,
+            (false, true) => other,
+            _ if self == other => self,
+            _ => Self {
+                state: State::Unknown,
+                ..self
+            },
+        }
+    }
+}
+
 /// Finds out what a function has on top of the stack. `setup_call` is the offset of a call that sets up the frame of its caller.
 pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
     let decoded = code.get(..MAX_SIZE).unwrap_or(code);
     let mut found = Tops::default();
     let mut decoder = Decoder::new(64, decoded, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
-    // States at the targets of jumps that are further on.
-    let mut targets: BTreeMap<usize, State> = BTreeMap::new();
-    let mut next = Some(CALLED);
-    loop {
+    // What is known at the targets of jumps.
+    let mut targets: BTreeMap<usize, Reached> = BTreeMap::new();
+    let mut next = Some(Reached {
+        state: CALLED,
+        is_certain: true,
+    });
+    while decoder.can_decode() {
         let at = decoder.position();
-        // Some jumps seem to go into the middle of an instruction, if that was no instruction.
+        // Data looks like jumps into the middle of instructions.
         while let Some(target) = targets.first_entry().filter(|target| *target.key() < at) {
             target.remove();
         }
-        let state = match (next, targets.get(&at).copied()) {
-            (Some(state), Some(other)) if state != other => State::Unknown,
-            (Some(state), _) => state,
-            (None, _) => {
+        let target = targets.first_key_value().map(|(&target, _)| target);
+        let reached = match (next, targets.remove(&at)) {
+            (Some(one), Some(other)) => one.joined(other),
+            (Some(reached), None) | (None, Some(reached)) => reached,
+            (None, None) => {
                 found.push(at, None);
-                let Some((&target, &state)) = targets.first_key_value() else {
+                let Some(Ok(())) = target.map(|target| decoder.set_position(target)) else {
                     break;
                 };
-                if decoder.set_position(target).is_err() {
-                    break;
-                }
-                // So that targets of jumps are offsets.
-                decoder.set_ip(target as u64);
-                next = Some(state);
+                // Then targets of jumps are offsets.
+                decoder.set_ip(decoder.position() as u64);
                 continue;
             }
         };
-        if !decoder.can_decode() {
-            break;
-        }
         decoder.decode_out(&mut instruction);
+        let state = reached.state;
         found.has_frame |= state == State::Framed;
         found.has_unknown |= state == State::Unknown;
         found.push(at, state.top(&instruction));
-        let after = match setup_call == Some(at) {
-            true => State::Framed,
-            false => state.after(&instruction),
+        let after = Reached {
+            state: match setup_call == Some(at) {
+                true => State::Framed,
+                false => state.after(&instruction),
+            },
+            ..reached
         };
-        if instruction.op0_kind() == OpKind::NearBranch64 && instruction.mnemonic() != Mnemonic::Call {
-            let target = usize::try_from(instruction.near_branch64()).ok();
-            if let Some(target) = target.filter(|&target| target > at && target < decoded.len()) {
-                let known = targets.entry(target).or_insert(after);
-                if *known != after {
-                    *known = State::Unknown;
-                }
-            }
+        let is_jump =
+            instruction.op0_kind() == OpKind::NearBranch64 && instruction.mnemonic() != Mnemonic::Call;
+        let target = usize::try_from(instruction.near_branch64()).ok();
+        if let Some(target) = target.filter(|&target| is_jump && target > at && target < decoded.len()) {
+            let other = targets.entry(target).or_insert(after);
+            *other = other.joined(after);
         }
-        next = (!ends_path(&instruction)).then_some(after);
+        let likely = |state| Reached {
+            state,
+            is_certain: false,
+        };
+        next = match ends_path(&instruction) {
+            false => Some(after),
+            true if is_jump => Some(likely(state)),
+            true => found.has_frame.then_some(likely(State::Framed)),
+        };
     }
     if decoded.len() < code.len() {
         found.push(decoded.len(), None);
@@ -154,7 +185,7 @@ impl State {
 
 /// Returns the state after an instruction without a frame.
 fn after_frameless(depth: u32, frame_pointer: Option<u32>, instruction: &Instruction) -> State {
-    use Mnemonic::{Add, Call, Cmp, Lea, Leave, Mov, Pop, Popfq, Push, Pushfq, Sub, Test, Xchg};
+    use Mnemonic::{Add, Call, Cmp, Enter, Lea, Leave, Mov, Pop, Popfq, Push, Pushfq, Sub, Test, Xchg};
     let moved = |by: i64| {
         let depth = i64::from(depth).checked_add(by);
         let depth = depth.and_then(|depth| u32::try_from(depth).ok());
@@ -203,7 +234,7 @@ fn after_frameless(depth: u32, frame_pointer: Option<u32>, instruction: &Instruc
             pointing(depth, frame_pointer, 0)
         }
         (Cmp | Test | Call, _) => moved(0),
-        (Leave | Xchg, _) => State::Unknown,
+        (Enter | Leave | Xchg, _) => State::Unknown,
         (_, Register::RSP | Register::ESP | Register::SP | Register::SPL) => State::Unknown,
         // The frame pointer of the caller is lost, if it is not on the stack.
         (_, Register::RBP | Register::EBP | Register::BP | Register::BPL) if frame_pointer.is_none() => {
@@ -221,5 +252,172 @@ fn pointing(depth: u32, frame_pointer: Option<u32>, distance: i64) -> State {
         (Some(8), Some(at)) if at == distance => State::Framed,
         (Some(_), _) => State::Frameless { depth, frame_pointer },
         (None, _) => State::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALLED: Option<FramelessTop> = pushed(0, None, 0);
+
+    const fn pushed(offset: u32, frame_pointer: Option<u32>, removed: u16) -> Option<FramelessTop> {
+        Some(FramelessTop::ReturnAddress {
+            offset,
+            frame_pointer,
+            removed,
+        })
+    }
+
+    const fn in_register(register: u16) -> Option<FramelessTop> {
+        Some(FramelessTop::Register { register, offset: 0 })
+    }
+
+    fn tops_at(code: &[u8], offsets: &[usize]) -> Vec<Option<FramelessTop>> {
+        let found = tops(code, None);
+        offsets.iter().map(|&offset| found.at(offset)).collect()
+    }
+
+    #[test]
+    fn what_is_on_top_is_known_at_each_instruction_of_a_prologue_and_an_epilogue() {
+        // nop; push rbp; mov rbp, rsp; pop rbp; ret
+        let code = [0x90, 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3];
+        assert_eq!(
+            tops_at(&code, &[0, 1, 2, 5, 6]),
+            [CALLED, CALLED, pushed(8, Some(0), 0), None, CALLED]
+        );
+        // push rbp; push rbx; lea rbp, [rsp+8]; sub rsp, 16; add rsp, 16; pop rbx; pop rbp; ret (.NET)
+        let code = [
+            0x55, 0x53, 0x48, 0x8d, 0x6c, 0x24, 0x08, 0x48, 0x83, 0xec, 0x10, 0x48, 0x83, 0xc4, 0x10, 0x5b,
+            0x5d, 0xc3,
+        ];
+        assert_eq!(
+            tops_at(&code, &[1, 2, 7, 15, 16, 17]),
+            [
+                pushed(8, Some(0), 0),
+                pushed(16, Some(8), 0),
+                None,
+                None,
+                None,
+                CALLED
+            ]
+        );
+    }
+
+    #[test]
+    fn functions_without_a_frame_have_their_depth() {
+        // push rbp; sub rsp, 16; xor ebp, ebp; call; add rsp, 16; pop rbp; ret
+        let code = [
+            0x55, 0x48, 0x83, 0xec, 0x10, 0x31, 0xed, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3,
+        ];
+        let deep = pushed(24, Some(16), 0);
+        assert_eq!(
+            tops_at(&code, &[1, 5, 7, 12, 16, 17]),
+            [
+                pushed(8, Some(0), 0),
+                deep,
+                deep,
+                deep,
+                pushed(8, Some(0), 0),
+                CALLED
+            ]
+        );
+        let found = tops(&code, None);
+        assert!(!found.has_frame && !found.has_unknown);
+        // Not known: xor ebp, ebp without a push; sub rsp, rax; and rsp, -64; pop rsp; leave
+        for code in [
+            &[0x31, 0xed, 0x90][..],
+            &[0x48, 0x29, 0xc4, 0x90],
+            &[0x48, 0x83, 0xe4, 0xc0, 0x90],
+            &[0x5c, 0x90],
+            &[0xc9, 0x90],
+        ] {
+            let found = tops(code, None);
+            assert!(found.has_unknown && !found.has_frame, "{code:x?}");
+            assert_eq!(found.at(0), CALLED, "{code:x?}");
+            assert_eq!(found.at(code.len() - 1), None, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_removed_before_a_jump_to_another_function() {
+        // push rbp; mov rbp, rsp; pop rbp; movabs rax, imm64; jmp rax
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, 0x5d, 0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8, 0xff, 0xe0,
+        ];
+        assert_eq!(tops_at(&code, &[4, 5, 15]), [None, CALLED, CALLED]);
+        // push rbp; mov rbp, rsp; leave; jmp rel32
+        let code = [0x55, 0x48, 0x89, 0xe5, 0xc9, 0xe9, 0, 1, 0, 0];
+        assert_eq!(tops_at(&code, &[4, 5]), [None, CALLED]);
+    }
+
+    #[test]
+    fn rare_paths_have_a_frame_of_their_own() {
+        // test eax, eax; je rare; ret; 3 bytes of data; rare: push rbp; mov rbp, rsp; pop rbp; jmp back
+        let code = [
+            0x85, 0xc0, 0x74, 0x04, 0xc3, 0xc9, 0xc9, 0xc9, 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xeb, 0xf1,
+        ];
+        assert_eq!(
+            tops_at(&code, &[0, 4, 5, 8, 9, 12, 13]),
+            [CALLED, CALLED, None, CALLED, pushed(8, Some(0), 0), None, CALLED]
+        );
+    }
+
+    #[test]
+    fn code_that_nothing_before_leads_to_is_like_the_code_around_it() {
+        // push rbp; mov rbp, rsp; jmp condition; body: nop; condition: je body; pop rbp; ret; pop rbp; ret
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, 0xeb, 0x01, 0x90, 0x74, 0xfd, 0x5d, 0xc3, 0x5d, 0xc3,
+        ];
+        assert_eq!(
+            tops_at(&code, &[6, 7, 10, 11, 12]),
+            [None, None, CALLED, None, CALLED]
+        );
+        // What is certain wins: push rbp; mov rbp, rsp; je on; pop rbp; jmp on + 1; on: nop; nop
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x74, 0x03, 0x5d, 0xeb, 0x01, 0x90, 0x90];
+        assert!(tops(&code, None).has_unknown);
+    }
+
+    #[test]
+    fn what_is_on_top_is_known_at_each_instruction_of_a_return() {
+        assert_eq!(tops_at(&[0xc2, 0x08, 0x01], &[0]), [pushed(0, None, 0x108)]);
+        // V8 removes its arguments, of which there may be more than a function has parameters (capture node20): push rbp; mov rbp,
+        // rsp; mov rsp, rbp; pop rbp; cmp rcx, 3; jg +3; ret 24; pop r10; lea rsp, [rsp + 8 * rcx]; push r10; ret
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xec, 0x5d, 0x48, 0x83, 0xf9, 0x03, 0x7f, 0x03, 0xc2, 0x18,
+            0x00, 0x41, 0x5a, 0x48, 0x8d, 0x24, 0xcc, 0x41, 0x52, 0xc3,
+        ];
+        let r10 = in_register(10);
+        assert_eq!(
+            tops_at(&code, &[4, 7, 8, 12, 14, 17, 19, 23, 25]),
+            [
+                None,
+                None,
+                CALLED,
+                CALLED,
+                pushed(0, None, 24),
+                CALLED,
+                r10,
+                r10,
+                CALLED
+            ]
+        );
+        // Its interpreter does so in another way: push rbp; mov rbp, rsp; leave; pop rcx; add rsp, rbx; push rcx; ret
+        for add in [[0x48, 0x03, 0xe3], [0x48, 0x01, 0xdc]] {
+            let code = [&[0x55, 0x48, 0x89, 0xe5, 0xc9, 0x59][..], &add, &[0x51, 0xc3]].concat();
+            let rcx = in_register(2);
+            assert_eq!(
+                tops_at(&code, &[4, 5, 6, 9, 10]),
+                [None, CALLED, rcx, rcx, CALLED]
+            );
+        }
+    }
+
+    #[test]
+    fn code_after_1_mebibyte_is_not_decoded() {
+        let code = vec![0x90; (1 << 20) + 1];
+        let found = tops(&code, None);
+        assert_eq!([found.at((1 << 20) - 1), found.at(1 << 20)], [CALLED, None]);
+        assert_eq!(tops(&code[1..], None).at(1 << 20), CALLED);
     }
 }
