@@ -111,6 +111,7 @@ impl<'a> JitTables<'a> {
         let tops = tops.entry(mapped.function).or_insert_with(read).as_ref()?;
         Some(KnownTop {
             interrupted: tops.at(offset),
+            preserved: tops.preserved,
             at_setup_call: tops
                 .is_setup_call(offset)
                 .then(|| FramelessTop::at_call(self.target)),

@@ -38,4 +38,6 @@ pub struct KnownTop {
     pub interrupted: Option<FramelessTop>,
     /// If it waits for a callee, itself without a frame, that sets up the frame of its caller.
     pub at_setup_call: Option<FramelessTop>,
+    /// Bit mask of registers that the function preserves.
+    pub preserved: u64,
 }

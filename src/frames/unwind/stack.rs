@@ -227,7 +227,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         frame.has_frameless_callee = frameless.is_some();
         match frameless {
             Some(top) => frame.unwind_without_frame(top),
-            None => frame.unwind_by_frame_pointer(),
+            None => frame.unwind_by_frame_pointer(known.top.preserved),
         }
     }
 

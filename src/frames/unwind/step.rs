@@ -205,8 +205,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Finds the caller by the frame pointer.
-    pub fn unwind_by_frame_pointer(&mut self) -> Result<u64, End> {
+    /// Finds the caller by the frame pointer. `preserved` is the bit mask of other registers that are the caller's.
+    pub fn unwind_by_frame_pointer(&mut self, preserved: u64) -> Result<u64, End> {
         let pointer = self.registers.get(self.target.frame_pointer());
         let pointer = pointer.ok_or(End::Lost)?;
         if pointer == 0 {
@@ -220,7 +220,7 @@ impl Frame<'_> {
         // AArch64 has no rule for where in a frame its record is: gcc puts it at the bottom, V8's JSEntry below 18 registers.
         self.has_low_stack_pointer = self.target.link_register().is_some();
         // What the frame did with the other registers is not known.
-        self.registers = Registers::NONE;
+        self.registers.retain(preserved);
         self.registers.set(self.target.stack_pointer(), cfa);
         self.registers.set(self.target.frame_pointer(), caller);
         callee.check(address, &self.registers, false)

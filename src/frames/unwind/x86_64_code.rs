@@ -46,6 +46,10 @@ const CALLED: State = State::Frameless {
     frame_pointer: None,
 };
 
+/// Registers that functions leave to their callers as they were, in addition to the stack and the frame pointer, by their DWARF
+/// numbers: rbx, r12 to r15.
+const PRESERVED: u64 = 1 << 3 | 0xf << 12;
+
 /// A state, and how it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Reached {
@@ -74,6 +78,7 @@ impl Reached {
 pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
     let decoded = code.get(..MAX_SIZE).unwrap_or(code);
     let mut found = Tops::default();
+    found.preserved = PRESERVED;
     let mut decoder = Decoder::new(64, decoded, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     // What is known at the targets of jumps.
@@ -94,6 +99,7 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
             (Some(reached), None) | (None, Some(reached)) => reached,
             (None, None) => {
                 found.push(at, None);
+                found.preserved = 0;
                 let Some(Ok(())) = target.map(|target| decoder.set_position(target)) else {
                     break;
                 };
@@ -107,6 +113,7 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
         found.has_frame |= state == State::Framed;
         found.has_unknown |= state == State::Unknown;
         found.push(at, state.top(&instruction));
+        found.preserved &= !written(&instruction);
         let after = Reached {
             state: match setup_call == Some(at) {
                 true => State::Framed,
@@ -133,8 +140,31 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
     }
     if decoded.len() < code.len() {
         found.push(decoded.len(), None);
+        found.preserved = 0;
     }
     found
+}
+
+/// Returns the registers of [`PRESERVED`] that an instruction writes.
+fn written(instruction: &Instruction) -> u64 {
+    use Register::{
+        BH, BL, BX, EBX, R12, R12D, R12L, R12W, R13, R13D, R13L, R13W, R14, R14D, R14L, R14W, R15, R15D,
+        R15L, R15W, RBX,
+    };
+    let of = |register| match register {
+        RBX | EBX | BX | BL | BH => 1 << 3,
+        R12 | R12D | R12W | R12L => 1 << 12,
+        R13 | R13D | R13W | R13L => 1 << 13,
+        R14 | R14D | R14W | R14L => 1 << 14,
+        R15 | R15D | R15W | R15L => 1 << 15,
+        _ => 0,
+    };
+    match instruction.mnemonic() {
+        Mnemonic::Push | Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Call | Mnemonic::Jmp => 0,
+        Mnemonic::Xchg | Mnemonic::Xadd => of(instruction.op0_register()) | of(instruction.op1_register()),
+        Mnemonic::Cpuid => of(RBX),
+        _ => of(instruction.op0_register()),
+    }
 }
 
 /// Whether no other instruction follows.
@@ -411,6 +441,18 @@ mod tests {
                 [None, CALLED, rcx, rcx, CALLED]
             );
         }
+    }
+
+    #[test]
+    fn registers_that_no_instruction_writes_are_preserved() {
+        let preserved = |code: &[u8]| tops(code, None).preserved;
+        // push rbx; cmp r12, rax; ret; then also xor ebx, ebx; pop r15; xchg rax, r13; cpuid; and data
+        assert_eq!(preserved(&[0x53, 0x49, 0x39, 0xc4, 0xc3]), PRESERVED);
+        assert_eq!(preserved(&[0x31, 0xdb, 0xc3]), 0xf << 12);
+        assert_eq!(preserved(&[0x50, 0x41, 0x5f, 0xc3]), PRESERVED & !(1 << 15));
+        assert_eq!(preserved(&[0x49, 0x87, 0xc5, 0xc3]), PRESERVED & !(1 << 13));
+        assert_eq!(preserved(&[0x0f, 0xa2, 0xc3]), 0xf << 12);
+        assert_eq!(preserved(&[0xc3, 0x90]), 0);
     }
 
     #[test]
