@@ -61,8 +61,6 @@ pub struct Tops {
     rows: Vec<(u32, Option<FramelessTop>)>,
     /// Whether the function has a frame somewhere.
     pub has_frame: bool,
-    /// Whether it has instructions whose effect on the stack is not known.
-    pub has_unknown: bool,
     /// Bit mask of the registers, by their DWARF number, that no instruction writes, and no callee.
     pub preserved: u64,
     /// Offset of the call by which a function of V8's Sparkplug has its frame set up.

@@ -12,6 +12,7 @@ use crate::elf::eh_frame::{EhFrame, FdeIndex};
 use crate::frames::unwind::frameless::{FramelessTop, Tops};
 use crate::frames::unwind::known_address::KnownTop;
 use crate::frames::unwind::registers::Target;
+use crate::frames::unwind::x86_64_code;
 use crate::load::{UsedFile, function_of};
 
 /// Tables of all functions, each read when it is first asked for.
@@ -111,11 +112,23 @@ impl<'a> JitTables<'a> {
         let tops = tops.entry(mapped.function).or_insert_with(read).as_ref()?;
         Some(KnownTop {
             interrupted: tops.at(offset),
+            may_be_entered_by_jump: self.target == Target::X86_64 && !tops.has_frame,
             preserved: tops.preserved,
             at_setup_call: tops
                 .is_setup_call(offset)
                 .then(|| FramelessTop::at_call(self.target)),
         })
+    }
+}
+
+impl JitTables<'_> {
+    /// Whether an address in a mapping of a function is right after a call.
+    pub fn is_after_call(&self, mapping: MappingIndex, address: Address) -> bool {
+        let mapped = &self.timeline.mappings()[mapping];
+        let code = function_of(self.files, mapped.function).and_then(|function| function.code);
+        let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0));
+        code.zip(offset.ok())
+            .is_some_and(|(code, offset)| x86_64_code::is_after_call(code, offset))
     }
 }
 

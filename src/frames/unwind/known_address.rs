@@ -38,6 +38,9 @@ pub struct KnownTop {
     pub interrupted: Option<FramelessTop>,
     /// If it waits for a callee, itself without a frame, that sets up the frame of its caller.
     pub at_setup_call: Option<FramelessTop>,
+    /// Whether the function never has a frame. Then it may have been entered by a jump, without a return address of its own, as
+    /// PHP's traces are.
+    pub may_be_entered_by_jump: bool,
     /// Bit mask of registers that the function preserves.
     pub preserved: u64,
 }

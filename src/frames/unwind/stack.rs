@@ -163,7 +163,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         self.add(&frame, known.kind);
         while self.frames.len() < MAX_FRAMES {
             let (address, was_interrupted) = (frame.address, frame.is_interrupted);
-            let caller = self.next_caller(&mut frame, &known);
+            let caller = self.next_caller(stack, &mut frame, &known);
             let is_interrupted = known.rules.is_some_and(|rules| rules.is_signal);
             if let (true, false, Some(last)) = (is_interrupted, was_interrupted, self.frames.last_mut()) {
                 // No call is before the return address of a signal handler: it is the start of the code that calls
@@ -208,7 +208,12 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     }
 
     /// Goes from a frame to its caller, and returns its address.
-    fn next_caller(&mut self, frame: &mut Frame<'_>, known: &KnownAddress<'_>) -> Result<u64, End> {
+    fn next_caller(
+        &mut self,
+        stack: &SampledStack<'_>,
+        frame: &mut Frame<'_>,
+        known: &KnownAddress<'_>,
+    ) -> Result<u64, End> {
         if let (true, AddressKind::Module(mapped)) = (known.lacks_file, known.kind) {
             *self.counts.without_file.entry(mapped.module).or_default() += 1;
         }
@@ -224,10 +229,26 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             }
             _ => None,
         };
+        let frameless =
+            frameless.filter(|&top| !known.top.may_be_entered_by_jump || self.is_called(stack, frame, top));
         frame.has_frameless_callee = frameless.is_some();
         match frameless {
             Some(top) => frame.unwind_without_frame(top),
             None => frame.unwind_by_frame_pointer(known.top.preserved),
+        }
+    }
+
+    /// Whether the return address of a frame is right after a call in a function of a runtime.
+    fn is_called(&mut self, stack: &SampledStack<'_>, frame: &Frame<'_>, top: FramelessTop) -> bool {
+        let Some(address) = frame.return_address(top) else {
+            return false;
+        };
+        match self.known_address(stack, address.saturating_sub(1)) {
+            Some(KnownAddress {
+                kind: AddressKind::Function(mapping),
+                ..
+            }) => self.unwinder.jit.is_after_call(mapping, Address(address)),
+            _ => false,
         }
     }
 

@@ -226,6 +226,15 @@ impl Frame<'_> {
         callee.check(address, &self.registers, false)
     }
 
+    /// Returns the return address of a function that has no frame, if it is on the stack.
+    pub fn return_address(&self, top: FramelessTop) -> Option<u64> {
+        let FramelessTop::ReturnAddress { offset, .. } = top else {
+            return None;
+        };
+        let stack_pointer = self.registers.get(self.target.stack_pointer())?;
+        self.stack.word(stack_pointer.checked_add(offset.into())?).ok()
+    }
+
     /// Finds the caller of a function that has no frame.
     pub fn unwind_without_frame(&mut self, top: FramelessTop) -> Result<u64, End> {
         let stack_pointer = self.registers.get(self.target.stack_pointer()).ok_or(End::Lost)?;

@@ -5,6 +5,7 @@
 //! capture node20).
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
@@ -111,7 +112,6 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
         decoder.decode_out(&mut instruction);
         let state = reached.state;
         found.has_frame |= state == State::Framed;
-        found.has_unknown |= state == State::Unknown;
         found.push(at, state.top(&instruction));
         found.preserved &= !written(&instruction);
         let after = Reached {
@@ -143,6 +143,19 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
         found.preserved = 0;
     }
     found
+}
+
+/// Whether a call ends at an offset.
+pub fn is_after_call(code: &[u8], offset: usize) -> bool {
+    const SIZES: RangeInclusive<usize> = 2..=8;
+    SIZES.into_iter().any(|size| {
+        let start = offset.checked_sub(size);
+        let call = start.and_then(|start| code.get(start..offset));
+        call.is_some_and(|call| {
+            let instruction = Decoder::new(64, call, DecoderOptions::NONE).decode();
+            instruction.mnemonic() == Mnemonic::Call && instruction.len() == size
+        })
+    })
 }
 
 /// Returns the registers of [`PRESERVED`] that an instruction writes.
@@ -353,7 +366,7 @@ mod tests {
             ]
         );
         let found = tops(&code, None);
-        assert!(!found.has_frame && !found.has_unknown);
+        assert!(!found.has_frame);
         // Not known: xor ebp, ebp without a push; sub rsp, rax; and rsp, -64; pop rsp; leave
         for code in [
             &[0x31, 0xed, 0x90][..],
@@ -363,7 +376,7 @@ mod tests {
             &[0xc9, 0x90],
         ] {
             let found = tops(code, None);
-            assert!(found.has_unknown && !found.has_frame, "{code:x?}");
+            assert!(!found.has_frame, "{code:x?}");
             assert_eq!(found.at(0), CALLED, "{code:x?}");
             assert_eq!(found.at(code.len() - 1), None, "{code:x?}");
         }
@@ -405,7 +418,7 @@ mod tests {
         );
         // What is certain wins: push rbp; mov rbp, rsp; je on; pop rbp; jmp on + 1; on: nop; nop
         let code = [0x55, 0x48, 0x89, 0xe5, 0x74, 0x03, 0x5d, 0xeb, 0x01, 0x90, 0x90];
-        assert!(tops(&code, None).has_unknown);
+        assert_eq!(tops_at(&code, &[7, 9, 10]), [CALLED, None, None]);
     }
 
     #[test]
@@ -453,6 +466,14 @@ mod tests {
         assert_eq!(preserved(&[0x49, 0x87, 0xc5, 0xc3]), PRESERVED & !(1 << 13));
         assert_eq!(preserved(&[0x0f, 0xa2, 0xc3]), 0xf << 12);
         assert_eq!(preserved(&[0xc3, 0x90]), 0);
+    }
+
+    #[test]
+    fn calls_end_before_a_return_address() {
+        // call rel32; call rax; call [r13 + 8]; nop
+        let code = [0xe8, 1, 2, 3, 4, 0xff, 0xd0, 0x41, 0xff, 0x55, 0x08, 0x90];
+        let ends: Vec<usize> = (0..=13).filter(|&offset| is_after_call(&code, offset)).collect();
+        assert_eq!(ends, [5, 7, 11]);
     }
 
     #[test]
