@@ -48,7 +48,8 @@ impl Default for RuleRoom {
 }
 
 impl RuleRoom {
-    fn take(&self, count: usize) -> Option<()> {
+    /// Takes room for some; `None` if there is too little.
+    pub fn take(&self, count: usize) -> Option<()> {
         let take = |left: u64| left.checked_sub(count as u64);
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.ok().map(|_| ())

@@ -4,13 +4,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jitdump::Address;
 
-use crate::code::timeline::{FileIndex, MappingIndex, Timeline};
+use crate::code::timeline::{FileIndex, FunctionId, MappingIndex, Timeline};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::call_frames::{EntryRows, RuleRoom, Rules};
 use crate::elf::eh_frame::{EhFrame, FdeIndex};
-use crate::frames::unwind::frameless::{FramedCode, FramelessTop};
+use crate::frames::unwind::frameless::{FramelessTop, Tops};
+use crate::frames::unwind::known_address::KnownTop;
 use crate::frames::unwind::registers::Target;
+use crate::frames::unwind::x86_64_code;
 use crate::load::{UsedFile, function_of};
 
 /// Tables of all functions, each read when it is first asked for.
@@ -24,6 +26,8 @@ pub struct JitTables<'a> {
     of_mappings: IndexedTable<MappingIndex, OnceLock<Option<Arc<JitTable<'a>>>>>,
     /// Tables by their file, their offset in it and their address; functions may share them.
     tables: Mutex<SharedTables<'a>>,
+    /// What functions without tables have on top of the stack; `None` if there is no room.
+    tops: Mutex<HashMap<FunctionId, Option<Tops>>>,
 }
 
 type SharedTables<'a> = HashMap<(FileIndex, u64, Address), Arc<JitTable<'a>>>;
@@ -51,6 +55,7 @@ impl<'a> JitTables<'a> {
             room,
             of_mappings: timeline.mappings().map(|_| OnceLock::new()),
             tables: Mutex::default(),
+            tops: Mutex::default(),
         }
     }
 
@@ -94,24 +99,36 @@ impl<'a> JitTables<'a> {
         Some(tables.entry(key).or_insert_with(read).clone())
     }
 
-    /// Returns what the function of a mapping has on top of the stack at an address, if it has no frame there: because it was
-    /// interrupted, or because it waits for a callee, itself without a frame, that sets one up. For functions without tables.
-    pub fn frameless_top(
-        &self,
-        mapping: MappingIndex,
-        address: Address,
-        is_interrupted: bool,
-    ) -> Option<FramelessTop> {
+    /// Returns what the function of a mapping, which has no tables, has on top of the stack at an address.
+    pub fn top(&self, mapping: MappingIndex, address: Address) -> Option<KnownTop> {
         let mapped = &self.timeline.mappings()[mapping];
-        let function = function_of(self.files, mapped.function)?;
         let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0)).ok()?;
-        let code = FramedCode::new(self.target, function.code?);
-        match is_interrupted {
-            true => code.top(offset),
-            false => code
+        let code = function_of(self.files, mapped.function)?.code?;
+        let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || {
+            let tops = Tops::of(self.target, code);
+            self.room.take(tops.rows().len()).map(|()| tops)
+        };
+        let tops = tops.entry(mapped.function).or_insert_with(read).as_ref()?;
+        Some(KnownTop {
+            interrupted: tops.at(offset),
+            may_be_entered_by_jump: self.target == Target::X86_64 && !tops.has_frame,
+            preserved: tops.preserved,
+            at_setup_call: tops
                 .is_setup_call(offset)
                 .then(|| FramelessTop::at_call(self.target)),
-        }
+        })
+    }
+}
+
+impl JitTables<'_> {
+    /// Whether an address in a mapping of a function is right after a call.
+    pub fn is_after_call(&self, mapping: MappingIndex, address: Address) -> bool {
+        let mapped = &self.timeline.mappings()[mapping];
+        let code = function_of(self.files, mapped.function).and_then(|function| function.code);
+        let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0));
+        code.zip(offset.ok())
+            .is_some_and(|(code, offset)| x86_64_code::is_after_call(code, offset))
     }
 }
 

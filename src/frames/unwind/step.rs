@@ -1,7 +1,7 @@
 //! From a frame to its caller.
 //!
-//! A slot below the stack pointer of the sampled frame has been popped: its register has the value,
-//! although tables of compilers say otherwise until the function returns. On AArch64, a frame record may be
+//! A slot outside the sampled frame, between its stack pointer and the CFA, has been popped: its register has the
+//! value, although tables of compilers say otherwise until the function returns. On AArch64, a frame record may be
 //! anywhere in its frame, so after a step by the frame pointer the stack pointer is only a lower bound. The
 //! next rules that save a frame record say where it is below the CFA, and make it exact again.
 
@@ -140,7 +140,13 @@ impl Frame<'_> {
             Rule::ValueOffset(offset) => at(*offset)?,
             Rule::Register(other) => of(*other)?,
             Rule::Expression(expression) => {
-                self.stack.word(self.evaluate(rules, expression, Some(cfa))?)?
+                let slot = self.evaluate(rules, expression, Some(cfa))?;
+                // GCC's slot of a realigned frame is where the frame pointer points to: after `leave`, in the frame of a caller.
+                let is_beyond = self.is_interrupted && !rules.is_signal && slot >= cfa;
+                match is_beyond || self.is_popped(slot) {
+                    true => of(register)?,
+                    false => self.stack.word(slot)?,
+                }
             }
             Rule::ValueExpression(expression) => self.evaluate(rules, expression, Some(cfa))?,
         }))
@@ -199,8 +205,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Finds the caller by the frame pointer.
-    pub fn unwind_by_frame_pointer(&mut self) -> Result<u64, End> {
+    /// Finds the caller by the frame pointer. `preserved` is the bit mask of other registers that are the caller's.
+    pub fn unwind_by_frame_pointer(&mut self, preserved: u64) -> Result<u64, End> {
         let pointer = self.registers.get(self.target.frame_pointer());
         let pointer = pointer.ok_or(End::Lost)?;
         if pointer == 0 {
@@ -214,10 +220,19 @@ impl Frame<'_> {
         // AArch64 has no rule for where in a frame its record is: gcc puts it at the bottom, V8's JSEntry below 18 registers.
         self.has_low_stack_pointer = self.target.link_register().is_some();
         // What the frame did with the other registers is not known.
-        self.registers = Registers::NONE;
+        self.registers.retain(preserved);
         self.registers.set(self.target.stack_pointer(), cfa);
         self.registers.set(self.target.frame_pointer(), caller);
         callee.check(address, &self.registers, false)
+    }
+
+    /// Returns the return address of a function that has no frame, if it is on the stack.
+    pub fn return_address(&self, top: FramelessTop) -> Option<u64> {
+        let FramelessTop::ReturnAddress { offset, .. } = top else {
+            return None;
+        };
+        let stack_pointer = self.registers.get(self.target.stack_pointer())?;
+        self.stack.word(stack_pointer.checked_add(offset.into())?).ok()
     }
 
     /// Finds the caller of a function that has no frame.
@@ -225,17 +240,22 @@ impl Frame<'_> {
         let stack_pointer = self.registers.get(self.target.stack_pointer()).ok_or(End::Lost)?;
         let after = |offset: u64| stack_pointer.checked_add(offset).ok_or(End::Lost);
         let (cfa, address) = match top {
-            FramelessTop::ReturnAddress { offset, removed } => (
-                after(offset.saturating_add(8).saturating_add(removed))?,
-                self.stack.word(after(offset)?)?,
-            ),
-            FramelessTop::Register { register, offset } => {
-                (after(offset)?, self.registers.get(register).ok_or(End::Lost)?)
+            FramelessTop::ReturnAddress { offset, removed, .. } => {
+                let offset = u64::from(offset);
+                let removed = u64::from(removed);
+                (
+                    after(offset.saturating_add(8).saturating_add(removed))?,
+                    self.stack.word(after(offset)?)?,
+                )
             }
+            FramelessTop::Register { register, offset } => (
+                after(offset.into())?,
+                self.registers.get(register).ok_or(End::Lost)?,
+            ),
         };
         let callee = *self;
-        if top.has_frame_pointer() {
-            let pointer = self.stack.word(stack_pointer)?;
+        if let Some(offset) = top.frame_pointer() {
+            let pointer = self.stack.word(after(offset.into())?)?;
             self.registers.set(self.target.frame_pointer(), pointer);
         }
         self.registers.set(self.target.stack_pointer(), cfa);
@@ -290,6 +310,46 @@ mod tests {
             };
             let rules = frames.at(Address(START), &room).unwrap();
             assert_eq!(frame.unwind_by(rules), caller, "{operations}");
+        }
+    }
+
+    /// GCC's rule for the frame pointer of a realigned frame, DW_CFA_expression (rbp: DW_OP_breg6 0), is still there after `leave`.
+    #[test]
+    fn a_slot_beyond_the_sampled_frame_has_been_popped() {
+        let room = RuleRoom::default();
+        // CFA is r10.
+        let frames = frames(&[0x0c, 10, 0, 0x10, 6, 2, 0x76, 0]);
+        let words = [0x11, 0x2000, 0x33, 0x44u64].map(u64::to_le_bytes).concat();
+        // The frame pointer in the frame, at the CFA, and in the frame of a caller: 0x33 is not its value then.
+        for (pointer, is_interrupted, value) in [
+            (0x7000, true, 0x11),
+            (0x7010, true, 0x7010),
+            (0x7018, true, 0x7018),
+            (0x7010, false, 0x33),
+        ] {
+            let mut registers = Registers::NONE;
+            registers.set(6, pointer);
+            registers.set(7, 0x7000);
+            registers.set(10, 0x7010);
+            let mut frame = Frame {
+                target: Target::X86_64,
+                stack: StackCopy {
+                    start: 0x7000,
+                    bytes: &words,
+                },
+                registers,
+                address: START,
+                is_interrupted,
+                has_low_stack_pointer: false,
+                has_frameless_callee: false,
+            };
+            let rules = frames.at(Address(START), &room).unwrap();
+            assert_eq!(frame.unwind_by(rules), Ok(0x2000));
+            assert_eq!(
+                frame.registers.get(6),
+                Some(value),
+                "{pointer:x} {is_interrupted}"
+            );
         }
     }
 }

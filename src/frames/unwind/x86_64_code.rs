@@ -1,0 +1,486 @@
+//! Where x86-64 code has no frame, by its instructions.
+//!
+//! The code is decoded once, from its start, and the state of the stack follows jumps forward. Compilers put rare paths at the end
+//! of a function and leave out its frame elsewhere, so it may set up a frame in several places, or nowhere (V8's built-in functions,
+//! capture node20).
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+
+use crate::frames::unwind::frameless::{FramelessTop, Tops};
+
+/// Maximum size of the decoded code in bytes. Larger functions of real runtimes have tables, or a frame everywhere except at
+/// their start.
+const MAX_SIZE: usize = 1 << 20;
+
+/// Maximum number of bytes on the stack of a function without a frame. None is so large without a frame pointer.
+const MAX_DEPTH: u32 = 1 << 16;
+
+/// Registers by their DWARF number.
+#[rustfmt::skip]
+const REGISTERS: [Register; 16] = {
+    use Register::{R8, R9, R10, R11, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP};
+    [RAX, RDX, RCX, RBX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, R15]
+};
+
+/// What is known of the stack before an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// The return address is on the stack, below `depth` bytes.
+    Frameless {
+        depth: u32,
+        /// The depth right after the frame pointer of the caller was pushed, if it was.
+        frame_pointer: Option<u32>,
+    },
+    /// The return address is in a register: V8 removes arguments that way.
+    InRegister(Register),
+    /// The frame pointer points to that of the caller, with the return address above it.
+    Framed,
+    /// Not known.
+    Unknown,
+}
+
+const CALLED: State = State::Frameless {
+    depth: 0,
+    frame_pointer: None,
+};
+
+/// Registers that functions leave to their callers as they were, in addition to the stack and the frame pointer, by their DWARF
+/// numbers: rbx, r12 to r15.
+const PRESERVED: u64 = 1 << 3 | 0xf << 12;
+
+/// A state, and how it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Reached {
+    state: State,
+    /// Whether code before leads there. The states of loops that are entered at their end, and of the cases of a switch, are only
+    /// likely: those around them.
+    is_certain: bool,
+}
+
+impl Reached {
+    /// Returns the state of an instruction to which two ways lead.
+    fn joined(self, other: Self) -> Self {
+        match (self.is_certain, other.is_certain) {
+            (true, false) => self,
+            (false, true) => other,
+            _ if self == other => self,
+            _ => Self {
+                state: State::Unknown,
+                ..self
+            },
+        }
+    }
+}
+
+/// Finds out what a function has on top of the stack. `setup_call` is the offset of a call that sets up the frame of its caller.
+pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
+    let decoded = code.get(..MAX_SIZE).unwrap_or(code);
+    let mut found = Tops::default();
+    found.preserved = PRESERVED;
+    let mut decoder = Decoder::new(64, decoded, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    // What is known at the targets of jumps.
+    let mut targets: BTreeMap<usize, Reached> = BTreeMap::new();
+    let mut next = Some(Reached {
+        state: CALLED,
+        is_certain: true,
+    });
+    while decoder.can_decode() {
+        let at = decoder.position();
+        // Data looks like jumps into the middle of instructions.
+        while let Some(target) = targets.first_entry().filter(|target| *target.key() < at) {
+            target.remove();
+        }
+        let target = targets.first_key_value().map(|(&target, _)| target);
+        let reached = match (next, targets.remove(&at)) {
+            (Some(one), Some(other)) => one.joined(other),
+            (Some(reached), None) | (None, Some(reached)) => reached,
+            (None, None) => {
+                found.push(at, None);
+                found.preserved = 0;
+                let Some(Ok(())) = target.map(|target| decoder.set_position(target)) else {
+                    break;
+                };
+                // Then targets of jumps are offsets.
+                decoder.set_ip(decoder.position() as u64);
+                continue;
+            }
+        };
+        decoder.decode_out(&mut instruction);
+        let state = reached.state;
+        found.has_frame |= state == State::Framed;
+        found.push(at, state.top(&instruction));
+        found.preserved &= !written(&instruction);
+        let after = Reached {
+            state: match setup_call == Some(at) {
+                true => State::Framed,
+                false => state.after(&instruction),
+            },
+            ..reached
+        };
+        let is_jump =
+            instruction.op0_kind() == OpKind::NearBranch64 && instruction.mnemonic() != Mnemonic::Call;
+        let target = usize::try_from(instruction.near_branch64()).ok();
+        if let Some(target) = target.filter(|&target| is_jump && target > at && target < decoded.len()) {
+            let other = targets.entry(target).or_insert(after);
+            *other = other.joined(after);
+        }
+        let likely = |state| Reached {
+            state,
+            is_certain: false,
+        };
+        next = match ends_path(&instruction) {
+            false => Some(after),
+            true if is_jump => Some(likely(state)),
+            true => found.has_frame.then_some(likely(State::Framed)),
+        };
+    }
+    if decoded.len() < code.len() {
+        found.push(decoded.len(), None);
+        found.preserved = 0;
+    }
+    found
+}
+
+/// Whether a call ends at an offset.
+pub fn is_after_call(code: &[u8], offset: usize) -> bool {
+    const SIZES: RangeInclusive<usize> = 2..=8;
+    SIZES.into_iter().any(|size| {
+        let start = offset.checked_sub(size);
+        let call = start.and_then(|start| code.get(start..offset));
+        call.is_some_and(|call| {
+            let instruction = Decoder::new(64, call, DecoderOptions::NONE).decode();
+            instruction.mnemonic() == Mnemonic::Call && instruction.len() == size
+        })
+    })
+}
+
+/// Returns the registers of [`PRESERVED`] that an instruction writes.
+fn written(instruction: &Instruction) -> u64 {
+    use Register::{
+        BH, BL, BX, EBX, R12, R12D, R12L, R12W, R13, R13D, R13L, R13W, R14, R14D, R14L, R14W, R15, R15D,
+        R15L, R15W, RBX,
+    };
+    let of = |register| match register {
+        RBX | EBX | BX | BL | BH => 1 << 3,
+        R12 | R12D | R12W | R12L => 1 << 12,
+        R13 | R13D | R13W | R13L => 1 << 13,
+        R14 | R14D | R14W | R14L => 1 << 14,
+        R15 | R15D | R15W | R15L => 1 << 15,
+        _ => 0,
+    };
+    match instruction.mnemonic() {
+        Mnemonic::Push | Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Call | Mnemonic::Jmp => 0,
+        Mnemonic::Xchg | Mnemonic::Xadd => of(instruction.op0_register()) | of(instruction.op1_register()),
+        Mnemonic::Cpuid => of(RBX),
+        _ => of(instruction.op0_register()),
+    }
+}
+
+/// Whether no other instruction follows.
+fn ends_path(instruction: &Instruction) -> bool {
+    use Mnemonic::{Hlt, INVALID, Int3, Jmp, Ret, Ud2};
+    matches!(instruction.mnemonic(), Jmp | Ret | Ud2 | Int3 | Hlt | INVALID)
+}
+
+impl State {
+    /// Returns what is on top of the stack before an instruction, if there is no frame.
+    fn top(self, instruction: &Instruction) -> Option<FramelessTop> {
+        let removed = match instruction.mnemonic() {
+            Mnemonic::Ret if instruction.op_count() > 0 => instruction.immediate16(),
+            _ => 0,
+        };
+        match self {
+            Self::Frameless { depth, frame_pointer } => Some(FramelessTop::ReturnAddress {
+                offset: depth,
+                frame_pointer: frame_pointer.map(|pushed| depth.saturating_sub(pushed)),
+                removed,
+            }),
+            Self::InRegister(register) => Some(FramelessTop::Register {
+                register: REGISTERS.iter().position(|&other| other == register)? as u16,
+                offset: 0,
+            }),
+            Self::Framed | Self::Unknown => None,
+        }
+    }
+
+    /// Returns the state after an instruction.
+    fn after(self, instruction: &Instruction) -> Self {
+        match self {
+            Self::Frameless { depth, frame_pointer } => after_frameless(depth, frame_pointer, instruction),
+            Self::InRegister(register) => match (instruction.mnemonic(), instruction.op0_register()) {
+                (Mnemonic::Push, pushed) if pushed == register => CALLED,
+                (Mnemonic::Add | Mnemonic::Lea, Register::RSP) => self,
+                _ => Self::Unknown,
+            },
+            Self::Framed => match instruction.mnemonic() {
+                Mnemonic::Leave => CALLED,
+                Mnemonic::Pop if instruction.op0_register() == Register::RBP => CALLED,
+                _ => self,
+            },
+            Self::Unknown => self,
+        }
+    }
+}
+
+/// Returns the state after an instruction without a frame.
+fn after_frameless(depth: u32, frame_pointer: Option<u32>, instruction: &Instruction) -> State {
+    use Mnemonic::{Add, Call, Cmp, Enter, Lea, Leave, Mov, Pop, Popfq, Push, Pushfq, Sub, Test, Xchg};
+    let moved = |by: i64| {
+        let depth = i64::from(depth).checked_add(by);
+        let depth = depth.and_then(|depth| u32::try_from(depth).ok());
+        match depth.filter(|depth| *depth <= MAX_DEPTH && depth % 8 == 0) {
+            Some(depth) => State::Frameless {
+                depth,
+                // What was removed is no longer saved.
+                frame_pointer: frame_pointer.filter(|pushed| *pushed <= depth),
+            },
+            None => State::Unknown,
+        }
+    };
+    let register = instruction.op0_register();
+    let has_immediate = matches!(
+        instruction.op1_kind(),
+        OpKind::Immediate8to64 | OpKind::Immediate32to64
+    );
+    match (instruction.mnemonic(), register) {
+        (Push, Register::RBP) if frame_pointer.is_none() => match moved(8) {
+            State::Frameless { depth, .. } => State::Frameless {
+                depth,
+                frame_pointer: Some(depth),
+            },
+            other => other,
+        },
+        (Push | Pushfq, _) => moved(8),
+        (Pop, Register::RBP) if frame_pointer != Some(depth) => State::Unknown,
+        (Pop, _) if depth == 0 => match register {
+            Register::None | Register::RSP => State::Unknown,
+            _ => State::InRegister(register),
+        },
+        (Pop, Register::RSP) => State::Unknown,
+        (Pop | Popfq, _) => moved(-8),
+        (Sub, Register::RSP) if has_immediate => moved(instruction.immediate(1) as i64),
+        (Add, Register::RSP) if has_immediate => moved((instruction.immediate(1) as i64).wrapping_neg()),
+        (Lea, Register::RSP | Register::RBP)
+            if instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None =>
+        {
+            let distance = instruction.memory_displacement64() as i64;
+            match register {
+                Register::RSP => moved(distance.wrapping_neg()),
+                _ => pointing(depth, frame_pointer, distance),
+            }
+        }
+        (Mov, Register::RBP) if instruction.op1_register() == Register::RSP => {
+            pointing(depth, frame_pointer, 0)
+        }
+        (Cmp | Test | Call, _) => moved(0),
+        (Enter | Leave | Xchg, _) => State::Unknown,
+        (_, Register::RSP | Register::ESP | Register::SP | Register::SPL) => State::Unknown,
+        // The frame pointer of the caller is lost, if it is not on the stack.
+        (_, Register::RBP | Register::EBP | Register::BP | Register::BPL) if frame_pointer.is_none() => {
+            State::Unknown
+        }
+        _ => moved(0),
+    }
+}
+
+/// Returns the state after the frame pointer points to `distance` bytes above the stack pointer.
+fn pointing(depth: u32, frame_pointer: Option<u32>, distance: i64) -> State {
+    let pushed = frame_pointer.map(|pushed| i64::from(depth.saturating_sub(pushed)));
+    match (frame_pointer, pushed) {
+        // The return address is right above.
+        (Some(8), Some(at)) if at == distance => State::Framed,
+        (Some(_), _) => State::Frameless { depth, frame_pointer },
+        (None, _) => State::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALLED: Option<FramelessTop> = pushed(0, None, 0);
+
+    const fn pushed(offset: u32, frame_pointer: Option<u32>, removed: u16) -> Option<FramelessTop> {
+        Some(FramelessTop::ReturnAddress {
+            offset,
+            frame_pointer,
+            removed,
+        })
+    }
+
+    const fn in_register(register: u16) -> Option<FramelessTop> {
+        Some(FramelessTop::Register { register, offset: 0 })
+    }
+
+    fn tops_at(code: &[u8], offsets: &[usize]) -> Vec<Option<FramelessTop>> {
+        let found = tops(code, None);
+        offsets.iter().map(|&offset| found.at(offset)).collect()
+    }
+
+    #[test]
+    fn what_is_on_top_is_known_at_each_instruction_of_a_prologue_and_an_epilogue() {
+        // nop; push rbp; mov rbp, rsp; pop rbp; ret
+        let code = [0x90, 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3];
+        assert_eq!(
+            tops_at(&code, &[0, 1, 2, 5, 6]),
+            [CALLED, CALLED, pushed(8, Some(0), 0), None, CALLED]
+        );
+        // push rbp; push rbx; lea rbp, [rsp+8]; sub rsp, 16; add rsp, 16; pop rbx; pop rbp; ret (.NET)
+        let code = [
+            0x55, 0x53, 0x48, 0x8d, 0x6c, 0x24, 0x08, 0x48, 0x83, 0xec, 0x10, 0x48, 0x83, 0xc4, 0x10, 0x5b,
+            0x5d, 0xc3,
+        ];
+        assert_eq!(
+            tops_at(&code, &[1, 2, 7, 15, 16, 17]),
+            [
+                pushed(8, Some(0), 0),
+                pushed(16, Some(8), 0),
+                None,
+                None,
+                None,
+                CALLED
+            ]
+        );
+    }
+
+    #[test]
+    fn functions_without_a_frame_have_their_depth() {
+        // push rbp; sub rsp, 16; xor ebp, ebp; call; add rsp, 16; pop rbp; ret
+        let code = [
+            0x55, 0x48, 0x83, 0xec, 0x10, 0x31, 0xed, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3,
+        ];
+        let deep = pushed(24, Some(16), 0);
+        assert_eq!(
+            tops_at(&code, &[1, 5, 7, 12, 16, 17]),
+            [
+                pushed(8, Some(0), 0),
+                deep,
+                deep,
+                deep,
+                pushed(8, Some(0), 0),
+                CALLED
+            ]
+        );
+        let found = tops(&code, None);
+        assert!(!found.has_frame);
+        // Not known: xor ebp, ebp without a push; sub rsp, rax; and rsp, -64; pop rsp; leave
+        for code in [
+            &[0x31, 0xed, 0x90][..],
+            &[0x48, 0x29, 0xc4, 0x90],
+            &[0x48, 0x83, 0xe4, 0xc0, 0x90],
+            &[0x5c, 0x90],
+            &[0xc9, 0x90],
+        ] {
+            let found = tops(code, None);
+            assert!(!found.has_frame, "{code:x?}");
+            assert_eq!(found.at(0), CALLED, "{code:x?}");
+            assert_eq!(found.at(code.len() - 1), None, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_removed_before_a_jump_to_another_function() {
+        // push rbp; mov rbp, rsp; pop rbp; movabs rax, imm64; jmp rax
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, 0x5d, 0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8, 0xff, 0xe0,
+        ];
+        assert_eq!(tops_at(&code, &[4, 5, 15]), [None, CALLED, CALLED]);
+        // push rbp; mov rbp, rsp; leave; jmp rel32
+        let code = [0x55, 0x48, 0x89, 0xe5, 0xc9, 0xe9, 0, 1, 0, 0];
+        assert_eq!(tops_at(&code, &[4, 5]), [None, CALLED]);
+    }
+
+    #[test]
+    fn rare_paths_have_a_frame_of_their_own() {
+        // test eax, eax; je rare; ret; 3 bytes of data; rare: push rbp; mov rbp, rsp; pop rbp; jmp back
+        let code = [
+            0x85, 0xc0, 0x74, 0x04, 0xc3, 0xc9, 0xc9, 0xc9, 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xeb, 0xf1,
+        ];
+        assert_eq!(
+            tops_at(&code, &[0, 4, 5, 8, 9, 12, 13]),
+            [CALLED, CALLED, None, CALLED, pushed(8, Some(0), 0), None, CALLED]
+        );
+    }
+
+    #[test]
+    fn code_that_nothing_before_leads_to_is_like_the_code_around_it() {
+        // push rbp; mov rbp, rsp; jmp condition; body: nop; condition: je body; pop rbp; ret; pop rbp; ret
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, 0xeb, 0x01, 0x90, 0x74, 0xfd, 0x5d, 0xc3, 0x5d, 0xc3,
+        ];
+        assert_eq!(
+            tops_at(&code, &[6, 7, 10, 11, 12]),
+            [None, None, CALLED, None, CALLED]
+        );
+        // What is certain wins: push rbp; mov rbp, rsp; je on; pop rbp; jmp on + 1; on: nop; nop
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x74, 0x03, 0x5d, 0xeb, 0x01, 0x90, 0x90];
+        assert_eq!(tops_at(&code, &[7, 9, 10]), [CALLED, None, None]);
+    }
+
+    #[test]
+    fn what_is_on_top_is_known_at_each_instruction_of_a_return() {
+        assert_eq!(tops_at(&[0xc2, 0x08, 0x01], &[0]), [pushed(0, None, 0x108)]);
+        // V8 removes its arguments, of which there may be more than a function has parameters (capture node20): push rbp; mov rbp,
+        // rsp; mov rsp, rbp; pop rbp; cmp rcx, 3; jg +3; ret 24; pop r10; lea rsp, [rsp + 8 * rcx]; push r10; ret
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xec, 0x5d, 0x48, 0x83, 0xf9, 0x03, 0x7f, 0x03, 0xc2, 0x18,
+            0x00, 0x41, 0x5a, 0x48, 0x8d, 0x24, 0xcc, 0x41, 0x52, 0xc3,
+        ];
+        let r10 = in_register(10);
+        assert_eq!(
+            tops_at(&code, &[4, 7, 8, 12, 14, 17, 19, 23, 25]),
+            [
+                None,
+                None,
+                CALLED,
+                CALLED,
+                pushed(0, None, 24),
+                CALLED,
+                r10,
+                r10,
+                CALLED
+            ]
+        );
+        // Its interpreter does so in another way: push rbp; mov rbp, rsp; leave; pop rcx; add rsp, rbx; push rcx; ret
+        for add in [[0x48, 0x03, 0xe3], [0x48, 0x01, 0xdc]] {
+            let code = [&[0x55, 0x48, 0x89, 0xe5, 0xc9, 0x59][..], &add, &[0x51, 0xc3]].concat();
+            let rcx = in_register(2);
+            assert_eq!(
+                tops_at(&code, &[4, 5, 6, 9, 10]),
+                [None, CALLED, rcx, rcx, CALLED]
+            );
+        }
+    }
+
+    #[test]
+    fn registers_that_no_instruction_writes_are_preserved() {
+        let preserved = |code: &[u8]| tops(code, None).preserved;
+        // push rbx; cmp r12, rax; ret; then also xor ebx, ebx; pop r15; xchg rax, r13; cpuid; and data
+        assert_eq!(preserved(&[0x53, 0x49, 0x39, 0xc4, 0xc3]), PRESERVED);
+        assert_eq!(preserved(&[0x31, 0xdb, 0xc3]), 0xf << 12);
+        assert_eq!(preserved(&[0x50, 0x41, 0x5f, 0xc3]), PRESERVED & !(1 << 15));
+        assert_eq!(preserved(&[0x49, 0x87, 0xc5, 0xc3]), PRESERVED & !(1 << 13));
+        assert_eq!(preserved(&[0x0f, 0xa2, 0xc3]), 0xf << 12);
+        assert_eq!(preserved(&[0xc3, 0x90]), 0);
+    }
+
+    #[test]
+    fn calls_end_before_a_return_address() {
+        // call rel32; call rax; call [r13 + 8]; nop
+        let code = [0xe8, 1, 2, 3, 4, 0xff, 0xd0, 0x41, 0xff, 0x55, 0x08, 0x90];
+        let ends: Vec<usize> = (0..=13).filter(|&offset| is_after_call(&code, offset)).collect();
+        assert_eq!(ends, [5, 7, 11]);
+    }
+
+    #[test]
+    fn code_after_1_mebibyte_is_not_decoded() {
+        let code = vec![0x90; (1 << 20) + 1];
+        let found = tops(&code, None);
+        assert_eq!([found.at((1 << 20) - 1), found.at(1 << 20)], [CALLED, None]);
+        assert_eq!(tops(&code[1..], None).at(1 << 20), CALLED);
+    }
+}
