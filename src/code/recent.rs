@@ -24,8 +24,11 @@ pub struct CachedCode {
 /// Number of entries for addresses with the same hash.
 const WAYS: usize = 2;
 
-/// Number of bits of a hash.
-const BITS: u32 = 13;
+/// Number of bits of a hash in an empty cache.
+const MIN_BITS: u32 = 6;
+
+/// Number of bits of a hash in a full cache.
+const MAX_BITS: u32 = 13;
 
 /// Number of neighbouring addresses with the same hash; functions are rarely shorter.
 const NEIGHBOURS: u64 = 128;
@@ -35,23 +38,34 @@ const NEIGHBOURS: u64 = 128;
 #[repr(align(64))]
 struct Slot(Option<CachedCode>);
 
-/// Cache of recently found code.
+/// Cache of recently found code. It starts small: a full one is a megabyte, which takes longer to fill than a small profile
+/// takes to read.
 #[derive(Debug)]
 pub struct Recent {
     /// Entries by hash of the address, the most recent first.
     places: Vec<[Slot; WAYS]>,
+    /// Number of bits of a hash.
+    bits: u32,
+    /// Number of entries added since the cache has this size.
+    added: usize,
 }
 
 impl Default for Recent {
     /// Creates an empty cache.
     fn default() -> Self {
-        Self {
-            places: vec![[Slot(None); WAYS]; 1 << BITS],
-        }
+        Self::with_bits(MIN_BITS)
     }
 }
 
 impl Recent {
+    fn with_bits(bits: u32) -> Self {
+        Self {
+            places: vec![[Slot(None); WAYS]; 1 << bits],
+            bits,
+            added: 0,
+        }
+    }
+
     /// Returns the cached code at an address and time.
     #[inline]
     pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<&CachedCode> {
@@ -86,6 +100,11 @@ impl Recent {
 
     /// Adds the code at an address.
     fn put(&mut self, address: Address, found: CachedCode) {
+        if self.added >= self.places.len() && self.bits < MAX_BITS {
+            // What it had is soon found again.
+            *self = Self::with_bits((self.bits + 2).min(MAX_BITS));
+        }
+        self.added += 1;
         if let Some(places) = self.places(found.space, address) {
             places.rotate_right(1);
             if let Some(first) = places.first_mut() {
@@ -99,7 +118,7 @@ impl Recent {
         /// 2^64 divided by the golden ratio, which separates neighbours and functions at equal distances.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let key = (address.0 / NEIGHBOURS) ^ u64::from(space.0).rotate_right(20);
-        let hash = key.wrapping_mul(SPREAD) >> (u64::BITS - BITS);
+        let hash = key.wrapping_mul(SPREAD) >> (u64::BITS - self.bits);
         self.places.get_mut(usize::try_from(hash).ok()?)
     }
 }
@@ -156,5 +175,22 @@ mod tests {
         let asked = [0, 1, 0, 2, 0, 2, 1].map(|at| get_or_put(all[at]));
         let expected = [0, 0, 1, 0, 1, 1, 0].map(|known| known == 1);
         assert_eq!(asked, expected);
+    }
+
+    #[test]
+    fn the_cache_grows_with_what_is_found_and_not_without_limit() {
+        let mut recent = Recent::default();
+        let mut sizes = Vec::new();
+        for at in 0..40_000 {
+            let one = found(0, 0x1000 * u64::from(at), at);
+            recent.put(one.extent.range.start, one);
+            assert_eq!(
+                recent.get(one.space, one.extent.range.start, Time(15)),
+                Some(&one)
+            );
+            sizes.push(recent.places.len());
+        }
+        sizes.dedup();
+        assert_eq!(sizes, [64, 256, 1024, 4096, 8192]);
     }
 }

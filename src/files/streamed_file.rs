@@ -8,6 +8,7 @@
 
 use std::hash::BuildHasher;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,10 +157,23 @@ impl BlockFile for StreamedFile {
         }
         read
     }
+
+    fn send(&self, offset: u64, size: u64, to: BorrowedFd<'_>) -> u64 {
+        // Checksums need the bytes.
+        if self.checksums.is_some() {
+            return 0;
+        }
+        let mut offset = offset;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let sent = rustix::fs::sendfile(to, self.file.file(), Some(&mut offset), size);
+        sent.map_or(0, |sent| sent as u64)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Seek};
+    use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
 
     use super::*;
@@ -200,6 +214,27 @@ mod tests {
         let third = &mut bytes[..BLOCK_SIZE as usize];
         assert_eq!(streamed.read_blocks(2 * BLOCK_SIZE, third), BLOCK_SIZE as usize);
         assert_eq!(fault(&streamed), Some(Issue::ProfileChanged.id()));
+    }
+
+    #[test]
+    fn bytes_are_sent_unless_others_can_change_them() {
+        let file = file();
+        let mut copy = TempFile::create().unwrap();
+        io::copy(&mut file.as_file(), &mut copy).unwrap();
+        let private = copy.into_streamed(Path::new("private")).unwrap();
+        let mut target = tempfile::tempfile().unwrap();
+        assert_eq!(open(&file).send(0, 10, target.as_fd()), 0);
+        assert_eq!(private.send(3, 200_000, target.as_fd()), 200_000);
+        assert_eq!(private.send(SIZE as u64 - 5, 100, target.as_fd()), 5);
+        assert_eq!(private.send(SIZE as u64, 100, target.as_fd()), 0);
+        target.rewind().unwrap();
+        let mut sent = Vec::new();
+        target.read_to_end(&mut sent).unwrap();
+        let of = |at: usize| (at % 251) as u8;
+        assert!(sent.into_iter().eq((3..200_003).chain(SIZE - 5..SIZE).map(of)));
+        // A pipe without a reader, as writing shows.
+        let (_, closed) = io::pipe().unwrap();
+        assert_eq!(private.send(0, 10, closed.as_fd()), 0);
     }
 
     #[test]

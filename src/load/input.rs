@@ -12,7 +12,7 @@ use jitdump::Tally;
 use crate::bytes::printable_path;
 use crate::files::search::files_below;
 use crate::files::stdio::is_standard;
-use crate::files::temp_file::{CopyError, copy_if, temp_file_error};
+use crate::files::temp_file::{CopyError, temp_file_error};
 use crate::files::{CompressionFormat, FileOrigin, InputFile, OpenFile, StreamedFile, TempFile, stream};
 use crate::load::options::{InputKind, LoadOptions};
 use crate::perf::record::data::Data;
@@ -153,7 +153,7 @@ fn open_stream(file: File, path: &Path, options: &LoadOptions) -> Result<MainFil
         is_streamed = is_streamed_kind(start, options);
         is_readable(start)
     };
-    copy_if(file, &mut temp_file, accepts).map_err(|error| match error {
+    temp_file.append_if(&file, accepts).map_err(|error| match error {
         CopyError::Read(cause) => input_error(path, cause),
         CopyError::Write(cause) => temp_file_error(cause),
     })?;

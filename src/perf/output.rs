@@ -17,7 +17,7 @@ use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, Section, write_pipe_header};
 use crate::perf::pipe;
 use crate::perf::profile::{Container, Profile};
-use crate::perf::record::data::Copier;
+use crate::perf::record::data::{Copier, Output};
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 
@@ -85,7 +85,7 @@ pub type OmittedFeatures = Vec<u8>;
 impl<'a> Rewrite<'a> {
     /// Writes the profile as a file, in the layout of perf: header, IDs, attributes, records, feature table,
     /// features.
-    pub fn write_file(mut self, out: &mut (impl Write + Seek + Send)) -> io::Result<()> {
+    pub fn write_file(mut self, out: &mut (impl Output + Seek)) -> io::Result<()> {
         let endian = self.profile.endian;
         for (at, skip) in self.header_records() {
             self.edits.push(at, skip, |_| {});
@@ -131,7 +131,7 @@ impl<'a> Rewrite<'a> {
 
     /// Writes the profile for a pipe, in which everything is a record. Fails with
     /// [`io::ErrorKind::InvalidData`] if an attribute has more IDs than fit into a record.
-    pub fn write_pipe(mut self, out: &mut (dyn Write + Send)) -> io::Result<OmittedFeatures> {
+    pub fn write_pipe(mut self, out: &mut dyn Output) -> io::Result<OmittedFeatures> {
         let endian = self.profile.endian;
         let mut head = Vec::new();
         let mut omitted = OmittedFeatures::new();
@@ -271,7 +271,7 @@ impl<'a> Rewrite<'a> {
 
     /// Writes the records with their changes. Returns the offset in the output of each record with AUX data
     /// and its size without the data, in bytes.
-    fn write_records<W: Write + Send + ?Sized>(
+    fn write_records<W: Output + ?Sized>(
         &mut self,
         stream: &mut Stream<'_, '_, W>,
     ) -> io::Result<Vec<(u64, u64)>> {
@@ -313,7 +313,7 @@ struct Stream<'p, 'o, W: ?Sized> {
     size: u64,
 }
 
-impl<'p, 'o, W: Write + Send + ?Sized> Stream<'p, 'o, W> {
+impl<'p, 'o, W: Output + ?Sized> Stream<'p, 'o, W> {
     fn new(
         profile: &Profile<'p>,
         out: &'o mut W,

@@ -13,6 +13,8 @@ use jitdump::{ByteOrder, Tally};
 use crate::bytes::write_padded;
 use crate::perf::attr::{self, AttrEntry};
 use crate::perf::feature::{self, Feature};
+use crate::perf::record::data::Data;
+use crate::perf::record::pieces::{RecordSlice, visit_pieces};
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::results::diagnostics::Issue;
@@ -34,11 +36,15 @@ pub struct PipeHeader {
 
 impl PipeHeader {
     /// Collects the header records of a pipe.
-    pub fn read(mut records: RecordReader<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
+    pub fn read(data: Data<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
         let mut head = Self::default();
         let mut build_ids = Vec::new();
-        let data = records.data();
-        while let Some(record) = records.next() {
+        let mut records = RecordReader::new(data, 0, endian);
+        for offset in header_records(data, endian) {
+            records.seek(offset);
+            let Some(record) = records.next() else {
+                break;
+            };
             let is_read = match record.kind {
                 record::HEADER_ATTR => read_attr(&record, endian).map(|entry| head.attr_entries.push(entry)),
                 record::HEADER_FEATURE => head.add_feature(&record, endian),
@@ -81,6 +87,33 @@ impl PipeHeader {
         }
         self.features.push(Feature::new(id, content));
         Some(())
+    }
+}
+
+/// Returns the offsets of the header records in a pipe, in bytes from the first record.
+fn header_records(data: Data<'_>, endian: ByteOrder) -> Vec<u64> {
+    let is_header = |record: &Record<'_>| {
+        matches!(
+            record.kind,
+            record::HEADER_ATTR
+                | record::HEADER_FEATURE
+                | record::HEADER_TRACING_DATA
+                | record::HEADER_BUILD_ID
+        )
+    };
+    let offset = |record: Record<'_>| record.offset;
+    match data {
+        Data::Memory(bytes) => Records::new(bytes, 0, endian)
+            .filter(is_header)
+            .map(offset)
+            .collect(),
+        Data::File(part) => {
+            let mut offsets = Vec::new();
+            let visit =
+                |records: RecordSlice<'_>| Some(records.filter(is_header).map(offset).collect::<Vec<_>>());
+            visit_pieces(part, endian, visit, |found| offsets.extend(found));
+            offsets
+        }
     }
 }
 
@@ -172,6 +205,50 @@ pub fn write_tracing_data(out: &mut Vec<u8>, endian: ByteOrder, content: &[u8]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::testing::BlocksInMemory;
+
+    #[test]
+    fn header_records_anywhere_in_a_file_are_found() {
+        const ENDIAN: ByteOrder = ByteOrder::Little;
+        let mut bytes = Vec::new();
+        let samples = |out: &mut Vec<u8>| {
+            for _ in 0..50 {
+                record::write_header(out, ENDIAN, record::SAMPLE, 0, 40_000);
+                out.resize(out.len() + 40_000 - HEADER_SIZE, 0x55);
+            }
+        };
+        let mut attr = vec![0; 64];
+        ENDIAN.set_u32(&mut attr, 4, 64);
+        let entry = AttrEntry {
+            attr,
+            ids: vec![7; 8],
+        };
+        write_attr(&mut bytes, ENDIAN, &entry).unwrap();
+        write_feature(&mut bytes, ENDIAN, feature::ARCH, b"x86_64").unwrap();
+        samples(&mut bytes);
+        write_feature(&mut bytes, ENDIAN, feature::ARCH, b"again").unwrap();
+        let formats = vec![3; 1_000_000];
+        write_tracing_data(&mut bytes, ENDIAN, &formats).unwrap();
+        samples(&mut bytes);
+        let mut table = Vec::new();
+        record::write_header(&mut table, ENDIAN, 0, 0, 48);
+        table.resize(48, b'a');
+        write_build_ids(&mut bytes, ENDIAN, &table);
+        let file = BlocksInMemory::new(bytes.clone());
+        for data in [Data::from(&bytes[..]), Data::of_file(&file)] {
+            let mut faults = Tally::default();
+            let head = PipeHeader::read(data, ENDIAN, &mut faults);
+            assert_eq!((head.attr_entries.len(), head.records.len()), (1, 5));
+            let found: Vec<(u8, usize)> = head.features.iter().map(|it| (it.id, it.content.len())).collect();
+            let expected = [
+                (feature::TRACING_DATA, formats.len()),
+                (feature::BUILD_ID, table.len()),
+                (feature::ARCH, 6),
+            ];
+            assert_eq!(found, expected);
+            assert_eq!(faults.count(Issue::ProfileFeatureLost), 1);
+        }
+    }
 
     #[test]
     fn build_ids_of_any_size_become_records_of_their_type() {

@@ -98,7 +98,7 @@ impl<'a> Profile<'a> {
 
     fn parse_pipe(data: Data<'a>, endian: ByteOrder) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
-        let head = PipeHeader::read(RecordReader::new(data, 0, endian), endian, &mut faults);
+        let head = PipeHeader::read(data, endian, &mut faults);
         faults = faults.offset_by(PIPE_HEADER_SIZE);
         if head.attr_entries.is_empty() {
             return Err(Diagnostic::new(Issue::ProfileNoAttrs));
@@ -125,7 +125,7 @@ impl<'a> Profile<'a> {
         };
         if profile.container == Container::Pipe {
             let mut unused = Tally::default();
-            let head = PipeHeader::read(profile.records(), profile.endian, &mut unused);
+            let head = PipeHeader::read(data, profile.endian, &mut unused);
             profile.header_records = head.records;
             // There may be more attributes and features after damage.
             profile.features = head.features;

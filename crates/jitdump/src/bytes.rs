@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -39,6 +40,12 @@ pub trait BlockFile: Debug + Sync {
     /// Whoever opened the file gets the error. Both ends of the range must be multiples of [`BLOCK_SIZE`] or the end of the
     /// file.
     fn read_blocks(&self, offset: u64, into: &mut [u8]) -> usize;
+
+    /// Writes up to `size` bytes from offset `offset` to another file within the kernel, and returns their number: 0 if that is
+    /// not possible, and after an error, which copying the bytes would show again.
+    fn send(&self, _offset: u64, _size: u64, _to: BorrowedFd<'_>) -> u64 {
+        0
+    }
 }
 
 /// The endianness of a file.

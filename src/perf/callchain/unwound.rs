@@ -60,7 +60,7 @@ impl UnwoundHeader {
         }
         profile.attrs = Attrs::read(&profile.attr_entries, profile.endian);
         if profile.container == Container::Pipe {
-            let head = PipeHeader::read(profile.records(), profile.endian, &mut Tally::default());
+            let head = PipeHeader::read(profile.data, profile.endian, &mut Tally::default());
             profile.header_records = head.records;
         }
         profile

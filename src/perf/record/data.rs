@@ -7,7 +7,9 @@
 //! copied. The windows of a walk are small enough for a processor's cache.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::bytes::{self, BLOCK_SIZE, BlockFile, start_of_block};
 use crate::perf::record::Record;
@@ -46,6 +48,11 @@ impl FilePart<'_> {
     /// Copies blocks of the file, as [`BlockFile::read_blocks`] does.
     pub(super) fn read_blocks(self, offset: u64, into: &mut [u8]) -> usize {
         self.file.read_blocks(offset, into)
+    }
+
+    /// Writes bytes to another file, as [`BlockFile::send`] does. `at` is the offset in the part.
+    fn send(self, at: u64, size: u64, to: BorrowedFd<'_>) -> u64 {
+        self.file.send(self.start.saturating_add(at), size, to)
     }
 
     /// Returns the offset in the file, in bytes, of the end of the last block of the part.
@@ -290,6 +297,31 @@ impl<'a> Window<'a> {
     }
 }
 
+/// Where records are written to.
+pub trait Output: Write + Send {
+    /// Returns the file, after writing buffered bytes to it; `None` if there is none.
+    fn file(&mut self) -> io::Result<Option<BorrowedFd<'_>>> {
+        Ok(None)
+    }
+}
+
+impl Output for Vec<u8> {}
+
+impl<T> Output for io::Cursor<T> where Self: Write + Send {}
+
+impl Output for File {
+    fn file(&mut self) -> io::Result<Option<BorrowedFd<'_>>> {
+        Ok(Some(File::as_fd(self)))
+    }
+}
+
+impl<W: Write + Send + AsFd> Output for BufWriter<W> {
+    fn file(&mut self) -> io::Result<Option<BorrowedFd<'_>>> {
+        self.flush()?;
+        Ok(Some(self.get_ref().as_fd()))
+    }
+}
+
 /// Copies parts of [`Data`], each after the last one.
 #[derive(Debug)]
 pub struct Copier<'a> {
@@ -314,16 +346,26 @@ impl<'a> Copier<'a> {
     }
 
     /// Writes the bytes from offset `from` to offset `until`. Writes nothing if there are fewer.
-    pub fn copy<W: Write + Send + ?Sized>(&mut self, from: u64, until: u64, out: &mut W) -> io::Result<()> {
+    pub fn copy<W: Output + ?Sized>(&mut self, from: u64, until: u64, out: &mut W) -> io::Result<()> {
         /// Fewer bytes are not worth another thread.
         const MIN_SIZE: u64 = 256 << 10;
-        let Data::File(_) = self.data() else {
+        let Data::File(part) = self.data() else {
             return self.window.copy(from, until, out);
         };
         if until > self.data().len() {
             return Ok(());
         }
         let mut from = from;
+        if until.saturating_sub(from) >= MIN_SIZE
+            && let Some(to) = out.file()?
+        {
+            loop {
+                match part.send(from, until.saturating_sub(from), to) {
+                    0 => break,
+                    sent => from = from.saturating_add(sent),
+                }
+            }
+        }
         while until.saturating_sub(from) >= MIN_SIZE {
             self.window.fill(from, 1);
             let held = self.window.held(from);

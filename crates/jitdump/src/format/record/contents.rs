@@ -11,7 +11,7 @@ use crate::format::record::window::Window;
 use crate::format::record::{PREFIX_SIZE, RecordLocation, Records, Step};
 
 /// Bytes read at a time for a walk over all records. Records fit into it, and it fits into a processor's cache.
-const WINDOW_SIZE: usize = 1 << 20;
+const WINDOW_SIZE: usize = 256 << 10;
 
 /// Bytes read for the first records, which is all that some callers need.
 const FIRST_WINDOW_SIZE: usize = 16 << 10;
