@@ -150,6 +150,7 @@ fn compare_with_samply(path: &Path) -> (usize, usize) {
                 // Where a line starts, and before it.
                 let starts = info.entries.iter().map(|entry| entry.code_addr);
                 let starts = starts.map(|address| address.wrapping_sub(info.code_addr));
+                let first = starts.clone().min();
                 let offsets: BTreeSet<u64> = starts
                     .flat_map(|start| [start.wrapping_sub(1), start])
                     .chain([0, size - 1])
@@ -158,6 +159,11 @@ fn compare_with_samply(path: &Path) -> (usize, usize) {
                 for offset in offsets {
                     let found = info.lookup(info.code_addr + offset);
                     let found = found.map(|entry| (entry.line, entry.file_path.as_slice().into_owned()));
+                    // Code before the first line is in none there, and in that of the declaration here.
+                    if first.is_some_and(|first| offset < first) {
+                        assert_eq!(found, None, "{at} + {offset:#x}");
+                        continue;
+                    }
                     let frames = ours.frames(function, Address(start + offset));
                     let frame = frames.last().unwrap();
                     let own = frame.line.map(|line| (line, frame.file.unwrap()));
