@@ -383,6 +383,15 @@ mod tests {
     }
 
     #[test]
+    fn functions_without_a_frame_have_up_to_64_kibibytes_on_the_stack() {
+        // sub rsp, SIZE; nop
+        let code = |size: u32| [&[0x48, 0x81, 0xec][..], &size.to_le_bytes(), &[0x90]].concat();
+        let at_end = |size| tops(&code(size), None).at(7);
+        assert_eq!(at_end(1 << 16), pushed(1 << 16, None, 0));
+        assert_eq!(at_end((1 << 16) + 8), None);
+    }
+
+    #[test]
     fn a_frame_is_removed_before_a_jump_to_another_function() {
         // push rbp; mov rbp, rsp; pop rbp; movabs rax, imm64; jmp rax
         let code = [

@@ -190,3 +190,47 @@ fn check_descriptions(content: &[u8], endian: ByteOrder) -> Option<Limit> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::attr::AttrEntry;
+    use crate::perf::header::write_pipe_header;
+    use crate::perf::pipe::{write_attr, write_feature};
+
+    const ENDIAN: ByteOrder = ByteOrder::Little;
+
+    fn pipe(attrs: usize, features: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_pipe_header(&mut bytes, ENDIAN);
+        let mut attr = vec![0; SIZE_VERSION_0];
+        ENDIAN.set_u32(&mut attr, 4, SIZE_VERSION_0 as u32);
+        let ids = Vec::new();
+        let entry = AttrEntry { attr, ids };
+        for _ in 0..attrs {
+            write_attr(&mut bytes, ENDIAN, &entry).unwrap();
+        }
+        for _ in 0..features {
+            write_feature(&mut bytes, ENDIAN, feature::ARCH, b"x86_64").unwrap();
+        }
+        bytes
+    }
+
+    fn is_compared(file: &[u8], held: u64) -> bool {
+        check(file, &Profile::parse(file).unwrap(), held).is_none()
+    }
+
+    #[test]
+    fn linux_perf_data_may_hold_a_gibibyte_of_records() {
+        let file = pipe(1, 1);
+        assert!(is_compared(&file, 1 << 30));
+        assert!(!is_compared(&file, (1 << 30) + 1));
+    }
+
+    #[test]
+    fn pipes_may_start_with_4096_attributes_and_256_features() {
+        assert!(is_compared(&pipe(4096, 256), 0));
+        assert!(!is_compared(&pipe(4097, 1), 0));
+        assert!(!is_compared(&pipe(1, 257), 0));
+    }
+}

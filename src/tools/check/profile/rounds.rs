@@ -66,6 +66,6 @@ mod tests {
         }
         assert_eq!(late, [(69, 1), (89, 1)]);
         // The third round and the one before it.
-        assert_eq!(rounds.held(), 7 * (16 + OVERHEAD));
+        assert_eq!(rounds.held(), 7 * (16 + 160));
     }
 }
