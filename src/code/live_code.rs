@@ -78,7 +78,7 @@ struct Window {
 pub struct Windows {
     /// Sorted by file.
     all: Vec<Window>,
-    /// Number of sampled addresses in code that were left out, because [`MAX_SCANNED`] function intervals had been
+    /// Number of sampled addresses in code that were left out, because `MAX_SCANNED` function intervals had been
     /// checked.
     pub unchecked: u64,
 }
