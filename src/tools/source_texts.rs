@@ -56,11 +56,11 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Returns the copy of a file that was kept.
+    /// Returns the copy of a file that was kept; `None` if there is none.
     #[cfg(feature = "export")]
-    pub fn read_kept(&mut self, name: &SourceName) -> Option<Vec<u8>> {
+    pub fn read_kept(&mut self, name: &SourceName) -> Option<Result<Vec<u8>, Issue>> {
         let text = self.kept.read(&name.path)?;
-        self.counted(text).ok()
+        Some(self.counted(text))
     }
 
     fn counted(&mut self, text: Vec<u8>) -> Result<Vec<u8>, Issue> {
@@ -172,6 +172,13 @@ mod tests {
         };
         resize(16 << 20).unwrap();
         assert_eq!(read(), (Ok(source.text.to_vec()), 0));
+        #[cfg(feature = "export")]
+        {
+            let mut texts = Texts::new(&load, &sources);
+            texts.left = source.text.len() as u64;
+            assert_eq!(texts.read_kept(&name), Some(Ok(source.text.to_vec())));
+            assert_eq!(texts.read_kept(&name), Some(Err(Issue::SourceTooLarge)));
+        }
         resize((16 << 20) + 1).unwrap();
         assert_eq!(read(), (Err(Issue::SourceNotFound), 1));
     }

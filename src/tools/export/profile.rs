@@ -175,10 +175,14 @@ impl Profile {
                 script: file.script.clone(),
             };
             let text = match has_all {
-                true => texts.read(&name).map_err(|issue| texts.faults.add(issue, 0)).ok(),
+                true => Some(texts.read(&name)),
                 false => texts.read_kept(&name),
             };
-            self.texts.extend(text.map(|text| (index, text)));
+            match text {
+                Some(Ok(text)) => self.texts.extend([(index, text)]),
+                Some(Err(issue)) => texts.faults.add(issue, 0),
+                None => {}
+            }
         }
         let faults = texts.faults.iter();
         self.tables
