@@ -214,7 +214,13 @@ impl<'a> Session<'a> {
         };
         // Kernels before 5.3 have none.
         let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-        let mut next_look = program.as_ref().map_or(Duration::ZERO, |_| FIRST_LOOK);
+        let mut next_look = FIRST_LOOK;
+        if program.is_none() {
+            // These processes run already, and perf may end at any time.
+            let (status, warnings) = watch.look(Duration::ZERO);
+            control.show(&status, &warnings);
+            next_look = LOOK;
+        }
         let status = loop {
             if let Some(status) = child.try_wait().map_err(|cause| self.perf_error(&cause))? {
                 break status;
