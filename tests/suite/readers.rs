@@ -150,20 +150,19 @@ fn compare_with_samply(path: &Path) -> (usize, usize) {
                 // Where a line starts, and before it.
                 let starts = info.entries.iter().map(|entry| entry.code_addr);
                 let starts = starts.map(|address| address.wrapping_sub(info.code_addr));
-                let first = starts.clone().min();
+                let first = starts.clone().min().unwrap_or_default();
                 let offsets: BTreeSet<u64> = starts
                     .flat_map(|start| [start.wrapping_sub(1), start])
                     .chain([0, size - 1])
                     .filter(|&offset| offset < size)
                     .collect();
                 for offset in offsets {
-                    let found = info.lookup(info.code_addr + offset);
+                    // Code before the first line is in none there, and in that line here, unless it is 0.
+                    let is_before = offset < first;
+                    assert!(!is_before || info.lookup(info.code_addr + offset).is_none());
+                    let found = info.lookup(info.code_addr + offset.max(first));
+                    let found = found.filter(|entry| !is_before || entry.line > 0);
                     let found = found.map(|entry| (entry.line, entry.file_path.as_slice().into_owned()));
-                    // Code before the first line is in none there, and in that of the declaration here.
-                    if first.is_some_and(|first| offset < first) {
-                        assert_eq!(found, None, "{at} + {offset:#x}");
-                        continue;
-                    }
                     let frames = ours.frames(function, Address(start + offset));
                     let frame = frames.last().unwrap();
                     let own = frame.line.map(|line| (line, frame.file.unwrap()));

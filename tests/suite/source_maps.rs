@@ -34,6 +34,11 @@ fn run(files: &[(&str, &[u8])], more: &[&str]) -> Run {
     for (name, content) in files {
         std::fs::write(folder.path().join(name), content).unwrap();
     }
+    run_in(folder, more)
+}
+
+/// Runs jitinject with the files in a folder in place of those of the recorded one.
+fn run_in(folder: tempfile::TempDir, more: &[&str]) -> Run {
     let map = format!("/tmp/typescript/bundle={}", folder.path().display());
     let more = [&["--path-map", &map, "--verbose"], more].concat();
     let said = inject(
@@ -458,9 +463,6 @@ fn scripts_that_are_too_large_are_counted() {
     let folder = scratch();
     let script = std::fs::File::create(folder.path().join(SCRIPT)).unwrap();
     script.set_len((64 << 20) + 1).unwrap();
-    let map = format!("/tmp/typescript/bundle={}", folder.path().display());
-    let output = folder.path().join("out.data");
-    let more = ["--path-map", &map, "--verbose"];
-    let said = inject(&capture::profile("node20-typescript"), &output, &more);
+    let said = run_in(folder, &[]).said;
     assert!(reports(&said, "JI279", "1 script on this machine"), "{said}");
 }

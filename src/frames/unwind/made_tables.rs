@@ -223,6 +223,12 @@ mod tests {
         assert_eq!(saved(5, 16), Some(Rule::Offset(-24)));
         let range = AddressRange::new(START, 2).unwrap();
         assert_eq!(eh_frame(machine, range, &[0x90, 0xc3]), None);
+        // After the last row, there is a frame, as there is at a return that it was not removed before.
+        let mut code = vec![0x55, 0x48, 0x89, 0xe5, 0x90, 0xc3];
+        code.extend([0x5d, 0xc3, 0x90].repeat(100));
+        let found = rules(machine, &code, &[5, 7, 300]);
+        let cfa: Vec<_> = found.into_iter().map(|(cfa, _)| cfa).collect();
+        assert_eq!(cfa, [by(6, 16), by(7, 8), by(6, 16)]);
     }
 
     #[test]
