@@ -256,8 +256,8 @@ impl StagedFolder {
         // Whether subdirectories were moved with all that is in them, because they did not exist.
         let mut folders: HashMap<&str, bool> = HashMap::default();
         let mut is_moved = |folder| {
-            let is_moved = folders.entry(folder);
-            *is_moved.or_insert_with(|| self.folder.at(folder).rename_new(&to.at(folder)).is_ok())
+            let move_all = || self.folder.at(folder).rename_new(&to.at(folder)).is_ok();
+            *folders.entry(folder).or_insert_with(move_all)
         };
         for path in paths {
             if path.split_once('/').is_some_and(|(folder, _)| is_moved(folder)) {

@@ -38,24 +38,29 @@ pub fn copy_if(
     to: &mut impl Write,
     accepts: impl FnOnce(&[u8]) -> bool,
 ) -> Result<(), CopyError> {
-    let start = copy_piece(&mut from, START_SIZE, to)?;
-    match accepts(&start) {
-        true => copy_rest(from, to),
+    let mut piece = Vec::new();
+    copy_piece(&mut from, START_SIZE, to, &mut piece)?;
+    match accepts(&piece) {
+        true => copy_rest(from, to, piece),
         false => Ok(()),
     }
 }
 
-/// Copies the next bytes of a stream, and returns them.
-fn copy_piece(from: impl Read, size: u64, to: &mut impl Write) -> Result<Vec<u8>, CopyError> {
-    let mut piece = Vec::new();
-    from.take(size).read_to_end(&mut piece).map_err(CopyError::Read)?;
-    to.write_all(&piece).map_err(CopyError::Write)?;
-    Ok(piece)
+/// Copies the next bytes of a stream, which are then in `piece`.
+fn copy_piece(from: impl Read, size: u64, to: &mut impl Write, piece: &mut Vec<u8>) -> Result<(), CopyError> {
+    piece.clear();
+    from.take(size).read_to_end(piece).map_err(CopyError::Read)?;
+    to.write_all(piece).map_err(CopyError::Write)
 }
 
-fn copy_rest(mut from: impl Read, to: &mut impl Write) -> Result<(), CopyError> {
-    while !copy_piece(&mut from, COPY_SIZE, to)?.is_empty() {}
-    Ok(())
+/// Copies the rest of a stream. `piece` is memory to use.
+fn copy_rest(mut from: impl Read, to: &mut impl Write, mut piece: Vec<u8>) -> Result<(), CopyError> {
+    loop {
+        copy_piece(&mut from, COPY_SIZE, to, &mut piece)?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+    }
 }
 
 /// Copies the rest of a pipe within the kernel, which takes half the time. Returns whether the end was reached: the kernel
@@ -104,14 +109,15 @@ impl TempFile {
 
     /// Appends a stream, as [`copy_if`] does.
     pub fn append_if(&mut self, from: &File, accepts: impl FnOnce(&[u8]) -> bool) -> Result<(), CopyError> {
-        let start = copy_piece(from, START_SIZE, self)?;
-        if !accepts(&start) {
+        let mut piece = Vec::new();
+        copy_piece(from, START_SIZE, self, &mut piece)?;
+        if !accepts(&piece) {
             return Ok(());
         }
         self.flush().map_err(CopyError::Write)?;
         match splice_rest(from, self.file.get_ref()) {
             true => Ok(()),
-            false => copy_rest(from, self),
+            false => copy_rest(from, self, piece),
         }
     }
 

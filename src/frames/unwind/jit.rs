@@ -101,15 +101,14 @@ impl<'a> JitTables<'a> {
 
     /// Returns what the function of a mapping, which has no tables, has on top of the stack at an address.
     pub fn top(&self, mapping: MappingIndex, address: Address) -> Option<KnownTop> {
-        let mapped = &self.timeline.mappings()[mapping];
-        let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0)).ok()?;
-        let code = function_of(self.files, mapped.function)?.code?;
+        let (code, offset) = self.code_at(mapping, address)?;
+        let function = self.timeline.mappings()[mapping].function;
         let mut tops = self.tops.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || {
             let tops = Tops::of(self.target, code);
             self.room.take(tops.rows().len()).map(|()| tops)
         };
-        let tops = tops.entry(mapped.function).or_insert_with(read).as_ref()?;
+        let tops = tops.entry(function).or_insert_with(read).as_ref()?;
         Some(KnownTop {
             interrupted: tops.at(offset),
             may_be_entered_by_jump: self.target == Target::X86_64 && !tops.has_frame,
@@ -119,16 +118,18 @@ impl<'a> JitTables<'a> {
                 .then(|| FramelessTop::at_call(self.target)),
         })
     }
-}
 
-impl JitTables<'_> {
     /// Whether an address in a mapping of a function is right after a call.
     pub fn is_after_call(&self, mapping: MappingIndex, address: Address) -> bool {
+        let found = self.code_at(mapping, address);
+        found.is_some_and(|(code, offset)| x86_64_code::is_after_call(code, offset))
+    }
+
+    /// Returns the code of the function of a mapping, and the offset of an address in it.
+    fn code_at(&self, mapping: MappingIndex, address: Address) -> Option<(&'a [u8], usize)> {
         let mapped = &self.timeline.mappings()[mapping];
-        let code = function_of(self.files, mapped.function).and_then(|function| function.code);
-        let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0));
-        code.zip(offset.ok())
-            .is_some_and(|(code, offset)| x86_64_code::is_after_call(code, offset))
+        let offset = usize::try_from(address.0.wrapping_sub(mapped.range.start.0)).ok()?;
+        Some((function_of(self.files, mapped.function)?.code?, offset))
     }
 }
 

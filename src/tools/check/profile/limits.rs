@@ -159,12 +159,16 @@ fn check_header_records(profile: &Profile<'_>) -> Option<Limit> {
         return Some(Limit::TooMuch(message));
     }
     let mut records = profile.records();
-    while let Some(record) = records.next() {
-        if record.kind == record::HEADER_TRACING_DATA {
-            return Some(Limit::TracingData(record.offset));
-        }
-    }
-    None
+    let mut header_records = profile.header_records.iter();
+    let is_tracing_data = |&&(offset, _): &&(u64, u64)| {
+        records.seek(offset);
+        records
+            .next()
+            .is_some_and(|record| record.kind == record::HEADER_TRACING_DATA)
+    };
+    header_records
+        .find(is_tracing_data)
+        .map(|&(offset, _)| Limit::TracingData(offset))
 }
 
 /// Checks the counts in the descriptions of events.
