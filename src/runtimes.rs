@@ -119,7 +119,7 @@ static DESCRIPTIONS: [Description; 28] = [
         runtime: Runtime::Chromium,
         id: None,
         name: "Chromium",
-        programs: &["chrome", "chromium"],
+        programs: &["chrome", "chromium", "chromium-browser"],
         libraries: &[],
         launchers: &[],
         how: "chromium --no-sandbox --js-flags=--perf-prof",
@@ -149,7 +149,7 @@ static DESCRIPTIONS: [Description; 28] = [
         runtime: Runtime::SpiderMonkey,
         id: Some("spidermonkey"),
         name: "SpiderMonkey",
-        programs: &["firefox", "js"],
+        programs: &["firefox", "firefox-bin", "firefox-esr", "js"],
         libraries: &["libxul.so", "libmozjs"],
         launchers: &[],
         how: "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
@@ -183,7 +183,7 @@ static DESCRIPTIONS: [Description; 28] = [
         runtime: Runtime::Php,
         id: Some("php"),
         name: "PHP",
-        programs: &["php"],
+        programs: &["php", "php-cgi", "php-fpm"],
         libraries: &["libphp", "opcache.so"],
         launchers: &["composer", "phpunit"],
         how: "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=64M -d opcache.jit_debug=32 \
@@ -242,7 +242,7 @@ static DESCRIPTIONS: [Description; 28] = [
         runtime: Runtime::Mono,
         id: Some("mono"),
         name: "Mono",
-        programs: &["mono"],
+        programs: &["mono", "mono-boehm", "mono-sgen"],
         libraries: &["libmonosgen"],
         launchers: &["mcs", "csharp"],
         how: "mono --jitmap app.exe for names only; mono --profile=log:nodefaults,jit,output=app.mlpd app.exe, and \
@@ -335,7 +335,7 @@ static DESCRIPTIONS: [Description; 28] = [
         runtime: Runtime::Qemu,
         id: Some("qemu"),
         name: "QEMU",
-        programs: &["qemu"],
+        programs: &["qemu", "qemu-"],
         libraries: &[],
         launchers: &[],
         how: "qemu-x86_64 -jitdump app (8.1 and later)",
@@ -427,7 +427,7 @@ impl Runtime {
         };
         let found = DESCRIPTIONS
             .iter()
-            .find(|description| has(description.programs, name) || is_launcher(description));
+            .find(|description| description.has_program(name) || is_launcher(description));
         found.map(|description| description.runtime)
     }
 
@@ -479,19 +479,26 @@ impl Description {
 
     /// Whether a program or library is part of the runtime.
     pub fn has_file(&self, name: &[u8]) -> bool {
-        has(self.programs, name) || has(self.libraries, name)
+        let has_library = |library: &&str| {
+            let rest = name.strip_prefix(library.as_bytes());
+            rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphabetic))
+        };
+        self.has_program(name) || self.libraries.iter().any(has_library)
     }
-}
 
-/// Whether one of the names starts a file's name.
-fn has(names: &[&str], file: &[u8]) -> bool {
-    names.iter().any(|name| is_version_of(file, name))
-}
-
-/// Whether a file has a name, followed by a version or nothing.
-fn is_version_of(file: &[u8], name: &str) -> bool {
-    let rest = file.strip_prefix(name.as_bytes());
-    rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphabetic))
+    /// Whether a program is one of the runtime's: its name is followed by a version or nothing, or, if it ends in a hyphen, by
+    /// anything. `node_exporter` is a program of somebody else.
+    pub fn has_program(&self, name: &[u8]) -> bool {
+        let is_version = |rest: &[u8]| match rest {
+            [] | [b'0'..=b'9' | b'.', ..] => true,
+            [b'-' | b'_', next, ..] => next.is_ascii_digit(),
+            _ => false,
+        };
+        self.programs.iter().any(|program| {
+            let rest = name.strip_prefix(program.as_bytes());
+            rest.is_some_and(|rest| program.ends_with('-') || is_version(rest))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -545,7 +552,16 @@ mod tests {
         for (name, expected) in [
             ("node", Some(Runtime::Node)),
             ("node20", Some(Runtime::Node)),
+            ("node-22", Some(Runtime::Node)),
             ("nodeconf", None),
+            ("node_exporter", None),
+            ("js-beautify", None),
+            ("js91", Some(Runtime::SpiderMonkey)),
+            ("python3.13-dbg", Some(Runtime::Python)),
+            ("php-fpm8.2", Some(Runtime::Php)),
+            ("root-tail", None),
+            ("root.exe", Some(Runtime::Root)),
+            ("wasmtime-server", None),
             ("npm", Some(Runtime::Node)),
             ("python3.13", Some(Runtime::Python)),
             ("pytest", Some(Runtime::Python)),

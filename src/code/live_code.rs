@@ -199,10 +199,10 @@ impl ProcessCode {
                 to: distance(function.since, sampled),
             });
         }
-        found.sort_unstable_by_key(|window| (window.from, window.to));
-        // A sample counts once, however many functions match it.
+        found.sort_unstable_by_key(|window| (window.file, window.from, window.to));
+        // A sample counts once for a file, however many of its functions match it.
         found.dedup_by(|next, last| {
-            let touches = next.from <= last.to.saturating_add(1);
+            let touches = next.file == last.file && next.from <= last.to.saturating_add(1);
             if touches {
                 last.to = last.to.max(next.to);
             }
@@ -387,6 +387,25 @@ mod tests {
         assert_eq!(window(5), [(951, 980)]);
         assert_eq!(window(105), [(i64::MIN, 950)]);
         assert_eq!(window(50), []);
+    }
+
+    #[test]
+    fn each_file_has_its_own_windows() {
+        let other = |time| RuntimeEvent {
+            file: FileIndex(1),
+            ..load((time, 0, 10))
+        };
+        let code = LiveCode::new(vec![load((20, 0, 10)), load((50, 0, 10)), other(90)]);
+        let mut windows = Vec::new();
+        let code = &code.processes[&PID];
+        code.add_windows(Address(5), Time(1000), MAX_SCANNED, &mut windows)
+            .unwrap();
+        let window = |file, from, to| Window {
+            file: FileIndex(file),
+            from,
+            to,
+        };
+        assert_eq!(windows, [window(0, 911, 980), window(1, i64::MIN, 910)]);
     }
 
     #[test]

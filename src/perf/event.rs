@@ -47,7 +47,8 @@ impl<'a> KernelMap<'a> {
             return None;
         }
         let map = Mmap::read(record, endian)?;
-        let end = map.name.iter().position(|&byte| byte == b']');
+        let is_image = map.name.starts_with(b"[");
+        let end = map.name.iter().position(|&byte| is_image && byte == b']');
         let name = end.and_then(|end| map.name.get(..=end)).unwrap_or(map.name);
         Some(Self {
             range: map.range,

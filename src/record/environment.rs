@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::bytes::base_name;
 use crate::runtimes::Runtime;
 
 /// How a value is combined with one that the variable already has.
@@ -41,6 +40,9 @@ const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Set
         mode: Mode::IfUnset,
     }
 }
+
+/// Stands for the folder of the dumps in the value of a [`Setting`].
+const FOLDER: &str = "DIR";
 
 /// Variables of all runtimes that are started without options. [`java_options`] has those of Java.
 const SETTINGS: [Setting; 28] = [
@@ -182,6 +184,17 @@ pub fn variables(
     variables
 }
 
+/// Returns runtimes that cannot be told a folder, because its path has the separator of a list in their variable.
+pub fn cannot_name(folder: &Path) -> impl Iterator<Item = (Runtime, u8)> {
+    SETTINGS.iter().filter_map(move |setting| match setting.mode {
+        Mode::Append(separator) if setting.value.contains(FOLDER) => {
+            let is_in_path = folder.as_os_str().as_bytes().contains(&separator);
+            is_in_path.then_some((setting.runtime, separator))
+        }
+        _ => None,
+    })
+}
+
 /// Whether a command and Ruby's options choose a compiler, which excludes the other one.
 fn has_compiler(compiler: &[u8], command: &[OsString], options: Option<&OsStr>) -> bool {
     let of_command = command.iter().any(|word| word.as_bytes().starts_with(compiler));
@@ -218,7 +231,7 @@ fn combined(current: Option<OsString>, value: OsString, mode: Mode, name: &str) 
 
 fn in_folder(text: &str, folder: &Path) -> OsString {
     let mut value = OsString::new();
-    for (at, part) in text.split("DIR").enumerate() {
+    for (at, part) in text.split(FOLDER).enumerate() {
         if at > 0 {
             value.push(folder);
         }
@@ -232,8 +245,16 @@ fn java_options(agent: Option<&Path>) -> OsString {
     let mut options = OsString::from("-XX:+PreserveFramePointer ");
     match agent {
         Some(agent) => {
-            options.push("-agentpath:");
-            options.push(agent);
+            let has_space = agent.as_os_str().as_bytes().iter().any(u8::is_ascii_whitespace);
+            let quote = if has_space { "\"" } else { "" };
+            for part in [
+                quote.as_ref(),
+                "-agentpath:".as_ref(),
+                agent.as_os_str(),
+                quote.as_ref(),
+            ] {
+                options.push::<&OsStr>(part);
+            }
         }
         None => options
             .push("-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"),
@@ -285,22 +306,16 @@ pub struct AddedOption {
     pub text: &'static str,
 }
 
-/// Returns the option to insert into the command of a runtime, which starts at `index`.
+/// Returns the option to insert into the command of a runtime, whose program is at `index`.
 pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Option<AddedOption> {
-    let (program, text, known) = match runtime {
-        Runtime::Lli => ("lli", "-jit-kind=mcjit", "jit-kind"),
-        Runtime::Wasmtime => ("wasmtime", "--profile=jitdump", "profile"),
-        Runtime::Wasmer => ("wasmer", "--profiler=perfmap", "profiler"),
-        Runtime::Hhvm => ("hhvm", "-vEval.PerfJitDump=true", "vEval.PerfJitDump"),
-        Runtime::Dart => ("dart", "--generate_perf_jitdump", "generate"),
+    let (text, known) = match runtime {
+        Runtime::Lli => ("-jit-kind=mcjit", "jit-kind"),
+        Runtime::Wasmtime => ("--profile=jitdump", "profile"),
+        Runtime::Wasmer => ("--profiler=perfmap", "profiler"),
+        Runtime::Hhvm => ("-vEval.PerfJitDump=true", "vEval.PerfJitDump"),
+        Runtime::Dart => ("--generate_perf_jitdump", "generate"),
         _ => return None,
     };
-    // Such as lli-14, but not a program of another author.
-    let is_word = |end: &[u8]| matches!(end, [b'-' | b'_', next, ..] if next.is_ascii_alphabetic());
-    let end = base_name(command.get(index)?.as_bytes()).strip_prefix(program.as_bytes());
-    if end.is_some_and(is_word) {
-        return None;
-    }
     let has_option = |word: &OsString| {
         let name = word.as_bytes();
         let name = name
@@ -382,12 +397,20 @@ mod tests {
                 .contains("DumpPerfMapAtExit")
         );
         assert_eq!(value_of(&java, "NODE_OPTIONS", None), None);
-        java.java_agent = Some(Path::new("/x/libperf-jvmti.so"));
+        java.java_agent = Some(Path::new("/my tools/libperf-jvmti.so"));
         let options = value_of(&java, "JAVA_TOOL_OPTIONS", Some("-Xmx1g")).unwrap();
         assert_eq!(
             options,
-            "-Xmx1g -XX:+PreserveFramePointer -agentpath:/x/libperf-jvmti.so"
+            r#"-Xmx1g -XX:+PreserveFramePointer "-agentpath:/my tools/libperf-jvmti.so""#
         );
+    }
+
+    #[test]
+    fn folders_with_the_separator_of_a_list_cannot_be_named_in_it() {
+        let without = |folder: &str| -> Vec<_> { cannot_name(Path::new(folder)).collect() };
+        assert_eq!(without("/r/a b/dumps"), []);
+        assert_eq!(without("/r/a:b/dumps"), [(Runtime::Php, b':')]);
+        assert_eq!(without("/r/a,b/dumps"), [(Runtime::Deno, b',')]);
     }
 
     #[test]
@@ -442,7 +465,6 @@ mod tests {
             added(Runtime::Lli, "lli-14 app.ll", 0),
             Some((1, "-jit-kind=mcjit"))
         );
-        assert_eq!(added(Runtime::Wasmtime, "wasmtime-server app", 0), None);
         assert_eq!(added(Runtime::Node, "node app.js", 0), None);
         let perfmap = "--profiler=perfmap";
         assert_eq!(added(Runtime::Wasmer, "wasmer run a.wasm", 0), Some((2, perfmap)));

@@ -61,11 +61,24 @@ impl PerfOptions {
         Some(Diagnostic::new(Issue::KernelNotRecorded).with("level", level))
     }
 
+    /// Returns how stacks are recorded, if an option or an argument for perf says so. perf uses the last one.
+    pub fn stacks(&self) -> Option<&str> {
+        const NAME: &str = "--call-graph";
+        let words = self
+            .arguments
+            .iter()
+            .map(|word| word.to_str().unwrap_or_default());
+        let pairs = words.clone().zip(words.skip(1).chain([""]));
+        let values = pairs.filter_map(|(word, next)| match word.strip_prefix(NAME)? {
+            "" => Some(next),
+            value => value.strip_prefix('='),
+        });
+        values.last().or(self.call_graph.as_deref())
+    }
+
     /// Returns whether stacks are copied and unwound with tables.
     pub fn has_stack_copies(&self) -> bool {
-        self.call_graph
-            .as_ref()
-            .is_some_and(|kind| kind.starts_with("dwarf"))
+        self.stacks().is_some_and(|kind| kind.starts_with("dwarf"))
     }
 
     /// Returns the arguments of perf, without the program to record. `-q` is left out if `is_verbose`.
@@ -248,6 +261,21 @@ mod tests {
             line(&period),
             "record -q -k mono -a -C 0 -N -c 1000 -o r/perf.data"
         );
+    }
+
+    #[test]
+    fn arguments_say_how_stacks_are_recorded_as_options_do() {
+        let has_copies = |arguments: &[&str]| {
+            let options = PerfOptions {
+                call_graph: Some("fp".into()),
+                arguments: arguments.iter().map(OsString::from).collect(),
+                ..PerfOptions::default()
+            };
+            options.has_stack_copies()
+        };
+        assert!(has_copies(&["--call-graph", "dwarf"]) && has_copies(&["--call-graph=dwarf,4096"]));
+        assert!(has_copies(&["--call-graph=fp", "-a", "--call-graph=dwarf"]));
+        assert!(!has_copies(&["-a", "dwarf"]) && !has_copies(&["--call-graph=dwarf", "--call-graph", "fp"]));
     }
 
     #[test]

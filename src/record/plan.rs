@@ -146,7 +146,7 @@ impl Plan {
         if plan.runtimes.is_empty() {
             plan.runtimes.extend(runtime);
         }
-        if plan.perf.call_graph.is_none() && plan.runtimes.contains(&Runtime::Python) {
+        if plan.perf.stacks().is_none() && plan.runtimes.contains(&Runtime::Python) {
             let file = match attached {
                 Some(pid) => kernel::read_link(format!("/proc/{pid}/exe")).ok(),
                 None => program.file.clone(),
@@ -155,14 +155,15 @@ impl Plan {
         }
         if !options.command.is_empty() && !options.without_environment {
             plan.set_environment(options, program.file.as_deref());
-            for &runtime in &plan.runtimes {
-                if let Some(option) = environment::added_option(runtime, &plan.command, program.index) {
-                    plan.command
-                        .insert(option.index.min(plan.command.len()), option.text.into());
-                    let name = runtime.name();
-                    plan.notes
-                        .push(format!("{name}: {} added to the command", option.text));
-                }
+            if let Some(runtime) = program.runtime.filter(|_| program.is_runtime)
+                && plan.runtimes.contains(&runtime)
+                && let Some(option) = environment::added_option(runtime, &plan.command, program.index)
+            {
+                plan.command
+                    .insert(option.index.min(plan.command.len()), option.text.into());
+                let name = runtime.name();
+                plan.notes
+                    .push(format!("{name}: {} added to the command", option.text));
             }
         }
         Ok(plan)
@@ -219,8 +220,17 @@ impl Plan {
         if self.note_compiler(program) {
             without.push(Runtime::Php);
         }
+        let dumps = self.dumps();
+        for (runtime, separator) in environment::cannot_name(&dumps) {
+            without.push(runtime);
+            if self.runtimes.contains(&runtime) {
+                let warning = Diagnostic::new(Issue::FolderWithSeparator).with("runtime", runtime.name());
+                self.diagnostics
+                    .push(warning.with("separator", char::from(separator)));
+            }
+        }
         let request = Request {
-            dumps: &self.dumps(),
+            dumps: &dumps,
             command: &self.command,
             runtimes: &self.runtimes,
             has_others: self.has_others,
@@ -233,10 +243,13 @@ impl Plan {
 
     /// Returns a warning if the program removes the variables of runtimes.
     fn environment_reset(&self) -> Option<Diagnostic> {
-        let program = base_name(self.command.get(self.program)?.as_bytes());
-        let is_kept = |word: &OsString| word == "-E" || word.as_bytes().starts_with(b"--preserve-env");
-        let resets = [&b"sudo"[..], b"doas", b"pkexec"].contains(&program);
-        let is_reset = resets && !self.command.iter().any(is_kept);
+        let mut words = self.command.iter().skip(self.program).map(|word| word.as_bytes());
+        let program = base_name(words.next()?);
+        let is_reset = match program {
+            b"sudo" => !keeps_environment(words),
+            b"doas" | b"pkexec" => true,
+            _ => false,
+        };
         is_reset.then(|| Diagnostic::new(Issue::EnvironmentReset).with("program", printable(program)))
     }
 
@@ -414,9 +427,66 @@ impl Plan {
     }
 }
 
+/// Whether the options of `sudo` keep the environment. `words` follow `sudo`.
+fn keeps_environment<'a>(words: impl Iterator<Item = &'a [u8]>) -> bool {
+    /// Options with a value, which is the next word if nothing follows the letter.
+    const WITH_VALUE: &[u8] = b"CDRTUghprtu";
+    let mut words = words.take_while(|word| *word != b"--");
+    while let Some(word) = words.next() {
+        let Some(letters) = word.strip_prefix(b"-") else {
+            if word.contains(&b'=') {
+                continue;
+            }
+            return false;
+        };
+        if letters.starts_with(b"-") {
+            if letters.starts_with(b"-preserve-env") {
+                return true;
+            }
+            continue;
+        }
+        let with_value = letters.iter().position(|letter| WITH_VALUE.contains(letter));
+        if letters
+            .iter()
+            .take(with_value.unwrap_or(letters.len()))
+            .any(|&letter| letter == b'E')
+        {
+            return true;
+        }
+        if with_value == letters.len().checked_sub(1) {
+            words.next();
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sudo_keeps_the_environment_by_its_own_options_only() {
+        let keeps = |line: &str| keeps_environment(line.split(' ').map(str::as_bytes));
+        for line in [
+            "-E node",
+            "-HE node",
+            "-n -u root -E node",
+            "--preserve-env=PATH node",
+            "A=1 -E node",
+        ] {
+            assert!(keeps(line), "{line}");
+        }
+        for line in [
+            "node",
+            "python3 -E app.py",
+            "-u E node",
+            "-uE node",
+            "-H -- -E",
+            "-g -E node",
+        ] {
+            assert!(!keeps(line), "{line}");
+        }
+    }
 
     #[test]
     fn node_does_not_log_to_standard_output() {

@@ -22,24 +22,22 @@ pub struct Program {
     pub index: usize,
     /// The runtime that it is or starts, if that is known.
     pub runtime: Option<Runtime>,
+    /// Whether it is the runtime itself, and not a script or launcher that starts it.
+    pub is_runtime: bool,
     /// The file of the runtime: that of the program, or of its interpreter; `None` if there is none.
     pub file: Option<PathBuf>,
 }
 
 /// Returns the program that a command starts. `search_path` is the value of `PATH`.
 pub fn program_of(command: &[OsString], search_path: &OsStr) -> Program {
-    let mut index = 0;
-    if command
-        .first()
-        .is_some_and(|word| base_name(word.as_bytes()) == b"env")
-    {
-        let words = command.iter().skip(1);
-        index = 1 + words.take_while(|word| word.as_bytes().contains(&b'=')).count();
-    }
+    let mut words = command.iter().map(|word| word.as_bytes());
+    let is_env = words.next().is_some_and(|word| base_name(word) == b"env");
+    let index = if is_env { 1 + words_of_env(words) } else { 0 };
     let Some(name) = command.get(index) else {
         return Program {
             index: 0,
             runtime: None,
+            is_runtime: false,
             file: None,
         };
     };
@@ -51,10 +49,15 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> Program {
     let by_first_line = || Runtime::of_program(base_name(interpreter.as_ref()?));
     let by_launcher = || is_java_launcher(target.as_ref()?).then_some(Runtime::Java);
     let of_interpreter = by_first_line();
-    let runtime = by_name.or_else(by_link).or(of_interpreter);
+    let runtime = by_name.or_else(by_link).or(of_interpreter).or_else(by_launcher);
+    let has_program = |path: &OsStr| {
+        let description = runtime.and_then(Runtime::description);
+        description.is_some_and(|runtime| runtime.has_program(base_name(path.as_bytes())))
+    };
     Program {
         index,
-        runtime: runtime.or_else(by_launcher),
+        runtime,
+        is_runtime: has_program(name) || target.as_ref().is_some_and(|path| has_program(path.as_os_str())),
         file: match &interpreter {
             // Not that of a script which starts the runtime.
             Some(name) if of_interpreter.is_some() => find(OsStr::from_bytes(name), search_path),
@@ -162,9 +165,22 @@ fn interpreter(path: &Path) -> Option<Vec<u8>> {
         return None;
     }
     if base_name(word) == b"env" {
-        word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
+        let own = words_of_env(words.clone());
+        word = words.nth(own)?;
     }
     Some(word.to_owned())
+}
+
+/// Returns how many words behind `env` are its options and variables. The program follows.
+fn words_of_env<'a>(words: impl Iterator<Item = &'a [u8]>) -> usize {
+    let mut is_value = false;
+    let is_own = |word: &&[u8]| {
+        let is_option = word.starts_with(b"-");
+        let is_own = is_value || is_option || word.contains(&b'=');
+        is_value = !is_value && [&b"-u"[..], b"--unset", b"-C", b"--chdir"].contains(word);
+        is_own
+    };
+    words.take_while(is_own).count()
 }
 
 #[cfg(test)]
@@ -185,6 +201,7 @@ mod tests {
         symlink("node", path.join("engine")).unwrap();
         write("tool", "#!/usr/bin/env -S node --no-warnings\n");
         write("serve", "#!/usr/bin/python3 -u\n");
+        write("unset", "#!/usr/bin/env -S -u A B=1 node\n");
         write("run", "#!/bin/sh\nnode app.js\n");
         fs::create_dir_all(path.join("jdk/bin")).unwrap();
         fs::create_dir_all(path.join("jdk/lib")).unwrap();
@@ -196,15 +213,26 @@ mod tests {
             let program = program_of(&command, path.as_os_str());
             (program.index, program.runtime)
         };
+        let is_runtime = |name: &str| program_of(&[name.into()], path.as_os_str()).is_runtime;
         assert_eq!(found("node app.js"), (0, Some(Runtime::Node)));
         assert_eq!(found("engine app.js"), (0, Some(Runtime::Node)));
         assert_eq!(found("tool"), (0, Some(Runtime::Node)));
         assert_eq!(found("serve"), (0, Some(Runtime::Python)));
+        assert_eq!(found("unset"), (0, Some(Runtime::Node)));
         assert_eq!(found("run"), (0, None));
         assert_eq!(found("web -p 80"), (0, Some(Runtime::Java)));
         let tool = program_of(&["tool".into()], path.as_os_str());
         assert_eq!(tool.file.unwrap(), path.join("node"));
         assert_eq!(found("env A=1 B=2 node app.js"), (3, Some(Runtime::Node)));
+        assert_eq!(
+            found("env -i -u NODE_PATH A=1 node app.js"),
+            (5, Some(Runtime::Node))
+        );
+        assert_eq!(found("env -u PATH"), (0, None));
+        assert_eq!(
+            ["node", "engine", "tool", "serve", "npm", "run"].map(is_runtime),
+            [true, true, false, false, false, false]
+        );
         assert_eq!(find(OsStr::new("absent"), path.as_os_str()), None);
     }
 

@@ -182,8 +182,11 @@ fn found(selection: Selection) -> String {
 }
 
 fn select(samples: &[Taken], processes: &Processes, timeline: &Timeline) -> Selection {
-    let bytes = profile(samples);
-    let profile = Profile::parse(&bytes).unwrap();
+    select_in(&profile(samples), processes, timeline)
+}
+
+fn select_in(profile: &[u8], processes: &Processes, timeline: &Timeline) -> Selection {
+    let profile = Profile::parse(profile).unwrap();
     let index = ProfileIndex::of(&profile, |_| None);
     let selector = Selector {
         profile: &profile,
@@ -235,6 +238,38 @@ fn repeated_stacks_are_looked_up_once() {
     assert_eq!(lookups(40), few);
     // Each thread starts anew.
     assert!(lookups(4_000) <= few * (threads::count() as u64 + 1));
+}
+
+#[test]
+fn a_sample_with_deferred_callers_is_one_stack() {
+    let processes = processes();
+    let timeline = timeline(&processes, &mut Random(1));
+    let sample = |chain: &[u64]| (1, 1, 1_000, chain.to_vec());
+    // Symbols are here.
+    let [leaf, caller] = [CODE + 0xef0, CODE + 0xf20 + 8];
+    let mut bytes = profile(&[sample(&[DEFERRED, 99])]);
+    let sampled = bytes.len() - size_of::<u64>() * 6;
+    bytes[sampled..][..8].copy_from_slice(&leaf.to_le_bytes());
+    let chain = [99, 3, USER, leaf, caller, 1 | 1 << 32, 1_000];
+    bytes.extend(testing::record(
+        record::CALLCHAIN_DEFERRED,
+        record::MISC_USER,
+        &chain,
+    ));
+    let deferred = select_in(&bytes, &processes, &timeline);
+    let whole = select(&[sample(&[USER, leaf, caller])], &processes, &timeline);
+    assert_eq!(
+        (
+            whole.samples.named,
+            whole.samples.stacks.samples,
+            whole.samples.stacks.frames
+        ),
+        (1, 1, 2)
+    );
+    assert_eq!(deferred.samples.named, 1);
+    assert_eq!(deferred.samples.stacks, whole.samples.stacks);
+    let counts = |selection: &Selection| format!("{:?}", selection.spaces);
+    assert_eq!(counts(&deferred), counts(&whole));
 }
 
 #[test]

@@ -171,12 +171,11 @@ impl SampleVisitor for Walk<'_> {
             self.marker.count(leaf, &mut self.of_space);
             frames.add(leaf.is_named());
         }
-        if !record.is_guest() {
-            self.add_callers(sample, is_in_function, &mut frames);
+        let is_deferred = !record.is_guest() && self.add_callers(sample, is_in_function, &mut frames);
+        // A later record has all frames of such a sample in user space, the sampled one among them.
+        if !is_deferred {
+            self.add_stack(frames);
         }
-        self.marker.selection.samples.stacks.add_sample(frames);
-        let with_jit_frame = u32::from(frames.jit > 0);
-        self.of_space.with_jit_frame = self.of_space.with_jit_frame.saturating_add(with_jit_frame);
     }
 
     fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {
@@ -190,7 +189,7 @@ impl SampleVisitor for Walk<'_> {
             for address in deferred_callers(&chain.content, marker.selector.profile.endian) {
                 frames.extend(marker.frame(address, context).is_named);
             }
-            marker.selection.samples.stacks.add_sample(frames);
+            self.add_stack(frames);
         }
     }
 }
@@ -225,10 +224,18 @@ impl Walk<'_> {
         }
     }
 
+    /// Counts the stack of a sample.
+    fn add_stack(&mut self, frames: FrameCounts) {
+        self.marker.selection.samples.stacks.add_sample(frames);
+        let with_jit_frame = u32::from(frames.jit > 0);
+        self.of_space.with_jit_frame = self.of_space.with_jit_frame.saturating_add(with_jit_frame);
+    }
+
     /// Adds the call chain of a sample, its frames in JIT code except the sampled one to `frames`, and all other addresses.
-    /// `is_in_stack` is whether the sampled address is in a function.
+    /// `is_in_stack` is whether the sampled address is in a function. Returns whether a later record has the frames in user
+    /// space, if there can be code in this address space.
     #[inline]
-    fn add_callers(&mut self, sample: &Sample<'_>, mut is_in_stack: bool, frames: &mut FrameCounts) {
+    fn add_callers(&mut self, sample: &Sample<'_>, mut is_in_stack: bool, frames: &mut FrameCounts) -> bool {
         let Self {
             marker,
             context,
@@ -237,7 +244,7 @@ impl Walk<'_> {
             ..
         } = self;
         let Some(context) = context.as_ref().filter(|context| context.has_content()) else {
-            return;
+            return false;
         };
         let endian = marker.selector.profile.endian;
         let chain = chains.of((Some(context.space), sample.tid));
@@ -280,6 +287,7 @@ impl Walk<'_> {
         if context.has_code() {
             marker.add_possible_callers(sample, context);
         }
+        has_cookie
     }
 }
 

@@ -161,6 +161,8 @@ impl LoggingProcess {
         {
             // It removes the socket when it exits.
             Ok(()) | Err(Failure::NoSocket(_)) => Ok(()),
+            // An interrupt ends the wait for its reply.
+            Err(Failure::Silence) if is_stopped() => Ok(()),
             Err(cause) if is_running() => Err(format!("it logs it from now on: {cause}")),
             Err(_) => Ok(()),
         }

@@ -297,6 +297,8 @@ macro_rules! with_run_issues {
         "record sets variables that make runtimes log their code. The program removes them."
     KernelNotRecorded "JI452" Warning "kernel time was not recorded: kernel.perf_event_paranoid is {level}; sudo sysctl kernel.perf_event_paranoid=1 records it"
         "perf leaves out the kernel if it may not record it, and counts user time only. Time in system calls, page faults and the garbage collector's system calls is missing."
+    FolderWithSeparator "JI453" Warning "{runtime} cannot log its code in a folder whose path has '{separator}'; name another one with -o"
+        "The variable of the runtime is a list with this separator."
 
     // Reports.
     EventUnknown "JI460" Error "no event {event} in the profile; it has {events}"

@@ -42,15 +42,22 @@ impl<T: Copy> GrowingHistory<T> {
             .take(MAX_PIECES)
             .filter(|&(_, (since, _))| since > time)
             .collect();
-        if newer.is_empty() {
-            self.recent.put(range, time, value);
-        }
+        let mut end_of_rest = range.end;
         for (piece, (since, _)) in newer {
+            self.put_between(piece.end, end_of_rest, time, value);
+            end_of_rest = piece.start;
             if self.ended_at(piece.start, time).is_none() {
                 end(&mut self.recent.ended, piece, time, since, value);
             }
         }
+        self.put_between(range.start, end_of_rest, time, value);
         self.index();
+    }
+
+    fn put_between(&mut self, start: Address, end: Address, time: Time, value: T) {
+        if start < end {
+            self.recent.put(AddressRange { start, end }, time, value);
+        }
     }
 
     /// Ends the values at `range` that `is_it` accepts.
@@ -155,6 +162,28 @@ mod tests {
             assert_eq!(at(&code, 100, time), function, "{time}");
         }
         assert_eq!(at(&code, 500, 15), Some(4));
+    }
+
+    #[test]
+    fn late_records_have_their_addresses_around_newer_code() {
+        let mut code = GrowingHistory::default();
+        code.put(range(120, 130), Time(20), 2);
+        code.put(range(150, 250), Time(20), 3);
+        code.put(range(100, 200), Time(10), 1);
+        for (address, time, function) in [
+            (99, 30, None),
+            (100, 30, Some(1)),
+            (119, 10, Some(1)),
+            (120, 20, Some(2)),
+            (120, 19, Some(1)),
+            (130, 30, Some(1)),
+            (149, 30, Some(1)),
+            (150, 30, Some(3)),
+            (150, 10, Some(1)),
+            (200, 10, None),
+        ] {
+            assert_eq!(at(&code, address, time), function, "{address} {time}");
+        }
     }
 
     #[test]
