@@ -529,3 +529,25 @@ fn frames_without_a_name_count_for_fail_under() {
     );
     inject_into(folder.path(), &input, &[]);
 }
+
+#[test]
+fn jit_code_of_an_output_is_jit_code_with_the_same_samples() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let before = profile_of(folder.path(), &capture::profile("node20"), &[]);
+    let output = folder.path().join("first.data");
+    inject(&capture::profile("node20"), &output, &[]);
+    let after = profile_of(folder.path(), &output, &[]);
+    let totals = |profile: &Value| -> BTreeMap<String, u64> {
+        let samples = samples_of(profile, "jit").into_iter();
+        samples.map(|(name, (_, total))| (name, total)).collect()
+    };
+    let (before, after) = (totals(&before), totals(&after));
+    assert!(!after.is_empty());
+    for (name, total) in &after {
+        assert_eq!(before.get(name), Some(total), "{name}");
+    }
+    // Calls that are inlined into an object's code are not told apart.
+    let tier =
+        |profile: &BTreeMap<String, u64>| profile.keys().filter(|name| name.starts_with("JS:")).count();
+    assert_eq!(tier(&before), tier(&after));
+}

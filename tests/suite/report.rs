@@ -309,3 +309,47 @@ fn callers_and_callees_beyond_the_first_ten_are_counted() {
         assert!(text.contains("; 12 more functions\n"), "{text}");
     }
 }
+
+/// All functions of a minified script are in one line, and many have one name.
+#[test]
+fn functions_of_one_name_and_line_are_told_apart_by_their_column() {
+    const BASE: u64 = 0x4000_0000;
+    let address = |function: u64| BASE + 0x100 * function;
+    let folder = scratch();
+    let dump = folder.path().join(format!("jit-{PID}.dump"));
+    let mut writer = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+    let names = [
+        "JS:*t /app/bundle.js:1:100",
+        "JS:~t /app/bundle.js:1:9000",
+        "JS:*one /app/bundle.js:1:200",
+        "JS:*two /app/bundle.js:1:300",
+    ];
+    for (function, name) in (0..).zip(names) {
+        writer.load(900, address(function), function, name.as_bytes(), &[0x90; 16]);
+    }
+    std::fs::write(&dump, writer.bytes).unwrap();
+    let mut writer = ProfileWriter::new(ByteOrder::Little);
+    writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
+    writer.mmap2(PID, BASE, 0x4000, 0, "//anon", 501);
+    for time in 1000..1005 {
+        writer.sample(PID, time, &[address(0), address(2) + 5], None);
+    }
+    writer.sample(PID, 1005, &[address(1), address(3) + 5], None);
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let output = run(&["report", "-i", tools::text(&profile), "t", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let function = &json["function"];
+    assert_eq!(samples(&function["row"], "self"), 5);
+    let names = |list: &str| -> Vec<String> {
+        let shares = function[list].as_array().unwrap().iter();
+        shares
+            .map(|share| share["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names("tiers"), ["TurboFan"]);
+    let callers = names("callers");
+    assert!(callers.len() == 1 && callers[0].starts_with("one"), "{callers:?}");
+    assert_eq!(function["others"].as_array().unwrap().len(), 1);
+}

@@ -216,8 +216,17 @@ impl<'a> Namer<'a> {
             }
             FrameCode::Native { module, symbol } => {
                 self.symbols.native.symbol(module, symbol).map(|(name, range)| {
-                    let mut identity = Identity::of(FunctionKind::Native, printable(name.as_bytes()));
-                    identity.module = Some(modules.path(module));
+                    let name = name.as_bytes();
+                    let identity = match modules.has_jit_code(module) {
+                        true => Identity {
+                            tier: names::tier(name).map(str::to_owned),
+                            ..Identity::of(FunctionKind::Jit, printable(name))
+                        },
+                        false => Identity {
+                            module: Some(modules.path(module)),
+                            ..Identity::of(FunctionKind::Native, printable(name))
+                        },
+                    };
                     (identity, Some(range.size()))
                 })
             }

@@ -10,6 +10,7 @@ use crate::code::process::{MAX_GENERATIONS, SpaceId};
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::files::objects::store;
 use crate::perf::event::{Backing, KernelMap, Mmap};
 use crate::perf::feature::{self, build_ids};
 
@@ -149,6 +150,11 @@ impl Modules {
             spaces,
             kernel,
         }
+    }
+
+    /// Whether a module is an object of jitinject or perf inject, in a profile that was injected before.
+    pub fn has_jit_code(&self, module: ModuleIndex) -> bool {
+        store::has_functions(base_name(&self.all[module].path)).is_some()
     }
 
     /// Returns the module at an address of an address space at a time, and times around it at which it is there, or

@@ -127,7 +127,7 @@ impl Groups {
                         let row = self.row_of_line(tables, line, by);
                         let outer = frame.lines.get(at.saturating_add(1));
                         if by == By::Function {
-                            self.add_details(tables, row, tier, outer);
+                            self.add_details(tables, row, line, tier, outer);
                         }
                         row
                     })
@@ -136,9 +136,17 @@ impl Groups {
         }
     }
 
-    /// Adds a tier, and the function that an inlined one was inlined into.
-    fn add_details(&mut self, tables: &Tables, row: RowIndex, tier: Option<&String>, outer: Option<&Line>) {
+    /// Adds the function of a line, its tier, and the function that it was inlined into.
+    fn add_details(
+        &mut self,
+        tables: &Tables,
+        row: RowIndex,
+        line: &Line,
+        tier: Option<&String>,
+        outer: Option<&Line>,
+    ) {
         let row = &mut self.rows[row];
+        row.functions.insert(line.function);
         if let Some(tier) = tier.filter(|tier| !row.tiers.contains(tier)) {
             row.tiers.push(tier.clone());
         }
@@ -213,7 +221,7 @@ mod tests {
                 column: 0,
                 generated: None,
             };
-            groups.add_details(&tables, row, None, Some(&outer));
+            groups.add_details(&tables, row, &outer, None, Some(&outer));
         }
         assert_eq!(groups.rows[row].inlined_into, ["one", "two", "three"]);
     }

@@ -8,7 +8,7 @@ pub mod counts;
 mod groups;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::ranking::groups::{Groups, RowIndex};
 use crate::frames::stream::call_tree::Weight;
-use crate::frames::stream::tables::{NamedFunction, ThreadIndex};
+use crate::frames::stream::tables::{FunctionIndex, NamedFunction, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 
 /// What rows are.
@@ -102,6 +102,9 @@ pub struct Row {
     /// Functions that it was inlined into.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inlined_into: Vec<String>,
+    /// The functions, if rows are those of functions.
+    #[serde(skip)]
+    pub functions: BTreeSet<FunctionIndex>,
     /// Samples in its own code.
     #[serde(rename = "self")]
     pub own: Weight,

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use jitdump::debug_info::{DebugInfo, SourceFile};
 use jitdump::{Address, AddressRange, names, printable};
 
-use crate::bytes::{base_name, hex_digits};
+use crate::bytes::hex_digits;
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::decoded;
-use crate::files::objects::store;
 use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules;
 use crate::frames::source_files::text_to_write;
@@ -448,8 +447,7 @@ impl<'a> Namer<'a> {
     ) -> Option<Named<'l>> {
         let native = self.symbols.native;
         let (name, range) = native.symbol(module, symbol)?;
-        let path = &self.symbols.modules.all[module].path;
-        let is_jit = store::has_functions(base_name(path)).is_some();
+        let is_jit = self.symbols.modules.has_jit_code(module);
         let own = self.module(module);
         let start = range.start.0;
         let symbol = self.add_symbol(code, printable(name.as_bytes()), start, Some(range.size()));

@@ -106,7 +106,6 @@ pub fn report(
     let others_omitted = others.len().saturating_sub(MAX_LISTED) as u64;
     let others = others.iter().take(MAX_LISTED).map(|row| described(row)).collect();
     let row = row.clone();
-    let functions = functions_of(tables, &row);
     let mut shares = Shares::default();
     for (stack, _, weight) in counts.of_event(event) {
         let calls: Vec<(FunctionIndex, Option<FileIndex>, u32, Option<&str>)> = tables
@@ -116,7 +115,7 @@ pub fn report(
                 (call.line.function, call.line.file, call.line.line, tier)
             })
             .collect();
-        let is_it = |function: FunctionIndex| functions.contains(&function);
+        let is_it = |function: FunctionIndex| row.functions.contains(&function);
         if let Some(&(function, file, line, tier)) = calls.first()
             && is_it(function)
         {
@@ -176,24 +175,6 @@ struct Shares {
     lines: Lines,
     callers: BTreeMap<String, Weight>,
     callees: BTreeMap<String, Weight>,
-}
-
-/// Returns the functions of a row.
-pub fn functions_of(tables: &Tables, row: &Row) -> BTreeSet<FunctionIndex> {
-    let is_same = |function: &crate::frames::stream::tables::NamedFunction| {
-        let file = function.file.map(|file| &tables.files[file].path);
-        let module = function.module.map(|module| &tables.modules[module].path);
-        function.name == row.name
-            && Some(function.kind) == row.kind
-            && file == row.file.as_ref()
-            && module == row.module.as_ref()
-            && (function.line == row.line.unwrap_or(0) || row.file.is_none())
-    };
-    let functions = tables.functions.enumerate();
-    functions
-        .filter(|(_, function)| is_same(function))
-        .map(|(index, _)| index)
-        .collect()
 }
 
 /// Returns a function as text.

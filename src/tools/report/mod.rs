@@ -112,11 +112,25 @@ pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Re
         let mut report = Report::of(&namer.tables, &counts, options)?;
         if let (Some(function), Some(copies)) = (&mut report.function, options.instructions) {
             let event = first_event(&namer.tables);
-            let functions = function::functions_of(&namer.tables, &function.row);
-            function.code = Some(code_of(namer, &counts, event, &functions, copies));
+            function.code = Some(code_of(namer, &counts, event, &function.row.functions, copies));
         }
         Ok(report)
     })
+}
+
+impl EventReport {
+    /// Reports an event with `samples`.
+    fn of(tables: &Tables, event: u32, samples: Weight) -> Self {
+        let counted = tables.events.get(event as usize);
+        let others = tables.events.iter().enumerate();
+        let others = others.filter(|(index, other)| *index != event as usize && other.samples > 0);
+        Self {
+            name: counted.map_or_else(String::new, |event| event.name.clone()),
+            unit: counted.map_or(Unit::Occurrences, |event| event.unit),
+            samples,
+            others: others.map(|(_, other)| other.name.clone()).collect(),
+        }
+    }
 }
 
 impl Report {
@@ -146,22 +160,13 @@ impl Report {
         };
         let omitted = rows.len().saturating_sub(kept);
         rows.truncate(kept);
-        let others = tables.events.iter().enumerate();
-        let others = others.filter(|(index, other)| *index != event as usize && other.samples > 0);
-        let others = others.map(|(_, other)| other.name.clone()).collect();
-        let sampled = tables.events.get(event as usize);
         let pids: BTreeSet<_> = tables.threads.iter().map(|thread| thread.pid).collect();
         let mut diagnostics = tables.diagnostics.clone();
         diagnostics.extend(Diagnostic::of_tally(&faults, None, false));
         Ok(Self {
             format: FORMAT,
             input: printable_path(&options.stream.load.input),
-            event: EventReport {
-                name: sampled.map_or_else(String::new, |event| event.name.clone()),
-                unit: sampled.map_or(Unit::Occurrences, |event| event.unit),
-                samples: all,
-                others,
-            },
+            event: EventReport::of(tables, event, all),
             processes: pids.len() as u64,
             threads: tables.threads.len() as u64,
             duration_ns: tables.times.map(|(start, end)| end.0.saturating_sub(start.0)),
