@@ -114,7 +114,7 @@ impl LiveCode {
         let processes = samples.processes;
         let maps = Timeline::new(processes, PlacedCode::default());
         let mut windows = Windows::default();
-        let mut looks = MAX_SCANNED;
+        let mut room = MAX_SCANNED;
         samples.try_for_each(|located| {
             let (Some(pid), Some(time)) = (located.pid, located.time) else {
                 return ControlFlow::Continue(());
@@ -136,12 +136,8 @@ impl LiveCode {
                 if maps.at(space, address, time) == Lookup::File {
                     continue;
                 }
-                match code.add_windows(address, time, looks, &mut windows.all) {
-                    Some(left) => looks = left,
-                    None => {
-                        looks = 0;
-                        windows.unchecked = windows.unchecked.saturating_add(1);
-                    }
+                if !code.add_windows(address, time, &mut room, &mut windows.all) {
+                    windows.unchecked = windows.unchecked.saturating_add(1);
                 }
             }
             ControlFlow::Continue(())
@@ -175,18 +171,21 @@ impl ProcessCode {
         Self { history, functions }
     }
 
-    /// Adds the offsets that a sample at `address` allows. Returns the rest of `looks`, or `None` if they are not
-    /// enough.
+    /// Adds the offsets that a sample at `address` allows. Returns whether `room` is enough for the intervals there, and
+    /// subtracts their number from it.
     fn add_windows(
         &self,
         address: Address,
         sampled: Time,
-        mut looks: usize,
+        room: &mut usize,
         windows: &mut Vec<Window>,
-    ) -> Option<usize> {
+    ) -> bool {
         let mut found: Vec<Window> = Vec::new();
         for interval in self.history.all_at(address) {
-            looks = looks.checked_sub(1)?;
+            let Some(left) = room.checked_sub(1) else {
+                return false;
+            };
+            *room = left;
             let function = self.functions[interval.value];
             let is_open = function.until == Time::MAX;
             found.push(Window {
@@ -209,7 +208,7 @@ impl ProcessCode {
             touches
         });
         windows.append(&mut found);
-        Some(looks)
+        true
     }
 }
 
@@ -340,7 +339,7 @@ mod tests {
             let mut windows = Windows::default();
             for &(address, time) in &samples {
                 let code = &code.processes[&PID];
-                code.add_windows(Address(address), Time(time), MAX_SCANNED, &mut windows.all).unwrap();
+                prop_assert!(code.add_windows(Address(address), Time(time), &mut 1000, &mut windows.all));
             }
             let score = |distance: i64| {
                 let live = |&&(address, time): &&(u64, u64)| is_live(&events, address, time as i64 - distance);
@@ -376,9 +375,7 @@ mod tests {
         let code = LiveCode::new(vec![gone, load((20, 0, 10))]);
         let window = |address| {
             let mut windows = Vec::new();
-            code.processes[&PID]
-                .add_windows(Address(address), Time(1000), MAX_SCANNED, &mut windows)
-                .unwrap();
+            assert!(code.processes[&PID].add_windows(Address(address), Time(1000), &mut 100, &mut windows));
             windows
                 .iter()
                 .map(|window| (window.from, window.to))
@@ -398,8 +395,7 @@ mod tests {
         let code = LiveCode::new(vec![load((20, 0, 10)), load((50, 0, 10)), other(90)]);
         let mut windows = Vec::new();
         let code = &code.processes[&PID];
-        code.add_windows(Address(5), Time(1000), MAX_SCANNED, &mut windows)
-            .unwrap();
+        assert!(code.add_windows(Address(5), Time(1000), &mut 100, &mut windows));
         let window = |file, from, to| Window {
             file: FileIndex(file),
             from,
@@ -412,12 +408,11 @@ mod tests {
     fn a_million_samples_at_an_address_of_many_functions_are_not_all_looked_at() {
         let code = LiveCode::new((0..100).map(|time| load((time, 0, 10))).collect());
         let code = &code.processes[&PID];
-        let mut windows = Vec::new();
-        assert_eq!(
-            code.add_windows(Address(5), Time(1000), 150, &mut windows),
-            Some(50)
-        );
-        assert_eq!(code.add_windows(Address(5), Time(1000), 50, &mut windows), None);
+        let (mut windows, mut room) = (Vec::new(), 150);
+        assert!(code.add_windows(Address(5), Time(1000), &mut room, &mut windows));
+        assert_eq!(room, 50);
+        assert!(!code.add_windows(Address(5), Time(1000), &mut room, &mut windows));
+        assert_eq!(room, 0);
         assert_eq!(windows.len(), 1, "one after the other");
     }
 

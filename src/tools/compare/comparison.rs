@@ -99,7 +99,7 @@ pub struct CpuChange {
 pub struct FunctionChange {
     /// The function.
     #[serde(flatten)]
-    pub function: ShownFunction,
+    pub function: MatchedFunction,
     /// Time in the function.
     #[serde(rename = "self")]
     pub own: Estimate,
@@ -110,59 +110,6 @@ pub struct FunctionChange {
     /// Where the time went or came from, if it moved between functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<Explanation>,
-}
-
-/// Name and origin of a function.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct ShownFunction {
-    /// Name without the tier.
-    pub name: String,
-    /// Name and file in the first side, if the function was renamed or moved.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub previous: Option<String>,
-    /// Kind of its code.
-    pub kind: FunctionKind,
-    /// Runtime, if known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<String>,
-    /// Source file, if known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// Line of the declaration, if known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
-    /// File name of the module of native code.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub module: Option<String>,
-    /// Name and file, module or kind.
-    #[serde(skip)]
-    pub full_name: String,
-}
-
-impl ShownFunction {
-    fn of(function: &MatchedFunction) -> Self {
-        Self {
-            name: function.name.clone(),
-            previous: function.previous.clone(),
-            kind: function.kind,
-            runtime: function.runtime.clone(),
-            file: function.file.clone(),
-            line: function.line,
-            module: function.module.clone(),
-            full_name: function.full_name(),
-        }
-    }
-
-    /// Returns the name and file or module, with the line if it is known.
-    pub(super) fn text(&self) -> String {
-        match self
-            .line
-            .filter(|_| self.file.is_some() && self.kind == FunctionKind::Jit)
-        {
-            Some(line) => format!("{}:{line}", self.full_name),
-            None => self.full_name.clone(),
-        }
-    }
 }
 
 /// A value on both sides, in percent of the [measure](Measure).
@@ -215,7 +162,7 @@ pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions
     let mut functions: Vec<(u32, FunctionChange)> = found
         .map(|((row, function), (own, total))| {
             let change = FunctionChange {
-                function: ShownFunction::of(function),
+                function: function.clone(),
                 own,
                 total,
                 tiers: tiers.remove(&row).unwrap_or_default(),

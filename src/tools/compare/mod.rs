@@ -24,9 +24,10 @@ pub mod summary_file;
 mod testing;
 
 pub use self::comparison::{
-    Comparison, CpuChange, Estimate, FORMAT, FunctionChange, ShownFunction, Side, TierChange, Verdict,
+    Comparison, CpuChange, Estimate, FORMAT, FunctionChange, Side, TierChange, Verdict,
 };
 pub use self::explanation::{Explanation, ExplanationKind};
+pub use self::matching::MatchedFunction;
 pub use self::measure::Measure;
 pub use self::options::{CompareOptions, MeasureChoice};
 pub use self::report::flame_graph::FlameGraph;

@@ -9,7 +9,7 @@ pub use self::summaries::Profile;
 use crate::results::summary::profile::FunctionKind;
 use crate::tools::compare::matching::{AFTER, BEFORE, Table};
 use crate::tools::compare::summary_file::ParsedSummary;
-use crate::tools::compare::{CompareOptions, Comparison, Estimate, FunctionChange, ShownFunction, compare};
+use crate::tools::compare::{CompareOptions, Comparison, Estimate, FunctionChange, MatchedFunction, compare};
 
 impl Profile {
     /// Returns the summary as it is read.
@@ -36,7 +36,7 @@ pub fn changes(count: usize, is_significant: bool) -> Vec<FunctionChange> {
         is_significant,
     };
     let change = |number: usize| FunctionChange {
-        function: ShownFunction {
+        function: MatchedFunction {
             name: format!("f{number}"),
             previous: None,
             kind: FunctionKind::Jit,
@@ -44,7 +44,7 @@ pub fn changes(count: usize, is_significant: bool) -> Vec<FunctionChange> {
             file: None,
             line: None,
             module: None,
-            full_name: format!("f{number}"),
+            is_current: true,
         },
         own: estimate,
         total: estimate,

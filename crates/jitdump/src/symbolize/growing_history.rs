@@ -51,7 +51,7 @@ impl<T: Copy> GrowingHistory<T> {
             }
         }
         self.put_between(range.start, end_of_rest, time, value);
-        self.index();
+        self.index_ended();
     }
 
     fn put_between(&mut self, start: Address, end: Address, time: Time, value: T) {
@@ -72,7 +72,7 @@ impl<T: Copy> GrowingHistory<T> {
         for piece in own {
             self.recent.clear(piece, time);
         }
-        self.index();
+        self.index_ended();
     }
 
     /// Returns the value at an address at a time, and since when it is there.
@@ -102,7 +102,8 @@ impl<T: Copy> GrowingHistory<T> {
         newest.map(|interval| (interval.from, interval.value))
     }
 
-    fn index(&mut self) {
+    /// Indexes the intervals that have ended, once there are many, with all histories that are not larger.
+    fn index_ended(&mut self) {
         if self.recent.ended.len() < MAX_UNSORTED {
             return;
         }

@@ -1,4 +1,4 @@
-//! Checks of MOVE records: whether the `code_index` in each is that of the function at the old address.
+//! Checks of each `code_index`: whether it is unique, and in a MOVE record that of the function at the old address.
 
 use jitdump::internals::format::{Load, Move};
 use jitdump::{Address, Dump};

@@ -138,8 +138,9 @@ impl<'a> RecordChecker<'_, 'a> {
         }
     }
 
+    /// Checks a LOAD record, its function, and whether the pending records are those that belong to it.
     fn check_load(&mut self, record: &Record<'a>) {
-        let last = std::mem::take(&mut self.pending);
+        let pending = std::mem::take(&mut self.pending);
         let Some(load) = Load::parse(record.content, self.endian) else {
             return;
         };
@@ -150,18 +151,18 @@ impl<'a> RecordChecker<'_, 'a> {
         self.functions = number.saturating_add(1);
         functions::check(self.dump, record.offset, &load, self.findings);
         self.check_index(number, record, &load);
-        if let Some(place) = function.debug_info
-            && last.debug_info != Some(place.offset)
-        {
-            self.report(&debug_info::NOT_NEXT, place.offset);
-        }
-        if let Some(place) = function.debug_info2
-            && last.debug_info2 != Some(place.offset)
-        {
-            self.report(&debug_info::NOT_NEXT, place.offset);
+        for (place, pending) in [
+            (function.debug_info, pending.debug_info),
+            (function.debug_info2, pending.debug_info2),
+        ] {
+            if let Some(place) = place
+                && pending != Some(place.offset)
+            {
+                self.report(&debug_info::NOT_NEXT, place.offset);
+            }
         }
         if let Some(place) = function.unwinding
-            && last.unwinding != Some(place.offset)
+            && pending.unwinding != Some(place.offset)
         {
             self.findings
                 .add(&unwinding_rules::SEVERAL_LOADS, record.offset, || {

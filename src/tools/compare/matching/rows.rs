@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use crate::collections::hash::HashMap;
+use serde::Serialize;
+
 use crate::results::summary::profile::{FunctionKind, FunctionProfile};
 use crate::tools::compare::matching::identity::Identity;
 use crate::tools::compare::matching::{AFTER, BEFORE};
@@ -26,25 +28,31 @@ pub struct Table<'s> {
     rows: Vec<Vec<u32>>,
 }
 
-/// A function of any number of runs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A function of any number of runs: its names are those of the second side, if that has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct MatchedFunction {
-    /// Name without the tier; that of the second side, if it has the function.
+    /// Name without the tier.
     pub name: String,
-    /// FunctionKind of its code.
-    pub kind: FunctionKind,
-    /// Source file.
-    pub file: Option<String>,
-    /// Line of the declaration.
-    pub line: Option<u32>,
-    /// Runtime.
-    pub runtime: Option<String>,
-    /// File name of the module of native code.
-    pub module: Option<String>,
-    /// Name in the first side, if it was renamed or moved.
+    /// Name and file in the first side, if it was renamed or moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
+    /// Kind of its code.
+    pub kind: FunctionKind,
+    /// Runtime, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// Source file, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line of the declaration, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// File name of the module of native code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
     /// Whether the names are those of the second side.
-    is_current: bool,
+    #[serde(skip)]
+    pub(in crate::tools::compare) is_current: bool,
 }
 
 /// Samples of a function in one run.
@@ -111,6 +119,17 @@ impl MatchedFunction {
                 FunctionKind::Module => format!("[{}]", self.name),
                 _ => self.name.clone(),
             },
+        }
+    }
+
+    /// Returns the same, with the line if it is known.
+    pub fn text(&self) -> String {
+        let line = self
+            .line
+            .filter(|_| self.file.is_some() && self.kind == FunctionKind::Jit);
+        match line {
+            Some(line) => format!("{}:{line}", self.full_name()),
+            None => self.full_name(),
         }
     }
 }

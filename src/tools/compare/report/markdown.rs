@@ -180,7 +180,7 @@ mod tests {
         let mut functions = changes(100, false);
         for change in &mut functions {
             // Each of these characters takes five bytes.
-            change.function.full_name = "`".repeat(120);
+            change.function.name = "`".repeat(120);
             change.function.previous = Some("`".repeat(120));
         }
         let text = comparison(functions).markdown(0.5);

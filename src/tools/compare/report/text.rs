@@ -199,7 +199,7 @@ impl Comparison {
             } = estimate(change);
             let mark = if is_significant { '*' } else { ' ' };
             let margin = margin.map_or(String::new(), |margin| format!("± {margin:.2}"));
-            let name = shortened(&change.function.full_name);
+            let name = shortened(&change.function.full_name());
             let _ = writeln!(
                 text,
                 "{before:13.2} % {after:8.2} % {points:+10.2} {margin:<8} {mark} {name}{}",

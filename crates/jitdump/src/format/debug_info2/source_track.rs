@@ -11,13 +11,10 @@
 //!
 //! A function has any number of tracks with different names. Their records precede its LOAD record.
 
-use crate::bytes::{ByteOrder, Reader, split_once};
+use crate::bytes::{ByteOrder, Reader};
 use crate::format::debug_info::ParsedDebugInfo;
 use crate::format::debug_info2::lists::RawLists;
 use crate::units::Address;
-
-/// Size of the address before the name, in bytes.
-const ADDRESS_SIZE: usize = 8;
 
 /// Maximum length of a track's name, in bytes.
 const MAX_NAME: usize = 64;
@@ -36,23 +33,17 @@ pub struct SourceTrack<'a> {
 impl<'a> SourceTrack<'a> {
     /// Parses the content of a record; `None` if it does not have the layout.
     pub fn parse(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
-        let start = Reader::new(content, endian).u64().map(Address)?;
-        let (name, _) = split_once(content.get(ADDRESS_SIZE..)?, 0)?;
+        let mut reader = Reader::new(content, endian);
+        let start = Address(reader.u64()?);
+        let name = reader.c_string()?;
         let is_name = (1..=MAX_NAME).contains(&name.len())
             && std::str::from_utf8(name).is_ok()
             && !name.iter().any(u8::is_ascii_control);
-        let padded = name.len().saturating_add(1).next_multiple_of(4);
-        let lists = content.get(ADDRESS_SIZE.saturating_add(padded)..)?;
-        let padding = content.get(ADDRESS_SIZE.saturating_add(name.len())..)?;
-        let padding = padding.get(..padded.saturating_sub(name.len()))?;
-        if !is_name || padding.iter().any(|&byte| byte != 0) {
-            return None;
-        }
-        Some(Self {
-            start,
-            name,
-            lists: RawLists::split(lists, endian)?,
-        })
+        let size = name.len().saturating_add(1);
+        let padding = size.next_multiple_of(4).saturating_sub(size);
+        let is_padded = reader.bytes(padding as u64)?.iter().all(|&byte| byte == 0);
+        let lists = RawLists::split(reader.rest(), endian)?;
+        (is_name && is_padded).then_some(Self { start, name, lists })
     }
 
     /// Parses the positions.
