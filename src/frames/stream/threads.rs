@@ -10,9 +10,6 @@ use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
 use crate::perf::event::{ThreadChange, thread_change};
 use crate::units::{Pid, Tid};
 
-/// Most names of a thread that are kept. A program can change them as often as it likes.
-const MAX_NAMES: usize = 64;
-
 /// Names of a thread, each with the time from which it has it.
 type Names<'a> = Vec<(Time, &'a [u8])>;
 
@@ -33,13 +30,13 @@ pub fn add(
         if !is_process && !sampled.contains(&(Some(pid), Some(tid))) {
             continue;
         }
+        let kept = name.get(..ThreadName::MAX_SIZE).unwrap_or(name);
+        truncated = truncated.saturating_add((kept.len() < name.len()).into());
+        let name = kept;
         let time = profile.attrs.time_of(&record, profile.endian).unwrap_or_default();
         let of_thread = names.entry((pid, tid)).or_default();
-        let is_full = of_thread.len() >= MAX_NAMES;
-        match of_thread.last_mut() {
-            Some((_, last)) if *last == name => {}
-            Some(last) if is_full => *last = (time, name),
-            _ => of_thread.push((time, name)),
+        if of_thread.last().is_none_or(|&(_, last)| last != name) {
+            of_thread.push((time, name));
         }
     }
     let of = |pid: Option<Pid>, tid: Option<Tid>| {
