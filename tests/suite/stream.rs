@@ -6,6 +6,7 @@ use std::path::Path;
 
 use jitdump::ByteOrder;
 use jitinject::internals::frames::stream::{Kind, Sample, StreamOptions, Tables, read, read_then};
+use jitinject::results::diagnostics::Issue;
 use jitinject::{InjectOptions, LoadOptions, inject};
 use serde_json::Value;
 
@@ -183,7 +184,10 @@ fn threads_have_all_their_names() {
     // The kernel's have 15 bytes.
     assert_eq!(names[50..], [&"long".repeat(64)[..255]]);
     assert_eq!(thread.process_name.len(), 255);
-    let cut = tables.diagnostics.iter().find(|found| found.issue == Issue::ThreadNameCut);
+    let cut = tables
+        .diagnostics
+        .iter()
+        .find(|found| found.issue == Issue::ThreadNameCut);
     assert_eq!(cut.unwrap().count, 1);
 }
 

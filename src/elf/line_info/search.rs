@@ -95,18 +95,6 @@ impl<'a, 'c> Search<'a, 'c> {
         let found = self.wanted.into_iter().map(|mut wanted| {
             let size = wanted.offsets(&wanted.range).end;
             wanted.info.normalise_tables(size);
-            let rows = &mut wanted.info.rows;
-            if rows.first().is_some_and(|first| first.offset > 0) {
-                // In files of compilers, code before the first row has no line.
-                let without_line = Row {
-                    offset: 0,
-                    file: None,
-                    line: 0,
-                    column: 0,
-                    discriminator: 0,
-                };
-                rows.insert(0, without_line);
-            }
             wanted.info
         });
         found.collect()

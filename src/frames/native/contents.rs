@@ -73,6 +73,8 @@ pub struct ModuleContent<C> {
     pub file: Arc<C>,
     /// Its separate debug file, if that has more.
     pub debug: Option<Arc<C>>,
+    /// User who wrote the debug file, or else the module's own file, if that is certain.
+    pub author: Option<u32>,
 }
 
 impl<'a, R: ContentReader> Contents<'a, R> {
@@ -130,15 +132,21 @@ impl<'a, R: ContentReader> Contents<'a, R> {
     fn find(&self, module: &Module) -> Option<ModuleContent<R::Content>> {
         let build_id = module.build_id.as_deref();
         let mut found = self.files.of(module);
-        let file = found.find_map(|file| self.read_file(&file, build_id));
+        let mut author = None;
+        let mut read = |file: OpenFile, build_id| {
+            let content = self.read_file(&file, build_id)?;
+            author = self.files.author(&file);
+            Some(content)
+        };
+        let file = found.find_map(|file| read(file, build_id));
         let file = file.or_else(|| self.reader.without_file(module).map(Arc::new))?;
         let debug = build_id
             .filter(|_| self.reader.is_incomplete(&file))
             .and_then(|build_id| {
                 let mut found = self.files.debug_files(build_id);
-                found.find_map(|file| self.read_file(&file, Some(build_id)))
+                found.find_map(|file| read(file, Some(build_id)))
             });
-        Some(ModuleContent { file, debug })
+        Some(ModuleContent { file, debug, author })
     }
 
     fn read_file(&self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<R::Content>> {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use jitdump::AddressRange;
 use jitdump::debug_info::DebugInfo;
 
+use crate::bytes::base_name;
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::line_info::LineInfo;
+use crate::files::objects::store;
 use crate::frames::native::contents::{ContentReader, Contents, ElfReads};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
@@ -21,6 +23,22 @@ pub struct NativeLines<'a> {
 
 #[derive(Debug)]
 struct LineReader;
+
+/// Lines of a module.
+#[derive(Debug)]
+pub struct ModuleLines {
+    lines: Arc<LineInfo>,
+    author: Option<u32>,
+}
+
+/// Lines and inlined calls of a native function.
+#[derive(Debug)]
+pub struct NativeFunction<'l> {
+    /// The debug information.
+    pub info: DebugInfo<'l>,
+    /// User who chose the paths in it, if that is certain.
+    pub author: Option<u32>,
+}
 
 impl ContentReader for LineReader {
     type Content = LineInfo;
@@ -62,19 +80,31 @@ impl<'a> NativeLines<'a> {
     }
 
     /// Reads the sections of a module; `None` if this machine has none of its build.
-    pub fn read(&self, module: ModuleIndex) -> Option<Arc<LineInfo>> {
-        let is_file = self.modules.all[module].path.starts_with(b"/");
+    pub fn read(&self, module: ModuleIndex) -> Option<ModuleLines> {
+        let path = &self.modules.all[module].path;
+        let is_file = path.starts_with(b"/");
         let found = is_file.then(|| self.sections.read_once(module)).flatten()?;
-        Some(found.debug.unwrap_or(found.file)).filter(|lines| !lines.is_empty)
+        let lines = Some(found.debug.unwrap_or(found.file)).filter(|lines| !lines.is_empty)?;
+        // Objects have the paths of a runtime's file, which may be another user's.
+        let is_object = store::has_functions(base_name(path)).is_some();
+        Some(ModuleLines {
+            lines,
+            author: found.author.filter(|_| !is_object),
+        })
     }
 
     /// Returns the lines and inlined calls of functions at linked addresses, which must ascend.
-    pub fn functions<'l>(&self, lines: &'l LineInfo, wanted: &[AddressRange]) -> Vec<DebugInfo<'l>> {
-        let found = lines.functions(wanted);
+    pub fn functions<'l>(&self, module: &'l ModuleLines, wanted: &[AddressRange]) -> Vec<NativeFunction<'l>> {
+        let found = module.lines.functions(wanted);
         if found.is_none() {
             self.sections.refuse();
         }
-        found.unwrap_or_default()
+        let found = found.unwrap_or_default().into_iter();
+        let functions = found.map(|info| NativeFunction {
+            info,
+            author: module.author,
+        });
+        functions.collect()
     }
 
     /// Returns what to report of files whose lines were not read.

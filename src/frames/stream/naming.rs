@@ -11,7 +11,7 @@ use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::decoded;
 use crate::files::objects::store;
-use crate::frames::native::lines::NativeLines;
+use crate::frames::native::lines::{NativeFunction, NativeLines};
 use crate::frames::native::modules;
 use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
@@ -26,7 +26,7 @@ use crate::frames::stream::walk::Symbols;
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::NameStyle;
 
-/// Owner of files that no runtime's file names.
+/// Owner of files whose paths are of an unknown user.
 const NOBODY: u32 = u32::MAX;
 
 /// Names places. There is a frame for each, in the same order.
@@ -102,7 +102,7 @@ impl<'a> Namer<'a> {
             let read = module
                 .zip(self.native_lines)
                 .and_then(|(module, lines)| lines.read(module));
-            let mut infos: HashMap<u32, DebugInfo<'_>> = match (&read, self.native_lines) {
+            let mut infos: HashMap<u32, NativeFunction<'_>> = match (&read, self.native_lines) {
                 (Some(read), Some(lines)) => {
                     let ranges = functions.clone().filter_map(|of| {
                         let symbol = of.first()?.native_symbol()?;
@@ -131,7 +131,12 @@ impl<'a> Namer<'a> {
 
     /// Returns the frames at sorted offsets of one function, as in [`FrameAddress::offset`]. `native` are its lines if it is
     /// native code.
-    fn frames<'l>(&mut self, code: FrameCode, offsets: &[u64], native: Option<DebugInfo<'l>>) -> Vec<Frame>
+    fn frames<'l>(
+        &mut self,
+        code: FrameCode,
+        offsets: &[u64],
+        native: Option<NativeFunction<'l>>,
+    ) -> Vec<Frame>
     where
         'a: 'l,
     {
@@ -146,7 +151,7 @@ impl<'a> Namer<'a> {
         &mut self,
         code: FrameCode,
         offsets: &[u64],
-        native: Option<DebugInfo<'l>>,
+        native: Option<NativeFunction<'l>>,
     ) -> Vec<Arc<[Line]>>
     where
         'a: 'l,
@@ -217,7 +222,7 @@ impl<'a> Namer<'a> {
         }])
     }
 
-    fn name<'l>(&mut self, code: FrameCode, native: Option<DebugInfo<'l>>) -> Named<'l>
+    fn name<'l>(&mut self, code: FrameCode, native: Option<NativeFunction<'l>>) -> Named<'l>
     where
         'a: 'l,
     {
@@ -444,7 +449,7 @@ impl<'a> Namer<'a> {
         code: FrameCode,
         module: modules::ModuleIndex,
         symbol: u32,
-        info: Option<DebugInfo<'l>>,
+        found: Option<NativeFunction<'l>>,
     ) -> Option<Named<'l>> {
         let native = self.symbols.native;
         let (name, range) = native.symbol(module, symbol)?;
@@ -477,10 +482,10 @@ impl<'a> Namer<'a> {
                 (kind, function, None)
             }
         };
-        let recorded = info.map(|info| Recorded {
-            info,
+        let recorded = found.map(|found| Recorded {
+            info: found.info,
             generated: None,
-            owner: NOBODY,
+            owner: found.author.unwrap_or(NOBODY),
         });
         let lines = recorded.map(|recorded| self.add_lines(recorded, &mut function));
         Some(Named {
