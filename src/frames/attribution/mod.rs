@@ -80,15 +80,12 @@ impl Counted<'_> {
             stacks,
             stacks_omitted,
             without_callers,
-            diagnostics: [
-                symbols.native.refused(),
-                self.native_lines.and_then(NativeLines::refused),
-                too_many,
-            ]
-            .into_iter()
-            .flatten()
-            .chain(tables.diagnostics.iter().cloned())
-            .collect(),
+            diagnostics: [symbols.native.refused(), too_many]
+                .into_iter()
+                .flatten()
+                .chain(self.native_lines.into_iter().flat_map(NativeLines::diagnostics))
+                .chain(tables.diagnostics.iter().cloned())
+                .collect(),
         }
     }
 }

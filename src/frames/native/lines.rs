@@ -1,6 +1,7 @@
 //! Lines and inlined calls of executables and libraries, from files that this machine has.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jitdump::AddressRange;
 use jitdump::debug_info::DebugInfo;
@@ -12,13 +13,15 @@ use crate::files::objects::store;
 use crate::frames::native::contents::{ContentReader, Contents, ElfReads};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
-use crate::results::diagnostics::Diagnostic;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Reads the lines of modules.
 #[derive(Debug)]
 pub struct NativeLines<'a> {
     modules: &'a Modules,
     sections: Contents<'a, LineReader>,
+    /// Number of damaged compile units.
+    damaged: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -76,6 +79,7 @@ impl<'a> NativeLines<'a> {
         Self {
             modules,
             sections: Contents::new(modules, files, LineReader),
+            damaged: AtomicU64::new(0),
         }
     }
 
@@ -99,16 +103,19 @@ impl<'a> NativeLines<'a> {
         if found.is_none() {
             self.sections.refuse();
         }
-        let found = found.unwrap_or_default().into_iter();
-        let functions = found.map(|info| NativeFunction {
+        let (found, damaged) = found.unwrap_or_default();
+        self.damaged.fetch_add(damaged, Ordering::Relaxed);
+        let functions = found.into_iter().map(|info| NativeFunction {
             info,
             author: module.author,
         });
         functions.collect()
     }
 
-    /// Returns what to report of files whose lines were not read.
-    pub fn refused(&self) -> Option<Diagnostic> {
-        self.sections.refused("lines")
+    /// Returns what to report of files whose lines were not read, or not all.
+    pub fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
+        let damaged = self.damaged.load(Ordering::Relaxed);
+        let damaged = (damaged > 0).then(|| Diagnostic::new(Issue::NativeLinesDamaged).times(damaged));
+        self.sections.refused("lines").into_iter().chain(damaged)
     }
 }

@@ -149,8 +149,8 @@ fn read_recording<R>(
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
     tables.diagnostics.extend(native_symbols.refused());
-    let refused = lines.as_ref().and_then(|lines| lines.refused());
-    tables.diagnostics.extend(refused);
+    let of_lines = lines.iter().flat_map(NativeLines::diagnostics);
+    tables.diagnostics.extend(of_lines);
     finish(&mut namer)
 }
 
