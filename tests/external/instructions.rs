@@ -418,41 +418,55 @@ fn lines_of_native_functions_have_their_text_and_the_samples_of_other_tools() {
     assert_eq!(text_of(folder.path()), 0);
 }
 
-/// A section of debug information that claims to have a terabyte.
-#[test]
-fn lines_that_are_not_read_are_reported_by_a_report_and_after_a_recording() {
-    let folder = scratch();
-    let program = native_program(folder.path(), "native", &[]);
-    let mut bytes = std::fs::read(&program).unwrap();
+/// Changes the debug information of a program; the change gets the flags and the content of the section.
+fn change_debug_info(program: &Path, change: impl FnOnce(&mut u64, &mut [u8])) {
+    let mut bytes = std::fs::read(program).unwrap();
     let file = object::File::parse(&bytes[..]).unwrap();
     let section = file.section_by_name(".debug_info").unwrap();
-    let (index, (offset, _)) = (section.index().0, section.file_range().unwrap());
+    let (index, (offset, size)) = (section.index().0, section.file_range().unwrap());
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    let flags = word(40) as usize + 64 * index + 8;
-    let flags_with_compression = word(flags) | 1 << 11;
-    bytes[flags..flags + 8].copy_from_slice(&flags_with_compression.to_le_bytes());
-    let compressed = elf::compressed(1, 1 << 40, &[]);
-    bytes[offset as usize..][..compressed.len()].copy_from_slice(&compressed);
-    std::fs::write(&program, bytes).unwrap();
-    let symbols = symbols_of(&program);
-    let named = |&index: &u32| symbols.name(index).unwrap() == "work";
-    let work = (0..symbols.count()).find(named).unwrap();
-    let mut writer = ProfileWriter::new(ByteOrder::Little);
-    writer.mmap2(PID, BASE, 0x4000, 0, tools::text(&program), 500);
-    writer.sample(PID, 1000, &[BASE + symbols.range(work).unwrap().start.0], None);
-    let profile = folder.path().join("perf.data");
-    std::fs::write(&profile, writer.finish()).unwrap();
-    let reported = jitinject()
-        .args(["report", "-i", tools::text(&profile)])
-        .output()
-        .unwrap();
-    assert!(said(&reported).contains("JI186"), "{}", said(&reported));
-    let mut options = InjectOptions::new(profile, folder.path().join("out.data"));
-    options.summary = Some(folder.path().join("summary.json"));
-    let mut observe = |_: Tables, _: &StackCounts| ();
-    let summary = inject_after(|_| Ok(()), Some(&mut observe), &options, &mut ()).unwrap();
-    let mut issues = summary.diagnostics.iter().map(|found| found.issue.id());
-    assert!(issues.any(|issue| issue == "JI186"), "{:?}", summary.diagnostics);
+    let at = word(40) as usize + 64 * index + 8;
+    let mut flags = word(at);
+    change(&mut flags, &mut bytes[offset as usize..][..size as usize]);
+    bytes[at..at + 8].copy_from_slice(&flags.to_le_bytes());
+    std::fs::write(program, bytes).unwrap();
+}
+
+#[test]
+fn lines_that_are_not_read_are_reported_by_a_report_and_after_a_recording() {
+    // The section claims to have a terabyte, or has a damaged entry.
+    let is_huge = |flags: &mut u64, content: &mut [u8]| {
+        *flags |= 1 << 11;
+        let header = elf::compressed(1, 1 << 40, &[]);
+        content[..header.len()].copy_from_slice(&header);
+    };
+    let is_damaged = |_: &mut u64, content: &mut [u8]| {
+        let middle = content.len() / 2;
+        content[middle..middle + 8].fill(0xff);
+    };
+    type Change = fn(&mut u64, &mut [u8]);
+    for (change, code) in [(is_huge as Change, "JI186"), (is_damaged, "JI190")] {
+        let folder = scratch();
+        let program = native_program(folder.path(), "native", &[]);
+        change_debug_info(&program, change);
+        let symbols = symbols_of(&program);
+        let named = |&index: &u32| symbols.name(index).unwrap() == "work";
+        let work = (0..symbols.count()).find(named).unwrap();
+        let mut writer = ProfileWriter::new(ByteOrder::Little);
+        writer.mmap2(PID, BASE, 0x4000, 0, tools::text(&program), 500);
+        writer.sample(PID, 1000, &[BASE + symbols.range(work).unwrap().start.0], None);
+        let profile = folder.path().join("perf.data");
+        std::fs::write(&profile, writer.finish()).unwrap();
+        let arguments = ["report", "-i", tools::text(&profile)];
+        let reported = said(&jitinject().args(arguments).output().unwrap());
+        assert!(reported.contains(code), "{reported}");
+        let mut options = InjectOptions::new(profile, folder.path().join("out.data"));
+        options.summary = Some(folder.path().join("summary.json"));
+        let mut observe = |_: Tables, _: &StackCounts| ();
+        let summary = inject_after(|_| Ok(()), Some(&mut observe), &options, &mut ()).unwrap();
+        let mut issues = summary.diagnostics.iter().map(|found| found.issue.id());
+        assert!(issues.any(|issue| issue == code), "{:?}", summary.diagnostics);
+    }
 }
 
 #[test]

@@ -311,11 +311,11 @@ fn paths_have_up_to_4096_bytes() {
 fn any_other_content_has_no_lines() {
     let memory = MemoryRoom::default();
     assert!(LineInfo::read_if(&b"\x7fELF"[..], &memory.file(), |_| true).is_none());
-    for (entries, damaged) in [(&[][..], 1), (&[1], 1), (&[0xff; 100], 1), (&[0], 0)] {
+    for entries in [&[][..], &[1], &[0xff; 100]] {
         let file = crafted(&abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE), entries, &[]);
         let file = read(&file);
         let found = file.functions(&[wanted()]).unwrap();
-        assert_eq!((found.0.len(), found.1), (1, damaged), "{entries:?}");
+        assert_eq!((found.0.len(), found.1), (1, 1), "{entries:?}");
     }
     let room = MemoryRoom::new(10);
     let memory = room.file();

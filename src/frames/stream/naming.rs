@@ -46,6 +46,8 @@ pub struct Namer<'a> {
     files: HashMap<(u32, Vec<u8>), FileIndex>,
     modules: HashMap<modules::ModuleIndex, ModuleIndex>,
     tiers: HashMap<Vec<u8>, TierIndex>,
+    /// Names of native functions that are inlined, by the encoded ones: many functions contain the same.
+    inlined: HashMap<Vec<u8>, String>,
 }
 
 /// What the places of one function have in common.
@@ -91,6 +93,7 @@ impl<'a> Namer<'a> {
             files: HashMap::default(),
             modules: HashMap::default(),
             tiers: HashMap::default(),
+            inlined: HashMap::default(),
         }
     }
 
@@ -399,6 +402,7 @@ impl<'a> Namer<'a> {
         let places = self.places(recorded.info, recorded.owner);
         let generated = recorded.generated.map(|info| self.places(info, recorded.owner));
         let is_native = own.module.is_some();
+        let known_names = &mut self.inlined;
         let functions = places.info.functions.iter().enumerate().map(|(at, function)| {
             let file = places.file(function.file);
             let generated = generated.as_ref().and_then(|generated| generated.declaration(at));
@@ -418,7 +422,14 @@ impl<'a> Namer<'a> {
                 column: function.column,
             });
             let name = match is_native {
-                true => printable(decoded(function.name).as_bytes()),
+                true => match known_names.get(function.name) {
+                    Some(known) => known.clone(),
+                    None => {
+                        let name = printable(decoded(function.name).as_bytes());
+                        known_names.insert(function.name.to_vec(), name.clone());
+                        name
+                    }
+                },
                 false => printable(&NameStyle::Plain.apply_to_inlined(function.name, location)),
             };
             NamedFunction {
