@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
     // The code of the files that the seeds are made of.
     let function = |index| AddressRange::new(Address(0x1000 + index * u64::from(SIZE)), SIZE.into());
     let wanted: Vec<AddressRange> = (0..16).filter_map(function).collect();
-    let Some(found) = info.functions(&wanted) else {
+    let Some((found, _)) = info.functions(&wanted) else {
         return;
     };
     assert_eq!(found.len(), wanted.len());

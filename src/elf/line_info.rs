@@ -81,18 +81,27 @@ impl LineInfo {
         })
     }
 
-    /// Returns the lines and inlined calls of the functions at linked addresses, which must ascend; `None` if that takes too long.
-    pub fn functions(&self, wanted: &[AddressRange]) -> Option<Vec<DebugInfo<'_>>> {
+    /// Returns the lines and inlined calls of the functions at linked addresses, which must ascend, and the number of damaged
+    /// compile units; `None` if that takes too long.
+    pub fn functions(&self, wanted: &[AddressRange]) -> Option<(Vec<DebugInfo<'_>>, u64)> {
         let left = Cell::new(self.size.saturating_mul(READS_PER_BYTE).saturating_add(MIN_READS));
         let dwarf = self
             .sections
             .borrow(|section| CountedReader::new(section, self.endian, &left));
         let mut search = Search::new(&dwarf, &left, wanted);
         let mut units = dwarf.units();
-        while let Ok(Some(header)) = units.next() {
-            // A damaged unit has as many lines as were read of it.
-            let _ = search.add_unit(header);
+        let mut damaged = 0u64;
+        loop {
+            match units.next() {
+                Ok(None) => break,
+                // A damaged unit has as many lines as were read of it.
+                Ok(Some(header)) => damaged = damaged.saturating_add(search.add_unit(header).is_err().into()),
+                Err(_) => {
+                    damaged = damaged.saturating_add(1);
+                    break;
+                }
+            }
         }
-        (left.get() > 0).then(|| search.finish())
+        (left.get() > 0).then(|| (search.finish(), damaged))
     }
 }

@@ -203,6 +203,7 @@ fn inject_recording(
             recording,
             symbols,
             v8_functions: &v8_functions,
+            native_lines: lines.as_ref(),
             tables: &tables,
             counts: &counts,
         };

@@ -1,16 +1,22 @@
 //! What to do about runtimes that have logged nothing, in a recording that has set variables for some of them.
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+
+use jitdump::printable;
 
 use super::environment::is_set_for;
 use super::plan::Plan;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::results::summary::SampleSummary;
+use crate::results::summary::{SampleSummary, shell_word};
 use crate::runtimes::{Description, Runtime};
 
 /// What to do if the variables of a runtime were not set.
 const NAME_RUNTIME: &str = "The variables of this runtime are set only for programs that are known to start it, because they could do \
      harm to others.";
+
+/// What to do if the process still writes its jitdump when the recording ends.
+const READ_AGAIN: &str = "After it has exited, type jitinject report {folder}: this reads the whole jitdump.";
 
 /// What a jitdump ends with if a signal ends its process.
 const CUT_OFF: [Issue; 3] = [
@@ -93,6 +99,10 @@ impl Plan {
                 let named = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
                 self.with_advice(named, runtime)
             }
+            _ if diagnostic.issue == Issue::DumpStillWritten => {
+                let folder = shell_word(&printable(self.folder.as_os_str().as_bytes()));
+                diagnostic.clone().with("folder", folder).with_remedy(READ_AGAIN)
+            }
             _ => diagnostic.clone(),
         });
         with_cut_ends(left.collect(), samples)
@@ -148,6 +158,17 @@ mod tests {
             ..SampleSummary::default()
         };
         assert_eq!(plan.advised(&diagnostics, &samples, &BTreeSet::new()), []);
+    }
+
+    /// To record again would not help.
+    #[test]
+    fn a_jitdump_that_is_still_written_is_read_again_from_the_folder_of_the_recording() {
+        let mut plan = plan("./absent-script", &[]);
+        plan.folder = "my recording".into();
+        let written = [Diagnostic::new(Issue::DumpStillWritten)];
+        let advised = plan.advised(&written, &SampleSummary::default(), &BTreeSet::new());
+        let help = advised[0].help();
+        assert!(help.contains("jitinject report 'my recording'"), "{help}");
     }
 
     #[test]

@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jitdump::{Address, ByteOrder};
+use jitinject::InjectOptions;
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::symbols::FunctionSymbols;
+use jitinject::internals::frames::ranking::counts::StackCounts;
+use jitinject::internals::frames::stream::Tables;
+use jitinject::internals::inject::inject_after;
+use object::read::{Object, ObjectSection};
 use serde_json::Value;
 
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::PID;
-use crate::support::{capture, inject, jitinject, perf, said, scratch, tools};
+use crate::support::{capture, elf, inject, jitinject, perf, said, scratch, tools};
 
 /// Captures of several compilers.
 const CAPTURES: [&str; 4] = ["node20", "java17", "php82", "lli14-mcjit"];
@@ -348,6 +353,120 @@ fn native_instructions_have_names_lines_and_samples_of_other_tools() {
         samples.map(|(&offset, &(count, _))| (offset, count)).collect()
     };
     assert_eq!(counts(&copies), counts(&expected));
+}
+
+/// perf annotate has the samples of each instruction, and addr2line its line.
+#[test]
+fn lines_of_native_functions_have_their_text_and_the_samples_of_other_tools() {
+    let (folder, cache) = (scratch(), scratch());
+    let program = native_program(folder.path(), "native", &[]);
+    let profile = recorded(&program);
+    let found = report(&["-i", tools::text(&profile)], &["work"]);
+    let lines = found["function"]["lines"].as_array().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/external/programs/native.c");
+    let source = std::fs::read_to_string(source).unwrap();
+    let source: Vec<&str> = source.lines().collect();
+    let mut own: BTreeMap<u64, u64> = BTreeMap::new();
+    for line in lines {
+        let number = line["line"].as_u64().unwrap();
+        assert_eq!(line["text"], source[number as usize - 1], "{line}");
+        let samples = line["self"]["samples"].as_u64().unwrap();
+        own.extend((samples > 0).then_some((number, samples)));
+    }
+    let symbols = symbols_of(&program);
+    let named = |&index: &u32| symbols.name(index).unwrap() == "work";
+    let work = (0..symbols.count()).find(named).unwrap();
+    let start = symbols.range(work).unwrap().start.0;
+    let (copies, _) = of_perf("perf", cache.path(), &profile, "work");
+    let sampled: Vec<(u64, u64)> = copies[0]
+        .iter()
+        .map(|(&at, &(count, _))| (start + at, count))
+        .collect();
+    let addresses: Vec<String> = sampled
+        .iter()
+        .map(|(address, _)| format!("{address:#x}"))
+        .collect();
+    let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
+    for ((_, count), calls) in sampled.iter().zip(of_addr2line(&program, &addresses)) {
+        // Inlined functions are functions of their own.
+        if let [(_, line)] = calls[..] {
+            *expected.entry(line).or_default() += count;
+        }
+    }
+    assert!(!own.is_empty());
+    assert_eq!(own, expected);
+    // A copy in perf's cache does not belong to the user who built the program.
+    let text_of = |home: &Path| {
+        let options = ["report", "--json", "-i", tools::text(&profile), "work"];
+        let found = json_of(jitinject().args(options).env("HOME", home));
+        let lines = found["function"]["lines"].as_array().unwrap().clone();
+        assert!(!lines.is_empty());
+        lines.iter().filter(|line| line["text"].is_string()).count()
+    };
+    assert!(text_of(folder.path()) > 0);
+    tools::run(
+        "perf",
+        &[
+            "--buildid-dir",
+            tools::text(&folder.path().join(".debug")),
+            "buildid-cache",
+            "-a",
+            tools::text(&program),
+        ],
+    );
+    std::fs::remove_file(&program).unwrap();
+    assert_eq!(text_of(folder.path()), 0);
+}
+
+/// Changes the debug information of a program; the change gets the flags and the content of the section.
+fn change_debug_info(program: &Path, change: impl FnOnce(&mut u64, &mut [u8])) {
+    let mut bytes = std::fs::read(program).unwrap();
+    let file = object::File::parse(&bytes[..]).unwrap();
+    let section = file.section_by_name(".debug_info").unwrap();
+    let (index, (offset, size)) = (section.index().0, section.file_range().unwrap());
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let at = word(40) as usize + 64 * index + 8;
+    let mut flags = word(at);
+    change(&mut flags, &mut bytes[offset as usize..][..size as usize]);
+    bytes[at..at + 8].copy_from_slice(&flags.to_le_bytes());
+    std::fs::write(program, bytes).unwrap();
+}
+
+#[test]
+fn lines_that_are_not_read_are_reported_by_a_report_and_after_a_recording() {
+    // The section claims to have a terabyte, or has a damaged entry.
+    let is_huge = |flags: &mut u64, content: &mut [u8]| {
+        *flags |= 1 << 11;
+        let header = elf::compressed(1, 1 << 40, &[]);
+        content[..header.len()].copy_from_slice(&header);
+    };
+    let is_damaged = |_: &mut u64, content: &mut [u8]| {
+        let middle = content.len() / 2;
+        content[middle..middle + 8].fill(0xff);
+    };
+    type Change = fn(&mut u64, &mut [u8]);
+    for (change, code) in [(is_huge as Change, "JI186"), (is_damaged, "JI190")] {
+        let folder = scratch();
+        let program = native_program(folder.path(), "native", &[]);
+        change_debug_info(&program, change);
+        let symbols = symbols_of(&program);
+        let named = |&index: &u32| symbols.name(index).unwrap() == "work";
+        let work = (0..symbols.count()).find(named).unwrap();
+        let mut writer = ProfileWriter::new(ByteOrder::Little);
+        writer.mmap2(PID, BASE, 0x4000, 0, tools::text(&program), 500);
+        writer.sample(PID, 1000, &[BASE + symbols.range(work).unwrap().start.0], None);
+        let profile = folder.path().join("perf.data");
+        std::fs::write(&profile, writer.finish()).unwrap();
+        let arguments = ["report", "-i", tools::text(&profile)];
+        let reported = said(&jitinject().args(arguments).output().unwrap());
+        assert!(reported.contains(code), "{reported}");
+        let mut options = InjectOptions::new(profile, folder.path().join("out.data"));
+        options.summary = Some(folder.path().join("summary.json"));
+        let mut observe = |_: Tables, _: &StackCounts| ();
+        let summary = inject_after(|_| Ok(()), Some(&mut observe), &options, &mut ()).unwrap();
+        let mut issues = summary.diagnostics.iter().map(|found| found.issue.id());
+        assert!(issues.any(|issue| issue == code), "{:?}", summary.diagnostics);
+    }
 }
 
 #[test]

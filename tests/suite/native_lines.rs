@@ -62,7 +62,8 @@ fn lines_and_calls_of_this_program_are_those_of_another_reader() {
     let step = (wanted.len() / FUNCTIONS).max(1);
     let wanted: Vec<AddressRange> = wanted.into_iter().step_by(step).collect();
     let lines = read(&bytes);
-    let infos = lines.functions(&wanted).unwrap();
+    let (infos, damaged) = lines.functions(&wanted).unwrap();
+    assert_eq!(damaged, 0);
     let (mut compared, mut inlined, mut others, mut differ) = (0, 0, 0, Vec::new());
     for (range, info) in wanted.iter().zip(&infos) {
         for address in (range.start.0..range.end.0).step_by(7) {
@@ -175,7 +176,7 @@ fn calls_nested_to_any_depth_are_read_without_recursion() {
     let entries = [with_range(1), with_range(2), call.repeat(100_000)].concat();
     let file = crafted(&abbreviations.concat(), &entries, &[]);
     let lines = read(&file);
-    let infos = lines.functions(&[wanted()]).unwrap();
+    let (infos, _) = lines.functions(&[wanted()]).unwrap();
     assert_eq!(infos[0].calls.len(), 64, "more are not kept");
 }
 
@@ -244,9 +245,38 @@ fn a_name_is_found_through_up_to_16_origins() {
         }
         entries.extend(b"\x04found\0");
         let lines = read(&crafted(&abbreviations.concat(), &entries, &[]));
-        let infos = lines.functions(&[wanted()]).unwrap();
+        let (infos, _) = lines.functions(&[wanted()]).unwrap();
         assert_eq!(infos[0].functions[0].name, name, "{origins}");
     }
+}
+
+/// dwz -m moves what several files have in common to another file, which is not read.
+#[test]
+fn calls_of_functions_in_a_supplementary_file_have_no_name() {
+    // Forms of GNU take two bytes: 0x1f20 for entries, 0x1f21 for strings.
+    let with_other = |code, tag, attribute: gimli::DwAt, form: u8| {
+        let mut bytes = abbreviation(code, tag, &RANGE);
+        bytes.truncate(bytes.len() - 2);
+        bytes.extend([attribute.0 as u8, form, 0x3e, 0, 0]);
+        bytes
+    };
+    let abbreviations = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE),
+        with_other(2, gimli::DW_TAG_subprogram, gimli::DW_AT_name, 0xa1),
+        with_other(
+            3,
+            gimli::DW_TAG_inlined_subroutine,
+            gimli::DW_AT_abstract_origin,
+            0xa0,
+        ),
+        vec![0],
+    ];
+    let other = 7_u32.to_le_bytes().to_vec();
+    let entries = [with_range(1), with_range(2), other.clone(), with_range(3), other].concat();
+    let lines = read(&crafted(&abbreviations.concat(), &entries, &[]));
+    let (infos, damaged) = lines.functions(&[wanted()]).unwrap();
+    let names: Vec<&[u8]> = infos[0].functions.iter().map(|function| function.name).collect();
+    assert_eq!((infos[0].calls.len(), names, damaged), (1, vec![&b""[..]; 2], 0));
 }
 
 #[test]
@@ -270,7 +300,7 @@ fn paths_have_up_to_4096_bytes() {
         let program = [&length[..], &program].concat();
         let file = crafted_with(&abbreviations.concat(), &entries, &[(b".debug_line", &program)]);
         let lines = read(&file);
-        let infos = lines.functions(&[wanted()]).unwrap();
+        let (infos, _) = lines.functions(&[wanted()]).unwrap();
         let file = infos[0].functions[0].file;
         let size_of = |file: u32| infos[0].files[file as usize].path.len();
         assert_eq!(file.map(size_of), is_kept.then_some(size));
@@ -283,8 +313,9 @@ fn any_other_content_has_no_lines() {
     assert!(LineInfo::read_if(&b"\x7fELF"[..], &memory.file(), |_| true).is_none());
     for entries in [&[][..], &[1], &[0xff; 100]] {
         let file = crafted(&abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE), entries, &[]);
-        let infos = read(&file).functions(&[wanted()]).map(|infos| infos.len());
-        assert_eq!(infos, Some(1));
+        let file = read(&file);
+        let found = file.functions(&[wanted()]).unwrap();
+        assert_eq!((found.0.len(), found.1), (1, 1), "{entries:?}");
     }
     let room = MemoryRoom::new(10);
     let memory = room.file();

@@ -166,21 +166,28 @@ fn machine_code_of_a_function_is_its_first_mebibyte() {
 }
 
 #[test]
-fn threads_have_their_first_63_names_and_the_last_one() {
-    for given in [64, 66] {
-        let folder = scratch();
-        let options = made(folder.path(), &[0x90], |profile| {
-            for at in 0..given {
-                profile.comm(PID, &format!("name{at}"), false, 1001 + at);
-            }
-            profile.sample(PID, 2000, &[CODE], None);
-        });
-        let tables = read(&options, &mut |_| (), &mut ()).unwrap();
-        let names = &tables.threads.rows()[0].names;
-        assert_eq!(names.len(), 64, "{given}");
-        assert_eq!(names[62].1, "name62");
-        assert_eq!(names[63].1, format!("name{}", given - 1));
-    }
+fn threads_have_all_their_names() {
+    let folder = scratch();
+    let options = made(folder.path(), &[0x90], |profile| {
+        for at in 0..100 {
+            profile.comm(PID, &format!("name{}", at / 2), false, 1001 + at);
+        }
+        profile.comm(PID, &"long".repeat(64), false, 1200);
+        profile.sample(PID, 2000, &[CODE], None);
+    });
+    let tables = read(&options, &mut |_| (), &mut ()).unwrap();
+    let thread = &tables.threads.rows()[0];
+    let names: Vec<&str> = thread.names.iter().map(|(_, name)| &**name).collect();
+    let expected: Vec<String> = (0..50).map(|at| format!("name{at}")).collect();
+    assert_eq!(names[..50], expected);
+    // The kernel's have 15 bytes.
+    assert_eq!(names[50..], [&"long".repeat(64)[..255]]);
+    assert_eq!(thread.process_name.len(), 255);
+    let cut = tables
+        .diagnostics
+        .iter()
+        .find(|found| found.issue.id() == "JI288");
+    assert_eq!(cut.unwrap().count, 1);
 }
 
 #[test]

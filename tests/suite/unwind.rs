@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jitdump::ByteOrder;
 
-use crate::support::dump::{DumpWriter, X86_64, tables};
+use crate::support::dump::{DumpWriter, X86_64, tables, tables_of};
 use crate::support::generator::Random;
 use crate::support::profile::{ProfileWriter, UserStack, field};
 use crate::support::tools::text;
@@ -39,15 +39,10 @@ impl Process {
         dump.functions_with_tables(&functions, Self::SIZE);
         let path = folder.path().join("jit-10.dump");
         std::fs::write(&path, &dump.bytes).unwrap();
-        let mut profile = ProfileWriter::new(ENDIAN);
-        profile.sample_type |= field::REGS_USER | field::STACK_USER;
-        profile.comm(10, "work", true, 100);
-        profile.mmap2(10, CODE, 0x10_0000, 0, "//anon", 200);
-        profile.mmap2(10, CODE + 0x20_0000, 0x1000, 0, text(&path), 300);
         Self {
             folder,
             functions,
-            profile,
+            profile: profile_with(&path),
         }
     }
 
@@ -104,6 +99,16 @@ impl Process {
         let said = inject(&self.write(false), &output, &[&["-v"], more].concat());
         (model::parse(&std::fs::read(output).unwrap()), said)
     }
+}
+
+/// Starts the profile of a process with a jitdump and copies of stacks.
+fn profile_with(dump: &Path) -> ProfileWriter {
+    let mut profile = ProfileWriter::new(ENDIAN);
+    profile.sample_type |= field::REGS_USER | field::STACK_USER;
+    profile.comm(10, "work", true, 100);
+    profile.mmap2(10, CODE, 0x10_0000, 0, "//anon", 200);
+    profile.mmap2(10, CODE + 0x20_0000, 0x1000, 0, text(dump), 300);
+    profile
 }
 
 /// The samples of a profile.
@@ -471,6 +476,38 @@ fn stacks_have_up_to_4096_frames() {
 }
 
 /// Random words, frames that lead to themselves or back, and words that all look like return addresses.
+/// Markers of signals are no frames.
+#[test]
+fn deep_stacks_have_4096_frames_with_signals_and_without() {
+    // A CIE of signal handlers' return code: the same as that of other functions, and "S".
+    let cie = [
+        1, b'z', b'R', b'S', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0,
+    ];
+    let (in_function, in_return_code) = (CODE + 8, CODE + 0xc8);
+    let folder = scratch();
+    let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
+    dump.functions_with_tables(&[(CODE, 8)], 64);
+    let (tables, header) = tables_of(64, &cie, &[0x0e, 8]);
+    dump.unwinding(1000, &tables, &header);
+    dump.load(1000, CODE + 0xc0, 1, b"return_code", &[0x90; 64]);
+    let path = folder.path().join("jit-10.dump");
+    std::fs::write(&path, &dump.bytes).unwrap();
+    for (signals, markers) in [(0, 0), (3, 6)] {
+        let mut process = Process::new();
+        process.profile = profile_with(&path);
+        let word = |at: u64| match at < signals {
+            true => [in_return_code, in_function],
+            false => [in_function; 2],
+        };
+        let words = (0..2100).flat_map(word).flat_map(u64::to_le_bytes);
+        process.sample(2000, in_function, &words.collect::<Vec<u8>>());
+        let (parts, _) = process.unwind(&["--unwind"]);
+        let chain = chain(samples(&parts)[0]);
+        let found = chain.iter().filter(|&&entry| entry == CONTEXT_USER).count();
+        assert_eq!((chain.len() - found, found), (4096, markers));
+    }
+}
+
 #[test]
 fn hostile_stacks_end() {
     let mut random = Random::new(9);

@@ -63,7 +63,7 @@ pub struct SourceFunction<'a> {
 }
 
 /// Source line of the code from an offset up to the next row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Row {
     /// Offset from the start of the function, in bytes.
     pub offset: u32,

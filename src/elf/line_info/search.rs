@@ -95,18 +95,6 @@ impl<'a, 'c> Search<'a, 'c> {
         let found = self.wanted.into_iter().map(|mut wanted| {
             let size = wanted.offsets(&wanted.range).end;
             wanted.info.normalise_tables(size);
-            let rows = &mut wanted.info.rows;
-            if rows.first().is_some_and(|first| first.offset > 0) {
-                // In files of compilers, code before the first row has no line.
-                let without_line = Row {
-                    offset: 0,
-                    file: None,
-                    line: 0,
-                    column: 0,
-                    discriminator: 0,
-                };
-                rows.insert(0, without_line);
-            }
             wanted.info
         });
         found.collect()
@@ -146,8 +134,9 @@ impl<'a, 'c> Search<'a, 'c> {
         {
             return Ok(());
         }
-        self.add_entries(unit)?;
-        self.add_rows(unit)
+        let entries = self.add_entries(unit);
+        self.add_rows(unit)?;
+        entries
     }
 
     /// Adds the functions of a unit, and what is inlined into them.
@@ -309,6 +298,10 @@ impl<'a, 'c> Search<'a, 'c> {
                 let within = offset.to_unit_offset(&other.header).ok_or(unknown)?;
                 (Some(other), within)
             }
+            // dwz moves entries of several files to a supplementary file, which is not read.
+            AttributeValue::DebugInfoRefSup(offset) => {
+                return Ok((usize::MAX.saturating_sub(offset.0), Declared::default()));
+            }
             _ => return Err(unknown),
         };
         let unit = other.as_ref().map_or(unit, |other| other.unit_ref(self.dwarf));
@@ -338,12 +331,10 @@ impl<'a, 'c> Search<'a, 'c> {
         for attribute in attributes {
             match attribute.name() {
                 dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => {
-                    declared.name = unit.attr_string(attribute.value())?.bytes();
+                    declared.name = name(unit, attribute.value())?;
                     has_linkage_name = true;
                 }
-                dw::DW_AT_name if !has_linkage_name => {
-                    declared.name = unit.attr_string(attribute.value())?.bytes()
-                }
+                dw::DW_AT_name if !has_linkage_name => declared.name = name(unit, attribute.value())?,
                 dw::DW_AT_decl_file => declared.file = self.file(unit, &attribute.value())?,
                 dw::DW_AT_decl_line => declared.line = number(attribute),
                 dw::DW_AT_decl_column => declared.column = number(attribute),
@@ -486,6 +477,17 @@ impl<'a, 'c> Search<'a, 'c> {
             last = (!row.end_sequence()).then_some(state);
         }
         Ok(())
+    }
+}
+
+/// Returns a name; empty if it is in a supplementary file.
+fn name<'a, 'c>(
+    unit: UnitRef<'_, CountedReader<'a, 'c>>,
+    value: AttributeValue<CountedReader<'a, 'c>>,
+) -> Result<&'a [u8]> {
+    match value {
+        AttributeValue::DebugStrRefSup(_) => Ok(&[]),
+        value => Ok(unit.attr_string(value)?.bytes()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use jitdump::debug_info::{DebugInfo, SourceFile, SourceFunction};
+use jitdump::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
 
 use crate::collections::hash::HashMap;
 
@@ -51,6 +51,8 @@ impl<'a> Wanted<'a> {
             range,
             info: DebugInfo {
                 functions: vec![SourceFunction::default()],
+                // Code before the first row has no line.
+                rows: vec![Row::default()],
                 ..DebugInfo::default()
             },
             files: HashMap::default(),

@@ -8,6 +8,7 @@ use jitdump::{names, printable};
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::frames::native::lines::NativeLines;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::Tables;
@@ -28,6 +29,8 @@ pub struct Counted<'a> {
     pub symbols: &'a Symbols<'a>,
     /// Original names of functions.
     pub v8_functions: &'a V8Functions<'a>,
+    /// Lines of native code, if they were read.
+    pub native_lines: Option<&'a NativeLines<'a>>,
     /// What samples refer to.
     pub tables: &'a Tables,
     /// All samples.
@@ -143,7 +146,7 @@ impl<'a> Namer<'a> {
         let outer = match self.of_codes.get(&frame.code) {
             Some(&known) => known,
             None => {
-                let (identity, size) = self.name(frame.code);
+                let (identity, size) = self.name(frame);
                 let index = self.add(identity, size);
                 self.of_codes.insert(frame.code, index);
                 index
@@ -203,9 +206,9 @@ impl<'a> Namer<'a> {
     }
 
     /// Returns the identity of code, and its size in bytes.
-    fn name(&self, code: FrameCode) -> (Identity, Option<u64>) {
+    fn name(&self, frame: &Frame) -> (Identity, Option<u64>) {
         let modules = self.symbols.modules;
-        let found = match code {
+        let found = match frame.code {
             FrameCode::Function(id) => self.jit_function(id),
             FrameCode::PerfMapSymbol(id) => symbol_of(&self.recording.maps, id).map(|symbol| {
                 let identity = self.jit_identity(symbol.name, || None, symbol.tier());
@@ -214,22 +217,21 @@ impl<'a> Namer<'a> {
             FrameCode::UnnamedJit => {
                 Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None))
             }
-            FrameCode::Native { module, symbol } => {
-                self.symbols.native.symbol(module, symbol).map(|(name, range)| {
-                    let name = name.as_bytes();
-                    let identity = match modules.has_jit_code(module) {
-                        true => Identity {
-                            tier: names::tier(name).map(str::to_owned),
-                            ..Identity::of(FunctionKind::Jit, printable(name))
-                        },
-                        false => Identity {
-                            module: Some(modules.path(module)),
-                            ..Identity::of(FunctionKind::Native, printable(name))
-                        },
-                    };
-                    (identity, Some(range.size()))
-                })
-            }
+            FrameCode::Native { module, .. } => frame.symbol.map(|symbol| {
+                let symbol = &self.tables.symbols[symbol];
+                let name = symbol.name.clone();
+                let identity = match modules.has_jit_code(module) {
+                    true => Identity {
+                        tier: frame.tier.map(|tier| self.tables.tiers[tier].clone()),
+                        ..Identity::of(FunctionKind::Jit, name)
+                    },
+                    false => Identity {
+                        module: Some(modules.path(module)),
+                        ..Identity::of(FunctionKind::Native, name)
+                    },
+                };
+                (identity, symbol.size)
+            }),
             FrameCode::Module(module) => {
                 let mut identity = Identity::of(FunctionKind::Module, modules.name(module));
                 identity.module = Some(modules.path(module));

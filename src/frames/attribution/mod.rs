@@ -23,6 +23,7 @@ use crate::collections::hash::HashMap;
 use crate::frames::attribution::functions::Functions;
 use crate::frames::attribution::identity::Namer;
 use crate::frames::attribution::tree::FunctionTree;
+use crate::frames::native::lines::NativeLines;
 use crate::frames::ranking::counts::StackCounts;
 use crate::frames::stream::Tables;
 use crate::frames::stream::tables::{Thread, ThreadIndex};
@@ -79,7 +80,12 @@ impl Counted<'_> {
             stacks,
             stacks_omitted,
             without_callers,
-            diagnostics: symbols.native.refused().into_iter().chain(too_many).collect(),
+            diagnostics: [symbols.native.refused(), too_many]
+                .into_iter()
+                .flatten()
+                .chain(self.native_lines.into_iter().flat_map(NativeLines::diagnostics))
+                .chain(tables.diagnostics.iter().cloned())
+                .collect(),
         }
     }
 }

@@ -60,7 +60,7 @@ pub struct Contents<'a, R: ContentReader> {
     files: &'a NativeFiles,
     /// Contents by the device and inode of their file, which several modules may share.
     read: Mutex<FileContents<R::Content>>,
-    /// Number of files that are sparse, or need too much memory.
+    /// Number of files that are sparse, too many, or need too much memory.
     refused: AtomicU64,
 }
 
@@ -73,6 +73,8 @@ pub struct ModuleContent<C> {
     pub file: Arc<C>,
     /// Its separate debug file, if that has more.
     pub debug: Option<Arc<C>>,
+    /// User who wrote the debug file, or else the module's own file, if that is certain.
+    pub author: Option<u32>,
 }
 
 impl<'a, R: ContentReader> Contents<'a, R> {
@@ -90,16 +92,12 @@ impl<'a, R: ContentReader> Contents<'a, R> {
 
     /// Returns what the files of a module have; `None` if this machine has none of its build.
     pub fn of(&self, module: ModuleIndex) -> Option<&ModuleContent<R::Content>> {
-        if module.0 >= MAX_MODULES {
-            return None;
-        }
-        let find = || self.find(&self.modules.all[module]);
-        self.found[module].get_or_init(find).as_ref()
+        self.found[module].get_or_init(|| self.find(module)).as_ref()
     }
 
     /// Reads the same, and keeps nothing of it.
     pub fn read_once(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
-        let found = self.find(self.modules.all.row(module).filter(|_| module.0 < MAX_MODULES)?);
+        let found = self.find(module);
         self.read.lock().unwrap_or_else(PoisonError::into_inner).clear();
         found
     }
@@ -127,18 +125,29 @@ impl<'a, R: ContentReader> Contents<'a, R> {
         (refused > 0).then(|| diagnostic().with("content", content))
     }
 
-    fn find(&self, module: &Module) -> Option<ModuleContent<R::Content>> {
+    fn find(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
+        if module.0 >= MAX_MODULES {
+            self.refuse();
+            return None;
+        }
+        let module = &self.modules.all[module];
         let build_id = module.build_id.as_deref();
         let mut found = self.files.of(module);
-        let file = found.find_map(|file| self.read_file(&file, build_id));
+        let mut author = None;
+        let mut read = |file: OpenFile, build_id| {
+            let content = self.read_file(&file, build_id)?;
+            author = self.files.author(&file);
+            Some(content)
+        };
+        let file = found.find_map(|file| read(file, build_id));
         let file = file.or_else(|| self.reader.without_file(module).map(Arc::new))?;
         let debug = build_id
             .filter(|_| self.reader.is_incomplete(&file))
             .and_then(|build_id| {
                 let mut found = self.files.debug_files(build_id);
-                found.find_map(|file| self.read_file(&file, Some(build_id)))
+                found.find_map(|file| read(file, Some(build_id)))
             });
-        Some(ModuleContent { file, debug })
+        Some(ModuleContent { file, debug, author })
     }
 
     fn read_file(&self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<R::Content>> {
@@ -217,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_after_the_first_4096_have_no_content() {
+    fn modules_after_the_first_4096_have_no_content_and_are_counted() {
         let module = |at: u32| Module {
             path: format!("[{at}]").into_bytes(),
             build_id: None,
@@ -225,9 +234,12 @@ mod tests {
         let mut modules = Modules::default();
         modules.all.extend((0..4097).map(module));
         let files = NativeFiles::new(&LoadOptions::default());
-        let contents = Contents::new(&modules, &files, Anything);
         for (at, has_content) in [(4095, true), (4096, false)] {
-            assert_eq!(contents.of(ModuleIndex(at)).is_some(), has_content, "{at}");
+            let contents = Contents::new(&modules, &files, Anything);
+            for _ in 0..2 {
+                assert_eq!(contents.of(ModuleIndex(at)).is_some(), has_content, "{at}");
+            }
+            assert_eq!(contents.refused("symbols").is_none(), has_content, "{at}");
             assert_eq!(contents.read_once(ModuleIndex(at)).is_some(), has_content, "{at}");
         }
     }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::bytes::hex_digits;
 use crate::elf::limited_reads::MemoryRoom;
@@ -11,6 +11,7 @@ use crate::files::OpenFile;
 use crate::files::Reach;
 use crate::files::input_file::memory_size;
 use crate::files::objects::build_id_cache;
+use crate::files::open_file::is_trusted;
 use crate::files::walk::{self, Scope};
 use crate::frames::native::modules::Module;
 use crate::load::LoadOptions;
@@ -76,6 +77,18 @@ impl NativeFiles {
         below_root.into_iter().chain(others)
     }
 
+    /// Returns the user who wrote a file that is or may be a module; `None` for copies in caches, which have another owner than the
+    /// original, and if others could lead to any file.
+    pub fn author(&self, file: &OpenFile) -> Option<u32> {
+        let path = file.path();
+        let caches = [build_id_cache::default_folder(), debuginfod_folder()];
+        let is_copy = caches.iter().flatten().any(|cache| path.starts_with(cache));
+        let is_direct = !path.components().any(|part| part == Component::ParentDir);
+        let origin = file.origin();
+        let mut links = origin.trail.link_owners.iter();
+        (!is_copy && is_direct && links.all(|&owner| is_trusted(owner))).then_some(origin.owner)
+    }
+
     /// Opens a file of the recorded machine. Its links lead to others of that machine.
     fn open_below_root(&self, path: &Path) -> Option<OpenFile> {
         let opened = match &self.root {
@@ -95,17 +108,18 @@ fn debug_paths(build_id: &[u8]) -> [Option<PathBuf>; 2] {
     let installed = Path::new("/usr/lib/debug/.build-id")
         .join(first)
         .join(format!("{rest}.debug"));
-    let cache = env::var_os("DEBUGINFOD_CACHE_PATH")
-        .map(PathBuf::from)
-        .or_else(|| {
-            let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-            let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-            Some(cache?.join("debuginfod_client"))
-        });
-    [
-        Some(installed),
-        cache.map(|cache| cache.join(&digits).join("debuginfo")),
-    ]
+    let downloaded = debuginfod_folder().map(|cache| cache.join(&digits).join("debuginfo"));
+    [Some(installed), downloaded]
+}
+
+/// Returns the folder to which debuginfod downloads files.
+fn debuginfod_folder() -> Option<PathBuf> {
+    let named = env::var_os("DEBUGINFOD_CACHE_PATH").map(PathBuf::from);
+    named.or_else(|| {
+        let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+        Some(cache?.join("debuginfod_client"))
+    })
 }
 
 /// Returns the memory for the contents of all files in bytes: a quarter of that of this machine, within limits. The files of
@@ -134,6 +148,26 @@ mod tests {
         assert!(!is_same_build(Some(&found[..19]), &found));
         assert!(!is_same_build(Some(&found[..21]), &found));
         assert!(is_same_build(Some(&found[..8]), &found[..8]));
+    }
+
+    #[test]
+    fn the_author_of_a_file_is_its_owner_unless_others_or_a_cache_lead_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.so");
+        fs::write(&path, "own").unwrap();
+        let files = NativeFiles::new(&LoadOptions::default());
+        let author = |path: &Path| files.author(&OpenFile::open(path).unwrap());
+        let me = rustix::process::geteuid().as_raw();
+        assert_eq!(author(&path), Some(me));
+        fs::create_dir(folder.path().join("other")).unwrap();
+        assert_eq!(author(&folder.path().join("other/../own.so")), None);
+        symlink(&path, folder.path().join("link.so")).unwrap();
+        assert_eq!(author(&folder.path().join("link.so")), Some(me));
+        if let Some(cache) = build_id_cache::default_folder() {
+            let copy =
+                OpenFile::from_file(fs::File::open(&path).unwrap(), &cache.join(".build-id/00/11/elf"));
+            assert_eq!(files.author(&copy.unwrap()), None);
+        }
     }
 
     #[test]

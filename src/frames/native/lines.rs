@@ -1,26 +1,47 @@
 //! Lines and inlined calls of executables and libraries, from files that this machine has.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jitdump::AddressRange;
 use jitdump::debug_info::DebugInfo;
 
+use crate::bytes::base_name;
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::line_info::LineInfo;
+use crate::files::objects::store;
 use crate::frames::native::contents::{ContentReader, Contents, ElfReads};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
-use crate::results::diagnostics::Diagnostic;
+use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Reads the lines of modules.
 #[derive(Debug)]
 pub struct NativeLines<'a> {
     modules: &'a Modules,
     sections: Contents<'a, LineReader>,
+    /// Number of damaged compile units.
+    damaged: AtomicU64,
 }
 
 #[derive(Debug)]
 struct LineReader;
+
+/// Lines of a module.
+#[derive(Debug)]
+pub struct ModuleLines {
+    lines: Arc<LineInfo>,
+    author: Option<u32>,
+}
+
+/// Lines and inlined calls of a native function.
+#[derive(Debug)]
+pub struct NativeFunction<'l> {
+    /// The debug information.
+    pub info: DebugInfo<'l>,
+    /// User who chose the paths in it, if that is certain.
+    pub author: Option<u32>,
+}
 
 impl ContentReader for LineReader {
     type Content = LineInfo;
@@ -58,27 +79,43 @@ impl<'a> NativeLines<'a> {
         Self {
             modules,
             sections: Contents::new(modules, files, LineReader),
+            damaged: AtomicU64::new(0),
         }
     }
 
     /// Reads the sections of a module; `None` if this machine has none of its build.
-    pub fn read(&self, module: ModuleIndex) -> Option<Arc<LineInfo>> {
-        let is_file = self.modules.all[module].path.starts_with(b"/");
+    pub fn read(&self, module: ModuleIndex) -> Option<ModuleLines> {
+        let path = &self.modules.all[module].path;
+        let is_file = path.starts_with(b"/");
         let found = is_file.then(|| self.sections.read_once(module)).flatten()?;
-        Some(found.debug.unwrap_or(found.file)).filter(|lines| !lines.is_empty)
+        let lines = Some(found.debug.unwrap_or(found.file)).filter(|lines| !lines.is_empty)?;
+        // Objects have the paths of a runtime's file, which may be another user's.
+        let is_object = store::has_functions(base_name(path)).is_some();
+        Some(ModuleLines {
+            lines,
+            author: found.author.filter(|_| !is_object),
+        })
     }
 
     /// Returns the lines and inlined calls of functions at linked addresses, which must ascend.
-    pub fn functions<'l>(&self, lines: &'l LineInfo, wanted: &[AddressRange]) -> Vec<DebugInfo<'l>> {
-        let found = lines.functions(wanted);
+    pub fn functions<'l>(&self, module: &'l ModuleLines, wanted: &[AddressRange]) -> Vec<NativeFunction<'l>> {
+        let found = module.lines.functions(wanted);
         if found.is_none() {
             self.sections.refuse();
         }
-        found.unwrap_or_default()
+        let (found, damaged) = found.unwrap_or_default();
+        self.damaged.fetch_add(damaged, Ordering::Relaxed);
+        let functions = found.into_iter().map(|info| NativeFunction {
+            info,
+            author: module.author,
+        });
+        functions.collect()
     }
 
-    /// Returns what to report of files whose lines were not read.
-    pub fn refused(&self) -> Option<Diagnostic> {
-        self.sections.refused("lines")
+    /// Returns what to report of files whose lines were not read, or not all.
+    pub fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
+        let damaged = self.damaged.load(Ordering::Relaxed);
+        let damaged = (damaged > 0).then(|| Diagnostic::new(Issue::NativeLinesDamaged).times(damaged));
+        self.sections.refused("lines").into_iter().chain(damaged)
     }
 }

@@ -69,7 +69,7 @@ impl<'a> NativeSymbols<'a> {
 
     /// Returns the index of the symbol at a linked address in a module: symbols of the debug file come first.
     pub fn at_address(&self, module: ModuleIndex, address: Address) -> Option<u32> {
-        let ModuleContent { file, debug } = self.of(module)?;
+        let ModuleContent { file, debug, .. } = self.of(module)?;
         let Some(debug) = debug else {
             return file.at(address);
         };
@@ -113,7 +113,7 @@ impl<'a> NativeSymbols<'a> {
 
     /// Returns the symbols of the file that has a symbol, and its index among them.
     fn table_of(&self, module: ModuleIndex, symbol: u32) -> Option<(&FunctionSymbols, u32)> {
-        let ModuleContent { file, debug } = self.of(module)?;
+        let ModuleContent { file, debug, .. } = self.of(module)?;
         let Some(debug) = debug else {
             return Some((file, symbol));
         };

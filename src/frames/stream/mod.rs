@@ -145,12 +145,12 @@ fn read_recording<R>(
     let v8_functions = scripts.functions();
     let mut namer = walked.namer(recording, &symbols, &v8_functions, track, lines.as_ref(), unwound);
     let tables = &mut namer.tables;
-    tables.diagnostics = recording.diagnostics();
+    tables.diagnostics.extend(recording.diagnostics());
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
     tables.diagnostics.extend(native_symbols.refused());
-    let refused = lines.as_ref().and_then(|lines| lines.refused());
-    tables.diagnostics.extend(refused);
+    let of_lines = lines.iter().flat_map(NativeLines::diagnostics);
+    tables.diagnostics.extend(of_lines);
     finish(&mut namer)
 }
 

@@ -10,7 +10,7 @@ use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::decoded;
-use crate::frames::native::lines::NativeLines;
+use crate::frames::native::lines::{NativeFunction, NativeLines};
 use crate::frames::native::modules;
 use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
@@ -25,7 +25,7 @@ use crate::frames::stream::walk::Symbols;
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::NameStyle;
 
-/// Owner of files that no runtime's file names.
+/// Owner of files whose paths are of an unknown user.
 const NOBODY: u32 = u32::MAX;
 
 /// Names places. There is a frame for each, in the same order.
@@ -45,6 +45,8 @@ pub struct Namer<'a> {
     files: HashMap<(u32, Vec<u8>), FileIndex>,
     modules: HashMap<modules::ModuleIndex, ModuleIndex>,
     tiers: HashMap<Vec<u8>, TierIndex>,
+    /// Names of native functions that are inlined, by the encoded ones: many functions contain the same.
+    inlined: HashMap<Vec<u8>, String>,
 }
 
 /// What the places of one function have in common.
@@ -90,6 +92,7 @@ impl<'a> Namer<'a> {
             files: HashMap::default(),
             modules: HashMap::default(),
             tiers: HashMap::default(),
+            inlined: HashMap::default(),
         }
     }
 
@@ -101,7 +104,7 @@ impl<'a> Namer<'a> {
             let read = module
                 .zip(self.native_lines)
                 .and_then(|(module, lines)| lines.read(module));
-            let mut infos: HashMap<u32, DebugInfo<'_>> = match (&read, self.native_lines) {
+            let mut infos: HashMap<u32, NativeFunction<'_>> = match (&read, self.native_lines) {
                 (Some(read), Some(lines)) => {
                     let ranges = functions.clone().filter_map(|of| {
                         let symbol = of.first()?.native_symbol()?;
@@ -130,7 +133,12 @@ impl<'a> Namer<'a> {
 
     /// Returns the frames at sorted offsets of one function, as in [`FrameAddress::offset`]. `native` are its lines if it is
     /// native code.
-    fn frames<'l>(&mut self, code: FrameCode, offsets: &[u64], native: Option<DebugInfo<'l>>) -> Vec<Frame>
+    fn frames<'l>(
+        &mut self,
+        code: FrameCode,
+        offsets: &[u64],
+        native: Option<NativeFunction<'l>>,
+    ) -> Vec<Frame>
     where
         'a: 'l,
     {
@@ -145,7 +153,7 @@ impl<'a> Namer<'a> {
         &mut self,
         code: FrameCode,
         offsets: &[u64],
-        native: Option<DebugInfo<'l>>,
+        native: Option<NativeFunction<'l>>,
     ) -> Vec<Arc<[Line]>>
     where
         'a: 'l,
@@ -216,7 +224,7 @@ impl<'a> Namer<'a> {
         }])
     }
 
-    fn name<'l>(&mut self, code: FrameCode, native: Option<DebugInfo<'l>>) -> Named<'l>
+    fn name<'l>(&mut self, code: FrameCode, native: Option<NativeFunction<'l>>) -> Named<'l>
     where
         'a: 'l,
     {
@@ -393,6 +401,7 @@ impl<'a> Namer<'a> {
         let places = self.places(recorded.info, recorded.owner);
         let generated = recorded.generated.map(|info| self.places(info, recorded.owner));
         let is_native = own.module.is_some();
+        let known_names = &mut self.inlined;
         let functions = places.info.functions.iter().enumerate().map(|(at, function)| {
             let file = places.file(function.file);
             let generated = generated.as_ref().and_then(|generated| generated.declaration(at));
@@ -412,7 +421,14 @@ impl<'a> Namer<'a> {
                 column: function.column,
             });
             let name = match is_native {
-                true => printable(decoded(function.name).as_bytes()),
+                true => match known_names.get(function.name) {
+                    Some(known) => known.clone(),
+                    None => {
+                        let name = printable(decoded(function.name).as_bytes());
+                        known_names.insert(function.name.to_vec(), name.clone());
+                        name
+                    }
+                },
                 false => printable(&NameStyle::Plain.apply_to_inlined(function.name, location)),
             };
             NamedFunction {
@@ -443,7 +459,7 @@ impl<'a> Namer<'a> {
         code: FrameCode,
         module: modules::ModuleIndex,
         symbol: u32,
-        info: Option<DebugInfo<'l>>,
+        found: Option<NativeFunction<'l>>,
     ) -> Option<Named<'l>> {
         let native = self.symbols.native;
         let (name, range) = native.symbol(module, symbol)?;
@@ -475,10 +491,10 @@ impl<'a> Namer<'a> {
                 (kind, function, None)
             }
         };
-        let recorded = info.map(|info| Recorded {
-            info,
+        let recorded = found.map(|found| Recorded {
+            info: found.info,
             generated: None,
-            owner: NOBODY,
+            owner: found.author.unwrap_or(NOBODY),
         });
         let lines = recorded.map(|recorded| self.add_lines(recorded, &mut function));
         Some(Named {

@@ -8,10 +8,9 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::rows::ThreadKey;
 use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
 use crate::perf::event::{ThreadChange, thread_change};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::synthesis::Comm;
 use crate::units::{Pid, Tid};
-
-/// Most names of a thread that are kept. A program can change them as often as it likes.
-const MAX_NAMES: usize = 64;
 
 /// Names of a thread, each with the time from which it has it.
 type Names<'a> = Vec<(Time, &'a [u8])>;
@@ -23,6 +22,7 @@ pub fn add(
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
 ) {
     let mut names: HashMap<(Pid, Tid), Names<'_>> = HashMap::default();
+    let mut truncated = 0u64;
     let sampled: HashSet<ThreadKey> = threads.iter().copied().collect();
     for record in index.kept.iter(profile.endian) {
         let Some((pid, tid, ThreadChange::Name(name))) = thread_change(&record, profile.endian) else {
@@ -33,15 +33,19 @@ pub fn add(
         if !is_process && !sampled.contains(&(Some(pid), Some(tid))) {
             continue;
         }
+        // All threads of a process may have its name.
+        let kept = name.get(..Comm::MAX_SIZE).unwrap_or(name);
+        if kept.len() < name.len() {
+            truncated = truncated.saturating_add(1);
+        }
         let time = profile.attrs.time_of(&record, profile.endian).unwrap_or_default();
         let of_thread = names.entry((pid, tid)).or_default();
-        let is_full = of_thread.len() >= MAX_NAMES;
-        match of_thread.last_mut() {
-            Some((_, last)) if *last == name => {}
-            Some(last) if is_full => *last = (time, name),
-            _ => of_thread.push((time, name)),
+        if of_thread.last().is_none_or(|&(_, last)| last != kept) {
+            of_thread.push((time, kept));
         }
     }
+    let cut = (truncated > 0).then(|| Diagnostic::new(Issue::ThreadNameCut).times(truncated));
+    tables.diagnostics.extend(cut);
     let of = |pid: Option<Pid>, tid: Option<Tid>| {
         let found = pid.zip(tid).and_then(|key| names.get(&key));
         found.map_or(&[][..], |names| names)

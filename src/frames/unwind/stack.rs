@@ -165,7 +165,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             return End::Lost;
         };
         self.add(&frame, known.kind);
-        while self.frames.len() < MAX_FRAMES {
+        for _ in 1..MAX_FRAMES {
             let (address, was_interrupted) = (frame.address, frame.is_interrupted);
             let caller = self.next_caller(stack, &mut frame, &known);
             let is_interrupted = known.rules.is_some_and(|rules| rules.is_signal);

@@ -358,8 +358,8 @@ with_run_issues! { issues!
     StacksWithoutTimes "JI185" Warning "stacks not unwound: the profile has no times"
         "Without times, it is not known which code was at an address when a sample was taken. The samples keep their stacks."
         "Record without --no-timestamp, and with perf record -T for single threads."
-    ModulesTooLarge "JI186" Warning "{count} file{|s} of executables and libraries without {content}: sparse or too large"
-        "Files with more than 16 MiB of holes are not read. The contents of all files together may take a quarter of the memory, up to 2 GiB."
+    ModulesTooLarge "JI186" Warning "{count} file{|s} of executables and libraries without {content}: sparse, too large or too many"
+        "Files with more than 16 MiB of holes are not read, nor those after the first 4,096. The contents of all files together may take a quarter of the memory, up to 2 GiB."
     ProfileChanged "JI187" Error "changed while it was read"
         "Another program writes to the file. Large profiles are read several times, so the output would mix two states of it."
         "Run this again when nothing writes to it."
@@ -369,4 +369,7 @@ with_run_issues! { issues!
     SamplesLost "JI189" Note "{count} of {all} samples lost while recording"
         "The kernel's buffers were full, because perf did not read them in time. The shares of functions may be wrong. If more than 5 % of the samples are lost, it is a warning."
         "Record with larger buffers (-m 4M), less often (-F 499), or without copies of stacks."
+    NativeLinesDamaged "JI190" Warning "{count} compile unit{|s} of executables and libraries with damaged debug information: some functions have no lines or inlined calls"
+        "Debug information is used up to the damage."
+        "Find the file with llvm-dwarfdump --verify, and build or install it again."
 }

@@ -193,6 +193,9 @@ const MAX_ROUNDS: usize = 8;
 /// Maximum number of positions to look up in the texts of all scripts.
 const MAX_LOOKUPS: usize = 1 << 12;
 
+/// Number of functions with these positions after which no further position is looked up.
+const MAX_ELSEWHERE: usize = 1 << 16;
+
 /// The search for the functions that were inlined into one.
 struct Search<'e, 'a> {
     own: Candidate<'a>,
@@ -224,8 +227,10 @@ impl<'a> Search<'_, 'a> {
     }
 
     fn accept(&mut self) {
-        let mut lookups = MAX_LOOKUPS;
-        for _ in 0..MAX_ROUNDS {
+        // Functions in other scripts with a position, whoever calls them; and for how many more there is room.
+        let mut elsewhere: HashMap<Position, Vec<Candidate<'a>>> = HashMap::default();
+        let mut room = MAX_ELSEWHERE;
+        for round in 0..MAX_ROUNDS {
             let of_each = self.candidates.values().flat_map(|candidates| {
                 let is_alone = candidates.len() == 1;
                 candidates.iter().map(move |candidate| (candidate, is_alone))
@@ -235,7 +240,7 @@ impl<'a> Search<'_, 'a> {
                 .filter(|&(candidate, is_alone)| self.is_acceptable(candidate, is_alone))
                 .map(|(candidate, _)| *candidate)
                 .collect();
-            if new.is_empty() && lookups < MAX_LOOKUPS {
+            if new.is_empty() && round > 0 {
                 break;
             }
             for function in new {
@@ -246,16 +251,23 @@ impl<'a> Search<'_, 'a> {
             let unknown = self.candidates.iter().filter(|(_, found)| found.is_empty());
             let mut unknown: Vec<Position> = unknown.map(|(&position, _)| position).collect();
             unknown.sort_unstable();
-            unknown.truncate(lookups);
-            lookups = lookups.saturating_sub(unknown.len().max(1));
             for position in unknown {
-                let found = self.in_other_scripts(position);
-                self.candidates.insert(position, found);
+                let found = match elsewhere.get(&position) {
+                    Some(found) => found,
+                    None if elsewhere.len() >= MAX_LOOKUPS || room == 0 => continue,
+                    None => {
+                        let found = self.in_other_scripts(position);
+                        room = room.saturating_sub(found.len());
+                        elsewhere.entry(position).or_insert(found)
+                    }
+                };
+                let called = found.iter().filter(|found| self.is_called(found));
+                self.candidates.insert(position, called.copied().collect());
             }
         }
     }
 
-    /// Returns the functions in other scripts that have a position and are called.
+    /// Returns the functions in other scripts that have a position.
     fn in_other_scripts(&self, position: Position) -> Vec<Candidate<'a>> {
         let others = self
             .evidence
@@ -263,7 +275,7 @@ impl<'a> Search<'_, 'a> {
             .keys()
             .filter(|&&path| path != self.own.path);
         let found = others.filter_map(|path| self.evidence.in_script(path, position));
-        let mut found: Vec<_> = found.filter(|found| self.is_called(found)).collect();
+        let mut found: Vec<_> = found.collect();
         found.sort_unstable();
         found
     }

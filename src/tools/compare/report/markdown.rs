@@ -58,9 +58,11 @@ impl Comparison {
         }
         if !more.is_empty() {
             let number = more.len();
-            more.truncate(MAX_MORE);
             let _ = writeln!(text, "\n<details><summary>{number} more</summary>\n");
-            write_table(&mut text, &more);
+            let shown = write_table(&mut text, more.get(..MAX_MORE).unwrap_or(&more));
+            if let Some(hidden @ 1..) = number.checked_sub(shown) {
+                let _ = writeln!(text, "\n{hidden} not shown; --json has all");
+            }
             text.push_str("\n</details>\n");
         }
         let _ = writeln!(
@@ -80,10 +82,11 @@ impl Comparison {
     }
 }
 
-fn write_table(text: &mut String, changes: &[&FunctionChange]) {
+/// Writes a table as far as there is room. Returns the number of rows.
+fn write_table(text: &mut String, changes: &[&FunctionChange]) -> usize {
     text.push_str("| function | self before | after | change | total | change |\n");
     text.push_str("| --- | ---: | ---: | ---: | ---: | ---: |\n");
-    for change in changes {
+    for (shown, change) in changes.iter().enumerate() {
         let points = |estimate: &crate::tools::compare::Estimate| {
             let margin = estimate
                 .margin
@@ -106,10 +109,11 @@ fn write_table(text: &mut String, changes: &[&FunctionChange]) {
             points(&change.total)
         );
         if text.len().saturating_add(row.len()) > MAX_SIZE {
-            return;
+            return shown;
         }
         text.push_str(&row);
     }
+    changes.len()
 }
 
 /// Returns a name as code.
@@ -173,6 +177,8 @@ mod tests {
         assert_eq!(shown(11, true), [10, 1]);
         assert_eq!(shown(100, false), [0, 100]);
         assert_eq!(shown(101, false), [0, 100]);
+        let text = |count| comparison(changes(count, false)).markdown(0.5);
+        assert!(!text(100).contains("not shown") && text(101).contains("\n1 not shown; --json has all\n"));
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::tools::compare::report::shortened;
 const MAX_ROWS: usize = 40;
 const MAX_TOTALS: usize = 15;
 
+/// Labels of a side.
+const MAX_LABELS: usize = 8;
+
 impl Verdict {
     /// Returns the verdict in words.
     pub fn text(self) -> &'static str {
@@ -67,8 +70,11 @@ impl Side {
                 }
             );
         }
-        for (key, value) in self.labels.iter().take(8) {
+        for (key, value) in self.labels.iter().take(MAX_LABELS) {
             let _ = write!(text, ", {}={}", quote(&shortened(key)), quote(&shortened(value)));
+        }
+        if let Some(others @ 1..) = self.labels.len().checked_sub(MAX_LABELS) {
+            let _ = write!(text, ", {}", count(others as u64, "other label"));
         }
         text
     }
