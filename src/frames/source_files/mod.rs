@@ -3,14 +3,22 @@
 //!
 //! ```text
 //! paths in jitdumps ─► [paths]: files on this machine ─► [scripts] ─► [source_maps]
-//! functions in jitdumps ────────────────────────────────────┴──────────────┴─► [v8_functions]: names, lines, inlined calls
+//! functions in jitdumps ────────────────────────────────────┴──────────────┴─► [v8_scripts] ─► [v8_functions]: names, lines
 //! ```
 
 pub mod paths;
+#[cfg(feature = "scripts")]
 mod room;
+#[cfg(feature = "scripts")]
 mod scripts;
+#[cfg(feature = "scripts")]
 mod source_maps;
 pub mod v8_functions;
+#[cfg(feature = "scripts")]
+mod v8_scripts;
+#[cfg(not(feature = "scripts"))]
+#[path = "without_scripts.rs"]
+mod v8_scripts;
 
 pub(crate) use paths::SourceFiles;
 pub use paths::{SourceMapOptions, SourceOptions};
