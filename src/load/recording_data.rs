@@ -4,10 +4,10 @@ use std::cell::OnceCell;
 
 use crate::files::{InputFile, StreamedFile};
 use crate::load::find::jitdumps::FoundDumps;
-use crate::load::find::logs::{OpenLogs, OpenTraces};
 use crate::load::find::perf_maps::FoundMaps;
 use crate::load::input::{Input, RewrittenRecords};
 use crate::results::diagnostics::Diagnostic;
+use crate::traces::aux_files::OpenedFiles;
 use crate::traces::synthesize::SynthesizedProfile;
 
 /// Files and records that a [`Recording`](super::Recording) borrows from. Each is filled once, by the step of
@@ -24,10 +24,8 @@ pub struct RecordingData {
     pub whole_expanded: OnceCell<InputFile>,
     /// Records after damage inside compressed ones was repaired.
     pub repaired: OnceCell<RewrittenRecords>,
-    /// Logs of Mono's profiler, and the core file.
-    pub logs: OnceCell<OpenLogs>,
-    /// XRay traces and the instrumented binary.
-    pub traces: OnceCell<OpenTraces>,
+    /// Logs and traces.
+    pub logs: OnceCell<Vec<Box<dyn OpenedFiles>>>,
     /// Records with call chains from logs and traces.
     pub spliced: OnceCell<StreamedFile>,
     /// Records with call chains in place of copied stacks.

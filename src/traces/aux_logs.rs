@@ -1,79 +1,93 @@
 //! Logs of Mono's profiler and XRay traces, and how their events and call stacks get into a profile.
 
-use jitdump::{ByteOrder, Tally};
+use std::sync::Arc;
+
+use jitdump::{ByteOrder, Machine, Tally};
 
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC};
 use crate::code::profile_index::IndexedProfile;
+use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::files::{InputFile, StreamedFile};
 use crate::perf::Profile;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::call_stack_replay::CallStackReplay;
-use crate::traces::event_selection::{
-    EventSet, ProfileEvent, has_all_heap_shots, wanted_of_mono, wanted_of_xray,
-};
-use crate::traces::mono::Logs;
-use crate::traces::options::{SamplingOptions, TraceOptions};
-use crate::traces::samples::Samples;
-use crate::traces::splice::{StackSource, splice};
+use crate::results::summary::TraceSummary;
+use crate::traces::aux_files::{AuxFiles, AuxSource, LoggedCode, LoggedCollections, OpenedFiles};
+use crate::traces::event_selection::EventSet;
+use crate::traces::options::TraceOptions;
+use crate::traces::splice::splice;
 use crate::traces::synthesis::Origin;
-use crate::traces::synthesize::{BaseProfile, EventSource, SynthesizedProfile, synthesize};
-use crate::traces::xray::Traces;
-use crate::traces::xray::events::TraceSource;
-use crate::traces::{mono, xray};
+use crate::traces::synthesize::{BaseProfile, SynthesizedProfile, synthesize};
+use crate::units::Pid;
 
-/// Logs and traces in use.
+/// Logs and traces while they are converted.
 #[derive(Debug)]
 pub struct AuxLogs<'a> {
-    /// Logs of Mono's profiler.
-    pub logs: Logs<'a>,
-    /// XRay traces.
-    pub traces: Traces<'a>,
+    /// Those of each format.
+    formats: Vec<Box<dyn AuxSource<'a> + 'a>>,
     /// Data that the profile does not contain as it was logged.
-    pub losses: Tally<Issue>,
-    /// Messages about call chains.
-    pub diagnostics: Vec<Diagnostic>,
+    losses: Tally<Issue>,
+    /// Messages about clocks and call chains.
+    diagnostics: Vec<Diagnostic>,
 }
 
-impl AuxLogs<'_> {
-    /// Returns all files that were read.
-    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
-        self.logs.files().chain(self.traces.files())
+impl<'a> AuxLogs<'a> {
+    /// Reads logs and traces; see [`OpenedFiles::read`].
+    pub fn read(
+        opened: &'a [Box<dyn OpenedFiles>],
+        options: &TraceOptions,
+        clock_offset: Option<i64>,
+        recorded: Option<&IndexedProfile<'_>>,
+    ) -> Result<Self, Diagnostic> {
+        let formats = opened
+            .iter()
+            .map(|opened| opened.read(options, clock_offset, recorded));
+        Ok(Self {
+            formats: formats.collect::<Result<_, _>>()?,
+            losses: Tally::default(),
+            diagnostics: Vec::new(),
+        })
+    }
+
+    /// Returns those of each format that has any.
+    fn used(&self) -> impl Iterator<Item = &(dyn AuxSource<'a> + 'a)> {
+        let formats = self.formats.iter().map(|format| &**format);
+        formats.filter(|format| !format.is_empty())
     }
 
     /// Whether events are to be added to a profile.
     pub fn has_events(&self, options: &TraceOptions) -> bool {
-        let of_logs = wanted_of_mono(options, true).is_none_or(|kinds| !kinds.is_empty());
-        let of_traces = wanted_of_xray(options, true).is_none_or(|kinds| !kinds.is_empty());
-        !self.logs.all.is_empty() && of_logs || !self.traces.all.is_empty() && of_traces
+        self.used().any(|format| format.has_events(options))
     }
 
     /// Whether call chains of a profile are to be replaced.
     pub fn has_stacks(&self, options: &TraceOptions) -> bool {
-        let has_any = !self.logs.all.is_empty() || !self.traces.all.is_empty();
-        has_any && options.splice_stacks
+        self.used().next().is_some() && options.splice_stacks
     }
 
-    /// Prepares the conversion of events and stacks, for a `recorded` profile if there is one. `alignments` has
-    /// those of the logs with its clock.
+    /// Prepares the conversion of events and stacks; see [`AuxSource::prepare`].
     pub fn prepare(&mut self, recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Alignment>]) {
-        mono::prepare(recorded, alignments, &mut self.logs);
+        let formats = self.formats.iter_mut();
+        formats.for_each(|format| format.prepare(recorded, alignments));
     }
 
-    /// Returns the events to convert.
-    fn select_events(&mut self, options: &TraceOptions, is_beside: bool) -> EventSet {
-        let mut event_set = EventSet::default();
-        if !self.logs.all.is_empty() {
-            let prepared = self.logs.all.iter().filter_map(|log| log.prepared.as_ref());
-            let logged = prepared.flat_map(|prepared| &prepared.events).copied().collect();
-            event_set.add_mono(options, is_beside, &logged, &mut self.logs.diagnostics);
-            if event_set.index_of(ProfileEvent::MonoHeap).is_some() && !has_all_heap_shots(options) {
-                self.logs.note_earlier_heap_shots();
-            }
-        }
-        if !self.traces.all.is_empty() {
-            event_set.add_xray(options, is_beside);
-        }
-        event_set
+    /// Returns the code of each log; see [`AuxSource::code`].
+    pub fn code<'s>(
+        &'s self,
+        profile: &'s IndexedProfile<'_>,
+        machine: Machine,
+        has_bytes: bool,
+    ) -> impl Iterator<Item = LoggedCode<'a>> + 's {
+        let formats = self.formats.iter();
+        formats.flat_map(move |format| format.code(profile, machine, has_bytes))
+    }
+
+    /// Returns the synthetic symbols of each process that has no other code.
+    pub fn symbols(
+        &self,
+        machine: Machine,
+    ) -> impl Iterator<Item = (&Arc<InputFile>, Pid, SymbolOnlyCode<'static>)> {
+        let formats = self.formats.iter();
+        formats.flat_map(move |format| format.symbols(machine))
     }
 
     /// Makes a profile of the events, together with a recorded profile if there is one.
@@ -83,16 +97,19 @@ impl AuxLogs<'_> {
         recorded: Option<&Profile<'_>>,
     ) -> Result<SynthesizedProfile, Diagnostic> {
         let is_beside = recorded.is_some();
-        let event_set = self.select_events(options, is_beside);
-        let clock_id = match self.traces.all.first() {
-            Some(trace) => trace.clock.id,
-            None => Some(CLOCK_MONOTONIC),
-        };
-        if !is_beside && !self.logs.all.is_empty() && clock_id != Some(CLOCK_MONOTONIC) {
-            self.traces
-                .diagnostics
-                .push(Diagnostic::new(Issue::XrayClockOfLogs));
+        let mut event_set = EventSet::default();
+        for format in self.formats.iter_mut().filter(|format| !format.is_empty()) {
+            format.select_events(options, is_beside, &mut event_set);
         }
+        let clock_id = self
+            .used()
+            .last()
+            .map_or(Some(CLOCK_MONOTONIC), |last| last.clock_id());
+        if !is_beside && self.used().any(|format| format.clock_id() != clock_id) {
+            self.diagnostics.push(Diagnostic::new(Issue::XrayClockOfLogs));
+        }
+        let architecture = self.used().next().map(|first| first.architecture().to_vec());
+        let architecture = architecture.unwrap_or_default();
         let base = match recorded {
             Some(profile) => BaseProfile::Recorded(profile),
             None => BaseProfile::Nothing(Origin {
@@ -101,26 +118,13 @@ impl AuxLogs<'_> {
                 host: b"",
                 os_release: b"",
                 version: env!("CARGO_PKG_VERSION").as_bytes(),
-                architecture: match self.logs.all.is_empty() {
-                    true => self.traces.architecture(),
-                    false => mono::architecture(&self.logs.all),
-                },
+                architecture: &architecture,
                 command_line: &[b"jitinject"],
             }),
         };
-        let mut sources: Vec<Box<dyn EventSource>> = Vec::new();
-        for source in mono::events::sources(&mut self.logs, has_all_heap_shots(options)) {
-            sources.push(Box::new(Samples::new(
-                source,
-                &event_set,
-                SamplingOptions::default(),
-            )));
-        }
-        if !self.traces.all.is_empty() {
-            let source = TraceSource::new(&mut self.traces, Some(&event_set));
-            sources.push(Box::new(Samples::new(source, &event_set, options.sampling)));
-        }
-        let made = synthesize(&base, &event_set.definitions(), sources)?;
+        let formats = self.formats.iter_mut();
+        let sources = formats.flat_map(|format| format.event_sources(options, &event_set));
+        let made = synthesize(&base, &event_set.definitions(), sources.collect())?;
         self.losses = made.synthesized.losses.clone();
         Ok(made)
     }
@@ -131,22 +135,67 @@ impl AuxLogs<'_> {
         options: &TraceOptions,
         profile: &Profile<'_>,
     ) -> Result<StreamedFile, Diagnostic> {
-        let mut sources: Vec<Box<dyn StackSource>> = Vec::new();
-        for source in mono::events::call_sources(&mut self.logs) {
-            sources.push(Box::new(CallStackReplay::new(source)));
-        }
-        if let Some(source) = xray::events::call_source(&mut self.traces) {
-            sources.push(Box::new(CallStackReplay::new(source)));
-        }
-        let (records, processes) = splice(profile, sources)?;
+        let formats = self.formats.iter_mut();
+        let sources = formats.flat_map(|format| format.stack_sources());
+        let (records, processes) = splice(profile, sources.collect())?;
         self.diagnostics.extend(processes.iter().map(|chains| {
             let replaced = Diagnostic::new(Issue::ChainsReplaced).with("source", &chains.name);
             replaced.with("known", chains.known).with("total", chains.total)
         }));
         if !self.has_events(options) {
-            let source = TraceSource::new(&mut self.traces, None);
-            Samples::new(source, &EventSet::default(), SamplingOptions::default()).count();
+            self.formats.iter_mut().for_each(|format| format.count());
         }
         Ok(records)
+    }
+
+    /// Ends the conversion.
+    pub fn finish(self) -> UsedLogs<'a> {
+        let formats = self.formats.into_iter();
+        UsedLogs {
+            formats: formats.map(|format| format as _).collect(),
+            losses: self.losses,
+            diagnostics: self.diagnostics,
+        }
+    }
+}
+
+/// Logs and traces in use.
+#[derive(Debug)]
+pub struct UsedLogs<'a> {
+    /// Those of each format.
+    formats: Vec<Box<dyn AuxFiles + 'a>>,
+    /// Data that the profile does not contain as it was logged.
+    pub losses: Tally<Issue>,
+    /// Messages about clocks and call chains.
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl UsedLogs<'_> {
+    /// Returns all files that were read.
+    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
+        self.formats.iter().flat_map(|format| format.files())
+    }
+
+    /// Returns the garbage collections of each log.
+    pub fn garbage_collections(
+        &self,
+        alignments: &[Option<Alignment>],
+    ) -> impl Iterator<Item = LoggedCollections> {
+        let formats = self.formats.iter();
+        formats.flat_map(move |format| format.garbage_collections(alignments))
+    }
+
+    /// Returns the summary of each trace.
+    pub fn summaries(&self) -> Vec<TraceSummary> {
+        let formats = self.formats.iter();
+        formats.flat_map(|format| format.summaries()).collect()
+    }
+
+    /// Returns what to report.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        let faults = self.formats.iter().flat_map(|format| format.faults());
+        let own = self.formats.iter().flat_map(|format| format.diagnostics());
+        let all = faults.chain(own);
+        all.chain(self.diagnostics.iter().cloned()).collect()
     }
 }

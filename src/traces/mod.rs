@@ -9,12 +9,15 @@
 //! [`event_selection`] has the events of the profile. [`call_tree`] follows entries and exits, [`chain`] makes addresses of
 //! frames, [`synthetic_symbols`] has addresses for frames without code, and [`merge`] merges by time.
 
+pub mod aux_files;
 pub mod aux_logs;
 mod call_stack_replay;
 mod call_tree;
 mod chain;
-mod event_selection;
+pub mod detect;
+pub mod event_selection;
 mod merge;
+#[cfg(feature = "mono")]
 pub mod mono;
 pub mod options;
 mod replay;
@@ -24,4 +27,5 @@ mod splice;
 pub mod synthesis;
 pub mod synthesize;
 mod synthetic_symbols;
+#[cfg(feature = "xray")]
 pub mod xray;

@@ -11,7 +11,11 @@ pub(crate) mod folders;
 pub mod found_file;
 pub mod jitdumps;
 pub mod logs;
+#[cfg(feature = "mono")]
+mod mono_logs;
 mod open;
 mod ownership;
 pub mod perf_maps;
 mod running_processes;
+#[cfg(feature = "xray")]
+mod xray_traces;
