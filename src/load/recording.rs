@@ -27,7 +27,8 @@ use crate::load::recording_data::{RecordingData, keep};
 use crate::load::runtime_files::{RuntimeFiles, machine_of};
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::aux_logs::{AuxLogs, UsedLogs};
+use crate::traces::aux_files::UsedLogs;
+use crate::traces::conversion::AuxLogs;
 
 /// A profile with the code of its processes over time.
 #[derive(Debug)]

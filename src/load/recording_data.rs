@@ -7,8 +7,7 @@ use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::perf_maps::FoundMaps;
 use crate::load::input::{Input, RewrittenRecords};
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::aux_files::OpenedFiles;
-use crate::traces::synthesize::SynthesizedProfile;
+use crate::traces::conversion::{OpenedFiles, SynthesizedProfile};
 
 /// Files and records that a [`Recording`](super::Recording) borrows from. Each is filled once, by the step of
 /// [`load`](super::load) that reads or writes it.
@@ -44,7 +43,7 @@ impl RecordingData {
     pub fn check_input(&self) -> Result<(), Diagnostic> {
         self.input.get().map_or(Ok(()), Input::check)?;
         let rewritten = self.rewritten().map(|records| &records.file);
-        let synthesized = self.synthesized.get().map(|made| &made.records);
+        let synthesized = self.synthesized.get().map(|made| made.records());
         let files = rewritten.chain(self.spliced.get()).chain(synthesized);
         let mut files = files.chain(self.unwound.get());
         files.try_for_each(StreamedFile::check)

@@ -25,7 +25,7 @@ use crate::load::mapped_code::MappedCode;
 use crate::load::pid_resolver::PidResolver;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::aux_files::LoggedCode;
-use crate::traces::aux_logs::AuxLogs;
+use crate::traces::conversion::AuxLogs;
 use crate::units::Pid;
 
 /// A runtime file in use.

@@ -14,6 +14,8 @@ pub mod logs;
 #[cfg(feature = "mono")]
 mod mono_logs;
 mod open;
+#[cfg(any(feature = "mono", feature = "xray"))]
+mod open_given;
 mod ownership;
 pub mod perf_maps;
 mod running_processes;

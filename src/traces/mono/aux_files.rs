@@ -8,17 +8,20 @@ use crate::code::clock::{Alignment, CLOCK_MONOTONIC, RuntimeClock};
 use crate::code::profile_index::IndexedProfile;
 use crate::files::InputFile;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::aux_files::{AuxFiles, AuxSource, LoggedCode, LoggedCollections};
-use crate::traces::call_stack_replay::CallStackReplay;
-use crate::traces::event_selection::{EventSet, ProfileEvent, has_all_heap_shots, wanted_of_mono};
+use crate::traces::aux_files::{AuxFiles, LoggedCode, LoggedCollections};
+use crate::traces::conversion::aux_source::AuxSource;
+use crate::traces::conversion::call_stack_replay::CallStackReplay;
+use crate::traces::conversion::event_selection::{
+    EventSet, ProfileEvent, has_all_heap_shots, wanted_of_mono,
+};
+use crate::traces::conversion::samples::Samples;
+use crate::traces::conversion::splice::StackSource;
+use crate::traces::conversion::synthesize::EventSource;
 use crate::traces::mono::events;
 use crate::traces::mono::logs::{Logs, ReadLog, architecture};
 use crate::traces::mono::memory::Memory;
 use crate::traces::mono::prepare::prepare;
 use crate::traces::options::{SamplingOptions, TraceOptions};
-use crate::traces::samples::Samples;
-use crate::traces::splice::StackSource;
-use crate::traces::synthesize::EventSource;
 
 impl AuxFiles for Logs<'_> {
     fn is_empty(&self) -> bool {

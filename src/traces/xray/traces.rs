@@ -8,7 +8,7 @@ use jitdump::{Tally, Time};
 use crate::bytes::printable_path;
 use crate::files::InputFile;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::source::TracedThread;
+use crate::traces::conversion::source::TracedThread;
 use crate::traces::xray::binary::{Binary, LoadBias};
 use crate::traces::xray::clock::FoundClock;
 use crate::traces::xray::format::{Index, Trace};

@@ -10,13 +10,13 @@ use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::files::{InputFile, StreamedFile};
 use crate::perf::Profile;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::results::summary::TraceSummary;
-use crate::traces::aux_files::{AuxFiles, AuxSource, LoggedCode, LoggedCollections, OpenedFiles};
-use crate::traces::event_selection::EventSet;
+use crate::traces::aux_files::{LoggedCode, UsedLogs};
+use crate::traces::conversion::aux_source::{AuxSource, OpenedFiles};
+use crate::traces::conversion::event_selection::EventSet;
+use crate::traces::conversion::splice::splice;
+use crate::traces::conversion::synthesis::Origin;
+use crate::traces::conversion::synthesize::{BaseProfile, SynthesizedProfile, synthesize};
 use crate::traces::options::TraceOptions;
-use crate::traces::splice::splice;
-use crate::traces::synthesis::Origin;
-use crate::traces::synthesize::{BaseProfile, SynthesizedProfile, synthesize};
 use crate::units::Pid;
 
 /// Logs and traces while they are converted.
@@ -156,46 +156,5 @@ impl<'a> AuxLogs<'a> {
             losses: self.losses,
             diagnostics: self.diagnostics,
         }
-    }
-}
-
-/// Logs and traces in use.
-#[derive(Debug)]
-pub struct UsedLogs<'a> {
-    /// Those of each format.
-    formats: Vec<Box<dyn AuxFiles + 'a>>,
-    /// Data that the profile does not contain as it was logged.
-    pub losses: Tally<Issue>,
-    /// Messages about clocks and call chains.
-    diagnostics: Vec<Diagnostic>,
-}
-
-impl UsedLogs<'_> {
-    /// Returns all files that were read.
-    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
-        self.formats.iter().flat_map(|format| format.files())
-    }
-
-    /// Returns the garbage collections of each log.
-    pub fn garbage_collections(
-        &self,
-        alignments: &[Option<Alignment>],
-    ) -> impl Iterator<Item = LoggedCollections> {
-        let formats = self.formats.iter();
-        formats.flat_map(move |format| format.garbage_collections(alignments))
-    }
-
-    /// Returns the summary of each trace.
-    pub fn summaries(&self) -> Vec<TraceSummary> {
-        let formats = self.formats.iter();
-        formats.flat_map(|format| format.summaries()).collect()
-    }
-
-    /// Returns what to report.
-    pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        let faults = self.formats.iter().flat_map(|format| format.faults());
-        let own = self.formats.iter().flat_map(|format| format.diagnostics());
-        let all = faults.chain(own);
-        all.chain(self.diagnostics.iter().cloned()).collect()
     }
 }

@@ -8,8 +8,8 @@ use crate::perf::profile::Container;
 use crate::perf::record;
 use crate::perf::record::data::Data;
 use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL, attr};
-use crate::traces::synthesis::definition::Measure;
-use crate::traces::synthesis::process::Thread;
+use crate::traces::conversion::synthesis::definition::Measure;
+use crate::traces::conversion::synthesis::process::Thread;
 use crate::units::{Pid, Tid};
 
 const TID: u64 = 1 << 1;
