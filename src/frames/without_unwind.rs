@@ -33,3 +33,33 @@ pub mod made_tables {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::load::{NeededFunctions, RecordingData, load};
+
+    #[test]
+    fn stacks_that_stay_copied_are_reported() {
+        let options = LoadOptions {
+            input: Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/node20-dwarf/perf.data"),
+            force: true,
+            ..LoadOptions::default()
+        };
+        for (is_optional, issues) in [(false, &[Issue::FeatureLeftOut][..]), (true, &[])] {
+            let data = RecordingData::default();
+            let recording = load(&options, NeededFunctions::default(), &data, &mut ()).unwrap();
+            let how = UnwindOptions {
+                kept: Kept::Nothing,
+                fold_interpreter: false,
+                is_optional,
+            };
+            let (recording, unwound) = unwind(&options, how, recording, &mut ()).unwrap();
+            assert!(recording.profile.profile.attrs.copies_stacks());
+            let found = unwound.diagnostics.iter().map(|found| found.issue);
+            assert!(found.eq(issues.iter().copied()));
+        }
+    }
+}

@@ -2,17 +2,11 @@
 //! inlined calls from both.
 //!
 //! ```text
-//! paths in jitdumps ─► [paths]: files on this machine ─► [scripts] ─► [source_maps]
-//! functions in jitdumps ────────────────────────────────────┴──────────────┴─► [v8_scripts] ─► [v8_functions]: names, lines
+//! paths in jitdumps ─► [paths]: files on this machine ─► [v8_scripts]: scripts and their source maps
+//! functions in jitdumps ────────────────────────────────────┴─► [v8_functions]: names, lines, inlined calls
 //! ```
 
 pub mod paths;
-#[cfg(feature = "scripts")]
-mod room;
-#[cfg(feature = "scripts")]
-mod scripts;
-#[cfg(feature = "scripts")]
-mod source_maps;
 pub mod v8_functions;
 #[cfg(feature = "scripts")]
 mod v8_scripts;

@@ -77,3 +77,33 @@ impl<'a> ScriptsByPath<'a> {
         0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+    use std::path::Path;
+
+    use super::*;
+    use crate::load::{NeededFunctions, RecordingData, load};
+
+    #[test]
+    fn functions_of_v8_are_reported_without_scripts() {
+        for (capture, issues) in [
+            ("node20-inlined", &[Issue::FeatureLeftOut][..]),
+            ("wasmtime", &[]),
+        ] {
+            let options = LoadOptions {
+                input: Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/{capture}/perf.data")),
+                force: true,
+                ..LoadOptions::default()
+            };
+            let data = RecordingData::default();
+            let recording = load(&options, NeededFunctions::default(), &data, &mut ()).unwrap();
+            let sources = SourceOptions::default();
+            let none = (iter::empty(), iter::empty());
+            let scripts = V8Scripts::read(&recording, none.0, none.1, &sources, &options);
+            let found = scripts.diagnostics().iter().map(|found| found.issue);
+            assert!(found.eq(issues.iter().copied()), "{capture}");
+        }
+    }
+}

@@ -52,3 +52,33 @@ fn first<'i>(input: &'i Input, kind: InputKind, named: &'i [PathBuf]) -> Option<
     let own = input.main_if(kind).map(|file| file.path());
     own.or_else(|| named.first().map(PathBuf::as_path))
 }
+
+#[cfg(all(test, not(feature = "mono")))]
+mod tests {
+    use crate::load::{LoadOptions, NeededFunctions, RecordingData, load};
+
+    use super::*;
+
+    #[test]
+    fn logs_are_refused_without_their_feature() {
+        let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+        let log = testdata.join("mono-calls/trace.mlpd");
+        let alone = LoadOptions {
+            input: log.clone(),
+            ..LoadOptions::default()
+        };
+        let mut beside = LoadOptions {
+            input: testdata.join("node20/perf.data"),
+            force: true,
+            ..LoadOptions::default()
+        };
+        beside.trace.mono_logs.push(log);
+        for options in [alone, beside] {
+            let data = RecordingData::default();
+            let loaded = load(&options, NeededFunctions::default(), &data, &mut ());
+            let error = loaded.map(|_| ()).unwrap_err();
+            assert_eq!(error.issue, Issue::FeatureLeftOut);
+            assert_eq!(error.field("feature"), Some("mono"));
+        }
+    }
+}

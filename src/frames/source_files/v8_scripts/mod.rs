@@ -1,5 +1,9 @@
 //! Scripts of V8's functions on this machine, with their source maps: inlined calls, and original lines and names.
 
+mod room;
+mod scripts;
+mod source_maps;
+
 use jitdump::debug_info::DebugInfo;
 use jitdump::names::SourceLocation;
 use jitdump::v8::known_functions::KnownFunctions;
@@ -13,8 +17,8 @@ use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
-use crate::frames::source_files::scripts::ScriptFiles;
-use crate::frames::source_files::source_maps::SourceMapFiles;
+use crate::frames::source_files::v8_scripts::scripts::ScriptFiles;
+use crate::frames::source_files::v8_scripts::source_maps::SourceMapFiles;
 use crate::load::{LoadOptions, Recording, UsedFile, UsedMap, function_of, symbol_of};
 use crate::results::diagnostics::Diagnostic;
 use crate::threads;
