@@ -29,7 +29,8 @@ pub mod line_info;
 pub mod object;
 mod plt;
 pub mod symbols;
-#[cfg(all(test, feature = "unwind"))]
+#[cfg(test)]
+#[cfg(feature = "unwind")]
 pub(crate) mod testing;
 #[cfg(feature = "unwind")]
 pub mod unwind_sections;

@@ -108,7 +108,8 @@ impl<'a> V8Functions<'a> {
     }
 }
 
-#[cfg(all(test, feature = "scripts"))]
+#[cfg(test)]
+#[cfg(feature = "scripts")]
 mod tests {
     use std::path::Path;
 

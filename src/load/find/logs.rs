@@ -53,7 +53,8 @@ fn first<'i>(input: &'i Input, kind: InputKind, named: &'i [PathBuf]) -> Option<
     own.or_else(|| named.first().map(PathBuf::as_path))
 }
 
-#[cfg(all(test, not(feature = "mono")))]
+#[cfg(test)]
+#[cfg(not(feature = "mono"))]
 mod tests {
     use crate::load::{LoadOptions, NeededFunctions, RecordingData, load};
 
