@@ -18,9 +18,12 @@
 //! # Features
 //!
 //! - `cli` (default): the program, with all of these;
-//! - `check`, `compare`, `export`, `record`, `report` and `timeline`: the commands of these names.
+//! - `check` with `dump`, `compare`, `export`, `record`, `report` and `timeline`: the commands of these names;
+//! - `unwind`: unwinding of copied stacks, and unwinding tables for functions without one;
+//! - `scripts`: inlined calls of V8's functions, and source maps;
+//! - `mono`, `xray`: logs of Mono's profiler, and XRay traces.
 //!
-//! They add nothing to the interface above.
+//! They add nothing to the interface above. Input that needs a feature which is left out is reported.
 //!
 //! # Versions
 //!

@@ -16,6 +16,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 pub mod attributes;
+#[cfg(feature = "unwind")]
 pub mod call_frames;
 pub mod core_file;
 mod counted_reader;
@@ -29,5 +30,7 @@ pub mod object;
 mod plt;
 pub mod symbols;
 #[cfg(test)]
+#[cfg(feature = "unwind")]
 pub(crate) mod testing;
+#[cfg(feature = "unwind")]
 pub mod unwind_sections;

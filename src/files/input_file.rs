@@ -24,6 +24,7 @@ use rustix::process::geteuid;
 use crate::files::TempFile;
 use crate::files::open_file::{is_trusted, read_at};
 use crate::files::{FileOrigin, OpenFile, kernel};
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 
 /// Fraction of the memory that file contents may fill: one in this many bytes. Further files are copied to
@@ -147,6 +148,12 @@ impl InputFile {
     /// Whether the file became shorter while it was read, so that its end is missing.
     pub fn has_shrunk(&self) -> bool {
         self.is_truncated
+    }
+
+    /// Reports a file of a runtime that became shorter while it was read.
+    pub fn shrunk(&self) -> Option<Diagnostic> {
+        let shrunk = || Diagnostic::new(Issue::FileShrunk).in_file(self.path());
+        self.has_shrunk().then(shrunk)
     }
 
     /// Returns the user ID of the owner.

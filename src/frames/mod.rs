@@ -11,4 +11,9 @@ pub mod native;
 pub mod ranking;
 pub mod source_files;
 pub mod stream;
+#[cfg(feature = "unwind")]
 pub mod unwind;
+#[cfg(not(feature = "unwind"))]
+#[path = "without_unwind.rs"]
+pub mod unwind;
+pub mod unwind_options;

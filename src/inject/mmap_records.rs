@@ -18,9 +18,9 @@ use crate::load::RuntimeFiles;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
+use crate::perf::synthetic;
+use crate::perf::synthetic::{Event, Mapping};
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::synthesis;
-use crate::traces::synthesis::{Event, Mapping};
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
 const MAX_PATH: usize = 4096;
@@ -123,7 +123,7 @@ fn insert_maps(
         };
         edits.insert(insertion_points.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
-                synthesis::write_mmap2(out, profile.endian, &mapping, event);
+                synthetic::write_mmap2(out, profile.endian, &mapping, event);
             }
         });
     }
@@ -184,7 +184,7 @@ fn replace(edits: &mut Edits, IndexedProfile { profile, index }: &IndexedProfile
     edits.replace(&record, |out| {
         for part in &replaced.parts {
             let file_offset = file_offset_at(&map, part.start);
-            synthesis::write_clipped_mmap(out, profile.endian, &record, *part, file_offset);
+            synthetic::write_clipped_mmap(out, profile.endian, &record, *part, file_offset);
         }
     });
 }

@@ -28,10 +28,10 @@ use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
 use crate::load::UsedFile;
 use crate::load::UsedMap;
+use crate::perf::synthetic;
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Issue;
 use crate::results::name_style::NameStyle;
-use crate::traces::synthesis;
 use crate::units::{BuildId, Pid};
 use jitdump::Machine;
 use jitdump::Tally;
@@ -214,7 +214,7 @@ pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<
     let is_short = objects().nth(MAX_LISTED).is_none();
     if is_short && profile.feature(feature::BUILD_ID).is_some() {
         for object in objects() {
-            synthesis::write_build_id_entry(&mut entries, profile.endian, &object.build_id, &object.path);
+            synthetic::write_build_id_entry(&mut entries, profile.endian, &object.build_id, &object.path);
         }
     }
     entries

@@ -76,7 +76,7 @@ impl Run<'_> {
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
             },
-            traces: self.recording.aux_logs.traces.summaries(),
+            traces: self.recording.aux_logs.summaries(),
             perf_maps: self.recording.maps.iter().map(map_summary).collect(),
             symbols: SymbolSummary {
                 known: self

@@ -1,20 +1,16 @@
 //! What to report of a recording and its runtime files.
 
-use std::path::Path;
-
 use crate::bytes::printable_path;
 use crate::code::CodeFile;
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
 use crate::collections::hash::HashSet;
-use crate::files::InputFile;
 use crate::load::advice as runtimes;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
 use crate::load::runtime_files::UsedFile;
 use crate::results::FileKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::aux_logs::AuxLogs;
 use crate::units::Pid;
 
 impl Recording<'_> {
@@ -26,7 +22,7 @@ impl Recording<'_> {
             all.extend(dump_faults(used));
             all.extend(dump_losses(used));
         }
-        all.extend(of_aux_logs(&self.aux_logs));
+        all.extend(self.aux_logs.diagnostics());
         let losses = Diagnostic::of_tally(&self.aux_logs.losses, None, false);
         all.extend(losses.map(|loss| self.of_input(loss)));
         all.extend(of_maps(self.found_maps, self.maps.rows()));
@@ -97,7 +93,7 @@ impl Recording<'_> {
         self.profile.index.markers.is_empty()
             && self.runtime_files.used.is_empty()
             && self.maps.is_empty()
-            && self.aux_logs.traces.all.is_empty()
+            && self.aux_logs.summaries().is_empty()
     }
 
     /// Reports that, and how the runtimes of the processes `pids` describe their code.
@@ -157,15 +153,6 @@ impl Recording<'_> {
     }
 }
 
-/// Reports a file of a runtime that was truncated while it was read.
-fn shrunk(file: &InputFile) -> Option<Diagnostic> {
-    file.has_shrunk().then(|| shrunk_at(file.path()))
-}
-
-fn shrunk_at(path: &Path) -> Diagnostic {
-    Diagnostic::new(Issue::FileShrunk).in_file(path)
-}
-
 /// What to report of the records of a dump.
 fn dump_faults(used: &UsedFile<'_>) -> Vec<Diagnostic> {
     match &used.code {
@@ -184,39 +171,11 @@ fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Diagnostic> {
     let is_trace = matches!(&used.code, CodeFile::SymbolOnly(code) if code.source == FileKind::XrayTrace);
     let is_shrunk = file.has_shrunk() && !is_trace;
     let losses = [
-        is_shrunk.then(|| shrunk_at(file.path())),
+        is_shrunk.then(|| Diagnostic::new(Issue::FileShrunk).in_file(file.path())),
         lost(Issue::JitdumpNotInherited, used.counts.uncopied),
         lost(Issue::JitdumpChildAmbiguous, used.counts.ownerless),
     ];
     losses.into_iter().flatten()
-}
-
-/// What to report of logs and traces.
-fn of_aux_logs(aux_logs: &AuxLogs<'_>) -> Vec<Diagnostic> {
-    let mut all = Vec::new();
-    for log in &aux_logs.logs.all {
-        let path = Some(log.file.path());
-        for faults in [log.packing_faults, &log.index.faults, &log.losses] {
-            all.extend(Diagnostic::of_tally(faults, path, true));
-        }
-    }
-    all.extend(aux_logs.logs.packed.iter().filter_map(|file| shrunk(file)));
-    let traces = &aux_logs.traces;
-    for (trace, counts) in traces.all.iter().zip(&traces.counts) {
-        let path = Some(trace.file.path());
-        all.extend(shrunk(trace.file));
-        for faults in [&trace.index.faults, &counts.faults, &counts.losses] {
-            all.extend(Diagnostic::of_tally(faults, path, true));
-        }
-    }
-    for own in [
-        &aux_logs.logs.diagnostics,
-        &traces.diagnostics,
-        &aux_logs.diagnostics,
-    ] {
-        all.extend(own.iter().cloned());
-    }
-    all
 }
 
 /// What to report of perf maps.
@@ -228,7 +187,7 @@ fn of_maps(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Diagnostic> {
             Some(used.found.file.path()),
             true,
         ));
-        all.extend(shrunk(&used.found.file));
+        all.extend(used.found.file.shrunk());
     }
     all
 }

@@ -18,11 +18,11 @@ use crate::load::options::{InputKind, LoadOptions};
 use crate::perf::record::data::Data;
 use crate::perf::record::resync::{self, Damage, IntactReader};
 use crate::perf::{Profile, compression, header, merge};
+use crate::results::FileKind;
 use crate::results::diagnostics::issues::RECORD_FIRST;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
-use crate::traces::mono::format::packed;
-use crate::traces::xray::format as xray;
+use crate::traces::detect;
 
 /// The files of the input.
 #[derive(Debug)]
@@ -75,8 +75,8 @@ pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
     let kind = fs::metadata(path).map_err(error)?.file_type();
     if kind.is_dir() {
         return match options.input_kind {
-            Some(InputKind::MonoLog) => open_first(options, packed::is_log),
-            Some(InputKind::XrayTrace) => open_first(options, xray::is_trace),
+            Some(InputKind::MonoLog) => open_first(options, FileKind::MonoLog),
+            Some(InputKind::XrayTrace) => open_first(options, FileKind::XrayTrace),
             Some(InputKind::Profile) | None => open_folder(options),
         };
     }
@@ -94,13 +94,16 @@ fn input_error(path: &Path, cause: io::Error) -> Diagnostic {
 }
 
 /// Opens the first wanted file in a folder. The others are opened with the logs or traces that options name.
-fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Diagnostic> {
+fn open_first(options: &LoadOptions, wanted: FileKind) -> Result<Input, Diagnostic> {
     let (folder, reach) = (&options.input, options.reach());
     let files = files_below(folder, &mut Vec::new());
     let mut files = files
         .into_iter()
         .filter_map(|path| reach.open_named(folder, &path).ok());
-    match files.find(|file| file.read_start().is_ok_and(|start| is_wanted(&start))) {
+    match files.find(|file| {
+        file.read_start()
+            .is_ok_and(|start| detect::kind_of(&start) == Some(wanted))
+    }) {
         Some(file) => {
             let file = InputFile::read(&file).map_err(|cause| input_error(folder, cause))?;
             Ok(Input::of_file(MainFile::Whole(Arc::new(file)), options))
@@ -173,7 +176,7 @@ pub fn may_be_input(start: &[u8]) -> bool {
 
 /// Whether a stream may be a profile, log or trace, by its first bytes. These suffice to reject others.
 fn is_readable(start: &[u8]) -> bool {
-    header::is_profile(start) || packed::is_log(start) || xray::header::has_plausible_version(start)
+    header::is_profile(start) || detect::may_be_log_or_trace(start)
 }
 
 fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
@@ -268,9 +271,12 @@ impl Input {
     fn of_file(main: MainFile, options: &LoadOptions) -> Self {
         // The options may name the type; otherwise, the content shows it.
         let kind = options.input_kind.unwrap_or_else(|| match &main {
-            MainFile::Whole(file) if packed::is_log(file) => InputKind::MonoLog,
-            MainFile::Whole(file) if xray::is_trace(file) => InputKind::XrayTrace,
-            _ => InputKind::Profile,
+            MainFile::Whole(file) => match detect::kind_of(file) {
+                Some(FileKind::MonoLog) => InputKind::MonoLog,
+                Some(FileKind::XrayTrace) => InputKind::XrayTrace,
+                _ => InputKind::Profile,
+            },
+            MainFile::Streamed(_) => InputKind::Profile,
         });
         Self {
             name: match is_standard(&options.input) {

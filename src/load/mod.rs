@@ -37,7 +37,9 @@ pub(crate) use options::NeededFunctions;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
 pub(crate) use recording::{Recording, load, load_after};
-pub(crate) use recording_data::{RecordingData, keep};
+pub(crate) use recording_data::RecordingData;
+#[cfg(feature = "unwind")]
+pub(crate) use recording_data::keep;
 #[cfg(feature = "export")]
 pub(crate) use runtime_files::Compilation;
 pub(crate) use runtime_files::{RuntimeFiles, UsedFile, function_of};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use jitdump::internals::format::marker;
-use jitdump::{AddressRange, Machine, Tally};
+use jitdump::{AddressRange, Machine};
 
 use crate::code::perf_map_symbols::SymbolTable;
 use crate::code::perf_map_symbols::SymbolTableIndex;
@@ -16,7 +16,7 @@ use crate::files::{FileOrigin, InputFile};
 use crate::load::file_code::Files;
 use crate::load::find::access::Access;
 use crate::load::find::jitdumps::FoundDumps;
-use crate::load::find::logs::{open_logs, open_traces};
+use crate::load::find::logs;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::find::{jitdumps, perf_maps};
 use crate::load::input::{self, Input};
@@ -27,8 +27,8 @@ use crate::load::recording_data::{RecordingData, keep};
 use crate::load::runtime_files::{RuntimeFiles, machine_of};
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::aux_logs::AuxLogs;
-use crate::traces::{mono, xray};
+use crate::traces::aux_files::UsedLogs;
+use crate::traces::conversion::AuxLogs;
 
 /// A profile with the code of its processes over time.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Recording<'a> {
     /// The profile, with events and call chains from logs and traces.
     pub profile: IndexedProfile<'a>,
     /// Logs of Mono's profiler and XRay traces.
-    pub aux_logs: AuxLogs<'a>,
+    pub aux_logs: UsedLogs<'a>,
     /// Runtime files with code.
     pub runtime_files: RuntimeFiles<'a>,
     /// Jitdumps that were found.
@@ -90,25 +90,14 @@ pub fn load_after<'a>(
         prepare(&recorded.index)?;
     }
     let processes = recorded.as_ref().map(|recorded| &recorded.index.processes);
-    let logs = keep(&data.logs, open_logs(&options.trace, input, processes, &access)?);
-    let traces = keep(&data.traces, open_traces(&options.trace, input, &access)?);
-    let mut aux_logs = AuxLogs {
-        logs: mono::read(&logs.logs, logs.core.as_ref(), logs.diagnostics.clone())?,
-        traces: xray::read(
-            &options.trace,
-            options.clock_offset,
-            &traces.files,
-            traces.binary.as_ref(),
-            recorded.as_ref(),
-        )?,
-        losses: Tally::default(),
-        diagnostics: traces.diagnostics.clone(),
-    };
+    let opened = logs::open(&options.trace, input, processes, &access)?;
+    let opened = keep(&data.logs, opened);
+    let mut aux_logs = AuxLogs::read(opened, &options.trace, options.clock_offset, recorded.as_ref())?;
     let (profile, found_dumps, mut runtime_files) = match recorded {
         Some(recorded) => add_logs(options, &access, recorded, &mut aux_logs, data)?,
         None => make_profile(options, &access, &mut aux_logs, data)?,
     };
-    runtime_files.add_traces(&profile, &aux_logs.traces);
+    runtime_files.add_symbols(&profile, &aux_logs);
     let found_maps = perf_maps::find(&profile, &found_dumps.dumps, options, &access)?;
     let found_maps = keep(&data.maps, found_maps);
     let maps = perf_maps::read(found_maps);
@@ -132,7 +121,7 @@ pub fn load_after<'a>(
         input,
         data,
         profile,
-        aux_logs,
+        aux_logs: aux_logs.finish(),
         runtime_files,
         found_dumps,
         found_maps,
@@ -154,8 +143,7 @@ fn add_logs<'a>(
     let has_events = aux_logs.has_events(&options.trace);
     let has_stacks = aux_logs.has_stacks(&options.trace);
     let is_complete = !has_events && !has_stacks;
-    let core = aux_logs.logs.core.filter(|_| is_complete);
-    let mut runtime_files = RuntimeFiles::read(&recorded, dumps, &aux_logs.logs, core, options.clock_offset);
+    let mut runtime_files = RuntimeFiles::read(&recorded, dumps, aux_logs, is_complete, options.clock_offset);
     if is_complete {
         return Ok((recorded, dumps, runtime_files));
     }
@@ -170,7 +158,7 @@ fn add_logs<'a>(
         profile = keep(&data.synthesized, made).profile();
     }
     let profile = IndexedProfile::new(profile, marker::dump_path);
-    runtime_files.update_logs(&profile, &aux_logs.logs);
+    runtime_files.update_logs(&profile, aux_logs);
     Ok((profile, dumps, runtime_files))
 }
 
@@ -186,8 +174,7 @@ fn make_profile<'a>(
     let made = keep(&data.synthesized, made);
     let profile = IndexedProfile::new(made.profile(), marker::dump_path);
     let dumps = keep(&data.dumps, jitdumps::find(&profile, options, access)?);
-    let logs = &aux_logs.logs;
-    let runtime_files = RuntimeFiles::read(&profile, dumps, logs, logs.core, options.clock_offset);
+    let runtime_files = RuntimeFiles::read(&profile, dumps, aux_logs, true, options.clock_offset);
     Ok((profile, dumps, runtime_files))
 }
 

@@ -4,11 +4,10 @@ use std::cell::OnceCell;
 
 use crate::files::{InputFile, StreamedFile};
 use crate::load::find::jitdumps::FoundDumps;
-use crate::load::find::logs::{OpenLogs, OpenTraces};
 use crate::load::find::perf_maps::FoundMaps;
 use crate::load::input::{Input, RewrittenRecords};
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::synthesize::SynthesizedProfile;
+use crate::traces::conversion::{OpenedFiles, SynthesizedProfile};
 
 /// Files and records that a [`Recording`](super::Recording) borrows from. Each is filled once, by the step of
 /// [`load`](super::load) that reads or writes it.
@@ -24,10 +23,8 @@ pub struct RecordingData {
     pub whole_expanded: OnceCell<InputFile>,
     /// Records after damage inside compressed ones was repaired.
     pub repaired: OnceCell<RewrittenRecords>,
-    /// Logs of Mono's profiler, and the core file.
-    pub logs: OnceCell<OpenLogs>,
-    /// XRay traces and the instrumented binary.
-    pub traces: OnceCell<OpenTraces>,
+    /// Logs and traces.
+    pub logs: OnceCell<Vec<Box<dyn OpenedFiles>>>,
     /// Records with call chains from logs and traces.
     pub spliced: OnceCell<StreamedFile>,
     /// Records with call chains in place of copied stacks.
@@ -46,7 +43,7 @@ impl RecordingData {
     pub fn check_input(&self) -> Result<(), Diagnostic> {
         self.input.get().map_or(Ok(()), Input::check)?;
         let rewritten = self.rewritten().map(|records| &records.file);
-        let synthesized = self.synthesized.get().map(|made| &made.records);
+        let synthesized = self.synthesized.get().map(|made| made.records());
         let files = rewritten.chain(self.spliced.get()).chain(synthesized);
         let mut files = files.chain(self.unwound.get());
         files.try_for_each(StreamedFile::check)

@@ -24,9 +24,8 @@ use crate::load::find::jitdumps::FoundDumps;
 use crate::load::mapped_code::MappedCode;
 use crate::load::pid_resolver::PidResolver;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::mono::memory::Memory;
-use crate::traces::mono::{Logs, ReadLog};
-use crate::traces::xray::Traces;
+use crate::traces::aux_files::LoggedCode;
+use crate::traces::conversion::AuxLogs;
 use crate::units::Pid;
 
 /// A runtime file in use.
@@ -85,12 +84,13 @@ pub struct RuntimeFiles<'a> {
 impl<'a> RuntimeFiles<'a> {
     /// Reads the runtime files that were found, and aligns their clocks with that of `profile`: all files at once,
     /// by the files, the maps of the processes and the samples. The profile must not have any events of logs or
-    /// traces yet, because samples made from them are no evidence. `core` supplies code bytes of logs.
+    /// traces yet, because samples made from them are no evidence. `has_bytes` is whether the
+    /// bytes of functions of logs are needed.
     pub fn read(
         profile: &IndexedProfile<'_>,
         found: &'a FoundDumps,
-        logs: &Logs<'a>,
-        core: Option<&Memory>,
+        aux_logs: &AuxLogs<'a>,
+        has_bytes: bool,
         clock_offset: Option<i64>,
     ) -> Self {
         let mut files = Self {
@@ -128,8 +128,8 @@ impl<'a> RuntimeFiles<'a> {
                 }
             }
         }
-        for log in &logs.all {
-            files.add_log(log, core, profile, &mut clocks);
+        for logged in aux_logs.code(profile, machine, has_bytes) {
+            files.add_log(logged, &mut clocks);
         }
         files.settle(profile, &clocks);
         files
@@ -143,62 +143,33 @@ impl<'a> RuntimeFiles<'a> {
 
     /// Reads the code of logs again, once events and call chains were made from them: these add synthetic symbols,
     /// and functions that were called before the log mentions them.
-    pub fn update_logs(&mut self, profile: &IndexedProfile<'_>, logs: &Logs<'a>) {
-        for (log, used) in logs.all.iter().zip(std::mem::take(&mut self.logs)) {
-            let code = self.code_of(log, logs.core, profile);
+    pub fn update_logs(&mut self, profile: &IndexedProfile<'_>, aux_logs: &AuxLogs<'a>) {
+        let code = aux_logs.code(profile, machine_of(profile), true);
+        for (logged, used) in code.zip(std::mem::take(&mut self.logs)) {
+            self.diagnostics.extend(logged.diagnostic);
             if let Some(used) = used {
-                self.used[used].code = CodeFile::SymbolOnly(code);
+                self.used[used].code = CodeFile::SymbolOnly(logged.code);
             }
         }
     }
 
-    /// Adds functions of traces that have no code.
-    pub fn add_traces(&mut self, profile: &IndexedProfile<'_>, traces: &Traces<'_>) {
-        let code = traces.code(machine_of(profile));
+    /// Adds the synthetic symbols of processes without other code.
+    pub fn add_symbols(&mut self, profile: &IndexedProfile<'_>, aux_logs: &AuxLogs<'_>) {
+        let code = aux_logs.symbols(machine_of(profile));
         let used = code.map(|(file, pid, code)| UsedFile::of_process(file, pid, code, Alignment::Same));
         self.used.extend(used);
     }
 
-    /// Reads the code of a log of Mono's profiler.
-    fn code_of(
-        &mut self,
-        log: &ReadLog<'a>,
-        core: Option<&Memory>,
-        profile: &IndexedProfile<'_>,
-    ) -> SymbolOnlyCode<'a> {
-        let code = log.code(&profile.index.processes, core, machine_of(profile));
-        if let Some(core) = core.filter(|_| !code.is_empty() && !code.has_code()) {
-            let without = Diagnostic::new(Issue::CoreWithoutCode).in_file(core.path());
-            self.diagnostics.push(without.with("log", log.name()));
-        }
-        code
-    }
-
-    fn add_log(
-        &mut self,
-        log: &ReadLog<'a>,
-        core: Option<&Memory>,
-        profile: &IndexedProfile<'_>,
-        clocks: &mut Clocks<'_>,
-    ) {
-        let code = self.code_of(log, core, profile);
-        let mut used = UsedFile::of_process(log.file, log.pid, code, Alignment::Same);
-        let (first, last) = log.index.times.unwrap_or_default();
-        let own_clock = RuntimeClock {
-            born: None,
-            distance_by_maps: None,
-            counts_cycles: false,
-            made: log.log.header().startup_ns.unwrap_or(first.0),
-            first,
-            last,
-        };
-        let index = match clocks.align(&used.found, &used.code, own_clock) {
+    fn add_log(&mut self, logged: LoggedCode<'a>, clocks: &mut Clocks<'_>) {
+        self.diagnostics.extend(logged.diagnostic);
+        let mut used = UsedFile::of_process(logged.file, logged.pid, logged.code, Alignment::Same);
+        let index = match clocks.align(&used.found, &used.code, logged.clock) {
             Ok(alignment) => {
                 used.alignment = alignment;
                 Some(self.used.push(used))
             }
             Err(error) => {
-                let unused = error.in_file_called(log.name()).as_unused();
+                let unused = error.in_file_called(logged.name).as_unused();
                 self.diagnostics.push(unused);
                 None
             }

@@ -1,6 +1,7 @@
 //! Replaces the callers in samples, if another source has better ones than the kernel's frame pointer
 //! unwinding.
 
+#[cfg(feature = "unwind")]
 pub mod unwound;
 
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;

@@ -1,7 +1,7 @@
 //! Feature sections: metadata that `perf record` stores along with the records.
 //!
 //! They are copied byte for byte, except those affected by a rewrite: the build ID table, which gains entries
-//! ([`crate::traces::synthesis`]), the index of AUX data, which has offsets in the file, and the sections for
+//! ([`crate::traces::conversion::synthesis`]), the index of AUX data, which has offsets in the file, and the sections for
 //! compressed records and for records in several files.
 
 use std::borrow::Cow;

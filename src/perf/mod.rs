@@ -12,7 +12,7 @@
 //! Reading keeps every byte: a [`Profile`] borrows the file's bytes, and a [`record::Record`] is a slice of them
 //! with its offset. The views in [`event`] and [`sample`] decode only what JIT symbolization needs;
 //! everything else passes through unchanged. [`output`] writes the same parts again, with records added,
-//! replaced or removed.
+//! replaced or removed. [`synthetic`] makes records.
 //!
 //! The format is that of Linux' `tools/perf/Documentation/perf.data-file-format.txt` and of
 //! `include/uapi/linux/perf_event.h`. The linux-perf-data crate, which `check` compares with, is not used here:
@@ -32,6 +32,7 @@ pub mod pipe;
 pub mod profile;
 pub mod record;
 pub mod sample;
+pub mod synthetic;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -10,7 +10,7 @@ use jitdump::{Address, AddressRange, ByteOrder, Time};
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::output::{Edits, Rewrite};
-use jitinject::internals::traces::synthesis::{
+use jitinject::internals::traces::conversion::synthesis::{
     Comm, Definition, Mapping, Measure, Origin, Sample, Synthesis, Synthesized, Thread, ThreadStart,
 };
 use linux_perf_data::linux_perf_event_reader::EventRecord;

@@ -15,4 +15,5 @@ pub mod kernel_symbols;
 pub mod lines;
 pub mod modules;
 pub mod symbols;
+#[cfg(feature = "unwind")]
 pub mod vdso;

@@ -2,15 +2,17 @@
 //! inlined calls from both.
 //!
 //! ```text
-//! paths in jitdumps ─► [paths]: files on this machine ─► [scripts] ─► [source_maps]
-//! functions in jitdumps ────────────────────────────────────┴──────────────┴─► [v8_functions]: names, lines, inlined calls
+//! paths in jitdumps ─► [paths]: files on this machine ─► [v8_scripts]: scripts and their source maps
+//! functions in jitdumps ────────────────────────────────────┴─► [v8_functions]: names, lines, inlined calls
 //! ```
 
 pub mod paths;
-mod room;
-mod scripts;
-mod source_maps;
 pub mod v8_functions;
+#[cfg(feature = "scripts")]
+mod v8_scripts;
+#[cfg(not(feature = "scripts"))]
+#[path = "without_scripts.rs"]
+mod v8_scripts;
 
 pub(crate) use paths::SourceFiles;
 pub use paths::{SourceMapOptions, SourceOptions};

@@ -60,28 +60,7 @@ use crate::results::diagnostics::issues::{LARGEST_COPIES, RECORD_LARGEST_COPIES}
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::UnwindSummary;
 
-pub use crate::perf::attr::Kept;
-
-/// Options of unwinding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnwindOptions {
-    /// What samples keep.
-    pub kept: Kept,
-    /// Whether stacks leave out the frames of interpreters next to the functions that they run.
-    pub fold_interpreter: bool,
-    /// Whether stacks stay for readers to unwind if this machine lacks files for it. A recording without copied stacks is
-    /// not reported then.
-    pub is_optional: bool,
-}
-
-/// What was unwound, and what to report of it.
-#[derive(Clone, Debug, Default)]
-pub struct Unwound {
-    /// Counts for the summary; `None` if nothing was to be unwound.
-    pub summary: Option<UnwindSummary>,
-    /// What is incomplete.
-    pub diagnostics: Vec<Diagnostic>,
-}
+pub use crate::frames::unwind_options::{Kept, UnwindOptions, Unwound};
 
 /// Replaces the copied stacks of a recording by call chains. A recording without copied stacks stays as it is.
 pub fn unwind<'a>(
@@ -98,15 +77,15 @@ pub fn unwind<'a>(
     let mut attrs = profile.attrs.all().iter();
     if !attrs.any(|attr| attr.copies_stacks()) {
         let nothing = (!is_optional).then(|| Diagnostic::new(Issue::NoStacksToUnwind));
-        return Ok((recording, Unwound::with(nothing)));
+        return Ok((recording, Unwound::nothing(nothing)));
     }
     let Some(target) = Target::of(recording.machine()) else {
         let machine = Diagnostic::new(Issue::MachineNotUnwound);
-        return Ok((recording, Unwound::with(Some(machine))));
+        return Ok((recording, Unwound::nothing(Some(machine))));
     };
     if !profile.attrs.has_times() {
         let times = Diagnostic::new(Issue::StacksWithoutTimes);
-        return Ok((recording, Unwound::with(Some(times))));
+        return Ok((recording, Unwound::nothing(Some(times))));
     }
     progress.start("unwinding stacks", index.data_end);
     let (room, files) = (RuleRoom::default(), NativeFiles::new(options));
@@ -129,7 +108,7 @@ pub fn unwind<'a>(
     if is_optional && !lacking.is_tolerable(counts.frames) {
         let left = lacking.report(Issue::StacksLeftToReaders);
         drop(unwinder);
-        return Ok((recording, Unwound::with(left)));
+        return Ok((recording, Unwound::nothing(left)));
     }
     let unwound = Unwound {
         summary: Some(UnwindSummary {
@@ -148,15 +127,6 @@ pub fn unwind<'a>(
         marker::dump_path,
     );
     Ok((recording, unwound))
-}
-
-impl Unwound {
-    fn with(diagnostic: Option<Diagnostic>) -> Self {
-        Self {
-            summary: None,
-            diagnostics: diagnostic.into_iter().collect(),
-        }
-    }
 }
 
 /// Size of stack copies that is enough for most programs, in bytes.

@@ -11,7 +11,13 @@ pub(crate) mod folders;
 pub mod found_file;
 pub mod jitdumps;
 pub mod logs;
+#[cfg(feature = "mono")]
+mod mono_logs;
 mod open;
+#[cfg(any(feature = "mono", feature = "xray"))]
+mod open_given;
 mod ownership;
 pub mod perf_maps;
 mod running_processes;
+#[cfg(feature = "xray")]
+mod xray_traces;

@@ -260,6 +260,10 @@ macro_rules! with_run_issues {
     KernelDiffers "JI437" Warning "recorded {this}, and the first summary {first}; only shares are compared, and they differ by the kernel's"
         "perf leaves out the kernel if kernel.perf_event_paranoid is 2 or more and the user is not root. The samples that are left count user time only."
         "Record all runs as the same user, with the same kernel.perf_event_paranoid; at 1 or less, and as root, kernel time is recorded."
+    FeatureLeftOut "JI438" Error "{what}: this program was built without the feature {feature}"
+        "Features are parts of jitinject that can be left out when it is built."
+        "Build it with this feature."
+
     // Recordings.
     PerfNotFound "JI440" Error "perf is not installed: no program of that name in PATH"
         "record runs perf record."

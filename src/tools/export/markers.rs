@@ -190,22 +190,17 @@ impl Markers {
         let recording = namer.recording;
         let alignments = recording.runtime_files.log_alignments();
         let mut found = Vec::new();
-        for (index, log) in recording.aux_logs.logs.all.iter().enumerate() {
-            let prepared = log.prepared.as_ref().map(|prepared| prepared.alignment);
-            let of_file = || alignments.get(index).copied().flatten();
-            let Some(alignment) = prepared.or_else(of_file) else {
-                continue;
-            };
-            let (collections, unpaired) = log.garbage_collections();
-            self.left_out.unpaired = self.left_out.unpaired.saturating_add(unpaired);
-            for collection in collections {
+        for logged in recording.aux_logs.garbage_collections(&alignments) {
+            let (pid, alignment) = (logged.pid, logged.alignment);
+            self.left_out.unpaired = self.left_out.unpaired.saturating_add(logged.unpaired);
+            for collection in logged.all {
                 let times = (alignment.time(collection.start), alignment.time(collection.end));
                 if !alignment.has_times() {
                     increment(&mut self.left_out.without_time);
                 } else if selection.has_thread(collection.tid)
-                    && selection.has(log.pid, times, &mut self.left_out)
+                    && selection.has(pid, times, &mut self.left_out)
                 {
-                    found.push((times, log.pid, collection));
+                    found.push((times, pid, collection));
                 }
             }
         }

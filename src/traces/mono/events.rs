@@ -8,8 +8,11 @@ use crate::code::clock::Alignment;
 use crate::collections::hash::HashMap;
 use crate::collections::range_map::RangeMap;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::chain::Chain;
-use crate::traces::event_selection::ProfileEvent;
+use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::event_selection::ProfileEvent;
+use crate::traces::conversion::source::{EventContext, NewSample, ReplaySource, TracedThread};
+use crate::traces::conversion::synthesis::{Comm, Thread};
+use crate::traces::conversion::synthesize::Out;
 use crate::traces::mono::format::event::{CollectionPhase, Kind, MonitorEvent, Object, TypeReference};
 use crate::traces::mono::format::list::Frames;
 use crate::traces::mono::format::{Index, Log, Method};
@@ -20,9 +23,6 @@ use crate::traces::mono::prepare::Prepared;
 use crate::traces::mono::threads::Threads;
 use crate::traces::mono::walk::{ThreadWalk, out_of_order, walks};
 use crate::traces::options::MonoEvent;
-use crate::traces::source::{EventContext, NewSample, ReplaySource, TracedThread};
-use crate::traces::synthesis::{Comm, Thread};
-use crate::traces::synthesize::Out;
 use crate::units::Pid;
 
 /// Returns a source for each log that was prepared.

@@ -7,8 +7,8 @@ use jitdump::{Address, AddressRange, RuntimeTime};
 
 use crate::code::process::Processes;
 use crate::collections::hash::HashMap;
+use crate::traces::conversion::synthetic_symbols::SyntheticSymbols;
 use crate::traces::mono::format::{Index, Method};
-use crate::traces::synthetic_symbols::SyntheticSymbols;
 use crate::units::Pid;
 
 /// Code of a method.

@@ -3,23 +3,10 @@
 use jitdump::RuntimeTime;
 
 use crate::collections::hash::HashMap;
+use crate::traces::aux_files::GarbageCollection;
 use crate::traces::mono::format::ThreadId;
 use crate::traces::mono::format::event::{CollectionPhase, Kind};
 use crate::traces::mono::logs::ReadLog;
-use crate::units::Tid;
-
-/// A garbage collection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GarbageCollection {
-    /// The oldest generation that was collected.
-    pub generation: u64,
-    /// When it started.
-    pub start: RuntimeTime,
-    /// When it ended.
-    pub end: RuntimeTime,
-    /// Thread of the profile that collected, if known.
-    pub tid: Option<Tid>,
-}
 
 impl ReadLog<'_> {
     /// Returns the garbage collections, and the number of starts and ends without their counterpart.

@@ -240,12 +240,6 @@ impl Logs<'_> {
             }
         }
     }
-
-    /// Returns all input files: the logs, and the compressed files that some of them came from.
-    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
-        let logs = self.all.iter().map(|log| &**log.file);
-        logs.chain(self.packed.iter().copied())
-    }
 }
 
 /// Reads the logs that were opened, with a core file and diagnostics about them. Fails if one has an invalid header.
@@ -278,7 +272,7 @@ fn files_of(processes: &Processes, pid: Pid) -> RangeMap<()> {
 }
 
 /// Returns the architecture of the first log as `uname -m` prints it; empty without a log.
-pub fn architecture<'a>(logs: &[ReadLog<'a>]) -> &'a [u8] {
+pub(super) fn architecture<'a>(logs: &[ReadLog<'a>]) -> &'a [u8] {
     match logs.first().map(|log| log.log.header().architecture) {
         Some(b"x86-64" | b"amd64") => b"x86_64",
         Some(b"arm64") => b"aarch64",

@@ -18,10 +18,11 @@
 //! - With `calls`, Mono writes no stacks for other events. These get the stack of the calls around them.
 //! - The time between two events of a thread's calls belongs to the innermost call before the second event.
 
+mod aux_files;
 pub mod events;
 pub mod format;
 mod frame_addresses;
-pub mod garbage_collections;
+mod garbage_collections;
 mod heap_shots;
 mod logs;
 pub mod memory;
@@ -30,5 +31,4 @@ mod thread_matching;
 mod threads;
 mod walk;
 
-pub use logs::{Logs, OpenLog, ReadLog, UnpackedLog, architecture, read};
-pub use prepare::prepare;
+pub use logs::{Logs, OpenLog, ReadLog, UnpackedLog, read};

@@ -7,13 +7,13 @@ use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::conversion::source::FIRST_SYNTHETIC_TID;
 use crate::traces::mono::frame_addresses::FrameAddresses;
 use crate::traces::mono::heap_shots::HeapShots;
 use crate::traces::mono::logs::Logs;
 use crate::traces::mono::thread_matching;
 use crate::traces::mono::threads::{Threads, threads_and_events};
 use crate::traces::options::MonoEvent;
-use crate::traces::source::FIRST_SYNTHETIC_TID;
 
 /// What [`prepare`] found for a log.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use jitdump::RuntimeTime;
 
 use crate::code::clock::Alignment;
 use crate::collections::hash::{HashMap, HashSet};
+use crate::traces::conversion::source::TracedThread;
+use crate::traces::conversion::synthesis;
 use crate::traces::mono::format::event::{Kind, Metadata, Stage};
 use crate::traces::mono::format::{Event, Log, ThreadId};
 use crate::traces::mono::heap_shots::{HeapShotFinder, HeapShots};
 use crate::traces::mono::thread_matching::{LoggedThread, Match, Thread, matches};
 use crate::traces::options::MonoEvent;
-use crate::traces::source::TracedThread;
-use crate::traces::synthesis;
 use crate::units::{Pid, Tid};
 
 /// Returns the threads of a log, in the order in which they appear, the kinds of its events that can be converted, and its heap

@@ -6,12 +6,12 @@ use jitdump::{RuntimeTime, Tally};
 
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::Issue;
-use crate::traces::call_tree::Step;
+use crate::traces::conversion::call_tree::Step;
+use crate::traces::conversion::source::{EventContext, EventKind, TraceEvent, UNKNOWN_CPU};
 use crate::traces::mono::format::event::Kind;
 use crate::traces::mono::format::log::{Buffer, Events};
 use crate::traces::mono::format::{Event, Log, Method, ThreadId};
 use crate::traces::mono::threads::Threads;
-use crate::traces::source::{EventContext, EventKind, TraceEvent, UNKNOWN_CPU};
 
 /// Iterator over the events of one thread. Events about code and names are left out: only their times step backwards.
 #[derive(Debug)]

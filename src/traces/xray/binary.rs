@@ -16,7 +16,7 @@ use crate::perf::event::Mmap;
 use crate::perf::{Profile, feature, record};
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::synthesis::Mapping;
+use crate::traces::conversion::synthesis::Mapping;
 use crate::traces::xray::format::InstrumentationMap;
 use crate::units::{BuildId, Pid};
 

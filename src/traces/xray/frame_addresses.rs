@@ -3,8 +3,8 @@
 use jitdump::Address;
 
 use crate::code::process::Processes;
-use crate::traces::chain::Chain;
-use crate::traces::synthetic_symbols::SyntheticSymbols;
+use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::synthetic_symbols::SyntheticSymbols;
 use crate::traces::xray::binary::LoadBias;
 use crate::traces::xray::format::InstrumentationMap;
 use crate::units::Pid;

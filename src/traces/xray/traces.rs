@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jitdump::{Machine, RuntimeTime, Tally, Time};
+use jitdump::{Tally, Time};
 
 use crate::bytes::printable_path;
-use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::files::InputFile;
-use crate::results::FileKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::results::summary::TraceSummary;
-use crate::traces::source::TracedThread;
+use crate::traces::conversion::source::TracedThread;
 use crate::traces::xray::binary::{Binary, LoadBias};
 use crate::traces::xray::clock::FoundClock;
 use crate::traces::xray::format::{Index, Trace};
@@ -72,47 +69,8 @@ pub struct Traces<'a> {
     pub binary: Option<&'a Binary>,
     /// What to report of them as a whole.
     pub diagnostics: Vec<Diagnostic>,
-}
-
-impl Traces<'_> {
-    /// Returns the architecture of the binary as `uname -m` prints it; empty without a binary.
-    pub fn architecture(&self) -> &'static [u8] {
-        self.binary.map_or(b"", |binary| binary.code.architecture)
-    }
-
-    /// Returns all input files: the traces and the binary.
-    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
-        let binary = self.binary.map(|binary| &*binary.file);
-        self.all.iter().map(|trace| trace.file).chain(binary)
-    }
-
-    /// Returns the synthetic symbols of each process, which stand for functions without a known address.
-    pub fn code(
-        &self,
-        machine: Machine,
-    ) -> impl Iterator<Item = (&Arc<InputFile>, Pid, SymbolOnlyCode<'static>)> {
-        self.processes.iter().filter_map(move |(pid, process)| {
-            let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::XrayTrace);
-            let synthetic_symbols = &process.frame_addresses.synthetic_symbols;
-            // Before its first record, the process may have run another program.
-            synthetic_symbols.load(&mut code, RuntimeTime(process.since.0));
-            (!code.is_empty()).then_some((process.file, *pid, code))
-        })
-    }
-
-    /// Returns the summary of each trace.
-    pub fn summaries(&self) -> Vec<TraceSummary> {
-        let all = self.all.iter().zip(&self.counts);
-        let summaries = all.map(|(trace, counts)| TraceSummary {
-            path: trace.name(),
-            version: trace.trace.header().version,
-            threads: trace.threads.iter().flatten().count() as u64,
-            calls: counts.calls,
-            events: counts.events,
-            clock: trace.clock.note.clone(),
-        });
-        summaries.collect()
-    }
+    /// What to report of those that are not used.
+    pub opening: Vec<Diagnostic>,
 }
 
 impl ReadTrace<'_> {

@@ -5,8 +5,8 @@ use std::slice;
 use jitdump::{RuntimeTime, Tally, Time};
 
 use crate::results::diagnostics::Issue;
-use crate::traces::call_tree::Step;
-use crate::traces::source::{EventContext, EventKind, TraceEvent};
+use crate::traces::conversion::call_tree::Step;
+use crate::traces::conversion::source::{EventContext, EventKind, TraceEvent};
 use crate::traces::xray::clock::TraceClock;
 use crate::traces::xray::format::{Buffer, RecordKind, Records, Trace};
 use crate::traces::xray::traces::{ReadTrace, TraceCounts};

@@ -4,9 +4,7 @@ use jitdump::ByteOrder;
 
 use crate::bytes::{Reader, hex};
 use crate::results::diagnostics::{Diagnostic, Issue};
-
-/// First four bytes of a log (`LOG_HEADER_ID`, little-endian).
-const MAGIC: [u8; 4] = *b"\x01ZPM";
+use crate::traces::detect::MONO_MAGIC;
 
 /// Newest data version, used by Mono 6.8 and all later trees.
 pub const NEWEST: u8 = 17;
@@ -53,7 +51,7 @@ impl<'a> Header<'a> {
             return Err(Diagnostic::new(Issue::MonoEmpty));
         }
         if let Some(first) = file.first_chunk()
-            && *first != MAGIC
+            && *first != MONO_MAGIC
         {
             return Err(Diagnostic::new(Issue::NotAMonoLog).with("magic", hex(first)));
         }
@@ -124,9 +122,4 @@ fn string<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let size = reader.u32()?;
     let bytes = reader.bytes(size.into())?;
     Some(crate::bytes::until_nul(bytes))
-}
-
-/// Returns whether a file starts like a log.
-pub fn is_log(start: &[u8]) -> bool {
-    start.starts_with(&MAGIC)
 }

@@ -9,12 +9,10 @@ use flate2::bufread::GzDecoder;
 use jitdump::Tally;
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::header;
 use crate::traces::mono::format::header::Header;
 use crate::traces::mono::format::log::{BUFFER_HEADER_SIZE, BUFFER_ID};
 
-/// The two magic bytes of gzip, and the compression method (deflate).
-const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
+pub use crate::traces::detect::{is_mono_log as is_log, is_packed};
 
 /// Number of bytes to unpack at a time.
 const CHUNK_SIZE: usize = 64 << 10;
@@ -36,18 +34,6 @@ const MAX_RATIO: u64 = 200;
 
 /// Number of bytes to which any file may expand, however small; too few to be harmful.
 const MIN_UNPACKED_LIMIT: u64 = 64 << 20;
-
-/// Returns whether the start of a file is that of a log; for a packed log, some hundred bytes are needed.
-pub fn is_log(start: &[u8]) -> bool {
-    let mut first = [0; 4];
-    header::is_log(start)
-        || is_packed(start) && GzDecoder::new(start).read_exact(&mut first).is_ok() && header::is_log(&first)
-}
-
-/// Returns whether the start of a file is that of a packed file.
-pub fn is_packed(start: &[u8]) -> bool {
-    start.starts_with(&GZIP)
-}
 
 /// Returns the maximum unpacked size of a log with `size` packed bytes.
 pub fn max_unpacked_size(size: u64) -> u64 {

@@ -9,14 +9,14 @@ use jitdump::{RuntimeTime, Time};
 
 use crate::code::clock::Alignment;
 use crate::collections::hash::HashMap;
-use crate::traces::call_tree::{CallTree, Stack, Step};
-use crate::traces::chain::Chain;
-use crate::traces::event_selection::{EventSet, ProfileEvent};
+use crate::traces::conversion::call_tree::{CallTree, Stack, Step};
+use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::event_selection::{EventSet, ProfileEvent};
+use crate::traces::conversion::replay::Replay;
+use crate::traces::conversion::source::{EventContext, EventKind, EventOf, ReplaySource};
+use crate::traces::conversion::synthesis::{Comm, Sample, Thread, ThreadStart};
+use crate::traces::conversion::synthesize::{EventSource, Out};
 use crate::traces::options::SamplingOptions;
-use crate::traces::replay::Replay;
-use crate::traces::source::{EventContext, EventKind, EventOf, ReplaySource};
-use crate::traces::synthesis::{Comm, Sample, Thread, ThreadStart};
-use crate::traces::synthesize::{EventSource, Out};
 
 /// Maximum number of samples that resampling makes of long calls, beyond one per record. After that, the time between
 /// two records becomes one sample, whose period is all of its steps.

@@ -2,10 +2,11 @@
 
 use jitdump::ByteOrder;
 
+use crate::bytes::write_padded;
 use crate::bytes::{Reader, until_nul};
 use crate::perf::feature;
 use crate::perf::record::{self, HEADER_SIZE};
-use crate::traces::synthesis::{padded, write_padded};
+use crate::perf::synthetic::padded;
 
 /// Reads the names of `count` events; `None` if the section is damaged or has a different number of events.
 pub(super) fn names(content: &[u8], endian: ByteOrder, count: usize) -> Option<Vec<&[u8]>> {

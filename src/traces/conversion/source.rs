@@ -8,11 +8,11 @@ use jitdump::{Address, RuntimeTime, Tally, Time};
 
 use crate::code::clock::Alignment;
 use crate::results::diagnostics::Issue;
-use crate::traces::call_tree::Step;
-use crate::traces::chain::Chain;
-use crate::traces::event_selection::ProfileEvent;
-use crate::traces::synthesis::Thread;
-use crate::traces::synthesize::Out;
+use crate::traces::conversion::call_tree::Step;
+use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::event_selection::ProfileEvent;
+use crate::traces::conversion::synthesis::Thread;
+use crate::traces::conversion::synthesize::Out;
 use crate::units::Pid;
 
 /// First thread ID that the kernel never assigns (`PID_MAX_LIMIT`). Threads that the profile does not have, or not

@@ -15,7 +15,7 @@ use crate::perf::attr::Attr;
 use crate::perf::profile::Profile;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 use crate::perf::sample::Sample;
-use crate::traces::synthesis::sample::MAX_RECORD_SIZE;
+use crate::traces::conversion::synthesis::sample::MAX_RECORD_SIZE;
 
 /// Adds IDs to records.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@ use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::perf::record::{self, HEADER_SIZE};
-use crate::traces::synthesis::definition::SyntheticEvent;
-use crate::traces::synthesis::process::Thread;
+use crate::perf::synthetic::Thread;
+use crate::traces::conversion::synthesis::definition::SyntheticEvent;
 
 /// A sample of a synthetic event.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::perf::record::{Record, Records};
     use crate::perf::sample;
-    use crate::traces::synthesis::definition::{AttrTemplate, Definition, Measure};
+    use crate::traces::conversion::synthesis::definition::{AttrTemplate, Definition, Measure};
     use crate::units::{Pid, Tid};
 
     const BOTH_ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];

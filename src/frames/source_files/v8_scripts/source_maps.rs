@@ -15,8 +15,8 @@ use jitdump::v8::source_map::{MapError, SourceMap, mapping_url};
 
 use crate::collections::hash::HashMap;
 use crate::frames::source_files::paths::{SourceFiles, percent_decoded};
-use crate::frames::source_files::room::Room;
-use crate::frames::source_files::scripts::ScriptFiles;
+use crate::frames::source_files::v8_scripts::room::Room;
+use crate::frames::source_files::v8_scripts::scripts::ScriptFiles;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 

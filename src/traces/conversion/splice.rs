@@ -17,7 +17,7 @@ use crate::perf::record::Record;
 use crate::perf::sample::Sample;
 use crate::perf::{Profile, callchain, record};
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::chain::Chain;
+use crate::traces::conversion::chain::Chain;
 use crate::units::{Pid, Tid};
 
 /// Thread and time of a sample that may get another call chain.

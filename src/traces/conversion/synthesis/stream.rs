@@ -9,15 +9,18 @@ use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND_SIZE, write_finished_round};
 use crate::perf::profile::Profile;
+use crate::perf::synthetic::{Event, Mapping, write_mmap2};
 use crate::results::diagnostics::Issue;
-use crate::traces::synthesis::definition::{AttrTemplate, Definition, IdAllocator, SyntheticEvent};
-use crate::traces::synthesis::process::{Comm, ThreadStart, write_comm, write_fork};
-use crate::traces::synthesis::recording::{Recording, Sink};
-use crate::traces::synthesis::sample::{Sample, write_sample};
-use crate::traces::synthesis::stand_alone;
-use crate::traces::synthesis::stand_alone::Origin;
-use crate::traces::synthesis::synthesized::{Synthesized, copy_feature, with_identifiers};
-use crate::traces::synthesis::{Event, Mapping, event_desc, write_mmap2};
+use crate::traces::conversion::synthesis::definition::{
+    AttrTemplate, Definition, IdAllocator, SyntheticEvent,
+};
+use crate::traces::conversion::synthesis::event_desc;
+use crate::traces::conversion::synthesis::process::{Comm, ThreadStart, write_comm, write_fork};
+use crate::traces::conversion::synthesis::recording::{Recording, Sink};
+use crate::traces::conversion::synthesis::sample::{Sample, write_sample};
+use crate::traces::conversion::synthesis::stand_alone;
+use crate::traces::conversion::synthesis::stand_alone::Origin;
+use crate::traces::conversion::synthesis::synthesized::{Synthesized, copy_feature, with_identifiers};
 
 /// Writes a profile of synthetic records and, if there is a recording, of its records.
 ///

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::conversion::synthesis::{Definition, Measure};
 use crate::traces::options::{MonoEvent, TraceOptions, XrayEvent};
-use crate::traces::synthesis::{Definition, Measure};
 
 /// An event of the profile that is made from logs or traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

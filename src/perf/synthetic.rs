@@ -1,32 +1,4 @@
-//! Makes synthetic records: single records and table entries, or whole events, which [`Synthesis`] writes as
-//! a profile of their own or adds to a recorded one.
-//!
-//! ```text
-//!                        definitions ──► attributes, IDs, names ───────┐
-//! samples, names, forks, mmaps ─► records ──┐                          ▼
-//! recorded profile ──► with event IDs ──────┴── merged by time ────► profile
-//! ```
-//!
-//! - A synthetic record is inserted before the first record, in file order, with a later time. Its time is
-//!   never earlier than that of a preceding record, and readers get it in time, whatever the rounds of the
-//!   recording.
-//! - If records have no times or trailers, synthetic ones have none either.
-//! - Attributes of all events have one size, because perf expects the position of the IDs directly after
-//!   the size that an attribute gives.
-//! - Synthetic IDs start at 2^62. A kernel counts its events from 1 since boot, and perf's AUX decoders
-//!   continue from there.
-//! - A recording without event names keeps the names that readers derive. EVENT_UPDATE records name the
-//!   synthetic events.
-
-mod definition;
-mod event_desc;
-mod identifier;
-mod process;
-mod recording;
-mod sample;
-mod stand_alone;
-mod stream;
-mod synthesized;
+//! Writes records and table entries that perf did not record.
 
 use jitdump::{AddressRange, ByteOrder, Time};
 use linux_perf_event_reader::SampleFormat;
@@ -35,14 +7,23 @@ use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
 use crate::bytes::write_padded;
 use crate::perf::attr::{Attr, TRAILER_FIELDS};
 use crate::perf::record::{self, Record};
-use crate::units::{BuildId, Pid};
+use crate::units::{BuildId, Pid, Tid};
 
-pub use definition::{Definition, Measure};
-pub use process::{Comm, Thread, ThreadStart, write_comm, write_fork};
-pub use sample::Sample;
-pub use stand_alone::Origin;
-pub use stream::Synthesis;
-pub use synthesized::Synthesized;
+/// A thread of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Thread {
+    /// Process ID.
+    pub pid: Pid,
+    /// Thread ID.
+    pub tid: Tid,
+}
+
+impl Thread {
+    /// Returns the first thread of a process, whose TID equals the PID.
+    pub fn first_of(pid: Pid) -> Self {
+        Self { pid, tid: Tid(pid.0) }
+    }
+}
 
 /// A mapping for an MMAP2 record.
 #[derive(Clone, Copy, Debug)]
@@ -108,14 +89,21 @@ pub fn write_mmap2(out: &mut Vec<u8>, endian: ByteOrder, mapping: &Mapping<'_>, 
 }
 
 /// Appends the header of a record of `size` bytes and a trailer.
-fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: usize, event: Event<'_>) {
+pub fn write_header(
+    out: &mut Vec<u8>,
+    endian: ByteOrder,
+    kind: u32,
+    misc: u16,
+    size: usize,
+    event: Event<'_>,
+) {
     let size = size.saturating_add(event.attr.trailer_size());
     record::write_header(out, endian, kind, misc, size);
 }
 
 /// Appends the trailer of records other than samples, which profiles with `sample_id_all` have: all since
 /// Linux 2.6.38.
-fn write_trailer(out: &mut Vec<u8>, endian: ByteOrder, thread: Thread, time: Time, event: Event<'_>) {
+pub fn write_trailer(out: &mut Vec<u8>, endian: ByteOrder, thread: Thread, time: Time, event: Event<'_>) {
     if !event.attr.has_trailer {
         return;
     }
@@ -173,7 +161,7 @@ pub fn write_build_id_entry(out: &mut Vec<u8>, endian: ByteOrder, build_id: &Bui
 }
 
 /// Size of a name with its NUL, rounded up to a multiple of `align`.
-fn padded(length: usize, align: usize) -> usize {
+pub fn padded(length: usize, align: usize) -> usize {
     length.saturating_add(1).next_multiple_of(align)
 }
 

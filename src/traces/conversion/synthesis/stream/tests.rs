@@ -7,9 +7,9 @@ use crate::perf::attr::AttrEntry;
 use crate::perf::profile::Container;
 use crate::perf::record;
 use crate::perf::record::data::Data;
+use crate::perf::synthetic::Thread;
 use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL, attr};
-use crate::traces::synthesis::definition::Measure;
-use crate::traces::synthesis::process::Thread;
+use crate::traces::conversion::synthesis::definition::Measure;
 use crate::units::{Pid, Tid};
 
 const TID: u64 = 1 << 1;

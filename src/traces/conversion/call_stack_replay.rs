@@ -3,12 +3,14 @@
 use jitdump::{Address, RuntimeTime};
 
 use crate::collections::hash::HashMap;
-use crate::traces::call_tree::{CallTree, Stack};
-use crate::traces::chain::Chain;
-use crate::traces::replay::Replay;
-use crate::traces::source::{EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TID, ReplaySource};
-use crate::traces::splice::{SampleKey, StackSource};
-use crate::traces::synthesis::Thread;
+use crate::traces::conversion::call_tree::{CallTree, Stack};
+use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::replay::Replay;
+use crate::traces::conversion::source::{
+    EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TID, ReplaySource,
+};
+use crate::traces::conversion::splice::{SampleKey, StackSource};
+use crate::traces::conversion::synthesis::Thread;
 use crate::units::Pid;
 
 /// Stacks of samples, replayed from the calls of a source.

@@ -2,26 +2,9 @@
 
 use jitdump::{ByteOrder, Time};
 
-use crate::bytes::until_nul;
+use crate::bytes::{until_nul, write_padded};
 use crate::perf::record;
-use crate::traces::synthesis::{Event, padded, write_header, write_padded, write_trailer};
-use crate::units::{Pid, Tid};
-
-/// A thread of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Thread {
-    /// Process ID.
-    pub pid: Pid,
-    /// Thread ID.
-    pub tid: Tid,
-}
-
-impl Thread {
-    /// Returns the first thread of a process, whose TID equals the PID.
-    pub fn first_of(pid: Pid) -> Self {
-        Self { pid, tid: Tid(pid.0) }
-    }
-}
+use crate::perf::synthetic::{Event, Thread, padded, write_header, write_trailer};
 
 /// A new name of a thread. The name of the first thread is that of the process.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use crate::perf::record::Record;
 use crate::perf::record::data::Data;
 use crate::perf::record::reader::RecordReader;
 use crate::results::diagnostics::Issue;
-use crate::traces::synthesis::identifier::{IdInserter, Outcome};
+use crate::traces::conversion::synthesis::identifier::{IdInserter, Outcome};
 
 /// Output for records, with counts of lost data.
 #[derive(Debug)]

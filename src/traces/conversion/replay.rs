@@ -5,8 +5,8 @@
 
 use jitdump::RuntimeTime;
 
-use crate::traces::merge::{Ahead, Merge};
-use crate::traces::source::{EventOf, ReplaySource};
+use crate::traces::conversion::merge::{Ahead, Merge};
+use crate::traces::conversion::source::{EventOf, ReplaySource};
 
 /// Iterator over the events of a source in time order. Events with the same time are in the order of the threads.
 #[derive(Debug)]

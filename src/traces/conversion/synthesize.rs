@@ -10,8 +10,8 @@ use crate::files::{StreamedFile, TempFile};
 use crate::perf::Profile;
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::merge::{Ahead, Merge};
-use crate::traces::synthesis::{Definition, Origin, Synthesis, Synthesized};
+use crate::traces::conversion::merge::{Ahead, Merge};
+use crate::traces::conversion::synthesis::{Definition, Origin, Synthesis, Synthesized};
 
 /// Writer of a new profile's records.
 pub type Out<'p> = Synthesis<'p, TempFile>;
@@ -45,11 +45,15 @@ impl Ahead for Box<dyn EventSource + '_> {
 pub struct SynthesizedProfile {
     /// Everything but the records.
     pub synthesized: Synthesized,
-    /// Records.
-    pub records: StreamedFile,
+    records: StreamedFile,
 }
 
 impl SynthesizedProfile {
+    /// Returns the records.
+    pub fn records(&self) -> &StreamedFile {
+        &self.records
+    }
+
     /// Returns the profile.
     pub fn profile(&self) -> Profile<'_> {
         self.synthesized.profile(Data::of_file(&self.records))

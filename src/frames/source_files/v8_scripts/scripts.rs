@@ -16,7 +16,7 @@ use jitdump::v8::{Position, Script};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::files::OpenFile;
 use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
-use crate::frames::source_files::room::Room;
+use crate::frames::source_files::v8_scripts::room::Room;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 
