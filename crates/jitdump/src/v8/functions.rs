@@ -306,11 +306,11 @@ mod tests {
             .collect();
         let expected = [
             (44, "B"),
-            (71, "y"),
-            (98, "super"),
-            (65, "f"),
-            (0, "super"),
-            (0, "E"),
+            (74, "y"),
+            (95, "super"),
+            (101, "E"),
+            (64, "f"),
+            (87, "super"),
         ];
         assert_eq!(calls, expected.map(|(column, name)| (column, name.to_owned())));
     }
