@@ -38,14 +38,10 @@ pub struct PassedSignals {
 }
 
 impl PassedSignals {
-    /// Starts to collect signals, without those that this program ignores. If `has_interrupt`, SIGINT is always collected: shells
-    /// ignore it in programs that a script starts in the background.
-    pub fn new(has_interrupt: bool) -> io::Result<Self> {
-        let interrupt = has_interrupt.then_some(SIGINT);
-        let passed = without_ignored([SIGINT, SIGTERM, SIGHUP, SIGQUIT]);
-        let passed = passed
-            .filter(move |&signal| Some(signal) != interrupt)
-            .chain(interrupt);
+    /// Starts to collect signals, without those that this program ignores, except for SIGINT: shells ignore it in programs that a
+    /// script starts in the background, but a recorded program may handle it, and perf ends by it.
+    pub fn new() -> io::Result<Self> {
+        let passed = without_ignored([SIGTERM, SIGHUP, SIGQUIT]).chain([SIGINT]);
         let signals = SignalsInfo::new(passed.clone())?;
         let (arrivals, sender) = UnixStream::pair()?;
         arrivals.set_nonblocking(true)?;

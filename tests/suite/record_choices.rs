@@ -195,18 +195,18 @@ fn several_runs_are_one_folder_for_compare() {
     assert!(reports(&said(&again), "JI442", "before"), "{}", said(&again));
 }
 
-/// Shells ignore SIGINT in what a script starts in the background; perf does not keep that.
-#[test]
-fn a_recording_of_a_process_in_the_background_ends_by_sigint() {
-    let perf = format!("{}\n", PERF.trim_end().trim_end_matches("\"$@\""));
+/// Records with the SIGINT of a program in the background of a script: shells ignore it there. A script that exits with 0 on SIGINT is
+/// perf, or the program of a `perf` that runs it.
+fn end_by_sigint(perf: &str, arguments: &[&str]) {
     let waits = "exec /usr/bin/env --default-signal=INT \
                  sh -c \"trap 'exit 0' INT; : > ready; while :; do sleep 0.05; done\"\n";
-    let scene = Scene::new(&format!("{perf}{waits}"));
-    let pid = std::process::id().to_string();
+    let scene = Scene::new(&perf.replace("WAIT", waits));
+    scene.add("waits", waits);
     let mut running = Command::new("/usr/bin/env");
     running
         .args(["--ignore-signal=INT", env!("CARGO_BIN_EXE_jitinject")])
-        .args(["record", "-q", "-o", "r", "-p", &pid])
+        .args(["record", "-q", "-o", "r"])
+        .args(arguments)
         .current_dir(scene.path("work"))
         .env("PATH", format!("{}:/usr/bin:/bin", scene.path("bin").display()));
     let mut running = running.spawn().unwrap();
@@ -215,6 +215,19 @@ fn a_recording_of_a_process_in_the_background_ends_by_sigint() {
     let status = running.wait().unwrap();
     assert_eq!((status.code(), status.signal()), (Some(0), None));
     assert!(scene.path("work/r/summary.json").exists());
+}
+
+/// perf does not keep that SIGINT is ignored.
+#[test]
+fn a_recording_of_a_process_in_the_background_ends_by_sigint() {
+    let perf = format!("{}\nWAIT", PERF.trim_end().trim_end_matches("\"$@\""));
+    end_by_sigint(&perf, &["-p", &std::process::id().to_string()]);
+}
+
+/// A server may handle it.
+#[test]
+fn a_program_that_is_recorded_in_the_background_gets_sigint() {
+    end_by_sigint(PERF, &["--", "waits"]);
 }
 
 #[test]

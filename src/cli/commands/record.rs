@@ -332,7 +332,7 @@ impl RecordArguments {
         }
         warn(&plan.diagnostics);
         let mut terminal = Terminal {
-            signals: PassedSignals::new(self.command.is_empty()).map_err(failed)?,
+            signals: PassedSignals::new().map_err(failed)?,
             line: StatusLine::new(self.quiet),
             is_quiet: self.quiet,
         };

@@ -19,11 +19,13 @@ pub struct ScriptFunction {
     pub parent: u32,
 }
 
-/// A call by name, as in `name(` or `object.name(`.
+/// A call by name, as in `name(` or `object.name(`, or of a base class, as in `super(`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// Extent of the called name.
+    /// Extent of the called name: of the base class after `extends` if it is called by `super`.
     pub name: Range<u32>,
+    /// Start of the name or of `super`.
+    pub start: u32,
     /// Function with the call, as an index.
     pub function: u32,
 }
@@ -128,7 +130,7 @@ pub(super) fn bit(offset: u32) -> u64 {
 fn nest(functions: &mut [ScriptFunction], all_calls: &mut [Call]) {
     // Of two functions that start together, the first one contains the second one.
     functions.sort_by_key(|function| (function.range.start, std::cmp::Reverse(function.range.end)));
-    all_calls.sort_by_key(|call| call.name.start);
+    all_calls.sort_by_key(|call| call.start);
     let mut open: Vec<u32> = Vec::new();
     let mut calls = all_calls.iter_mut().peekable();
     let mut ends: Vec<u32> = Vec::new();
@@ -143,8 +145,8 @@ fn nest(functions: &mut [ScriptFunction], all_calls: &mut [Call]) {
             break;
         };
         let start = function.range.start;
-        while let Some(call) = calls.next_if(|call| call.name.start < start) {
-            close(&mut open, &mut ends, call.name.start);
+        while let Some(call) = calls.next_if(|call| call.start < start) {
+            close(&mut open, &mut ends, call.start);
             call.function = open.last().copied().unwrap_or_default();
         }
         close(&mut open, &mut ends, start);
@@ -153,10 +155,10 @@ fn nest(functions: &mut [ScriptFunction], all_calls: &mut [Call]) {
         ends.push(function.range.end);
     }
     for call in calls {
-        close(&mut open, &mut ends, call.name.start);
+        close(&mut open, &mut ends, call.start);
         call.function = open.last().copied().unwrap_or_default();
     }
-    all_calls.sort_by_key(|call| (call.function, call.name.start));
+    all_calls.sort_by_key(|call| (call.function, call.start));
 }
 
 #[cfg(test)]
@@ -288,6 +290,29 @@ mod tests {
         );
         assert!(script.is_token_start(text.find("g(2)").unwrap() as u32));
         assert!(!script.is_token_start(text.find("unction c").unwrap() as u32));
+    }
+
+    #[test]
+    fn super_calls_the_base_class() {
+        let text = "class A extends b['c'].B { constructor() { super(1); class C { x = super.y(); constructor() { super() } } } }
+            class D extends E { constructor() { [class extends f(A) { constructor() { super() } }]; super() } }";
+        let script = Script::scan(text.as_bytes()).unwrap();
+        let calls = (0..script.functions().len() as u32).flat_map(|function| script.calls(function));
+        let calls: Vec<_> = calls
+            .map(|call| {
+                let name = String::from_utf8_lossy(script.text().slice(call.name.clone()));
+                (script.text().position(call.start).column, name.into_owned())
+            })
+            .collect();
+        let expected = [
+            (44, "B"),
+            (74, "y"),
+            (95, "super"),
+            (101, "E"),
+            (64, "f"),
+            (87, "super"),
+        ];
+        assert_eq!(calls, expected.map(|(column, name)| (column, name.to_owned())));
     }
 
     #[test]

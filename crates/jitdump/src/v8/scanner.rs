@@ -4,6 +4,8 @@
 //! statement, after which a slash starts a regular expression. The rest of the grammar does not matter. Invalid
 //! scripts are not detected: the result of a text that is not JavaScript means nothing.
 
+use std::ops::Range;
+
 use crate::v8::brackets::{Bracket, BracketKind, Brackets, FunctionKeyword, Parenthesis};
 use crate::v8::functions::{Call, ScriptFunction, bit};
 use crate::v8::lexer::{Lexer, Token, TokenKind};
@@ -81,6 +83,8 @@ struct Scanner<'t> {
     closed: Option<(Parenthesis, u32)>,
     /// The arrow function whose body begins next.
     body: Option<u32>,
+    /// Names of the base classes of the open classes.
+    bases: Vec<Option<Range<u32>>>,
     /// The rest of a template after the last token.
     template: Option<Token>,
 }
@@ -105,6 +109,7 @@ impl<'t> Scanner<'t> {
             function: None,
             closed: None,
             body: None,
+            bases: Vec::new(),
             template: None,
         }
     }
@@ -384,8 +389,11 @@ impl<'t> Scanner<'t> {
             parenthesis.inferred_name = self.inferred_name(usize::from(is_async));
             let is_call = is_name && !parenthesis.is_control && last.kind == TokenKind::Word;
             if is_call {
+                let base = || self.bases.last().cloned().flatten();
+                let base = (self.text(&last) == b"super").then(base).flatten();
                 self.calls.push(Call {
-                    name: last.range(),
+                    name: base.unwrap_or(last.range()),
+                    start: last.start,
                     function: 0,
                 });
             }
@@ -438,6 +446,7 @@ impl<'t> Scanner<'t> {
             if let Some(function) = self.functions.get_mut(initializer as usize) {
                 function.range.end = token.end;
             }
+            self.bases.push(self.base_class());
             return Some(BracketKind::Class(initializer));
         }
         let has_members = bracket.has_members();
@@ -471,6 +480,13 @@ impl<'t> Scanner<'t> {
         })
     }
 
+    /// Returns the name before the body of a class, if it is that of the base class: `B` in `extends B` or `extends a.B`.
+    fn base_class(&self) -> Option<Range<u32>> {
+        let name = self.previous(0).filter(|name| name.kind == TokenKind::Word)?;
+        let before = self.previous(1)?;
+        (before.is(b'.') || self.text(&before) == b"extends").then(|| name.range())
+    }
+
     fn close(&mut self, character: u8, token: &Token) -> Option<()> {
         self.end_arrows(self.end_of_last_token(), None);
         let bracket = self.brackets.close()?;
@@ -501,6 +517,7 @@ impl<'t> Scanner<'t> {
             BracketKind::Square | BracketKind::Object => After::Operand,
             BracketKind::Block => After::Statement,
             BracketKind::Class(initializer) => {
+                self.bases.pop();
                 self.end_function(initializer, token.end);
                 After::Operand
             }
@@ -538,6 +555,7 @@ mod tests {
             scanner.calls = vec![
                 Call {
                     name: 0..0,
+                    start: 0,
                     function: 0
                 };
                 calls

@@ -170,7 +170,7 @@ impl<'a> Evidence<'_, 'a> {
         if let (Some(script), Some(function)) = (script, function) {
             for call in script.calls(function) {
                 let sites = sites.entry(script.text().slice(call.name.clone())).or_default();
-                sites.push(script.text().position(call.name.start));
+                sites.push(script.text().position(call.start));
             }
         }
         sites
@@ -337,7 +337,43 @@ fn owners<'a>(info: &DebugInfo<'a>, own: Candidate<'a>, evidence: Evidence<'_, '
     let candidates: Vec<&[Candidate<'a>]> = candidates
         .map(|found| found.map_or(&[][..], Vec::as_slice))
         .collect();
-    by_neighbours(&candidates)
+    let mut owners = by_neighbours(&candidates);
+    drop_accidental(&mut owners, &candidates, own, evidence);
+    owners
+}
+
+/// Drops functions that only seem to be inlined, because their text has a token at a position of another function: one whose text is
+/// missing, such as evaluated code. The text of an inlined function has all its positions. So where a function without baseline
+/// code has no more rows than there are rows of unknown functions beside them, it is not inlined.
+fn drop_accidental<'a>(
+    owners: &mut Owners<'a>,
+    candidates: &[&[Candidate<'a>]],
+    own: Candidate<'a>,
+    evidence: Evidence<'_, 'a>,
+) {
+    let is_unknown = |row: Option<usize>| {
+        let found = row.and_then(|row| candidates.get(row));
+        found.is_some_and(|found| found.is_empty())
+    };
+    // Rows of each function, and unknown ones beside them.
+    let mut counts: HashMap<Candidate<'a>, (usize, usize)> = HashMap::default();
+    for (row, owner) in owners.iter().enumerate() {
+        let Some(owner) = owner.filter(|&owner| owner != own) else {
+            continue;
+        };
+        let (rows, unknown) = counts.entry(owner).or_default();
+        *rows = rows.saturating_add(1);
+        for beside in [row.checked_sub(1), row.checked_add(1)] {
+            *unknown = unknown.saturating_add(usize::from(is_unknown(beside)));
+        }
+    }
+    counts.retain(|function, (rows, unknown)| {
+        let known = evidence.functions.starting_at(function.path, function.start);
+        rows <= unknown && !known.is_some_and(|known| known.has_positions())
+    });
+    for owner in owners {
+        owner.take_if(|owner| counts.contains_key(owner));
+    }
 }
 
 /// Chooses among several functions of a row by the rows before and after it, which are mostly in the same function. A row that
@@ -539,6 +575,28 @@ mod tests {
         // Without anything about the function itself, only positions before its start are in another one.
         let (owners, ..) = resolve(&[(7, 31), (90, 2), (3, 3)], &[], &[]);
         assert_eq!(owners, ["hot a.js:7", "hot a.js:90", "hot ?:0"]);
+    }
+
+    /// `hot` calls `small`, whose text has one position of the evaluated code that is inlined into `hot`, too.
+    #[test]
+    fn positions_of_evaluated_code_are_not_those_of_other_functions() {
+        let texts = [("a.js", MAIN), ("lib.js", LIBRARY)];
+        let known = [
+            ("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..]),
+            ("lib.js", (3, 31), "small", &[]),
+            ("", (2, 5), "evaluated", &[]),
+        ];
+        let evaluated = [(7, 31), (4, 6), (5, 39), (6, 20), (90, 2), (8, 3)];
+        let (owners, calls, counts) = resolve(&evaluated, &known, &texts);
+        assert_eq!(owners[2], "hot ?:0");
+        assert!(calls.is_empty());
+        assert_eq!(counts.unknown, 4);
+        // Baseline code has the position for certain.
+        let baseline = [known[0], ("lib.js", (3, 31), "small", &[(5, 39), (5, 44)])];
+        assert_eq!(resolve(&evaluated, &baseline, &texts).0[2], "small<hot lib.js:5");
+        // More of its rows are together than others are beside them.
+        let inlined = [(7, 31), (4, 6), (5, 39), (5, 44), (5, 39), (90, 2), (8, 3)];
+        assert_eq!(resolve(&inlined, &known, &texts).2.unknown, 2);
     }
 
     #[test]
