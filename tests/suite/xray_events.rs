@@ -77,8 +77,13 @@ fn typed_events_have_their_type_as_a_frame() {
 #[test]
 fn arguments_are_raw_data_at_their_call() {
     const ARGUMENT: u64 = 0x1122_3344_5566_7788;
-    for (mode, version) in [(Mode::Fdr, 5), (Mode::Basic, 3)] {
-        let mut writer = Writer::new(mode, version, ByteOrder::Little, 512);
+    let kinds = [
+        (Mode::Fdr, 5, ByteOrder::Little),
+        (Mode::Fdr, 5, ByteOrder::Big),
+        (Mode::Basic, 3, ByteOrder::Little),
+    ];
+    for (mode, version, endian) in kinds {
+        let mut writer = Writer::new(mode, version, endian, 512);
         let records = [
             (10, RecordKind::EnterWithArguments { function: 1 }),
             (10, RecordKind::Argument(ARGUMENT)),
@@ -96,7 +101,9 @@ fn arguments_are_raw_data_at_their_call() {
             panic!("{shown:?}");
         };
         assert_eq!(event.symbols(), ["[xray #1]"]);
-        assert!(bytes.windows(8).any(|bytes| bytes == ARGUMENT.to_ne_bytes()));
+        let mut logged = Vec::new();
+        endian.write_u64(&mut logged, ARGUMENT);
+        assert!(bytes.windows(8).any(|bytes| bytes == logged));
         // They are no part of the default.
         assert!(of(&events(&file, &[]).0, "xray/arguments/").is_empty());
     }

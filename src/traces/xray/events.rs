@@ -151,7 +151,10 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
         };
         self.event_set?.index_of(event)?;
         match record {
-            RecordKind::Argument(argument) => raw.extend_from_slice(&argument.to_ne_bytes()),
+            RecordKind::Argument(argument) => {
+                let trace = self.traces.get(*self.traces_of_threads.get(context.thread)?)?;
+                trace.trace.header().endian.write_u64(raw, argument);
+            }
             RecordKind::Custom { payload } => raw.extend_from_slice(payload),
             RecordKind::Typed { kind, payload } => {
                 raw.extend_from_slice(payload);
