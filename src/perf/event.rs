@@ -206,6 +206,9 @@ impl Fork {
     }
 }
 
+/// Maximum size of a thread's name in bytes. Kernels have at most 15 bytes; readers accept any size.
+pub const MAX_THREAD_NAME: usize = 255;
+
 /// A change in the life of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThreadChange<'a> {

@@ -7,9 +7,8 @@ use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::rows::ThreadKey;
 use crate::frames::stream::tables::{Tables, Thread, ThreadIndex};
-use crate::perf::event::{ThreadChange, thread_change};
+use crate::perf::event::{MAX_THREAD_NAME, ThreadChange, thread_change};
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::synthesis::Comm;
 use crate::units::{Pid, Tid};
 
 /// Names of a thread, each with the time from which it has it.
@@ -34,7 +33,7 @@ pub fn add(
             continue;
         }
         // All threads of a process may have its name.
-        let kept = name.get(..Comm::MAX_SIZE).unwrap_or(name);
+        let kept = name.get(..MAX_THREAD_NAME).unwrap_or(name);
         if kept.len() < name.len() {
             truncated = truncated.saturating_add(1);
         }

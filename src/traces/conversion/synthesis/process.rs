@@ -3,6 +3,7 @@
 use jitdump::{ByteOrder, Time};
 
 use crate::bytes::{until_nul, write_padded};
+use crate::perf::event::MAX_THREAD_NAME;
 use crate::perf::record;
 use crate::perf::synthetic::{Event, Thread, padded, write_header, write_trailer};
 
@@ -13,15 +14,10 @@ pub struct Comm<'a> {
     pub thread: Thread,
     /// Time of the change.
     pub time: Time,
-    /// The name. It ends at a NUL and after [`Comm::MAX_SIZE`] bytes.
+    /// The name. It ends at a NUL and after [`MAX_THREAD_NAME`] bytes.
     pub name: &'a [u8],
     /// Whether the process executes another program, which removes all its mappings.
     pub is_exec: bool,
-}
-
-impl Comm<'_> {
-    /// Maximum size of a name in bytes. Kernels have at most 15 bytes; readers accept any size.
-    pub const MAX_SIZE: usize = 255;
 }
 
 /// The start of a thread. Readers show threads without such a record by TID.
@@ -39,7 +35,7 @@ pub struct ThreadStart {
 pub fn write_comm(out: &mut Vec<u8>, endian: ByteOrder, comm: &Comm<'_>, event: Event<'_>) {
     const FIXED: usize = record::HEADER_SIZE + 8;
     let name = until_nul(comm.name);
-    let name = name.get(..Comm::MAX_SIZE).unwrap_or(name);
+    let name = name.get(..MAX_THREAD_NAME).unwrap_or(name);
     let name_size = padded(name.len(), 8);
     let misc = if comm.is_exec { record::MISC_COMM_EXEC } else { 0 };
     let size = FIXED.saturating_add(name_size);

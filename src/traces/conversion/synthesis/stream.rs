@@ -6,6 +6,7 @@ use jitdump::{ByteOrder, Tally, Time};
 
 use crate::perf::attr::AttrEntry;
 use crate::perf::attr::Attrs;
+use crate::perf::event::MAX_THREAD_NAME;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND_SIZE, write_finished_round};
 use crate::perf::profile::Profile;
@@ -179,7 +180,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
 
     /// Adds the name of a thread.
     pub fn comm(&mut self, comm: &Comm<'_>) -> io::Result<()> {
-        let is_truncated = comm.name.len() > Comm::MAX_SIZE;
+        let is_truncated = comm.name.len() > MAX_THREAD_NAME;
         self.sink
             .losses
             .add_many(Issue::ThreadNameCut, is_truncated.into(), self.sink.written);
