@@ -70,7 +70,7 @@ impl Collection<'_> {
             let path = Path::new(OsStr::from_bytes(&marker.path));
             let pid = pid_in_name(base_name(&marker.path));
             if let Some(number) = pid.filter(|&number| self.has_id(marker.pid, number)) {
-                folders.insert((PathBuf::from("."), number, marker.pid));
+                folders.extend(std::env::current_dir().map(|folder| (folder, number, marker.pid)));
                 folders.insert((folder_of(path).to_owned(), number, marker.pid));
             }
         }

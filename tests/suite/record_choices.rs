@@ -258,6 +258,29 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
     assert_eq!(copy.unwrap(), "7f000000 10 function\n");
 }
 
+/// The process still runs, and writes both files to the working directory.
+#[test]
+fn a_log_in_the_working_directory_is_copied_once() {
+    let pid = std::process::id();
+    let scene = Scene::new(&PERF.replace("CAPTURE/perf.data", "RECORDED"));
+    let dump = scene.path("work").join(format!("jit-{pid}.dump"));
+    let log = dump.with_file_name(format!("isolate0x1-{pid}-v8.log"));
+    let (dump, log) = (tools::text(&dump), tools::text(&log));
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(pid, 0x6000_0000, 4096, 0, dump, 500);
+    profile.sample(pid, 2000, &[0x4000_0004], None);
+    let recorded = scene.path("recorded");
+    std::fs::write(&recorded, profile.finish()).unwrap();
+    let perf = std::fs::read_to_string(scene.path("bin/perf")).unwrap();
+    scene.add_file("perf", &perf.replace("RECORDED", tools::text(&recorded)));
+    scene.add("program", &format!("echo content > {dump}; echo content > {log}"));
+    let output = scene.run(&["record", "-o", "r", "--", "program"]);
+    let left = format!("left where they are: {dump}, {log}\n");
+    assert!(said(&output).contains(&left), "{}", said(&output));
+    // A second file of the same name would be in a folder.
+    assert!(!scene.path("work/r/dumps/2").exists());
+}
+
 /// perf reads a file in place of a directory, so an object needs no directories of its own.
 #[test]
 fn the_cache_of_a_recording_has_links_to_its_objects() {
