@@ -309,3 +309,20 @@ fn the_cache_of_a_recording_has_links_to_its_objects() {
         assert!(content.windows(bytes.len()).any(|part| part == bytes), "{id}");
     }
 }
+
+#[test]
+fn a_folder_that_cannot_be_named_in_a_list_is_reported_for_its_runtime() {
+    let scene = Scene::new(PERF);
+    scene.add("php", "exit 0");
+    for (folder, program, is_reported) in [
+        ("a:b", "php", true),
+        ("a:b2", "true", false),
+        ("a,b", "php", false),
+    ] {
+        let output = scene.run(&["record", "-o", folder, "--", program]);
+        let said = said(&output);
+        let wanted = "PHP cannot log its code in a folder whose path has ':'";
+        assert_eq!(reports(&said, "JI453", wanted), is_reported, "{folder}: {said}");
+        assert_eq!(has_code(&said, "JI453"), is_reported);
+    }
+}

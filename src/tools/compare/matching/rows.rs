@@ -52,7 +52,7 @@ pub struct MatchedFunction {
     pub module: Option<String>,
     /// Whether the names are those of the second side.
     #[serde(skip)]
-    pub(in crate::tools::compare) is_current: bool,
+    pub(crate) is_current: bool,
 }
 
 /// Samples of a function in one run.
