@@ -6,8 +6,8 @@
 //!                              └─► [call_stack_replay] ─► [splice]: call chains of the profile's own samples
 //! ```
 //!
-//! [`aux_logs`] does so with all formats. [`event_selection`] has the events of the profile. [`call_tree`] follows entries and
-//! exits, [`chain`] makes addresses of frames, [`synthetic_symbols`] has addresses for frames without code, and [`merge`] merges
+//! `aux_logs` does so with all formats. [`event_selection`] has the events of the profile. [`call_tree`] follows entries and
+//! exits, [`chain`] makes addresses of frames, [`synthetic_symbols`] has addresses for frames without code, and `merge` merges
 //! by time.
 
 mod aux_logs;

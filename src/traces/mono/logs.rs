@@ -97,7 +97,7 @@ pub struct ReadLog<'a> {
     pub index: Index<'a>,
     /// Errors found while decompressing the file.
     pub packing_faults: &'a Tally<Issue>,
-    /// Clock, threads and addresses used to convert events and stacks; `None` until [`prepare()`](super::prepare()) was called.
+    /// Clock, threads and addresses used to convert events and stacks; `None` until `prepare` was called.
     pub prepared: Option<Prepared<'a>>,
     /// Events that could not be converted in full.
     pub losses: Tally<Issue>,
