@@ -80,7 +80,7 @@ fn code_of(
 
 /// Symbols of all processes.
 #[derive(Clone, Debug, Default)]
-pub struct Symbols {
+pub struct PerfMapSymbols {
     tables: IndexedTable<SymbolTableIndex, Table>,
     /// Symbols of each address space; empty without tables.
     spaces: IndexedTable<SpaceId, SpaceSymbols>,
@@ -123,7 +123,7 @@ struct SpaceSymbols {
     generation: usize,
 }
 
-impl Symbols {
+impl PerfMapSymbols {
     /// Combines `tables`, except for addresses that ever hold code of a dump, according to `mappings` (sorted as in
     /// the timeline) or `injected` objects. Each process has at most one table.
     pub fn new(

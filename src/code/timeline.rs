@@ -24,7 +24,7 @@ pub use crate::code::mappings::{
     CodeMapping, FileIndex, FreedRange, FreedRangeIndex, FunctionId, JitRegion, MappingIndex, PlacedEvent,
     ranges,
 };
-use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTable, SymbolTableIndex, Symbols};
+use crate::code::perf_map_symbols::{PerfMapSymbols, PlacedSymbol, SymbolTable, SymbolTableIndex};
 use crate::code::process::{AddressSpace, MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
 use crate::code::timeline::placed_code::NEAR;
@@ -58,7 +58,7 @@ pub enum Lookup {
 
 impl Lookup {
     /// Whether it has a name, as a function or a symbol.
-    pub fn is_function(self) -> bool {
+    pub fn has_name(self) -> bool {
         matches!(self, Self::Function(_) | Self::Symbol(_))
     }
 
@@ -69,6 +69,15 @@ impl Lookup {
             Self::Function(_) | Self::Symbol(_) => Some(true),
             Self::Anonymous | Self::Freed(_) => Some(false),
             Self::File | Self::Unmapped => None,
+        }
+    }
+
+    /// Returns the code if it comes from a dump.
+    pub fn code(self) -> Option<Code> {
+        match self {
+            Self::Function(mapping) => Some(Code::Function(mapping)),
+            Self::Freed(freed_range) => Some(Code::Freed(freed_range)),
+            Self::Symbol(_) | Self::Anonymous | Self::File | Self::Unmapped => None,
         }
     }
 }
@@ -134,24 +143,13 @@ impl From<Code> for Lookup {
     }
 }
 
-impl Lookup {
-    /// Returns the code if it comes from a dump.
-    pub fn code(self) -> Option<Code> {
-        match self {
-            Self::Function(mapping) => Some(Code::Function(mapping)),
-            Self::Freed(freed_range) => Some(Code::Freed(freed_range)),
-            Self::Symbol(_) | Self::Anonymous | Self::File | Self::Unmapped => None,
-        }
-    }
-}
-
 /// Code of all processes over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
     mappings: IndexedTable<MappingIndex, CodeMapping>,
     freed_ranges: IndexedTable<FreedRangeIndex, FreedRange>,
     spaces: IndexedTable<SpaceId, SpaceTimeline>,
-    symbols: Symbols,
+    symbols: PerfMapSymbols,
     faults: Tally<Issue>,
 }
 
@@ -254,7 +252,7 @@ impl Timeline {
         injected: &[EarlierMap],
         tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
     ) {
-        self.symbols = Symbols::new(processes, &self.mappings, injected, tables);
+        self.symbols = PerfMapSymbols::new(processes, &self.mappings, injected, tables);
     }
 
     /// Returns the mappings that hide a perf map symbol at an address of an address space.

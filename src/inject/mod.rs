@@ -18,7 +18,7 @@ mod tiers;
 
 use crate::code::profile_index::ProfileIndex;
 use crate::frames::attribution::Counted;
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::walk::Addresses;
@@ -47,7 +47,7 @@ pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Su
 }
 
 /// What gets all samples by stack, with the tables that they refer to, if a summary is written.
-pub type SampleObserver<'o> = Option<&'o mut dyn FnMut(Tables, &StackCounts)>;
+pub type SampleObserver<'o> = Option<&'o mut dyn FnMut(Tables, &SamplesByStack)>;
 
 /// As [`inject`]. `prepare` gets the index of a recorded profile before its runtime files are searched, and may move them to
 /// where `options` say that they are.
@@ -97,7 +97,7 @@ fn inject_recording(
     let native_symbols = native.as_ref().map(NativeCode::symbols);
     let named = native.as_ref().zip(native_symbols.as_ref());
     let named_by = named.map(|(native, symbols)| native.with(&selector, symbols));
-    let mut counts = StackCounts::default();
+    let mut counts = SamplesByStack::default();
     let (mut selection, walked) = match &named_by {
         Some(symbols) => {
             let how = WalkOptions {
@@ -198,7 +198,8 @@ fn inject_recording(
             .as_ref()
             .filter(|_| observe.is_some())
             .map(NativeCode::lines);
-        let tables = walked.named(recording, symbols, &v8_functions, track, lines.as_ref(), unwound);
+        let namer = walked.namer(recording, symbols, &v8_functions, track, lines.as_ref(), unwound);
+        let tables = namer.tables;
         let counted = Counted {
             recording,
             symbols,

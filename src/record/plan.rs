@@ -431,29 +431,40 @@ impl Plan {
 fn keeps_environment<'a>(words: impl Iterator<Item = &'a [u8]>) -> bool {
     /// Options with a value, which is the next word if nothing follows the letter.
     const WITH_VALUE: &[u8] = b"CDRTUghprtu";
+    /// The same in full.
+    const NAMES_WITH_VALUE: [&[u8]; 11] = [
+        b"close-from",
+        b"chdir",
+        b"chroot",
+        b"command-timeout",
+        b"other-user",
+        b"group",
+        b"host",
+        b"prompt",
+        b"role",
+        b"type",
+        b"user",
+    ];
     let mut words = words.take_while(|word| *word != b"--");
     while let Some(word) = words.next() {
-        let Some(letters) = word.strip_prefix(b"-") else {
-            if word.contains(&b'=') {
-                continue;
-            }
-            return false;
-        };
-        if letters.starts_with(b"-") {
-            if letters.starts_with(b"-preserve-env") {
+        let has_value_behind = if let Some(name) = word.strip_prefix(b"--") {
+            if name.starts_with(b"preserve-env") {
                 return true;
             }
-            continue;
-        }
-        let with_value = letters.iter().position(|letter| WITH_VALUE.contains(letter));
-        if letters
-            .iter()
-            .take(with_value.unwrap_or(letters.len()))
-            .any(|&letter| letter == b'E')
-        {
-            return true;
-        }
-        if with_value == letters.len().checked_sub(1) {
+            NAMES_WITH_VALUE.contains(&name)
+        } else if let Some(letters) = word.strip_prefix(b"-") {
+            let end = letters.iter().position(|letter| WITH_VALUE.contains(letter));
+            let own = end.and_then(|end| letters.get(..end)).unwrap_or(letters);
+            if own.contains(&b'E') {
+                return true;
+            }
+            end.is_some_and(|end| end.saturating_add(1) == letters.len())
+        } else if word.contains(&b'=') {
+            false
+        } else {
+            return false;
+        };
+        if has_value_behind {
             words.next();
         }
     }
@@ -473,6 +484,7 @@ mod tests {
             "-n -u root -E node",
             "--preserve-env=PATH node",
             "A=1 -E node",
+            "--user other -E node",
         ] {
             assert!(keeps(line), "{line}");
         }
@@ -483,6 +495,7 @@ mod tests {
             "-uE node",
             "-H -- -E",
             "-g -E node",
+            "--user=other node -E",
         ] {
             assert!(!keeps(line), "{line}");
         }

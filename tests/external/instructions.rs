@@ -10,7 +10,7 @@ use jitdump::{Address, ByteOrder};
 use jitinject::InjectOptions;
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::symbols::FunctionSymbols;
-use jitinject::internals::frames::ranking::counts::StackCounts;
+use jitinject::internals::frames::ranking::counts::SamplesByStack;
 use jitinject::internals::frames::stream::Tables;
 use jitinject::internals::inject::inject_after;
 use object::read::{Object, ObjectSection};
@@ -462,7 +462,7 @@ fn lines_that_are_not_read_are_reported_by_a_report_and_after_a_recording() {
         assert!(reported.contains(code), "{reported}");
         let mut options = InjectOptions::new(profile, folder.path().join("out.data"));
         options.summary = Some(folder.path().join("summary.json"));
-        let mut observe = |_: Tables, _: &StackCounts| ();
+        let mut observe = |_: Tables, _: &SamplesByStack| ();
         let summary = inject_after(|_| Ok(()), Some(&mut observe), &options, &mut ()).unwrap();
         let mut issues = summary.diagnostics.iter().map(|found| found.issue.id());
         assert!(issues.any(|issue| issue == code), "{:?}", summary.diagnostics);

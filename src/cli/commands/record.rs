@@ -12,7 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
 use jitdump::internals::bytes::printable_path;
 use jitinject::internals::code::profile_index::ProfileIndex;
-use jitinject::internals::frames::ranking::counts::StackCounts;
+use jitinject::internals::frames::ranking::counts::SamplesByStack;
 use jitinject::internals::frames::stream::Tables;
 use jitinject::internals::inject::{SummaryOutput, inject_after};
 use jitinject::internals::record::{
@@ -361,7 +361,7 @@ impl RecordArguments {
             rows: Some(HOTTEST),
             ..ReportOptions::default()
         };
-        let mut observe = |tables: Tables, counts: &StackCounts| {
+        let mut observe = |tables: Tables, counts: &SamplesByStack| {
             hottest = Report::of(&tables, counts, &report_options).ok();
         };
         let summary = inject_after(collect, Some(&mut observe), &options, &mut bar);

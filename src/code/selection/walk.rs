@@ -454,7 +454,7 @@ impl Marker<'_> {
     fn mark_unfamiliar_caller(&mut self, address: Address, context: &FrameContext) -> (Option<Lookup>, bool) {
         let before = before(address);
         let (lookup, extent) = self.mark_lookup(address, context);
-        let is_in_function = lookup.is_some_and(Lookup::is_function);
+        let is_in_function = lookup.is_some_and(Lookup::has_name);
         if extent.is_some_and(|extent| extent.range.contains(before)) {
             return (lookup, is_in_function);
         }
@@ -463,7 +463,7 @@ impl Marker<'_> {
 
     fn mark_address(&mut self, address: Address, context: &FrameContext) -> bool {
         let (lookup, _) = self.mark_lookup(address, context);
-        lookup.is_some_and(Lookup::is_function)
+        lookup.is_some_and(Lookup::has_name)
     }
 
     /// Marks the code at an address. Returns what is there, if the address can be code, and the extent around it.

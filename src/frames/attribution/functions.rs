@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::frames::attribution::identity::{IdentityIndex, Namer};
+use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
 use crate::frames::attribution::tree::{Frame, FunctionTree};
 use crate::frames::stream::call_tree::{Node, NodeIndex, Weight};
 use crate::results::summary::profile::FunctionProfile;
@@ -37,7 +37,7 @@ struct FunctionSamples {
 
 impl Functions {
     /// Adds up the samples of the functions that `namer` has named. `events` is the number of events.
-    pub fn new(tree: &FunctionTree, namer: Namer<'_>, events: usize) -> Self {
+    pub fn new(tree: &FunctionTree, namer: IdentityNamer<'_>, events: usize) -> Self {
         let mut rows = namer
             .all
             .map(|(identity, count)| identity.profile(*count, events));

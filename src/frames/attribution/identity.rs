@@ -9,12 +9,12 @@ use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::native::lines::NativeLines;
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::Tables;
 use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::tables::{self, Frame};
-use crate::frames::stream::walk::Symbols;
+use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
 use crate::results::name_style::{self, NameStyle};
 use crate::results::summary::event_counts::EventCounts;
@@ -26,7 +26,7 @@ pub struct Counted<'a> {
     /// The recording.
     pub recording: &'a Recording<'a>,
     /// What names its code.
-    pub symbols: &'a Symbols<'a>,
+    pub symbols: &'a FrameSymbols<'a>,
     /// Original names of functions.
     pub v8_functions: &'a V8Functions<'a>,
     /// Lines of native code, if they were read.
@@ -34,7 +34,7 @@ pub struct Counted<'a> {
     /// What samples refer to.
     pub tables: &'a Tables,
     /// All samples.
-    pub counts: &'a StackCounts,
+    pub counts: &'a SamplesByStack,
 }
 
 table_index! {
@@ -104,9 +104,9 @@ fn runtime_of(recording: &Recording<'_>, used: &UsedFile<'_>) -> Option<&'static
 }
 
 /// Names the functions in frames.
-pub struct Namer<'a> {
+pub struct IdentityNamer<'a> {
     recording: &'a Recording<'a>,
-    symbols: &'a Symbols<'a>,
+    symbols: &'a FrameSymbols<'a>,
     v8_functions: &'a V8Functions<'a>,
     tables: &'a Tables,
     /// Form of the names of JIT code.
@@ -117,10 +117,10 @@ pub struct Namer<'a> {
     pub all: IndexedTable<IdentityIndex, (Identity, CodeCount)>,
     known: HashMap<Identity, IdentityIndex>,
     of_codes: HashMap<FrameCode, IdentityIndex>,
-    of_inlined: HashMap<(FrameCode, tables::FunctionIndex), IdentityIndex>,
+    of_inlined: HashMap<(FrameCode, tables::NamedFunctionIndex), IdentityIndex>,
 }
 
-impl<'a> Namer<'a> {
+impl<'a> IdentityNamer<'a> {
     /// Starts. `names` is the form of the names of JIT code.
     pub fn new(counted: &Counted<'a>, names: &'a NameStyle) -> Self {
         let Counted { recording, .. } = *counted;

@@ -21,10 +21,10 @@ use jitdump::printable;
 
 use crate::collections::hash::HashMap;
 use crate::frames::attribution::functions::Functions;
-use crate::frames::attribution::identity::Namer;
+use crate::frames::attribution::identity::IdentityNamer;
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::native::lines::NativeLines;
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::Tables;
 use crate::frames::stream::tables::{Thread, ThreadIndex};
 use crate::perf::feature;
@@ -44,7 +44,7 @@ impl Counted<'_> {
             ..
         } = *self;
         let (profile, index) = (&recording.profile.profile, &recording.profile.index);
-        let mut namer = Namer::new(self, names);
+        let mut namer = IdentityNamer::new(self, names);
         let tree = FunctionTree::of(tables, self.counts, &mut namer, index.data_end);
         let without_callers = tables.losses.without_callers.saturating_add(tree.without_callers);
         let too_many =
@@ -110,7 +110,7 @@ fn events(tables: &Tables, tree: &FunctionTree) -> Vec<EventSummary> {
 }
 
 /// Returns the threads, those with most samples first.
-fn threads(tables: &Tables, counts: &StackCounts) -> Vec<ThreadSummary> {
+fn threads(tables: &Tables, counts: &SamplesByStack) -> Vec<ThreadSummary> {
     let mut samples: HashMap<ThreadIndex, EventCounts> = HashMap::default();
     for (event, _, thread, weight) in counts.iter() {
         let of_thread = samples.entry(thread);

@@ -1,8 +1,8 @@
 //! The tree of functions, with the inlined ones.
 
 use crate::collections::indexed_table::IndexedTable;
-use crate::frames::attribution::identity::{IdentityIndex, Namer};
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::Tables;
 use crate::frames::stream::call_tree::{CallTree, Node, NodeIndex, Position, Weight};
 
@@ -28,7 +28,7 @@ pub struct FunctionTree {
 
 impl FunctionTree {
     /// Builds the tree of a profile of so many bytes.
-    pub fn of(tables: &Tables, counts: &StackCounts, namer: &mut Namer<'_>, bytes: u64) -> Self {
+    pub fn of(tables: &Tables, counts: &SamplesByStack, namer: &mut IdentityNamer<'_>, bytes: u64) -> Self {
         let mut tree = CallTree::of_profile(bytes);
         let mut own: IndexedTable<NodeIndex, Weight> = IndexedTable::default();
         let mut without_callers: u64 = 0;

@@ -10,9 +10,9 @@ type Key = (u32, Option<StackIndex>, ThreadIndex);
 
 /// Samples by event, stack and thread.
 #[derive(Clone, Debug, Default)]
-pub struct StackCounts(HashMap<Key, Weight>);
+pub struct SamplesByStack(HashMap<Key, Weight>);
 
-impl StackCounts {
+impl SamplesByStack {
     /// Adds a sample.
     pub fn add(&mut self, sample: &Sample) {
         self.0

@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::collections::indexed_table::IndexedTable;
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::ranking::groups::{Groups, RowIndex};
 use crate::frames::stream::call_tree::Weight;
-use crate::frames::stream::tables::{FunctionIndex, NamedFunction, ThreadIndex};
+use crate::frames::stream::tables::{NamedFunction, NamedFunctionIndex, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 
 /// What rows are.
@@ -104,7 +104,7 @@ pub struct Row {
     pub inlined_into: Vec<String>,
     /// The functions, if rows are those of functions.
     #[serde(skip)]
-    pub functions: BTreeSet<FunctionIndex>,
+    pub functions: BTreeSet<NamedFunctionIndex>,
     /// Samples in its own code.
     #[serde(rename = "self")]
     pub own: Weight,
@@ -155,7 +155,7 @@ pub struct Ranking {
 
 impl Ranking {
     /// Ranks the samples of an event.
-    pub fn of(tables: &Tables, counts: &StackCounts, event: u32, by: By) -> Self {
+    pub fn of(tables: &Tables, counts: &SamplesByStack, event: u32, by: By) -> Self {
         let mut groups = Groups::of(tables, by);
         let mut kinds: BTreeMap<Kind, Weight> = BTreeMap::new();
         let mut all = Weight::default();

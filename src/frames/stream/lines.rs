@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use jitdump::debug_info::{self, DebugInfo};
 
-use crate::frames::stream::tables::{FileIndex, FunctionIndex, Line, Location};
+use crate::frames::stream::tables::{Line, Location, NamedFunctionIndex, SourceFileIndex};
 
 /// Lines and inlined calls of a function, with the functions and files in the tables.
 pub struct FunctionLines<'a> {
     /// Functions, as in the debug information.
-    pub functions: Vec<FunctionIndex>,
+    pub functions: Vec<NamedFunctionIndex>,
     /// Places of the lines.
     pub places: DebugInfoWithFiles<'a>,
     /// Places in the generated files, if source maps led from there. Functions and calls are the same.
@@ -21,7 +21,7 @@ pub struct DebugInfoWithFiles<'a> {
     /// The debug information.
     pub info: DebugInfo<'a>,
     /// Its files.
-    pub files: Vec<Option<FileIndex>>,
+    pub files: Vec<Option<SourceFileIndex>>,
 }
 
 /// Returns the call chains at offsets; empty ones without debug information.
@@ -63,7 +63,7 @@ impl FunctionLines<'_> {
 
 impl DebugInfoWithFiles<'_> {
     /// Returns a file.
-    pub fn file(&self, file: Option<u32>) -> Option<FileIndex> {
+    pub fn file(&self, file: Option<u32>) -> Option<SourceFileIndex> {
         self.files.get(file? as usize).copied().flatten()
     }
 

@@ -49,7 +49,7 @@ use crate::frames::stream::frame::FrameAddress;
 use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::rows::{Collected, ThreadKey};
 use crate::frames::stream::tables::{Counts, Event, Stack, StackIndex, ThreadIndex};
-use crate::frames::stream::walk::{Addresses, Symbols, Walk};
+use crate::frames::stream::walk::{Addresses, FrameSymbols, Walk};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::{Profile, feature};
@@ -176,7 +176,7 @@ pub struct WalkOptions<'o> {
 /// Calls `consumer` with the samples of a profile that a filter selects. `start` makes another visitor of samples for each
 /// thread; returns these, too.
 pub fn walk<V: SampleVisitor>(
-    symbols: &Symbols<'_>,
+    symbols: &FrameSymbols<'_>,
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
     how: WalkOptions<'_>,
     start: impl Fn() -> V + Sync,
@@ -248,25 +248,12 @@ impl Walked {
         self.places.iter().filter_map(FrameAddress::function)
     }
 
-    /// Returns the tables with names. Lines are those of `track` for functions that have it, and of `native_lines` for native
-    /// code.
-    pub fn named(
-        self,
-        recording: &Recording<'_>,
-        symbols: &Symbols<'_>,
-        v8_functions: &V8Functions<'_>,
-        track: Option<&[u8]>,
-        native_lines: Option<&NativeLines<'_>>,
-        unwound: &Unwound,
-    ) -> Tables {
-        self.namer(recording, symbols, v8_functions, track, native_lines, unwound)
-            .tables
-    }
-
-    fn namer<'a>(
+    /// Names everything, and returns the tables with what named them. Lines are those of `track` for functions that have it, and of
+    /// `native_lines` for native code.
+    pub fn namer<'a>(
         self,
         recording: &'a Recording<'_>,
-        symbols: &'a Symbols<'_>,
+        symbols: &'a FrameSymbols<'_>,
         v8_functions: &'a V8Functions<'_>,
         track: Option<&'a [u8]>,
         native_lines: Option<&'a NativeLines<'a>>,

@@ -18,10 +18,10 @@ use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::lines::{DebugInfoWithFiles, FunctionLines, chains};
 use crate::frames::stream::tables::{
-    File, FileIndex, Frame, FunctionIndex, Line, Location, Module, ModuleIndex, NamedFunction, Symbol,
-    SymbolIndex, Tables, TierIndex,
+    File, Frame, Line, Location, Module, NamedFunction, NamedFunctionIndex, NamedModuleIndex,
+    SourceFileIndex, Symbol, SymbolIndex, Tables, TierIndex,
 };
-use crate::frames::stream::walk::Symbols;
+use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::NameStyle;
 
@@ -32,7 +32,7 @@ const NOBODY: u32 = u32::MAX;
 pub struct Namer<'a> {
     /// The profile with the code of its processes.
     pub recording: &'a Recording<'a>,
-    pub(super) symbols: &'a Symbols<'a>,
+    pub(super) symbols: &'a FrameSymbols<'a>,
     /// Functions of V8's scripts.
     pub v8_functions: &'a V8Functions<'a>,
     track: Option<&'a [u8]>,
@@ -41,9 +41,9 @@ pub struct Namer<'a> {
     pub tables: Tables,
     /// The symbol of each code.
     pub(super) codes: HashMap<FrameCode, SymbolIndex>,
-    functions: HashMap<NamedFunction, FunctionIndex>,
-    files: HashMap<(u32, Vec<u8>), FileIndex>,
-    modules: HashMap<modules::ModuleIndex, ModuleIndex>,
+    functions: HashMap<NamedFunction, NamedFunctionIndex>,
+    files: HashMap<(u32, Vec<u8>), SourceFileIndex>,
+    modules: HashMap<modules::ModuleIndex, NamedModuleIndex>,
     tiers: HashMap<Vec<u8>, TierIndex>,
     /// Names of native functions that are inlined, by the encoded ones: many functions contain the same.
     inlined: HashMap<Vec<u8>, String>,
@@ -52,11 +52,11 @@ pub struct Namer<'a> {
 /// What the places of one function have in common.
 struct Named<'a> {
     kind: Kind,
-    module: Option<ModuleIndex>,
+    module: Option<NamedModuleIndex>,
     symbol: Option<SymbolIndex>,
     tier: Option<TierIndex>,
     /// The function that has the symbol.
-    function: FunctionIndex,
+    function: NamedFunctionIndex,
     /// Address of offset 0.
     start: u64,
     /// Module whose file offsets are to be converted to addresses.
@@ -75,7 +75,7 @@ impl<'a> Namer<'a> {
     /// Starts. Lines are those of `track` for functions that have it, and of `native_lines` for native code.
     pub fn new(
         recording: &'a Recording<'a>,
-        symbols: &'a Symbols<'a>,
+        symbols: &'a FrameSymbols<'a>,
         v8_functions: &'a V8Functions<'a>,
         track: Option<&'a [u8]>,
         native_lines: Option<&'a NativeLines<'a>>,
@@ -208,7 +208,7 @@ impl<'a> Namer<'a> {
         }
     }
 
-    fn without_lines(&self, function: FunctionIndex) -> Arc<[Line]> {
+    fn without_lines(&self, function: NamedFunctionIndex) -> Arc<[Line]> {
         let declared = &self.tables.functions[function];
         let generated = declared.generated.map(|generated| Location {
             line: 0,
@@ -256,7 +256,7 @@ impl<'a> Namer<'a> {
     }
 
     /// Code without a symbol.
-    fn unnamed(&mut self, kind: Kind, name: String, module: Option<ModuleIndex>) -> Named<'a> {
+    fn unnamed(&mut self, kind: Kind, name: String, module: Option<NamedModuleIndex>) -> Named<'a> {
         let function = self.function(NamedFunction {
             kind,
             name,
@@ -548,7 +548,7 @@ impl<'a> Namer<'a> {
         *self.codes.entry(code).or_insert_with(|| symbols.push(symbol))
     }
 
-    fn function(&mut self, mut function: NamedFunction) -> FunctionIndex {
+    fn function(&mut self, mut function: NamedFunction) -> NamedFunctionIndex {
         // A function may be in several generated files.
         let generated = function.generated.take();
         if let Some(&known) = self.functions.get(&function) {
@@ -562,7 +562,7 @@ impl<'a> Namer<'a> {
         index
     }
 
-    fn file(&mut self, file: &SourceFile<'_>, owner: u32) -> FileIndex {
+    fn file(&mut self, file: &SourceFile<'_>, owner: u32) -> SourceFileIndex {
         let text = text_to_write(file, owner);
         // The file of a script is the same, whoever names it.
         let key = (owner, file.path.to_vec());
@@ -586,7 +586,7 @@ impl<'a> Namer<'a> {
         index
     }
 
-    fn module(&mut self, module: modules::ModuleIndex) -> ModuleIndex {
+    fn module(&mut self, module: modules::ModuleIndex) -> NamedModuleIndex {
         let (all, native) = (self.symbols.modules, self.symbols.native);
         let modules = &mut self.tables.modules;
         *self.modules.entry(module).or_insert_with(|| {

@@ -6,7 +6,7 @@ use crate::frames::native::kernel_symbols::{KernelSymbols, kernel_build_id};
 use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
-use crate::frames::stream::walk::Symbols;
+use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{LoadOptions, Recording};
 use crate::perf::event::KernelMap;
 use crate::perf::{feature, record};
@@ -47,8 +47,8 @@ impl NativeCode {
     }
 
     /// Returns everything that names frames. `native` are the symbols of modules.
-    pub fn with<'s>(&'s self, selector: &'s Selector<'s>, native: &'s NativeSymbols<'s>) -> Symbols<'s> {
-        Symbols {
+    pub fn with<'s>(&'s self, selector: &'s Selector<'s>, native: &'s NativeSymbols<'s>) -> FrameSymbols<'s> {
+        FrameSymbols {
             selector,
             modules: &self.modules,
             native,

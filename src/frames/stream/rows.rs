@@ -63,9 +63,7 @@ impl Rows {
             u32::try_from(self.threads.len().saturating_sub(1)).unwrap_or(u32::MAX)
         })
     }
-}
 
-impl Rows {
     /// Adds a sample.
     pub fn add(&mut self, located: &Located<SampleFields<'_>>, taken: &Taken, profile: &Profile<'_>) {
         let SampleFields { record, sample } = &located.content;

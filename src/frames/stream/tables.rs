@@ -27,7 +27,7 @@ table_index! {
 
 table_index! {
     /// Index of a function.
-    FunctionIndex
+    NamedFunctionIndex
 }
 
 table_index! {
@@ -37,12 +37,12 @@ table_index! {
 
 table_index! {
     /// Index of a source file.
-    FileIndex
+    SourceFileIndex
 }
 
 table_index! {
     /// Index of a module.
-    ModuleIndex
+    NamedModuleIndex
 }
 
 table_index! {
@@ -94,13 +94,13 @@ pub struct Tables {
     /// Frames of machine code.
     pub frames: IndexedTable<FrameIndex, Frame>,
     /// Functions of the source code, those of all processes and tiers together.
-    pub functions: IndexedTable<FunctionIndex, NamedFunction>,
+    pub functions: IndexedTable<NamedFunctionIndex, NamedFunction>,
     /// Symbols: code of one function as it was compiled once.
     pub symbols: IndexedTable<SymbolIndex, Symbol>,
     /// Source files.
-    pub files: IndexedTable<FileIndex, File>,
+    pub files: IndexedTable<SourceFileIndex, File>,
     /// Executables, libraries and parts of the kernel.
-    pub modules: IndexedTable<ModuleIndex, Module>,
+    pub modules: IndexedTable<NamedModuleIndex, Module>,
     /// Names of compiler tiers.
     pub tiers: IndexedTable<TierIndex, String>,
     /// What is missing in the samples.
@@ -177,7 +177,7 @@ pub struct Frame {
     /// Kind of code.
     pub kind: Kind,
     /// Module with the code; `None` for JIT code, and for what is unknown.
-    pub module: Option<ModuleIndex>,
+    pub module: Option<NamedModuleIndex>,
     /// Address: in the file as linked for native code, in memory for JIT code and the kernel. That of a call is within the
     /// instruction.
     pub address: u64,
@@ -194,9 +194,9 @@ pub struct Frame {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Line {
     /// The function.
-    pub function: FunctionIndex,
+    pub function: NamedFunctionIndex,
     /// File of the line, if known.
-    pub file: Option<FileIndex>,
+    pub file: Option<SourceFileIndex>,
     /// Executed line, or that of the call, from 1; 0 if it is unknown.
     pub line: u32,
     /// Column, from 1; 0 if it is unknown.
@@ -209,7 +209,7 @@ pub struct Line {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Location {
     /// File.
-    pub file: FileIndex,
+    pub file: SourceFileIndex,
     /// Line, from 1; 0 if it is unknown.
     pub line: u32,
     /// Column, from 1; 0 if it is unknown.
@@ -226,9 +226,9 @@ pub struct NamedFunction {
     /// Whether it has a name of its own.
     pub is_named: bool,
     /// Module of native code.
-    pub module: Option<ModuleIndex>,
+    pub module: Option<NamedModuleIndex>,
     /// File in which it is declared, if known.
-    pub file: Option<FileIndex>,
+    pub file: Option<SourceFileIndex>,
     /// First line, from 1; 0 if it is unknown.
     pub line: u32,
     /// First column, from 1; 0 if it is unknown.
@@ -381,9 +381,7 @@ impl Losses {
             without_callers: counts.without_callers,
         }
     }
-}
 
-impl Losses {
     /// Returns what is missing, one text for each loss.
     fn parts(&self) -> Vec<String> {
         let of = |part: u64, all: u64, what: &str| (part > 0).then(|| format!("{part} of {all} {what}"));
@@ -442,7 +440,7 @@ pub struct Call<'t> {
 
 impl Location {
     /// Returns a place; `None` if the file is unknown.
-    pub fn of(file: Option<FileIndex>, line: u32, column: u32) -> Option<Self> {
+    pub fn of(file: Option<SourceFileIndex>, line: u32, column: u32) -> Option<Self> {
         file.map(|file| Self { file, line, column })
     }
 }

@@ -27,7 +27,7 @@ const ALWAYS: Range<Time> = Time(0)..Time::MAX;
 
 /// Everything that names the frames of samples.
 #[derive(Debug)]
-pub struct Symbols<'a> {
+pub struct FrameSymbols<'a> {
     /// JIT code.
     pub selector: &'a Selector<'a>,
     /// Mapped modules.
@@ -62,7 +62,7 @@ pub enum Addresses {
 
 /// State while reading some of the records.
 pub struct Walk<'a> {
-    symbols: &'a Symbols<'a>,
+    symbols: &'a FrameSymbols<'a>,
     addresses: Addresses,
     rows: Rows,
     recent: Recent,
@@ -77,7 +77,7 @@ pub struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// Starts a walk.
-    pub fn new(symbols: &'a Symbols<'a>, addresses: Addresses) -> Self {
+    pub fn new(symbols: &'a FrameSymbols<'a>, addresses: Addresses) -> Self {
         Self {
             symbols,
             addresses,
@@ -333,7 +333,7 @@ struct Found {
     times: Range<Time>,
 }
 
-impl Symbols<'_> {
+impl FrameSymbols<'_> {
     fn user_frame(
         &self,
         recent: &mut Recent,

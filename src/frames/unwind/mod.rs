@@ -52,7 +52,7 @@ use crate::frames::unwind::interpreters::Interpreters;
 use crate::frames::unwind::jit::JitTables;
 use crate::frames::unwind::native::NativeTables;
 use crate::frames::unwind::registers::Target;
-use crate::frames::unwind::stack::{StackCounts, Unwinder};
+use crate::frames::unwind::stack::{Unwinder, UnwoundCounts};
 use crate::load::{LoadOptions, Progress, Recording, keep};
 use crate::perf::callchain::unwound::UnwoundHeader;
 use crate::perf::record::data::Data;
@@ -151,7 +151,7 @@ struct Lacking {
 }
 
 impl Lacking {
-    fn of(counts: &StackCounts, modules: &Modules) -> Self {
+    fn of(counts: &UnwoundCounts, modules: &Modules) -> Self {
         let lacking = counts.without_file.iter();
         let mut lacking: Vec<(String, u64)> = lacking
             .map(|(&module, &frames)| (modules.path(module), frames))
@@ -188,7 +188,7 @@ impl Lacking {
 }
 
 /// Reports the stacks that end where their copies do; `None` if there are none. `copy_size` is the size of the copies in bytes.
-fn report_cut(counts: &StackCounts, copy_size: u32) -> Option<Diagnostic> {
+fn report_cut(counts: &UnwoundCounts, copy_size: u32) -> Option<Diagnostic> {
     if counts.cut == 0 {
         return None;
     }
@@ -208,7 +208,7 @@ fn report_cut(counts: &StackCounts, copy_size: u32) -> Option<Diagnostic> {
 
 /// Reports what is missing. `copy_size` is the size of stack copies in bytes.
 fn diagnostics(
-    counts: &StackCounts,
+    counts: &UnwoundCounts,
     unwinder: &Unwinder<'_>,
     lacking: Lacking,
     copy_size: u32,
@@ -230,10 +230,10 @@ mod tests {
     use crate::results::diagnostics::Severity;
 
     fn cut(cut: u64, stacks: u64, copy_size: u32) -> Diagnostic {
-        let counts = StackCounts {
+        let counts = UnwoundCounts {
             cut,
             stacks,
-            ..StackCounts::default()
+            ..UnwoundCounts::default()
         };
         report_cut(&counts, copy_size).unwrap()
     }
@@ -256,7 +256,7 @@ mod tests {
     fn a_twentieth_of_the_stacks_may_be_cut_without_a_warning() {
         assert_eq!(cut(5, 100, 8192).severity, Severity::Note);
         assert_eq!(cut(6, 100, 8192).severity, Severity::Warning);
-        assert!(report_cut(&StackCounts::default(), 8192).is_none());
+        assert!(report_cut(&UnwoundCounts::default(), 8192).is_none());
     }
 
     fn lacking(modules: u64, in_files: u64) -> Lacking {

@@ -7,7 +7,7 @@ use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples, Visited};
 use crate::files::{StreamedFile, TempFile};
 use crate::frames::unwind::registers::Registers;
-use crate::frames::unwind::stack::{SampledStack, StackCounts, StackWalk, Unwinder};
+use crate::frames::unwind::stack::{SampledStack, StackWalk, Unwinder, UnwoundCounts};
 use crate::frames::unwind::step::StackCopy;
 use crate::perf::Profile;
 use crate::perf::attr::Kept;
@@ -24,7 +24,7 @@ pub fn rewrite<'w, 'a>(
     unwinder: &'w Unwinder<'a>,
     kept: Kept,
     mut progress: impl FnMut(u64),
-) -> io::Result<(StreamedFile, StackCounts)> {
+) -> io::Result<(StreamedFile, UnwoundCounts)> {
     let IndexedProfile { profile, index } = recorded;
     let mut out = Output {
         profile,
@@ -64,7 +64,7 @@ pub fn rewrite<'w, 'a>(
     };
     let rewriters = Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
     written?;
-    let mut counts = StackCounts::default();
+    let mut counts = UnwoundCounts::default();
     for rewriter in rewriters {
         counts.add(&rewriter.walk.counts);
     }

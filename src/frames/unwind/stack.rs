@@ -60,7 +60,7 @@ pub struct SampledStack<'a> {
 
 /// What was unwound.
 #[derive(Clone, Debug, Default)]
-pub struct StackCounts {
+pub struct UnwoundCounts {
     /// Number of stacks.
     pub stacks: u64,
     /// Number of frames in all of them.
@@ -75,7 +75,7 @@ pub struct StackCounts {
     pub without_file: HashMap<ModuleIndex, u64>,
 }
 
-impl StackCounts {
+impl UnwoundCounts {
     /// Adds the counts of other stacks.
     pub fn add(&mut self, other: &Self) {
         self.stacks += other.stacks;
@@ -109,7 +109,7 @@ pub struct StackWalk<'w, 'a> {
     /// What the frames are, if interpreters are left out.
     kinds: Vec<FrameKind>,
     /// What was unwound so far.
-    pub counts: StackCounts,
+    pub counts: UnwoundCounts,
 }
 
 impl<'w, 'a> StackWalk<'w, 'a> {
@@ -120,7 +120,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             caches: Caches::default(),
             frames: Vec::new(),
             kinds: Vec::new(),
-            counts: StackCounts::default(),
+            counts: UnwoundCounts::default(),
         }
     }
 

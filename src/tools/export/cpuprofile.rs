@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Serialize;
 
-use crate::frames::stream::tables::FunctionIndex;
+use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::tools::export::calls::Calls;
 use crate::tools::export::json::{self, List};
 use crate::tools::export::profile::{Profile, Row, thread_label};
@@ -78,7 +78,7 @@ impl CallFrame {
         }
     }
 
-    fn of(profile: &Profile, index: FunctionIndex) -> Self {
+    fn of(profile: &Profile, index: NamedFunctionIndex) -> Self {
         let function = &profile.tables.functions[index];
         let module = function
             .module

@@ -14,7 +14,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::frames::stream::Kind;
-use crate::frames::stream::tables::{FileIndex, FrameIndex, FunctionIndex, Line, Location, TierIndex};
+use crate::frames::stream::tables::{
+    FrameIndex, Line, Location, NamedFunctionIndex, SourceFileIndex, TierIndex,
+};
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::{Calls, Numbers};
 use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
@@ -130,7 +132,7 @@ struct LocationTable {
 /// What files and original positions are numbered by.
 #[derive(Default)]
 struct OriginalPositions {
-    sources: Numbers<FileIndex>,
+    sources: Numbers<SourceFileIndex>,
     originals: Numbers<Location>,
 }
 
@@ -155,7 +157,7 @@ fn line_and_column(place: Option<Location>) -> (Option<u32>, Option<u32>) {
 type CallKey = (FrameIndex, Line, u32);
 
 /// A function, as the lines of a file.
-type FunctionKey = (FunctionIndex, Option<FileIndex>);
+type FunctionKey = (NamedFunctionIndex, Option<SourceFileIndex>);
 
 /// Writes the file.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
@@ -382,10 +384,10 @@ fn location_table(places: &mut OriginalPositions) -> LocationTable {
 
 fn source_table<'p>(
     profile: &'p Profile,
-    files: &[FileIndex],
+    files: &[SourceFileIndex],
     strings: &mut Numbers<String>,
 ) -> SourceTable<'p> {
-    let text = |file: &FileIndex| {
+    let text = |file: &SourceFileIndex| {
         let embedded = profile.tables.files[*file].text.as_ref();
         embedded
             .or_else(|| profile.texts.get(file))

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use crate::frames::stream::Kind;
-use crate::frames::stream::tables::{FunctionIndex, Thread};
+use crate::frames::stream::tables::{NamedFunctionIndex, Thread};
 use crate::tools::export::calls::Calls;
 use crate::tools::export::profile::Profile;
 
@@ -14,7 +14,7 @@ use crate::tools::export::profile::Profile;
 const MAX_TEXT: usize = 1000;
 
 /// What a frame shows.
-type Call = (FunctionIndex, bool);
+type Call = (NamedFunctionIndex, bool);
 
 /// Writes the file.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {

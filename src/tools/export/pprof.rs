@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::frames::stream::tables::{Event, FrameIndex, FunctionIndex};
+use crate::frames::stream::tables::{Event, FrameIndex, NamedFunctionIndex};
 use crate::results::summary::profile::Unit;
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::Numbers;
@@ -187,7 +187,7 @@ impl<W: Write> Writer<'_, W> {
         let tables = &self.profile.tables;
         let mut homes: Numbers<Home> = Numbers::default();
         let mut mappings: Vec<Mapping> = Vec::new();
-        let mut functions: Numbers<FunctionIndex> = Numbers::default();
+        let mut functions: Numbers<NamedFunctionIndex> = Numbers::default();
         for (frame, id) in frames.all.iter().zip(1_u64..) {
             let mut location = Message::default();
             location.number(1, id);
@@ -231,7 +231,7 @@ impl<W: Write> Writer<'_, W> {
         self.mappings(&homes, &mappings)
     }
 
-    fn functions(&mut self, functions: &Numbers<FunctionIndex>) -> io::Result<()> {
+    fn functions(&mut self, functions: &Numbers<NamedFunctionIndex>) -> io::Result<()> {
         for (&index, id) in functions.all.iter().zip(1_u64..) {
             let mut message = Message::default();
             message.number(1, id);

@@ -7,10 +7,11 @@ use regex_lite::Regex;
 
 use crate::bytes::printable_path;
 use crate::collections::hash::HashMap;
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{
-    Event, FileIndex, Frame, FunctionIndex, Module, ModuleIndex, StackIndex, Thread, ThreadIndex, TierIndex,
+    Event, Frame, Module, NamedFunctionIndex, NamedModuleIndex, SourceFileIndex, StackIndex, Thread,
+    ThreadIndex, TierIndex,
 };
 use crate::frames::stream::{Kind, Sample, SampleFilter, StreamOptions, Tables, read_then};
 use crate::inject::SourceName;
@@ -58,7 +59,7 @@ pub struct Row {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Home {
     /// An executable, a library, or a module of the kernel.
-    Module(ModuleIndex),
+    Module(NamedModuleIndex),
     /// The kernel.
     Kernel,
     /// Code of a runtime in memory, by the compiler that made it.
@@ -77,7 +78,7 @@ pub struct Profile {
     /// Events of runtimes.
     pub markers: Markers,
     /// Texts of files that the tables have no text of, as far as they are wanted.
-    pub texts: HashMap<FileIndex, Vec<u8>>,
+    pub texts: HashMap<SourceFileIndex, Vec<u8>>,
     /// Samples by thread, event and time.
     pub rows: Vec<Row>,
     /// Indices of the events of the samples.
@@ -101,7 +102,7 @@ impl Profile {
         progress: &mut dyn Progress,
     ) -> Result<Self, Diagnostic> {
         let mut rows: Vec<Row> = Vec::new();
-        let mut counts = StackCounts::default();
+        let mut counts = SamplesByStack::default();
         let mut substituted: u64 = 0;
         let mut add = |sample: &Sample| {
             if scope.has_times {
@@ -292,7 +293,7 @@ impl Profile {
     }
 
     /// Returns the name of a function. One without a name has that of its module, in brackets.
-    pub fn name(&self, function: FunctionIndex) -> Cow<'_, str> {
+    pub fn name(&self, function: NamedFunctionIndex) -> Cow<'_, str> {
         let function = &self.tables.functions[function];
         match function.is_named || function.name.starts_with('[') {
             true => Cow::Borrowed(&function.name),
@@ -301,13 +302,13 @@ impl Profile {
     }
 
     /// Returns the path of the file in which a function is declared.
-    pub fn path(&self, function: FunctionIndex) -> Option<&str> {
+    pub fn path(&self, function: NamedFunctionIndex) -> Option<&str> {
         let file = self.tables.functions[function].file?;
         Some(&self.tables.files[file].path)
     }
 
     /// Returns the name of a function, with its file and line if it has them.
-    pub fn name_and_place(&self, function: FunctionIndex) -> String {
+    pub fn name_and_place(&self, function: NamedFunctionIndex) -> String {
         let name = self.name(function);
         match (self.path(function), self.tables.functions[function].line) {
             (None, _) => name.into_owned(),
@@ -367,7 +368,7 @@ pub fn thread_label(thread: &Thread) -> String {
 
 /// Returns whether each stack has a function that matches.
 fn matching_stacks(tables: &Tables, filter: &Regex) -> Vec<bool> {
-    let matches_module = |module: Option<ModuleIndex>| {
+    let matches_module = |module: Option<NamedModuleIndex>| {
         module.is_some_and(|module| filter.is_match(&tables.modules[module].path))
     };
     let functions = tables.functions.map(|function| {

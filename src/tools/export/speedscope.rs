@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::frames::stream::tables::FunctionIndex;
+use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::results::summary::profile::Unit;
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::{Calls, Numbers};
@@ -61,7 +61,7 @@ struct Sampled<S, W> {
 /// Writes the file.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     // A function is one frame: equal frames of different numbers are different functions for speedscope.
-    let mut functions: Numbers<Option<FunctionIndex>> = Numbers::default();
+    let mut functions: Numbers<Option<NamedFunctionIndex>> = Numbers::default();
     let calls = Calls::of(profile, |place| functions.of(Some(place.line.function)));
     let unknown = functions.of(None);
     let path = |row: &Row| match calls.path(calls.node(row.stack)) {
@@ -116,7 +116,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     json::write(out, &file)
 }
 
-fn frame(profile: &Profile, index: Option<FunctionIndex>) -> Frame<'_> {
+fn frame(profile: &Profile, index: Option<NamedFunctionIndex>) -> Frame<'_> {
     let Some(index) = index else {
         return Frame {
             name: "[unknown]".to_owned(),

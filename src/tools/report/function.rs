@@ -7,9 +7,9 @@ use jitdump::Tally;
 use serde::Serialize;
 
 use crate::frames::ranking::Row;
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
-use crate::frames::stream::tables::{FileIndex, FunctionIndex};
+use crate::frames::stream::tables::{NamedFunctionIndex, SourceFileIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::inject::SourceName;
 use crate::results::diagnostics::Issue;
@@ -85,13 +85,13 @@ pub struct SourceLine {
 }
 
 /// Samples of the lines of a function: of the line itself, and with what it calls.
-type Lines = BTreeMap<(FileIndex, u32), [Weight; 2]>;
+type Lines = BTreeMap<(SourceFileIndex, u32), [Weight; 2]>;
 
 /// Reports the function that `name` means: the hottest of those with that name or, if there is none, of those that contain it.
 /// `rows` are those of all functions. Lists of kept sources that cannot be read are counted in `faults`.
 pub fn report(
     tables: &Tables,
-    counts: &StackCounts,
+    counts: &SamplesByStack,
     event: u32,
     rows: &[Row],
     name: &str,
@@ -108,14 +108,14 @@ pub fn report(
     let row = row.clone();
     let mut shares = Shares::default();
     for (stack, _, weight) in counts.of_event(event) {
-        let calls: Vec<(FunctionIndex, Option<FileIndex>, u32, Option<&str>)> = tables
+        let calls: Vec<(NamedFunctionIndex, Option<SourceFileIndex>, u32, Option<&str>)> = tables
             .calls(stack)
             .map(|call| {
                 let tier = call.frame.tier.map(|tier| &*tables.tiers[tier]);
                 (call.line.function, call.line.file, call.line.line, tier)
             })
             .collect();
-        let is_it = |function: FunctionIndex| row.functions.contains(&function);
+        let is_it = |function: NamedFunctionIndex| row.functions.contains(&function);
         if let Some(&(function, file, line, tier)) = calls.first()
             && is_it(function)
         {
@@ -178,7 +178,7 @@ struct Shares {
 }
 
 /// Returns a function as text.
-fn named(tables: &Tables, function: FunctionIndex) -> String {
+fn named(tables: &Tables, function: NamedFunctionIndex) -> String {
     let function = &tables.functions[function];
     match function.kind {
         Kind::Kernel => format!("{} [kernel]", function.name),
@@ -203,8 +203,8 @@ fn source_lines(
     options: &StreamOptions,
     faults: &mut Tally<Issue>,
 ) -> (Vec<SourceLine>, u64) {
-    let files: BTreeSet<FileIndex> = lines.keys().map(|&(file, _)| file).collect();
-    let files: Vec<FileIndex> = files.into_iter().collect();
+    let files: BTreeSet<SourceFileIndex> = lines.keys().map(|&(file, _)| file).collect();
+    let files: Vec<SourceFileIndex> = files.into_iter().collect();
     let sources: Vec<SourceText> = files
         .iter()
         .map(|&file| {
@@ -219,7 +219,7 @@ fn source_lines(
             }
         })
         .collect();
-    let numbers = |file: FileIndex| {
+    let numbers = |file: SourceFileIndex| {
         lines
             .range((file, 0)..=(file, u32::MAX))
             .map(|(&(_, line), _)| line)
@@ -233,18 +233,18 @@ fn source_lines(
     // Lines without text show by themselves which files were not read.
     let unread_lists = texts.faults.count(Issue::SourceListUnread);
     faults.add_many(Issue::SourceListUnread, unread_lists, 0);
-    let mut texts: BTreeMap<(FileIndex, u32), String> = BTreeMap::new();
+    let mut texts: BTreeMap<(SourceFileIndex, u32), String> = BTreeMap::new();
     for excerpt in excerpts {
         if let Some(&file) = files.get(excerpt.file as usize) {
             texts.extend((excerpt.first..).map(|line| (file, line)).zip(excerpt.text));
         }
     }
-    let is_near = |&(file, line): &(FileIndex, u32)| {
+    let is_near = |&(file, line): &(SourceFileIndex, u32)| {
         let around = (file, line.saturating_sub(CONTEXT))..=(file, line.saturating_add(CONTEXT));
         lines.range(around).next().is_some()
     };
     let with_text = texts.keys().copied().filter(is_near);
-    let shown: BTreeSet<(FileIndex, u32)> = lines.keys().copied().chain(with_text).collect();
+    let shown: BTreeSet<(SourceFileIndex, u32)> = lines.keys().copied().chain(with_text).collect();
     let (shown, omitted) = most_sampled(shown.into_iter().collect(), lines);
     let shown = shown.into_iter().map(|(file, line)| {
         let [own, total] = lines.get(&(file, line)).copied().unwrap_or_default();
@@ -260,7 +260,7 @@ fn source_lines(
 }
 
 /// Leaves the lines with most samples of a sorted list that is too long. Returns them, and how many it has left out.
-fn most_sampled(mut all: Vec<(FileIndex, u32)>, lines: &Lines) -> (Vec<(FileIndex, u32)>, u64) {
+fn most_sampled(mut all: Vec<(SourceFileIndex, u32)>, lines: &Lines) -> (Vec<(SourceFileIndex, u32)>, u64) {
     let omitted = all.len().saturating_sub(MAX_LINES);
     if omitted > 0 {
         all.sort_by_key(|at| {
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn of_too_many_lines_those_with_most_samples_are_shown() {
-        let at = |line| (FileIndex(0), line);
+        let at = |line| (SourceFileIndex(0), line);
         let samples = |period| {
             let mut weight = Weight::default();
             weight.add(Weight { samples: 1, period });
@@ -319,7 +319,7 @@ mod tests {
                 ..Row::default()
             };
             let rows: Vec<Row> = (0..=count).map(row).collect();
-            let (tables, counts) = (Tables::default(), StackCounts::default());
+            let (tables, counts) = (Tables::default(), SamplesByStack::default());
             let (options, mut faults) = (StreamOptions::default(), Tally::default());
             let report = report(&tables, &counts, 0, &rows, "work", &options, &mut faults);
             let report = report.unwrap();

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
-use crate::frames::stream::tables::{FunctionIndex, Line, SymbolIndex, TierIndex};
+use crate::frames::stream::tables::{Line, NamedFunctionIndex, SymbolIndex, TierIndex};
 use crate::frames::stream::{MachineCode, Namer, Tables};
 use crate::tools::report::disassembly::{Disassembled, Disassembler, MACHINES};
 
@@ -97,9 +97,9 @@ type SampledCopy = (Option<TierIndex>, Weight, Offsets);
 /// counts for the instruction at its own address.
 pub fn code_of(
     namer: &mut Namer<'_>,
-    counts: &StackCounts,
+    counts: &SamplesByStack,
     event: u32,
-    functions: &BTreeSet<FunctionIndex>,
+    functions: &BTreeSet<NamedFunctionIndex>,
     wanted: usize,
 ) -> FunctionCode {
     let tables = &namer.tables;

@@ -20,7 +20,7 @@ use regex_lite::Regex;
 use serde::Serialize;
 
 use crate::bytes::printable_path;
-use crate::frames::ranking::counts::StackCounts;
+use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::ranking::{KindRow, Ranking, first_event};
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::Losses;
@@ -102,7 +102,7 @@ pub struct EventReport {
 
 /// Reads a profile, and reports it.
 pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Report, Diagnostic> {
-    let counts = RefCell::new(StackCounts::default());
+    let counts = RefCell::new(SamplesByStack::default());
     let mut count = |sample: &Sample| counts.borrow_mut().add(sample);
     let mut stream = options.stream.clone();
     // Reading them takes longer than anything else in small profiles.
@@ -135,7 +135,7 @@ impl EventReport {
 
 impl Report {
     /// Reports samples.
-    pub fn of(tables: &Tables, counts: &StackCounts, options: &ReportOptions) -> Result<Self, Diagnostic> {
+    pub fn of(tables: &Tables, counts: &SamplesByStack, options: &ReportOptions) -> Result<Self, Diagnostic> {
         let event = first_event(tables);
         let by = match options.function {
             Some(_) => By::Function,

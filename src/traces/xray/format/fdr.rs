@@ -71,7 +71,7 @@ pub(super) fn function_fields(record: [u8; FUNCTION_SIZE], endian: ByteOrder) ->
         ByteOrder::Big => {
             let both = u64::from_be_bytes(record);
             let word = (both >> 32) as u32;
-            (word >> 28, word & 0x0fff_ffff, both as u32)
+            ((word >> 28) & 7, word & 0x0fff_ffff, both as u32)
         }
     }
 }
