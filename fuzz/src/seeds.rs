@@ -10,7 +10,8 @@ use jitdump::{ByteOrder, Dump, Machine};
 use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
 use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::compression::Compressor;
-use jitinject::internals::traces::mono::format::{Log, packed};
+use jitinject::internals::traces::detect::is_packed;
+use jitinject::internals::traces::mono::format::Log;
 use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
 use jitinject_fuzz::damage::damage;
 use jitinject_fuzz::elf::{self, Section};
@@ -166,7 +167,7 @@ impl Seeds {
 
     /// Writes a log in each version of the format; packed logs are written unchanged.
     fn of_mono_log(&self, name: &str, bytes: &[u8]) {
-        if packed::is_packed(bytes) {
+        if is_packed(bytes) {
             self.write("mono", name, &[&[1], cut(bytes, LOG)].concat());
             return;
         }

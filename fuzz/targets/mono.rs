@@ -4,6 +4,7 @@
 
 #![no_main]
 
+use jitinject::internals::traces::detect::is_mono_log;
 use jitinject::internals::traces::mono::format::event::{CodeBufferKind, CounterValue, MonitorEvent};
 use jitinject::internals::traces::mono::format::{Buffer, Event, Index, Kind, Log, packed};
 use jitinject_fuzz::choices::Choices;
@@ -24,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
         check(&out);
     }
     check(file);
-    let _ = packed::is_log(file);
+    let _ = is_mono_log(file);
 });
 
 fn check(file: &[u8]) {

@@ -15,9 +15,10 @@ use jitinject::internals::perf::output::{Edits, Rewrite};
 use jitinject::internals::perf::record::data::Data;
 use jitinject::internals::perf::record::{Record, resync};
 use jitinject::internals::perf::sample::Sample;
+use jitinject::internals::perf::synthetic::Thread;
 use jitinject::internals::perf::{Container, Profile, event, record};
 use jitinject::internals::traces::conversion::synthesis;
-use jitinject::internals::traces::conversion::synthesis::{Definition, Measure, Synthesis, Thread};
+use jitinject::internals::traces::conversion::synthesis::{Definition, Measure, Synthesis};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

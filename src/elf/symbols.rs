@@ -11,6 +11,8 @@ use jitdump::{Address, AddressRange, ByteOrder, Machine};
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{Endianness, SegmentFlags, SymbolKind, elf};
 
+use crate::bytes::printable;
+use crate::collections::hash::HashMap;
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::plt::{self, Stub, Target};
@@ -255,6 +257,22 @@ pub fn decoded(name: &[u8]) -> Cow<'_, str> {
         Some(demangled) if stub.is_some() => Cow::Owned(demangled + STUB),
         Some(demangled) => Cow::Owned(demangled),
         None => name,
+    }
+}
+
+/// Names without the encoding of a compiler, each decoded once.
+#[derive(Debug, Default)]
+pub struct DecodedNames(HashMap<Vec<u8>, String>);
+
+impl DecodedNames {
+    /// Returns the name of a function as [`decoded`] does, as printable text.
+    pub fn decoded(&mut self, name: &[u8]) -> String {
+        if let Some(known) = self.0.get(name) {
+            return known.clone();
+        }
+        let new = printable(decoded(name).as_bytes());
+        self.0.insert(name.to_vec(), new.clone());
+        new
     }
 }
 

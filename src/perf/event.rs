@@ -47,9 +47,12 @@ impl<'a> KernelMap<'a> {
             return None;
         }
         let map = Mmap::read(record, endian)?;
-        let is_image = map.name.starts_with(b"[");
-        let end = map.name.iter().position(|&byte| is_image && byte == b']');
-        let name = end.and_then(|end| map.name.get(..=end)).unwrap_or(map.name);
+        // A path of a module's file may have brackets, too.
+        let image = map.name.strip_prefix(b"[");
+        let end = image.and_then(|image| memchr::memchr(b']', image));
+        let name = end
+            .and_then(|end| map.name.get(..end.saturating_add(2)))
+            .unwrap_or(map.name);
         Some(Self {
             range: map.range,
             reference: Address(map.file_offset),
@@ -315,6 +318,27 @@ mod tests {
         endian.write_u16(&mut out, (8 + body.len()) as u16);
         out.extend(body);
         out
+    }
+
+    #[test]
+    fn only_images_of_the_kernel_have_a_symbol_behind_their_name() {
+        for (name, expected) in [
+            ("[kernel.kallsyms]_text", "[kernel.kallsyms]"),
+            ("[ext4]", "[ext4]"),
+            ("[unclosed", "[unclosed"),
+            ("/lib/modules/6.1/[a]/b.ko", "/lib/modules/6.1/[a]/b.ko"),
+        ] {
+            let record = mmap(
+                record::MMAP,
+                record::MISC_KERNEL,
+                &[],
+                format!("{name}\0").as_bytes(),
+            );
+            let view = |record: &Record<'_>| {
+                KernelMap::parse(record, ByteOrder::Little).map(|map| map.name.to_vec())
+            };
+            assert_eq!(parse_one(&record, view).unwrap(), expected.as_bytes());
+        }
     }
 
     #[test]

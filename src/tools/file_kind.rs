@@ -3,7 +3,7 @@
 use jitdump::internals::format as jitdump;
 
 use crate::results::FileKind;
-use crate::traces::mono::format as mono;
+use crate::traces::detect;
 use crate::traces::xray::format as xray;
 
 impl FileKind {
@@ -11,12 +11,9 @@ impl FileKind {
     ///
     /// `start` is the whole file or its first few hundred bytes.
     pub fn from_content(start: &[u8]) -> Option<Self> {
-        if jitdump::header::byte_order(start).is_some() {
-            Some(Self::Jitdump)
-        } else if mono::packed::is_log(start) {
-            Some(Self::MonoLog)
-        } else {
-            xray::is_trace(start).then_some(Self::XrayTrace)
+        match jitdump::header::byte_order(start) {
+            Some(_) => Some(Self::Jitdump),
+            None => detect::kind_of(start),
         }
     }
 

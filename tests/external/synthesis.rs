@@ -10,8 +10,9 @@ use jitdump::{Address, AddressRange, ByteOrder, Time};
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::output::{Edits, Rewrite};
+use jitinject::internals::perf::synthetic::{Mapping, Thread};
 use jitinject::internals::traces::conversion::synthesis::{
-    Comm, Definition, Mapping, Measure, Origin, Sample, Synthesis, Synthesized, Thread, ThreadStart,
+    Comm, Definition, Measure, Origin, Sample, Synthesis, Synthesized, ThreadStart,
 };
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jitdump::FaultCount;
 use jitinject::Issue;
+use jitinject::internals::traces::detect::is_mono_log;
 use jitinject::internals::traces::mono::format::{Log, packed};
 
 use crate::mono::{events, real, report};
@@ -116,7 +117,7 @@ fn unpacked(file: &[u8]) -> (Vec<u8>, packed::Unpacked) {
 #[test]
 fn packed_logs_are_known_and_unpacked() {
     let file = real("mono-alloc-zip");
-    assert!(packed::is_log(&file) && packed::is_log(&file[..200]) && packed::is_log(&real("mono-alloc")));
+    assert!(is_mono_log(&file) && is_mono_log(&file[..200]) && is_mono_log(&real("mono-alloc")));
     let (log, unpacked_log) = unpacked(&file);
     assert!(unpacked_log.faults.is_empty());
     let kinds = |file: &[u8]| {

@@ -12,6 +12,7 @@ use jitinject::internals::files::temp_file::copy_if;
 use jitinject::internals::files::{InputFile, TempFile};
 use jitinject::internals::perf::header::is_profile;
 use jitinject::internals::results::FileKind;
+use jitinject::internals::traces::detect::is_packed;
 use jitinject::internals::traces::mono::format::packed;
 
 /// An open runtime file.
@@ -49,7 +50,7 @@ impl RuntimeFile {
 
     /// Decompresses an open file.
     pub fn of(file: InputFile) -> io::Result<Self> {
-        if !packed::is_packed(&file) {
+        if !is_packed(&file) {
             return Ok(Self {
                 file,
                 compressed: None,

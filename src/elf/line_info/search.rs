@@ -298,7 +298,8 @@ impl<'a, 'c> Search<'a, 'c> {
                 let within = offset.to_unit_offset(&other.header).ok_or(unknown)?;
                 (Some(other), within)
             }
-            // dwz moves entries of several files to a supplementary file, which is not read.
+            // dwz moves entries of several files to a supplementary file, which is not read. The offsets there are told apart from
+            // those here, which are smaller.
             AttributeValue::DebugInfoRefSup(offset) => {
                 return Ok((usize::MAX.saturating_sub(offset.0), Declared::default()));
             }

@@ -80,9 +80,11 @@ impl Counted<'_> {
             stacks,
             stacks_omitted,
             without_callers,
-            diagnostics: [symbols.native.refused(), too_many]
+            diagnostics: symbols
+                .native
+                .refused()
                 .into_iter()
-                .flatten()
+                .chain(too_many)
                 .chain(self.native_lines.into_iter().flat_map(NativeLines::diagnostics))
                 .chain(tables.diagnostics.iter().cloned())
                 .collect(),

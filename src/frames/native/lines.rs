@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jitdump::AddressRange;
 use jitdump::debug_info::DebugInfo;
 
-use crate::bytes::base_name;
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::line_info::LineInfo;
-use crate::files::objects::store;
 use crate::frames::native::contents::{ContentReader, Contents, ElfReads};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
@@ -85,12 +83,11 @@ impl<'a> NativeLines<'a> {
 
     /// Reads the sections of a module; `None` if this machine has none of its build.
     pub fn read(&self, module: ModuleIndex) -> Option<ModuleLines> {
-        let path = &self.modules.all[module].path;
-        let is_file = path.starts_with(b"/");
+        let is_file = self.modules.all[module].path.starts_with(b"/");
         let found = is_file.then(|| self.sections.read_once(module)).flatten()?;
         let lines = Some(found.debug.unwrap_or(found.file)).filter(|lines| !lines.is_empty)?;
         // Objects have the paths of a runtime's file, which may be another user's.
-        let is_object = store::has_functions(base_name(path)).is_some();
+        let is_object = self.modules.has_jit_code(module);
         Some(ModuleLines {
             lines,
             author: found.author.filter(|_| !is_object),

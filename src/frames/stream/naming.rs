@@ -9,7 +9,7 @@ use crate::bytes::hex_digits;
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
-use crate::elf::symbols::decoded;
+use crate::elf::symbols::DecodedNames;
 use crate::frames::native::lines::{NativeFunction, NativeLines};
 use crate::frames::native::modules;
 use crate::frames::source_files::text_to_write;
@@ -45,8 +45,8 @@ pub struct Namer<'a> {
     files: HashMap<(u32, Vec<u8>), SourceFileIndex>,
     modules: HashMap<modules::ModuleIndex, NamedModuleIndex>,
     tiers: HashMap<Vec<u8>, TierIndex>,
-    /// Names of native functions that are inlined, by the encoded ones: many functions contain the same.
-    inlined: HashMap<Vec<u8>, String>,
+    /// Names of native functions that are inlined: many functions contain the same.
+    inlined: DecodedNames,
 }
 
 /// What the places of one function have in common.
@@ -92,7 +92,7 @@ impl<'a> Namer<'a> {
             files: HashMap::default(),
             modules: HashMap::default(),
             tiers: HashMap::default(),
-            inlined: HashMap::default(),
+            inlined: DecodedNames::default(),
         }
     }
 
@@ -401,7 +401,7 @@ impl<'a> Namer<'a> {
         let places = self.places(recorded.info, recorded.owner);
         let generated = recorded.generated.map(|info| self.places(info, recorded.owner));
         let is_native = own.module.is_some();
-        let known_names = &mut self.inlined;
+        let inlined = &mut self.inlined;
         let functions = places.info.functions.iter().enumerate().map(|(at, function)| {
             let file = places.file(function.file);
             let generated = generated.as_ref().and_then(|generated| generated.declaration(at));
@@ -421,14 +421,7 @@ impl<'a> Namer<'a> {
                 column: function.column,
             });
             let name = match is_native {
-                true => match known_names.get(function.name) {
-                    Some(known) => known.clone(),
-                    None => {
-                        let name = printable(decoded(function.name).as_bytes());
-                        known_names.insert(function.name.to_vec(), name.clone());
-                        name
-                    }
-                },
+                true => inlined.decoded(function.name),
                 false => printable(&NameStyle::Plain.apply_to_inlined(function.name, location)),
             };
             NamedFunction {

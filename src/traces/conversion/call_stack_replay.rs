@@ -3,6 +3,7 @@
 use jitdump::{Address, RuntimeTime};
 
 use crate::collections::hash::HashMap;
+use crate::perf::synthetic::Thread;
 use crate::traces::conversion::call_tree::{CallTree, Stack};
 use crate::traces::conversion::chain::Chain;
 use crate::traces::conversion::replay::Replay;
@@ -10,7 +11,6 @@ use crate::traces::conversion::source::{
     EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TID, ReplaySource,
 };
 use crate::traces::conversion::splice::{SampleKey, StackSource};
-use crate::traces::conversion::synthesis::Thread;
 use crate::units::Pid;
 
 /// Stacks of samples, replayed from the calls of a source.

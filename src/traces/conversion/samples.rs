@@ -9,12 +9,13 @@ use jitdump::{RuntimeTime, Time};
 
 use crate::code::clock::Alignment;
 use crate::collections::hash::HashMap;
+use crate::perf::synthetic::Thread;
 use crate::traces::conversion::call_tree::{CallTree, Stack, Step};
 use crate::traces::conversion::chain::Chain;
 use crate::traces::conversion::event_selection::{EventSet, ProfileEvent};
 use crate::traces::conversion::replay::Replay;
 use crate::traces::conversion::source::{EventContext, EventKind, EventOf, ReplaySource};
-use crate::traces::conversion::synthesis::{Comm, Sample, Thread, ThreadStart};
+use crate::traces::conversion::synthesis::{Comm, Sample, ThreadStart};
 use crate::traces::conversion::synthesize::{EventSource, Out};
 use crate::traces::options::SamplingOptions;
 

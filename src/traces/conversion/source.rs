@@ -7,11 +7,11 @@ use std::io;
 use jitdump::{Address, RuntimeTime, Tally, Time};
 
 use crate::code::clock::Alignment;
+use crate::perf::synthetic::Thread;
 use crate::results::diagnostics::Issue;
 use crate::traces::conversion::call_tree::Step;
 use crate::traces::conversion::chain::Chain;
 use crate::traces::conversion::event_selection::ProfileEvent;
-use crate::traces::conversion::synthesis::Thread;
 use crate::traces::conversion::synthesize::Out;
 use crate::units::Pid;
 

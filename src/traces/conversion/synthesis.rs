@@ -33,5 +33,3 @@ pub use sample::Sample;
 pub use stand_alone::Origin;
 pub use stream::Synthesis;
 pub use synthesized::Synthesized;
-
-pub use crate::perf::synthetic::{Event, Mapping, Thread};

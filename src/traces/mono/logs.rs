@@ -13,6 +13,7 @@ use crate::files::{InputFile, TempFile};
 use crate::perf::event::Backing;
 use crate::results::FileKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::detect::is_packed;
 use crate::traces::mono::format::{Index, Log, packed};
 use crate::traces::mono::memory::Memory;
 use crate::traces::mono::prepare::Prepared;
@@ -46,7 +47,7 @@ pub struct OpenLog {
 impl UnpackedLog {
     /// Decompresses a log if it is compressed.
     pub fn of(file: Arc<InputFile>) -> io::Result<Self> {
-        if !packed::is_packed(&file) {
+        if !is_packed(&file) {
             return Ok(Self {
                 file,
                 faults: Tally::default(),

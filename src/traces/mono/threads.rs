@@ -7,8 +7,8 @@ use jitdump::RuntimeTime;
 
 use crate::code::clock::Alignment;
 use crate::collections::hash::{HashMap, HashSet};
+use crate::perf::synthetic;
 use crate::traces::conversion::source::TracedThread;
-use crate::traces::conversion::synthesis;
 use crate::traces::mono::format::event::{Kind, Metadata, Stage};
 use crate::traces::mono::format::{Event, Log, ThreadId};
 use crate::traces::mono::heap_shots::{HeapShotFinder, HeapShots};
@@ -125,7 +125,7 @@ impl<'a> Threads<'a> {
                 Match::Ambiguous | Match::Missing => None,
             };
             TracedThread {
-                thread: synthesis::Thread {
+                thread: synthetic::Thread {
                     pid,
                     tid: Tid(known.unwrap_or(synthetic)),
                 },

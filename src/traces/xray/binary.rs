@@ -13,10 +13,10 @@ use crate::elf::executable::Executable;
 use crate::files::InputFile;
 use crate::files::search::without_links;
 use crate::perf::event::Mmap;
+use crate::perf::synthetic::Mapping;
 use crate::perf::{Profile, feature, record};
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::conversion::synthesis::Mapping;
 use crate::traces::xray::format::InstrumentationMap;
 use crate::units::{BuildId, Pid};
 

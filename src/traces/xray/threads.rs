@@ -4,8 +4,8 @@ use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::perf::event;
+use crate::perf::synthetic::Thread;
 use crate::traces::conversion::source::{FIRST_SYNTHETIC_TID, TracedThread};
-use crate::traces::conversion::synthesis::Thread;
 use crate::traces::xray::format::Index;
 use crate::units::{Pid, Tid};
 

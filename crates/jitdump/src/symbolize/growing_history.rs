@@ -131,6 +131,13 @@ mod tests {
             .map(|(_, function)| function)
     }
 
+    /// Checks what is at addresses at times.
+    fn check(code: &GrowingHistory<u32>, expected: &[(u64, u64, Option<u32>)]) {
+        for &(address, time, function) in expected {
+            assert_eq!(at(code, address, time), function, "{address} {time}");
+        }
+    }
+
     #[test]
     fn replaced_and_moved_code_is_found_at_its_time() {
         let mut code = GrowingHistory::default();
@@ -138,17 +145,18 @@ mod tests {
         code.put(range(150, 250), Time(20), 2);
         code.clear(range(150, 250), Time(30), |function| function == 2);
         code.put(range(300, 400), Time(30), 2);
-        for (address, time, function) in [
-            (150, 9, None),
-            (150, 10, Some(1)),
-            (150, 20, Some(2)),
-            (149, 50, Some(1)),
-            (150, 30, None),
-            (350, 29, None),
-            (350, 30, Some(2)),
-        ] {
-            assert_eq!(at(&code, address, time), function, "{address} {time}");
-        }
+        check(
+            &code,
+            &[
+                (150, 9, None),
+                (150, 10, Some(1)),
+                (150, 20, Some(2)),
+                (149, 50, Some(1)),
+                (150, 30, None),
+                (350, 29, None),
+                (350, 30, Some(2)),
+            ],
+        );
     }
 
     #[test]
@@ -171,20 +179,21 @@ mod tests {
         code.put(range(120, 130), Time(20), 2);
         code.put(range(150, 250), Time(20), 3);
         code.put(range(100, 200), Time(10), 1);
-        for (address, time, function) in [
-            (99, 30, None),
-            (100, 30, Some(1)),
-            (119, 10, Some(1)),
-            (120, 20, Some(2)),
-            (120, 19, Some(1)),
-            (130, 30, Some(1)),
-            (149, 30, Some(1)),
-            (150, 30, Some(3)),
-            (150, 10, Some(1)),
-            (200, 10, None),
-        ] {
-            assert_eq!(at(&code, address, time), function, "{address} {time}");
-        }
+        check(
+            &code,
+            &[
+                (99, 30, None),
+                (100, 30, Some(1)),
+                (119, 10, Some(1)),
+                (120, 20, Some(2)),
+                (120, 19, Some(1)),
+                (130, 30, Some(1)),
+                (149, 30, Some(1)),
+                (150, 30, Some(3)),
+                (150, 10, Some(1)),
+                (200, 10, None),
+            ],
+        );
     }
 
     #[test]

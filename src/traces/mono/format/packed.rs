@@ -12,8 +12,6 @@ use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::header::Header;
 use crate::traces::mono::format::log::{BUFFER_HEADER_SIZE, BUFFER_ID};
 
-pub use crate::traces::detect::{is_mono_log as is_log, is_packed};
-
 /// Number of bytes to unpack at a time.
 const CHUNK_SIZE: usize = 64 << 10;
 
