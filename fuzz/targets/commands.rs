@@ -1,8 +1,6 @@
 //! Commands for runtime developers on arbitrary files: `dump` prints each byte once and in order, with a filter no
 //! more than without, and `check` prints some offsets of each finding.
 
-#![no_main]
-
 use std::convert::Infallible;
 
 use jitdump::{Address, Tally};
@@ -10,9 +8,8 @@ use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::check::check;
 use jitinject::internals::tools::dump::{Entry, Filter, Options, dump};
 use jitinject_fuzz::choices::Choices;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let kinds = [FileKind::Jitdump, FileKind::MonoLog, FileKind::XrayTrace];
     let kind = kinds[usize::from(choices.byte()) % kinds.len()];
@@ -56,7 +53,7 @@ fuzz_target!(|input: &[u8]| {
         let end = file.len() as u64 + u64::from(!is_dump);
         assert!(finding.places.iter().all(|place| place.offset < end));
     }
-});
+}
 
 /// Dumps a file and formats each entry as text and as JSON.
 fn walk(file: &[u8], kind: FileKind, options: &Options, mut see: impl FnMut(&Entry<'_>)) {

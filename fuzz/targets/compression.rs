@@ -1,14 +1,12 @@
 //! Compressed records: decompression of arbitrary records stays within bounds, and decompressed records survive a
 //! round trip.
 
-#![no_main]
-
 use jitinject::internals::perf::compression;
 use jitinject::internals::perf::compression::Compressor;
 use jitinject::internals::perf::record::Records;
 use jitinject::internals::perf::record::data::Data;
 use jitinject_fuzz::choices::Choices;
-use libfuzzer_sys::{Corpus, fuzz_target};
+use libfuzzer_sys::Corpus;
 
 /// Size from which records are not compressed again, and their input is not kept: a few bytes can decompress to 64
 /// MiB, which takes as long as a thousand other inputs.
@@ -17,7 +15,7 @@ const LARGE: usize = 256 << 10;
 /// Compression level. The level is zstd's concern; the lowest one takes the least time.
 const LEVEL: i32 = 1;
 
-fuzz_target!(|input: &[u8]| -> Corpus {
+pub fn run(input: &[u8]) -> Corpus {
     let mut choices = Choices::new(input);
     let endian = choices.endian();
     let packed = choices.rest();
@@ -43,4 +41,4 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     compression::expand(Data::from(&again[..]), endian, &mut expanded).unwrap();
     assert_eq!(expanded, plain);
     Corpus::Keep
-});
+}

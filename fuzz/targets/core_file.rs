@@ -1,13 +1,10 @@
 //! Arbitrary core files: memory is found at offsets in the file.
 
-#![no_main]
-
 use jitdump::{Address, AddressRange};
 use jitinject::internals::elf::core_file::CoreFile;
 use jitinject_fuzz::choices::Choices;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let wanted = (choices.u64(), u64::from(choices.u16()));
     let file = choices.rest();
@@ -26,4 +23,4 @@ fuzz_target!(|input: &[u8]| {
             assert!(offset + range.size() <= file.len() as u64);
         }
     }
-});
+}

@@ -1,8 +1,6 @@
 //! DEBUG_INFO and both layouts of DEBUG_INFO2, converted to DWARF: for arbitrary records, gimli reads back the
 //! same rows and calls.
 
-#![no_main]
-
 use std::ops::Range;
 
 use jitdump::debug_info::{DebugInfo, Row};
@@ -12,7 +10,6 @@ use jitinject::internals::elf::object::TEXT_OFFSET;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::dump::DumpWriter;
 use jitinject_fuzz::read_back::{self, Contents};
-use libfuzzer_sys::fuzz_target;
 
 /// DEBUG_INFO and samply's extensions.
 const KINDS: [u32; 4] = [2, 827_346_259, 827_346_260, 827_346_261];
@@ -24,7 +21,7 @@ const NAMES: [&[u8]; 4] = [
 ];
 const ADDRESS: u64 = 0x4000_0000;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let kind = KINDS[usize::from(choices.byte()) % KINDS.len()];
     let name = NAMES[usize::from(choices.byte()) % NAMES.len()];
@@ -64,7 +61,7 @@ fuzz_target!(|input: &[u8]| {
         let found = read_back::contents(&encoder.finish(), machine.endian);
         check(&info, size, &found);
     }
-});
+}
 
 /// Returns a record's content with the function's address, if it contains one.
 fn with_address(content: &[u8], endian: ByteOrder) -> Vec<u8> {

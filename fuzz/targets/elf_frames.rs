@@ -1,15 +1,12 @@
 //! Arbitrary executables: the entries of their unwinding tables do not overlap, and rules are found only inside them.
 
-#![no_main]
-
 use jitdump::Address;
 use jitinject::internals::elf::call_frames::RuleRoom;
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::unwind_sections::UnwindSections;
-use libfuzzer_sys::fuzz_target;
 use object::elf::{EM_AARCH64, EM_X86_64};
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     for machine in [EM_X86_64, EM_AARCH64] {
         let room = MemoryRoom::default();
         let memory = room.file();
@@ -43,4 +40,4 @@ fuzz_target!(|input: &[u8]| {
             let _ = sections.address(offset);
         }
     }
-});
+}

@@ -1,8 +1,6 @@
 //! Jitdumps that grow, shrink, change and are replaced while they are read: code that is there now does not overlap, and is found
 //! by its addresses.
 
-#![no_main]
-
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -10,9 +8,8 @@ use std::os::unix::fs::FileExt;
 use jitdump::Time;
 use jitdump::symbolize::Jitdump;
 use jitinject_fuzz::choices::Choices;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let steps: [(u8, u16); 6] = std::array::from_fn(|_| (choices.byte(), choices.u16()));
     let content = choices.rest();
@@ -48,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let _ = dump.finish();
     check(&dump);
-});
+}
 
 fn check(dump: &Jitdump) {
     let mut end = None;

@@ -1,13 +1,10 @@
 //! Arbitrary jitdumps: functions are read, their lines are consistent, and everything unused is reported.
 
-#![no_main]
-
 use jitdump::debug_info::{DebugInfo, MAX_DEPTH};
 use jitdump::{Change, CodeEvent, Dump};
 use jitinject_fuzz::choices::Choices;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let machine = choices.machine();
     let file = choices.rest();
@@ -37,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
         let _ = view.tier();
     }
     assert!(bytes <= file.len(), "no two functions share their code");
-});
+}
 
 /// Checks the guarantees of [`DebugInfo::normalise`].
 fn check(info: &DebugInfo<'_>, size: u32) {

@@ -1,17 +1,14 @@
 //! Arbitrary executables with debug information: lines and inlined calls are those of the wanted functions, and refer to
 //! what is there.
 
-#![no_main]
-
 use jitdump::{Address, AddressRange};
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::line_info::LineInfo;
-use libfuzzer_sys::fuzz_target;
 
 /// Size of a wanted function in bytes.
 const SIZE: u32 = 64;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let room = MemoryRoom::default();
     let Some(info) = LineInfo::read_if(input, &room.file(), |_| true) else {
         return;
@@ -45,4 +42,4 @@ fuzz_target!(|input: &[u8]| {
             );
         }
     }
-});
+}

@@ -2,19 +2,16 @@
 //! length, everything unused is reported, the index contains everything in the events, and events that are written
 //! again read the same.
 
-#![no_main]
-
 use jitinject::internals::traces::detect::is_mono_log;
 use jitinject::internals::traces::mono::format::event::{CodeBufferKind, CounterValue, MonitorEvent};
 use jitinject::internals::traces::mono::format::{Buffer, Event, Index, Kind, Log, packed};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::mono_log::{Bases, Writer};
-use libfuzzer_sys::fuzz_target;
 
 /// Maximum size of decompressed inputs.
 const LIMIT: u64 = 1 << 20;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let is_packed = choices.flag();
     let file = choices.rest();
@@ -26,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     }
     check(file);
     let _ = is_mono_log(file);
-});
+}
 
 fn check(file: &[u8]) {
     let Ok(log) = Log::parse(file) else {

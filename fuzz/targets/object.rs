@@ -1,16 +1,13 @@
 //! Arbitrary objects: `object` reads back the same content.
 
-#![no_main]
-
 use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
 use jitinject::internals::elf::object;
 use jitinject::internals::elf::object::{CodeBytes, ObjectContent, ObjectFunction, PlacedTables};
 use jitinject::internals::files::objects::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let machine = choices.machine();
     let (address, time, tables_address) = (choices.u64(), choices.u64(), choices.u64());
@@ -69,4 +66,4 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(found.sections.get(name).map_or(&[][..], Vec::as_slice), content);
     }
     assert!(bytes[encoded.tables_offset as usize..].starts_with(&tables.bytes));
-});
+}

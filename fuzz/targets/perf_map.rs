@@ -1,12 +1,9 @@
 //! Arbitrary perf maps: each line is a symbol or is reported.
 
-#![no_main]
-
 use jitdump::Fault;
 use jitdump::internals::perf_map;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let map = perf_map::parse(input);
     let lines = input.split(|&byte| byte == b'\n');
     let lines: Vec<&[u8]> = lines.filter(|line| !matches!(line, [] | [b'\r'])).collect();
@@ -32,4 +29,4 @@ fuzz_target!(|input: &[u8]| {
     if map.symbols.iter().all(is_plain) {
         assert_eq!(again.symbols, map.symbols);
     }
-});
+}

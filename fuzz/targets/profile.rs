@@ -1,8 +1,6 @@
 //! Arbitrary profiles, as a file or from a pipe: damage is skipped, and what is intact is written again in both
 //! formats, also with synthesized events.
 
-#![no_main]
-
 use std::io::Cursor;
 
 use jitdump::internals::format::marker;
@@ -19,9 +17,8 @@ use jitinject::internals::perf::synthetic::Thread;
 use jitinject::internals::perf::{Container, Profile, event, record};
 use jitinject::internals::traces::conversion::synthesis;
 use jitinject::internals::traces::conversion::synthesis::{Definition, Measure, Synthesis};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let Ok(mut profile) = Profile::parse(input) else {
         return;
     };
@@ -60,7 +57,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let (first, last) = profile_index.times.unwrap_or_default();
     check_synthesis(&profile, [Time(0), first, last, Time::MAX]);
-});
+}
 
 /// Parses a record in all supported ways.
 fn look_into(profile: &Profile<'_>, record: &Record<'_>) {

@@ -1,12 +1,9 @@
 //! What recorded processes show and answer: mappings as in `/proc/PID/maps`, and replies of .NET.
 
-#![no_main]
-
 use jitdump::internals::format::marker::dump_path;
 use jitinject::internals::record::readers::{dotnet_reply_error, mapped_files};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     for file in mapped_files(input) {
         assert!(file.starts_with(b"/") && !file.contains(&b'\n'));
         if let Some(path) = dump_path(file) {
@@ -15,4 +12,4 @@ fuzz_target!(|input: &[u8]| {
     }
     let is_accepted = dotnet_reply_error(input).is_none();
     assert!(!is_accepted || input.starts_with(b"DOTNET_IPC_V1\0") && input.len() >= 20);
-});
+}

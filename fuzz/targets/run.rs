@@ -1,8 +1,6 @@
 //! A complete run on an arbitrary profile and dump; the dump starts at its magic number in the input. The run ends
 //! with an error, or with a valid output and valid objects.
 
-#![no_main]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -12,7 +10,6 @@ use jitinject::internals::perf::Profile;
 use jitinject::internals::results::summary::SampleSummary;
 use jitinject::{InjectOptions, Issue, Layout, LoadOptions};
 use jitinject_fuzz::read_back;
-use libfuzzer_sys::fuzz_target;
 
 /// Magic number of a dump, in both endiannesses.
 const MAGIC: [&[u8]; 2] = [b"DTiJ", b"JiTD"];
@@ -26,7 +23,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     tempfile::Builder::new().prefix("run-").tempdir().unwrap().keep()
 });
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let (profile, dump) = split(input);
     let folder = FOLDER.as_path();
     let input = folder.join("perf.data");
@@ -58,7 +55,7 @@ fuzz_target!(|input: &[u8]| {
     let functions = summary.functions.written + summary.symbols.written;
     assert!(count_objects(&objects) as u64 <= functions);
     let _ = fs::remove_dir_all(objects);
-});
+}
 
 fn split(input: &[u8]) -> (&[u8], &[u8]) {
     let mut places = 0..input.len().saturating_sub(3);

@@ -1,15 +1,12 @@
 //! Arbitrary scripts, and maps after a NUL: functions nest, positions and offsets agree, and all indices of a map are valid.
 
-#![no_main]
-
 use jitdump::debug_info::{DebugInfo, Row, SourceFunction};
 use jitdump::v8::original_lines::{MappedScript, SourceMaps};
 use jitdump::v8::source_map::{SourceMap, mapping_url};
 use jitdump::v8::v8_inlining::Scripts;
 use jitdump::v8::{Position, Script, original_lines};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let end = input.iter().position(|&byte| byte == 0).unwrap_or(input.len());
     let (text, map) = input.split_at(end);
     let _ = mapping_url(text);
@@ -62,4 +59,4 @@ fuzz_target!(|input: &[u8]| {
             .all(|row| row.file.is_none_or(|file| (file as usize) < info.files.len()))
     );
     let _ = mapped.function(script.as_ref(), Position { line: 1, column: 1 });
-});
+}

@@ -1,14 +1,11 @@
 //! Lists of source files: arbitrary ones lead nowhere else, and written ones are read as they were written.
 
-#![no_main]
-
 use std::path::{Component, Path};
 
 use jitinject::internals::files::objects::stored_source::{SourceList, StoredSource, read_list};
 use jitinject_fuzz::choices::Choices;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     for (_, _, path) in read_list(&String::from_utf8_lossy(input)) {
         let parts: Vec<Component<'_>> = Path::new(path).components().collect();
         assert!(
@@ -31,4 +28,4 @@ fuzz_target!(|input: &[u8]| {
         let found = read_list(&written).find(|&(_, _, path)| path == below);
         assert_eq!(found.map(|(original, ..)| original), Some(&*source.original));
     }
-});
+}

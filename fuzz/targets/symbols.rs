@@ -1,13 +1,10 @@
 //! Arbitrary executables: symbols have names that can be printed, and are found at their own addresses.
 
-#![no_main]
-
 use jitdump::Address;
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::symbols::FunctionSymbols;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let Some(symbols) = FunctionSymbols::read_if(input, &MemoryRoom::default().file(), |_| true) else {
         return;
     };
@@ -25,4 +22,4 @@ fuzz_target!(|input: &[u8]| {
         last = last.max(address);
     }
     let _ = symbols.at(last);
-});
+}

@@ -1,7 +1,5 @@
 //! Stacks, registers and unwinding tables with arbitrary content: each stack ends, and its call chain replaces it.
 
-#![no_main]
-
 use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -14,7 +12,6 @@ use jitinject::{InjectOptions, Kept, UnwindOptions};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::dump::{DumpWriter, X86_64};
 use jitinject_fuzz::profile::{ProfileWriter, UserStack, field};
-use libfuzzer_sys::fuzz_target;
 
 const PID: u32 = 10;
 const CODE: u64 = 0x7f00_1000_0000;
@@ -36,7 +33,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         .keep()
 });
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let kept = match choices.flag() {
         false => Kept::Nothing,
@@ -112,4 +109,4 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     let _ = fs::remove_dir_all(folder.join("out.data.elf"));
-});
+}

@@ -1,22 +1,19 @@
 //! Arbitrary unwinding tables, read and rebuilt: gimli reads back the same entries, and finds each of them with
 //! the index.
 
-#![no_main]
-
 use jitdump::internals::format::unwinding::Unwinding;
 use jitdump::{Address, AddressRange};
 use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
 use jitinject::internals::elf::object::TEXT_OFFSET;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back::{self, TableEntry, TablePlace};
-use libfuzzer_sys::fuzz_target;
 
 const CODE: u64 = 0x1000_0000;
 /// Address that the code is moved to, and offset of the tables from there.
 const BASE: u64 = 0x3000_0000;
 const DISTANCE: u64 = 0x2_0000;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let endian = choices.endian();
     let address_size = if choices.flag() { 4 } else { 8 };
@@ -91,7 +88,7 @@ fuzz_target!(|input: &[u8]| {
         },
         &written,
     );
-});
+}
 
 /// Returns an address after the code has been moved to `base`.
 fn moved(address: u64, base: u64) -> u64 {

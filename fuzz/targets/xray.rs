@@ -1,24 +1,21 @@
 //! Arbitrary XRay traces and instrumentation maps: records are adjacent in their buffers, buffers do not overlap,
 //! and everything unused is reported. A valid trace survives a round trip.
 
-#![no_main]
-
 use jitinject::Issue;
 use jitinject::internals::traces::xray::format::{
     Buffer, InstrumentationMap, Mode, RecordKind, Trace, is_trace,
 };
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::xray_trace::{self, VERSIONS, Writer};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     match choices.byte() % 3 {
         0 => check(choices.rest()),
         1 => read_back(choices),
         _ => check_map(choices.rest()),
     }
-});
+}
 
 fn check(file: &[u8]) {
     let _ = is_trace(file);

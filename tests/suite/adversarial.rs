@@ -61,14 +61,14 @@ fn a_large_file_of_nothing_is_read() {
     profile.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&path), 500);
     profile.sample(PID, LAST, &[CODE], None);
     fs::write(&input, profile.finish()).unwrap();
-    // Zeros, and a single record of 256 MiB.
+    // Zeros, and a single record of 64 MiB.
     for start in [
         header.clone(),
-        [&header[..], &[UNKNOWN as u8, 0, 0, 0, 0, 0, 0, 0x10]].concat(),
+        [&header[..], &[UNKNOWN as u8, 0, 0, 0, 0, 0, 0, 4]].concat(),
     ] {
         let mut file = File::create(&path).unwrap();
         file.write_all(&start).unwrap();
-        file.set_len((1 << 28) + header.len() as u64).unwrap();
+        file.set_len((1 << 26) + header.len() as u64).unwrap();
         let said = inject(&input, &folder.path().join("out.data"), &[]);
         assert!(said.contains("1 jitdump, "), "{said}");
     }

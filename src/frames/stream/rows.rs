@@ -7,14 +7,11 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::call_tree::{CallTree, NodeIndex, Position};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
-use crate::frames::stream::tables::{Counts, Sample, StackIndex, ThreadIndex};
+use crate::frames::stream::tables::{Counts, FullChains, Sample, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Taken, Walk};
 use crate::perf::Profile;
 use crate::perf::sample::USER_DEFERRED;
 use crate::units::{Pid, Tid};
-
-/// Addresses of callers in the longest call chain that the kernel records by default (`kernel.perf_event_max_stack`).
-const MAX_CHAIN: usize = 127;
 
 /// A thread, by its IDs.
 pub type ThreadKey = (Option<Pid>, Option<Tid>);
@@ -100,8 +97,8 @@ impl Rows {
         }
         let entries = sample.callchain.count();
         counts.truncated += u64::from(sample.is_truncated);
-        if entries >= MAX_CHAIN {
-            counts.full_chains += u64::from(sample.chain_addresses().count() >= MAX_CHAIN);
+        if entries >= FullChains::DEFAULT_LENGTH {
+            counts.full_chains.add(sample.chain_addresses().count());
         }
         let deferred = |address: jitdump::Address| address.0 == USER_DEFERRED;
         counts.deferred += u64::from(entries > 0 && sample.callchain.iter().any(deferred));

@@ -1,5 +1,6 @@
 //! What samples refer to: stacks, frames with inlined calls, functions, files, modules, threads and events.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use jitdump::Time;
@@ -287,8 +288,8 @@ pub struct Counts {
     pub without_symbol: u64,
     /// Samples in nothing that is known.
     pub unknown: u64,
-    /// Samples with as many callers as the kernel records at most.
-    pub full_chains: u64,
+    /// Call chains as long as the kernel records them.
+    pub full_chains: FullChains,
     /// Samples whose user callers were recorded apart.
     pub deferred: u64,
     /// Samples that end before their last field.
@@ -317,12 +318,58 @@ impl Counts {
             (unnamed, other.unnamed),
             (without_symbol, other.without_symbol),
             (unknown, other.unknown),
-            (full_chains, other.full_chains),
             (deferred, other.deferred),
             (truncated, other.truncated),
             (without_callers, other.without_callers),
         ] {
             *own = own.saturating_add(other);
+        }
+        full_chains.merge(&other.full_chains);
+    }
+}
+
+/// Call chains that may lack their outermost callers.
+///
+/// A profile does not have the limit (`kernel.perf_event_max_stack`): it is the length of the longest chains, unless they
+/// are below the default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FullChains {
+    /// Addresses in each of them.
+    length: usize,
+    /// Number of chains of this length.
+    count: u64,
+}
+
+impl FullChains {
+    /// Addresses in the longest chain that the kernel records by default.
+    pub const DEFAULT_LENGTH: usize = 127;
+
+    /// Adds a chain of so many addresses.
+    pub fn add(&mut self, length: usize) {
+        self.merge(&Self { length, count: 1 });
+    }
+
+    fn merge(&mut self, other: &Self) {
+        match self.length.cmp(&other.length) {
+            Ordering::Less => *self = *other,
+            Ordering::Equal => self.count = self.count.saturating_add(other.count),
+            Ordering::Greater => {}
+        }
+    }
+
+    /// Number of chains that are likely cut.
+    fn cut(&self) -> u64 {
+        // With a higher limit, the longest chain may be whole; several of the same length rarely are.
+        let is_limit = self.length == Self::DEFAULT_LENGTH || self.count > 1;
+        if is_limit { self.count } else { 0 }
+    }
+}
+
+impl Default for FullChains {
+    fn default() -> Self {
+        Self {
+            length: Self::DEFAULT_LENGTH,
+            count: 0,
         }
     }
 }
@@ -373,7 +420,7 @@ impl Losses {
             without_kernel: sampled.peek().is_some() && sampled.all(|event| event.without_kernel),
             unwound: unwound.stacks,
             cut: match unwound.stacks {
-                0 => counts.full_chains,
+                0 => counts.full_chains.cut(),
                 _ => unwound.cut,
             },
             deferred: counts.deferred,
@@ -395,7 +442,14 @@ impl Losses {
             ),
             of(self.unknown, self.samples, "samples in unknown code"),
             self.without_kernel.then(|| "kernel time not recorded".to_owned()),
-            of(self.cut, self.unwound.max(self.samples), "stacks cut"),
+            match self.unwound {
+                0 => of(
+                    self.cut,
+                    self.samples,
+                    "stacks cut at the kernel's limit (sysctl kernel.perf_event_max_stack)",
+                ),
+                unwound => of(self.cut, unwound.max(self.samples), "stacks cut"),
+            },
             of(
                 self.deferred,
                 self.samples,
@@ -518,5 +572,33 @@ impl Tables {
         of_frame
             .or_else(|| kinds::of_thread(thread.name()))
             .unwrap_or(first.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(lengths: &[usize]) -> u64 {
+        let parts = lengths.chunks(2).map(|lengths| {
+            let mut part = FullChains::default();
+            lengths.iter().for_each(|&length| part.add(length));
+            part
+        });
+        let whole = parts.fold(FullChains::default(), |mut whole, part| {
+            whole.merge(&part);
+            whole
+        });
+        whole.cut()
+    }
+
+    #[test]
+    fn chains_are_cut_at_the_default_or_at_the_length_of_the_longest_ones() {
+        assert_eq!(cut(&[]), 0);
+        assert_eq!(cut(&[126, 126]), 0);
+        assert_eq!(cut(&[126, 127, 3]), 1);
+        // The limit was higher, and no chain reached it, or several did.
+        assert_eq!(cut(&[127, 127, 127, 200]), 0);
+        assert_eq!(cut(&[127, 512, 512, 200, 512]), 3);
     }
 }
