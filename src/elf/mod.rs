@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [executable] and [symbols] read ELF files of compilers: code segments and function symbols; [plt] finds their linkage stubs.
-//! [line_info] reads their lines and inlined calls, through [counted_reader].
+//! [line_info] reads their lines and inlined calls, through `line_info::counted_reader`.
 //!
 //! [`object`] describes the layout of an object, and the readers that need each part.
 
@@ -19,12 +19,12 @@ pub mod attributes;
 #[cfg(feature = "unwind")]
 pub mod call_frames;
 pub mod core_file;
-mod counted_reader;
 pub mod dwarf;
 pub mod eh_frame;
 mod escape;
 pub mod executable;
 pub mod limited_reads;
+#[cfg(feature = "samples")]
 pub mod line_info;
 pub mod object;
 mod plt;

@@ -11,7 +11,9 @@
 
 pub mod contents;
 pub mod files;
+#[cfg(feature = "samples")]
 pub mod kernel_symbols;
+#[cfg(feature = "samples")]
 pub mod lines;
 pub mod modules;
 pub mod symbols;

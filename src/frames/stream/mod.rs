@@ -96,7 +96,7 @@ pub fn read_then<R>(
         all: options.all_functions,
         unwinding: true,
     };
-    let result = load(&options.load, needed, &data, progress).and_then(|recording| {
+    let result = load(|_| Ok(()), &options.load, needed, &data, progress).and_then(|recording| {
         let (recording, unwound) = match recording.profile.profile.attrs.copies_stacks() {
             true => {
                 let how = UnwindOptions {
@@ -124,9 +124,8 @@ fn read_recording<R>(
     finish: impl FnOnce(&mut Namer<'_>) -> Result<R, Diagnostic>,
 ) -> Result<R, Diagnostic> {
     let native = NativeCode::of(&options.load, recording);
-    let native_symbols = native.symbols();
     let selector = recording.selector();
-    let symbols = native.with(&selector, &native_symbols);
+    let symbols = native.with(&selector);
     let how = WalkOptions {
         filter: &options.filter,
         addresses: Addresses::All,
@@ -148,7 +147,7 @@ fn read_recording<R>(
     tables.diagnostics.extend(recording.diagnostics());
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
-    tables.diagnostics.extend(native_symbols.refused());
+    tables.diagnostics.extend(symbols.native.refused());
     let of_lines = lines.iter().flat_map(NativeLines::diagnostics);
     tables.diagnostics.extend(of_lines);
     finish(&mut namer)

@@ -454,7 +454,7 @@ impl<'a> Namer<'a> {
         symbol: u32,
         found: Option<NativeFunction<'l>>,
     ) -> Option<Named<'l>> {
-        let native = self.symbols.native;
+        let native = &self.symbols.native;
         let (name, range) = native.symbol(module, symbol)?;
         let is_jit = self.symbols.modules.has_jit_code(module);
         let own = self.module(module);
@@ -580,7 +580,7 @@ impl<'a> Namer<'a> {
     }
 
     fn module(&mut self, module: modules::ModuleIndex) -> NamedModuleIndex {
-        let (all, native) = (self.symbols.modules, self.symbols.native);
+        let (all, native) = (self.symbols.modules, &self.symbols.native);
         let modules = &mut self.tables.modules;
         *self.modules.entry(module).or_insert_with(|| {
             modules.push(Module {

@@ -36,22 +36,17 @@ impl NativeCode {
         }
     }
 
-    /// Prepares reading the symbols of modules.
-    pub fn symbols(&self) -> NativeSymbols<'_> {
-        NativeSymbols::new(&self.modules, &self.files)
-    }
-
     /// Prepares reading the lines of modules.
     pub fn lines(&self) -> NativeLines<'_> {
         NativeLines::new(&self.modules, &self.files)
     }
 
-    /// Returns everything that names frames. `native` are the symbols of modules.
-    pub fn with<'s>(&'s self, selector: &'s Selector<'s>, native: &'s NativeSymbols<'s>) -> FrameSymbols<'s> {
+    /// Returns everything that names frames. Symbols of modules are not read yet.
+    pub fn with<'s>(&'s self, selector: &'s Selector<'s>) -> FrameSymbols<'s> {
         FrameSymbols {
             selector,
             modules: &self.modules,
-            native,
+            native: NativeSymbols::new(&self.modules, &self.files),
             kernel: &self.kernel,
         }
     }

@@ -33,7 +33,7 @@ pub struct FrameSymbols<'a> {
     /// Mapped modules.
     pub modules: &'a Modules,
     /// Symbols of the modules.
-    pub native: &'a NativeSymbols<'a>,
+    pub native: NativeSymbols<'a>,
     /// Symbols of the kernel.
     pub kernel: &'a KernelSymbols,
 }
