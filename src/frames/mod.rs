@@ -11,7 +11,7 @@ pub mod attribution;
 #[cfg(not(feature = "samples"))]
 #[path = "without_samples.rs"]
 pub mod attribution;
-#[cfg(any(feature = "samples", feature = "unwind"))]
+#[cfg(feature = "native")]
 pub mod native;
 #[cfg(feature = "samples")]
 pub mod ranking;

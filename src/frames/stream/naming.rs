@@ -10,13 +10,13 @@ use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::DecodedNames;
-use crate::frames::native::lines::{NativeFunction, NativeLines};
 use crate::frames::native::modules;
 use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::lines::{DebugInfoWithFiles, FunctionLines, chains};
+use crate::frames::stream::native_lines::{NativeFunction, NativeLines};
 use crate::frames::stream::tables::{
     File, Frame, Line, Location, Module, NamedFunction, NamedFunctionIndex, NamedModuleIndex,
     SourceFileIndex, Symbol, SymbolIndex, Tables, TierIndex,

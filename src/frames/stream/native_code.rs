@@ -2,10 +2,10 @@
 
 use crate::code::selection::Selector;
 use crate::frames::native::files::NativeFiles;
-use crate::frames::native::kernel_symbols::{KernelSymbols, kernel_build_id};
-use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
+use crate::frames::stream::kernel_symbols::{KernelSymbols, kernel_build_id};
+use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{LoadOptions, Recording};
 use crate::perf::event::KernelMap;
