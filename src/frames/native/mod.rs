@@ -10,5 +10,3 @@ pub mod contents;
 pub mod files;
 pub mod modules;
 pub mod symbols;
-#[cfg(feature = "unwind")]
-pub mod vdso;
