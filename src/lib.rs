@@ -19,11 +19,13 @@
 //!
 //! - `cli` (default): the program, with all of these;
 //! - `check` with `dump`, `compare`, `export`, `record`, `report` and `timeline`: the commands of these names;
+//! - `samples`: all samples by function and stack, for [`InjectOptions::summary`];
 //! - `unwind`: unwinding of copied stacks, and unwinding tables for functions without one;
 //! - `scripts`: inlined calls of V8's functions, and source maps;
-//! - `mono`, `xray`: logs of Mono's profiler, and XRay traces.
+//! - `mono`, `xray`: logs of Mono's profiler, and XRay traces;
+//! - `native`: executables and libraries, which `samples`, `unwind` and `xray` read.
 //!
-//! They add nothing to the interface above. Input that needs a feature which is left out is reported.
+//! They add nothing to the interface above. Input and options that need a feature which is left out are reported.
 //!
 //! # Versions
 //!

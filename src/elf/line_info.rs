@@ -5,6 +5,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod counted_reader;
 mod search;
 mod wanted;
 
@@ -15,8 +16,8 @@ use jitdump::AddressRange;
 use jitdump::debug_info::DebugInfo;
 use object::read::{Object, ReadRef};
 
-use crate::elf::counted_reader::CountedReader;
 use crate::elf::limited_reads::{FileMemory, section_content};
+use crate::elf::line_info::counted_reader::CountedReader;
 use crate::elf::line_info::search::Search;
 use crate::elf::symbols::parse_if;
 

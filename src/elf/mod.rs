@@ -8,8 +8,8 @@
 //!                                   └─ [escape]: names that are safe to print
 //! ```
 //!
-//! [executable] and [symbols] read ELF files of compilers: code segments and function symbols; [plt] finds their linkage stubs.
-//! [line_info] reads their lines and inlined calls, through [counted_reader].
+//! [executable] and [symbols] read ELF files of compilers: code segments, function symbols and linkage stubs. [line_info] reads
+//! their lines and inlined calls.
 //!
 //! [`object`] describes the layout of an object, and the readers that need each part.
 
@@ -19,15 +19,17 @@ pub mod attributes;
 #[cfg(feature = "unwind")]
 pub mod call_frames;
 pub mod core_file;
-mod counted_reader;
 pub mod dwarf;
 pub mod eh_frame;
 mod escape;
+#[cfg(feature = "native")]
 pub mod executable;
+#[cfg(feature = "native")]
 pub mod limited_reads;
+#[cfg(feature = "samples")]
 pub mod line_info;
 pub mod object;
-mod plt;
+#[cfg(feature = "native")]
 pub mod symbols;
 #[cfg(test)]
 #[cfg(feature = "unwind")]

@@ -2,6 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod plt;
+
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::fmt::{self, Write as _};
@@ -15,7 +17,7 @@ use crate::bytes::printable;
 use crate::collections::hash::HashMap;
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
-use crate::elf::plt::{self, Stub, Target};
+use crate::elf::symbols::plt::{Stub, Target};
 
 /// What follows the name of a function in that of its linkage stub.
 const STUB: &str = "@plt";
@@ -318,7 +320,7 @@ impl fmt::Write for Limited {
 mod tests {
     use super::*;
     use crate::elf::limited_reads::MemoryRoom;
-    use crate::elf::plt::tests::{DYNSYM, PLT};
+    use crate::elf::symbols::plt::tests::{DYNSYM, PLT};
 
     #[test]
     fn names_of_compilers_are_decoded() {

@@ -6,10 +6,17 @@
 //!                                                                                              └─► [attribution]: the summary
 //! ```
 
+#[cfg(feature = "samples")]
 pub mod attribution;
+#[cfg(not(feature = "samples"))]
+#[path = "without_samples.rs"]
+pub mod attribution;
+#[cfg(feature = "native")]
 pub mod native;
+#[cfg(feature = "samples")]
 pub mod ranking;
 pub mod source_files;
+#[cfg(feature = "samples")]
 pub mod stream;
 #[cfg(feature = "unwind")]
 pub mod unwind;

@@ -50,7 +50,7 @@ mod tests {
         };
         for (is_optional, issues) in [(false, &[Issue::FeatureLeftOut][..]), (true, &[])] {
             let data = RecordingData::default();
-            let recording = load(&options, NeededFunctions::default(), &data, &mut ()).unwrap();
+            let recording = load(|_| Ok(()), &options, NeededFunctions::default(), &data, &mut ()).unwrap();
             let how = UnwindOptions {
                 kept: Kept::Nothing,
                 fold_interpreter: false,

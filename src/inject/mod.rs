@@ -17,15 +17,11 @@ mod summary_file;
 mod tiers;
 
 use crate::code::profile_index::ProfileIndex;
-use crate::frames::attribution::Counted;
-use crate::frames::ranking::counts::SamplesByStack;
+use crate::frames::attribution::{CountedSamples, NativeCode, SampleObserver};
 use crate::frames::source_files::v8_functions::V8Scripts;
-use crate::frames::stream::native_code::NativeCode;
-use crate::frames::stream::walk::Addresses;
-use crate::frames::stream::{self, Sample, SampleFilter, Tables, WalkOptions, Walked};
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::Mapped;
-use crate::load::{NeededFunctions, Progress, Recording, RecordingData, load_after};
+use crate::load::{NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::output::Rewrite;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::Summary;
@@ -46,11 +42,8 @@ pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Su
     inject_after(|_| Ok(()), None, options, progress)
 }
 
-/// What gets all samples by stack, with the tables that they refer to, if a summary is written.
-pub type SampleObserver<'o> = Option<&'o mut dyn FnMut(Tables, &SamplesByStack)>;
-
 /// As [`inject`]. `prepare` gets the index of a recorded profile before its runtime files are searched, and may move them to
-/// where `options` say that they are.
+/// where `options` say that they are. `observe` gets all samples if a summary is written.
 pub fn inject_after(
     prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
     observe: SampleObserver<'_>,
@@ -62,7 +55,7 @@ pub fn inject_after(
         all: options.all,
         unwinding: options.unwind.is_some(),
     };
-    let loaded = load_after(prepare, &options.load, needed, &data, progress);
+    let loaded = load(prepare, &options.load, needed, &data, progress);
     let result = loaded.and_then(|recording| {
         let (recording, unwound) = match options.unwind {
             Some(how) => {
@@ -94,29 +87,16 @@ fn inject_recording(
     let selector = recording.selector();
     let has_summary = options.summary.is_some();
     let native = has_summary.then(|| NativeCode::of(&options.load, recording));
-    let native_symbols = native.as_ref().map(NativeCode::symbols);
-    let named = native.as_ref().zip(native_symbols.as_ref());
-    let named_by = named.map(|(native, symbols)| native.with(&selector, symbols));
-    let mut counts = SamplesByStack::default();
-    let (mut selection, walked) = match &named_by {
-        Some(symbols) => {
-            let how = WalkOptions {
-                filter: &SampleFilter::default(),
-                addresses: match observe {
-                    Some(_) => Addresses::All,
-                    None => Addresses::OfFunctions,
-                },
-            };
-            let mut count = |sample: &Sample| counts.add(sample);
-            let start = || selector.start();
-            let (walked, found) =
-                stream::walk(symbols, &recording.profile, how, start, &mut count, progress)?;
-            (selector.combine(found), Some(walked))
+    let (counted, mut selection) = match &native {
+        Some(native) => {
+            let (counted, selection) =
+                CountedSamples::count(recording, native, &selector, observe, progress)?;
+            (Some(counted), selection)
         }
         None => {
             progress.start("reading samples", index.data_end);
             let advance = |bytes| progress.advance(bytes);
-            (selector.walk(&index.marks, index.data_end, advance), None)
+            (None, selector.walk(&index.marks, index.data_end, advance))
         }
     };
     let touched = selection.marked();
@@ -139,7 +119,7 @@ fn inject_recording(
     );
     let mut v8_functions = scripts.functions();
     // Objects and tables have them.
-    v8_functions.keep_lines(recording, walked.iter().flat_map(Walked::functions));
+    v8_functions.keep_lines(recording, counted.iter().flat_map(CountedSamples::functions));
     let objects_input = objects::Input {
         files: &recording.runtime_files.used,
         maps: &recording.maps,
@@ -190,29 +170,11 @@ fn inject_recording(
         build_ids: objects::build_id_entries(profile, &objects.placed),
         compression: options.compression,
     };
-    let mut profile_summary = None;
-    if let Some((walked, symbols)) = walked.zip(named_by.as_ref()) {
+    let profile_summary = counted.map(|counted| {
         progress.start("counting samples", 1);
         let track = options.lines.track.as_deref();
-        let lines = native
-            .as_ref()
-            .filter(|_| observe.is_some())
-            .map(NativeCode::lines);
-        let namer = walked.namer(recording, symbols, &v8_functions, track, lines.as_ref(), unwound);
-        let tables = namer.tables;
-        let counted = Counted {
-            recording,
-            symbols,
-            v8_functions: &v8_functions,
-            native_lines: lines.as_ref(),
-            tables: &tables,
-            counts: &counts,
-        };
-        profile_summary = Some(counted.summary(&options.labels, &options.names));
-        if let Some(observe) = observe {
-            observe(tables, &counts);
-        }
-    }
+        counted.summary(&v8_functions, track, &options.labels, &options.names, unwound)
+    });
     let output_diagnostic = written.diagnostic();
     let run = report::Run {
         options,

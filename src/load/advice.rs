@@ -86,15 +86,8 @@ fn are_missing(samples: u64, with: u64) -> bool {
     samples >= MIN_SAMPLES && with < samples / 2
 }
 
-/// Returns the name of the runtime of a process: of the last program that it executed.
-pub fn runtime_name(profile: &IndexedProfile<'_>, pid: Pid) -> Option<&'static str> {
-    let spaces = profile.index.processes.spaces_of(pid).map(|(space, _)| space);
-    let found = spaces.filter_map(|space| runtimes_of(profile, space).next());
-    found.last().map(|runtime| runtime.name)
-}
-
 /// Returns the runtimes of the files that an address space or those that it was forked from have mapped.
-fn runtimes_of(
+pub fn runtimes_of(
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
     space: SpaceId,
 ) -> impl Iterator<Item = &'static Description> {

@@ -8,7 +8,7 @@
 //!
 //! All commands that read a profile start with `recording::load`.
 
-mod advice;
+pub(crate) mod advice;
 mod clocks;
 mod conflicts;
 mod diagnostics;
@@ -25,7 +25,6 @@ mod recording_data;
 mod runtime_files;
 
 pub use crate::traces::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
-pub(crate) use advice::runtime_name;
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 #[cfg(feature = "record")]
 pub(crate) use find::folders::RUNTIME_FILES;
@@ -36,7 +35,7 @@ pub use input::may_be_input;
 pub(crate) use options::NeededFunctions;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
-pub(crate) use recording::{Recording, load, load_after};
+pub(crate) use recording::{Recording, load};
 pub(crate) use recording_data::RecordingData;
 #[cfg(feature = "unwind")]
 pub(crate) use recording_data::keep;

@@ -62,17 +62,9 @@ pub struct Recording<'a> {
 /// The records are walked once for the index, and again after each step that rewrites them: decompression, merging
 /// and repair of damaged ones; call chains and events from logs and traces. Clocks without a fixed relation take one
 /// more walk, over the samples, and so do many functions that are not all needed.
+///
+/// `prepare` gets the index of a recorded profile before its runtime files are searched.
 pub fn load<'a>(
-    options: &LoadOptions,
-    needed: NeededFunctions,
-    data: &'a RecordingData,
-    progress: &mut dyn Progress,
-) -> Result<Recording<'a>, Diagnostic> {
-    load_after(|_| Ok(()), options, needed, data, progress)
-}
-
-/// As [`load`]. `prepare` gets the index of a recorded profile before its runtime files are searched.
-pub fn load_after<'a>(
     prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
     options: &LoadOptions,
     needed: NeededFunctions,

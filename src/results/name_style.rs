@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use jitdump::names;
 use jitdump::names::{NameParts, SourceLocation};
-use jitdump::{names, printable};
 
 use crate::bytes::base_name;
 
@@ -190,12 +190,15 @@ impl NameStyle {
 
     /// Returns the name of an inlined function in a list of functions, where it must match that of its own code: it has
     /// its place if `outer`, the name of the function that contains it, has one.
+    #[cfg(any(feature = "samples", feature = "timeline"))]
     pub(crate) fn name_of_inlined(
         &self,
         own: &[u8],
         location: Option<SourceLocation<'_>>,
         outer: &[u8],
     ) -> String {
+        use jitdump::printable;
+
         let has_place = names::needs_file(outer) || !names::source_locations(outer).is_empty();
         match location {
             Some(location) if *self == Self::Full && has_place => {

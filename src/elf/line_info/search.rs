@@ -10,7 +10,7 @@ use jitdump::AddressRange;
 use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile};
 
 use crate::collections::hash::{HashMap, HashSet};
-use crate::elf::counted_reader::{CountedReader, count};
+use crate::elf::line_info::counted_reader::{CountedReader, count};
 use crate::elf::line_info::wanted::{Declared, Wanted};
 
 /// Reads that anything counts for that takes memory.

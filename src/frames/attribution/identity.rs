@@ -5,20 +5,23 @@ use std::borrow::Cow;
 use jitdump::names::{NameParts, SourceLocation};
 use jitdump::{names, printable};
 
+use crate::code::profile_index::IndexedProfile;
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::frames::native::lines::NativeLines;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::Tables;
 use crate::frames::stream::frame::FrameCode;
+use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::tables::{self, Frame};
 use crate::frames::stream::walk::FrameSymbols;
-use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
+use crate::load::advice::runtimes_of;
+use crate::load::{Recording, UsedFile, function_of, symbol_of};
 use crate::results::name_style::{self, NameStyle};
 use crate::results::summary::event_counts::EventCounts;
 use crate::results::summary::profile::{FunctionKind, FunctionProfile};
+use crate::units::Pid;
 
 /// What a summary is made of.
 #[derive(Clone, Copy)]
@@ -101,6 +104,13 @@ impl Identity {
 fn runtime_of(recording: &Recording<'_>, used: &UsedFile<'_>) -> Option<&'static str> {
     let mut pids = used.found.pids.iter();
     pids.find_map(|&pid| runtime_name(&recording.profile, pid))
+}
+
+/// Returns the name of the runtime of a process: of the last program that it executed.
+fn runtime_name(profile: &IndexedProfile<'_>, pid: Pid) -> Option<&'static str> {
+    let spaces = profile.index.processes.spaces_of(pid).map(|(space, _)| space);
+    let found = spaces.filter_map(|space| runtimes_of(profile, space).next());
+    found.last().map(|runtime| runtime.name)
 }
 
 /// Names the functions in frames.

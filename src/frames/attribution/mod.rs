@@ -13,20 +13,24 @@ mod identity;
 mod stacks;
 mod tree;
 
-pub use crate::frames::attribution::identity::Counted;
-
 use std::collections::BTreeMap;
 
 use jitdump::printable;
 
+use crate::code::selection::{Selection, Selector};
+use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
 use crate::frames::attribution::functions::Functions;
-use crate::frames::attribution::identity::IdentityNamer;
+use crate::frames::attribution::identity::{Counted, IdentityNamer};
 use crate::frames::attribution::tree::FunctionTree;
-use crate::frames::native::lines::NativeLines;
 use crate::frames::ranking::counts::SamplesByStack;
-use crate::frames::stream::Tables;
+use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::tables::{Thread, ThreadIndex};
+use crate::frames::stream::walk::{Addresses, FrameSymbols};
+use crate::frames::stream::{self, Sample, SampleFilter, Tables, WalkOptions, Walked};
+use crate::frames::unwind::Unwound;
+use crate::load::{Progress, Recording};
 use crate::perf::feature;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::name_style::NameStyle;
@@ -34,9 +38,98 @@ use crate::results::summary::event_counts::EventCounts;
 use crate::results::summary::profile::{EventSummary, ProfileSummary, ThreadSummary, Unit};
 use crate::units::{Pid, Tid};
 
+pub use crate::frames::stream::native_code::NativeCode;
+
+/// What gets all samples by stack, with the tables that they refer to.
+pub type SampleObserver<'o> = Option<&'o mut dyn FnMut(Tables, &SamplesByStack)>;
+
+/// All samples of a recording by stack, without names.
+pub struct CountedSamples<'a, 'o> {
+    recording: &'a Recording<'a>,
+    native: &'a NativeCode,
+    symbols: FrameSymbols<'a>,
+    walked: Walked,
+    counts: SamplesByStack,
+    observe: SampleObserver<'o>,
+}
+
+impl<'a, 'o> CountedSamples<'a, 'o> {
+    /// Counts the samples, and selects the code in them. `observe` gets lines of native code, too.
+    pub fn count(
+        recording: &'a Recording<'a>,
+        native: &'a NativeCode,
+        selector: &'a Selector<'a>,
+        observe: SampleObserver<'o>,
+        progress: &mut dyn Progress,
+    ) -> Result<(Self, Selection), Diagnostic> {
+        let symbols = native.with(selector);
+        let how = WalkOptions {
+            filter: &SampleFilter::default(),
+            addresses: match observe {
+                Some(_) => Addresses::All,
+                None => Addresses::OfFunctions,
+            },
+        };
+        let mut counts = SamplesByStack::default();
+        let mut count = |sample: &Sample| counts.add(sample);
+        let start = || selector.start();
+        let (walked, found) = stream::walk(&symbols, &recording.profile, how, start, &mut count, progress)?;
+        let samples = Self {
+            recording,
+            native,
+            symbols,
+            walked,
+            counts,
+            observe,
+        };
+        Ok((samples, selector.combine(found)))
+    }
+
+    /// Returns the functions of runtimes in the stacks.
+    pub fn functions(&self) -> impl Iterator<Item = FunctionId> {
+        self.walked.functions()
+    }
+
+    /// Names everything, and returns the summary. Lines are those of `track` for functions that have it, `labels` are those of the
+    /// user, `names` is the form of the names of JIT code.
+    pub fn summary(
+        self,
+        v8_functions: &V8Functions<'_>,
+        track: Option<&[u8]>,
+        labels: &BTreeMap<String, String>,
+        names: &NameStyle,
+        unwound: &Unwound,
+    ) -> ProfileSummary {
+        let Self {
+            recording,
+            native,
+            symbols,
+            walked,
+            counts,
+            observe,
+        } = self;
+        let lines = observe.is_some().then(|| native.lines());
+        let namer = walked.namer(recording, &symbols, v8_functions, track, lines.as_ref(), unwound);
+        let tables = namer.tables;
+        let counted = Counted {
+            recording,
+            symbols: &symbols,
+            v8_functions,
+            native_lines: lines.as_ref(),
+            tables: &tables,
+            counts: &counts,
+        };
+        let summary = counted.summary(labels, names);
+        if let Some(observe) = observe {
+            observe(tables, &counts);
+        }
+        summary
+    }
+}
+
 impl Counted<'_> {
     /// Returns the summary. `labels` are those of the user, `names` is the form of the names of JIT code.
-    pub fn summary(&self, labels: &BTreeMap<String, String>, names: &NameStyle) -> ProfileSummary {
+    fn summary(&self, labels: &BTreeMap<String, String>, names: &NameStyle) -> ProfileSummary {
         let Self {
             recording,
             symbols,

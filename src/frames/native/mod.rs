@@ -2,18 +2,11 @@
 //!
 //! ```text
 //! [modules]: what processes have mapped ─► [files]: the same build on this machine ─► [contents] ─► [symbols]: names
-//!                                                                                         ├─────► [lines]: lines, inlined calls
+//!                                                                                         ├─────► [crate::frames::stream]: lines
 //!                                                                                         └─────► [crate::frames::unwind]: tables
 //! ```
-//!
-//! [kernel_symbols] come from the profile's own copy, from the build-id cache, or from the running kernel if it is the same
-//! build.
 
 pub mod contents;
 pub mod files;
-pub mod kernel_symbols;
-pub mod lines;
 pub mod modules;
 pub mod symbols;
-#[cfg(feature = "unwind")]
-pub mod vdso;

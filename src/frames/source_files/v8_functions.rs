@@ -131,7 +131,7 @@ mod tests {
             all: true,
             unwinding: false,
         };
-        let recording = load(&options, needed, &data, &mut ()).unwrap();
+        let recording = load(|_| Ok(()), &options, needed, &data, &mut ()).unwrap();
         let used = &recording.runtime_files.used;
         let of_file = |(file, used): (FileIndex, &UsedFile<'_>)| {
             let count = match &used.code {

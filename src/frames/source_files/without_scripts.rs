@@ -98,7 +98,7 @@ mod tests {
                 ..LoadOptions::default()
             };
             let data = RecordingData::default();
-            let recording = load(&options, NeededFunctions::default(), &data, &mut ()).unwrap();
+            let recording = load(|_| Ok(()), &options, NeededFunctions::default(), &data, &mut ()).unwrap();
             let sources = SourceOptions::default();
             let none = (iter::empty(), iter::empty());
             let scripts = V8Scripts::read(&recording, none.0, none.1, &sources, &options);

@@ -117,7 +117,7 @@ impl Namer<'_> {
     }
 
     fn in_module(&self, module: modules::ModuleIndex, address: Address) -> Option<Named> {
-        let native = self.symbols.native;
+        let native = &self.symbols.native;
         let symbol = native.at_address(module, address)?;
         let (name, range) = native.symbol(module, symbol)?;
         Some((

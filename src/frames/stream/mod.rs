@@ -11,17 +11,22 @@
 //! Samples refer to rows of the tables, which have names when all samples are read: memory grows with functions and stacks,
 //! not with samples. The size of the profile limits the number of stacks; samples with further ones have only their function.
 //!
-//! Frames of native code get symbols from the files of this machine ([native_code]). A file without symbols is one function.
+//! Frames of native code get symbols and lines ([native_lines]) from the files of this machine. A file without symbols is one
+//! function. [kernel_symbols] come from the profile's own copy, from the build-id cache, or from the running kernel if it is the
+//! same build.
+//!
 //! [`crate::frames::unwind`] has already unwound copied stacks.
 
 pub mod call_tree;
 mod code;
 mod filter;
 pub mod frame;
+mod kernel_symbols;
 mod kinds;
 mod lines;
 mod naming;
 pub mod native_code;
+pub mod native_lines;
 mod rows;
 pub mod tables;
 mod threads;
@@ -41,12 +46,12 @@ use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::SampleVisitor;
 use crate::code::timeline::FunctionId;
 use crate::collections::indexed_table::{IndexedTable, index_of};
-use crate::frames::native::lines::NativeLines;
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::call_tree::{Node, NodeIndex};
 use crate::frames::stream::frame::FrameAddress;
 use crate::frames::stream::native_code::NativeCode;
+use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::rows::{Collected, ThreadKey};
 use crate::frames::stream::tables::{Counts, Event, Stack, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, FrameSymbols, Walk};
@@ -96,7 +101,7 @@ pub fn read_then<R>(
         all: options.all_functions,
         unwinding: true,
     };
-    let result = load(&options.load, needed, &data, progress).and_then(|recording| {
+    let result = load(|_| Ok(()), &options.load, needed, &data, progress).and_then(|recording| {
         let (recording, unwound) = match recording.profile.profile.attrs.copies_stacks() {
             true => {
                 let how = UnwindOptions {
@@ -124,9 +129,8 @@ fn read_recording<R>(
     finish: impl FnOnce(&mut Namer<'_>) -> Result<R, Diagnostic>,
 ) -> Result<R, Diagnostic> {
     let native = NativeCode::of(&options.load, recording);
-    let native_symbols = native.symbols();
     let selector = recording.selector();
-    let symbols = native.with(&selector, &native_symbols);
+    let symbols = native.with(&selector);
     let how = WalkOptions {
         filter: &options.filter,
         addresses: Addresses::All,
@@ -148,7 +152,7 @@ fn read_recording<R>(
     tables.diagnostics.extend(recording.diagnostics());
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
-    tables.diagnostics.extend(native_symbols.refused());
+    tables.diagnostics.extend(symbols.native.refused());
     let of_lines = lines.iter().flat_map(NativeLines::diagnostics);
     tables.diagnostics.extend(of_lines);
     finish(&mut namer)

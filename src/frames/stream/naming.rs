@@ -10,13 +10,13 @@ use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::DecodedNames;
-use crate::frames::native::lines::{NativeFunction, NativeLines};
 use crate::frames::native::modules;
 use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::lines::{DebugInfoWithFiles, FunctionLines, chains};
+use crate::frames::stream::native_lines::{NativeFunction, NativeLines};
 use crate::frames::stream::tables::{
     File, Frame, Line, Location, Module, NamedFunction, NamedFunctionIndex, NamedModuleIndex,
     SourceFileIndex, Symbol, SymbolIndex, Tables, TierIndex,
@@ -454,7 +454,7 @@ impl<'a> Namer<'a> {
         symbol: u32,
         found: Option<NativeFunction<'l>>,
     ) -> Option<Named<'l>> {
-        let native = self.symbols.native;
+        let native = &self.symbols.native;
         let (name, range) = native.symbol(module, symbol)?;
         let is_jit = self.symbols.modules.has_jit_code(module);
         let own = self.module(module);
@@ -580,7 +580,7 @@ impl<'a> Namer<'a> {
     }
 
     fn module(&mut self, module: modules::ModuleIndex) -> NamedModuleIndex {
-        let (all, native) = (self.symbols.modules, self.symbols.native);
+        let (all, native) = (self.symbols.modules, &self.symbols.native);
         let modules = &mut self.tables.modules;
         *self.modules.entry(module).or_insert_with(|| {
             modules.push(Module {

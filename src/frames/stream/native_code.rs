@@ -2,10 +2,10 @@
 
 use crate::code::selection::Selector;
 use crate::frames::native::files::NativeFiles;
-use crate::frames::native::kernel_symbols::{KernelSymbols, kernel_build_id};
-use crate::frames::native::lines::NativeLines;
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
+use crate::frames::stream::kernel_symbols::{KernelSymbols, kernel_build_id};
+use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{LoadOptions, Recording};
 use crate::perf::event::KernelMap;
@@ -36,22 +36,17 @@ impl NativeCode {
         }
     }
 
-    /// Prepares reading the symbols of modules.
-    pub fn symbols(&self) -> NativeSymbols<'_> {
-        NativeSymbols::new(&self.modules, &self.files)
-    }
-
     /// Prepares reading the lines of modules.
     pub fn lines(&self) -> NativeLines<'_> {
         NativeLines::new(&self.modules, &self.files)
     }
 
-    /// Returns everything that names frames. `native` are the symbols of modules.
-    pub fn with<'s>(&'s self, selector: &'s Selector<'s>, native: &'s NativeSymbols<'s>) -> FrameSymbols<'s> {
+    /// Returns everything that names frames. Symbols of modules are not read yet.
+    pub fn with<'s>(&'s self, selector: &'s Selector<'s>) -> FrameSymbols<'s> {
         FrameSymbols {
             selector,
             modules: &self.modules,
-            native,
+            native: NativeSymbols::new(&self.modules, &self.files),
             kernel: &self.kernel,
         }
     }

@@ -13,11 +13,11 @@ use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::Lookup;
 use crate::collections::indexed_table::index_of;
-use crate::frames::native::kernel_symbols::KernelSymbols;
 use crate::frames::native::modules::{MappedModule, Modules};
 use crate::frames::native::symbols::NativeSymbols;
 use crate::frames::stream::call_tree::Position;
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
+use crate::frames::stream::kernel_symbols::KernelSymbols;
 use crate::frames::stream::rows::Rows;
 use crate::perf::record;
 use crate::perf::sample::ChainEntry;
@@ -33,7 +33,7 @@ pub struct FrameSymbols<'a> {
     /// Mapped modules.
     pub modules: &'a Modules,
     /// Symbols of the modules.
-    pub native: &'a NativeSymbols<'a>,
+    pub native: NativeSymbols<'a>,
     /// Symbols of the kernel.
     pub kernel: &'a KernelSymbols,
 }

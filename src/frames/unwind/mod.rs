@@ -35,6 +35,7 @@ mod registers;
 mod rewrite;
 mod stack;
 mod step;
+mod vdso;
 mod x86_64_code;
 
 use std::cmp::Reverse;

@@ -6,8 +6,8 @@ use crate::elf::unwind_sections::UnwindSections;
 use crate::frames::native::contents::{ContentReader, Contents, ElfReads};
 use crate::frames::native::files::{NativeFiles, VDSO, is_same_build};
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
-use crate::frames::native::vdso;
 use crate::frames::unwind::registers::Target;
+use crate::frames::unwind::vdso;
 use crate::results::diagnostics::Diagnostic;
 
 /// Tables of all modules, each read when it is first asked for.

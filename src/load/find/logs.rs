@@ -76,7 +76,7 @@ mod tests {
         beside.trace.mono_logs.push(log);
         for options in [alone, beside] {
             let data = RecordingData::default();
-            let loaded = load(&options, NeededFunctions::default(), &data, &mut ());
+            let loaded = load(|_| Ok(()), &options, NeededFunctions::default(), &data, &mut ());
             let error = loaded.map(|_| ()).unwrap_err();
             assert_eq!(error.issue, Issue::FeatureLeftOut);
             assert_eq!(error.field("feature"), Some("mono"));

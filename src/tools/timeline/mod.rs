@@ -68,7 +68,7 @@ pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Resul
         all: true,
         unwinding: false,
     };
-    let result = load(&options.load, needed, &data, progress).and_then(|recording| {
+    let result = load(|_| Ok(()), &options.load, needed, &data, progress).and_then(|recording| {
         refuse_input_as_output(&options.load, &recording, [&options.output])?;
         let functions = recording
             .timeline
