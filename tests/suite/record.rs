@@ -163,6 +163,7 @@ fn the_plan_of_each_runtime_can_be_printed() {
         assert!(printed.contains(expected), "{command}: {expected}: {printed}");
         let is_dwarf = printed.contains(&dwarf);
         assert_eq!(is_dwarf, ["py", "ta"].contains(&&command[..2]), "{printed}");
+        assert_eq!(is_dwarf, printed.contains(" --unwind\n"), "{printed}");
         assert_eq!(
             printed.contains("JAVA_TOOL_OPTIONS"),
             expected == &java,
