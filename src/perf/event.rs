@@ -399,7 +399,10 @@ mod tests {
             (b"/dev/shm/out.elf/jitted-7-1.so", Backing::File),
             (b"/tmp/library.so", Backing::File),
             (b"/opt/replaced.so (deleted)", Backing::File),
-            (b"/tmp/libnetty_transport_native_epoll_x86_641.so (deleted)", Backing::File),
+            (
+                b"/tmp/libnetty_transport_native_epoll_x86_641.so (deleted)",
+                Backing::File,
+            ),
             (b"/dev/zero (deleted)", Backing::Anonymous),
             (b"[anon:v8]", Backing::Anonymous),
             (b"/tmp/perf-17.map", Backing::Anonymous),

@@ -240,10 +240,7 @@ fn a_call_chain_that_starts_elsewhere_in_the_sampled_function_has_it_once() {
     let addresses = |stack| tables.frames(stack).map(|frame| frame.address).collect();
     let found: Vec<Vec<u64>> = stacks.into_iter().map(addresses).collect();
     let once = vec![CODE + 4, CODE + 11];
-    assert_eq!(
-        found,
-        [once.clone(), once, vec![CODE + 4, UNMAPPED, CODE + 11]]
-    );
+    assert_eq!(found, [once.clone(), once, vec![CODE + 4, UNMAPPED, CODE + 11]]);
     let inject_options = InjectOptions {
         load: options.load.clone(),
         ..InjectOptions::new(options.load.input.clone(), folder.path().join("out.data"))

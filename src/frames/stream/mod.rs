@@ -357,6 +357,9 @@ mod tests {
         );
         let names: Vec<&str> = events.iter().map(|event| &*event.name).collect();
         assert_eq!(names[..2], ["cycles:P", "cpu_core/cycles/P"]);
-        assert_eq!(names[2..5], ["cache-misses", "cpu_core/cache-misses/", "cpu_core/branches/u"]);
+        assert_eq!(
+            names[2..5],
+            ["cache-misses", "cpu_core/cache-misses/", "cpu_core/branches/u"]
+        );
     }
 }
