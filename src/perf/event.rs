@@ -139,12 +139,14 @@ impl<'a> Mmap<'a> {
         // What perf calls anonymous memory, which `perf inject --mmap2-buildids` writes.
         let is_perf_map = self.name.starts_with(b"/tmp/perf-") && self.name.ends_with(b".map");
         let starts_with = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
+        let left = self.name.strip_suffix(b" (deleted)");
         if starts_with(&ANONYMOUS) || is_perf_map {
             Backing::Anonymous
-        } else if self.name.ends_with(b".so") {
-            // Also below /dev/shm, as the objects of an output there.
+        } else if left.unwrap_or(self.name).ends_with(b".so") {
+            // Also below /dev/shm, as the objects of an output there, and libraries that programs of Java unpack into /tmp, and
+            // delete when they are loaded (Netty).
             Backing::File
-        } else if starts_with(&SHARED) || starts_with(&TEMPORARY) && self.name.ends_with(b" (deleted)") {
+        } else if starts_with(&SHARED) || starts_with(&TEMPORARY) && left.is_some() {
             Backing::Shared
         } else {
             Backing::File
@@ -397,6 +399,10 @@ mod tests {
             (b"/dev/shm/out.elf/jitted-7-1.so", Backing::File),
             (b"/tmp/library.so", Backing::File),
             (b"/opt/replaced.so (deleted)", Backing::File),
+            (
+                b"/tmp/libnetty_transport_native_epoll_x86_641.so (deleted)",
+                Backing::File,
+            ),
             (b"/dev/zero (deleted)", Backing::Anonymous),
             (b"[anon:v8]", Backing::Anonymous),
             (b"/tmp/perf-17.map", Backing::Anonymous),

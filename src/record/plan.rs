@@ -101,11 +101,16 @@ pub struct Plan {
     program: usize,
 }
 
-/// Returns the folder of a recording that starts now and has no name, with the time in UTC.
+/// Returns the folder of a recording that starts now and has no name, with the time in UTC. Several may start in one second.
 pub fn default_folder() -> PathBuf {
     let time = format_rfc3339_seconds(SystemTime::now()).to_string();
     let time = time.replace([':', '-', 'Z'], "").replace('T', "-");
-    PathBuf::from(format!("jitinject-record-{time}"))
+    let name = format!("jitinject-record-{time}");
+    let others = (2_u32..).map(|number| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.clone()).chain(others).map(PathBuf::from);
+    names
+        .find(|name| name.symlink_metadata().is_err())
+        .unwrap_or_else(|| PathBuf::from(name))
 }
 
 impl Plan {
@@ -407,6 +412,10 @@ impl Plan {
         let _ = writeln!(text, "{}", words.join(" "));
         let file = |name: &str| path(&self.folder.join(name));
         let sources = if self.keep_sources { " --keep-sources" } else { "" };
+        let unwind = match self.perf.has_stack_copies() {
+            true => " --unwind",
+            false => "",
+        };
         let track = self.track.as_ref();
         let track = track.map_or_else(String::new, |track| format!(" --track {}", shell_word(track)));
         let names = match &self.names {
@@ -416,7 +425,7 @@ impl Plan {
         let _ = writeln!(
             text,
             "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {} \
-             --source-dir .{sources}{track}{names}",
+             --source-dir .{sources}{unwind}{track}{names}",
             file(PROFILE),
             file("perf.jit.data"),
             file("debug"),

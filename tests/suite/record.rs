@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
 use jitinject::internals::files::walk::Scope;
 use jitinject::internals::files::{Folder, NameInFolder};
@@ -163,6 +164,7 @@ fn the_plan_of_each_runtime_can_be_printed() {
         assert!(printed.contains(expected), "{command}: {expected}: {printed}");
         let is_dwarf = printed.contains(&dwarf);
         assert_eq!(is_dwarf, ["py", "ta"].contains(&&command[..2]), "{printed}");
+        assert_eq!(is_dwarf, printed.contains(" --unwind\n"), "{printed}");
         assert_eq!(
             printed.contains("JAVA_TOOL_OPTIONS"),
             expected == &java,
@@ -304,6 +306,26 @@ fn a_recording_is_one_folder() {
         said(&again)
     );
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), expected.len());
+}
+
+#[test]
+fn a_recording_without_a_name_has_a_folder_that_no_other_one_of_its_second_has() {
+    let scene = Scene::new(PERF);
+    let now = SystemTime::now();
+    for seconds in 0..120 {
+        let time = humantime::format_rfc3339_seconds(now + Duration::from_secs(seconds)).to_string();
+        let time = time.replace([':', '-', 'Z'], "").replace('T', "-");
+        std::fs::create_dir(scene.path(&format!("work/jitinject-record-{time}"))).unwrap();
+    }
+    let output = scene.run(&["record", "--", "true"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let recorded = std::fs::read_dir(scene.path("work")).unwrap();
+    let recorded = recorded.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let recorded: Vec<String> = recorded.filter(|name| name.matches('-').count() > 3).collect();
+    assert!(
+        matches!(&recorded[..], [name] if name.ends_with("-2")),
+        "{recorded:?}"
+    );
 }
 
 #[test]

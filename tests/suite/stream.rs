@@ -10,7 +10,7 @@ use jitinject::{InjectOptions, LoadOptions, inject};
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};
-use crate::support::profile::ProfileWriter;
+use crate::support::profile::{ProfileWriter, field};
 use crate::support::recording::PID;
 use crate::support::{capture, scratch, tools};
 
@@ -223,4 +223,74 @@ fn interrupted_code_has_the_address_of_its_instruction() {
     let running = [CODE + 8, CODE + 3, CODE + 11];
     let fault = |at| [KERNEL_CODE, at, CODE + 11];
     assert_eq!(found, [running, fault(CODE + 4), running, fault(CODE)]);
+}
+
+/// A precise event is sampled at the instruction that caused it; its call chain starts where the interrupt came.
+#[test]
+fn a_call_chain_that_starts_elsewhere_in_the_sampled_function_has_it_once() {
+    const UNMAPPED: u64 = 0x9000_0000;
+    let folder = scratch();
+    let options = made(folder.path(), &[0x90; 16], |profile| {
+        for (time, start) in [(2000, CODE + 6), (2001, CODE + 6), (2002, UNMAPPED)] {
+            profile.precise_sample(PID, time, CODE + 4, &[start, CODE + 12], None);
+        }
+    });
+    let mut stacks = Vec::new();
+    let tables = read(&options, &mut |sample| stacks.push(sample.stack), &mut ()).unwrap();
+    let addresses = |stack| tables.frames(stack).map(|frame| frame.address).collect();
+    let found: Vec<Vec<u64>> = stacks.into_iter().map(addresses).collect();
+    let once = vec![CODE + 4, CODE + 11];
+    assert_eq!(found, [once.clone(), once, vec![CODE + 4, UNMAPPED, CODE + 11]]);
+    let inject_options = InjectOptions {
+        load: options.load.clone(),
+        ..InjectOptions::new(options.load.input.clone(), folder.path().join("out.data"))
+    };
+    let summary = inject(&inject_options, &mut ()).unwrap();
+    assert_eq!(summary.samples.in_stacks.frames, 6);
+}
+
+/// perf opens `cycles:P` for both types of cores, and lists the slower ones first.
+#[test]
+fn samples_of_cores_of_both_types_count_for_one_event() {
+    const EVENT_DESC: u32 = 12;
+    let folder = scratch();
+    let mut options = made(folder.path(), &[0x90; 16], |profile| {
+        profile.sample_type |= field::IDENTIFIER;
+        profile.ids = vec![11, 12];
+        let dump = folder.path().join(format!("jit-{PID}.dump"));
+        profile.records.clear();
+        profile.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
+        let endian = profile.endian;
+        let (attr, mut names) = (profile.attr(), Vec::new());
+        endian.write_u32(&mut names, 2);
+        endian.write_u32(&mut names, attr.len() as u32);
+        for name in ["cpu_atom/cycles/P", "cpu_core/cycles/P"] {
+            names.extend_from_slice(&attr);
+            endian.write_u32(&mut names, 0);
+            endian.write_u32(&mut names, 64);
+            names.extend_from_slice(name.as_bytes());
+            names.resize(names.len() + 64 - name.len(), 0);
+        }
+        profile.features.push((EVENT_DESC, names));
+        profile.sample(PID, 2000, &[CODE], None);
+        profile.ids.reverse();
+        for time in 2001..2004 {
+            profile.sample(PID, time, &[CODE], None);
+        }
+        profile.ids.reverse();
+    });
+    let read = |options: &StreamOptions| {
+        let mut events = Vec::new();
+        let tables = read(options, &mut |sample| events.push(sample.event), &mut ()).unwrap();
+        let sampled = tables.events.into_iter().filter(|event| event.samples > 0);
+        let sampled: Vec<(String, u64)> = sampled.map(|event| (event.name, event.samples)).collect();
+        (events, sampled)
+    };
+    let both = ("cycles:P".to_owned(), 4);
+    assert_eq!(read(&options), (vec![0; 4], vec![both.clone()]));
+    options.filter.event = Some(both.0.clone());
+    assert_eq!(read(&options), (vec![0; 4], vec![both]));
+    let core = "cpu_core/cycles/P".to_owned();
+    options.filter.event = Some(core.clone());
+    assert_eq!(read(&options), (vec![1; 3], vec![(core, 3)]));
 }

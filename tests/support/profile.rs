@@ -191,9 +191,21 @@ impl ProfileWriter {
 
     /// Writes a sample in user space. `chain` starts with the sampled address.
     pub fn sample(&mut self, pid: u32, time: u64, chain: &[u64], stack: Option<&UserStack<'_>>) {
+        self.precise_sample(pid, time, chain[0], chain, stack);
+    }
+
+    /// Writes a sample in user space at `ip`, whose call chain may start elsewhere.
+    pub fn precise_sample(
+        &mut self,
+        pid: u32,
+        time: u64,
+        ip: u64,
+        chain: &[u64],
+        stack: Option<&UserStack<'_>>,
+    ) {
         const CONTEXT_USER: u64 = -512i64 as u64;
         let endian = self.endian;
-        let mut body = self.sample_start(pid, time, chain[0]);
+        let mut body = self.sample_start(pid, time, ip);
         if self.sample_type & field::STACK_USER != 0 {
             endian.write_u64(&mut body, 0);
         } else {
@@ -204,7 +216,7 @@ impl ProfileWriter {
             }
         }
         if let Some(stack) = stack {
-            self.write_stack(&mut body, chain[0], stack);
+            self.write_stack(&mut body, ip, stack);
         }
         self.record(9, 2, &body);
     }

@@ -90,7 +90,7 @@ struct Marker<'a> {
 }
 
 /// JIT code that a sample was taken in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Leaf {
     Function(MappingIndex),
     Symbol(SymbolId),
@@ -163,15 +163,13 @@ impl SampleVisitor for Walk<'_> {
         self.enter(space, time);
         self.of_space.samples = self.of_space.samples.saturating_add(1);
         let mut frames = FrameCounts::default();
-        let mut is_in_function = false;
-        if let Some(ip) = located.content.user_ip()
-            && let Some(leaf) = self.marker.leaf(space, ip, time)
-        {
-            is_in_function = leaf.is_in_function();
+        let ip = located.content.user_ip();
+        let leaf = ip.and_then(|ip| self.marker.leaf(space, ip, time));
+        if let Some(leaf) = leaf {
             self.marker.count(leaf, &mut self.of_space);
             frames.add(leaf.is_named());
         }
-        let is_deferred = !record.is_guest() && self.add_callers(sample, is_in_function, &mut frames);
+        let is_deferred = !record.is_guest() && self.add_callers(sample, leaf, &mut frames);
         // A later record has all frames of such a sample in user space, the sampled one among them.
         if !is_deferred {
             self.add_stack(frames);
@@ -232,10 +230,10 @@ impl Walk<'_> {
     }
 
     /// Adds the call chain of a sample, its frames in JIT code except the sampled one to `frames`, and all other addresses.
-    /// `is_in_stack` is whether the sampled address is in a function. Returns whether a later record has the frames in user
-    /// space, if there can be code in this address space.
+    /// `leaf` is the code at the sampled address. Returns whether a later record has the frames in user space, if there can be
+    /// code in this address space.
     #[inline]
-    fn add_callers(&mut self, sample: &Sample<'_>, mut is_in_stack: bool, frames: &mut FrameCounts) -> bool {
+    fn add_callers(&mut self, sample: &Sample<'_>, leaf: Option<Leaf>, frames: &mut FrameCounts) -> bool {
         let Self {
             marker,
             context,
@@ -246,6 +244,7 @@ impl Walk<'_> {
         let Some(context) = context.as_ref().filter(|context| context.has_content()) else {
             return false;
         };
+        let mut is_in_stack = leaf.is_some_and(Leaf::is_in_function);
         let endian = marker.selector.profile.endian;
         let chain = chains.of((Some(context.space), sample.tid));
         let mut words = sample.callchain.words();
@@ -274,8 +273,11 @@ impl Walk<'_> {
                 }
             } else {
                 is_in_stack |= frame.is_named == Some(true);
-                // The chain starts with the sampled address.
-                if Some(Address(address)) != sample.ip {
+                // The chain starts with the sampled address, or, of a precise event, at another address in the same function.
+                let address = Address(address);
+                let is_sampled = Some(address) == sample.ip
+                    || leaf.is_some() && marker.leaf(context.space, address, context.time) == leaf;
+                if !is_sampled {
                     frames.extend(frame.is_named);
                 }
             }

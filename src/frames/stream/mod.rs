@@ -59,6 +59,7 @@ use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Diagnostic;
+use crate::results::summary::profile::Unit;
 
 /// What to read.
 #[derive(Clone, Debug, Default)]
@@ -189,8 +190,16 @@ pub fn walk<V: SampleVisitor>(
 ) -> Result<(Walked, Vec<V>), Diagnostic> {
     progress.start("reading samples", index.data_end);
     let mut events = events_of(profile);
+    let counted_as = match &how.filter.event {
+        Some(name) if events.iter().any(|event| event.name == *name) => (0..).take(events.len()).collect(),
+        _ => join_core_events(&mut events),
+    };
     let filter = how.filter.of_profile(&events, index.times)?;
     let mut count = |sample: &Sample, thread: ThreadKey| {
+        let sample = &Sample {
+            event: counted_as.get(sample.event as usize).copied().unwrap_or_default(),
+            ..*sample
+        };
         if !filter.has(sample.event, thread, sample.time) {
             return;
         }
@@ -246,6 +255,31 @@ fn events_of(profile: &Profile<'_>) -> Vec<Event> {
         .collect()
 }
 
+/// Makes one event of those that count the same on cores of different types, such as `cpu_atom/cycles/P` and
+/// `cpu_core/cycles/P`, which perf opens both for `cycles:P`. Returns for each event the index of the one that its samples
+/// count for.
+fn join_core_events(events: &mut [Event]) -> Vec<u32> {
+    let on_any_core = |event: &Event| {
+        let (_, rest) = event.name.split_once('/')?;
+        let (name, modifiers) = rest.rsplit_once('/')?;
+        let separator = if modifiers.is_empty() { "" } else { ":" };
+        let is_named = !name.is_empty() && !name.contains(['=', '/']);
+        is_named.then(|| (format!("{name}{separator}{modifiers}"), event.unit))
+    };
+    let names: Vec<Option<(String, Unit)>> = events.iter().map(on_any_core).collect();
+    let first_of = |at: usize| {
+        let name = names.get(at)?.as_ref()?;
+        names.iter().position(|other| other.as_ref() == Some(name))
+    };
+    let counted_as: Vec<usize> = (0..events.len()).map(|at| first_of(at).unwrap_or(at)).collect();
+    for (at, &first) in counted_as.iter().enumerate().filter(|(at, first)| at != *first) {
+        if let (Some(event), Some(Some((name, _)))) = (events.get_mut(first), names.get(at)) {
+            name.clone_into(&mut event.name);
+        }
+    }
+    counted_as.into_iter().map(index_of).collect()
+}
+
 impl Walked {
     /// Returns the functions of runtimes in the stacks.
     pub fn functions(&self) -> impl Iterator<Item = FunctionId> {
@@ -288,5 +322,48 @@ impl Walked {
         tables.events = events;
         tables.times = recording.profile.index.times;
         namer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_cores_of_different_types_are_one() {
+        let cycles = Unit::Cycles;
+        let mut events: Vec<Event> = [
+            ("cpu_atom/cycles/P", cycles),
+            ("cpu_core/cycles/P", cycles),
+            ("cpu_atom/cache-misses/", Unit::Occurrences),
+            ("cpu_core/cache-misses/", Unit::Occurrences),
+            // Only on one type; of another name, unit or encoding; and those without a name.
+            ("cpu_core/branches/u", Unit::Occurrences),
+            ("cpu_core/cycles/u", cycles),
+            ("cpu/cycles/P", Unit::Occurrences),
+            ("cpu_atom/event=0x3c/", cycles),
+            ("cpu_core/event=0x3c/", cycles),
+            ("intel_pt//", Unit::Occurrences),
+            ("intel_bts//", Unit::Occurrences),
+            ("cpu-clock", Unit::Nanoseconds),
+        ]
+        .map(|(name, unit)| Event {
+            name: name.to_owned(),
+            unit,
+            without_kernel: false,
+            samples: 0,
+            period: 0,
+        })
+        .into();
+        assert_eq!(
+            join_core_events(&mut events),
+            [0, 0, 2, 2, 4, 5, 6, 7, 8, 9, 10, 11]
+        );
+        let names: Vec<&str> = events.iter().map(|event| &*event.name).collect();
+        assert_eq!(names[..2], ["cycles:P", "cpu_core/cycles/P"]);
+        assert_eq!(
+            names[2..5],
+            ["cache-misses", "cpu_core/cache-misses/", "cpu_core/branches/u"]
+        );
     }
 }

@@ -169,7 +169,7 @@ impl SampleVisitor for Walk<'_> {
         let leaf = sample
             .ip
             .map(|ip| self.place(mode, located.space, ip, time, true).0);
-        let (caller, innermost) = self.callers(located, mode);
+        let (caller, innermost) = self.callers(located, mode, leaf);
         let taken = Taken {
             event,
             period,
@@ -182,11 +182,12 @@ impl SampleVisitor for Walk<'_> {
 
 impl Walk<'_> {
     /// Returns the position of a sample's callers in the call tree, and the frame of the innermost one if the sample has no
-    /// address. `mode` is that of the record.
+    /// address. `mode` is that of the record, `leaf` is the frame of the sampled address.
     fn callers(
         &mut self,
         located: &Located<SampleFields<'_>>,
         mut mode: Mode,
+        leaf: Option<FrameAddress>,
     ) -> (Position, Option<FrameAddress>) {
         let (sample, time) = (&located.content.sample, located.lookup_time());
         let key = (located.space, sample.tid);
@@ -231,7 +232,11 @@ impl Walk<'_> {
                         let before = u64::from(!is_interrupted);
                         let address = Address(address.0.saturating_sub(before));
                         let (place, times) = self.place(mode, located.space, address, time, false);
-                        (Some(place), times)
+                        // Quirk: a precise event (`cycles:P`, perf's default where the CPU has it) is sampled at the instruction
+                        // that caused it, but the call chain starts where the interrupt came a little later
+                        // (`setup_pebs_fixed_sample_data` in the kernel's arch/x86/events/intel/ds.c, `perf_ibs_handle_irq`).
+                        let is_sampled = is_first && leaf.is_some_and(|leaf| leaf.code == place.code);
+                        ((!is_sampled).then_some(place), times)
                     }
                 }
             };
