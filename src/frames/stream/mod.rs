@@ -45,6 +45,7 @@ use jitdump::printable;
 use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::SampleVisitor;
 use crate::code::timeline::FunctionId;
+use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, index_of};
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
@@ -264,20 +265,23 @@ fn join_core_events(events: &mut [Event]) -> Vec<u32> {
         let (name, modifiers) = rest.rsplit_once('/')?;
         let separator = if modifiers.is_empty() { "" } else { ":" };
         let is_named = !name.is_empty() && !name.contains(['=', '/']);
-        is_named.then(|| (format!("{name}{separator}{modifiers}"), event.unit))
+        is_named.then(|| format!("{name}{separator}{modifiers}"))
     };
-    let names: Vec<Option<(String, Unit)>> = events.iter().map(on_any_core).collect();
-    let first_of = |at: usize| {
-        let name = names.get(at)?.as_ref()?;
-        names.iter().position(|other| other.as_ref() == Some(name))
-    };
-    let counted_as: Vec<usize> = (0..events.len()).map(|at| first_of(at).unwrap_or(at)).collect();
-    for (at, &first) in counted_as.iter().enumerate().filter(|(at, first)| at != *first) {
-        if let (Some(event), Some(Some((name, _)))) = (events.get_mut(first), names.get(at)) {
+    let names: Vec<Option<String>> = events.iter().map(on_any_core).collect();
+    let units: Vec<Unit> = events.iter().map(|event| event.unit).collect();
+    let mut first_of: HashMap<&str, usize> = HashMap::default();
+    let mut counted_as = Vec::with_capacity(events.len());
+    for (at, name) in names.iter().enumerate() {
+        let first = name
+            .as_ref()
+            .map_or(at, |name| *first_of.entry(name).or_insert(at));
+        let is_same = first != at && units.get(first) == units.get(at);
+        if let (Some(name), Some(event), true) = (name, events.get_mut(first), is_same) {
             name.clone_into(&mut event.name);
         }
+        counted_as.push(index_of(if is_same { first } else { at }));
     }
-    counted_as.into_iter().map(index_of).collect()
+    counted_as
 }
 
 impl Walked {
