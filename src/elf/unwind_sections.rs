@@ -22,8 +22,8 @@ pub struct UnwindSections {
 }
 
 impl UnwindSections {
-    /// Reads a little-endian, 64-bit ELF file for one of `machines`; `None` if it is not one, or if `is_wanted` is false for
-    /// its build ID, or if there is no memory for it.
+    /// Reads a little-endian, 64-bit ELF file for a machine; `None` if it is not one, or if `is_wanted` is false for its build
+    /// ID. If there is not enough memory for all of it, returns a part or `None`.
     pub fn read_if<'a>(
         file: impl ReadRef<'a>,
         memory: &FileMemory<'_>,
@@ -94,7 +94,8 @@ impl UnwindSections {
     }
 }
 
-#[cfg(test)]
+// There are tables for these machines only.
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
     use crate::elf::limited_reads::MemoryRoom;
@@ -113,6 +114,7 @@ mod tests {
         assert!(size > 0 && !memory.is_exceeded());
         let room = MemoryRoom::new(size - 1);
         let memory = room.file();
-        assert!(read(&memory).is_none() && memory.is_exceeded());
+        let is_partial = |read: Option<UnwindSections>| read.is_none_or(|read| read.size() < size);
+        assert!(is_partial(read(&memory)) && memory.is_exceeded());
     }
 }
