@@ -95,7 +95,8 @@ impl UnwindSections {
 }
 
 // There are tables for these machines only.
-#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::elf::limited_reads::MemoryRoom;
