@@ -22,8 +22,8 @@ pub struct UnwindSections {
 }
 
 impl UnwindSections {
-    /// Reads a little-endian, 64-bit ELF file for one of `machines`; `None` if it is not one, or if `is_wanted` is false for
-    /// its build ID, or if there is no memory for it.
+    /// Reads a little-endian, 64-bit ELF file for a machine; `None` if it is not one, or if `is_wanted` is false for its build
+    /// ID. If there is not enough memory for all of it, returns a part or `None`.
     pub fn read_if<'a>(
         file: impl ReadRef<'a>,
         memory: &FileMemory<'_>,
@@ -94,6 +94,8 @@ impl UnwindSections {
     }
 }
 
+// There are tables for these machines only.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +115,7 @@ mod tests {
         assert!(size > 0 && !memory.is_exceeded());
         let room = MemoryRoom::new(size - 1);
         let memory = room.file();
-        assert!(read(&memory).is_none() && memory.is_exceeded());
+        let is_partial = |read: Option<UnwindSections>| read.is_none_or(|read| read.size() < size);
+        assert!(is_partial(read(&memory)) && memory.is_exceeded());
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use addr2line::Context;
-use addr2line::gimli::{self, EndianSlice, LittleEndian};
+use addr2line::gimli::{self, EndianSlice, NativeEndian};
 use jitdump::{Address, AddressRange};
 use jitinject::internals::elf::limited_reads::MemoryRoom;
 use jitinject::internals::elf::line_info::LineInfo;
@@ -19,7 +19,7 @@ fn read(file: &[u8]) -> LineInfo {
 }
 
 /// Returns what another reader finds at an address, the innermost call first.
-fn expected(context: &Context<EndianSlice<'_, LittleEndian>>, address: u64) -> Vec<Call> {
+fn expected(context: &Context<EndianSlice<'_, NativeEndian>>, address: u64) -> Vec<Call> {
     let mut found = Vec::new();
     let mut frames = context.find_frames(address).skip_all_loads().unwrap();
     while let Some(frame) = frames.next().unwrap() {
@@ -48,7 +48,7 @@ fn lines_and_calls_of_this_program_are_those_of_another_reader() {
         Ok::<_, ()>(data)
     };
     let sections = gimli::DwarfSections::load(section).unwrap();
-    let dwarf = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
+    let dwarf = sections.borrow(|section| EndianSlice::new(section, NativeEndian));
     let context = Context::from_dwarf(dwarf).unwrap();
     let symbols = file
         .symbols()
