@@ -255,17 +255,15 @@ impl<'a> Selector<'a> {
         let bounds = [self.timeline.code_bounds(space), self.timeline.jit_bounds(space)];
         let sample = &located.content.sample;
         for (index, address) in sample.chain_addresses().enumerate() {
-            if !bounds.iter().flatten().any(|bounds| bounds.contains(address)) {
+            let is_first = index == 0;
+            let is_sampled = is_first && Some(address) == sample.ip;
+            if is_sampled || !bounds.iter().flatten().any(|bounds| bounds.contains(address)) {
                 continue;
             }
             let time = located.lookup_time();
             let lookup = self.timeline.at(space, address, time);
             // The call chain of a precise event starts in the sampled function, at another address.
-            let is_sampled = || {
-                Some(address) == sample.ip
-                    || leaf.is_some() && self.classify_ip(space, address, time, lookup) == leaf
-            };
-            if index == 0 && is_sampled() {
+            if is_first && leaf.is_some() && self.classify_ip(space, address, time, lookup) == leaf {
                 continue;
             }
             if let Some(is_named) = lookup.frame_has_name() {

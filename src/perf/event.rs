@@ -139,14 +139,14 @@ impl<'a> Mmap<'a> {
         // What perf calls anonymous memory, which `perf inject --mmap2-buildids` writes.
         let is_perf_map = self.name.starts_with(b"/tmp/perf-") && self.name.ends_with(b".map");
         let starts_with = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
-        let left = self.name.strip_suffix(b" (deleted)");
+        let deleted = self.name.strip_suffix(b" (deleted)");
         if starts_with(&ANONYMOUS) || is_perf_map {
             Backing::Anonymous
-        } else if left.unwrap_or(self.name).ends_with(b".so") {
+        } else if deleted.unwrap_or(self.name).ends_with(b".so") {
             // Also below /dev/shm, as the objects of an output there, and libraries that programs of Java unpack into /tmp, and
             // delete when they are loaded (Netty).
             Backing::File
-        } else if starts_with(&SHARED) || starts_with(&TEMPORARY) && left.is_some() {
+        } else if starts_with(&SHARED) || starts_with(&TEMPORARY) && deleted.is_some() {
             Backing::Shared
         } else {
             Backing::File

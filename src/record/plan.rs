@@ -412,9 +412,10 @@ impl Plan {
         let _ = writeln!(text, "{}", words.join(" "));
         let file = |name: &str| path(&self.folder.join(name));
         let sources = if self.keep_sources { " --keep-sources" } else { "" };
-        let unwind = match self.perf.has_stack_copies() {
-            true => " --unwind",
-            false => "",
+        let unwind = if self.perf.has_stack_copies() {
+            " --unwind"
+        } else {
+            ""
         };
         let track = self.track.as_ref();
         let track = track.map_or_else(String::new, |track| format!(" --track {}", shell_word(track)));

@@ -271,14 +271,14 @@ impl Walk<'_> {
                 if !has_cookie {
                     chain.push(word, frame.times, outer);
                 }
-            } else {
-                is_in_stack |= frame.is_named == Some(true);
+            } else if let Some(is_named) = frame.is_named {
+                is_in_stack |= is_named;
                 // The chain starts with the sampled address, or, of a precise event, at another address in the same function.
                 let address = Address(address);
                 let is_sampled = Some(address) == sample.ip
                     || leaf.is_some() && marker.leaf(context.space, address, context.time) == leaf;
                 if !is_sampled {
-                    frames.extend(frame.is_named);
+                    frames.add(is_named);
                 }
             }
         }

@@ -100,28 +100,23 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
         names: &NameStyle,
         unwound: &Unwound,
     ) -> ProfileSummary {
-        let Self {
-            recording,
-            native,
-            symbols,
-            walked,
-            counts,
-            observe,
-        } = self;
-        let lines = observe.is_some().then(|| native.lines());
-        let namer = walked.namer(recording, &symbols, v8_functions, track, lines.as_ref(), unwound);
+        let (recording, symbols) = (self.recording, &self.symbols);
+        let lines = self.observe.is_some().then(|| self.native.lines());
+        let namer = self
+            .walked
+            .namer(recording, symbols, v8_functions, track, lines.as_ref(), unwound);
         let tables = namer.tables;
         let counted = Counted {
             recording,
-            symbols: &symbols,
+            symbols,
             v8_functions,
             native_lines: lines.as_ref(),
             tables: &tables,
-            counts: &counts,
+            counts: &self.counts,
         };
         let summary = counted.summary(labels, names);
-        if let Some(observe) = observe {
-            observe(tables, &counts);
+        if let Some(observe) = self.observe {
+            observe(tables, &self.counts);
         }
         summary
     }

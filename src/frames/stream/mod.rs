@@ -6,6 +6,7 @@
 //!       └─► distinct stacks ─► [naming]: functions, [lines], inlined calls ─► [tables], [threads]
 //!                                [code]: machine code of a symbol, and what it refers to
 //!                                [kinds]: language, native, kernel, compiler, GC, idle
+//! counts of rows ─► [losses]
 //! ```
 //!
 //! Samples refer to rows of the tables, which have names when all samples are read: memory grows with functions and stacks,
@@ -24,6 +25,7 @@ pub mod frame;
 mod kernel_symbols;
 mod kinds;
 mod lines;
+pub mod losses;
 mod naming;
 pub mod native_code;
 pub mod native_lines;
@@ -35,8 +37,9 @@ pub mod walk;
 pub use code::MachineCode;
 pub use filter::SampleFilter;
 pub use kinds::Kind;
+pub use losses::Losses;
 pub use naming::Namer;
-pub use tables::{Losses, Sample, Tables};
+pub use tables::{Sample, Tables};
 
 use std::mem;
 
@@ -51,10 +54,11 @@ use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::call_tree::{Node, NodeIndex};
 use crate::frames::stream::frame::FrameAddress;
+use crate::frames::stream::losses::Counts;
 use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::rows::{Collected, ThreadKey};
-use crate::frames::stream::tables::{Counts, Event, Stack, StackIndex, ThreadIndex};
+use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, FrameSymbols, Walk};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
@@ -322,7 +326,8 @@ impl Walked {
             })
             .collect();
         threads::add(tables, threads, &recording.profile);
-        tables.losses = Losses::of(&counts, recording.profile.index.lost(), unwound, &events);
+        let lost = recording.profile.index.lost();
+        tables.losses = Losses::of(&counts, lost, unwound, Event::are_without_kernel(&events));
         tables.events = events;
         tables.times = recording.profile.index.times;
         namer

@@ -1,18 +1,15 @@
 //! What samples refer to: stacks, frames with inlined calls, functions, files, modules, threads and events.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use jitdump::Time;
-use serde::Serialize;
 
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::kinds::{self, Kind};
-use crate::frames::unwind::Unwound;
+use crate::frames::stream::losses::Losses;
 use crate::results::diagnostics::Diagnostic;
-use crate::results::summary::count;
 use crate::results::summary::profile::Unit;
 use crate::units::{Pid, Tid};
 
@@ -125,6 +122,15 @@ pub struct Event {
     pub samples: u64,
     /// Sum of their periods.
     pub period: u64,
+}
+
+impl Event {
+    /// Whether no sampled event of time or cycles counts in the kernel. Events of logs and traces never do.
+    pub(super) fn are_without_kernel(events: &[Self]) -> bool {
+        let is_time = |event: &&Self| event.samples > 0 && event.unit != Unit::Occurrences;
+        let mut sampled = events.iter().filter(is_time).peekable();
+        sampled.peek().is_some() && sampled.all(|event| event.without_kernel)
+    }
 }
 
 /// A thread.
@@ -275,212 +281,6 @@ pub struct Module {
     pub build_id: Option<String>,
 }
 
-/// Counts of the whole profile.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// All samples.
-    pub samples: u64,
-    /// Samples in JIT code.
-    pub jit: u64,
-    /// Samples in JIT code without a name.
-    pub unnamed: u64,
-    /// Samples in files without a symbol for the address.
-    pub without_symbol: u64,
-    /// Samples in nothing that is known.
-    pub unknown: u64,
-    /// Call chains as long as the kernel records them.
-    pub full_chains: FullChains,
-    /// Samples whose user callers were recorded apart.
-    pub deferred: u64,
-    /// Samples that end before their last field.
-    pub truncated: u64,
-    /// Samples without callers because there were too many stacks.
-    pub without_callers: u64,
-}
-
-impl Counts {
-    /// Adds the counts of another part.
-    pub(super) fn add(&mut self, other: &Self) {
-        let Self {
-            samples,
-            jit,
-            unnamed,
-            without_symbol,
-            unknown,
-            full_chains,
-            deferred,
-            truncated,
-            without_callers,
-        } = self;
-        for (own, other) in [
-            (samples, other.samples),
-            (jit, other.jit),
-            (unnamed, other.unnamed),
-            (without_symbol, other.without_symbol),
-            (unknown, other.unknown),
-            (deferred, other.deferred),
-            (truncated, other.truncated),
-            (without_callers, other.without_callers),
-        ] {
-            *own = own.saturating_add(other);
-        }
-        full_chains.merge(&other.full_chains);
-    }
-}
-
-/// Call chains that may lack their outermost callers.
-///
-/// A profile does not have the limit (`kernel.perf_event_max_stack`): it is the length of the longest chains, unless they
-/// are below the default.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FullChains {
-    /// Addresses in each of them.
-    length: usize,
-    /// Number of chains of this length.
-    count: u64,
-}
-
-impl FullChains {
-    /// Addresses in the longest chain that the kernel records by default.
-    pub const DEFAULT_LENGTH: usize = 127;
-
-    /// Adds a chain of so many addresses.
-    pub fn add(&mut self, length: usize) {
-        self.merge(&Self { length, count: 1 });
-    }
-
-    fn merge(&mut self, other: &Self) {
-        match self.length.cmp(&other.length) {
-            Ordering::Less => *self = *other,
-            Ordering::Equal => self.count = self.count.saturating_add(other.count),
-            Ordering::Greater => {}
-        }
-    }
-
-    /// Number of chains that are likely cut.
-    fn cut(&self) -> u64 {
-        // With a higher limit, the longest chain may be whole; several of the same length rarely are.
-        let is_limit = self.length == Self::DEFAULT_LENGTH || self.count > 1;
-        if is_limit { self.count } else { 0 }
-    }
-}
-
-impl Default for FullChains {
-    fn default() -> Self {
-        Self {
-            length: Self::DEFAULT_LENGTH,
-            count: 0,
-        }
-    }
-}
-
-/// What is missing in the samples of a profile.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Losses {
-    /// Number of samples.
-    pub samples: u64,
-    /// Samples that perf lost.
-    pub lost: u64,
-    /// Samples in JIT code.
-    pub jit: u64,
-    /// Those without a name.
-    pub unnamed: u64,
-    /// Samples in files, or in the kernel, without a symbol for the address.
-    pub without_symbol: u64,
-    /// Samples in nothing that is known.
-    pub unknown: u64,
-    /// Whether no event of time or cycles counts in the kernel.
-    pub without_kernel: bool,
-    /// Stacks that were unwound.
-    pub unwound: u64,
-    /// Stacks that are not whole: the copy ends too early, or the kernel recorded as many callers as it can.
-    pub cut: u64,
-    /// Samples whose callers were recorded apart from them, and are missing.
-    pub deferred: u64,
-    /// Samples that end before their last field.
-    pub truncated: u64,
-    /// Samples without callers because there were too many stacks.
-    pub without_callers: u64,
-}
-
-impl Losses {
-    /// Returns what is missing. `lost` is the number of samples that perf lost.
-    pub(super) fn of(counts: &Counts, lost: u64, unwound: &Unwound, events: &[Event]) -> Self {
-        let unwound = unwound.summary.unwrap_or_default();
-        // Events of logs and traces never count there.
-        let is_time = |event: &&Event| event.samples > 0 && event.unit != Unit::Occurrences;
-        let mut sampled = events.iter().filter(is_time).peekable();
-        Self {
-            samples: counts.samples,
-            lost,
-            jit: counts.jit,
-            unnamed: counts.unnamed,
-            without_symbol: counts.without_symbol,
-            unknown: counts.unknown,
-            without_kernel: sampled.peek().is_some() && sampled.all(|event| event.without_kernel),
-            unwound: unwound.stacks,
-            cut: match unwound.stacks {
-                0 => counts.full_chains.cut(),
-                _ => unwound.cut,
-            },
-            deferred: counts.deferred,
-            truncated: counts.truncated,
-            without_callers: counts.without_callers,
-        }
-    }
-
-    /// Returns what is missing, one text for each loss.
-    fn parts(&self) -> Vec<String> {
-        let of = |part: u64, all: u64, what: &str| (part > 0).then(|| format!("{part} of {all} {what}"));
-        let parts = [
-            (self.lost > 0).then(|| format!("{} lost", count(self.lost, "sample"))),
-            of(self.unnamed, self.jit, "samples in JIT code without a name"),
-            of(
-                self.without_symbol,
-                self.samples,
-                "samples in files without a symbol",
-            ),
-            of(self.unknown, self.samples, "samples in unknown code"),
-            self.without_kernel.then(|| "kernel time not recorded".to_owned()),
-            match self.unwound {
-                0 => of(
-                    self.cut,
-                    self.samples,
-                    "stacks cut at the kernel's limit (sysctl kernel.perf_event_max_stack)",
-                ),
-                unwound => of(self.cut, unwound.max(self.samples), "stacks cut"),
-            },
-            of(
-                self.deferred,
-                self.samples,
-                "samples without their deferred callers",
-            ),
-            of(self.truncated, self.samples, "samples truncated"),
-            of(
-                self.without_callers,
-                self.samples,
-                "samples without callers, because stacks are too many",
-            ),
-        ];
-        parts.into_iter().flatten().collect()
-    }
-
-    /// Whether anything is missing.
-    pub fn is_any(&self) -> bool {
-        !self.parts().is_empty()
-    }
-
-    /// Returns what is missing, as one line.
-    pub fn text(&self) -> String {
-        match self.parts() {
-            parts if parts.is_empty() => {
-                "nothing: no sample lost, all code named, kernel time recorded, no stack cut".to_owned()
-            }
-            parts => parts.join("; "),
-        }
-    }
-}
-
 /// A function in a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'t> {
@@ -572,33 +372,5 @@ impl Tables {
         of_frame
             .or_else(|| kinds::of_thread(thread.name()))
             .unwrap_or(first.kind)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cut(lengths: &[usize]) -> u64 {
-        let parts = lengths.chunks(2).map(|lengths| {
-            let mut part = FullChains::default();
-            lengths.iter().for_each(|&length| part.add(length));
-            part
-        });
-        let whole = parts.fold(FullChains::default(), |mut whole, part| {
-            whole.merge(&part);
-            whole
-        });
-        whole.cut()
-    }
-
-    #[test]
-    fn chains_are_cut_at_the_default_or_at_the_length_of_the_longest_ones() {
-        assert_eq!(cut(&[]), 0);
-        assert_eq!(cut(&[126, 126]), 0);
-        assert_eq!(cut(&[126, 127, 3]), 1);
-        // The limit was higher, and no chain reached it, or several did.
-        assert_eq!(cut(&[127, 127, 127, 200]), 0);
-        assert_eq!(cut(&[127, 512, 512, 200, 512]), 3);
     }
 }
