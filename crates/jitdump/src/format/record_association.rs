@@ -220,17 +220,10 @@ impl PendingRecords {
 
     /// Drops debug information of batches before `batch`.
     fn drop_before(&mut self, batch: u64, faults: &mut Tally<Fault>) {
-        let is_old = |_: &Address, pending: &mut PendingDebugInfo| pending.batch < batch;
-        let mut lines: Vec<PendingDebugInfo> = self
-            .debug_info
-            .extract_if(is_old)
-            .map(|(_, pending)| pending)
-            .collect();
-        lines.sort_by_key(|pending| pending.location.offset);
-        for pending in lines {
+        for pending in take_before(&mut self.debug_info, batch) {
             self.reassign_or_drop(pending, faults);
         }
-        for (_, pending) in self.debug_info2.extract_if(is_old) {
+        for pending in take_before(&mut self.debug_info2, batch) {
             let next = pending.next.map(|(function, ..)| function);
             match pending.previous.or(next) {
                 Some(function) => self.reassigned.debug_info2.push((function, pending.location)),
@@ -243,10 +236,6 @@ impl PendingRecords {
                 faults.add(Fault::DebugInfoUnpaired, location.offset);
             }
         }
-        // A search for old records takes time proportional to the capacity.
-        self.debug_info.shrink_to(self.debug_info.len().saturating_mul(2));
-        self.debug_info2
-            .shrink_to(self.debug_info2.len().saturating_mul(2));
         self.tracks.shrink_to(self.tracks.len().saturating_mul(2));
     }
 
@@ -339,4 +328,14 @@ impl PendingRecords {
     pub fn take_reassigned(&mut self) -> Reassigned {
         std::mem::take(&mut self.reassigned)
     }
+}
+
+/// Takes the records that were added before a batch, in file order.
+fn take_before(pending: &mut HashMap<Address, PendingDebugInfo>, batch: u64) -> Vec<PendingDebugInfo> {
+    let old = pending.extract_if(|_, pending| pending.batch < batch);
+    let mut old: Vec<PendingDebugInfo> = old.map(|(_, pending)| pending).collect();
+    old.sort_by_key(|pending| pending.location.offset);
+    // A search for old records takes time proportional to the capacity.
+    pending.shrink_to(pending.len().saturating_mul(2));
+    old
 }
