@@ -5,7 +5,7 @@
 //!
 //! In the foreground of a terminal, this process joins the group of the first jitinject. So Ctrl-C reaches
 //! the program once, and perf ends after it. Signals that a process sends to jitinject alone, which their
-//! origin shows, are passed on. Elsewhere the program stays in perf's group, which no other program sends
+//! origin shows, are passed on. Elsewhere the program gets a group of its own, which no other program sends
 //! signals to, and jitinject passes on all that it gets. Signals that come before the program has started
 //! wait for its process ID.
 
@@ -28,16 +28,17 @@ const FAILED: &str = "failed: ";
 /// `/usr/bin/perf`, that is `/usr/bin`, which hides the programs of version managers (`setup_path` in perf's `exec-cmd.c`).
 pub(super) const USER_PATH: &str = "JITINJECT_USER_PATH";
 
+/// Process group for [`launch`]: a new one.
+pub(super) const OWN_GROUP: i32 = 0;
+
 /// Joins a process group, writes the process ID to a file, and replaces this program by the one to record. Only returns
-/// if that fails.
-pub fn launch(pid_file: &Path, group: Option<i32>, command: &[OsString]) -> Diagnostic {
+/// if that fails. Group 0 is a new one.
+pub fn launch(pid_file: &Path, group: i32, command: &[OsString]) -> Diagnostic {
     let Some((program, arguments)) = command.split_first() else {
         return Diagnostic::new(Issue::ProgramNotFound);
     };
-    if let Some(group) = group.and_then(Pid::from_raw) {
-        // Without the group, Ctrl-C does not reach the program.
-        let _ = setpgid(None, Some(group));
-    }
+    // Without the group, Ctrl-C does not reach the program.
+    let _ = setpgid(None, Pid::from_raw(group));
     // From now on, the session leaves Ctrl-C to the terminal.
     let pid = getpid().as_raw_nonzero().to_string();
     if let Err(cause) = write(pid_file, &pid) {

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, getpgrp, pidfd_open};
 use super::attach::Attachment;
 use super::dumps::{CollectedFile, Collection};
 use super::environment::{PHP_FILE, PHP_FOLDER, PHP_SETTINGS};
-use super::launch::{Start, USER_PATH, not_started};
+use super::launch::{OWN_GROUP, Start, USER_PATH, not_started};
 use super::manifest::{MANIFEST, Manifest};
 use super::pack::pack;
 use super::perf::{PerfOptions, Permissions, Refusal, reason};
@@ -248,6 +248,7 @@ impl<'a> Session<'a> {
         };
         // Those that came with the end of perf.
         signals.receive(control.signals());
+        signals.end_group();
         let status = match program {
             Some(_) => match Start::read(&self.pid_file()) {
                 Start::Started(_) => signals.status_of_program(status),
@@ -288,7 +289,7 @@ impl<'a> Session<'a> {
         if !self.plan.command.is_empty() {
             let group = match is_foreground {
                 true => getpgrp().as_raw_nonzero().get(),
-                false => 0,
+                false => OWN_GROUP,
             };
             perf.arg("--").args(&self.launcher);
             perf.arg(self.pid_file()).arg(group.to_string());

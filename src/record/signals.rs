@@ -1,12 +1,14 @@
 //! Signals for the recorded program.
 //!
-//! Ctrl-C reaches the program from the terminal, as it does without a recording. All others are passed on, once.
+//! Ctrl-C reaches the program from the terminal, as it does without a recording. All others are passed on, once. Elsewhere, the
+//! program and the processes that it starts have a group of their own: the processes of a server must end as they do without a
+//! recording, where they are in the group that `timeout` and the like send signals to.
 
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group};
 use rustix::termios::tcgetpgrp;
 
 use super::launch::Start;
@@ -41,6 +43,8 @@ pub struct Signals {
     /// Whether the program had been started when [`Signals::receive`] was last called.
     has_started: bool,
     pending: Vec<Signal>,
+    /// The last one that was sent and that ends most programs.
+    ending: Option<Signal>,
     /// The last one that came.
     pub received: Option<Signal>,
     /// Whether the end was requested.
@@ -56,6 +60,7 @@ impl Signals {
             is_foreground,
             has_started: false,
             pending: Vec::new(),
+            ending: None,
             received: None,
             has_stopped: false,
         }
@@ -110,12 +115,36 @@ impl Signals {
                 Start::Started(_) | Start::Failed(_) => None,
             },
         };
+        let target = target.and_then(Pid::from_raw);
+        let has_group = self.has_group();
         for signal in self.pending.drain(..) {
-            if let Some(target) = target.and_then(Pid::from_raw) {
-                // The process may have ended meanwhile.
-                let _ = kill_process(target, signal);
+            if matches!(signal, Signal::HUP | Signal::TERM) {
+                self.ending = Some(signal);
             }
+            let is_of_keyboard = matches!(signal, Signal::INT | Signal::QUIT);
+            // The process may have ended meanwhile.
+            let _ = match target {
+                Some(program) if is_of_keyboard && has_group => kill_process_group(program, signal),
+                Some(program) => kill_process(program, signal),
+                None => Ok(()),
+            };
         }
+    }
+
+    /// Ends the processes that the program has left in its group when a signal ended it.
+    pub fn end_group(&self) {
+        if let Some(file) = self.program.as_deref().filter(|_| self.has_group())
+            && let Start::Started(pid) = Start::read(file)
+            && let (Some(group), Some(signal)) = (Pid::from_raw(pid), self.ending)
+        {
+            // Usually, none is left.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    /// Whether the program has a process group of its own.
+    fn has_group(&self) -> bool {
+        self.program.is_some() && !self.is_foreground
     }
 
     /// Returns whether no signal waits for the start of the program, and none will.

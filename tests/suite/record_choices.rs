@@ -230,6 +230,36 @@ fn a_program_that_is_recorded_in_the_background_gets_sigint() {
     end_by_sigint(PERF, &["--", "waits"]);
 }
 
+/// As if jitinject were not between them and the program that sends signals to their group, such as `timeout`.
+#[test]
+fn processes_of_a_server_end_with_it() {
+    // The server passes no signal on. It waits for its worker on SIGINT, and ends at once on SIGTERM.
+    let server = "/usr/bin/env --default-signal=INT \
+                  sh -c 'trap \"exit 0\" INT; echo $$ > new; mv new ready; while :; do sleep 0.05; done' &\n\
+                  trap 'wait $!; exit 0' INT\nwait $!\n";
+    let scene = Scene::new(PERF);
+    scene.add("server", server);
+    for signal in ["INT", "TERM"] {
+        let mut running = Command::new(env!("CARGO_BIN_EXE_jitinject"));
+        running
+            .args(["record", "-q", "-o", signal, "--", "server"])
+            .current_dir(scene.path("work"))
+            .env("PATH", format!("{}:/usr/bin:/bin", scene.path("bin").display()));
+        let mut running = running.spawn().unwrap();
+        let ready = scene.path("work/ready");
+        wait_until("the worker", || ready.exists());
+        let worker = std::fs::read_to_string(&ready).unwrap();
+        std::fs::remove_file(&ready).unwrap();
+        tools::run("kill", &[&format!("-{signal}"), &running.id().to_string()]);
+        wait_until("the recording", || running.try_wait().unwrap().is_some());
+        let stat = format!("/proc/{}/stat", worker.trim());
+        wait_until("the end of the worker", || {
+            std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))
+        });
+        assert!(scene.path("work").join(signal).join("summary.json").exists());
+    }
+}
+
 #[test]
 fn perf_maps_of_processes_that_have_ended_are_moved() {
     // Larger than the IDs of most machines, and of no other test.

@@ -470,6 +470,6 @@ pub fn launch_recorded() -> Option<ExitCode> {
     let group: i32 = arguments.next()?.to_str()?.parse().ok()?;
     let command: Vec<OsString> = arguments.collect();
     // The session reads the reason from the file.
-    let _ = launch(&pid_file, Some(group).filter(|group| *group != 0), &command);
+    let _ = launch(&pid_file, group, &command);
     Some(ExitCode::from(NOT_STARTED))
 }
