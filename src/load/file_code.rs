@@ -197,6 +197,7 @@ mod tests {
             time: Time(time),
             range: AddressRange::new(Address(start), 0x1000).unwrap(),
             backing,
+            is_shared: false,
             record: 0,
         };
         ProcessEvent::Map(Pid(pid), map)
@@ -362,6 +363,7 @@ mod tests {
                 time: Time(10 + at),
                 range: AddressRange::new(Address(start), 0x1000).unwrap(),
                 backing: Backing::File,
+                is_shared: false,
                 record: offset,
             };
             maps.push(ProcessEvent::Map(Pid(1), map));
