@@ -391,16 +391,17 @@ impl<'a> RuntimeFiles<'a> {
                 if ambiguous.contains(&event.function) {
                     continue;
                 }
-                if !sharers.is_empty() {
-                    if let Some(left) = copies_left.checked_sub(sharers.len()) {
-                        copies_left = left;
-                        let placed = used.place_in_all(file, &event, sharers, processes);
-                        placed.for_each(&mut place);
-                        continue;
-                    }
-                    counts.uncopied += 1;
-                }
                 used.place(file, &event, pid, processes).map(&mut place);
+                if !sharers.is_empty() {
+                    let Some(left) = copies_left.checked_sub(sharers.len()) else {
+                        counts.uncopied += 1;
+                        continue;
+                    };
+                    copies_left = left;
+                    let copies = used.copies(file, &event, pid, sharers, processes);
+                    copies.for_each(&mut place);
+                    continue;
+                }
                 // Processes that were forked before the profile began have the code that existed then. These
                 // are the processes that have the dump mapped, and those whose maps show that they are
                 // copies.
@@ -502,7 +503,8 @@ impl<'a> UsedFile<'a> {
         })
     }
 
-    /// Returns the address spaces that share the memory of a process which an event loads code into; none if it is not shared.
+    /// Returns the sampled address spaces that share the memory of a process which an event loads code into; none if no other
+    /// one does.
     fn sharers<'s>(
         &self,
         event: &CodeEvent,
@@ -513,29 +515,29 @@ impl<'a> UsedFile<'a> {
         let sharers = || {
             let space = processes.space_at(pid?, self.alignment.time(event.time))?;
             let (range, _) = ranges(event, self.code.range(event.function)?)?;
-            let sharers = shared.sharers(space, range.start);
-            (sharers.len() > 1).then_some(sharers)
+            Some(shared.sharers(space, range.start)).filter(|sharers| *sharers != [space])
         };
         sharers().unwrap_or_default()
     }
 
-    /// Places an event in the address spaces that share its memory, except for those that inherit it from another one.
-    fn place_in_all(
+    /// Places an event of a process in the address spaces that share its memory, except for its own and those that inherit it.
+    fn copies(
         &self,
         file: FileIndex,
         event: &CodeEvent,
+        pid: Pid,
         sharers: &[SpaceId],
         processes: &Processes,
     ) -> impl Iterator<Item = PlacedEvent> {
         let time = self.alignment.time(event.time);
-        let has_own = move |&&space: &&SpaceId| {
+        let own = processes.space_at(pid, time);
+        let has = move |space| Some(space) == own || sharers.binary_search(&space).is_ok();
+        let is_new = move |&&space: &&SpaceId| {
             let AddressSpace { until, parent, .. } = processes.space(space);
-            let inherits = |&(parent, forked): &(SpaceId, Time)| {
-                time <= forked && sharers.binary_search(&parent).is_ok()
-            };
-            time < *until && !parent.as_ref().is_some_and(inherits)
+            let is_inherited = parent.is_some_and(|(parent, forked)| time <= forked && has(parent));
+            Some(space) != own && time < *until && !is_inherited
         };
-        let spaces = sharers.iter().filter(has_own);
+        let spaces = sharers.iter().filter(is_new);
         spaces.filter_map(move |&space| self.place_in(file, event, space, processes))
     }
 

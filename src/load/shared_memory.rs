@@ -20,7 +20,7 @@ const MAX_RANGES: usize = 1 << 20;
 pub struct SharedMemory {
     /// For each address space, the index of the memory at its addresses, and the time since which it is mapped.
     of_spaces: HashMap<SpaceId, RangeMap<(Time, usize)>>,
-    /// The address spaces that have each memory, in ascending order.
+    /// The sampled address spaces that have each memory, in ascending order.
     sharers: Vec<Vec<SpaceId>>,
     /// Whether address spaces were left out, because there are too many.
     pub is_incomplete: bool,
@@ -32,7 +32,9 @@ type MemoryId = (FileId, u64);
 impl SharedMemory {
     /// Finds the shared memory of the processes of a profile.
     pub fn of(index: &ProfileIndex, endian: ByteOrder) -> Self {
-        Self::new(&index.processes, MAX_RANGES, |map| {
+        // Most of what a program forks executes another one at once.
+        let is_sampled = |space| index.has_aux || index.has_samples(space);
+        Self::new(&index.processes, MAX_RANGES, is_sampled, |map| {
             let record = index.kept.at(map.record, endian)?;
             let mmap = Mmap::parse(&record, endian)?;
             let file = mmap.file.filter(|file| file.inode != 0)?;
@@ -40,7 +42,12 @@ impl SharedMemory {
         })
     }
 
-    fn new(processes: &Processes, max_ranges: usize, id_of: impl Fn(&Map) -> Option<MemoryId>) -> Self {
+    fn new(
+        processes: &Processes,
+        max_ranges: usize,
+        is_sampled: impl Fn(SpaceId) -> bool,
+        id_of: impl Fn(&Map) -> Option<MemoryId>,
+    ) -> Self {
         let mut shared = Self::default();
         let mut known: HashMap<MemoryId, usize> = HashMap::default();
         let mut room = max_ranges;
@@ -74,15 +81,11 @@ impl SharedMemory {
                 continue;
             };
             room = left;
-            let mut indices: Vec<usize> = memory.iter().map(|(_, (_, index))| index).collect();
-            indices.sort_unstable();
-            indices.dedup();
-            for index in indices {
-                shared
-                    .sharers
-                    .get_mut(index)
-                    .into_iter()
-                    .for_each(|of| of.push(id));
+            let indices = memory.iter().map(|(_, (_, index))| index);
+            for index in indices.filter(|_| is_sampled(id)) {
+                let sharers = shared.sharers.get_mut(index);
+                let sharers = sharers.filter(|sharers| sharers.last() != Some(&id));
+                sharers.into_iter().for_each(|sharers| sharers.push(id));
             }
             shared.of_spaces.insert(id, memory);
         }
@@ -99,7 +102,8 @@ impl SharedMemory {
         Some(memory)
     }
 
-    /// Returns the address spaces with the memory at an address of one of them, in ascending order; none if it is not shared.
+    /// Returns the sampled address spaces with the memory at an address of one of them, in ascending order; none if it is not
+    /// shared.
     pub fn sharers(&self, space: SpaceId, address: Address) -> &[SpaceId] {
         let found = self.of_spaces.get(&space).and_then(|memory| memory.get(address));
         let sharers = found.and_then(|(_, index)| self.sharers.get(index));
@@ -142,9 +146,12 @@ mod tests {
             minor: 1,
             inode: 7,
         };
-        let shared = SharedMemory::new(&processes, max_ranges, |map| {
-            Some((file, 0)).filter(|_| map.record == 0x1000)
-        });
+        let shared = SharedMemory::new(
+            &processes,
+            max_ranges,
+            |_| true,
+            |map| Some((file, 0)).filter(|_| map.record == 0x1000),
+        );
         let space = processes.space_at(Pid(pid), Time(100)).unwrap();
         let found = shared.sharers(space, Address(0x1800)).iter();
         let pids = found.map(|&space| processes.space(space).pid.0).collect();
