@@ -219,6 +219,7 @@ mod tests {
             file: None,
             build_id: None,
             is_data: false,
+            is_shared: false,
             name: b"/bin/node",
         }
     }
