@@ -61,6 +61,8 @@ pub struct Map {
     pub range: AddressRange,
     /// What backs the memory, such as a file.
     pub backing: Backing,
+    /// Whether forked processes share the memory, rather than get a copy of it.
+    pub is_shared: bool,
     /// Offset of its record from the first record, in bytes.
     pub record: u64,
 }
@@ -404,6 +406,7 @@ mod tests {
             time: Time(0),
             range: AddressRange::new(jitdump::Address(start), 0x1000).unwrap(),
             backing,
+            is_shared: false,
             record: start,
         };
         ProcessEvent::Map(Pid(pid), map)
@@ -467,6 +470,7 @@ mod tests {
             time: Time(time),
             range: AddressRange::new(jitdump::Address(0x1000), 1).unwrap(),
             backing: Backing::Anonymous,
+            is_shared: false,
             record: 0,
         };
         let processes = Processes::new(vec![

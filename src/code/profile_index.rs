@@ -252,6 +252,7 @@ impl ProfileIndex {
                     time,
                     range: mmap.range,
                     backing: mmap.backing(),
+                    is_shared: mmap.is_shared,
                     record: record.offset,
                 };
                 events.push(ProcessEvent::Map(mmap.pid, map));

@@ -259,6 +259,7 @@ mod tests {
                 time: Time(time),
                 range: range(start, 0x1000),
                 backing,
+                is_shared: false,
                 record: 0,
             });
             let processes = Processes::new(vec![

@@ -332,6 +332,7 @@ mod tests {
             time: Time(time),
             range,
             backing,
+            is_shared: false,
             record: time,
         };
         ProcessEvent::Map(Pid(pid), map)

@@ -106,6 +106,7 @@ mod tests {
                 time: Time(1000 + at),
                 range,
                 backing: Backing::Anonymous,
+                is_shared: false,
                 record: 0,
             };
             [ProcessEvent::Exec(PID, map.time), ProcessEvent::Map(PID, map)]

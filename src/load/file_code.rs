@@ -197,6 +197,7 @@ mod tests {
             time: Time(time),
             range: AddressRange::new(Address(start), 0x1000).unwrap(),
             backing,
+            is_shared: false,
             record: 0,
         };
         ProcessEvent::Map(Pid(pid), map)
@@ -218,6 +219,7 @@ mod tests {
             file: None,
             build_id: None,
             is_data: false,
+            is_shared: false,
             name: b"/bin/node",
         }
     }
@@ -362,6 +364,7 @@ mod tests {
                 time: Time(10 + at),
                 range: AddressRange::new(Address(start), 0x1000).unwrap(),
                 backing: Backing::File,
+                is_shared: false,
                 record: offset,
             };
             maps.push(ProcessEvent::Map(Pid(1), map));

@@ -23,6 +23,7 @@ mod progress;
 mod recording;
 mod recording_data;
 mod runtime_files;
+mod shared_memory;
 
 pub use crate::traces::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};

@@ -107,6 +107,7 @@ mod tests {
                 time: Time(1),
                 range: AddressRange::new(Address(start), 0x1000).unwrap(),
                 backing: Backing::File,
+                is_shared: false,
                 record: 0,
             };
             ProcessEvent::Map(Pid(pid), map)

@@ -25,6 +25,7 @@ use crate::load::profile;
 use crate::load::progress::Progress;
 use crate::load::recording_data::{RecordingData, keep};
 use crate::load::runtime_files::{RuntimeFiles, machine_of};
+use crate::load::shared_memory::SharedMemory;
 use crate::perf::record::data::Data;
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::aux_files::UsedLogs;
@@ -200,7 +201,8 @@ fn place_code(
         // Nearly all are placed once.
         code.reserve_exact(runtime_files.loads().count());
     }
-    runtime_files.place_events(index, |event| {
+    let shared = SharedMemory::of(index, profile.endian);
+    runtime_files.place_events(index, &shared, |event| {
         let left = match &mut files {
             Some(files) => {
                 let removed = files.removed;

@@ -23,6 +23,7 @@ use crate::load::find::found_file::FoundFile;
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::mapped_code::MappedCode;
 use crate::load::pid_resolver::PidResolver;
+use crate::load::shared_memory::SharedMemory;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::aux_files::LoggedCode;
 use crate::traces::conversion::AuxLogs;
@@ -350,8 +351,13 @@ impl<'a> RuntimeFiles<'a> {
     }
 
     /// Calls `place` with the code events of all files, with the address spaces and times of the profile, and counts
-    /// them.
-    pub fn place_events(&mut self, index: &ProfileIndex, mut place: impl FnMut(PlacedEvent)) {
+    /// them. What is loaded into `shared` memory is in all address spaces that have it.
+    pub fn place_events(
+        &mut self,
+        index: &ProfileIndex,
+        shared: &SharedMemory,
+        mut place: impl FnMut(PlacedEvent),
+    ) {
         let processes = &index.processes;
         let (start, _) = index.times.unwrap_or_default();
         let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
@@ -375,8 +381,10 @@ impl<'a> RuntimeFiles<'a> {
                     Change::Load => counts.loads += 1,
                     Change::Move { .. } => counts.moves += 1,
                 }
+                counts.uncopied += u64::from(shared.is_incomplete);
                 let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
-                let Some(pid) = owner else {
+                let sharers = used.sharers(&event, owner.or(creator), processes, shared);
+                let Some(pid) = owner.or(creator.filter(|_| !sharers.is_empty())) else {
                     counts.ownerless += 1;
                     continue;
                 };
@@ -384,6 +392,16 @@ impl<'a> RuntimeFiles<'a> {
                     continue;
                 }
                 used.place(file, &event, pid, processes).map(&mut place);
+                if !sharers.is_empty() {
+                    let Some(left) = copies_left.checked_sub(sharers.len()) else {
+                        counts.uncopied += 1;
+                        continue;
+                    };
+                    copies_left = left;
+                    let copies = used.copies(file, &event, pid, sharers, processes);
+                    copies.for_each(&mut place);
+                    continue;
+                }
                 // Processes that were forked before the profile began have the code that existed then. These
                 // are the processes that have the dump mapped, and those whose maps show that they are
                 // copies.
@@ -485,6 +503,44 @@ impl<'a> UsedFile<'a> {
         })
     }
 
+    /// Returns the sampled address spaces that share the memory of a process which an event loads code into; none if no other
+    /// one does.
+    fn sharers<'s>(
+        &self,
+        event: &CodeEvent,
+        pid: Option<Pid>,
+        processes: &Processes,
+        shared: &'s SharedMemory,
+    ) -> &'s [SpaceId] {
+        let sharers = || {
+            let space = processes.space_at(pid?, self.alignment.time(event.time))?;
+            let (range, _) = ranges(event, self.code.range(event.function)?)?;
+            Some(shared.sharers(space, range.start)).filter(|sharers| *sharers != [space])
+        };
+        sharers().unwrap_or_default()
+    }
+
+    /// Places an event of a process in the address spaces that share its memory, except for its own and those that inherit it.
+    fn copies(
+        &self,
+        file: FileIndex,
+        event: &CodeEvent,
+        pid: Pid,
+        sharers: &[SpaceId],
+        processes: &Processes,
+    ) -> impl Iterator<Item = PlacedEvent> {
+        let time = self.alignment.time(event.time);
+        let own = processes.space_at(pid, time);
+        let has = move |space| Some(space) == own || sharers.binary_search(&space).is_ok();
+        let is_new = move |&&space: &&SpaceId| {
+            let AddressSpace { until, parent, .. } = processes.space(space);
+            let is_inherited = parent.is_some_and(|(parent, forked)| time <= forked && has(parent));
+            Some(space) != own && time < *until && !is_inherited
+        };
+        let spaces = sharers.iter().filter(is_new);
+        spaces.filter_map(move |&space| self.place_in(file, event, space, processes))
+    }
+
     fn place(
         &self,
         file: FileIndex,
@@ -492,8 +548,18 @@ impl<'a> UsedFile<'a> {
         pid: Pid,
         processes: &Processes,
     ) -> Option<PlacedEvent> {
+        let space = processes.space_at(pid, self.alignment.time(event.time))?;
+        self.place_in(file, event, space, processes)
+    }
+
+    fn place_in(
+        &self,
+        file: FileIndex,
+        event: &CodeEvent,
+        space: SpaceId,
+        processes: &Processes,
+    ) -> Option<PlacedEvent> {
         let time = self.alignment.time(event.time);
-        let space = processes.space_at(pid, time)?;
         let loaded_at = self.code.range(event.function)?;
         // A FORK or exec record starts an address space. A reader drops earlier maps there, so code comes
         // after it.
@@ -509,57 +575,4 @@ impl<'a> UsedFile<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use crate::code::process::ProcessEvent;
-    use crate::code::symbol_only_code::SymbolOnlyFunction;
-    use crate::results::FileKind;
-    use jitdump::{Address, RuntimeTime};
-
-    #[test]
-    fn ten_missing_dumps_are_listed_and_the_others_counted() {
-        let missing: Vec<(Pid, Diagnostic)> = (1..=13)
-            .map(|pid| (Pid(pid), Diagnostic::new(Issue::DumpNotFound)))
-            .collect();
-        for (count, rest) in [(10, None), (11, Some(1)), (13, Some(3))] {
-            let mut sources = RuntimeFiles::default();
-            sources.add_missing(&missing[..count]);
-            let mut expected = vec![(Issue::DumpNotFound, 1); 10];
-            expected.extend(rest.map(|rest| (Issue::MoreDumpsMissing, rest)));
-            let found = sources.diagnostics.iter().map(|found| (found.issue, found.count));
-            assert_eq!(found.collect::<Vec<_>>(), expected);
-            assert_eq!(sources.unusable.len(), count);
-        }
-    }
-
-    #[test]
-    fn loads_are_copied_to_other_processes_2_097_152_times_and_the_others_counted() {
-        let mut index = ProfileIndex::default();
-        let start = |pid| ProcessEvent::Exec(Pid(pid), Time(0));
-        index.processes = Processes::new((1..=4).map(start).collect());
-        let mut code = SymbolOnlyCode::new(1, Machine::X86_64, FileKind::MonoLog);
-        for at in 0..1026 {
-            let function = SymbolOnlyFunction {
-                name: b"function".into(),
-                range: AddressRange::new(Address(0x1000 + 16 * at), 16).unwrap(),
-                code: None,
-            };
-            code.load(function, RuntimeTime(0)).unwrap();
-        }
-        let file = Arc::new(InputFile::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap());
-        let mut used = UsedFile::of_process(&file, Pid(1), code, Alignment::Same);
-        // The profile has four of these processes: making all copies would take seconds.
-        used.found.pids_before = (1..=2048).map(Pid).collect();
-        let mut sources = RuntimeFiles::default();
-        let file = sources.used.push(used);
-        let (mut own, mut copies) = (0, 0);
-        sources.place_events(&index, |event| match index.processes.space(event.space).pid {
-            Pid(1) => own += 1,
-            _ => copies += 1,
-        });
-        assert_eq!(own, 1026);
-        assert_eq!(copies, 1024 * 3);
-        assert_eq!(sources.used[file].counts.uncopied, 2);
-    }
-}
+mod tests;

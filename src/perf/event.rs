@@ -23,6 +23,8 @@ pub struct Mmap<'a> {
     pub build_id: Option<&'a [u8]>,
     /// Whether the memory is known to hold no code: it may be read or written, but not executed.
     pub is_data: bool,
+    /// Whether processes that are forked share the memory (`MAP_SHARED`), rather than get a copy of it.
+    pub is_shared: bool,
     /// Path of the file, or a placeholder: `//anon`, `[heap]`, `/memfd:name (deleted)`.
     pub name: &'a [u8],
 }
@@ -89,24 +91,27 @@ impl<'a> Mmap<'a> {
     fn read(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
         /// Right to execute the memory (`mmap(2)`).
         const PROT_EXEC: u32 = 4;
+        /// Whether a mapping is shared (`mmap(2)`); private ones have 2.
+        const MAP_SHARED: u32 = 1;
         let mut body = record.body(endian);
         let pid = Pid(body.u32()?);
         let tid = body.u32()?;
         let start = Address(body.u64()?);
         let size = body.u64()?;
         let file_offset = body.u64()?;
-        let (file, build_id, is_data) = match record.kind {
-            record::MMAP => (None, None, record.misc & record::MISC_MMAP_DATA != 0),
+        let (file, build_id, is_data, is_shared) = match record.kind {
+            record::MMAP => (None, None, record.misc & record::MISC_MMAP_DATA != 0, false),
             record::MMAP2 => {
                 let identity = body.bytes(24)?;
                 let protection = body.u32()?;
-                let _flags = body.u32()?;
+                let flags = body.u32()?;
                 let (file, build_id) = match record.misc & record::MISC_MMAP_BUILD_ID {
                     0 => (FileId::read(&mut Reader::new(identity, endian)), None),
                     _ => (None, build_id(identity)),
                 };
                 // Memory without any rights is reserved, and gets its rights later: V8's code is reported like this first.
-                (file, build_id, protection != 0 && protection & PROT_EXEC == 0)
+                let is_data = protection != 0 && protection & PROT_EXEC == 0;
+                (file, build_id, is_data, flags & MAP_SHARED != 0)
             }
             _ => return None,
         };
@@ -118,6 +123,7 @@ impl<'a> Mmap<'a> {
             file,
             build_id,
             is_data,
+            is_shared,
             name: until_nul(body.rest()),
         })
     }

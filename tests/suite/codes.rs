@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::perf_map_case::{Case, SECOND, UNKNOWN, lines};
-use crate::support::processes::{is_stopped, send, wait_until};
+use crate::support::processes::{is_stopped, send, start_without_perf_map, wait_until};
 use crate::support::profile::{ProfileWriter, field};
 use crate::support::recording::{NAMED, PID, Recording};
 use crate::support::reports::{inject_with_summary, only, reports};
@@ -147,29 +147,35 @@ impl Drop for Removed {
     }
 }
 
+/// Sets the wall clock time at which the recording of a case ended.
+fn end_recording(case: &mut Case, time: SystemTime) {
+    const CLOCK_DATA: u32 = 29;
+    let wall_clock = time.duration_since(UNIX_EPOCH).unwrap();
+    let mut clocks = Vec::new();
+    ByteOrder::Little.write_u32(&mut clocks, 1);
+    ByteOrder::Little.write_u32(&mut clocks, 1);
+    ByteOrder::Little.write_u64(&mut clocks, wall_clock.as_nanos() as u64);
+    ByteOrder::Little.write_u64(&mut clocks, case.time);
+    case.profile.features = vec![(CLOCK_DATA, clocks)];
+}
+
+/// Writes a perf map into `/tmp`; `None` if the file system does not store when it was created.
+fn write_temporary_map(pid: u32) -> Option<Removed> {
+    let map = Removed(PathBuf::from(format!("/tmp/perf-{pid}.map")));
+    fs::write(&map.0, lines(&[(0x100, 0x40, "code")])).unwrap();
+    fs::metadata(&map.0).unwrap().created().is_ok().then_some(map)
+}
+
 /// Another process with the same ID may have written it.
 #[test]
 fn a_perf_map_made_after_the_recording_is_used_only_if_it_is_named() {
-    const CLOCK_DATA: u32 = 29;
     // A PID that no process can have.
     let exited = 5_000_000 + std::process::id();
-    let map = Removed(PathBuf::from(format!("/tmp/perf-{exited}.map")));
-    fs::write(&map.0, lines(&[(0x100, 0x40, "code")])).unwrap();
-    if fs::metadata(&map.0).unwrap().created().is_err() {
-        // The file system does not store it.
+    let Some(map) = write_temporary_map(exited) else {
         return;
-    }
+    };
     let mut case = Case::with_process(exited);
     case.sample(exited, 0x104, "code");
-    let end_recording = |case: &mut Case, time: SystemTime| {
-        let wall_clock = time.duration_since(UNIX_EPOCH).unwrap();
-        let mut clocks = Vec::new();
-        ByteOrder::Little.write_u32(&mut clocks, 1);
-        ByteOrder::Little.write_u32(&mut clocks, 1);
-        ByteOrder::Little.write_u64(&mut clocks, wall_clock.as_nanos() as u64);
-        ByteOrder::Little.write_u64(&mut clocks, case.time);
-        case.profile.features = vec![(CLOCK_DATA, clocks)];
-    };
     let now = SystemTime::now();
     end_recording(&mut case, now);
     assert!(!has_code(&case.check(&[]), "JI056"));
@@ -180,6 +186,27 @@ fn a_perf_map_made_after_the_recording_is_used_only_if_it_is_named() {
     let said = case.check(&[]);
     let later = format!("warning[JI056]: {}: ", map.0.display());
     assert!(said.contains(&later), "{said}");
+}
+
+/// A process has its own `/tmp`, which is mostly that of all.
+#[test]
+fn a_perf_map_that_is_not_used_is_reported_once_and_not_as_unreadable() {
+    let mut running = start_without_perf_map();
+    let pid = running.id();
+    let map = write_temporary_map(pid);
+    let mut case = Case::with_process(pid);
+    case.sample(pid, 0x104, UNKNOWN);
+    end_recording(&mut case, SystemTime::now() - Duration::from_secs(3600));
+    let said = map.as_ref().map(|_| case.check(&[]));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let (Some(map), Some(said)) = (map, said) else {
+        return;
+    };
+    let later = format!("warning[JI056]: {}: ", map.0.display());
+    assert_eq!(said.matches("JI056").count(), 1, "{said}");
+    assert!(said.contains(&later), "{said}");
+    assert!(!has_code(&said, "JI178"), "{said}");
 }
 
 /// Offsets in the header of a profile: size of an attribute with its IDs, section of the attributes, section of the

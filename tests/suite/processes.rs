@@ -240,6 +240,37 @@ fn a_child_moves_what_it_inherited_and_not_what_its_sibling_loaded() {
     }
 }
 
+/// As the workers of a PHP server do.
+#[test]
+fn processes_run_what_one_of_them_compiles_into_memory_that_they_share() {
+    const PRIVATE: u64 = 0x10_0000;
+    let mut case = Case::new();
+    let time = case.tick();
+    case.profile.shared_memory(100, REGION, 0x2000, time);
+    let time = case.tick();
+    case.profile
+        .mmap2(100, REGION + PRIVATE, 0x1000, 0, "//anon", time);
+    case.load(100, 0, 1, "before");
+    case.fork(101, 100);
+    case.fork(102, 100);
+    case.load(101, 0x100, 2, "of 101");
+    case.load(101, PRIVATE, 3, "private");
+    // A PID of another namespace.
+    case.load(7, 0x200, 4, "of a worker");
+    case.fork(103, 100);
+    for pid in 100..=103 {
+        case.sample(pid, 4, Some("before"));
+        case.sample(pid, 0x104, Some("of 101"));
+        case.sample(pid, 0x204, Some("of a worker"));
+        case.sample(pid, PRIVATE + 4, Some("private").filter(|_| pid == 101));
+    }
+    case.load(102, 0x100, 5, "over it");
+    case.sample(103, 0x104, Some("over it"));
+    let summary = case.check(&[]);
+    assert_eq!(summary["functions"]["loaded"], 5);
+    assert_eq!(summary["diagnostics"].as_array().unwrap().len(), 0, "{summary:#}");
+}
+
 #[test]
 fn a_child_that_moves_inherited_code_keeps_code_that_overlaps_it() {
     let mut case = Case::new();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 
 /// Recordings in perf's usual format with known samples per symbol (`truth.tsv`).
-pub const WITH_TRUTH: [&str; 25] = [
+pub const WITH_TRUTH: [&str; 26] = [
     "bun",
     "cpython313-dwarf",
     "cpython313-fork",
@@ -31,6 +31,7 @@ pub const WITH_TRUTH: [&str; 25] = [
     "node20-wasm",
     "node22",
     "php82",
+    "php82-workers",
     "postgres15",
     "qemu",
     "wasmtime",

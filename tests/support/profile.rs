@@ -168,19 +168,30 @@ impl ProfileWriter {
 
     /// Writes a private mapping with read and execute permission.
     pub fn mmap2(&mut self, pid: u32, address: u64, size: u64, file_offset: u64, name: &str, time: u64) {
+        let numbers = [address, size, file_offset];
+        self.mapping(pid, numbers, 0, name, time);
+    }
+
+    /// Writes a mapping of memory that forked processes share.
+    pub fn shared_memory(&mut self, pid: u32, address: u64, size: u64, time: u64) {
+        self.mapping(pid, [address, size, 0], 7, "/dev/zero (deleted)", time);
+    }
+
+    /// Writes a mapping with address, size and offset in the file; a shared one has an inode.
+    fn mapping(&mut self, pid: u32, numbers: [u64; 3], inode: u64, name: &str, time: u64) {
         let endian = self.endian;
         let mut body = Vec::new();
         endian.write_u32(&mut body, pid);
         endian.write_u32(&mut body, pid);
-        for word in [address, size, file_offset] {
+        for word in numbers {
             endian.write_u64(&mut body, word);
         }
         endian.write_u32(&mut body, 8);
         endian.write_u32(&mut body, 1);
-        endian.write_u64(&mut body, 0);
+        endian.write_u64(&mut body, inode);
         endian.write_u64(&mut body, 0);
         endian.write_u32(&mut body, 5);
-        endian.write_u32(&mut body, 2);
+        endian.write_u32(&mut body, if inode > 0 { 1 } else { 2 });
         Self::name(&mut body, name);
         self.kernel_record(10, 2, body, pid, time);
     }

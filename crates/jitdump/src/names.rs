@@ -228,6 +228,19 @@ const PREFIXES: [(&str, &str, Prefix); 30] = [
 /// Tiers by name suffix: V8's WebAssembly code.
 const SUFFIXES: [(&str, &str); 2] = [("-liftoff", "Liftoff"), ("-turbofan", "TurboFan")];
 
+/// Tiers that .NET writes after the parameters of a method: `void [App] Program::Main()[OptimizedTier1]`
+/// (`GetJitOptimizationTierStr` in src/coreclr/vm/prestub.cpp; `PreJIT` is ReadyToRun code).
+const DOTNET: [&str; 8] = [
+    "PreJIT",
+    "QuickJitted",
+    "InstrumentedTier",
+    "InstrumentedTierOptimized",
+    "OptimizedTier1",
+    "OptimizedTier1OSR",
+    "Optimized",
+    "MinOptJitted",
+];
+
 fn prefix(name: &[u8]) -> Option<&'static (&'static str, &'static str, Prefix)> {
     PREFIXES
         .iter()
@@ -244,12 +257,17 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
     by_mark
         .or_else(|| suffix(name).map(|(_, tier)| *tier))
         .or_else(|| prefix(name).map(|(_, tier, _)| *tier))
+        .or_else(|| {
+            let (_, tier) = split_dotnet_tier(name)?;
+            DOTNET.into_iter().find(|known| known.as_bytes() == tier)
+        })
 }
 
 /// Returns all tiers that names can have; some more than once.
 #[doc(hidden)]
 pub fn all_tiers() -> impl Iterator<Item = &'static str> {
     let by_prefix = PREFIXES.iter().map(|(_, tier, _)| *tier);
+    let by_prefix = by_prefix.chain(DOTNET);
     by_prefix.chain(V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier))
 }
 
@@ -340,18 +358,15 @@ fn without_marks(name: &[u8]) -> &[u8] {
             .and_then(|rest| rest.strip_prefix(b": "))
             .unwrap_or(name),
         Some((text, _, Compiler)) => name.strip_prefix(text.as_bytes()).unwrap_or(name),
-        _ => without_dotnet_tier(name),
+        _ => split_dotnet_tier(name).map_or(name, |(head, _)| head),
     }
 }
 
-/// Removes the tier that .NET writes after the parameters: `void [App] Program::Main()[OptimizedTier1]`.
-fn without_dotnet_tier(name: &[u8]) -> &[u8] {
-    let without = || {
-        let (head, tier) = rsplit_once(name.strip_suffix(b"]")?, b'[')?;
-        let is_tier = head.ends_with(b")") && tier.iter().all(u8::is_ascii_alphanumeric);
-        is_tier.then_some(head)
-    };
-    without().unwrap_or(name)
+/// Splits off what .NET writes after the parameters of a method, in brackets: its tier.
+fn split_dotnet_tier(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (head, tier) = rsplit_once(name.strip_suffix(b"]")?, b'[')?;
+    let is_tier = head.ends_with(b")") && tier.iter().all(u8::is_ascii_alphanumeric);
+    is_tier.then_some((head, tier))
 }
 
 #[cfg(test)]
@@ -491,6 +506,10 @@ mod tests {
             ("JSC-FTLThunk: unspecified", Some("JSC FTL")),
             ("BaselineIC: GetProp", Some("Baseline IC")),
             ("py::fib:/tmp/work.py", Some("Python")),
+            ("void [App] P::Main()[OptimizedTier1]", Some("OptimizedTier1")),
+            ("void [App] P::Main()[PreJIT]", Some("PreJIT")),
+            ("byte[] [App] P::Read(int[])", None),
+            ("void f()[other]", None),
             ("*pointer", None),
             ("JS::*Call", None),
             ("main", None),

@@ -61,6 +61,7 @@ fn processes() -> Processes {
             time: Time(time),
             range: AddressRange::new(Address(start), 0x1000).unwrap(),
             backing,
+            is_shared: false,
             record: 0,
         };
         ProcessEvent::Map(Pid(pid), map)

@@ -56,6 +56,7 @@ mod tests {
             time: Time(time),
             range: AddressRange::new(Address(start), 0x100).unwrap(),
             backing,
+            is_shared: false,
             record: 0,
         };
         let maps = [

@@ -11,6 +11,7 @@ fn map(pid: u32, time: u64, start: u64, backing: Backing) -> ProcessEvent {
         time: Time(time),
         range: range(start, 0x1000),
         backing,
+        is_shared: false,
         record: 0,
     };
     ProcessEvent::Map(Pid(pid), map)

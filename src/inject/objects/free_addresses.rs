@@ -215,6 +215,7 @@ mod tests {
             time: Time(1),
             range: range(1 << 32, file_size),
             backing: Backing::File,
+            is_shared: false,
             record: 0,
         };
         let processes = Processes::new(vec![ProcessEvent::Map(Pid(1), file)]);

@@ -275,6 +275,7 @@ mod tests {
                 time: Time(time),
                 range: range(start, 0x100),
                 backing: Backing::File,
+                is_shared: false,
                 record: 0,
             };
             ProcessEvent::Map(Pid(pid), map)

@@ -215,6 +215,7 @@ mod tests {
             time: Time(1),
             range: AddressRange::new(Address(0x9000), 0x1000).unwrap(),
             backing: Backing::File,
+            is_shared: false,
             record: 0,
         };
         let processes = Processes::new(vec![ProcessEvent::Map(Pid(1), file)]);

@@ -301,7 +301,15 @@ impl Search<'_> {
         pids.sort_unstable();
         pids.dedup();
         let mut warned = HashSet::default();
+        let mut reject = |found: &mut FoundMaps, rejected: Diagnostic, path: &Path| {
+            let rejected = rejected.in_file(path);
+            if warned.insert(rejected.clone()) {
+                found.diagnostics.push(rejected);
+            }
+        };
         for pid in pids {
+            // Why the file in the process's own `/tmp` is not used. Most processes have no other one than this program.
+            let mut in_process = None;
             for place in self.candidates(pid) {
                 match self.open(&place, pid) {
                     Ok(file) => {
@@ -309,14 +317,16 @@ impl Search<'_> {
                         break;
                     }
                     Err(error) if error.issue == Issue::FileMissing => {}
-                    Err(_) if place.origin == Origin::Process => found.unreadable.push(pid),
-                    Err(rejected) => {
-                        let rejected = rejected.in_file(&place.path);
-                        if warned.insert(rejected.clone()) {
-                            found.diagnostics.push(rejected);
-                        }
+                    Err(error) if place.origin != Origin::Process => {
+                        in_process = in_process.filter(|(_, other)| *other != error);
+                        reject(found, error, &place.path);
                     }
+                    Err(error) if error.issue == Issue::CannotRead => found.unreadable.push(pid),
+                    Err(error) => in_process = Some((place.path, error)),
                 }
+            }
+            if let Some((path, error)) = in_process {
+                reject(found, error, &path);
             }
         }
         self.report_unused(found);

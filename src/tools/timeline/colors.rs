@@ -13,7 +13,7 @@ const GREY: &str = "#7d8597";
 
 /// Colours of known compilers. Those of one runtime differ with most kinds of color vision; compilers of several runtimes
 /// that do the same have the same color.
-const COLORS: [(&str, &str); 30] = [
+const COLORS: [(&str, &str); 38] = [
     ("Ignition", YELLOW),
     ("Sparkplug", GREEN),
     ("Maglev", TEAL),
@@ -43,6 +43,14 @@ const COLORS: [(&str, &str); 30] = [
     ("Python", BLUE),
     ("PHP Trace", BLUE),
     ("PHP Function", GREEN),
+    ("PreJIT", BROWN),
+    ("QuickJitted", YELLOW),
+    ("InstrumentedTier", ORANGE),
+    ("InstrumentedTierOptimized", PINK),
+    ("OptimizedTier1", BLUE),
+    ("OptimizedTier1OSR", TEAL),
+    ("Optimized", GREEN),
+    ("MinOptJitted", PURPLE),
     (super::tiers::OTHERS, GREY),
 ];
 

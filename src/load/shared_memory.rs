@@ -1,0 +1,200 @@
+//! Memory that processes share, rather than get a copy of when they are forked.
+//!
+//! Quirk: PHP compiles into memory that the workers of a server (php-fpm, Apache) share with the process that forked them. Each
+//! logs what it compiles to the jitdump of that process, with its own process ID, and all of them run it
+//! (capture php82-workers).
+
+use jitdump::{Address, ByteOrder, Time};
+
+use crate::code::process::{Map, Processes, SpaceId};
+use crate::code::profile_index::ProfileIndex;
+use crate::collections::hash::HashMap;
+use crate::collections::range_map::RangeMap;
+use crate::perf::event::{Backing, FileId, Mmap};
+
+/// Maximum number of ranges of shared memory in all address spaces together. A server with a thousand workers has a few for each.
+const MAX_RANGES: usize = 1 << 20;
+
+/// Shared memory of processes, and the address spaces that have it.
+#[derive(Debug, Default)]
+pub struct SharedMemory {
+    /// For each address space, the index of the memory at its addresses, and the time since which it is mapped.
+    of_spaces: HashMap<SpaceId, RangeMap<(Time, usize)>>,
+    /// The sampled address spaces that have each memory, in ascending order.
+    sharers: Vec<Vec<SpaceId>>,
+    /// Whether address spaces were left out, because there are too many.
+    pub is_incomplete: bool,
+}
+
+/// What identifies the memory of a map: its file without a name, and the address of the first byte of that file.
+type MemoryId = (FileId, u64);
+
+impl SharedMemory {
+    /// Finds the shared memory of the processes of a profile.
+    pub fn of(index: &ProfileIndex, endian: ByteOrder) -> Self {
+        // Most of what a program forks executes another one at once.
+        let is_sampled = |space| index.has_aux || index.has_samples(space);
+        Self::new(&index.processes, MAX_RANGES, is_sampled, |map| {
+            let record = index.kept.at(map.record, endian)?;
+            let mmap = Mmap::parse(&record, endian)?;
+            let file = mmap.file.filter(|file| file.inode != 0)?;
+            Some((file, mmap.range.start.0.wrapping_sub(mmap.file_offset)))
+        })
+    }
+
+    fn new(
+        processes: &Processes,
+        max_ranges: usize,
+        is_sampled: impl Fn(SpaceId) -> bool,
+        id_of: impl Fn(&Map) -> Option<MemoryId>,
+    ) -> Self {
+        let mut shared = Self::default();
+        let mut known: HashMap<MemoryId, usize> = HashMap::default();
+        let mut room = max_ranges;
+        for (id, space) in processes.iter() {
+            let inherited = space.parent.and_then(|parent| shared.inherited(parent));
+            let mut memory = inherited.unwrap_or_default();
+            for map in &space.maps {
+                if !map.is_shared || map.backing == Backing::File {
+                    memory.remove(map.range, |_, _| {});
+                    continue;
+                }
+                let next = shared.sharers.len();
+                let index = id_of(map).map_or(next, |id| *known.entry(id).or_insert(next));
+                if index == next {
+                    shared.sharers.push(Vec::new());
+                }
+                // Memory whose rights change is mapped again.
+                let mut since = map.time;
+                memory.remove(map.range, |_, (time, before)| {
+                    if before == index {
+                        since = since.min(time);
+                    }
+                });
+                memory.insert(map.range, (since, index), |_, _| {});
+            }
+            if memory.is_empty() {
+                continue;
+            }
+            let Some(left) = room.checked_sub(memory.piece_count()) else {
+                shared.is_incomplete = true;
+                continue;
+            };
+            room = left;
+            let indices = memory.iter().map(|(_, (_, index))| index);
+            for index in indices.filter(|_| is_sampled(id)) {
+                let sharers = shared.sharers.get_mut(index);
+                let sharers = sharers.filter(|sharers| sharers.last() != Some(&id));
+                sharers.into_iter().for_each(|sharers| sharers.push(id));
+            }
+            shared.of_spaces.insert(id, memory);
+        }
+        shared
+    }
+
+    /// Returns the memory that a process has from the address space that it was forked from.
+    fn inherited(&self, (parent, forked): (SpaceId, Time)) -> Option<RangeMap<(Time, usize)>> {
+        let mut memory = RangeMap::default();
+        let before = self.of_spaces.get(&parent)?.iter();
+        for (range, value) in before.filter(|(_, (since, _))| *since <= forked) {
+            memory.insert(range, value, |_, _| {});
+        }
+        Some(memory)
+    }
+
+    /// Returns the sampled address spaces with the memory at an address of one of them, in ascending order; none if it is not
+    /// shared.
+    pub fn sharers(&self, space: SpaceId, address: Address) -> &[SpaceId] {
+        let found = self.of_spaces.get(&space).and_then(|memory| memory.get(address));
+        let sharers = found.and_then(|(_, index)| self.sharers.get(index));
+        sharers.map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::code::process::ProcessEvent;
+    use crate::units::Pid;
+    use jitdump::AddressRange;
+
+    fn map(pid: u32, time: u64, start: u64, is_shared: bool) -> ProcessEvent {
+        let map = Map {
+            time: Time(time),
+            range: AddressRange::new(Address(start), 0x1000).unwrap(),
+            backing: Backing::Anonymous,
+            is_shared,
+            record: start,
+        };
+        ProcessEvent::Map(Pid(pid), map)
+    }
+
+    fn fork(parent: u32, child: u32, time: u64) -> ProcessEvent {
+        ProcessEvent::Fork {
+            child: Pid(child),
+            parent: Pid(parent),
+            time: Time(time),
+        }
+    }
+
+    /// Returns the processes that share the memory at 0x1000 of a process.
+    fn sharers(events: Vec<ProcessEvent>, pid: u32, max_ranges: usize) -> (Vec<u32>, bool) {
+        let processes = Processes::new(events);
+        let file = FileId {
+            major: 0,
+            minor: 1,
+            inode: 7,
+        };
+        let shared = SharedMemory::new(
+            &processes,
+            max_ranges,
+            |_| true,
+            |map| Some((file, 0)).filter(|_| map.record == 0x1000),
+        );
+        let space = processes.space_at(Pid(pid), Time(100)).unwrap();
+        let found = shared.sharers(space, Address(0x1800)).iter();
+        let pids = found.map(|&space| processes.space(space).pid.0).collect();
+        (pids, shared.is_incomplete)
+    }
+
+    #[test]
+    fn shared_memory_is_that_of_processes_forked_since_it_was_mapped() {
+        let events = || {
+            vec![
+                fork(1, 2, 5),
+                map(1, 10, 0x1000, true),
+                fork(1, 3, 20),
+                // With other rights.
+                map(1, 25, 0x1000, true),
+                fork(3, 4, 30),
+                fork(1, 5, 40),
+                map(5, 50, 0x1000, false),
+                fork(1, 6, 60),
+                ProcessEvent::Exec(Pid(6), Time(70)),
+                // It was forked before the profile began.
+                map(7, 0, 0x1000, true),
+            ]
+        };
+        // The address space of process 6 before the exec, too.
+        for pid in [1, 3, 4, 7] {
+            assert_eq!(sharers(events(), pid, 100).0, [7, 1, 3, 4, 6], "{pid}");
+        }
+        for pid in [2, 5, 6] {
+            assert_eq!(sharers(events(), pid, 100).0.len(), 0, "{pid}");
+        }
+    }
+
+    #[test]
+    fn private_memory_is_not_shared() {
+        let events = vec![map(1, 10, 0x1000, false), fork(1, 2, 20)];
+        assert_eq!(sharers(events, 1, 100), (Vec::new(), false));
+    }
+
+    #[test]
+    fn ranges_of_shared_memory_beyond_a_limit_are_left_out() {
+        let events = || vec![map(1, 10, 0x1000, true), fork(1, 2, 20), fork(1, 3, 20)];
+        assert_eq!(sharers(events(), 1, 3), (vec![1, 2, 3], false));
+        assert_eq!(sharers(events(), 1, 2), (vec![1, 2], true));
+    }
+}
