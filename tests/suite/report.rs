@@ -70,6 +70,18 @@ fn every_sample_is_the_own_one_of_one_row() {
     }
 }
 
+/// As in perf: the workers of a server have its name.
+#[test]
+fn processes_that_only_fork_have_the_name_of_their_parent() {
+    let report = json("cpython313-fork", &["--by", "process"]);
+    let mut names: Vec<&str> = rows(&report).iter().filter_map(|row| row["name"].as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["python3.13 23220", "python3.13 23236", "python3.13 23237"]
+    );
+}
+
 #[test]
 fn tiers_and_copies_of_a_function_are_one_row() {
     let symbols = json("node20", &["--by", "symbol"]);

@@ -24,6 +24,7 @@ use crate::frames::attribution::functions::Functions;
 use crate::frames::attribution::identity::{Counted, IdentityNamer};
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::ranking::counts::SamplesByStack;
+use crate::frames::ranking::first_event;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::tables::{Thread, ThreadIndex};
@@ -105,20 +106,31 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
         let namer = self
             .walked
             .namer(recording, symbols, v8_functions, track, lines.as_ref(), unwound);
-        let tables = namer.tables;
+        let (mut tables, mut counts) = (namer.tables, self.counts);
+        put_sampled_event_first(&mut tables, &mut counts);
         let counted = Counted {
             recording,
             symbols,
             v8_functions,
             native_lines: lines.as_ref(),
             tables: &tables,
-            counts: &self.counts,
+            counts: &counts,
         };
         let summary = counted.summary(labels, names);
         if let Some(observe) = self.observe {
-            observe(tables, &self.counts);
+            observe(tables, &counts);
         }
         summary
+    }
+}
+
+/// Puts the first event with samples in front: stacks and callers are those of the first event, which `compare` compares.
+/// `intel_pt//` and the like have no samples.
+fn put_sampled_event_first(tables: &mut Tables, counts: &mut SamplesByStack) {
+    let first = first_event(tables);
+    if first > 0 {
+        tables.events.swap(0, first as usize);
+        counts.swap_events(0, first);
     }
 }
 
