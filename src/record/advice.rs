@@ -229,7 +229,10 @@ mod tests {
         // To record again with the same options does not help, so it is not announced.
         let known = advised(&plan("./absent-script", &[Runtime::Java]), &[]);
         assert_eq!(known.len(), 1, "{known:?}");
-        assert!(known[0].starts_with("Java: record set its options, but"), "{known:?}");
+        assert!(
+            known[0].starts_with("Java: record set its options, but"),
+            "{known:?}"
+        );
         assert!(known[0].contains("-XX:+DumpPerfMapAtExit"), "{known:?}");
         let warning = Diagnostic::new(Issue::NoDumpYet)
             .with("pid", 1)

@@ -183,11 +183,7 @@ pub fn variables(
         add(setting.name, in_folder(&text, request.dumps), setting.mode);
     }
     if is_wanted(Runtime::Java) {
-        add(
-            JAVA,
-            java_options(request.java_agent),
-            Mode::Append(b' '),
-        );
+        add(JAVA, java_options(request.java_agent), Mode::Append(b' '));
     }
     // LLVM, perf's agent for Java, oneDNN and others.
     add("JITDUMPDIR", request.dumps.as_os_str().to_owned(), Mode::IfUnset);

@@ -428,7 +428,11 @@ fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
         BTreeMap::from([("everything".to_owned(), (own, total))])
     );
     // A symbol outside of the kernel's mapping does not reach into it.
-    fs::write(kernel.join("kallsyms"), "ffffffff80fff000 t driver_run\t[driver]\n").unwrap();
+    fs::write(
+        kernel.join("kallsyms"),
+        "ffffffff80fff000 t driver_run\t[driver]\n",
+    )
+    .unwrap();
     let elsewhere = profile_of(
         folder.path(),
         &input,

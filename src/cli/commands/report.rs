@@ -157,7 +157,8 @@ impl ReportArguments {
             && !input.exists()
         {
             // It may be a mistyped profile.
-            let cause = format!("there is no such file here, and {word} is neither a profile nor a directory");
+            let cause =
+                format!("there is no such file here, and {word} is neither a profile nor a directory");
             return Err(Diagnostic::cannot_read(&input, &io::Error::other(cause)));
         }
         let logs = LogFiles {

@@ -235,3 +235,43 @@ fn threads(tables: &Tables, counts: &SamplesByStack) -> Vec<ThreadSummary> {
     });
     summaries.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::stream::tables::Event;
+
+    #[test]
+    fn the_first_event_with_samples_comes_first() {
+        let event = |name: &str, samples| Event {
+            name: name.to_owned(),
+            unit: Unit::Cycles,
+            without_kernel: false,
+            samples,
+            period: samples,
+        };
+        let mut tables = Tables {
+            events: vec![event("intel_pt//u", 0), event("cycles", 2), event("faults", 1)],
+            ..Tables::default()
+        };
+        let mut counts = SamplesByStack::default();
+        for event in [1, 2, 1] {
+            counts.add(&Sample {
+                event,
+                thread: ThreadIndex(0),
+                time: None,
+                cpu: None,
+                period: 1,
+                stack: None,
+            });
+        }
+        put_sampled_event_first(&mut tables, &mut counts);
+        let names: Vec<&str> = tables.events.iter().map(|event| &*event.name).collect();
+        assert_eq!(names, ["cycles", "intel_pt//u", "faults"]);
+        let samples = |event| -> u64 {
+            let of_event = counts.of_event(event).into_iter();
+            of_event.map(|(.., weight)| weight.samples).sum()
+        };
+        assert_eq!([0, 1, 2].map(samples), [2, 0, 1]);
+    }
+}

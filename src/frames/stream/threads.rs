@@ -57,7 +57,10 @@ pub fn add(
             let (_, space) = index.processes.spaces_of(pid?).next()?;
             let mut starters = index.processes.starters(space.pid).map(of_process);
             let names = starters.find(|names| !names.is_empty())?;
-            names.iter().rfind(|(time, _)| *time <= space.since).or(names.first())
+            names
+                .iter()
+                .rfind(|(time, _)| *time <= space.since)
+                .or(names.first())
         });
         let named = of(pid, tid).iter();
         tables.threads.push(Thread {

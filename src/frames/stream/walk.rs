@@ -299,7 +299,8 @@ impl Walk<'_> {
     fn kernel_code(&self, address: Address) -> FrameCode {
         let (kernel, modules) = (self.symbols.kernel, self.symbols.modules);
         let module = modules.in_kernel(address);
-        let is_here = |&symbol: &u32| kernel.start(symbol).map(|start| modules.in_kernel(start)) == Some(module);
+        let is_here =
+            |&symbol: &u32| kernel.start(symbol).map(|start| modules.in_kernel(start)) == Some(module);
         match kernel.at(address).filter(is_here) {
             Some(symbol) => FrameCode::Kernel(symbol),
             None => FrameCode::KernelModule(module),

@@ -102,8 +102,24 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
+    use crate::results::diagnostics::Issue;
     use crate::tools::compare::rules::Rule;
     use crate::tools::compare::testing::{changes, comparison};
+
+    #[test]
+    fn a_side_without_samples_passes_no_rule() {
+        for rule in ["self > 1%", "total > 1%", "cpu > 1%", "named < 95%"] {
+            let rule: Rule = rule.parse().unwrap();
+            let mut comparison = comparison(Vec::new());
+            comparison.after.samples = 0;
+            let error = rule.check(&comparison, &[]).unwrap_err();
+            assert_eq!(error.issue, Issue::RuleNotChecked);
+            assert!(
+                error.message().contains("the runs after have no samples"),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn three_functions_that_break_a_rule_are_named() {
