@@ -95,8 +95,7 @@ impl Plan {
         };
         let is_told =
             |diagnostic: &Diagnostic| advice(diagnostic).is_some_and(|it| told.contains(&it.runtime));
-        let (known, left): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
-            diagnostics.iter().partition(|it| is_told(it));
+        let left: Vec<&Diagnostic> = diagnostics.iter().filter(|it| !is_told(it)).collect();
         let helps = |runtime: &Description| !self.has_set_options(runtime);
         let is_advised = diagnostics.iter().any(|it| advice(it).is_some());
         let is_helpful = left.iter().any(|it| advice(it).is_some_and(helps));
