@@ -103,7 +103,7 @@ pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
     }
     if hidden > 0 {
         print_message(&format!(
-            "{} not shown; --summary FILE lists all",
+            "{} not shown; jitinject --summary FILE lists all",
             count(hidden, "more diagnostic")
         ));
     }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use jitdump::printable;
 
-use super::environment::is_set_for;
+use super::environment::{has_variables, is_set_for};
 use super::plan::Plan;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::{SampleSummary, shell_word};
@@ -14,6 +14,10 @@ use crate::runtimes::{Description, Runtime};
 /// What to do if the variables of a runtime were not set.
 const NAME_RUNTIME: &str = "The variables of this runtime are set only for programs that are known to start it, because they could do \
      harm to others.";
+
+/// Why a runtime may have logged nothing, or not all of its code, although its options were set.
+const OPTIONS_WERE_SET: &str =
+    "record set its options, but it ended too early, lost its variables, or cannot log this code";
 
 /// What to do if the process still writes its jitdump when the recording ends.
 const READ_AGAIN: &str = "After it has exited, type jitinject report {folder}: this reads the whole jitdump.";
@@ -53,6 +57,11 @@ impl Plan {
         Some(format!("record it again with --runtime {id}"))
     }
 
+    /// Whether the recording has set the variables that make a runtime log its code.
+    fn has_set_options(&self, runtime: &Description) -> bool {
+        has_variables(runtime.runtime, &self.environment)
+    }
+
     /// Adds to a diagnostic how a runtime would log its code.
     pub(super) fn with_advice(&self, diagnostic: Diagnostic, runtime: &Description) -> Diagnostic {
         match self.missing_option(runtime) {
@@ -86,18 +95,23 @@ impl Plan {
         };
         let is_told =
             |diagnostic: &Diagnostic| advice(diagnostic).is_some_and(|it| told.contains(&it.runtime));
-        let (known, left): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
-            diagnostics.iter().partition(|it| is_told(it));
-        let is_all_told = !known.is_empty() && !left.iter().any(|it| it.issue == Issue::EnableRuntime);
-        // They announce advice.
+        let left: Vec<&Diagnostic> = diagnostics.iter().filter(|it| !is_told(it)).collect();
+        let helps = |runtime: &Description| !self.has_set_options(runtime);
+        let is_advised = diagnostics.iter().any(|it| advice(it).is_some());
+        let is_helpful = left.iter().any(|it| advice(it).is_some_and(helps));
+        // They announce options to record with.
         let announces = |issue| matches!(issue, Issue::NoCodeFiles | Issue::UndescribedCode);
         let left = left
             .into_iter()
-            .filter(|it| !(is_all_told && announces(it.issue)));
+            .filter(|it| !(is_advised && !is_helpful && announces(it.issue)));
         let left = left.map(|diagnostic| match advice(diagnostic) {
             Some(runtime) if self.missing_option(runtime).is_some() => {
                 let named = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
                 self.with_advice(named, runtime)
+            }
+            Some(runtime) if self.has_set_options(runtime) => {
+                let named = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
+                named.with("how", format_args!("{OPTIONS_WERE_SET}: {}", runtime.how))
             }
             _ if diagnostic.issue == Issue::DumpStillWritten => {
                 let folder = shell_word(&printable(self.folder.as_os_str().as_bytes()));
@@ -143,8 +157,10 @@ mod tests {
             plan.advised(&diagnostics, &samples, &BTreeSet::new()).len()
         };
         assert_eq!(advised(Runtime::Php, 0), 0);
-        assert_eq!(advised(Runtime::Php, 1), 2);
-        assert_eq!(advised(Runtime::Node, 0), 2);
+        assert_eq!(advised(Runtime::Php, 1), 1);
+        assert_eq!(advised(Runtime::Node, 0), 1);
+        // No option of record makes it log its code.
+        assert_eq!(advised(Runtime::LuaJit, 0), 2);
     }
 
     #[test]
@@ -209,9 +225,14 @@ mod tests {
         assert_eq!(advised(&unknown, &[Runtime::Java]), [""; 0]);
         // Node.js has another problem.
         assert_eq!(advised(&unknown, &[Runtime::Node]).len(), 2);
-        // The variables were set, so they were lost, or this version does not have them.
+        // To record again with the same options does not help, so it is not announced.
         let known = advised(&plan("./absent-script", &[Runtime::Java]), &[]);
-        assert!(known[1].contains("-XX:+DumpPerfMapAtExit"), "{known:?}");
+        assert_eq!(known.len(), 1, "{known:?}");
+        assert!(
+            known[0].starts_with("Java: record set its options, but"),
+            "{known:?}"
+        );
+        assert!(known[0].contains("-XX:+DumpPerfMapAtExit"), "{known:?}");
         let warning = Diagnostic::new(Issue::NoDumpYet)
             .with("pid", 1)
             .with("runtime", "Java");

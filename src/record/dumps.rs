@@ -47,7 +47,7 @@ pub struct Collection<'a> {
     pub processes: &'a [RecordedProcess],
     /// When the recording started.
     pub started: SystemTime,
-    /// Whether the recording started the processes, so their files are part of it.
+    /// Whether the recording started all processes, so their files are part of it.
     pub is_own: bool,
 }
 

@@ -94,6 +94,9 @@ const SETTINGS: [Setting; 28] = [
     value(Runtime::OneDnn, "ONEDNN_JIT_PROFILE", "6"),
 ];
 
+/// Java's variable with options.
+const JAVA: &str = "JAVA_TOOL_OPTIONS";
+
 /// Ruby's variable with options.
 const RUBY: &str = "RUBYOPT";
 
@@ -126,6 +129,14 @@ impl Runtime {
 /// Whether the variables of a runtime are set. `runtimes` and `has_others` are those of a [`Request`].
 pub fn is_set_for(runtime: Runtime, runtimes: &[Runtime], has_others: bool) -> bool {
     runtimes.contains(&runtime) || (has_others && runtime.is_harmless())
+}
+
+/// Whether variables of a runtime are among those that are set.
+pub fn has_variables(runtime: Runtime, variables: &[(&'static str, OsString)]) -> bool {
+    let own = SETTINGS.iter().filter(|setting| setting.runtime == runtime);
+    let java = (runtime == Runtime::Java).then_some(JAVA);
+    let mut names = own.map(|setting| setting.name).chain(java);
+    names.any(|name| variables.iter().any(|&(set, _)| set == name))
 }
 
 /// What decides the environment.
@@ -172,11 +183,7 @@ pub fn variables(
         add(setting.name, in_folder(&text, request.dumps), setting.mode);
     }
     if is_wanted(Runtime::Java) {
-        add(
-            "JAVA_TOOL_OPTIONS",
-            java_options(request.java_agent),
-            Mode::Append(b' '),
-        );
+        add(JAVA, java_options(request.java_agent), Mode::Append(b' '));
     }
     // LLVM, perf's agent for Java, oneDNN and others.
     add("JITDUMPDIR", request.dumps.as_os_str().to_owned(), Mode::IfUnset);

@@ -361,7 +361,7 @@ impl<'a> Session<'a> {
             dumps: &self.dumps,
             processes: &recorded.processes,
             started: recorded.started,
-            is_own: !self.plan.command.is_empty(),
+            is_own: !self.plan.command.is_empty() && !self.plan.perf.has_cpus(),
         };
         collection.run(index)
     }

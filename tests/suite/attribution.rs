@@ -427,6 +427,21 @@ fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
         samples_of(&named, "kernel"),
         BTreeMap::from([("everything".to_owned(), (own, total))])
     );
+    // A symbol outside of the kernel's mapping does not reach into it.
+    fs::write(
+        kernel.join("kallsyms"),
+        "ffffffff80fff000 t driver_run\t[driver]\n",
+    )
+    .unwrap();
+    let elsewhere = profile_of(
+        folder.path(),
+        &input,
+        &["--jitdump", tools::text(&capture::folder("node20"))],
+    );
+    assert_eq!(
+        samples_of(&elsewhere, "kernel"),
+        BTreeMap::from([("[kernel.kallsyms]".to_owned(), (own, total))])
+    );
 }
 
 /// The kernel of the recording has its symbols in perf's build-id cache, which is not in the folder of the profile.

@@ -275,17 +275,18 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
     let perf = std::fs::read_to_string(scene.path("bin/perf")).unwrap();
     scene.add_file("perf", &perf.replace("RECORDED", tools::text(&recorded)));
     scene.add("program", &format!("echo '7f000000 10 function' > {map}"));
-    let output = scene.run(&["record", "-o", "r", "--", "program"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(!Path::new(&map).exists(), "{}", said(&output));
-    assert!(
-        !said(&output).contains("left where they are"),
-        "{}",
-        said(&output)
-    );
-    assert!(said(&output).contains("1 by a perf map"), "{}", said(&output));
-    let copy = std::fs::read_to_string(scene.path("work/r/dumps").join(format!("perf-{PID}.map")));
-    assert_eq!(copy.unwrap(), "7f000000 10 function\n");
+    // A recording of all CPUs also has processes that it has not started.
+    for (options, is_moved) in [(&["-a"][..], false), (&[], true)] {
+        let output = scene.run(&[&["record", "-o", "r"], options, &["--", "program"]].concat());
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(Path::new(&map).exists(), !is_moved, "{said}");
+        assert_eq!(said.contains("left where they are"), !is_moved, "{said}");
+        assert!(said.contains("1 by a perf map"), "{said}");
+        let copy = std::fs::read_to_string(scene.path("work/r/dumps").join(format!("perf-{PID}.map")));
+        assert_eq!(copy.unwrap(), "7f000000 10 function\n");
+        std::fs::remove_dir_all(scene.path("work/r")).unwrap();
+    }
 }
 
 /// The process still runs, and writes both files to the working directory.

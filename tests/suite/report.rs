@@ -70,6 +70,21 @@ fn every_sample_is_the_own_one_of_one_row() {
     }
 }
 
+/// As in perf: the workers of a server have its name.
+#[test]
+fn processes_that_only_fork_have_the_name_of_their_parent() {
+    let report = json("cpython313-fork", &["--by", "process"]);
+    let mut names: Vec<&str> = rows(&report)
+        .iter()
+        .filter_map(|row| row["name"].as_str())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["python3.13 23220", "python3.13 23236", "python3.13 23237"]
+    );
+}
+
 #[test]
 fn tiers_and_copies_of_a_function_are_one_row() {
     let symbols = json("node20", &["--by", "symbol"]);
@@ -178,6 +193,27 @@ fn what_is_missing_is_in_every_form() {
     assert!(json("node20", &[])["missing"]["samples"].as_u64().unwrap() > 0);
     let filtered = json("node20", &["--filter", "^(eat|term)$"]);
     assert_eq!(rows(&filtered).len(), 2);
+    for form in [&[][..], &["--markdown"]] {
+        let text = printed("node20", &[&["-n", "1"], form].concat());
+        assert!(text.contains(" more rows; -n 0 prints all"), "{text}");
+    }
+}
+
+#[test]
+fn a_mistyped_profile_is_not_taken_for_a_function() {
+    let folder = scratch();
+    let output = jitinject()
+        .current_dir(folder.path())
+        .args(["report", "runn"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        reports(&said, "JI400", "runn is neither a profile nor a directory"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `jitinject report`: the hottest functions, as text.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jitdump::internals::bytes::printable_path;
+use jitinject::internals::files::stdio::is_standard;
 use jitinject::internals::tools::report::{By, ReportOptions, report};
 use jitinject::{Diagnostic, LoadOptions};
 use regex_lite::Regex;
@@ -151,6 +152,15 @@ impl ReportArguments {
     fn options(&self) -> Result<ReportOptions, Diagnostic> {
         let (profile, function) = self.words();
         let input = profile_of(profile.as_ref(), self.quiet)?;
+        if let (None, Some(word)) = (&profile, &function)
+            && !is_standard(&input)
+            && !input.exists()
+        {
+            // It may be a mistyped profile.
+            let cause =
+                format!("there is no such file here, and {word} is neither a profile nor a directory");
+            return Err(Diagnostic::cannot_read(&input, &io::Error::other(cause)));
+        }
         let logs = LogFiles {
             mono_log: self.mono_log.clone(),
             ..LogFiles::default()

@@ -24,6 +24,7 @@ use crate::frames::attribution::functions::Functions;
 use crate::frames::attribution::identity::{Counted, IdentityNamer};
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::ranking::counts::SamplesByStack;
+use crate::frames::ranking::first_event;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::tables::{Thread, ThreadIndex};
@@ -105,20 +106,31 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
         let namer = self
             .walked
             .namer(recording, symbols, v8_functions, track, lines.as_ref(), unwound);
-        let tables = namer.tables;
+        let (mut tables, mut counts) = (namer.tables, self.counts);
+        put_sampled_event_first(&mut tables, &mut counts);
         let counted = Counted {
             recording,
             symbols,
             v8_functions,
             native_lines: lines.as_ref(),
             tables: &tables,
-            counts: &self.counts,
+            counts: &counts,
         };
         let summary = counted.summary(labels, names);
         if let Some(observe) = self.observe {
-            observe(tables, &self.counts);
+            observe(tables, &counts);
         }
         summary
+    }
+}
+
+/// Puts the first event with samples in front: stacks and callers are those of the first event, which `compare` compares.
+/// `intel_pt//` and the like have no samples.
+fn put_sampled_event_first(tables: &mut Tables, counts: &mut SamplesByStack) {
+    let first = first_event(tables);
+    if first > 0 {
+        tables.events.swap(0, first as usize);
+        counts.swap_events(0, first);
     }
 }
 
@@ -222,4 +234,44 @@ fn threads(tables: &Tables, counts: &SamplesByStack) -> Vec<ThreadSummary> {
         samples,
     });
     summaries.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::stream::tables::Event;
+
+    #[test]
+    fn the_first_event_with_samples_comes_first() {
+        let event = |name: &str, samples| Event {
+            name: name.to_owned(),
+            unit: Unit::Cycles,
+            without_kernel: false,
+            samples,
+            period: samples,
+        };
+        let mut tables = Tables {
+            events: vec![event("intel_pt//u", 0), event("cycles", 2), event("faults", 1)],
+            ..Tables::default()
+        };
+        let mut counts = SamplesByStack::default();
+        for event in [1, 2, 1] {
+            counts.add(&Sample {
+                event,
+                thread: ThreadIndex(0),
+                time: None,
+                cpu: None,
+                period: 1,
+                stack: None,
+            });
+        }
+        put_sampled_event_first(&mut tables, &mut counts);
+        let names: Vec<&str> = tables.events.iter().map(|event| &*event.name).collect();
+        assert_eq!(names, ["cycles", "intel_pt//u", "faults"]);
+        let samples = |event| -> u64 {
+            let of_event = counts.of_event(event).into_iter();
+            of_event.map(|(.., weight)| weight.samples).sum()
+        };
+        assert_eq!([0, 1, 2].map(samples), [2, 0, 1]);
+    }
 }

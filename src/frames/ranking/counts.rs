@@ -21,6 +21,20 @@ impl SamplesByStack {
             .add(sample.weight());
     }
 
+    /// Exchanges two events.
+    pub fn swap_events(&mut self, one: u32, other: u32) {
+        let all = std::mem::take(&mut self.0).into_iter();
+        let swapped = all.map(|((event, stack, thread), weight)| {
+            let event = match event {
+                event if event == one => other,
+                event if event == other => one,
+                event => event,
+            };
+            ((event, stack, thread), weight)
+        });
+        self.0 = swapped.collect();
+    }
+
     /// Returns all samples, in no order.
     pub fn all(self) -> impl Iterator<Item = (u32, Option<StackIndex>, ThreadIndex, Weight)> {
         let all = self.0.into_iter();

@@ -58,9 +58,9 @@ impl KernelSymbols {
         found.unwrap_or_default()
     }
 
-    /// Parses lines of an address, a type and a name. The kernel was loaded so that `_text` (or `_stext`) was at
-    /// `reference`, which may be another address than in the file. `None` without addresses, which the kernel hides
-    /// from most users.
+    /// Parses lines of an address, a type, a name and the module, if it is not the kernel itself. The kernel was loaded so that
+    /// `_text` (or `_stext`) was at `reference`. In the file of another boot, it is at another address, and modules are anywhere,
+    /// so their symbols are left out. `None` without addresses, which the kernel hides from most users.
     fn parse(kallsyms: &[u8], reference: Address) -> Option<Self> {
         let mut symbols = Vec::new();
         let mut text = None;
@@ -81,16 +81,17 @@ impl KernelSymbols {
             if name == b"_text" || name == b"_stext" && text.is_none() {
                 text = Some(address);
             }
-            symbols.push((address, name));
+            symbols.push((address, name, words.next().is_some()));
         }
         let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
-        for (address, _) in &mut symbols {
+        symbols.retain(|&(.., is_of_module)| moved == 0 || !is_of_module);
+        for (address, ..) in &mut symbols {
             *address = address.wrapping_add(moved);
         }
         symbols.sort_unstable();
-        symbols.dedup_by_key(|&mut (address, _)| address);
+        symbols.dedup_by_key(|&mut (address, ..)| address);
         let mut names = String::new();
-        let symbols = symbols.into_iter().map(|(address, name)| {
+        let symbols = symbols.into_iter().map(|(address, name, _)| {
             let start = names.len();
             names.push_str(&String::from_utf8_lossy(name));
             (Address(address), start..names.len())
@@ -99,7 +100,7 @@ impl KernelSymbols {
         (!symbols.is_empty()).then_some(Self { symbols, names })
     }
 
-    /// Returns the index of the symbol at an address.
+    /// Returns the index of the last symbol that starts at an address or before it.
     pub fn at(&self, address: Address) -> Option<u32> {
         let after = self.symbols.partition_point(|(start, _)| *start <= address);
         u32::try_from(after.checked_sub(1)?).ok()
@@ -149,15 +150,18 @@ mod tests {
 
     #[test]
     fn symbols_are_where_the_kernel_was_loaded() {
-        let symbols = KernelSymbols::parse(KALLSYMS, Address(0xffff_ffff_9100_0000)).unwrap();
-        let name = |address| {
-            symbols
-                .at(Address(address))
-                .and_then(|symbol| symbols.name(symbol))
+        let name = |reference, address| {
+            let symbols = KernelSymbols::parse(KALLSYMS, Address(reference)).unwrap();
+            let symbol = symbols.at(Address(address));
+            symbol.and_then(|symbol| symbols.name(symbol)).map(str::to_owned)
         };
-        assert_eq!(name(0xffff_ffff_9100_0123), Some("do_work"));
-        assert_eq!(name(0xffff_ffff_d000_0010), Some("driver_run"));
-        assert_eq!(name(0xffff_ffff_9000_0000), None);
+        let moved = |address| name(0xffff_ffff_9100_0000, address);
+        assert_eq!(moved(0xffff_ffff_9100_0123).unwrap(), "do_work");
+        assert_eq!(moved(0xffff_ffff_9000_0000), None);
+        // Modules do not move with the kernel.
+        assert_eq!(moved(0xffff_ffff_d000_0010).unwrap(), "do_work");
+        let same_boot = name(0xffff_ffff_8100_0000, 0xffff_ffff_c000_0010);
+        assert_eq!(same_boot.unwrap(), "driver_run");
     }
 
     #[test]

@@ -49,9 +49,19 @@ pub fn add(
         let found = pid.zip(tid).and_then(|key| names.get(&key));
         found.map_or(&[][..], |names| names)
     };
+    let of_process = |pid: Pid| of(Some(pid), Some(Tid(pid.0)));
     for (pid, tid) in threads {
-        // A thread has the name of the one that started it, until it gets its own.
-        let process = of(pid, pid.map(|Pid(pid)| Tid(pid))).last();
+        // A thread has the name of the one that started it, until it gets its own, and so has a process.
+        let own = pid.and_then(|pid| of_process(pid).last());
+        let process = own.or_else(|| {
+            let (_, space) = index.processes.spaces_of(pid?).next()?;
+            let mut starters = index.processes.starters(space.pid).map(of_process);
+            let names = starters.find(|names| !names.is_empty())?;
+            names
+                .iter()
+                .rfind(|(time, _)| *time <= space.since)
+                .or(names.first())
+        });
         let named = of(pid, tid).iter();
         tables.threads.push(Thread {
             pid,

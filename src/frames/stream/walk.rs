@@ -295,10 +295,15 @@ impl Walk<'_> {
         }
     }
 
+    /// Returns the code at an address of the kernel. A symbol ends with its module at the latest.
     fn kernel_code(&self, address: Address) -> FrameCode {
-        match self.symbols.kernel.at(address) {
+        let (kernel, modules) = (self.symbols.kernel, self.symbols.modules);
+        let module = modules.in_kernel(address);
+        let is_here =
+            |&symbol: &u32| kernel.start(symbol).map(|start| modules.in_kernel(start)) == Some(module);
+        match kernel.at(address).filter(is_here) {
             Some(symbol) => FrameCode::Kernel(symbol),
-            None => FrameCode::KernelModule(self.symbols.modules.in_kernel(address)),
+            None => FrameCode::KernelModule(module),
         }
     }
 

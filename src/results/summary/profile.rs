@@ -33,7 +33,7 @@ pub struct ProfileSummary {
     pub cpu_time_ns: Option<u64>,
     /// Labels that the user gave.
     pub labels: BTreeMap<String, String>,
-    /// Events.
+    /// Events. The first one with samples comes first.
     pub events: Vec<EventSummary>,
     /// Threads with samples, those with most samples first.
     pub threads: Vec<ThreadSummary>,

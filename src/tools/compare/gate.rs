@@ -12,6 +12,10 @@ impl Rule {
         comparison: &Comparison,
         differences: &[Diagnostic],
     ) -> Result<RuleResult, Diagnostic> {
+        let sides = [("before", &comparison.before), ("after", &comparison.after)];
+        if let Some((name, _)) = sides.into_iter().find(|(_, side)| side.samples == 0) {
+            return Err(self.not_checked(&format!("the runs {name} have no samples")));
+        }
         let reason = match self.quantity {
             Quantity::Own => self.functions(comparison, |it| (it.own, it.unexplained_own())),
             Quantity::Total => self.functions(comparison, |it| (it.total, it.unexplained_total())),
@@ -23,6 +27,11 @@ impl Rule {
             is_broken: reason.is_some(),
             reason: reason.unwrap_or_else(|| "not broken".into()),
         })
+    }
+
+    fn not_checked(&self, cause: &str) -> Diagnostic {
+        let error = Diagnostic::new(Issue::RuleNotChecked).with("rule", self);
+        error.with("cause", cause)
     }
 
     /// Returns the functions that break the rule, if any.
@@ -64,8 +73,7 @@ impl Rule {
                     "the summaries have no CPU time; record an event of time or cycles, or pass --per-run"
                 }
             };
-            let unknown = Diagnostic::new(Issue::RuleNotChecked).with("rule", self);
-            return Err(unknown.with("cause", cause));
+            return Err(self.not_checked(cause));
         };
         let is_broken = cpu.is_significant && cpu.change_percent > self.limit;
         Ok(is_broken.then(|| {
@@ -94,8 +102,24 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
+    use crate::results::diagnostics::Issue;
     use crate::tools::compare::rules::Rule;
     use crate::tools::compare::testing::{changes, comparison};
+
+    #[test]
+    fn a_side_without_samples_passes_no_rule() {
+        for rule in ["self > 1%", "total > 1%", "cpu > 1%", "named < 95%"] {
+            let rule: Rule = rule.parse().unwrap();
+            let mut comparison = comparison(Vec::new());
+            comparison.after.samples = 0;
+            let error = rule.check(&comparison, &[]).unwrap_err();
+            assert_eq!(error.issue, Issue::RuleNotChecked);
+            assert!(
+                error.message().contains("the runs after have no samples"),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn three_functions_that_break_a_rule_are_named() {

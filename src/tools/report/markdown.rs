@@ -33,6 +33,9 @@ impl Report {
             }
             let _ = writeln!(markdown, "| {} |", escaped(&described(row)));
         }
+        if let Some(omitted) = self.omitted_text() {
+            let _ = writeln!(markdown, "\n{omitted}");
+        }
         markdown
     }
 }

@@ -22,10 +22,16 @@ impl Report {
             Some(function) => self.write_function(&mut text, function),
             None => self.write_rows(&mut text),
         }
-        if self.rows_omitted > 0 {
-            let _ = writeln!(text, "{}; -n 0 prints all", count(self.rows_omitted, "more row"));
+        if let Some(omitted) = self.omitted_text() {
+            let _ = writeln!(text, "{omitted}");
         }
         text
+    }
+
+    /// Returns how many rows are left out, if any.
+    pub(super) fn omitted_text(&self) -> Option<String> {
+        let omitted = self.rows_omitted;
+        (omitted > 0).then(|| format!("{}; -n 0 prints all", count(omitted, "more row")))
     }
 
     /// Returns the first lines for the end of a recording: what is missing, the kinds of code, and the rows.

@@ -43,6 +43,8 @@ pub struct InjectArguments {
     symfs: Option<PathBuf>,
 
     /// Profile to write; - is standard output, in perf's pipe format
+    ///
+    /// Relative to the working directory, wherever the profile to read is.
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = OUTPUT)]
     output: PathBuf,
 
