@@ -513,7 +513,8 @@ impl<'a> UsedFile<'a> {
         shared: &'s SharedMemory,
     ) -> &'s [SpaceId] {
         let sharers = || {
-            let space = processes.space_at(pid?, self.alignment.time(event.time))?;
+            let pid = pid.filter(|_| !shared.is_empty())?;
+            let space = processes.space_at(pid, self.alignment.time(event.time))?;
             let (range, _) = ranges(event, self.code.range(event.function)?)?;
             Some(shared.sharers(space, range.start)).filter(|sharers| *sharers != [space])
         };

@@ -102,6 +102,11 @@ impl SharedMemory {
         Some(memory)
     }
 
+    /// Whether no process has any.
+    pub fn is_empty(&self) -> bool {
+        self.of_spaces.is_empty()
+    }
+
     /// Returns the sampled address spaces with the memory at an address of one of them, in ascending order; none if it is not
     /// shared.
     pub fn sharers(&self, space: SpaceId, address: Address) -> &[SpaceId] {
