@@ -130,6 +130,11 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
         &["JD009", "JD010", "JD025", "JD028", "JD093"],
     ),
     (&["multi/jit-4834.dump", "php82/jit-26234.dump"], &["JD025"]),
+    // Each worker closes the file when it ends.
+    (
+        &["php82-workers/jit-5304.dump"],
+        &["JD025", "JD026", "JD027", "JD045"],
+    ),
     (&["multi/jit-4835.dump"], &["JD025", "JD028", "JD049"]),
     (
         &["node18-arm-dump/jit-1577.dump"],
@@ -268,6 +273,7 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
             "node20-zstd/perf.data",
             "node20/perf.data",
             "node22/perf.data",
+            "php82-workers/perf.data",
             "php82/perf.data",
             "postgres15/perf.data",
             "qemu/perf.data",
