@@ -67,6 +67,20 @@ pub struct Map {
     pub record: u64,
 }
 
+#[cfg(test)]
+impl Map {
+    /// Returns a map of memory that no other process shares, as the first record.
+    pub fn private(time: u64, range: AddressRange, backing: Backing) -> Self {
+        Self {
+            time: Time(time),
+            range,
+            backing,
+            is_shared: false,
+            record: 0,
+        }
+    }
+}
+
 /// A change to a process, from one record.
 #[derive(Clone, Copy, Debug)]
 pub enum ProcessEvent {
@@ -403,11 +417,12 @@ mod tests {
 
     fn first_map(pid: u32, start: u64, backing: Backing) -> ProcessEvent {
         let map = Map {
-            time: Time(0),
-            range: AddressRange::new(jitdump::Address(start), 0x1000).unwrap(),
-            backing,
-            is_shared: false,
             record: start,
+            ..Map::private(
+                0,
+                AddressRange::new(jitdump::Address(start), 0x1000).unwrap(),
+                backing,
+            )
         };
         ProcessEvent::Map(Pid(pid), map)
     }
@@ -466,12 +481,12 @@ mod tests {
 
     #[test]
     fn an_address_space_is_there_until_another_is_or_its_process_ends() {
-        let map = |time| Map {
-            time: Time(time),
-            range: AddressRange::new(jitdump::Address(0x1000), 1).unwrap(),
-            backing: Backing::Anonymous,
-            is_shared: false,
-            record: 0,
+        let map = |time| {
+            Map::private(
+                time,
+                AddressRange::new(jitdump::Address(0x1000), 1).unwrap(),
+                Backing::Anonymous,
+            )
         };
         let processes = Processes::new(vec![
             ProcessEvent::Map(Pid(1), map(5)),

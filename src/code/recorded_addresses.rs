@@ -255,13 +255,7 @@ mod tests {
             loads in prop::collection::vec((0u64..100, 1u32..3, 0u64..0x4000, 1u64..0x400), 1..60),
             recorded in prop::collection::vec(0u64..0x5000, 1..8),
         ) {
-            let map = |pid, time, start, backing| ProcessEvent::Map(Pid(pid), Map {
-                time: Time(time),
-                range: range(start, 0x1000),
-                backing,
-                is_shared: false,
-                record: 0,
-            });
+            let map = |pid, time, start, backing| ProcessEvent::Map(Pid(pid), Map::private(time, range(start, 0x1000), backing));
             let processes = Processes::new(vec![
                 map(1, 5, 0x1000, Backing::Anonymous),
                 ProcessEvent::Fork { child: Pid(2), parent: Pid(1), time: Time(30) },

@@ -329,11 +329,8 @@ mod tests {
 
     fn map(pid: u32, time: u64, range: AddressRange, backing: Backing) -> ProcessEvent {
         let map = Map {
-            time: Time(time),
-            range,
-            backing,
-            is_shared: false,
             record: time,
+            ..Map::private(time, range, backing)
         };
         ProcessEvent::Map(Pid(pid), map)
     }

@@ -102,13 +102,7 @@ mod tests {
         let profile = testing::pipe(&attr);
         let range = AddressRange::new(Address(0x1000), 0x1000).unwrap();
         let program = |at| {
-            let map = Map {
-                time: Time(1000 + at),
-                range,
-                backing: Backing::Anonymous,
-                is_shared: false,
-                record: 0,
-            };
+            let map = Map::private(1000 + at, range, Backing::Anonymous);
             [ProcessEvent::Exec(PID, map.time), ProcessEvent::Map(PID, map)]
         };
         let mut index = ProfileIndex::default();

@@ -193,14 +193,10 @@ mod tests {
     }
 
     fn map(pid: u32, time: u64, start: u64, backing: Backing) -> ProcessEvent {
-        let map = Map {
-            time: Time(time),
-            range: AddressRange::new(Address(start), 0x1000).unwrap(),
-            backing,
-            is_shared: false,
-            record: 0,
-        };
-        ProcessEvent::Map(Pid(pid), map)
+        ProcessEvent::Map(
+            Pid(pid),
+            Map::private(time, AddressRange::new(Address(start), 0x1000).unwrap(), backing),
+        )
     }
 
     fn of_processes(events: Vec<ProcessEvent>) -> ProfileIndex {
@@ -361,11 +357,12 @@ mod tests {
             let record = Record::parse(&bytes, offset, u64::MAX, testing::ORDER).unwrap();
             index.kept.push(&record);
             let map = Map {
-                time: Time(10 + at),
-                range: AddressRange::new(Address(start), 0x1000).unwrap(),
-                backing: Backing::File,
-                is_shared: false,
                 record: offset,
+                ..Map::private(
+                    10 + at,
+                    AddressRange::new(Address(start), 0x1000).unwrap(),
+                    Backing::File,
+                )
             };
             maps.push(ProcessEvent::Map(Pid(1), map));
         }

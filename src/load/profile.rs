@@ -99,18 +99,18 @@ mod tests {
     use crate::code::process::{Map, ProcessEvent};
     use crate::perf::event::Backing;
     use crate::units::Pid;
-    use jitdump::{Address, AddressRange, Time};
+    use jitdump::{Address, AddressRange};
 
     fn is_remapped_with(starts: &[(u32, u64)]) -> bool {
         let maps = starts.iter().map(|&(pid, start)| {
-            let map = Map {
-                time: Time(1),
-                range: AddressRange::new(Address(start), 0x1000).unwrap(),
-                backing: Backing::File,
-                is_shared: false,
-                record: 0,
-            };
-            ProcessEvent::Map(Pid(pid), map)
+            ProcessEvent::Map(
+                Pid(pid),
+                Map::private(
+                    1,
+                    AddressRange::new(Address(start), 0x1000).unwrap(),
+                    Backing::File,
+                ),
+            )
         });
         is_remapped(&Processes::new(maps.collect()))
     }

@@ -125,12 +125,11 @@ mod tests {
     use jitdump::AddressRange;
 
     fn map(pid: u32, time: u64, start: u64, is_shared: bool) -> ProcessEvent {
+        let range = AddressRange::new(Address(start), 0x1000).unwrap();
         let map = Map {
-            time: Time(time),
-            range: AddressRange::new(Address(start), 0x1000).unwrap(),
-            backing: Backing::Anonymous,
             is_shared,
             record: start,
+            ..Map::private(time, range, Backing::Anonymous)
         };
         ProcessEvent::Map(Pid(pid), map)
     }

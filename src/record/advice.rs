@@ -104,14 +104,14 @@ impl Plan {
         let left = left
             .into_iter()
             .filter(|it| !(is_advised && !is_helpful && announces(it.issue)));
+        let named =
+            |runtime: &Description| Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
         let left = left.map(|diagnostic| match advice(diagnostic) {
             Some(runtime) if self.missing_option(runtime).is_some() => {
-                let named = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
-                self.with_advice(named, runtime)
+                self.with_advice(named(runtime), runtime)
             }
             Some(runtime) if self.has_set_options(runtime) => {
-                let named = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
-                named.with("how", format_args!("{OPTIONS_WERE_SET}: {}", runtime.how))
+                named(runtime).with("how", format_args!("{OPTIONS_WERE_SET}: {}", runtime.how))
             }
             _ if diagnostic.issue == Issue::DumpStillWritten => {
                 let folder = shell_word(&printable(self.folder.as_os_str().as_bytes()));

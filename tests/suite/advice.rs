@@ -294,15 +294,7 @@ fn where_no_file_is_found_only_runtimes_that_were_sampled_are_listed() {
 /// names are missing.
 #[test]
 fn file_systems_of_processes_whose_samples_are_named_are_not_missed() {
-    struct Running(std::process::Child);
-    impl Drop for Running {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-            let _ = std::fs::remove_dir(format!("/tmp/perf-{}.map", self.0.id()));
-        }
-    }
-    let running = Running(processes::start_without_perf_map());
+    let running = processes::start_without_perf_map();
     let pid = running.0.id();
     std::fs::create_dir(format!("/tmp/perf-{pid}.map")).unwrap();
     let mut profile = TestProfile::new();

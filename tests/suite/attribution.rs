@@ -402,11 +402,14 @@ fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
         data[place..][..build_id.len()].fill(0xab);
     }
     fs::write(input.join("data"), data).unwrap();
-    let unnamed = profile_of(
-        folder.path(),
-        &input,
-        &["--jitdump", tools::text(&capture::folder("node20"))],
-    );
+    let profile = || {
+        profile_of(
+            folder.path(),
+            &input,
+            &["--jitdump", tools::text(&capture::folder("node20"))],
+        )
+    };
+    let unnamed = profile();
     let (own, total) = samples_of(&unnamed, "kernel")["[kernel.kallsyms]"];
     assert!(own > 0);
     for name in ["kcore", "modules"] {
@@ -418,11 +421,7 @@ fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
         "ffffffff81000000 T _text\nffffffff81000001 t everything\n",
     )
     .unwrap();
-    let named = profile_of(
-        folder.path(),
-        &input,
-        &["--jitdump", tools::text(&capture::folder("node20"))],
-    );
+    let named = profile();
     assert_eq!(
         samples_of(&named, "kernel"),
         BTreeMap::from([("everything".to_owned(), (own, total))])
@@ -433,11 +432,7 @@ fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
         "ffffffff80fff000 t driver_run\t[driver]\n",
     )
     .unwrap();
-    let elsewhere = profile_of(
-        folder.path(),
-        &input,
-        &["--jitdump", tools::text(&capture::folder("node20"))],
-    );
+    let elsewhere = profile();
     assert_eq!(
         samples_of(&elsewhere, "kernel"),
         BTreeMap::from([("[kernel.kallsyms]".to_owned(), (own, total))])

@@ -439,7 +439,7 @@ fn maps_that_are_older_than_their_process_are_not_its_own() {
 fn a_living_process_is_asked_for_its_own_temporary_folder() {
     let mut case = Case::new();
     let mut process = processes::start_without_perf_map();
-    let pid = process.id();
+    let pid = process.0.id();
     let map = PathBuf::from(format!("/tmp/perf-{pid}.map"));
     std::fs::write(&map, lines(&[(0x100, 0x40, "alive")])).unwrap();
     case.exec(pid);
@@ -447,10 +447,9 @@ fn a_living_process_is_asked_for_its_own_temporary_folder() {
     case.sample(pid, 0x104, "alive");
     let more = ["-v"];
     let alive = inject(&case.input(), &case.path("out.data"), &more);
-    process.kill().unwrap();
-    process.wait().unwrap();
+    process.0.kill().unwrap();
+    process.0.wait().unwrap();
     let dead = inject(&case.input(), &case.path("out.data"), &more);
-    std::fs::remove_file(&map).unwrap();
     assert!(
         alive.contains(&format!(
             "/proc/{pid}/root/tmp/perf-{pid}.map: process {pid}, 1 symbol"

@@ -21,13 +21,25 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// A process that ends with its test. What the test puts at the path of its perf map goes, too.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let map = format!("/tmp/perf-{}.map", self.0.id());
+        let _ = fs::remove_file(&map).or_else(|_| fs::remove_dir(&map));
+    }
+}
+
 /// Starts a process that sleeps, and has no perf map in /tmp. Files of earlier processes may be there.
-pub fn start_without_perf_map() -> Child {
+pub fn start_without_perf_map() -> Running {
     loop {
         let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
         let map = format!("/tmp/perf-{}.map", process.id());
         if fs::symlink_metadata(map).is_err() {
-            return process;
+            return Running(process);
         }
         process.kill().unwrap();
         process.wait().unwrap();

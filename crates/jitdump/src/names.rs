@@ -267,8 +267,8 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
 #[doc(hidden)]
 pub fn all_tiers() -> impl Iterator<Item = &'static str> {
     let by_prefix = PREFIXES.iter().map(|(_, tier, _)| *tier);
-    let by_prefix = by_prefix.chain(DOTNET);
-    by_prefix.chain(V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier))
+    let by_mark = V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier);
+    by_prefix.chain(by_mark).chain(DOTNET)
 }
 
 /// Returns whether a name is that of code that is part of the runtime itself.

@@ -57,14 +57,10 @@ fn profile(samples: &[Taken]) -> Vec<u8> {
 /// A parent with code, symbols and a file, and its child.
 fn processes() -> Processes {
     let map = |pid, time, start, backing| {
-        let map = Map {
-            time: Time(time),
-            range: AddressRange::new(Address(start), 0x1000).unwrap(),
-            backing,
-            is_shared: false,
-            record: 0,
-        };
-        ProcessEvent::Map(Pid(pid), map)
+        ProcessEvent::Map(
+            Pid(pid),
+            Map::private(time, AddressRange::new(Address(start), 0x1000).unwrap(), backing),
+        )
     };
     Processes::new(vec![
         map(1, 0, CODE, Backing::Anonymous),

@@ -52,12 +52,8 @@ mod tests {
 
     #[test]
     fn files_are_there_from_their_first_map_on() {
-        let map = |time, start, backing| Map {
-            time: Time(time),
-            range: AddressRange::new(Address(start), 0x100).unwrap(),
-            backing,
-            is_shared: false,
-            record: 0,
+        let map = |time, start, backing| {
+            Map::private(time, AddressRange::new(Address(start), 0x100).unwrap(), backing)
         };
         let maps = [
             map(10, 0x1000, Backing::File),

@@ -7,14 +7,7 @@ fn range(start: u64, size: u64) -> AddressRange {
 }
 
 fn map(pid: u32, time: u64, start: u64, backing: Backing) -> ProcessEvent {
-    let map = Map {
-        time: Time(time),
-        range: range(start, 0x1000),
-        backing,
-        is_shared: false,
-        record: 0,
-    };
-    ProcessEvent::Map(Pid(pid), map)
+    ProcessEvent::Map(Pid(pid), Map::private(time, range(start, 0x1000), backing))
 }
 
 /// Loads function 1 at 0x1000, and function 2 over its end at time 30.

@@ -211,13 +211,7 @@ mod tests {
 
     /// Makes an allocator for code of one process, with a file mapped from 4 GiB on.
     fn allocator(file_size: u64, code: &[AddressRange]) -> (FreeAddresses, SpaceId) {
-        let file = Map {
-            time: Time(1),
-            range: range(1 << 32, file_size),
-            backing: Backing::File,
-            is_shared: false,
-            record: 0,
-        };
+        let file = Map::private(1, range(1 << 32, file_size), Backing::File);
         let processes = Processes::new(vec![ProcessEvent::Map(Pid(1), file)]);
         let space = processes.space_at(Pid(1), Time(2)).unwrap();
         let code = code.iter().map(|&range| (space, range));

@@ -271,14 +271,7 @@ mod tests {
     /// Process 1 maps a file at 0x9000; process 2 is forked from it at time 50.
     fn processes() -> Processes {
         let map = |pid, time, start| {
-            let map = Map {
-                time: Time(time),
-                range: range(start, 0x100),
-                backing: Backing::File,
-                is_shared: false,
-                record: 0,
-            };
-            ProcessEvent::Map(Pid(pid), map)
+            ProcessEvent::Map(Pid(pid), Map::private(time, range(start, 0x100), Backing::File))
         };
         Processes::new(vec![
             map(1, 1, 0x9000),

@@ -211,13 +211,11 @@ mod tests {
 
     #[test]
     fn an_object_starts_before_its_code_if_no_file_is_less_than_256_mebibytes_below() {
-        let file = Map {
-            time: Time(1),
-            range: AddressRange::new(Address(0x9000), 0x1000).unwrap(),
-            backing: Backing::File,
-            is_shared: false,
-            record: 0,
-        };
+        let file = Map::private(
+            1,
+            AddressRange::new(Address(0x9000), 0x1000).unwrap(),
+            Backing::File,
+        );
         let processes = Processes::new(vec![ProcessEvent::Map(Pid(1), file)]);
         let space = processes.space_at(Pid(1), Time(2)).unwrap();
         let has_lead_in = |start: u64| {

@@ -236,6 +236,10 @@ impl PendingRecords {
                 faults.add(Fault::DebugInfoUnpaired, location.offset);
             }
         }
+        // A search for old records takes time proportional to the capacity.
+        self.debug_info.shrink_to(self.debug_info.len().saturating_mul(2));
+        self.debug_info2
+            .shrink_to(self.debug_info2.len().saturating_mul(2));
         self.tracks.shrink_to(self.tracks.len().saturating_mul(2));
     }
 
@@ -335,7 +339,5 @@ fn take_before(pending: &mut HashMap<Address, PendingDebugInfo>, batch: u64) -> 
     let old = pending.extract_if(|_, pending| pending.batch < batch);
     let mut old: Vec<PendingDebugInfo> = old.map(|(_, pending)| pending).collect();
     old.sort_by_key(|pending| pending.location.offset);
-    // A search for old records takes time proportional to the capacity.
-    pending.shrink_to(pending.len().saturating_mul(2));
     old
 }
