@@ -201,6 +201,11 @@ impl PerfMapSymbols {
         meetings
     }
 
+    /// Returns the number of symbols in use, or of their parts that code of dumps does not hide.
+    pub fn count(&self) -> usize {
+        self.tables.iter().map(|table| table.pieces.len()).sum()
+    }
+
     /// Whether any table applies to an address space.
     pub fn are_there(&self, space: SpaceId) -> bool {
         self.chain(space).next().is_some()

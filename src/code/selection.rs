@@ -120,7 +120,8 @@ impl Selection {
     pub fn add_all(&mut self, timeline: &Timeline) {
         self.mappings.fill(true);
         self.freed_ranges.fill(true);
-        self.has_all_symbols = take_symbols(timeline.all_symbols(), |symbol| {
+        let all = timeline.all_symbols();
+        self.has_all_symbols = take_symbols(all, timeline.symbol_count(), |symbol| {
             self.symbols.insert(symbol);
         });
     }
@@ -133,13 +134,17 @@ impl Selection {
     }
 }
 
-/// Maximum number of symbols added without samples. A symbol is repeated each time that its memory is mapped again;
-/// only crafted profiles exceed this.
-const MAX_SYMBOLS: usize = 1 << 22;
+/// Number of symbols that are always added without samples. A symbol is repeated each time that its memory is mapped again;
+/// only crafted profiles exceed this and [`MAX_REPEATS`].
+const MANY_SYMBOLS: usize = 1 << 20;
 
-/// Adds symbols, as far as the limit allows. Returns whether these are all.
-fn take_symbols<T>(mut all: impl Iterator<Item = T>, add: impl FnMut(T)) -> bool {
-    all.by_ref().take(MAX_SYMBOLS).for_each(add);
+/// How often symbols of larger perf maps are added, on average.
+const MAX_REPEATS: usize = 16;
+
+/// Adds symbols of perf maps with `different` ones, as far as the limit allows. Returns whether these are all.
+fn take_symbols<T>(mut all: impl Iterator<Item = T>, different: usize, add: impl FnMut(T)) -> bool {
+    let limit = MANY_SYMBOLS.max(different.saturating_mul(MAX_REPEATS));
+    all.by_ref().take(limit).for_each(add);
     all.next().is_none()
 }
 

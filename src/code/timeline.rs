@@ -362,6 +362,11 @@ impl Timeline {
         }
     }
 
+    /// Returns the number of perf map symbols, each counted once.
+    pub fn symbol_count(&self) -> usize {
+        self.symbols.count()
+    }
+
     /// Returns all perf map symbols, once for each JIT memory region that contains them.
     pub fn all_symbols(&self) -> impl Iterator<Item = PlacedSymbol> {
         let regions = self.spaces.enumerate().flat_map(|(id, space)| {

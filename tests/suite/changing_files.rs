@@ -86,7 +86,7 @@ fn read_runtime_file(file: &Path) {
 /// The last byte of each name alternates between valid and invalid UTF-8.
 #[test]
 fn names_that_change_while_they_are_read_do_no_harm() {
-    const NAMES: u64 = 64;
+    const NAMES: u64 = 16;
     const LENGTH: usize = 64 << 10;
     const CODE: [u8; 64] = [0x90; 64];
     let recording = Recording::new();

@@ -105,7 +105,7 @@ fn wait(event: MonitorEvent) -> Kind<'static> {
 }
 
 /// Returns a log with a second buffer of these bytes.
-fn log_with_content(rules: &[&'static str], content: &[u8]) -> TestFile {
+pub fn log_with_content(rules: &[&'static str], content: &[u8]) -> TestFile {
     let mut file = clean_log().finish();
     file.extend(b"\x01LPM");
     file.extend((content.len() as u32).to_le_bytes());

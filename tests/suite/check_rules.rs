@@ -9,7 +9,7 @@ use jitinject::internals::tools::dump::{Options, dump};
 
 use crate::check::{RECORDINGS, has_in_order};
 use crate::check_made::{CleanDump, TestFile, clean_dump, dumps, rich_dump, source};
-use crate::check_made_logs::{logs, traces};
+use crate::check_made_logs::{log_with_content, logs, traces};
 use crate::check_profiles::profiles;
 use crate::support::capture;
 use crate::support::generator::{Plan, generate};
@@ -229,9 +229,14 @@ fn types_are_counted_once() {
         finding.count
     };
     assert_eq!(count(&crate::mono::real("mono-alloc"), "ML034"), 8);
-    let unnamed = logs().into_iter().filter(|made| made.rules.contains(&"ML035"));
+    let unnamed = logs()
+        .into_iter()
+        .filter(|made| made.file.len() < LARGE && made.rules.contains(&"ML035"));
     let counts: Vec<u64> = unnamed.map(|made| count(&made.file, "ML035")).collect();
-    assert_eq!(counts, [1, 1, 1]);
+    assert_eq!(counts, [1, 1]);
+    // Zeros are objects of one unknown type.
+    let zeros = log_with_content(&[], &[0; 1000]);
+    assert_eq!(count(&zeros.file, "ML035"), 1);
 }
 
 /// Returns the types of records by offset, as `jitinject dump` prints them.
@@ -309,7 +314,7 @@ fn whatever_is_damaged_is_checked_to_its_end() {
         (FileKind::MonoLog, &log),
         (FileKind::XrayTrace, &trace),
     ] {
-        let step = 1 + file.len() / 400;
+        let step = 1 + file.len() / 200;
         for at in (0..file.len()).step_by(step) {
             let cut = check(kind, &file[..at], b"jit-1.dump", &Tally::default(), &source);
             assert!(cut.findings.iter().all(|finding| finding.count > 0));

@@ -450,7 +450,7 @@ fn few_open_files_are_enough_or_too_few() {
 fn where_memory_ends_the_old_output_stays() {
     let scene = Scene::new();
     let folder = scratch();
-    let generated = generated(folder.path(), 20_000);
+    let generated = generated(folder.path(), 5_000);
     let mut seen = Vec::new();
     // In KiB, from less than the program itself takes to enough. Threads are the first to fail.
     for limit in (8..128).map(|step| step * 1024) {

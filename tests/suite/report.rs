@@ -344,6 +344,23 @@ fn callers_and_callees_beyond_the_first_ten_are_counted() {
         let text = report("other", format);
         assert!(text.contains("; 12 more functions\n"), "{text}");
     }
+    let all = report("work", &["-n", "0"]);
+    assert!(all.contains("other23") && !all.contains(" more "), "{all}");
+    let few = report("other", &["-n", "3"]);
+    assert!(few.contains("; 19 more functions\n"), "{few}");
+    let filtered = report("other", &["--filter", "other2[13]"]);
+    assert!(filtered.contains("\nalso: other2"), "{filtered}");
+    assert!(
+        !filtered.contains("other01") && !filtered.contains("more"),
+        "{filtered}"
+    );
+}
+
+#[test]
+fn rows_of_a_function_are_refused() {
+    let output = run(&["report", "-i", "perf.data", "--by", "line", "work"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("--by and a function"), "{}", said(&output));
 }
 
 /// All functions of a minified script are in one line, and many have one name.

@@ -53,19 +53,19 @@ pub struct ReportArguments {
     #[arg(value_name = "DIR|PROFILE", num_args = 0..=2)]
     arguments: Vec<PathBuf>,
 
-    /// Number of rows; 0 for all
-    #[arg(short = 'n', long, value_name = "N", default_value = "20", help_heading = SELECTION)]
-    rows: usize,
+    /// Number of rows, or of callers and callees of a function; 0 for all [default: 20, and 10 of a function]
+    #[arg(short = 'n', long, value_name = "N", help_heading = SELECTION)]
+    rows: Option<usize>,
 
-    /// Rows to print; symbol prints the rows of perf report
-    #[arg(long, value_name = "WHAT", default_value = "function", help_heading = SELECTION,
+    /// Rows to print [default: function]; symbol prints the rows of perf report
+    #[arg(long, value_name = "WHAT", help_heading = SELECTION,
         value_parser = PossibleValuesParser::new(By::ALL.map(|(name, _)| name)).try_map(|name| By::of_name(&name).ok_or("no such rows")))]
-    by: By,
+    by: Option<By>,
 
     #[command(flatten)]
     selection: SelectionArguments,
 
-    /// Only rows whose name, file or module matches REGEX
+    /// Only rows, or functions, whose name, file or module matches REGEX
     #[arg(long, value_name = "REGEX", value_parser = Regex::new, help_heading = SELECTION)]
     filter: Option<Regex>,
 
@@ -112,6 +112,7 @@ impl ReportArguments {
         match self.instructions {
             _ if self.input.is_some() && self.arguments.len() > 1 => Some("--input and two more arguments"),
             Some(_) if self.words().1.is_none() => Some("--instructions without a function"),
+            _ if self.by.is_some() && self.words().1.is_some() => Some("--by and a function"),
             _ => None,
         }
     }
@@ -173,14 +174,18 @@ impl ReportArguments {
         stream.all_functions = self.instructions.is_some();
         Ok(ReportOptions {
             stream,
-            by: self.by,
-            rows: (self.rows > 0).then_some(self.rows),
+            by: self.by.unwrap_or_default(),
+            rows: self.rows.map(all_if_zero),
             filter: self.filter.clone(),
             function,
-            instructions: self.instructions.map(|copies| match copies {
-                0 => usize::MAX,
-                copies => copies,
-            }),
+            instructions: self.instructions.map(all_if_zero),
         })
+    }
+}
+
+fn all_if_zero(count: usize) -> usize {
+    match count {
+        0 => usize::MAX,
+        count => count,
     }
 }

@@ -270,12 +270,14 @@ fn a_sample_with_deferred_callers_is_one_stack() {
 }
 
 #[test]
-fn symbols_without_samples_are_added_up_to_4_194_304() {
-    let take = |count: u32| {
+fn symbols_without_samples_are_added_up_to_1_048_576_or_sixteen_times() {
+    let take = |count: u32, different: usize| {
         let mut added = 0;
-        let are_all = take_symbols(0..count, |_| added += 1);
+        let are_all = take_symbols(0..count, different, |_| added += 1);
         (added, are_all)
     };
-    assert_eq!(take(4_194_304), (4_194_304, true));
-    assert_eq!(take(4_194_305), (4_194_304, false));
+    assert_eq!(take(1_048_576, 1), (1_048_576, true));
+    assert_eq!(take(1_048_577, 1), (1_048_576, false));
+    assert_eq!(take(1_120_000, 70_000), (1_120_000, true));
+    assert_eq!(take(1_120_001, 70_000), (1_120_000, false));
 }

@@ -14,12 +14,13 @@ use crate::frames::stream::{Kind, StreamOptions, Tables};
 use crate::inject::SourceName;
 use crate::results::diagnostics::Issue;
 use crate::tools::excerpts::SourceText;
+use crate::tools::report::ReportOptions;
 use crate::tools::report::instructions::FunctionCode;
 use crate::tools::report::text::described;
 use crate::tools::source_texts::Texts;
 
-/// Tiers, callers and callees that are listed, and other functions of a similar name.
-const MAX_LISTED: usize = 10;
+/// Default number of tiers, callers and callees that are listed, and of other functions of a similar name.
+pub const MOST_LISTED: usize = 10;
 
 /// Lines without samples that are shown before and after one with samples.
 const CONTEXT: u32 = 2;
@@ -95,16 +96,17 @@ pub fn report(
     event: u32,
     rows: &[Row],
     name: &str,
-    options: &StreamOptions,
+    options: &ReportOptions,
     faults: &mut Tally<Issue>,
 ) -> Option<FunctionReport> {
+    let most = options.rows.unwrap_or(MOST_LISTED);
     let mut found: Vec<&Row> = rows.iter().filter(|row| row.name == name).collect();
     if found.is_empty() {
         found = rows.iter().filter(|row| described(row).contains(name)).collect();
     }
     let (&row, others) = found.split_first()?;
-    let others_omitted = others.len().saturating_sub(MAX_LISTED) as u64;
-    let others = others.iter().take(MAX_LISTED).map(|row| described(row)).collect();
+    let others_omitted = others.len().saturating_sub(most) as u64;
+    let others = others.iter().take(most).map(|row| described(row)).collect();
     let row = row.clone();
     let mut shares = Shares::default();
     for (stack, _, weight) in counts.of_event(event) {
@@ -148,10 +150,10 @@ pub fn report(
             }
         }
     }
-    let (lines, lines_omitted) = source_lines(tables, &shares.lines, options, faults);
-    let (tiers, tiers_omitted) = largest(shares.tiers);
-    let (callers, callers_omitted) = largest(shares.callers);
-    let (callees, callees_omitted) = largest(shares.callees);
+    let (lines, lines_omitted) = source_lines(tables, &shares.lines, &options.stream, faults);
+    let (tiers, tiers_omitted) = largest(shares.tiers, most);
+    let (callers, callers_omitted) = largest(shares.callers, most);
+    let (callees, callees_omitted) = largest(shares.callees, most);
     Some(FunctionReport {
         row,
         tiers,
@@ -187,12 +189,12 @@ fn named(tables: &Tables, function: NamedFunctionIndex) -> String {
 }
 
 /// Returns the largest shares, and how many are left out.
-fn largest(shares: BTreeMap<String, Weight>) -> (Vec<Share>, u64) {
+fn largest(shares: BTreeMap<String, Weight>, most: usize) -> (Vec<Share>, u64) {
     let shares = shares.into_iter();
     let mut shares: Vec<Share> = shares.map(|(name, samples)| Share { name, samples }).collect();
     shares.sort_by_key(|share| Reverse(share.samples.period));
-    let omitted = shares.len().saturating_sub(MAX_LISTED);
-    shares.truncate(MAX_LISTED);
+    let omitted = shares.len().saturating_sub(most);
+    shares.truncate(most);
     (shares, omitted as u64)
 }
 
@@ -306,7 +308,7 @@ mod tests {
     fn the_ten_largest_shares_and_ten_other_functions_are_listed_and_the_rest_counted() {
         let shares = |count: u64| {
             let shares = (1..=count).map(|period| (period.to_string(), Weight { samples: 1, period }));
-            let (largest, omitted) = largest(shares.collect());
+            let (largest, omitted) = largest(shares.collect(), MOST_LISTED);
             let periods = largest.iter().map(|share| share.samples.period);
             (periods.collect::<Vec<u64>>(), omitted)
         };
@@ -320,7 +322,7 @@ mod tests {
             };
             let rows: Vec<Row> = (0..=count).map(row).collect();
             let (tables, counts) = (Tables::default(), SamplesByStack::default());
-            let (options, mut faults) = (StreamOptions::default(), Tally::default());
+            let (options, mut faults) = (ReportOptions::default(), Tally::default());
             let report = report(&tables, &counts, 0, &rows, "work", &options, &mut faults);
             let report = report.unwrap();
             (report.others.len(), report.others_omitted)

@@ -35,6 +35,9 @@ pub use function::FunctionReport;
 /// Version of the format of the JSON.
 pub const FORMAT: u32 = 1;
 
+/// Default number of rows.
+const MOST_ROWS: usize = 20;
+
 /// What to report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportOptions {
@@ -42,9 +45,9 @@ pub struct ReportOptions {
     pub stream: StreamOptions,
     /// What rows are.
     pub by: By,
-    /// Most rows; `None` for all.
+    /// Most rows, or entries in each list of a function; [`MOST_ROWS`] and [`function::MOST_LISTED`] by default.
     pub rows: Option<usize>,
-    /// What names or files of rows must match.
+    /// What names or files of rows, or of the function, must match.
     pub filter: Option<Regex>,
     /// Function to report, in place of rows.
     pub function: Option<String>,
@@ -140,22 +143,20 @@ impl Report {
             Some(_) => By::Function,
             None => options.by,
         };
-        let ranking = Ranking::of(tables, counts, event, by);
-        let mut faults = Tally::default();
-        let function = options.function.as_ref().map(|name| {
-            let rows = &ranking.rows;
-            let found = function::report(tables, counts, event, rows, name, &options.stream, &mut faults);
-            found.ok_or_else(|| Diagnostic::new(Issue::FunctionUnknown).with("function", name))
-        });
-        let function = function.transpose()?;
-        let Ranking { all, kinds, mut rows } = ranking;
+        let Ranking { all, kinds, mut rows } = Ranking::of(tables, counts, event, by);
         if let Some(filter) = &options.filter {
             let matches = |text: &Option<String>| text.as_ref().is_some_and(|text| filter.is_match(text));
             rows.retain(|row| filter.is_match(&row.name) || matches(&row.file) || matches(&row.module));
         }
-        let kept = match (&function, options.rows) {
-            (Some(_), _) => 0,
-            (None, kept) => kept.unwrap_or(usize::MAX),
+        let mut faults = Tally::default();
+        let function = options.function.as_ref().map(|name| {
+            let found = function::report(tables, counts, event, &rows, name, options, &mut faults);
+            found.ok_or_else(|| Diagnostic::new(Issue::FunctionUnknown).with("function", name))
+        });
+        let function = function.transpose()?;
+        let kept = match &function {
+            Some(_) => 0,
+            None => options.rows.unwrap_or(MOST_ROWS),
         };
         let omitted = rows.len().saturating_sub(kept);
         rows.truncate(kept);

@@ -92,6 +92,12 @@ impl<F: Eq + Hash> SyntheticSymbols<F> {
         self.is_full
     }
 
+    /// Leaves room for so many further symbols.
+    #[cfg(test)]
+    pub fn leave_room_for(&mut self, symbols: u64) {
+        self.free.end = Address(self.free.start.0 + symbols * SIZE);
+    }
+
     /// Adds all symbols to `code`, from `since` on.
     pub fn load(&self, code: &mut SymbolOnlyCode<'_>, since: RuntimeTime) {
         for (name, range) in &self.all {
@@ -141,7 +147,7 @@ mod tests {
         let mut functions =
             SyntheticSymbols::<u32>::new(&Processes::default(), Pid(1), std::iter::empty(), true);
         assert_eq!(functions.free.size(), (1 << 22) * SIZE);
-        functions.free.end = Address(functions.free.start.0 + 2 * SIZE);
+        functions.leave_room_for(2);
         let [first, second] = ["first", "second"].map(|name| functions.address(name.as_bytes()));
         assert!(first != second && !functions.is_full());
         assert_eq!(functions.address(b"third"), second);

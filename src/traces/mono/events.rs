@@ -376,7 +376,6 @@ mod tests {
 
     #[test]
     fn names_beyond_the_limit_are_reported() {
-        const LIMIT: u32 = 1 << 22;
         // The header of a log of data version 12.
         let mut header = vec![0x01, 0x5a, 0x50, 0x4d, 0, 0, 12, 8];
         header.resize(32, 0);
@@ -386,13 +385,12 @@ mod tests {
         let opened = [UnpackedLog::of(file).unwrap().of_process(Pid(1))];
         let mut logs = read(&opened, None, Vec::new()).unwrap();
         prepare(None, &[], &mut logs);
-        for (names, expected) in [(0..LIMIT, 0), (LIMIT..LIMIT + 1, 1)] {
+        for (room, names, expected) in [(3, 0..3, 0), (0, 3..4_u32, 1)] {
             let source = LogSource::new(&mut logs.all[0]).unwrap();
+            let symbols = &mut source.frame_addresses.synthetic_symbols;
+            symbols.leave_room_for(room);
             for name in names {
-                source
-                    .frame_addresses
-                    .synthetic_symbols
-                    .address(&name.to_le_bytes());
+                symbols.address(&name.to_le_bytes());
             }
             source.finish(std::iter::empty());
             assert_eq!(logs.all[0].losses.count(Issue::TooManyNames), expected);

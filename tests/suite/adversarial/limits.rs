@@ -143,7 +143,7 @@ fn traces_of_xray_beyond_ten_thousand_are_left_out() {
 #[test]
 fn symbols_that_no_sample_touches_have_a_limit() {
     const SYMBOLS: u64 = 2100;
-    const MAPS: u64 = 2000;
+    const MAPS: u64 = 500;
     let folder = scratch();
     let mut map = String::new();
     for at in 0..SYMBOLS {
