@@ -119,6 +119,10 @@ fn without_counters<'a>(recorded: &str, name: &'a str) -> Cow<'a, str> {
         let is_hash = |hash: &str| hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
         return Cow::Borrowed(without_suffix(name, '#', is_hash));
     }
+    // WebAssembly in V8: `JS:fib-12-turbofan`, with the index of the function.
+    if recorded.starts_with("JS:") && (recorded.ends_with("-turbofan") || recorded.ends_with("-liftoff")) {
+        return Cow::Borrowed(without_suffix(name, '-', is_number));
+    }
     // PHP: `TRACE-3$fib$7`, the number of the trace, the function, and the line where it starts.
     if let Some((number, function)) = name
         .strip_prefix("TRACE-")
@@ -149,8 +153,19 @@ fn without_counters<'a>(recorded: &str, name: &'a str) -> Cow<'a, str> {
         let Some((head, tail)) = name.split_once(marker) else {
             continue;
         };
-        let is_counter = |character: char| character.is_ascii_hexdigit() || "$/.+x".contains(character);
-        let rest = tail.trim_start_matches(is_counter);
+        // What follows a separator may also be the name of a method: `Work$$Lambda/0x00007f84600048d8.accept`.
+        let mut rest = tail;
+        loop {
+            let number = rest.trim_start_matches(['$', '/', '.', '+']);
+            let after = number.trim_start_matches(|digit: char| digit.is_ascii_hexdigit() || digit == 'x');
+            let number = number.strip_suffix(after).unwrap_or_default();
+            if after.starts_with(char::is_alphanumeric)
+                || !number.starts_with(|digit: char| digit.is_ascii_digit())
+            {
+                break;
+            }
+            rest = after;
+        }
         return Cow::Owned(format!("{head}{marker}{rest}"));
     }
     Cow::Borrowed(name)
@@ -180,7 +195,13 @@ fn without_addresses(name: Cow<'_, str>) -> Cow<'_, str> {
 /// Returns the symbol of native code without the suffixes that compilers add.
 fn native_name(name: &str) -> Cow<'_, str> {
     let mut name = name;
-    let cut = COPIES.iter().filter_map(|suffix| name.find(suffix)).min();
+    // Go has functions such as `main.coldStart`.
+    let is_end = |after: &str| after.is_empty() || after.starts_with('.');
+    let cuts = COPIES.iter().filter_map(|suffix| {
+        let (before, after) = name.split_once(suffix)?;
+        (suffix.ends_with('.') || is_end(after)).then_some(before.len())
+    });
+    let cut = cuts.min();
     if let Some(cut) = cut.filter(|&cut| cut > 0) {
         name = name.get(..cut).unwrap_or(name);
     }
@@ -396,6 +417,20 @@ mod tests {
                 None,
                 (0, 0),
             ),
+            (
+                "int W$$Lambda$1/0x00007f04b0000c08.accept(int)",
+                "int W$$Lambda.accept(int)",
+                None,
+                (0, 0),
+            ),
+            (
+                "int W$$Lambda/0x00007f04b0000c08.add(int)",
+                "int W$$Lambda.add(int)",
+                None,
+                (0, 0),
+            ),
+            ("JS:sift-65-turbofan", "sift", None, (0, 0)),
+            ("JS:sift-65-liftoff", "sift", None, (0, 0)),
             ("julia_fib_123", "julia_fib", None, (0, 0)),
             (
                 "void [App] P::Main()[OptimizedTier1]",
@@ -429,6 +464,8 @@ mod tests {
             ("memcpy", "memcpy"),
             ("inflate.constprop.0", "inflate"),
             ("parse.cold", "parse"),
+            ("parse.cold.1", "parse"),
+            ("main.coldStore", "main.coldStore"),
             ("run.llvm.123456789", "run"),
             ("core::fmt::write::h0123456789abcdef", "core::fmt::write"),
             (".cold", ".cold"),

@@ -259,5 +259,13 @@ mod tests {
         let before = [profile.parse()];
         let table = match_functions(&before, &[]);
         assert_eq!(table.counts(0, 0), Counts { own: 90, total: 95 });
+        // Stacks are in the order of their first samples, so that another one may be between callers and callees.
+        let interleaved = profile
+            .jit("JS:*g /a.js:9:1", 3)
+            .stacks(&[(-1, 0, 5), (-1, 2, 3), (0, 1, 90)]);
+        let before = [interleaved.parse()];
+        let table = match_functions(&before, &[]);
+        assert_eq!(table.counts(0, 0), Counts { own: 90, total: 95 });
+        assert_eq!(table.counts(1, 0), Counts { own: 3, total: 3 });
     }
 }

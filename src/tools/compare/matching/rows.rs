@@ -331,26 +331,37 @@ impl<'s> Table<'s> {
         }
         // How often each function is on the path from the root to the current node.
         let mut on_path = vec![0_u32; self.functions.len()];
-        let mut path: Vec<(u32, u32)> = Vec::new();
+        // Nodes are in the order of their first samples: other stacks are between a function and its callees.
+        let mut callees: Vec<Vec<u32>> = vec![Vec::new(); stacks.len()];
+        let mut pending = Vec::new();
         for (index, node) in (0_u32..).zip(stacks) {
-            while let Some(&(_, row)) = path.last().filter(|&&(top, _)| Some(top) != node.caller) {
-                path.pop();
-                if let Some(depth) = on_path.get_mut(row as usize) {
+            match node.caller.and_then(|caller| callees.get_mut(caller as usize)) {
+                Some(callees) => callees.push(index),
+                None => pending.push((index, false)),
+            }
+        }
+        while let Some((index, is_done)) = pending.pop() {
+            let Some(node) = stacks.get(index as usize) else {
+                continue;
+            };
+            let row = self.row(run, node.function as usize);
+            let on_path = row.and_then(|row| Some((row, on_path.get_mut(row as usize)?)));
+            if is_done {
+                if let Some((_, depth)) = on_path {
                     *depth = depth.saturating_sub(1);
                 }
-            }
-            let Some(row) = self.row(run, node.function as usize) else {
                 continue;
-            };
-            path.push((index, row));
-            let Some(depth) = on_path.get_mut(row as usize) else {
-                continue;
-            };
-            *depth = depth.saturating_add(1);
-            if *depth == 1 && is_wanted(row) {
-                let total = totals.entry(row).or_default();
-                *total = total.saturating_add(below.get(index as usize).copied().unwrap_or_default());
             }
+            if let Some((row, depth)) = on_path {
+                *depth = depth.saturating_add(1);
+                if *depth == 1 && is_wanted(row) {
+                    let total = totals.entry(row).or_default();
+                    *total = total.saturating_add(below.get(index as usize).copied().unwrap_or_default());
+                }
+            }
+            pending.push((index, true));
+            let callees = callees.get_mut(index as usize).map(std::mem::take);
+            pending.extend(callees.into_iter().flatten().map(|callee| (callee, false)));
         }
         totals
     }
