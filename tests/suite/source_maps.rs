@@ -364,6 +364,48 @@ fn symbols_of_perf_maps_have_the_original_names() {
     assert_eq!(run(&["--source-maps=off"]), set([&names[0], &names[1]]));
 }
 
+/// Some of them are hard links to one file, as in pnpm's store.
+#[test]
+fn scripts_that_are_more_than_files_may_be_open_are_all_used() {
+    const START: u64 = 0x7000_0000;
+    const SCRIPTS: u64 = 40;
+    let folder = scratch();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, START, 0x10000, 0, "//anon", 500);
+    let mut perf_map = String::new();
+    let first = folder.path().join("0/app.js");
+    for number in 0..SCRIPTS {
+        let script = folder.path().join(format!("{number}/app.js"));
+        std::fs::create_dir(script.parent().unwrap()).unwrap();
+        match number % 4 {
+            3 => std::fs::hard_link(&first, &script).unwrap(),
+            _ => std::fs::write(&script, data(SCRIPT)).unwrap(),
+        }
+        std::fs::write(script.with_file_name(MAP), data(MAP)).unwrap();
+        let start = START + 0x100 * number;
+        perf_map.push_str(&format!("{start:x} 40 JS:*a {}:1:284\n", script.display()));
+        profile.sample(7, 1_000_000 + number, &[start + 5], None);
+    }
+    std::fs::write(folder.path().join("perf-7.map"), perf_map).unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = folder.path().join("out.data");
+    let ran = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -n 24; exec \"$@\"",
+            "sh",
+            env!("CARGO_BIN_EXE_jitinject"),
+        ])
+        .args(["-i", text(&input), "-o", text(&output)])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", said(&ran));
+    let original = format!("JS:*round {}/src/main.ts:7:10", folder.path().display());
+    let symbols = code_sites::symbols(&objects_of(&output));
+    assert_eq!(symbols, BTreeSet::from([original]), "{}", said(&ran));
+}
+
 /// Deno compiles JavaScript that it makes of TypeScript and keeps in its cache, under the URL of the TypeScript.
 #[test]
 fn deno_has_the_lines_of_typescript() {

@@ -46,7 +46,9 @@ impl SourceOptions {
         let path = plain_path(path).map_or(Cow::Borrowed(path), Cow::Owned);
         let mut mappings = self.path_map.iter().rev();
         let mapped = mappings.find_map(|(old, new)| {
-            let mapped = replace_start(&path, old, new)?;
+            // Names and reports have URLs.
+            let old = plain_path(old).map_or(Cow::Borrowed(&old[..]), Cow::Owned);
+            let mapped = replace_start(&path, &old, new)?;
             Some((mapped, Path::new(OsStr::from_bytes(new))))
         });
         match mapped {
@@ -191,6 +193,17 @@ pub(super) fn percent_decoded(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prefixes_may_be_urls_as_names_have_them() {
+        let options = SourceOptions {
+            path_map: vec![(b"file:///app/my%20code".to_vec(), b"/src".to_vec())],
+            ..SourceOptions::default()
+        };
+        for path in [&b"file:///app/my%20code/a.mjs"[..], b"/app/my code/a.mjs"] {
+            assert_eq!(*options.mapped_path(path), *b"/src/a.mjs");
+        }
+    }
 
     #[test]
     fn the_last_prefix_that_fits_is_replaced() {

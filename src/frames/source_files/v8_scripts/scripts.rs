@@ -13,7 +13,7 @@ use jitdump::v8::known_functions::KnownFunctions;
 use jitdump::v8::v8_inlining::Scripts;
 use jitdump::v8::{Position, Script};
 
-use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::hash::HashMap;
 use crate::files::OpenFile;
 use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
 use crate::frames::source_files::v8_scripts::room::Room;
@@ -26,6 +26,9 @@ const ROOM: Room = Room {
     bytes: 128 << 20,
     files: 4096,
 };
+
+/// Number of scripts that are open at a time: programs have thousands, and users may often open only 1024 files.
+const OPEN_AT_ONCE: usize = 8;
 
 /// The scripts whose text is on this machine, and is that of the recording, by their paths in jitdumps.
 #[derive(Debug, Default)]
@@ -49,41 +52,38 @@ impl ScriptFiles {
             });
             starts.push(function.start);
         }
-        let mut jobs = Vec::new();
         let mut room = ROOM;
-        let mut seen = HashSet::default();
-        let mut left_out = 0u64;
-        for path in paths {
-            let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
-            for file in files.open(path).ok().into_iter().chain(compiled) {
-                if !seen.insert(file.file_id()) {
-                    continue;
-                }
-                match room.take(file.size()) {
-                    true => jobs.push((path, Mutex::new(Some(file)))),
-                    false => left_out = left_out.saturating_add(1),
-                }
-            }
-        }
-        let read = threads::map(&jobs, |(path, file)| {
-            let file = file.lock().ok()?.take()?;
-            scan(file, starts.get(path)?)
-        });
+        let (mut others, mut left_out) = (0u64, 0u64);
         let mut scripts: HashMap<Vec<u8>, (usize, Script<'static>)> = HashMap::default();
-        for ((path, _), script) in jobs.iter().zip(read) {
-            let Some((found, script)) = script else { continue };
-            let is_better = |(best, _): &(usize, _)| found > *best;
-            if scripts.get(*path).is_none_or(is_better) {
-                scripts.insert(path.to_vec(), (found, script));
+        for paths in paths.chunks(OPEN_AT_ONCE) {
+            let mut jobs = Vec::new();
+            for &path in paths {
+                let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
+                for file in files.open(path).ok().into_iter().chain(compiled) {
+                    match room.take(file.size()) {
+                        true => jobs.push((path, Mutex::new(Some(file)))),
+                        false => left_out = left_out.saturating_add(1),
+                    }
+                }
             }
+            let read = threads::map(&jobs, |(path, file)| {
+                let file = file.lock().ok()?.take()?;
+                scan(file, starts.get(path)?)
+            });
+            for ((path, _), script) in jobs.iter().zip(read) {
+                let Some((found, script)) = script else { continue };
+                let is_better = |(best, _): &(usize, _)| found > *best;
+                if scripts.get(*path).is_none_or(is_better) {
+                    scripts.insert(path.to_vec(), (found, script));
+                }
+            }
+            let mut with_file: Vec<&[u8]> = jobs.iter().map(|(path, _)| *path).collect();
+            with_file.dedup();
+            let is_other = |path: &&&[u8]| !scripts.contains_key(**path);
+            others = others.saturating_add(with_file.iter().filter(is_other).count() as u64);
         }
-        let mut with_file: Vec<&[u8]> = jobs.iter().map(|(path, _)| *path).collect();
-        with_file.dedup();
         Self {
-            others: with_file
-                .iter()
-                .filter(|path| !scripts.contains_key(**path))
-                .count() as u64,
+            others,
             scripts: scripts
                 .into_iter()
                 .map(|(path, (_, script))| (path, script))
