@@ -271,7 +271,10 @@ fn an_output_has_the_same_functions() {
     let made = run(&["-i", tools::text(&profile), "-o", tools::text(&output)]);
     assert!(made.status.success(), "{}", said(&made));
     let counts = |report: &Value| -> BTreeMap<String, (u64, u64)> {
-        let is_jit = |row: &&Value| row["name"].as_str().unwrap().starts_with("JS:");
+        let is_jit = |row: &&Value| {
+            let name = row["name"].as_str().unwrap();
+            name.starts_with("JS:") || name == "[JIT code]"
+        };
         let rows = rows(report).iter().filter(is_jit);
         rows.map(|row| {
             let name = row["name"].as_str().unwrap().to_owned();
@@ -279,22 +282,82 @@ fn an_output_has_the_same_functions() {
         })
         .collect()
     };
-    let of = |input: &std::path::Path| {
-        let output = run(&[
-            "report",
-            "--json",
-            "-n",
-            "0",
-            "--by",
-            "symbol",
-            tools::text(input),
-        ]);
+    for by in ["symbol", "module"] {
+        let of = |input: &std::path::Path| {
+            let output = run(&["report", "--json", "-n", "0", "--by", by, tools::text(input)]);
+            assert!(output.status.success(), "{}", said(&output));
+            counts(&serde_json::from_slice(&output.stdout).unwrap())
+        };
+        let (before, after) = (of(&profile), of(&output));
+        assert!(!before.is_empty());
+        assert_eq!(before, after, "{by}");
+    }
+}
+
+/// perf records no map of the kernel where users may not read its addresses.
+#[test]
+fn the_kernel_is_a_module_without_a_map_of_it() {
+    let folder = scratch();
+    let mut writer = ProfileWriter::new(ByteOrder::Little);
+    writer.comm(PID, "program", true, 500);
+    let in_kernel = -128_i64 as u64;
+    writer.kernel_sample(PID, 1000, &[in_kernel, 0xffff_ffff_8100_0000]);
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let output = run(&["report", "--json", "--by", "module", tools::text(&profile)]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows(&report)[0]["name"], "[kernel.kallsyms]", "{report:#}");
+}
+
+/// CPython's interpreter is between all functions of Python.
+#[test]
+fn functions_of_the_language_call_each_other_through_native_code() {
+    const BASE: u64 = 0x4000_0000;
+    const NATIVE: u64 = 0x5000_0000;
+    let address = |function: u64| BASE + 0x100 * function;
+    let folder = scratch();
+    let dump = folder.path().join(format!("jit-{PID}.dump"));
+    let mut writer = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+    for (function, name) in ["inner", "work", "outer"].into_iter().enumerate() {
+        let function = function as u64;
+        writer.load(900, address(function), function, name.as_bytes(), &[0x90; 16]);
+    }
+    std::fs::write(&dump, writer.bytes).unwrap();
+    let mut writer = ProfileWriter::new(ByteOrder::Little);
+    writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
+    writer.mmap2(PID, BASE, 0x4000, 0, "//anon", 501);
+    writer.mmap2(PID, NATIVE, 0x4000, 0, "/absent/interpreter.so", 502);
+    let native = NATIVE + 0x10;
+    let stack = [address(0), native, address(1) + 5, native, address(2) + 5, native];
+    writer.sample(PID, 1000, &stack, None);
+    writer.sample(PID, 1001, &stack[1..], None);
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let report = |name: &str| {
+        let output = run(&["report", "--json", "-i", tools::text(&profile), name]);
         assert!(output.status.success(), "{}", said(&output));
-        counts(&serde_json::from_slice(&output.stdout).unwrap())
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        ["callers", "callees"].map(|list| {
+            let shares = report["function"][list].as_array().unwrap().iter();
+            let names = shares.map(|share| {
+                let samples = share["samples"]["samples"].as_u64().unwrap();
+                (share["name"].as_str().unwrap().to_owned(), samples)
+            });
+            names.collect::<Vec<_>>()
+        })
     };
-    let (before, after) = (of(&profile), of(&output));
-    assert!(!before.is_empty());
-    assert_eq!(before, after);
+    let row = |name: &str, samples| (name.to_owned(), samples);
+    let interpreter = |samples| {
+        let name = "interpreter.so  /absent/interpreter.so  (no symbols: install its debug symbols)";
+        row(name, samples)
+    };
+    assert_eq!(
+        report("work"),
+        [vec![row("outer", 2)], vec![row("inner", 1), interpreter(1)]]
+    );
+    // What is not of the language has the functions next to it.
+    assert_eq!(report("outer"), [vec![interpreter(2)], vec![row("work", 2)]]);
+    assert_eq!(report("inner"), [vec![row("work", 1)], vec![]]);
 }
 
 #[test]

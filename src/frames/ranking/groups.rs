@@ -2,6 +2,7 @@
 
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::files::objects::store;
 use crate::frames::ranking::{By, Row, process_name, thread_name};
 use crate::frames::stream::tables::{Frame, FrameIndex, Line, NamedFunction, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
@@ -110,7 +111,13 @@ impl Groups {
             By::Module => {
                 let name = match (frame.kind, module) {
                     (Kind::Unknown, _) => "[unknown]".to_owned(),
+                    // A profile of a user who may not read the kernel's addresses has no map of it.
+                    (Kind::Kernel, None) => "[kernel.kallsyms]".to_owned(),
                     (Kind::Language, _) | (_, None) => "[JIT code]".to_owned(),
+                    // An object of an earlier run, with code that is not of the language: builtins, regular expressions.
+                    (_, Some(module)) if store::has_functions(module.name.as_bytes()).is_some() => {
+                        "[JIT code]".to_owned()
+                    }
                     (_, Some(module)) => module.path.clone(),
                 };
                 vec![self.named(name)]

@@ -41,11 +41,11 @@ pub struct FunctionReport {
     pub lines: Vec<SourceLine>,
     /// Number of lines that are left out, because there are too many.
     pub lines_omitted: u64,
-    /// Functions that call it, with the samples below each.
+    /// Functions that call it, with the samples below each: for a function of the language, those of the language, if there are any.
     pub callers: Vec<Share>,
     /// Number of callers that are left out.
     pub callers_omitted: u64,
-    /// Functions that it calls, with the samples below each.
+    /// Functions that it calls, with the samples below each, chosen likewise.
     pub callees: Vec<Share>,
     /// Number of callees that are left out.
     pub callees_omitted: u64,
@@ -108,6 +108,18 @@ pub fn report(
     let others_omitted = others.len().saturating_sub(most) as u64;
     let others = others.iter().take(most).map(|row| described(row)).collect();
     let row = row.clone();
+    let is_it = |function: NamedFunctionIndex| row.functions.contains(&function);
+    // Between two functions of the language there may be an interpreter, or built-in code.
+    let skips_native = row.kind == Some(Kind::Language);
+    let is_language = |&function: &NamedFunctionIndex| tables.functions[function].kind == Kind::Language;
+    // Returns what it calls or is called by, of the functions on that side of it in a stack, the nearest first.
+    let nearest = |side: &mut dyn Iterator<Item = NamedFunctionIndex>| {
+        let mut side = side.peekable();
+        let next = side.peek().copied();
+        let language = skips_native.then(|| side.find(is_language)).flatten();
+        let other = language.or(next).filter(|&other| !is_it(other))?;
+        Some(named(tables, other))
+    };
     let mut shares = Shares::default();
     for (stack, _, weight) in counts.of_event(event) {
         let calls: Vec<(NamedFunctionIndex, Option<SourceFileIndex>, u32, Option<&str>)> = tables
@@ -117,7 +129,6 @@ pub fn report(
                 (call.line.function, call.line.file, call.line.line, tier)
             })
             .collect();
-        let is_it = |function: NamedFunctionIndex| row.functions.contains(&function);
         if let Some(&(function, file, line, tier)) = calls.first()
             && is_it(function)
         {
@@ -134,12 +145,10 @@ pub fn report(
                 continue;
             }
             lines.extend(file.filter(|_| line > 0).map(|file| (file, line)));
-            let other = |at: Option<usize>| {
-                let &(other, ..) = calls.get(at?)?;
-                (!is_it(other)).then(|| named(tables, other))
-            };
-            callees.extend(other(at.checked_sub(1)));
-            callers.extend(other(at.checked_add(1)));
+            let (inner, outer) = calls.split_at(at);
+            let (inner, outer) = (inner.iter().rev(), outer.iter().skip(1));
+            callees.extend(nearest(&mut inner.map(|call| call.0)));
+            callers.extend(nearest(&mut outer.map(|call| call.0)));
         }
         for line in lines {
             shares.lines.entry(line).or_default()[1].add(weight);
