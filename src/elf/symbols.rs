@@ -63,6 +63,8 @@ impl FunctionSymbols {
     ) -> Option<Self> {
         let (file, build_id) = parse_if(file, is_wanted)?;
         let is_complete = file.symbols().next().is_some();
+        // The lowest bit of a function's address is the instruction set, Thumb.
+        let mode_bit = u64::from(file.architecture() == object::Architecture::Arm);
         let mut found = Vec::new();
         let symbols = file.symbols().chain(file.dynamic_symbols());
         for symbol in symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && !symbol.is_undefined()) {
@@ -80,7 +82,8 @@ impl FunctionSymbols {
             let section = symbol.section_index().filter(|_| symbol.size() == 0);
             let section = section.and_then(|index| file.section_by_index(index).ok());
             let section_end = section.and_then(|section| section.address().checked_add(section.size()));
-            let symbol = (symbol.address(), Reverse(preference), symbol.size(), section_end);
+            let address = symbol.address() & !mode_bit;
+            let symbol = (address, Reverse(preference), symbol.size(), section_end);
             memory.take(size_of_val(&symbol) as u64)?;
             found.push(symbol);
         }
@@ -387,6 +390,35 @@ mod tests {
         // A symbol without a size ends with its section.
         assert_eq!(at(0x20ff), named("start", 0x20f0));
         assert_eq!(at(0x2100), None);
+    }
+
+    #[test]
+    fn addresses_of_thumb_code_are_even() {
+        use object::{SymbolFlags, SymbolScope, write};
+        let mut file = write::Object::new(
+            object::BinaryFormat::Elf,
+            object::Architecture::Arm,
+            object::Endianness::Little,
+        );
+        let text = file.section_id(write::StandardSection::Text);
+        file.append_section_data(text, &[0; 32], 4);
+        for (name, value) in [("before", 1), ("leaf", 17)] {
+            file.add_symbol(write::Symbol {
+                name: name.into(),
+                value,
+                size: 16,
+                kind: SymbolKind::Text,
+                scope: SymbolScope::Linkage,
+                weak: false,
+                section: write::SymbolSection::Section(text),
+                flags: SymbolFlags::None,
+            });
+        }
+        let file = file.write().unwrap();
+        let symbols = FunctionSymbols::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap();
+        let at = |address| symbols.name(symbols.at(Address(address))?).map(Cow::into_owned);
+        let found = [0, 15, 16, 31].map(|address| at(address).unwrap());
+        assert_eq!(found, ["before", "before", "leaf", "leaf"]);
     }
 
     #[test]

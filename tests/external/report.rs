@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
+use jitdump::ByteOrder;
 use serde_json::Value;
 
+use crate::support::profile::ProfileWriter;
+use crate::support::recording::PID;
 use crate::support::{capture, inject, jitinject, perf, said, scratch, tools};
 
 /// Runs the program.
@@ -130,4 +133,56 @@ fn symbols_have_the_shares_of_perf_report() {
         }
     }
     assert!(checked > 50, "{checked}");
+}
+
+/// With `--gc-sections`, functions that are left out get the address 0, and reach over others if they are long.
+#[test]
+fn functions_that_the_linker_left_out_name_no_code() {
+    const BASE: u64 = 0x4000_0000;
+    let folder = scratch();
+    let path = |name: &str| folder.path().join(name);
+    let statements: String = (0..3000)
+        .map(|number| format!("value += x * {number};\n"))
+        .collect();
+    let left_out = format!(
+        "volatile int value;\nstatic inline int helper(int x) {{ return value + x; }}\nint left_out(int x) {{\n{statements}return helper(x);\n}}\n"
+    );
+    std::fs::write(path("a.c"), left_out).unwrap();
+    let hot = "__attribute__((visibility(\"default\"))) int hot(int x) { return x * 3; }\n";
+    std::fs::write(path("b.c"), hot).unwrap();
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        let compiled = Command::new("cc")
+            .current_dir(folder.path())
+            .args([
+                version,
+                "-O1",
+                "-shared",
+                "-fPIC",
+                "-ffunction-sections",
+                "-fvisibility=hidden",
+            ])
+            .arg(format!("-ffile-prefix-map={}=project", folder.path().display()))
+            .args(["-Wl,--gc-sections", "-o", "libhot.so", "a.c", "b.c"])
+            .output()
+            .unwrap();
+        assert!(compiled.status.success(), "{}", said(&compiled));
+        let library = path("libhot.so");
+        let symbols = tools::run("nm", &["-D", tools::text(&library)]);
+        let line = symbols.lines().find(|line| line.ends_with(" T hot")).unwrap();
+        let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+        let mut profile = ProfileWriter::new(ByteOrder::Little);
+        profile.mmap2(PID, BASE, 1 << 20, 0, tools::text(&library), 500);
+        profile.sample(PID, 1000, &[BASE + address], None);
+        std::fs::write(path("perf.data"), profile.finish()).unwrap();
+        let printed = run(&["report", "--json", tools::text(&path("perf.data"))]);
+        let report: Value = serde_json::from_slice(&printed.stdout).unwrap();
+        let rows = report["rows"].as_array().unwrap();
+        let [row] = &rows[..] else { panic!("{report:#}") };
+        let place = (row["name"].as_str(), row["file"].as_str(), row["line"].as_u64());
+        assert_eq!(
+            place,
+            (Some("hot"), Some("project/b.c"), Some(1)),
+            "{version}: {report:#}"
+        );
+    }
 }

@@ -405,7 +405,9 @@ impl<'a, 'c> Search<'a, 'c> {
             Some(file) => {
                 let mut path = Vec::new();
                 join(&mut path, unit.comp_dir.map_or(&[], |folder| folder.bytes()));
-                if let Some(folder) = file.directory(header) {
+                // Folder 0 is that of the unit.
+                let folder = file.directory(header).filter(|_| file.directory_index() > 0);
+                if let Some(folder) = folder {
                     join(&mut path, unit.attr_string(folder)?.bytes());
                 }
                 join(&mut path, unit.attr_string(file.path_name())?.bytes());
@@ -444,11 +446,14 @@ impl<'a, 'c> Search<'a, 'c> {
         let mut rows = program.rows();
         // Address of the last row of the sequence, its file, line and column.
         let mut last: Option<(u64, u64, u32, u32)> = None;
+        // Whether the sequence is that of a function that the linker left out.
+        let mut is_left_out = false;
         while let Some((_, row)) = rows.next_row()? {
+            is_left_out = row.address() == 0 || is_left_out && last.is_some();
             if let Some((start, file, line, column)) = last {
                 let addresses = start..row.address();
                 let targets = self.at(&addresses);
-                if start < addresses.end && !targets.is_empty() {
+                if start < addresses.end && !targets.is_empty() && !is_left_out {
                     let file = self.file_at(unit, file)?;
                     for target in targets {
                         self.count_item()?;
@@ -517,7 +522,8 @@ fn ranges<'a, 'c>(
         let end = size.and_then(|size| low.checked_add(size)).or(high);
         ranges.extend(end.map(|end| low..end));
     }
-    ranges.retain(|range| !range.is_empty());
+    // Linkers give functions that they leave out (`--gc-sections`) the address 0.
+    ranges.retain(|range| !range.is_empty() && range.start > 0);
     Ok(ranges)
 }
 
