@@ -356,6 +356,41 @@ fn logs_of_two_processes_make_one_profile() {
     }
 }
 
+/// In containers, many processes have the ID 1.
+#[test]
+fn classes_of_two_processes_of_one_id_keep_their_names() {
+    let folder = scratch();
+    let logs = ["First", "Second"].map(|name| {
+        let mut log = Writer::new(13);
+        log.buffer(Bases {
+            time: START,
+            thread: 0x7000,
+            ..Bases::default()
+        });
+        let class = Pointer(0x9000);
+        let subject = Metadata::Class {
+            class,
+            image: Pointer(0x9100),
+            name: name.as_bytes(),
+        };
+        let stage = Stage::LoadEnd;
+        log.kind(START, &Kind::Metadata { stage, subject });
+        let class = TypeReference::Class(class);
+        log.allocation(START + MILLISECOND, class, Object(0x8000), 24, &[]);
+        write(folder.path(), &format!("{name}.mlpd"), &log.finish())
+    });
+    let output = folder.path().join("out.data");
+    let more = ["--mono-log", tools::text(&logs[1])];
+    let (_, summary) = inject_with_summary(&logs[0], &output, &more);
+    let names: BTreeSet<String> = shown::events(&output)
+        .iter()
+        .map(|event| event.leaf().to_owned())
+        .collect();
+    assert_eq!(names, ["new First", "new Second"].map(str::to_owned).into());
+    // Logs have no CPUs. perf 7.3 rejects profiles of more than 2^20.
+    assert_eq!(summary["profile"]["cpus"], 1, "{summary:#}");
+}
+
 #[test]
 fn logs_of_two_processes_go_beside_a_recording_of_both() {
     let folder = scratch();

@@ -87,6 +87,11 @@ impl<F: Eq + Hash> SyntheticSymbols<F> {
         index
     }
 
+    /// Returns the addresses for further symbols.
+    pub fn free(&self) -> AddressRange {
+        self.free
+    }
+
     /// Whether there was not enough room for all symbols.
     pub fn is_full(&self) -> bool {
         self.is_full

@@ -72,6 +72,7 @@ pub struct LogSource<'l, 'a> {
     stopped: Option<RuntimeTime>,
     /// The heap shots.
     heap_shots: &'l HeapShots,
+    is_process_known: bool,
     has_all_heap_shots: bool,
     /// Start of the heap shot that each thread is writing.
     heap_shot: HashMap<usize, RuntimeTime>,
@@ -89,6 +90,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
             alignment,
             frame_addresses,
             heap_shots,
+            is_process_known,
             ..
         } = log.prepared.as_mut()?;
         log.losses = Tally::default();
@@ -110,6 +112,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
             collecting: HashMap::default(),
             stopped: None,
             heap_shots,
+            is_process_known: *is_process_known,
             has_all_heap_shots: false,
             heap_shot: HashMap::default(),
             code,
@@ -332,6 +335,9 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
     }
 
     fn write_processes(&self, out: &mut Out<'_>, start: Time) -> io::Result<()> {
+        if self.is_process_known {
+            return Ok(());
+        }
         out.comm(&Comm {
             thread: Thread::first_of(self.pid),
             time: start,

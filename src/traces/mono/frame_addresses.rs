@@ -35,7 +35,14 @@ pub struct FrameAddresses {
 
 impl FrameAddresses {
     /// Creates the addresses for a log of process `pid`, whose programs have addresses of 64 bits or 32.
-    pub fn new(index: &Index<'_>, processes: &Processes, pid: Pid, is_64: bool) -> Self {
+    /// `reserved` are the addresses of the synthetic symbols of other logs of that process.
+    pub fn new(
+        index: &Index<'_>,
+        processes: &Processes,
+        pid: Pid,
+        is_64: bool,
+        reserved: &[AddressRange],
+    ) -> Self {
         let functions = index.code.functions();
         let mut methods: HashMap<Method, Vec<MethodCode>> = HashMap::default();
         for (function, it) in (0u32..).zip(functions) {
@@ -50,6 +57,7 @@ impl FrameAddresses {
             }
         }
         let taken = functions.iter().map(|function| function.range);
+        let taken = taken.chain(reserved.iter().copied());
         Self {
             methods,
             first_uses: vec![None; functions.len()],

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use jitdump::AddressRange;
+
 use crate::code::clock::Alignment;
 use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
@@ -14,6 +16,7 @@ use crate::traces::mono::logs::Logs;
 use crate::traces::mono::thread_matching;
 use crate::traces::mono::threads::{Threads, threads_and_events};
 use crate::traces::options::MonoEvent;
+use crate::units::Pid;
 
 /// What [`prepare`] found for a log.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub struct Prepared<'a> {
     pub alignment: Alignment,
     /// Addresses for the frames of its stacks.
     pub frame_addresses: FrameAddresses,
+    /// Whether an earlier log has the same process ID.
+    pub is_process_known: bool,
 }
 
 /// Prepares `logs` for the profile in `recorded`, if there is one. `alignments` has the clock alignment of each log that
@@ -39,6 +44,8 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
         thread_matching::threads(recorded, &pids)
     });
     let mut synthetic_tids = FIRST_SYNTHETIC_TID..=u32::MAX;
+    // Logs of two containers may name the same process, and overlap in time.
+    let mut reserved: HashMap<Pid, Vec<AddressRange>> = HashMap::default();
     for (index, log) in logs.all.iter_mut().enumerate() {
         let alignment = alignments.get(index).copied().flatten();
         let alignment = alignment.unwrap_or(Alignment::Same);
@@ -51,12 +58,17 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
             let ambiguous = Diagnostic::new(Issue::MonoAmbiguousThreads).in_file_called(log.name());
             logs.diagnostics.push(ambiguous.times(threads.ambiguous));
         }
+        let others = reserved.entry(log.pid).or_default();
+        let is_process_known = !others.is_empty();
+        let frame_addresses = FrameAddresses::new(&log.index, processes, log.pid, is_64, others);
+        others.push(frame_addresses.synthetic_symbols.free());
         log.prepared = Some(Prepared {
             events,
             heap_shots,
             threads,
             alignment,
-            frame_addresses: FrameAddresses::new(&log.index, processes, log.pid, is_64),
+            frame_addresses,
+            is_process_known,
         });
     }
 }

@@ -174,7 +174,10 @@ impl<'p, W: Write> Synthesis<'p, W> {
         }
         let (first, last) = self.sample_times.unwrap_or((sample.time, sample.time));
         self.sample_times = Some((first.min(sample.time), last.max(sample.time)));
-        self.last_cpu = self.last_cpu.max(sample.cpu);
+        // Mono's logs have no CPUs. perf 7.3 rejects a profile of more than 2^20 CPUs.
+        if sample.cpu != u32::MAX {
+            self.last_cpu = self.last_cpu.max(sample.cpu);
+        }
         self.flush_buffer()
     }
 
