@@ -1,5 +1,6 @@
 //! What a recording will do, before anything is done.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -140,23 +141,25 @@ impl Plan {
             absolute: folder,
             program: program.index,
         };
-        let attached = options.perf.pids.first();
-        let runtime = match attached {
-            Some(&pid) => Runtime::of_process(pid),
-            None => program.runtime,
-        };
-        let pids = options.perf.pids.iter().copied();
-        plan.diagnostics
-            .extend(pids.filter_map(|pid| plan.attach.without_log(pid)));
+        // Runtimes of what is recorded, with their executables.
+        let mut recorded = vec![(program.runtime, program.file.clone())];
+        if let Some(pids) = Some(&options.perf.pids).filter(|pids| !pids.is_empty()) {
+            let executable = |pid| kernel::read_link(format!("/proc/{pid}/exe")).ok();
+            recorded = pids
+                .iter()
+                .map(|&pid| (Runtime::of_process(pid), executable(pid)))
+                .collect();
+            let without_log = pids.iter().filter_map(|&pid| plan.attach.without_log(pid));
+            plan.diagnostics.extend(without_log);
+        }
         if plan.runtimes.is_empty() {
-            plan.runtimes.extend(runtime);
+            let runtimes: BTreeSet<Runtime> = recorded.iter().filter_map(|(runtime, _)| *runtime).collect();
+            plan.runtimes.extend(runtimes);
         }
         if plan.perf.stacks().is_none() && plan.runtimes.contains(&Runtime::Python) {
-            let file = match attached {
-                Some(pid) => kernel::read_link(format!("/proc/{pid}/exe")).ok(),
-                None => program.file.clone(),
-            };
-            plan.choose_stacks_of_cpython(file.as_deref());
+            // A launcher starts another program.
+            recorded.retain(|(runtime, _)| runtime.is_none_or(|runtime| runtime == Runtime::Python));
+            plan.choose_stacks_of_cpython(&recorded);
         }
         if !options.command.is_empty() && !options.without_environment {
             plan.set_environment(options, program.file.as_deref());
@@ -174,9 +177,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Chooses how stacks of CPython are recorded: by frame pointers, or by copies if `program` was built without.
-    fn choose_stacks_of_cpython(&mut self, program: Option<&Path>) {
-        if program.is_some_and(has_frame_pointers) {
+    /// Chooses how stacks of CPython are recorded: by frame pointers, or by copies if a recorded program was built without.
+    fn choose_stacks_of_cpython(&mut self, recorded: &[(Option<Runtime>, Option<PathBuf>)]) {
+        let mut programs = recorded.iter().map(|(_, program)| program.as_deref());
+        if !recorded.is_empty() && programs.all(|program| program.is_some_and(has_frame_pointers)) {
             let note = "CPython: it was built with frame pointers, so stacks are not copied";
             self.notes.push(note.to_owned());
         } else {
@@ -509,6 +513,35 @@ mod tests {
         ] {
             assert!(!keeps(line), "{line}");
         }
+    }
+
+    #[test]
+    fn the_order_of_processes_decides_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |name: &str| {
+            let program = folder.path().join(name);
+            std::fs::copy("/bin/sleep", &program).unwrap();
+            std::process::Command::new(program).arg("60").spawn().unwrap()
+        };
+        let mut processes = ["node", "python3.12"].map(start);
+        let [node, python] = processes.each_ref().map(|process| process.id());
+        let plan = |pids: &[u32]| {
+            let mut options = RecordOptions {
+                output: "r".into(),
+                ..RecordOptions::default()
+            };
+            options.perf.pids = pids.to_vec();
+            let plan = Plan::new(&options).unwrap();
+            (plan.runtimes, plan.perf.call_graph)
+        };
+        let plans = [plan(&[node, python]), plan(&[python, node])];
+        for process in &mut processes {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+        let stacks = Some(STACKS_OF_CPYTHON.to_owned());
+        assert_eq!(plans[0], (vec![Runtime::Node, Runtime::Python], stacks));
+        assert_eq!(plans[0], plans[1]);
     }
 
     #[test]

@@ -115,7 +115,8 @@ impl Attachment {
             add(process.pid(), Runtime::DotNet, process.finish(is_stopped));
         }
         for &pid in &self.java {
-            if !is_stopped() {
+            // It may have ended, and the recording with it.
+            if !is_stopped() && runtime_of(pid) == Some(Runtime::Java) {
                 add(pid, Runtime::Java, java::write_map(pid, is_stopped));
             }
         }
@@ -136,6 +137,33 @@ fn failed(pid: u32, runtime: Runtime, cause: String) -> Diagnostic {
 /// Returns the last line that a program has printed, as the reason of its failure.
 fn last_line(printed: &Printed) -> String {
     let text = String::from_utf8_lossy(&printed.text);
-    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    // jcmd prints an exception of Java, whose calls are indented.
+    let is_reason = |line: &&str| !line.starts_with('\t') && !line.trim().is_empty();
+    let last = text.lines().rfind(is_reason);
     last.map_or(printed.status.to_string(), |line| line.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    #[test]
+    fn the_reason_is_the_last_line_that_is_not_a_call() {
+        let reason = |text: &[u8]| {
+            last_line(&Printed {
+                status: ExitStatus::from_raw(1 << 8),
+                text: text.to_vec(),
+            })
+        };
+        let exception = b"7:\ncom.sun.tools.attach.AttachNotSupportedException: no mechanism\n\tat a.B.c(B.java:1)\n\tat d.E.f(E.java:2)\n";
+        assert_eq!(
+            reason(exception),
+            "com.sun.tools.attach.AttachNotSupportedException: no mechanism"
+        );
+        assert_eq!(reason(b"no such process\n\n"), "no such process");
+        assert_eq!(reason(b"\tat a.B.c(B.java:1)\n"), "exit status: 1");
+    }
 }
