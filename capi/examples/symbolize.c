@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     unsigned long pid = strtoul(argv[1], &end, 10);
     jitinject_symbolizer *symbolizer = *end ? jitinject_open_file(argv[1]) : jitinject_open_process(pid);
     if (!symbolizer) {
-        perror(argv[1]);
+        fprintf(stderr, "error: %s cannot be opened\n", argv[1]);
         return 1;
     }
     uint64_t address = strtoull(argv[2], NULL, 16);

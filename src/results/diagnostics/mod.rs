@@ -81,10 +81,11 @@ impl fmt::Display for CatalogueEntry {
     /// Formats the output of `jitinject explain`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({}): {}", self.id, self.severity, self.headline())?;
+        let remedy = render(self.remedy, 2, |name| Some(name.to_uppercase()));
         let paragraphs = [
             ("", self.problem),
             ("Readers: ", self.readers),
-            ("Remedy: ", self.remedy),
+            ("Remedy: ", &*remedy),
             ("Counted: ", self.unit),
             ("Seen: ", self.seen),
         ];

@@ -278,7 +278,7 @@ macro_rules! with_run_issues {
         "perf record failed before it started the program."
         "jitinject record --print prints the whole command, to try it without jitinject."
     PerfParanoid "JI444" Error "perf may not record: kernel.perf_event_paranoid is {level}"
-        "Debian and Ubuntu forbid all performance events to users if it is above 2, Debian's kernel 6.12 forbids stacks if it is 2, and all kernels forbid whole CPUs if it is above 0. perf prints: {cause}"
+        "Debian and Ubuntu forbid all performance events to users if it is above 2, Debian's kernel 6.12 forbids stacks if it is 2, and all kernels forbid whole CPUs if it is above 0."
         "Type sudo sysctl kernel.perf_event_paranoid=1 (on the host if this is a container), or put sudo before jitinject."
     PerfNotPermitted "JI445" Error "perf may not record here: {cause}"
         "Container engines forbid the system call perf_event_open, and processes of other users need privileges."
