@@ -49,6 +49,8 @@ PROFILES = ["perf.data", "*.perf.data", "perf.pipe"]
 # Files of runtimes next to a profile. LLVM and perf's agent for Java use the folder below.
 BESIDE = ["jit-*.dump", "perf-*.map", "*.mlpd"]
 DUMPS_BELOW = ".debug/jit"
+# Where `jitinject record` collects the files of runtimes.
+DUMPS_OF_RECORD = "dumps"
 # Files of a profile that is a folder.
 PARTS = ["data", "data.*", "kcore_dir*/*"]
 
@@ -413,19 +415,20 @@ def parts(fs: fsspec.AbstractFileSystem, folder: str) -> Iterator[dict]:
 def beside(fs: fsspec.AbstractFileSystem, folder: str, skip: Skip) -> Iterator[dict]:
     """Entries in a folder, of any type, with the name of a file of a runtime."""
     entries = [entry for entry in fs.ls(folder, detail=True) if entry["type"] != "directory"]
-    below = f"{folder}/{DUMPS_BELOW}"
-    if has_dumps_below(fs, folder):
-        entries += fs.find(below, maxdepth=2, detail=True).values()
-    elif fs.isdir(below):
-        skip(below, "is reached by a symbolic link")
+    for name in (DUMPS_BELOW, DUMPS_OF_RECORD):
+        below = f"{folder}/{name}"
+        if has_dumps_below(fs, folder, name):
+            entries += fs.find(below, maxdepth=2, detail=True).values()
+        elif fs.isdir(below):
+            skip(below, "is reached by a symbolic link")
     for entry in sorted(entries, key=lambda entry: entry["name"]):
         if matches(PurePosixPath(entry["name"]).name, BESIDE):
             yield entry
 
 
-def has_dumps_below(fs: fsspec.AbstractFileSystem, folder: str) -> bool:
+def has_dumps_below(fs: fsspec.AbstractFileSystem, folder: str, name: str = DUMPS_BELOW) -> bool:
     """Whether a folder of dumps exists, without a link on the path to it."""
-    ways = [f"{folder}/{part}" for part in (".debug", DUMPS_BELOW)]
+    ways = [f"{folder}/{part}" for part in (name.partition("/")[0], name)]
     return fs.isdir(ways[-1]) and not any(is_link(fs.info(way)) for way in ways)
 
 
@@ -802,7 +805,9 @@ def gather(urls: Iterable[str]) -> tuple[list[Profile], list[Row]]:
 def listed(options: argparse.Namespace) -> list[str]:
     if not options.list:
         return options.profiles
-    with contextlib.nullcontext(sys.stdin) if options.list == "-" else open(options.list) as file:
+    # Names of files may have any bytes, as arguments may.
+    source = sys.stdin.fileno() if options.list == "-" else options.list
+    with open(source, errors="surrogateescape", closefd=options.list != "-") as file:
         lines = [line.strip() for line in file]
     return options.profiles + [line for line in lines if line]
 

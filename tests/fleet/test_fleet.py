@@ -1,5 +1,6 @@
 """scripts/fleet.py on all recordings: the results equal those of sequential runs, even if workers are killed."""
 
+import argparse
 import contextlib
 import io
 import json
@@ -502,10 +503,16 @@ class Failures(unittest.TestCase):
         self.assertEqual([str(path) for path in output.iterdir()], [row["output"]])
         self.assertRegex(self.printed, r"^fleet: 1 profile in .*: 0 done, 1 with fewer named than asked for, 0 failed")
 
+    def test_names_in_a_list_may_have_any_bytes(self) -> None:
+        names = self.folder / "names"
+        names.write_bytes(b"caf\xe9/perf.data\n\n")
+        options = argparse.Namespace(list=str(names), profiles=["first"])
+        self.assertEqual(fleet.listed(options), ["first", "caf\udce9/perf.data"])
+
     def test_only_what_belongs_to_a_profile_is_fetched(self) -> None:
         archive = self.folder / "archive.zip"
-        wanted = ["perf.data", "jit-1.dump", "perf-1.map", "log.mlpd", ".debug/jit/java-1/jit-2.dump"]
-        other = ["secret", "core", "deep/jit-3.dump", ".debug/jit/java-1/perf.so", ".debug/jit/a/b/jit-4.dump"]
+        wanted = ["perf.data", "jit-1.dump", "perf-1.map", "log.mlpd", ".debug/jit/java-1/jit-2.dump", "dumps/jit-5.dump"]
+        other = ["secret", "core", "deep/jit-3.dump", ".debug/jit/java-1/perf.so", ".debug/jit/a/b/jit-4.dump", "dumps/notes"]
         with zipfile.ZipFile(archive, "w") as packed:
             for name in wanted + other:
                 packed.writestr(f"host/{name}", name)
