@@ -10,7 +10,7 @@ use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
 use jitinject::internals::tools::export::{ExportOptions, Format, export};
 use serde_json::Value;
 
-use crate::support::{capture, jitinject, said, scratch};
+use crate::support::{capture, inject_into, jitinject, said, scratch};
 
 fn options(name: &str, format: Format) -> ExportOptions {
     let load = LoadOptions {
@@ -152,9 +152,47 @@ fn tables_of_the_firefox_profiler_are_complete() {
         for thread in threads {
             let times = thread["samples"]["time"].as_array().unwrap();
             assert!(times.is_sorted_by_key(|time| time.as_f64().unwrap()), "{name}");
+            // Time between samples is known of clocks only.
+            let deltas = thread["samples"]["threadCPUDelta"].as_array();
+            assert!(deltas.is_none_or(|deltas| deltas.len() == times.len()), "{name}");
         }
-        assert!(threads[0]["markers"]["data"][0]["text"].is_string(), "{name}");
+        let selected = numbers(&profile["meta"]["initialSelectedThreads"])[0] as usize;
+        assert!(
+            threads[selected]["markers"]["data"][0]["text"].is_string(),
+            "{name}"
+        );
     }
+}
+
+/// The samples of XRay's calls stand for the time of each.
+#[test]
+fn samples_of_different_times_have_weights_in_the_firefox_profiler() {
+    let folder = scratch();
+    let trace = capture::folder("xray-basic19").join("trace.xray");
+    let output = inject_into(folder.path(), &trace, &[]);
+    let mut options = options("node20", Format::Firefox);
+    options.stream.load.input = output;
+    options.stream.filter.event = Some("xray/self-ns/".into());
+    let profile: Value = serde_json::from_reader(GzDecoder::new(&written(&options)[..])).unwrap();
+    let thread = &profile["threads"][0]["samples"];
+    let weights = thread["weight"].as_array().unwrap();
+    assert_eq!(thread["weightType"], "tracing-ms");
+    assert_eq!(weights.len() as u64, thread["length"].as_u64().unwrap());
+    assert!(thread["threadCPUDelta"].is_null());
+    let folded = folded(&ExportOptions {
+        format: Format::Folded,
+        ..options
+    });
+    let threads = profile["threads"].as_array().unwrap().iter();
+    let all = threads.flat_map(|thread| thread["samples"]["weight"].as_array().unwrap());
+    let all: Vec<f64> = all.map(|weight| weight.as_f64().unwrap()).collect();
+    assert_eq!(
+        all.len() as u64,
+        folded.iter().map(|(_, samples)| samples).sum::<u64>()
+    );
+    // Nanoseconds, in milliseconds.
+    assert!(all.iter().all(|weight| (0.0..1.0).contains(weight)));
+    assert!(all.iter().any(|&weight| weight != all[0]));
 }
 
 #[test]

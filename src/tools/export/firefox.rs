@@ -224,6 +224,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     };
     let categories = [Kind::Compiler, Kind::Gc].map(category);
     let markers = MarkerSource::new(profile, &mut strings, categories);
+    let durations = profile.events_of_durations();
     let file = File {
         meta: meta(profile, &tiers),
         libs: libraries
@@ -246,7 +247,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             sources,
             source_location_table: locations,
         },
-        threads: threads(profile, &calls, &markers),
+        threads: threads(profile, &calls, &markers, &durations),
     };
     let mut out = GzEncoder::new(out, Compression::default());
     json::write(&mut out, &file)?;
@@ -291,6 +292,10 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
         "version": 36,
         "preprocessedProfileVersion": VERSION,
         "symbolicated": true,
+        // Otherwise there is a button that sends build IDs and addresses to Mozilla's server.
+        "symbolicationNotSupported": true,
+        "sourceCodeIsNotOnSearchfox": true,
+        "initialSelectedThreads": [profile.busiest().map_or(0, |(position, _)| position)],
         "importedFrom": EXPORTER,
         "categories": categories,
         "markerSchema": firefox_markers::schema(),
@@ -299,16 +304,16 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
     })
 }
 
-/// Returns the mean time between the samples of the thread with most of them, in milliseconds.
+/// Returns the usual time between samples of the busiest thread, in milliseconds. That is the median, as threads also wait.
 fn interval(profile: &Profile) -> f64 {
-    let most = profile.by_thread().max_by_key(|rows| rows.len());
-    let times = most.and_then(|rows| Some((rows.first()?.time, rows.last()?.time, rows.len())));
-    match times {
-        Some((start, end, count @ 2..)) if end > start => {
-            milliseconds(end.saturating_sub(start)) / (count as f64 - 1.0)
-        }
-        _ => 1.0,
-    }
+    let rows = profile.busiest().map_or(&[][..], |(_, rows)| rows);
+    let times = rows.windows(2).filter_map(|rows| {
+        let [row, next] = rows else { return None };
+        Some(next.time.saturating_sub(row.time)).filter(|&time| time > 0)
+    });
+    let mut times: Vec<u64> = times.collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).map_or(1.0, |&time| milliseconds(time))
 }
 
 fn library(profile: &Profile, home: Home) -> Value {
@@ -354,7 +359,14 @@ fn function_table(
         let function = &profile.tables.functions[index];
         table.name.push(strings.of(profile.name(index).into_owned()));
         table.is_js.push(function.kind == Kind::Language);
-        let resource = function.module.map(|module| resources.of(Home::Module(module)));
+        // Functions without a resource are grey, as labels are.
+        let home = match (function.module, function.kind) {
+            (Some(module), _) => Some(Home::Module(module)),
+            (None, Kind::Kernel | Kind::Idle) => Some(Home::Kernel),
+            (None, Kind::Unknown) => None,
+            (None, _) => Some(Home::Jit(None)),
+        };
+        let resource = home.map(|home| resources.of(home));
         table.resource.push(resource.map_or(-1, i64::from));
         table.source.push(file.map(|file| places.sources.of(file)));
         // The function is declared in another file than this one if code of it was included.

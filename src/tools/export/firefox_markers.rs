@@ -88,6 +88,10 @@ struct EventMarker {
 pub struct MarkerSource {
     /// Indices of [`NAME`] and [`MISSING`].
     names: [u32; 2],
+    /// Position of the thread that shows what is missing: the one that viewers select.
+    selected: usize,
+    /// What is missing.
+    missing: String,
     /// By thread and time.
     events: Vec<EventMarker>,
 }
@@ -139,20 +143,26 @@ impl MarkerSource {
             }
         });
         let events = events.collect();
-        Self { names, events }
+        Self {
+            names,
+            selected: profile.busiest().map_or(0, |(position, _)| position),
+            missing: profile.tables.losses.text(),
+            events,
+        }
     }
 
-    /// Returns the markers of the thread at a position: what is `missing` at a time, former names with their times, and events
-    /// of runtimes.
+    /// Returns the markers of the thread at a position, which has its first sample at `start`: what is missing, former names with
+    /// their times, and events of runtimes.
     pub fn of_thread(
         &self,
         thread: usize,
-        missing: Option<(String, f64)>,
+        start: f64,
         names: impl Iterator<Item = (String, f64, f64)>,
     ) -> MarkerTable {
         let mut table = MarkerTable::default();
         let [name, missing_name] = self.names;
-        if let Some((text, time)) = missing {
+        if thread == self.selected {
+            let text = self.missing.clone();
             let fields = Fields::Text { text };
             table.add(
                 (missing_name, 0),
@@ -160,7 +170,8 @@ impl MarkerSource {
                     kind: MISSING,
                     fields,
                 },
-                (time, None),
+                // Viewers show what is between the first and the last sample.
+                (start, None),
             );
         }
         for (text, from, to) in names {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::frames::stream::tables::Thread;
+use crate::results::summary::profile::Unit;
 use crate::tools::export::calls::Calls;
 use crate::tools::export::firefox_markers::{MarkerSource, MarkerTable, milliseconds};
 use crate::tools::export::json::List;
@@ -33,18 +34,26 @@ struct ThreadRow {
 struct Samples {
     stack: Vec<Option<u32>>,
     time: Vec<f64>,
-    weight: (),
+    /// Nanoseconds since the sample before; without it, the profiler shows a whole CPU.
+    #[serde(rename = "threadCPUDelta", skip_serializing_if = "Option::is_none")]
+    thread_cpu_delta: Option<Vec<u64>>,
+    weight: Option<Vec<f64>>,
     weight_type: &'static str,
     length: usize,
 }
 
-/// Returns the threads: one for each thread and event with samples.
-pub fn threads(profile: &Profile, calls: &Calls<u32>, markers: &MarkerSource) -> impl Serialize {
+/// Returns the threads: one for each thread and event with samples. Samples of the events of `durations` count for their time.
+pub fn threads(
+    profile: &Profile,
+    calls: &Calls<u32>,
+    markers: &MarkerSource,
+    durations: &[u32],
+) -> impl Serialize {
     List(move || {
         // Readers need one at least.
         let empty = profile.rows.is_empty().then_some(&[][..]);
         let all = profile.by_thread().chain(empty).enumerate();
-        all.map(move |(index, rows)| thread(profile, calls, markers, index, rows))
+        all.map(move |(index, rows)| thread(profile, calls, markers, durations, index, rows))
     })
 }
 
@@ -52,6 +61,7 @@ fn thread(
     profile: &Profile,
     calls: &Calls<u32>,
     markers: &MarkerSource,
+    durations: &[u32],
     index: usize,
     rows: &[Row],
 ) -> ThreadRow {
@@ -65,8 +75,6 @@ fn thread(
     let of = first.map_or(&nobody, |row| &profile.tables.threads[row.thread]);
     let (start, _) = profile.tables.times.unwrap_or_default();
     let registered = first.map_or(0.0, |row| milliseconds(row.time));
-    // Viewers show what is between the first and the last sample.
-    let missing = (index == 0).then(|| (profile.tables.losses.text(), registered));
     // The profiler has one name for a thread, the last one.
     let former_names = of.names.windows(2).filter_map(|names| {
         let [(from, former), (to, _)] = names else {
@@ -75,9 +83,12 @@ fn thread(
         let [from, to] = [from, to].map(|time| milliseconds(time.0.saturating_sub(start.0)));
         Some((former.clone(), from, to.max(from)))
     });
-    let markers = markers.of_thread(index, missing, former_names);
+    let markers = markers.of_thread(index, registered, former_names);
     let is_first_event = first.is_none_or(|row| profile.events.first() == Some(&row.event));
     let event = first.and_then(|row| profile.event(row.event));
+    let has_durations = first.is_some_and(|row| durations.contains(&row.event));
+    let is_clock = !has_durations && event.is_some_and(|event| event.unit == Unit::Nanoseconds);
+    let periods = || rows.iter().map(|row| row.weight.period);
     let event = event.filter(|_| profile.events.len() > 1);
     ThreadRow {
         name: match event {
@@ -98,8 +109,9 @@ fn thread(
         samples: Samples {
             stack: rows.iter().map(|row| calls.node(row.stack)).collect(),
             time: rows.iter().map(|row| milliseconds(row.time)).collect(),
-            weight: (),
-            weight_type: "samples",
+            thread_cpu_delta: is_clock.then(|| periods().collect()),
+            weight: has_durations.then(|| periods().map(milliseconds).collect()),
+            weight_type: if has_durations { "tracing-ms" } else { "samples" },
             length: rows.len(),
         },
         markers,

@@ -18,6 +18,7 @@ use crate::inject::SourceName;
 use crate::load::Progress;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
+use crate::results::summary::profile::Unit;
 use crate::tools::export::markers::Markers;
 use crate::tools::source_texts::Texts;
 
@@ -266,6 +267,28 @@ impl Profile {
     pub fn by_thread(&self) -> impl Iterator<Item = &[Row]> {
         self.rows
             .chunk_by(|one, next| (one.thread, one.event) == (next.thread, next.event))
+    }
+
+    /// Returns the rows of the thread with most samples of the first event, and their position in [`Self::by_thread`].
+    pub fn busiest(&self) -> Option<(usize, &[Row])> {
+        let first = *self.events.first()?;
+        self.by_thread()
+            .enumerate()
+            .filter(|(_, rows)| rows.first().is_some_and(|row| row.event == first))
+            .max_by_key(|&(position, rows)| (rows.len(), std::cmp::Reverse(position)))
+    }
+
+    /// Returns the events of time whose samples stand for different times. Logs and traces have those, and time off the CPU.
+    pub fn events_of_durations(&self) -> Vec<u32> {
+        let has_durations = |&event: &u32| {
+            let mut periods = self.rows.iter().filter(|row| row.event == event);
+            let first = periods.next().map(|row| row.weight.period);
+            let is_time = self
+                .event(event)
+                .is_some_and(|event| event.unit == Unit::Nanoseconds);
+            is_time && periods.any(|row| Some(row.weight.period) != first)
+        };
+        self.events.iter().copied().filter(has_durations).collect()
     }
 
     /// Returns an event.
