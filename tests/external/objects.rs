@@ -61,7 +61,7 @@ fn linters_have_nothing_to_say() {
             }
             // Enough of each to have addresses of every alignment.
             let mut objects = objects_of(&output);
-            objects.truncate(100);
+            objects.truncate(64);
             let remarks = remarks(&objects);
             assert!(remarks.is_empty(), "{}", remarks.join("\n"));
         }
