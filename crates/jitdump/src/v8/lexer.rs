@@ -83,6 +83,11 @@ impl<'t> Lexer<'t> {
         self.bytes.get(self.at).copied()
     }
 
+    /// Returns the offset after the last token.
+    pub fn offset(&self) -> u32 {
+        self.at as u32
+    }
+
     /// Returns the text of a token.
     pub fn text(&self, token: &Token) -> &'t [u8] {
         let range = token.start as usize..token.end as usize;

@@ -11,6 +11,7 @@ use std::ops::Range;
 use crate::v8::brackets::{Bracket, BracketKind, Brackets, FunctionKeyword, Parenthesis};
 use crate::v8::functions::{Call, ScriptFunction, bit};
 use crate::v8::lexer::{Lexer, Token, TokenKind};
+use crate::v8::types::Types;
 
 /// Maximum number of functions, and of calls. Each takes a few bytes of text, and many more of memory.
 const MAX_FUNCTIONS: usize = 1 << 20;
@@ -85,6 +86,7 @@ struct Scanner<'t> {
     is_typescript: bool,
     /// Whether something was found that is TypeScript.
     has_types: bool,
+    types: Types,
     /// The last tokens, the latest one first.
     last: [Option<Token>; REMEMBERED],
     /// Whether the last token starts a statement, or a member of a class.
@@ -118,6 +120,7 @@ impl<'t> Scanner<'t> {
             after: After::Statement,
             is_typescript,
             has_types: false,
+            types: Types::default(),
             last: [None; REMEMBERED],
             starts_statement: false,
             function: None,

@@ -6,7 +6,6 @@
 use crate::v8::brackets::{Bracket, BracketKind, Parenthesis};
 use crate::v8::lexer::{Lexer, Token, TokenKind};
 use crate::v8::scanner::{After, Scanner};
-use crate::v8::types;
 
 /// What starts with a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,12 +26,12 @@ pub(super) enum TypeSyntax {
 
 impl<'t> Scanner<'t> {
     /// Returns what starts with a token, if JavaScript does not have it there.
-    pub(super) fn type_syntax(&self, token: &Token) -> Option<TypeSyntax> {
-        let bracket = self.brackets.innermost()?;
+    pub(super) fn type_syntax(&mut self, token: &Token) -> Option<TypeSyntax> {
+        let bracket = *self.brackets.innermost()?;
         match token.kind {
-            TokenKind::Word => self.type_word(token, bracket),
-            TokenKind::Punctuation(b':') => self.is_annotation(bracket).then_some(TypeSyntax::Type),
-            TokenKind::Punctuation(b'?') => self.is_optional(bracket).then_some(TypeSyntax::Token),
+            TokenKind::Word => self.type_word(token, &bracket),
+            TokenKind::Punctuation(b':') => self.is_annotation(&bracket).then_some(TypeSyntax::Type),
+            TokenKind::Punctuation(b'?') => self.is_optional(&bracket).then_some(TypeSyntax::Token),
             TokenKind::Punctuation(b'!') => {
                 let is_postfix = self.after == After::Operand && !token.on_new_line;
                 let is_certain =
@@ -40,8 +39,9 @@ impl<'t> Scanner<'t> {
                 (is_postfix && (self.is_typescript || is_certain())).then_some(TypeSyntax::Token)
             }
             TokenKind::Punctuation(b'<') => {
-                let is_certain = || self.is_in_head(bracket) || self.is_call_without_arguments();
-                (self.is_typescript || is_certain()).then_some(TypeSyntax::Arguments)
+                let is_certain =
+                    self.is_typescript || self.is_in_head(&bracket) || self.is_call_without_arguments();
+                is_certain.then_some(TypeSyntax::Arguments)
             }
             _ => None,
         }
@@ -63,13 +63,14 @@ impl<'t> Scanner<'t> {
     }
 
     /// Whether type arguments follow, and `()`. Nothing that is compared to something looks like this.
-    fn is_call_without_arguments(&self) -> bool {
-        let after = || {
-            let mut after = types::after_type_arguments(&self.lexer)?;
-            let next = after.next(false)?;
-            Some(next.is(b'(') && after.peek() == Some(b')'))
+    fn is_call_without_arguments(&mut self) -> bool {
+        if self.after != After::Operand {
+            return false;
+        }
+        let Some(mut after) = self.types.after_arguments(&self.lexer) else {
+            return false;
         };
-        self.after == After::Operand && after() == Some(true)
+        after.next(false).is_some_and(|next| next.is(b'(')) && after.peek() == Some(b')')
     }
 
     /// Whether a type follows `:`.
@@ -205,32 +206,34 @@ impl<'t> Scanner<'t> {
         match syntax {
             TypeSyntax::Token => {}
             TypeSyntax::Type => {
-                self.lexer = types::after_type(&self.lexer)?;
+                self.lexer = self.types.after_type(&self.lexer)?;
                 if token.is(b':') {
                     self.add_annotation()?;
                 }
             }
-            TypeSyntax::Types => self.lexer = types::after_types(&self.lexer)?,
+            TypeSyntax::Types => self.lexer = self.types.after_types(&self.lexer)?,
             TypeSyntax::Arguments => {
-                let Some(lexer) =
-                    types::after_type_arguments(&self.lexer).filter(|lexer| self.ends_arguments(lexer))
+                let Some(lexer) = self
+                    .types
+                    .after_arguments(&self.lexer)
+                    .filter(|lexer| self.ends_arguments(lexer))
                 else {
                     return Some(false);
                 };
                 self.lexer = lexer;
             }
             TypeSyntax::Declaration => {
-                self.lexer = types::after_block(&self.lexer)?;
+                self.lexer = self.types.after_block(&self.lexer)?;
                 self.after = After::Statement;
             }
             TypeSyntax::Alias => {
                 self.lexer.next(false)?;
                 let mut token = self.lexer.next(false)?;
                 if token.is(b'<') {
-                    self.lexer = types::after_type_arguments(&self.lexer)?;
+                    self.lexer = self.types.after_arguments(&self.lexer)?;
                     token = self.lexer.next(false)?;
                 }
-                self.lexer = types::after_type(&self.lexer).filter(|_| token.is(b'='))?;
+                self.lexer = self.types.after_type(&self.lexer).filter(|_| token.is(b'='))?;
                 self.after = After::Statement;
             }
         }
