@@ -226,6 +226,7 @@ mod tests {
             ),
             ("a ? (b: c): d => e : f", &["(b: c): d => e"]),
             ("let a: () => b = () => c", &["() => c"]),
+            ("a = { b: {} as c as () => d, as() {} }", &["() {}"]),
             ("f<() => void>(() => a) as () => b; (c: d)", &["() => a"]),
             (
                 "type A<B> = (a: B) => void\ninterface C { d(e: () => f): void }",

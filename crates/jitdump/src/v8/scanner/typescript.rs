@@ -122,7 +122,10 @@ impl<'t> Scanner<'t> {
             }
             _ => None,
         };
-        syntax.filter(|_| !self.is_property_name())
+        // `{ a: {} as (b) => c }` does not have a method.
+        let is_after_operand =
+            || self.after == After::Operand && self.previous(0).is_some_and(|last| last.is(b'}'));
+        syntax.filter(|_| !self.is_property_name() || is_after_operand())
     }
 
     /// Whether `as` or `satisfies` is an operator, before a type.
