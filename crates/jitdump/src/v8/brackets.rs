@@ -15,6 +15,8 @@ pub struct Bracket {
     pub open_conditionals: u32,
     /// Whether a `class` was inside whose body has not begun: the offset of the keyword.
     pub class: Option<u32>,
+    /// Whether a `case` is inside whose `:` has not come yet.
+    pub is_case: bool,
 }
 
 /// The kind of a bracket.
@@ -51,6 +53,10 @@ pub struct Parenthesis {
     pub inferred_name: Option<(u32, u32)>,
     /// Number of calls before it.
     pub calls: usize,
+    /// Whether it is after an operand, as in a call.
+    pub is_after_operand: bool,
+    /// Whether it has the types of parameters.
+    pub is_typed: bool,
 }
 
 /// A `function` before its parameters.
@@ -69,6 +75,7 @@ impl Bracket {
             start: token.start,
             open_conditionals: 0,
             class: None,
+            is_case: false,
         }
     }
 

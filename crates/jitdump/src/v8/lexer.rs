@@ -78,6 +78,22 @@ impl<'t> Lexer<'t> {
         ahead.bytes.get(ahead.at).copied()
     }
 
+    /// Returns the byte after the last token.
+    pub fn next_byte(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// Returns the offset after the last token.
+    pub fn offset(&self) -> u32 {
+        self.at as u32
+    }
+
+    /// Returns the text of a token.
+    pub fn text(&self, token: &Token) -> &'t [u8] {
+        let range = token.start as usize..token.end as usize;
+        self.bytes.get(range).unwrap_or_default()
+    }
+
     /// Returns the next token. A slash starts a regular expression if `operand_expected`.
     pub fn next(&mut self, operand_expected: bool) -> Option<Token> {
         let on_new_line = self.skip_blanks();

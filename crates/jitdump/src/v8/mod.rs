@@ -18,6 +18,7 @@ pub mod original_lines;
 mod scanner;
 pub mod source_map;
 mod text;
+mod types;
 pub mod v8_inlining;
 mod vlq;
 

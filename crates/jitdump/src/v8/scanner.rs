@@ -4,11 +4,14 @@
 //! statement, after which a slash starts a regular expression. The rest of the grammar does not matter. Invalid
 //! scripts are not detected: the result of a text that is not JavaScript means nothing.
 
+mod typescript;
+
 use std::ops::Range;
 
 use crate::v8::brackets::{Bracket, BracketKind, Brackets, FunctionKeyword, Parenthesis};
 use crate::v8::functions::{Call, ScriptFunction, bit};
 use crate::v8::lexer::{Lexer, Token, TokenKind};
+use crate::v8::types::Types;
 
 /// Maximum number of functions, and of calls. Each takes a few bytes of text, and many more of memory.
 const MAX_FUNCTIONS: usize = 1 << 20;
@@ -28,8 +31,13 @@ pub struct Found {
 /// Scans a text of less than 4 GiB; `None` if brackets do not match, or are nested too deeply, or there are too many
 /// functions.
 pub fn scan(bytes: &[u8]) -> Option<Found> {
-    let mut scanner = Scanner::new(bytes);
-    scanner.add_all()?;
+    let mut scanner = Scanner::new(bytes, false);
+    let mut added = scanner.add_all();
+    if scanner.has_types {
+        scanner = Scanner::new(bytes, true);
+        added = scanner.add_all();
+    }
+    added?;
     let is_whole = scanner.brackets.depth() == 1 && !scanner.lexer.has_failed();
     scanner.end_arrows(bytes.len() as u32, None);
     scanner.calls.retain(|call| !call.name.is_empty());
@@ -67,7 +75,6 @@ struct OpenArrow {
 const REMEMBERED: usize = 6;
 
 struct Scanner<'t> {
-    bytes: &'t [u8],
     lexer: Lexer<'t>,
     brackets: Brackets,
     functions: Vec<ScriptFunction>,
@@ -75,8 +82,15 @@ struct Scanner<'t> {
     token_starts: Vec<u64>,
     arrows: Vec<OpenArrow>,
     after: After,
+    /// Whether types are skipped.
+    is_typescript: bool,
+    /// Whether something was found that is TypeScript.
+    has_types: bool,
+    types: Types,
     /// The last tokens, the latest one first.
     last: [Option<Token>; REMEMBERED],
+    /// Whether the last token starts a statement, or a member of a class.
+    starts_statement: bool,
     /// `function`, until its parameters begin.
     function: Option<FunctionKeyword>,
     /// The parenthesis that ended last, with its start.
@@ -90,14 +104,13 @@ struct Scanner<'t> {
 }
 
 impl<'t> Scanner<'t> {
-    fn new(bytes: &'t [u8]) -> Self {
+    fn new(bytes: &'t [u8], is_typescript: bool) -> Self {
         let script = ScriptFunction {
             range: 0..(bytes.len() as u32).saturating_add(1),
             name: 0..0,
             parent: 0,
         };
         Self {
-            bytes,
             lexer: Lexer::new(bytes),
             brackets: Brackets::new(),
             functions: vec![script],
@@ -105,7 +118,11 @@ impl<'t> Scanner<'t> {
             token_starts: vec![0; (bytes.len() / 64).saturating_add(1)],
             arrows: Vec::new(),
             after: After::Statement,
+            is_typescript,
+            has_types: false,
+            types: Types::default(),
             last: [None; REMEMBERED],
+            starts_statement: false,
             function: None,
             closed: None,
             body: None,
@@ -119,8 +136,7 @@ impl<'t> Scanner<'t> {
     }
 
     fn text(&self, token: &Token) -> &'t [u8] {
-        let range = token.start as usize..token.end as usize;
-        self.bytes.get(range).unwrap_or_default()
+        self.lexer.text(token)
     }
 
     /// The previous token number `back`, from 0.
@@ -136,9 +152,6 @@ impl<'t> Scanner<'t> {
     }
 
     fn add(&mut self, token: Token) -> Option<()> {
-        if let Some(word) = self.token_starts.get_mut(token.start as usize / 64) {
-            *word |= bit(token.start);
-        }
         // An operand after an expression starts a statement, if it is on a new line.
         let ends_expression =
             self.after == After::Operand || self.previous(0).is_some_and(|last| last.is(b'}'));
@@ -146,6 +159,19 @@ impl<'t> Scanner<'t> {
             self.end_arrows(self.end_of_last_token(), None);
             self.after = After::Statement;
         }
+        if let Some(syntax) = self.type_syntax(&token) {
+            self.has_types = true;
+            if !self.is_typescript {
+                return None;
+            }
+            if self.skip_type(syntax, &token)? {
+                return Some(());
+            }
+        }
+        if let Some(word) = self.token_starts.get_mut(token.start as usize / 64) {
+            *word |= bit(token.start);
+        }
+        let starts_statement = matches!(self.after, After::Statement | After::Control);
         match token.kind {
             TokenKind::Word => self.word(&token),
             TokenKind::Literal | TokenKind::Template => self.after = After::Operand,
@@ -162,6 +188,7 @@ impl<'t> Scanner<'t> {
         }
         let last = self.template.take().unwrap_or(token);
         self.remember(last);
+        self.starts_statement = starts_statement;
         let is_within_limits = self.functions.len() <= MAX_FUNCTIONS && self.calls.len() <= MAX_CALLS;
         is_within_limits.then_some(())
     }
@@ -200,7 +227,10 @@ impl<'t> Scanner<'t> {
             .any(|&character| last.is(character))
             || matches!(self.text(&last), b"get" | b"set" | b"async" | b"static");
         let is_member = self.brackets.innermost().is_some_and(Bracket::has_members);
-        is_member && is_first && matches!(self.lexer.peek(), Some(b'(' | b':' | b',' | b'=' | b'}' | b';'))
+        let next = self.lexer.peek();
+        let is_last = matches!(next, Some(b'(' | b':' | b',' | b'=' | b'}' | b';'))
+            || (self.is_typescript && matches!(next, Some(b'<' | b'?' | b'!')));
+        is_member && is_first && is_last
     }
 
     fn word(&mut self, token: &Token) {
@@ -230,10 +260,14 @@ impl<'t> Scanner<'t> {
                 }
             }
             b"else" | b"do" | b"try" | b"finally" => After::Statement,
-            b"return" | b"typeof" | b"instanceof" | b"in" | b"new" | b"void" | b"delete" | b"throw"
-            | b"case" | b"extends" | b"default" | b"yield" | b"await" | b"var" | b"let" | b"const" => {
+            b"case" => {
+                if let Some(bracket) = self.brackets.innermost_mut() {
+                    bracket.is_case = true;
+                }
                 After::Operator
             }
+            b"return" | b"typeof" | b"instanceof" | b"in" | b"new" | b"void" | b"delete" | b"throw"
+            | b"extends" | b"default" | b"yield" | b"await" | b"var" | b"let" | b"const" => After::Operator,
             _ => {
                 if let Some(function) = self.function.as_mut().filter(|function| function.name.is_none()) {
                     function.name = Some((token.start, token.end));
@@ -352,7 +386,10 @@ impl<'t> Scanner<'t> {
         let bracket = self.brackets.innermost_mut()?;
         let is_block = !matches!(bracket.kind, BracketKind::Object);
         self.after = match bracket.open_conditionals {
-            0 if is_block => After::Statement,
+            0 if is_block => {
+                bracket.is_case = false;
+                After::Statement
+            }
             0 => After::Operator,
             open => {
                 bracket.open_conditionals = open.saturating_sub(1);
@@ -369,6 +406,7 @@ impl<'t> Scanner<'t> {
         let mut parenthesis = Parenthesis {
             function,
             calls: self.calls.len(),
+            is_after_operand: self.after == After::Operand,
             ..Parenthesis::default()
         };
         if let Some(last) = last.filter(|_| function.is_none()) {
@@ -460,12 +498,7 @@ impl<'t> Scanner<'t> {
                 });
             }
             if has_members {
-                // The name of a method looks like a call.
-                if let Some(call) = self.calls.get_mut(parenthesis.calls)
-                    && Some((call.name.start, call.name.end)) == parenthesis.name
-                {
-                    call.name = 0..0;
-                }
+                self.forget_call(&parenthesis);
                 let index = self.open_function(start, parenthesis.name);
                 return Some(BracketKind::Function {
                     index,
@@ -543,29 +576,4 @@ impl<'t> Scanner<'t> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_script_has_up_to_1_mi_functions_and_4_mi_calls() {
-        let scan = |text: &str, functions: usize, calls: usize| {
-            let mut scanner = Scanner::new(text.as_bytes());
-            let function = scanner.functions[0].clone();
-            scanner.functions.resize(functions, function);
-            scanner.calls = vec![
-                Call {
-                    name: 0..0,
-                    start: 0,
-                    function: 0
-                };
-                calls
-            ];
-            scanner.add_all()?;
-            Some((scanner.functions.len(), scanner.calls.len()))
-        };
-        assert_eq!(scan("x => x", 1_048_575, 0), Some((1_048_576, 0)));
-        assert_eq!(scan("x => x", 1_048_576, 0), None);
-        assert_eq!(scan("f()", 1, 4_194_303), Some((1, 4_194_304)));
-        assert_eq!(scan("f()", 1, 4_194_304), None);
-    }
-}
+mod tests;

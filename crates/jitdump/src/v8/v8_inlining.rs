@@ -13,7 +13,7 @@
 
 use std::borrow::Cow;
 
-use crate::collections::hash::HashMap;
+use crate::collections::hash::{HashMap, HashSet};
 use crate::debug_info::DebugInfo;
 use crate::v8::functions::Script;
 use crate::v8::inlined_calls::Calls;
@@ -201,8 +201,10 @@ struct Search<'e, 'a> {
     own: Candidate<'a>,
     evidence: Evidence<'e, 'a>,
     candidates: HashMap<Position, Vec<Candidate<'a>>>,
-    /// Functions that were inlined, with the calls in their text; and the function itself.
-    accepted: HashMap<Candidate<'a>, CallSites<'a>>,
+    /// Functions that were inlined; and the function itself.
+    accepted: HashSet<Candidate<'a>>,
+    /// Names that the texts of accepted functions call.
+    called: HashSet<&'a [u8]>,
     /// Number of positions that each candidate has.
     coverage: HashMap<Candidate<'a>, usize>,
 }
@@ -211,7 +213,7 @@ impl<'a> Search<'_, 'a> {
     /// Whether the text of an accepted function calls a function by its name.
     fn is_called(&self, function: &Candidate<'a>) -> bool {
         let name = simple_name(function.name);
-        !name.is_empty() && self.accepted.values().any(|calls| calls.contains_key(name))
+        !name.is_empty() && self.called.contains(name)
     }
 
     /// Whether a function was inlined that alone, or with others, has a position. It must be in the same file or called by
@@ -226,6 +228,13 @@ impl<'a> Search<'_, 'a> {
         self.is_called(function) || (is_alone && is_near())
     }
 
+    /// Accepts a function.
+    fn add(&mut self, function: Candidate<'a>) {
+        if self.accepted.insert(function) {
+            self.called.extend(self.evidence.calls(function).into_keys());
+        }
+    }
+
     fn accept(&mut self) {
         // Functions in other scripts with a position, whoever calls them; and for how many more there is room.
         let mut elsewhere: HashMap<Position, Vec<Candidate<'a>>> = HashMap::default();
@@ -235,7 +244,7 @@ impl<'a> Search<'_, 'a> {
                 let is_alone = candidates.len() == 1;
                 candidates.iter().map(move |candidate| (candidate, is_alone))
             });
-            let unknown = of_each.filter(|(candidate, _)| !self.accepted.contains_key(candidate));
+            let unknown = of_each.filter(|(candidate, _)| !self.accepted.contains(candidate));
             let new: Vec<_> = unknown
                 .filter(|&(candidate, is_alone)| self.is_acceptable(candidate, is_alone))
                 .map(|(candidate, _)| *candidate)
@@ -244,8 +253,7 @@ impl<'a> Search<'_, 'a> {
                 break;
             }
             for function in new {
-                let calls = || self.evidence.calls(function);
-                self.accepted.entry(function).or_insert_with(calls);
+                self.add(function);
             }
             // What no known function has may be in other scripts, in functions that are called.
             let unknown = self.candidates.iter().filter(|(_, found)| found.is_empty());
@@ -284,7 +292,7 @@ impl<'a> Search<'_, 'a> {
     fn best(&self, candidates: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
         let accepted = candidates
             .iter()
-            .filter(|candidate| self.accepted.contains_key(candidate));
+            .filter(|candidate| self.accepted.contains(candidate));
         let accepted: Vec<Candidate<'a>> = accepted.copied().collect();
         if accepted.len() < 2 || accepted.contains(&self.own) {
             return accepted;
@@ -315,7 +323,8 @@ fn owners<'a>(info: &DebugInfo<'a>, own: Candidate<'a>, evidence: Evidence<'_, '
         own,
         evidence,
         candidates: HashMap::default(),
-        accepted: HashMap::default(),
+        accepted: HashSet::default(),
+        called: HashSet::default(),
         coverage: HashMap::default(),
     };
     for &position in &positions {
@@ -326,7 +335,7 @@ fn owners<'a>(info: &DebugInfo<'a>, own: Candidate<'a>, evidence: Evidence<'_, '
         let count = search.coverage.entry(*candidate).or_default();
         *count = count.saturating_add(1);
     }
-    search.accepted.insert(own, evidence.calls(own));
+    search.add(own);
     search.accept();
     let best = search
         .candidates
@@ -421,257 +430,4 @@ fn by_runs<'r, 'a: 'r>(rows: impl Iterator<Item = &'r &'r [Candidate<'a>]>) -> O
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::debug_info::{Row, SourceFunction};
-
-    const MAIN: &str = "const { small } = require('./lib.js');\n\
-        function tiny(x) {\n  return (x ^ 5) + 1;\n}\n\
-        function hot(n) {\n  let t = 0;\n  for (let i = 0; i < n; i++) t += small(i) + tiny(t);\n  return t;\n}\n";
-    const LIBRARY: &str = "\n\nexports.small = function small(x) {\n  let s = x;\n\
-        \x20 for (let i = 0; i < 50; i++) s = (s * 31 + leaf(i)) | 0;\n  return s;\n};\nfunction leaf(y) {\n  return y + 1;\n}\n";
-
-    fn at((line, column): (u32, u32)) -> Position {
-        Position { line, column }
-    }
-
-    /// Path, start, name and positions of a known function.
-    type Known<'a> = (&'a str, (u32, u32), &'a str, &'a [(u32, u32)]);
-
-    /// The owner and the line of each position in `hot`, and the calls: depth, name and line.
-    fn resolve(
-        positions: &[(u32, u32)],
-        known: &[Known<'_>],
-        texts: &[(&str, &str)],
-    ) -> (Vec<String>, Vec<String>, Inlined) {
-        let mut functions = KnownFunctions::default();
-        for &(path, start, name, positions) in known {
-            let positions = positions.iter().copied().map(at).collect();
-            functions.add(path.as_bytes(), at(start), name.as_bytes(), positions);
-        }
-        let functions = functions.finish();
-        let texts: Vec<_> = texts
-            .iter()
-            .map(|(path, text)| (path.as_bytes(), Script::scan(text.as_bytes()).unwrap()))
-            .collect();
-        let scripts: Scripts<'_> = texts.iter().map(|(path, script)| (*path, script)).collect();
-        let rows = positions.iter().zip(0..).map(|(&(line, column), number)| Row {
-            offset: number * 8,
-            file: Some(0),
-            line,
-            column,
-            discriminator: 0,
-        });
-        let mut info = DebugInfo {
-            files: vec![(&b"a.js"[..]).into()],
-            functions: vec![SourceFunction {
-                name: b"",
-                file: Some(0),
-                line: 5,
-                column: 13,
-            }],
-            rows: rows.collect(),
-            calls: Vec::new(),
-        };
-        let evidence = Evidence {
-            functions: &functions,
-            scripts: &scripts,
-        };
-        let counts = add_calls(&mut info, positions.len() as u32 * 8, evidence).unwrap();
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let owners = positions.iter().zip(0..).map(|(_, number)| {
-            let frames = info.frames_at(number * 8);
-            let file = frames[0]
-                .file
-                .map_or("?".into(), |file| text(&info.files[file as usize].path));
-            let names = frames.iter().map(|frame| match frame.function {
-                0 => "hot".to_owned(),
-                function => text(info.functions[function as usize].name),
-            });
-            format!(
-                "{} {file}:{}",
-                names.collect::<Vec<_>>().join("<"),
-                frames[0].line
-            )
-        });
-        let calls = info.calls.iter().map(|call| {
-            let name = text(info.functions[call.function as usize].name);
-            format!("{} {name} {}:{}", call.depth, call.line, call.column)
-        });
-        (owners.collect(), calls.collect(), counts)
-    }
-
-    /// Positions of `hot`, `small` and `tiny` as Node.js 20 writes them.
-    const POSITIONS: [(u32, u32); 6] = [(5, 13), (7, 31), (5, 39), (5, 44), (3, 13), (8, 3)];
-
-    #[test]
-    fn baseline_code_shows_which_function_a_position_is_in() {
-        let known = [
-            ("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..]),
-            ("a.js", (2, 14), "tiny", &[(3, 13)]),
-            ("lib.js", (3, 31), "small", &[(5, 39), (5, 44), (7, 3)]),
-            // It has a position of `small`, but neither is it called nor has it any other.
-            ("other.js", (1, 1), "unrelated", &[(5, 39)]),
-        ];
-        let (owners, calls, counts) = resolve(&POSITIONS, &known, &[]);
-        let expected = [
-            "hot a.js:5",
-            "hot a.js:7",
-            "small<hot lib.js:5",
-            "small<hot lib.js:5",
-            "tiny<hot a.js:3",
-            "hot a.js:8",
-        ];
-        assert_eq!(owners, expected);
-        assert_eq!(calls, ["0 tiny 0:0", "0 small 0:0"]);
-        assert_eq!(
-            counts,
-            Inlined {
-                rows: 3,
-                in_other_files: 2,
-                unknown: 0
-            }
-        );
-    }
-
-    #[test]
-    fn texts_show_which_function_a_position_is_in() {
-        let texts = [("a.js", MAIN), ("lib.js", LIBRARY)];
-        let known = [
-            ("a.js", (5, 13), "hot", &[][..]),
-            ("lib.js", (3, 31), "small", &[]),
-            ("lib.js", (8, 14), "leaf", &[]),
-        ];
-        let positions = [(5, 13), (7, 31), (5, 39), (9, 12), (5, 44), (3, 13), (8, 3)];
-        let (owners, calls, counts) = resolve(&positions, &known, &texts);
-        let expected = [
-            "hot a.js:5",
-            "hot a.js:7",
-            "small<hot lib.js:5",
-            "leaf<small<hot lib.js:9",
-            "small<hot lib.js:5",
-            "tiny<hot a.js:3",
-            "hot a.js:8",
-        ];
-        assert_eq!(owners, expected);
-        assert_eq!(calls, ["0 tiny 7:47", "0 small 7:36", "1 leaf 5:46"]);
-        assert_eq!(counts.unknown, 0);
-    }
-
-    #[test]
-    fn a_line_of_an_unknown_function_is_dropped() {
-        let known = [("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..])];
-        let (owners, calls, counts) = resolve(&[(7, 31), (90, 2), (8, 3)], &known, &[]);
-        assert_eq!(owners, ["hot a.js:7", "hot ?:0", "hot a.js:8"]);
-        assert!(calls.is_empty());
-        assert_eq!(counts.unknown, 1);
-        // Of two functions with the same positions, neither is the right one.
-        let twins = [
-            known[0],
-            ("b.js", (1, 1), "one", &[(90, 2), (90, 8)]),
-            ("c.js", (1, 1), "two", &[(90, 2), (90, 8)]),
-        ];
-        assert_eq!(resolve(&[(7, 31), (90, 2), (90, 8)], &twins, &[]).2.unknown, 2);
-        // Without anything about the function itself, only positions before its start are in another one.
-        let (owners, ..) = resolve(&[(7, 31), (90, 2), (3, 3)], &[], &[]);
-        assert_eq!(owners, ["hot a.js:7", "hot a.js:90", "hot ?:0"]);
-    }
-
-    /// `hot` calls `small`, whose text has one position of the evaluated code that is inlined into `hot`, too.
-    #[test]
-    fn positions_of_evaluated_code_are_not_those_of_other_functions() {
-        let texts = [("a.js", MAIN), ("lib.js", LIBRARY)];
-        let known = [
-            ("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..]),
-            ("lib.js", (3, 31), "small", &[]),
-            ("", (2, 5), "evaluated", &[]),
-        ];
-        let evaluated = [(7, 31), (4, 6), (5, 39), (6, 20), (90, 2), (8, 3)];
-        let (owners, calls, counts) = resolve(&evaluated, &known, &texts);
-        assert_eq!(owners[2], "hot ?:0");
-        assert!(calls.is_empty());
-        assert_eq!(counts.unknown, 4);
-        // Baseline code has the position for certain.
-        let baseline = [known[0], ("lib.js", (3, 31), "small", &[(5, 39), (5, 44)])];
-        assert_eq!(resolve(&evaluated, &baseline, &texts).0[2], "small<hot lib.js:5");
-        // More of its rows are together than others are beside them.
-        let inlined = [(7, 31), (4, 6), (5, 39), (5, 44), (5, 39), (90, 2), (8, 3)];
-        assert_eq!(resolve(&inlined, &known, &texts).2.unknown, 2);
-    }
-
-    #[test]
-    fn a_position_of_several_functions_belongs_to_that_of_its_neighbours() {
-        let known = [
-            ("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..]),
-            ("b.js", (2, 4), "f", &[(4, 3), (4, 21), (4, 30), (5, 1)]),
-            ("c.js", (2, 4), "g", &[(4, 3), (4, 21), (4, 31), (5, 2)]),
-        ];
-        let positions = [
-            (4, 30),
-            (4, 3),
-            (4, 21),
-            (5, 1),
-            (7, 31),
-            (5, 2),
-            (4, 31),
-            (4, 21),
-        ];
-        let (owners, ..) = resolve(&positions, &known, &[]);
-        let of = |row: &String| row.split('<').next().unwrap().to_owned();
-        let found: Vec<String> = owners.iter().map(of).collect();
-        assert_eq!(found, ["f", "f", "f", "f", "hot a.js:7", "g", "g", "g"]);
-        // It may be the last one of the first function or the first one of the second.
-        assert_eq!(
-            resolve(&[(4, 30), (5, 1), (4, 3), (4, 31), (5, 2)], &known, &[])
-                .2
-                .unknown,
-            1
-        );
-    }
-
-    #[test]
-    fn up_to_64_functions_of_a_jitdump_are_compared_for_a_position() {
-        for (others, expected) in [(63, "small<hot lib.js:90"), (64, "hot ?:0")] {
-            let position = &[(90, 2)][..];
-            let mut known: Vec<Known<'_>> = (1..=others)
-                .map(|line| ("other.js", (line, 1), "", position))
-                .collect();
-            known.push(("lib.js", (1, 1), "small", position));
-            let (owners, ..) = resolve(position, &known, &[("a.js", MAIN)]);
-            assert_eq!(owners, [expected], "{others}");
-        }
-    }
-
-    /// Each function is known to be inlined because the one before calls it.
-    #[test]
-    fn up_to_eight_functions_are_found_by_calls_from_each_other() {
-        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
-        let main = "\n\n\n\nfunction hot(x) { return a(x) }";
-        let function = |pair: &[&str]| format!("function {}(x) {{ return {}(x) }}\n", pair[0], pair[1]);
-        let library: String = names.windows(2).map(function).collect();
-        let library = "\n".repeat(5) + &library;
-        let positions: Vec<(u32, u32)> = (6..=14).map(|line| (line, 24)).collect();
-        let known: Vec<Known<'_>> = names
-            .iter()
-            .zip(positions.chunks(1))
-            .map(|(name, position)| ("lib.js", (position[0].0, 11), *name, position))
-            .collect();
-        let texts = [("a.js", main), ("lib.js", &library)];
-        let (owners, ..) = resolve(&positions, &known, &texts);
-        let found: Vec<&str> = owners.iter().map(|row| row.split('<').next().unwrap()).collect();
-        assert_eq!(found, ["a", "b", "c", "d", "e", "f", "g", "h", "hot ?:0"]);
-    }
-
-    #[test]
-    fn up_to_4096_positions_are_looked_up_in_other_scripts() {
-        let main = "\n\n\n\nfunction hot(x) { return small(x) }";
-        for (lines, unknown) in [(4096, 0), (4097, 1)] {
-            let library = "\n".repeat(5) + "function small(x) {\n" + &"x\n".repeat(lines) + "}";
-            let positions: Vec<(u32, u32)> = (7..).map(|line| (line, 1)).take(lines).collect();
-            let texts = [("a.js", main), ("lib.js", &library)];
-            let (owners, _, counts) = resolve(&positions, &[], &texts);
-            assert_eq!(owners[4095], "small<hot lib.js:4102");
-            assert_eq!((counts.rows, counts.unknown), (4096, unknown), "{lines}");
-        }
-    }
-}
+mod tests;
