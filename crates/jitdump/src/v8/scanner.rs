@@ -2,7 +2,7 @@
 //!
 //! It keeps the open brackets, and from each knows what its end is: of an operand, after which a slash divides, or of a
 //! statement, after which a slash starts a regular expression. The rest of the grammar does not matter. Invalid
-//! scripts are not detected: the result of a text that is not JavaScript means nothing.
+//! scripts are not detected: the result of a text that is not JavaScript means nothing. Types of TypeScript are skipped.
 
 mod typescript;
 
