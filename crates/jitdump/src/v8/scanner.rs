@@ -1,8 +1,9 @@
-//! Finds functions and calls in the tokens of a script, in one pass and without recursion.
+//! Finds functions and calls in the tokens of a script, in one pass (TypeScript takes two) and without recursion, except up to
+//! 64 levels in types.
 //!
 //! It keeps the open brackets, and from each knows what its end is: of an operand, after which a slash divides, or of a
 //! statement, after which a slash starts a regular expression. The rest of the grammar does not matter. Invalid
-//! scripts are not detected: the result of a text that is not JavaScript means nothing. Types of TypeScript are skipped.
+//! scripts are not detected: the result of a text that is not JavaScript means nothing.
 
 mod typescript;
 
