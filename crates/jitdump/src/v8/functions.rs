@@ -41,8 +41,8 @@ pub struct Script<'t> {
 }
 
 impl<'t> Script<'t> {
-    /// Finds the functions of a script; `None` if the text cannot be JavaScript, or is too large or nested too
-    /// deeply.
+    /// Finds the functions of a script, which may have the types of TypeScript; `None` if the text cannot be JavaScript, or
+    /// is too large or nested too deeply.
     pub fn scan(bytes: impl Into<Cow<'t, [u8]>>) -> Option<Self> {
         let text = Text::new(bytes)?;
         let found = scanner::scan(text.bytes())?;

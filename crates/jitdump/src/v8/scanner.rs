@@ -1,4 +1,5 @@
-//! Finds functions and calls in the tokens of a script, in one pass and without recursion.
+//! Finds functions and calls in the tokens of a script, in one pass (TypeScript takes two) and without recursion, except up to
+//! 64 levels in types.
 //!
 //! It keeps the open brackets, and from each knows what its end is: of an operand, after which a slash divides, or of a
 //! statement, after which a slash starts a regular expression. The rest of the grammar does not matter. Invalid
