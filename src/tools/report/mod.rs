@@ -45,7 +45,7 @@ pub struct ReportOptions {
     pub stream: StreamOptions,
     /// What rows are.
     pub by: By,
-    /// Most rows, or entries in each list of a function; [`MOST_ROWS`] and [`function::MOST_LISTED`] by default.
+    /// Most rows, or entries in each list of a function; 20 and 10 by default.
     pub rows: Option<usize>,
     /// What names or files of rows, or of the function, must match.
     pub filter: Option<Regex>,
