@@ -364,6 +364,43 @@ fn symbols_of_perf_maps_have_the_original_names() {
     assert_eq!(run(&["--source-maps=off"]), set([&names[0], &names[1]]));
 }
 
+/// Programs have many files of one name, such as `index.js`.
+#[test]
+fn of_scripts_with_one_name_those_without_a_map_have_the_named_one() {
+    const START: u64 = 0x7000_0000;
+    let folder = scratch();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b", "maps"] {
+        std::fs::create_dir(path(name)).unwrap();
+    }
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, START, 0x1000, 0, "//anon", 500);
+    let mut perf_map = String::new();
+    for (number, name) in (0..).zip(["a/app.js", "b/app.js"]) {
+        std::fs::write(path(name), data(SCRIPT)).unwrap();
+        let start = START + 0x100 * number;
+        perf_map.push_str(&format!("{start:x} 40 JS:*a {}:1:284\n", path(name).display()));
+        profile.sample(7, 1_000_000 + number, &[start + 5], None);
+    }
+    std::fs::write(path("a/app.js.map"), data(MAP)).unwrap();
+    let other = String::from_utf8(data(MAP)).unwrap();
+    std::fs::write(path("maps/app.js.map"), other.replace("main.ts", "other.ts")).unwrap();
+    std::fs::write(path("perf-7.map"), perf_map).unwrap();
+    std::fs::write(path("perf.data"), profile.finish()).unwrap();
+    let output = path("out.data");
+    inject(
+        &path("perf.data"),
+        &output,
+        &["--source-map", text(&path("maps"))],
+    );
+    let symbols = code_sites::symbols(&objects_of(&output));
+    let files: Vec<&str> = symbols
+        .iter()
+        .map(|name| name.rsplit('/').next().unwrap())
+        .collect();
+    assert_eq!(files, ["main.ts:7:10", "other.ts:7:10"], "{symbols:?}");
+}
+
 /// Some of them are hard links to one file, as in pnpm's store.
 #[test]
 fn scripts_that_are_more_than_files_may_be_open_are_all_used() {

@@ -75,13 +75,22 @@ impl DumpWriter {
 
     /// Writes the lines of one file at some addresses; the file name is written once.
     pub fn lines(&mut self, time: u64, address: u64, file: &[u8], lines: &[(u64, u32)]) {
+        self.lines_at(time, address, file, lines, 0);
+    }
+
+    /// Like [`Self::lines`], in column 1.
+    pub fn positions(&mut self, time: u64, address: u64, file: &[u8], lines: &[(u64, u32)]) {
+        self.lines_at(time, address, file, lines, 1);
+    }
+
+    fn lines_at(&mut self, time: u64, address: u64, file: &[u8], lines: &[(u64, u32)], column: u32) {
         let mut content = Vec::new();
         self.endian.write_u64(&mut content, address);
         self.endian.write_u64(&mut content, lines.len() as u64);
         for (at, (address, line)) in lines.iter().enumerate() {
             self.endian.write_u64(&mut content, *address);
             self.endian.write_u32(&mut content, *line);
-            self.endian.write_u32(&mut content, 0);
+            self.endian.write_u32(&mut content, column);
             content.extend_from_slice(if at == 0 { file } else { b"\xff" });
             content.push(0);
         }

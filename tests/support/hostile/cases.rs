@@ -408,6 +408,13 @@ pub const CASES: &[Case] = &[
             keys::functions_and_a_move(dump, 2 * count, &COLLIDING);
         },
     ),
+    case(
+        "one function of V8 inlines those of other files",
+        |count, dump, profile, _| {
+            functions_of_v8(count / 4, dump);
+            profile.sample(PID, LAST, &[CODE + 4], None);
+        },
+    ),
 ];
 
 /// Writes a function of `4 * count` bytes, and a DEBUG_INFO2 record in lists with `count` inlined calls. `depth` and
@@ -444,6 +451,32 @@ fn sources(count: u64, size: usize, dump: &mut DumpWriter, profile: &mut Profile
             profile.sample(PID, 1000 + at, &[CODE + at * 64], None);
         }
     }
+}
+
+/// Writes `count` functions in files of their own, `2 * count` in pairs at equal lines, and an optimized function at `CODE` with
+/// the lines of all.
+fn functions_of_v8(count: u64, dump: &mut DumpWriter) {
+    let line = |line: u64| (1000 + line) as u32;
+    let path = |kind: char, at: u64| format!("/x/{kind}{at}.js").into_bytes();
+    let other = CODE + 0x1000_0000;
+    let mut number = 0;
+    let mut baseline = |kind: char, at: u64, line: u32| {
+        number += 1;
+        let (address, file) = (other + 16 * number, path(kind, at));
+        dump.positions(900, address, &file, &[(address, line)]);
+        let name = [format!("JS:^{kind}{at} ").as_bytes(), &file, b":1:5"].concat();
+        dump.load(900, address, number, &name, &[0x90; 16]);
+    };
+    baseline('a', 0, 1);
+    for at in 0..count {
+        baseline('g', at, line(at));
+        baseline('h', at, line(count + at));
+        baseline('k', at, line(count + at));
+    }
+    let rows: Vec<(u64, u32)> = (0..2 * count).map(|at| (CODE + at, line(at))).collect();
+    dump.positions(1000, CODE, b"/x/a0.js", &rows);
+    let code = vec![0x90; 2 * count as usize + 64];
+    dump.load(1000, CODE, 0, b"JS:*a0 /x/a0.js:1:5", &code);
 }
 
 /// Returns a CIE for absolute addresses of 8 bytes, with `instructions` bytes of no-ops.

@@ -13,6 +13,7 @@ use jitdump::v8::original_lines;
 use jitdump::v8::original_lines::{MappedScript, SourceMaps};
 use jitdump::v8::source_map::{MapError, SourceMap, mapping_url};
 
+use crate::bytes::base_name;
 use crate::collections::hash::HashMap;
 use crate::frames::source_files::paths::{SourceFiles, percent_decoded};
 use crate::frames::source_files::v8_scripts::room::Room;
@@ -47,6 +48,18 @@ enum Location {
     Elsewhere,
 }
 
+impl Location {
+    /// Whether there is a map of the script.
+    fn is_there(&self, script: &[u8], files: &SourceFiles<'_>) -> bool {
+        match self {
+            Self::Inline(_) => true,
+            Self::Named(named, path) => files.open_named(named, path).is_ok(),
+            Self::Beside(path) => files.open_beside(script, path).is_ok(),
+            Self::Elsewhere => false,
+        }
+    }
+}
+
 impl SourceMapFiles {
     /// Reads the maps of scripts.
     pub fn read(scripts: &ScriptFiles, files: &SourceFiles<'_>) -> Self {
@@ -57,15 +70,22 @@ impl SourceMapFiles {
         }
         let mut by_path: Vec<(&[u8], _)> = scripts.by_path().into_iter().collect();
         by_path.sort_unstable_by_key(|&(path, _)| path);
+        let mut of_name: HashMap<&[u8], u32> = HashMap::default();
+        for (path, _) in &by_path {
+            *of_name.entry(base_name(path)).or_default() += 1;
+        }
         let mut room = ROOM;
         let mut jobs = Vec::new();
         for (path, script) in by_path {
-            let location = match named_map(&options.source_maps.paths, path) {
-                Some((named, file)) => Location::Named(named, file),
-                None => match mapping_url(script.text().bytes()) {
-                    Some(url) => locate(url),
-                    None => continue,
-                },
+            let named = named_map(&options.source_maps.paths, path);
+            let own = mapping_url(script.text().bytes()).map(locate);
+            // A named map is that of only one of the scripts with its name, such as index.js.
+            let is_only = of_name.get(base_name(path)) == Some(&1);
+            let location = match (named, own) {
+                (Some(_), Some(own)) if !is_only && own.is_there(path, files) => own,
+                (Some((named, file)), _) => Location::Named(named, file),
+                (None, Some(own)) => own,
+                (None, None) => continue,
             };
             // Sources are relative to the map as it was on the machine of the recording.
             let folder = match &location {
@@ -115,8 +135,7 @@ impl SourceMapFiles {
 
 /// Returns the map of a script among those that the user named: the file called like the script with `.map`.
 fn named_map(paths: &[PathBuf], script: &[u8]) -> Option<(PathBuf, PathBuf)> {
-    let name = script.rsplit(|&byte| byte == b'/').next()?;
-    let name = std::ffi::OsString::from_vec([name, b".map"].concat());
+    let name = std::ffi::OsString::from_vec([base_name(script), b".map"].concat());
     // `..` is not a name.
     let name = Path::new(&name);
     let mut candidates = paths.iter().filter_map(|path| match path.is_dir() {
