@@ -411,7 +411,7 @@ pub const CASES: &[Case] = &[
     case(
         "one function of V8 inlines those of other files",
         |count, dump, profile, _| {
-            functions_of_v8(count / 4, dump);
+            functions_of_v8(count, dump);
             profile.sample(PID, LAST, &[CODE + 4], None);
         },
     ),
