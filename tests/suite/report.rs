@@ -294,6 +294,40 @@ fn an_output_has_the_same_functions() {
     }
 }
 
+#[test]
+fn executables_of_another_machine_are_below_a_directory() {
+    use object::{Object, ObjectSegment, ObjectSymbol};
+    const BASE: u64 = 0x4000_0000;
+    let folder = scratch();
+    let program = env!("CARGO_BIN_EXE_jitinject");
+    std::fs::create_dir_all(folder.path().join("root/absent")).unwrap();
+    std::fs::copy(program, folder.path().join("root/absent/program")).unwrap();
+    let bytes = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let main = file.symbol_by_name("main").unwrap().address();
+    let segment = file.segments().find(|segment| {
+        let addresses = segment.address()..segment.address() + segment.size();
+        addresses.contains(&main)
+    });
+    let segment = segment.unwrap();
+    let offset = main - segment.address() + segment.file_range().0;
+    let mut writer = ProfileWriter::new(ByteOrder::Little);
+    writer.mmap2(PID, BASE, 1 << 30, 0, "/absent/program", 500);
+    writer.sample(PID, 1000, &[BASE + offset], None);
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let name = |more: &[&str]| {
+        let output = run(&[&["report", "--json", "-i", tools::text(&profile)], more].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        rows(&report)[0]["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(name(&[]), "program");
+    assert_eq!(
+        name(&["--symfs", tools::text(&folder.path().join("root"))]),
+        "main"
+    );
+}
+
 /// perf records no map of the kernel where users may not read its addresses.
 #[test]
 fn the_kernel_is_a_module_without_a_map_of_it() {

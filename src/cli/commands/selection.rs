@@ -1,5 +1,6 @@
 //! Options that select samples.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -36,6 +37,12 @@ pub struct SelectionArguments {
     /// They are read from the debug information of the files on this machine, if it is of the recorded build.
     #[arg(long, help_heading = SYMBOLS)]
     no_native_lines: bool,
+
+    /// Directory with the executables and libraries of the recorded machine
+    ///
+    /// Paths in the profile are looked up below DIR instead of /.
+    #[arg(long, value_name = "DIR", help_heading = SYMBOLS, hide_short_help = true)]
+    symfs: Option<PathBuf>,
 }
 
 /// Times since the first record.
@@ -69,7 +76,10 @@ impl SelectionArguments {
         let mut sources = source_files.options();
         track.apply(&mut sources);
         StreamOptions {
-            load,
+            load: LoadOptions {
+                symfs: self.symfs.clone(),
+                ..load
+            },
             sources,
             track: track.name(),
             no_native_lines: self.no_native_lines,
