@@ -142,16 +142,17 @@ impl Plan {
             program: program.index,
         };
         // Runtimes of what is recorded, with their executables.
-        let mut recorded = vec![(program.runtime, program.file.clone())];
-        if let Some(pids) = Some(&options.perf.pids).filter(|pids| !pids.is_empty()) {
-            let executable = |pid| kernel::read_link(format!("/proc/{pid}/exe")).ok();
-            recorded = pids
-                .iter()
-                .map(|&pid| (Runtime::of_process(pid), executable(pid)))
-                .collect();
-            let without_log = pids.iter().filter_map(|&pid| plan.attach.without_log(pid));
-            plan.diagnostics.extend(without_log);
+        let pids = options.perf.pids.iter().copied();
+        let executable = |pid| kernel::read_link(format!("/proc/{pid}/exe")).ok();
+        let of_processes = pids
+            .clone()
+            .map(|pid| (Runtime::of_process(pid), executable(pid)));
+        let mut recorded: Vec<(Option<Runtime>, Option<PathBuf>)> = of_processes.collect();
+        if recorded.is_empty() {
+            recorded.push((program.runtime, program.file.clone()));
         }
+        plan.diagnostics
+            .extend(pids.filter_map(|pid| plan.attach.without_log(pid)));
         if plan.runtimes.is_empty() {
             let runtimes: BTreeSet<Runtime> = recorded.iter().filter_map(|(runtime, _)| *runtime).collect();
             plan.runtimes.extend(runtimes);

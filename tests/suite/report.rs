@@ -1,6 +1,7 @@
 //! `jitinject report`: rows, shares, and what is missing.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Output;
 
 use jitdump::ByteOrder;
@@ -46,6 +47,28 @@ fn samples(row: &Value, column: &str) -> u64 {
 
 fn sum(report: &Value, column: &str) -> u64 {
     rows(report).iter().map(|row| samples(row, column)).sum()
+}
+
+/// Start of the memory with the functions of [`recorded`].
+const BASE: u64 = 0x4000_0000;
+
+/// Returns the address of a function of [`recorded`].
+fn address(function: u64) -> u64 {
+    BASE + 0x100 * function
+}
+
+/// Writes a jitdump with functions of these names; returns the profile of its process, without samples.
+fn recorded(folder: &Path, names: &[&str]) -> ProfileWriter {
+    let path = folder.join(format!("jit-{PID}.dump"));
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+    for (function, name) in (0..).zip(names) {
+        dump.load(900, address(function), function, name.as_bytes(), &[0x90; 16]);
+    }
+    std::fs::write(&path, dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    profile.mmap2(PID, BASE, 0x4000, 0, "//anon", 501);
+    profile
 }
 
 #[test]
@@ -346,20 +369,9 @@ fn the_kernel_is_a_module_without_a_map_of_it() {
 /// CPython's interpreter is between all functions of Python.
 #[test]
 fn functions_of_the_language_call_each_other_through_native_code() {
-    const BASE: u64 = 0x4000_0000;
     const NATIVE: u64 = 0x5000_0000;
-    let address = |function: u64| BASE + 0x100 * function;
     let folder = scratch();
-    let dump = folder.path().join(format!("jit-{PID}.dump"));
-    let mut writer = DumpWriter::new(ByteOrder::Little, X86_64, PID);
-    for (function, name) in ["inner", "work", "outer"].into_iter().enumerate() {
-        let function = function as u64;
-        writer.load(900, address(function), function, name.as_bytes(), &[0x90; 16]);
-    }
-    std::fs::write(&dump, writer.bytes).unwrap();
-    let mut writer = ProfileWriter::new(ByteOrder::Little);
-    writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
-    writer.mmap2(PID, BASE, 0x4000, 0, "//anon", 501);
+    let mut writer = recorded(folder.path(), &["inner", "work", "outer"]);
     writer.mmap2(PID, NATIVE, 0x4000, 0, "/absent/interpreter.so", 502);
     let native = NATIVE + 0x10;
     let stack = [address(0), native, address(1) + 5, native, address(2) + 5, native];
@@ -396,22 +408,11 @@ fn functions_of_the_language_call_each_other_through_native_code() {
 
 #[test]
 fn callers_and_callees_beyond_the_first_ten_are_counted() {
-    const BASE: u64 = 0x4000_0000;
-    let address = |function: u64| BASE + 0x100 * function;
     let folder = scratch();
-    let dump = folder.path().join(format!("jit-{PID}.dump"));
-    let mut writer = DumpWriter::new(ByteOrder::Little, X86_64, PID);
-    for function in 0..24 {
-        let name = match function {
-            0 => "work".to_owned(),
-            function => format!("other{function:02}"),
-        };
-        writer.load(900, address(function), function, name.as_bytes(), &[0x90; 16]);
-    }
-    std::fs::write(&dump, writer.bytes).unwrap();
-    let mut writer = ProfileWriter::new(ByteOrder::Little);
-    writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
-    writer.mmap2(PID, BASE, 0x4000, 0, "//anon", 501);
+    let others = (1..24).map(|function| format!("other{function:02}"));
+    let names: Vec<String> = std::iter::once("work".to_owned()).chain(others).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut writer = recorded(folder.path(), &names);
     // 11 callees, and 12 callers.
     for other in 1..12 {
         writer.sample(PID, 1000 + other, &[address(other), address(0) + 5], None);
@@ -463,24 +464,14 @@ fn rows_of_a_function_are_refused() {
 /// All functions of a minified script are in one line, and many have one name.
 #[test]
 fn functions_of_one_name_and_line_are_told_apart_by_their_column() {
-    const BASE: u64 = 0x4000_0000;
-    let address = |function: u64| BASE + 0x100 * function;
     let folder = scratch();
-    let dump = folder.path().join(format!("jit-{PID}.dump"));
-    let mut writer = DumpWriter::new(ByteOrder::Little, X86_64, PID);
     let names = [
         "JS:*t /app/bundle.js:1:100",
         "JS:~t /app/bundle.js:1:9000",
         "JS:*one /app/bundle.js:1:200",
         "JS:*two /app/bundle.js:1:300",
     ];
-    for (function, name) in (0..).zip(names) {
-        writer.load(900, address(function), function, name.as_bytes(), &[0x90; 16]);
-    }
-    std::fs::write(&dump, writer.bytes).unwrap();
-    let mut writer = ProfileWriter::new(ByteOrder::Little);
-    writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
-    writer.mmap2(PID, BASE, 0x4000, 0, "//anon", 501);
+    let mut writer = recorded(folder.path(), &names);
     for time in 1000..1005 {
         writer.sample(PID, time, &[address(0), address(2) + 5], None);
     }

@@ -364,35 +364,41 @@ fn symbols_of_perf_maps_have_the_original_names() {
     assert_eq!(run(&["--source-maps=off"]), set([&names[0], &names[1]]));
 }
 
+/// Writes a perf map and a profile of the minified function of each script; returns the path of the profile.
+fn sampled(folder: &Path, scripts: &[PathBuf]) -> PathBuf {
+    const START: u64 = 0x7000_0000;
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, START, 0x10000, 0, "//anon", 500);
+    let mut perf_map = String::new();
+    for (number, script) in (0..).zip(scripts) {
+        let start = START + 0x100 * number;
+        perf_map.push_str(&format!("{start:x} 40 JS:*a {}:1:284\n", script.display()));
+        profile.sample(7, 1_000_000 + number, &[start + 5], None);
+    }
+    std::fs::write(folder.join("perf-7.map"), perf_map).unwrap();
+    let path = folder.join("perf.data");
+    std::fs::write(&path, profile.finish()).unwrap();
+    path
+}
+
 /// Programs have many files of one name, such as `index.js`.
 #[test]
 fn of_scripts_with_one_name_those_without_a_map_have_the_named_one() {
-    const START: u64 = 0x7000_0000;
     let folder = scratch();
     let path = |name: &str| folder.path().join(name);
     for name in ["a", "b", "maps"] {
         std::fs::create_dir(path(name)).unwrap();
     }
-    let mut profile = ProfileWriter::new(ByteOrder::Little);
-    profile.mmap2(7, START, 0x1000, 0, "//anon", 500);
-    let mut perf_map = String::new();
-    for (number, name) in (0..).zip(["a/app.js", "b/app.js"]) {
-        std::fs::write(path(name), data(SCRIPT)).unwrap();
-        let start = START + 0x100 * number;
-        perf_map.push_str(&format!("{start:x} 40 JS:*a {}:1:284\n", path(name).display()));
-        profile.sample(7, 1_000_000 + number, &[start + 5], None);
+    let scripts = ["a/app.js", "b/app.js"].map(path);
+    for script in &scripts {
+        std::fs::write(script, data(SCRIPT)).unwrap();
     }
     std::fs::write(path("a/app.js.map"), data(MAP)).unwrap();
     let other = String::from_utf8(data(MAP)).unwrap();
     std::fs::write(path("maps/app.js.map"), other.replace("main.ts", "other.ts")).unwrap();
-    std::fs::write(path("perf-7.map"), perf_map).unwrap();
-    std::fs::write(path("perf.data"), profile.finish()).unwrap();
+    let input = sampled(folder.path(), &scripts);
     let output = path("out.data");
-    inject(
-        &path("perf.data"),
-        &output,
-        &["--source-map", text(&path("maps"))],
-    );
+    inject(&input, &output, &["--source-map", text(&path("maps"))]);
     let symbols = code_sites::symbols(&objects_of(&output));
     let files: Vec<&str> = symbols
         .iter()
@@ -404,28 +410,19 @@ fn of_scripts_with_one_name_those_without_a_map_have_the_named_one() {
 /// Some of them are hard links to one file, as in pnpm's store.
 #[test]
 fn scripts_that_are_more_than_files_may_be_open_are_all_used() {
-    const START: u64 = 0x7000_0000;
-    const SCRIPTS: u64 = 40;
+    const SCRIPTS: usize = 40;
     let folder = scratch();
-    let mut profile = ProfileWriter::new(ByteOrder::Little);
-    profile.mmap2(7, START, 0x10000, 0, "//anon", 500);
-    let mut perf_map = String::new();
-    let first = folder.path().join("0/app.js");
-    for number in 0..SCRIPTS {
-        let script = folder.path().join(format!("{number}/app.js"));
+    let path = |number: usize| folder.path().join(format!("{number}/app.js"));
+    let scripts: Vec<PathBuf> = (0..SCRIPTS).map(path).collect();
+    for (number, script) in scripts.iter().enumerate() {
         std::fs::create_dir(script.parent().unwrap()).unwrap();
         match number % 4 {
-            3 => std::fs::hard_link(&first, &script).unwrap(),
-            _ => std::fs::write(&script, data(SCRIPT)).unwrap(),
+            3 => std::fs::hard_link(&scripts[0], script).unwrap(),
+            _ => std::fs::write(script, data(SCRIPT)).unwrap(),
         }
         std::fs::write(script.with_file_name(MAP), data(MAP)).unwrap();
-        let start = START + 0x100 * number;
-        perf_map.push_str(&format!("{start:x} 40 JS:*a {}:1:284\n", script.display()));
-        profile.sample(7, 1_000_000 + number, &[start + 5], None);
     }
-    std::fs::write(folder.path().join("perf-7.map"), perf_map).unwrap();
-    let input = folder.path().join("perf.data");
-    std::fs::write(&input, profile.finish()).unwrap();
+    let input = sampled(folder.path(), &scripts);
     let output = folder.path().join("out.data");
     let ran = std::process::Command::new("sh")
         .args([

@@ -22,7 +22,7 @@ use crate::tools::export::calls::{Calls, Numbers};
 use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
 use crate::tools::export::firefox_threads::threads;
 use crate::tools::export::json;
-use crate::tools::export::profile::{Home, Profile};
+use crate::tools::export::profile::{Home, Profile, Row};
 
 /// Version of the format.
 const VERSION: u32 = 70;
@@ -223,10 +223,11 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         length: calls.nodes.len(),
     };
     let categories = [Kind::Compiler, Kind::Gc].map(category);
-    let markers = MarkerSource::new(profile, &mut strings, categories);
+    let (selected, busiest) = profile.busiest().unwrap_or_default();
+    let markers = MarkerSource::new(profile, &mut strings, categories, selected);
     let durations = profile.events_of_durations();
     let file = File {
-        meta: meta(profile, &tiers),
+        meta: meta(profile, &tiers, selected, busiest),
         libs: libraries
             .all
             .iter()
@@ -270,7 +271,8 @@ fn tiers(profile: &Profile, calls: &[CallKey]) -> Vec<TierIndex> {
     tiers
 }
 
-fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
+/// Describes the profile. The thread at the position `selected` is shown first, and has the samples `busiest`.
+fn meta(profile: &Profile, tiers: &[TierIndex], selected: usize, busiest: &[Row]) -> Value {
     let categories = CATEGORIES.map(|(kind, name, color)| {
         let own = tiers.iter().filter(|_| kind == Kind::Language);
         let own = own.map(|&tier| &*profile.tables.tiers[tier]);
@@ -284,7 +286,7 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
     let markers = profile.markers.text();
     about.extend(markers.map(|text| json!({"label": "Markers", "format": "string", "value": text})));
     json!({
-        "interval": interval(profile),
+        "interval": interval(busiest),
         "startTime": 0,
         "processType": 0,
         "product": profile.title,
@@ -295,7 +297,7 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
         // Otherwise there is a button that sends build IDs and addresses to Mozilla's server.
         "symbolicationNotSupported": true,
         "sourceCodeIsNotOnSearchfox": true,
-        "initialSelectedThreads": [profile.busiest().map_or(0, |(position, _)| position)],
+        "initialSelectedThreads": [selected],
         "importedFrom": EXPORTER,
         "categories": categories,
         "markerSchema": firefox_markers::schema(),
@@ -304,9 +306,8 @@ fn meta(profile: &Profile, tiers: &[TierIndex]) -> Value {
     })
 }
 
-/// Returns the usual time between samples of the busiest thread, in milliseconds. That is the median, as threads also wait.
-fn interval(profile: &Profile) -> f64 {
-    let rows = profile.busiest().map_or(&[][..], |(_, rows)| rows);
+/// Returns the usual time between the samples of a thread, in milliseconds. That is the median, as threads also wait.
+fn interval(rows: &[Row]) -> f64 {
     let times = rows.windows(2).filter_map(|rows| {
         let [row, next] = rows else { return None };
         Some(next.time.saturating_sub(row.time)).filter(|&time| time > 0)

@@ -102,8 +102,14 @@ pub fn milliseconds(time: u64) -> f64 {
 }
 
 impl MarkerSource {
-    /// Adds the strings of markers. `categories` are those of compilers and of garbage collectors.
-    pub fn new(profile: &Profile, strings: &mut Numbers<String>, categories: [usize; 2]) -> Self {
+    /// Adds the strings of markers. `categories` are those of compilers and of garbage collectors, `selected` is the position of
+    /// the thread that viewers show first.
+    pub fn new(
+        profile: &Profile,
+        strings: &mut Numbers<String>,
+        categories: [usize; 2],
+        selected: usize,
+    ) -> Self {
         let names = [NAME, MISSING].map(|name| strings.of(name.to_owned()));
         let events = profile.markers.all.iter().map(|marker| {
             let thread = marker.other_tid().map(|tid| tid.0);
@@ -145,7 +151,7 @@ impl MarkerSource {
         let events = events.collect();
         Self {
             names,
-            selected: profile.busiest().map_or(0, |(position, _)| position),
+            selected,
             missing: profile.tables.losses.text(),
             events,
         }

@@ -30,9 +30,6 @@ pub struct TracedThread<'a> {
     pub name: Option<&'a [u8]>,
 }
 
-/// Processor number that perf's readers show as -1.
-pub const UNKNOWN_CPU: u32 = u32::MAX;
-
 /// Where and when an event was logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EventContext {
@@ -40,7 +37,7 @@ pub struct EventContext {
     pub thread: usize,
     /// Time in nanoseconds, as in the log.
     pub time: RuntimeTime,
-    /// CPU; [`UNKNOWN_CPU`] if the format has none.
+    /// CPU; [`UNKNOWN_CPU`](crate::traces::conversion::synthesis::UNKNOWN_CPU) if the format has none.
     pub cpu: u32,
     /// Offset in the file, in bytes.
     pub offset: u64,

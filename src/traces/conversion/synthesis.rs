@@ -29,7 +29,7 @@ mod synthesized;
 
 pub use definition::{Definition, Measure};
 pub use process::{Comm, ThreadStart, write_comm, write_fork};
-pub use sample::Sample;
+pub use sample::{Sample, UNKNOWN_CPU};
 pub use stand_alone::Origin;
 pub use stream::Synthesis;
 pub use synthesized::Synthesized;

@@ -49,13 +49,12 @@ enum Location {
 }
 
 impl Location {
-    /// Whether there is a map of the script.
-    fn is_there(&self, script: &[u8], files: &SourceFiles<'_>) -> bool {
+    /// Whether it is a map of the script's own.
+    fn is_own(&self, script: &[u8], files: &SourceFiles<'_>) -> bool {
         match self {
             Self::Inline(_) => true,
-            Self::Named(named, path) => files.open_named(named, path).is_ok(),
             Self::Beside(path) => files.open_beside(script, path).is_ok(),
-            Self::Elsewhere => false,
+            Self::Named(..) | Self::Elsewhere => false,
         }
     }
 }
@@ -77,15 +76,19 @@ impl SourceMapFiles {
         let mut room = ROOM;
         let mut jobs = Vec::new();
         for (path, script) in by_path {
-            let named = named_map(&options.source_maps.paths, path);
-            let own = mapping_url(script.text().bytes()).map(locate);
-            // A named map is that of only one of the scripts with its name, such as index.js.
-            let is_only = of_name.get(base_name(path)) == Some(&1);
-            let location = match (named, own) {
-                (Some(_), Some(own)) if !is_only && own.is_there(path, files) => own,
-                (Some((named, file)), _) => Location::Named(named, file),
-                (None, Some(own)) => own,
-                (None, None) => continue,
+            let own = || mapping_url(script.text().bytes()).map(locate);
+            let location = match named_map(&options.source_maps.paths, path) {
+                Some((named, file)) => {
+                    // It is the map of only one of the scripts with its name, such as index.js.
+                    let is_only = of_name.get(base_name(path)) == Some(&1);
+                    let own = if is_only { None } else { own() };
+                    own.filter(|own| own.is_own(path, files))
+                        .unwrap_or(Location::Named(named, file))
+                }
+                None => match own() {
+                    Some(own) => own,
+                    None => continue,
+                },
             };
             // Sources are relative to the map as it was on the machine of the recording.
             let folder = match &location {

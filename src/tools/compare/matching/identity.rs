@@ -119,8 +119,11 @@ fn without_counters<'a>(recorded: &str, name: &'a str) -> Cow<'a, str> {
         let is_hash = |hash: &str| hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
         return Cow::Borrowed(without_suffix(name, '#', is_hash));
     }
-    // WebAssembly in V8: `JS:fib-12-turbofan`, with the index of the function.
-    if recorded.starts_with("JS:") && (recorded.ends_with("-turbofan") || recorded.ends_with("-liftoff")) {
+    // WebAssembly in V8: `JS:fib-12-turbofan`, with the index of the function and the tier, which `name` lacks.
+    let tier = recorded
+        .strip_prefix("JS:")
+        .and_then(|rest| rest.strip_prefix(name));
+    if tier.is_some_and(|tier| tier.starts_with('-')) {
         return Cow::Borrowed(without_suffix(name, '-', is_number));
     }
     // PHP: `TRACE-3$fib$7`, the number of the trace, the function, and the line where it starts.

@@ -8,6 +8,9 @@ use crate::perf::record::{self, HEADER_SIZE};
 use crate::perf::synthetic::Thread;
 use crate::traces::conversion::synthesis::definition::SyntheticEvent;
 
+/// Processor number that perf's readers show as -1.
+pub const UNKNOWN_CPU: u32 = u32::MAX;
+
 /// A sample of a synthetic event.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
@@ -17,7 +20,7 @@ pub struct Sample<'a> {
     pub thread: Thread,
     /// Time of the sample.
     pub time: Time,
-    /// CPU of the sample; all ones if unknown.
+    /// CPU of the sample; may be [`UNKNOWN_CPU`].
     pub cpu: u32,
     /// Period in the unit of the event; 1 if events are only counted.
     pub period: u64,

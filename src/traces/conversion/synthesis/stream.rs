@@ -18,7 +18,7 @@ use crate::traces::conversion::synthesis::definition::{
 use crate::traces::conversion::synthesis::event_desc;
 use crate::traces::conversion::synthesis::process::{Comm, ThreadStart, write_comm, write_fork};
 use crate::traces::conversion::synthesis::recording::{Recording, Sink};
-use crate::traces::conversion::synthesis::sample::{Sample, write_sample};
+use crate::traces::conversion::synthesis::sample::{Sample, UNKNOWN_CPU, write_sample};
 use crate::traces::conversion::synthesis::stand_alone;
 use crate::traces::conversion::synthesis::stand_alone::Origin;
 use crate::traces::conversion::synthesis::synthesized::{Synthesized, copy_feature, with_identifiers};
@@ -174,8 +174,8 @@ impl<'p, W: Write> Synthesis<'p, W> {
         }
         let (first, last) = self.sample_times.unwrap_or((sample.time, sample.time));
         self.sample_times = Some((first.min(sample.time), last.max(sample.time)));
-        // Mono's logs have no CPUs. perf 7.3 rejects a profile of more than 2^20 CPUs.
-        if sample.cpu != u32::MAX {
+        // perf 7.3 rejects a profile of more than 2^20 CPUs.
+        if sample.cpu != UNKNOWN_CPU {
             self.last_cpu = self.last_cpu.max(sample.cpu);
         }
         self.flush_buffer()
