@@ -86,6 +86,7 @@ impl CheckArguments {
         }
         let mut totals = output::Totals::default();
         let least = self.level.severity();
+        // Lazily, as the findings of a file are printed before the next one is checked.
         let checked = files::check_all(&self.files).map(|mut checked: CheckedFile| {
             if let Ok(report) = &mut checked.result {
                 totals.add(report);
@@ -102,9 +103,10 @@ impl CheckArguments {
             output::print_text(checked)?;
             output::print_totals(&totals)?;
         }
-        Ok(match totals.has_failed() {
-            true => ExitCode::FAILURE,
-            false => ExitCode::SUCCESS,
+        Ok(if totals.has_failed() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
         })
     }
 }

@@ -124,19 +124,19 @@ impl TimelineArguments {
 
     /// Returns the final message: the contents of the page, and how to open it.
     fn summary_text(&self, values: &Values) -> String {
-        let mut text = String::new();
-        let samples: u64 = values.processes.iter().map(|process| process.samples).sum();
-        let in_code: u64 = values.processes.iter().map(|process| process.jit).sum();
-        let _ = match values.processes.len() {
-            0 => writeln!(text, "no JIT code in the profile; the page is empty"),
-            processes => writeln!(
-                text,
-                "functions: {}, boxes: {}, processes: {processes}; samples: {samples}, in JIT code: {in_code}",
-                values.functions.name.len(),
-                values.boxes.function.len(),
-            ),
-        };
-        if !is_standard(&self.output) && !values.processes.is_empty() {
+        let processes = &values.processes;
+        if processes.is_empty() {
+            return "no JIT code in the profile; the page is empty\n".to_owned();
+        }
+        let samples: u64 = processes.iter().map(|process| process.samples).sum();
+        let in_code: u64 = processes.iter().map(|process| process.jit).sum();
+        let mut text = format!(
+            "functions: {}, boxes: {}, processes: {}; samples: {samples}, in JIT code: {in_code}\n",
+            values.functions.name.len(),
+            values.boxes.function.len(),
+            processes.len(),
+        );
+        if !is_standard(&self.output) {
             let _ = writeln!(text, "next: open {} in a browser", printable_path(&self.output));
         }
         text

@@ -26,7 +26,7 @@ struct Row {
     period: u64,
     event: u32,
     /// Index of the thread in this part.
-    thread: u32,
+    thread: ThreadIndex,
     cpu: Option<u32>,
     /// Node of the stack in this part.
     node: Option<NodeIndex>,
@@ -39,27 +39,25 @@ pub struct Rows {
     pub tree: CallTree<FrameAddress>,
     rows: Vec<Row>,
     /// Threads, with the offset of the first record of each.
-    threads: Vec<(u64, ThreadKey)>,
-    known_threads: HashMap<ThreadKey, u32>,
+    threads: IndexedTable<ThreadIndex, (u64, ThreadKey)>,
+    known_threads: HashMap<ThreadKey, ThreadIndex>,
     counts: Counts,
 }
 
 impl Rows {
     /// Returns the index of the thread of the record at an offset.
-    fn thread(&mut self, offset: u64, key: ThreadKey) -> u32 {
+    fn thread(&mut self, offset: u64, key: ThreadKey) -> ThreadIndex {
         // Most samples are of the same thread as the last one.
         if let Some(last) = self.rows.last()
-            && self
-                .threads
-                .get(last.thread as usize)
-                .is_some_and(|&(_, known)| known == key)
+            && self.threads[last.thread].1 == key
         {
             return last.thread;
         }
-        *self.known_threads.entry(key).or_insert_with(|| {
-            self.threads.push((offset, key));
-            u32::try_from(self.threads.len().saturating_sub(1)).unwrap_or(u32::MAX)
-        })
+        let all = &mut self.threads;
+        *self
+            .known_threads
+            .entry(key)
+            .or_insert_with(|| all.push((offset, key)))
     }
 
     /// Adds a sample.
@@ -150,7 +148,8 @@ impl Collected {
         for part in all {
             self.counts.add(&part.counts);
             let threads = part.threads.iter().map(|&(_, key)| self.thread(key));
-            parts.push((part.rows, threads.collect::<Vec<ThreadIndex>>()));
+            let threads: IndexedTable<ThreadIndex, ThreadIndex> = threads.collect();
+            parts.push((part.rows, threads));
             trees.push(part.tree);
         }
         let here = self.tree.merge(&trees);
@@ -168,9 +167,7 @@ impl Collected {
                 break;
             };
             let Some(row) = rows.next() else { break };
-            let Some(&thread) = threads.get(row.thread as usize) else {
-                continue;
-            };
+            let thread = threads[row.thread];
             let stack = row.node.and_then(|node| match here[node] {
                 Position::Node(found) => Some(found),
                 Position::Outside | Position::NoRoom => {
