@@ -4,7 +4,7 @@
 //!     cargo run --example make_elf -- function.so && objdump -d -l function.so
 
 use jitdump::Machine;
-use jitdump::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
+use jitdump::debug_info::{DebugInfo, LineRow, SourceFile, SourceFunction};
 use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
 use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
 use jitinject::internals::elf::object;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         address: TEXT_OFFSET,
     };
 
-    let row = |offset, line| Row {
+    let row = |offset, line| LineRow {
         offset,
         file: Some(0),
         line,

@@ -20,7 +20,7 @@ use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile, SourceFunction};
 use jitdump::{ByteOrder, Machine};
 use jitinject::inject;
 use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
@@ -97,7 +97,7 @@ fn raw_info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
         line: 3,
         column: 1,
     };
-    let row = |at| Row {
+    let row = |at| LineRow {
         offset: at * (SIZE / rows.max(1)),
         file: Some(at % 3),
         line: 10 + at * 7 % 50,

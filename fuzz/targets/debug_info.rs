@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use jitdump::debug_info::{DebugInfo, Row};
+use jitdump::debug_info::{DebugInfo, LineRow};
 use jitdump::{ByteOrder, Dump, Machine};
 use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
 use jitinject::internals::elf::object::TEXT_OFFSET;
@@ -94,7 +94,7 @@ fn check(info: &DebugInfo<'_>, size: u32, found: &Contents) {
         let expected = if has_name(row.file) {
             *row
         } else {
-            Row {
+            LineRow {
                 line: 0,
                 column: 0,
                 ..*row

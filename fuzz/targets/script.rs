@@ -1,6 +1,6 @@
 //! Arbitrary scripts, and maps after a NUL: functions nest, positions and offsets agree, and all indices of a map are valid.
 
-use jitdump::debug_info::{DebugInfo, Row, SourceFunction};
+use jitdump::debug_info::{DebugInfo, LineRow, SourceFunction};
 use jitdump::v8::original_lines::{MappedScript, SourceMaps};
 use jitdump::v8::source_map::{SourceMap, mapping_url};
 use jitdump::v8::v8_inlining::Scripts;
@@ -34,7 +34,7 @@ pub fn run(input: &[u8]) {
     if let Some(script) = &script {
         scripts.insert(b"a.js", script);
     }
-    let rows = (0..64u32).map(|number| Row {
+    let rows = (0..64u32).map(|number| LineRow {
         offset: number,
         file: Some(0),
         line: number / 16 + 1,

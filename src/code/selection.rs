@@ -13,7 +13,7 @@ use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
 use crate::code::samples::{Located, SampleFields, Samples};
-pub use crate::code::selection::walk::Walk;
+pub use crate::code::selection::walk::SelectionWalk;
 use crate::code::timeline::{FileIndex, FreedRangeIndex, Lookup, MappingIndex, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::{HashMap, HashSet};
@@ -221,13 +221,13 @@ impl<'a> Selector<'a> {
     }
 
     /// Starts a walk over some of the samples.
-    pub fn start(&self) -> Walk<'_> {
-        Walk::new(self)
+    pub fn start(&self) -> SelectionWalk<'_> {
+        SelectionWalk::new(self)
     }
 
     /// Returns what walks have found together.
-    pub fn combine<'w>(&self, walks: impl IntoIterator<Item = Walk<'w>>) -> Selection {
-        let found = walks.into_iter().map(Walk::into_selection);
+    pub fn combine<'w>(&self, walks: impl IntoIterator<Item = SelectionWalk<'w>>) -> Selection {
+        let found = walks.into_iter().map(SelectionWalk::into_selection);
         let all = found.reduce(|mut all, one| {
             all.merge(one);
             all

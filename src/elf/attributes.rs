@@ -10,7 +10,7 @@ use jitdump::{ByteOrder, Machine};
 use object::elf;
 
 /// Section name, type and content.
-pub type Section = (&'static str, elf::SectionType, Vec<u8>);
+pub type AttributesSection = (&'static str, elf::SectionType, Vec<u8>);
 
 /// Value of an attribute.
 enum Value {
@@ -40,7 +40,7 @@ const RISCV_64: &str = "rv64i2p0_m2p0_a2p0_f2p0_d2p0_c2p0_v1p0_zba1p0_zbb1p0_zbc
 const RISCV_32: &str = "rv32i2p0_m2p0_a2p0_f2p0_d2p0_c2p0_v1p0_zba1p0_zbb1p0_zbc1p0_zbs1p0";
 
 /// Returns the attributes section for a machine; `None` for machines other than ARM and RISC-V.
-pub fn section(machine: Machine) -> Option<Section> {
+pub fn section(machine: Machine) -> Option<AttributesSection> {
     let endian = machine.endian;
     match machine.id {
         elf::EM_ARM => Some((

@@ -97,7 +97,7 @@ struct Entry {
 /// Rows of an entry.
 #[derive(Debug, Default)]
 pub struct EntryRows {
-    rows: Vec<Row>,
+    rows: Vec<CallFrameRow>,
     /// Rules of all rows.
     rules: Vec<(u16, Rule)>,
     /// Expressions of all rows.
@@ -107,7 +107,7 @@ pub struct EntryRows {
 }
 
 #[derive(Debug)]
-struct Row {
+struct CallFrameRow {
     start: u64,
     end: u64,
     cfa: CfaRule,
@@ -211,7 +211,7 @@ impl CallFrames {
             SectionKind::EhFrame => index(section.eh_frame(), &section.bases(), memory),
             SectionKind::DebugFrame => index(section.debug_frame(), &section.bases(), memory),
         };
-        let Index { mut entries, end } = index?;
+        let EntryIndex { mut entries, end } = index?;
         section.bytes.truncate(end);
         section.bytes.shrink_to_fit();
         entries.sort_unstable_by_key(|entry| (entry.range, entry.offset));
@@ -257,7 +257,7 @@ impl CallFrames {
 }
 
 /// Entries of a section.
-struct Index {
+struct EntryIndex {
     entries: Vec<Entry>,
     /// Offset after the last byte that one of them needs.
     end: usize,
@@ -268,12 +268,12 @@ fn index<'a, S: UnwindSection<Slice<'a>>>(
     section: S,
     bases: &BaseAddresses,
     memory: &FileMemory<'_>,
-) -> Option<Index> {
+) -> Option<EntryIndex> {
     /// Maximum size of the field before an entry, which its length does not include.
     const LENGTH_SIZE: usize = 12;
     type Cie<'a> = CommonInformationEntry<Slice<'a>>;
     let mut cies: HashMap<usize, Option<Cie<'a>>> = HashMap::default();
-    let mut index = Index {
+    let mut index = EntryIndex {
         entries: Vec::new(),
         end: 0,
     };
@@ -388,7 +388,7 @@ fn rows<'a, S: UnwindSection<Slice<'a>>>(
                 found.rules.push((register.0, rule));
             }
         }
-        found.rows.push(Row {
+        found.rows.push(CallFrameRow {
             start: row.start_address(),
             end: row.end_address(),
             cfa,

@@ -103,10 +103,10 @@ pub struct Settings<'a> {
 }
 
 /// Section name and content.
-pub type Section<'a> = (&'static str, &'a [u8]);
+pub type DwarfSection<'a> = (&'static str, &'a [u8]);
 
 /// All sections; empty ones need not be written.
-pub type Sections<'a> = [Section<'a>; 7];
+pub type Sections<'a> = [DwarfSection<'a>; 7];
 
 /// The error for a function that can't be added, because section offsets would exceed 32 bits, or its addresses
 /// exceed the machine's address size.
@@ -260,7 +260,7 @@ fn write_address(out: &mut Vec<u8>, address: u64, machine: Machine) {
 mod tests {
     use super::*;
     use jitdump::ByteOrder;
-    use jitdump::debug_info::{InlinedCall, Row, SourceFile, SourceFunction};
+    use jitdump::debug_info::{InlinedCall, LineRow, SourceFile, SourceFunction};
 
     fn info<'a>(path: &'a [u8], name: &'a [u8]) -> DebugInfo<'a> {
         let mut info = DebugInfo {
@@ -269,7 +269,7 @@ mod tests {
                 name,
                 ..SourceFunction::default()
             }],
-            rows: vec![Row {
+            rows: vec![LineRow {
                 offset: 0,
                 file: Some(0),
                 line: 1,

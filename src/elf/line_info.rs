@@ -18,7 +18,7 @@ use object::read::{Object, ReadRef};
 
 use crate::elf::limited_reads::{FileMemory, section_content};
 use crate::elf::line_info::counted_reader::CountedReader;
-use crate::elf::line_info::search::Search;
+use crate::elf::line_info::search::FunctionSearch;
 use crate::elf::symbols::parse_if;
 
 /// Maximum number of reads for each byte of the sections. Compilers' files need less than two.
@@ -89,7 +89,7 @@ impl LineInfo {
         let dwarf = self
             .sections
             .borrow(|section| CountedReader::new(section, self.endian, &left));
-        let mut search = Search::new(&dwarf, &left, wanted);
+        let mut search = FunctionSearch::new(&dwarf, &left, wanted);
         let mut units = dwarf.units();
         let mut damaged = 0u64;
         loop {

@@ -69,7 +69,7 @@ pub struct ObjectContent<'a> {
     /// Unwinding tables.
     pub tables: PlacedTables<'a>,
     /// DWARF sections, which are not loaded. Empty ones are left out.
-    pub debug: &'a [dwarf::Section<'a>],
+    pub debug: &'a [dwarf::DwarfSection<'a>],
 }
 
 /// A function in an object.
@@ -221,7 +221,7 @@ pub fn encode(content: &ObjectContent<'_>, out: &mut SparseBytes) -> Encoded {
 }
 
 /// Returns the DWARF sections that are not empty.
-fn debug_sections<'a>(content: &ObjectContent<'a>) -> impl Iterator<Item = dwarf::Section<'a>> {
+fn debug_sections<'a>(content: &ObjectContent<'a>) -> impl Iterator<Item = dwarf::DwarfSection<'a>> {
     let sections = content.debug.iter().copied();
     sections.filter(|(_, bytes)| !bytes.is_empty())
 }

@@ -25,14 +25,14 @@ pub const FEATURE_WORDS: usize = 4;
 
 /// A section of the file. Not checked against the size of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Section {
+pub struct FileSection {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Size in bytes.
     pub size: u64,
 }
 
-impl Section {
+impl FileSection {
     /// Reads the offset and size of a section.
     pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
@@ -64,9 +64,9 @@ pub struct FileHeader {
     /// Size in bytes of an entry of `attrs`: an attribute and the section of its IDs.
     pub attr_size: u64,
     /// The section of attributes.
-    pub attrs: Section,
+    pub attrs: FileSection,
     /// The section of records.
-    pub data: Section,
+    pub data: FileSection,
     /// Bit set of the features, lowest bit first.
     pub features: [u64; FEATURE_WORDS],
 }
@@ -112,9 +112,9 @@ fn magic(endian: ByteOrder) -> &'static [u8; 8] {
 impl FileHeader {
     fn parse(reader: &mut Reader<'_>, endian: ByteOrder) -> Option<Self> {
         let attr_size = reader.u64()?;
-        let attrs = Section::read(reader)?;
-        let data = Section::read(reader)?;
-        let _event_types = Section::read(reader)?;
+        let attrs = FileSection::read(reader)?;
+        let data = FileSection::read(reader)?;
+        let _event_types = FileSection::read(reader)?;
         let mut features = [0; FEATURE_WORDS];
         for word in &mut features {
             *word = reader.u64()?;
@@ -137,7 +137,7 @@ impl FileHeader {
     /// Appends the header in the layout that perf writes.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(magic(self.endian));
-        let event_types = Section::default();
+        let event_types = FileSection::default();
         for word in [FILE_HEADER_SIZE, self.attr_size] {
             self.endian.write_u64(out, word);
         }

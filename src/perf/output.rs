@@ -14,7 +14,7 @@ use crate::perf::attr;
 use crate::perf::attr::AttrEntry;
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, Section, write_pipe_header};
+use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, FileSection, write_pipe_header};
 use crate::perf::pipe;
 use crate::perf::profile::{Container, Profile};
 use crate::perf::record::data::{Copier, Output};
@@ -93,8 +93,8 @@ impl<'a> Rewrite<'a> {
         let mut header = FileHeader {
             endian,
             attr_size: 0,
-            attrs: Section::default(),
-            data: Section::default(),
+            attrs: FileSection::default(),
+            data: FileSection::default(),
             features: [0; FEATURE_WORDS],
         };
         // The header is written last, when all sizes are known.
@@ -405,7 +405,7 @@ fn write_attr_record(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry) ->
 fn write_attrs(profile: &Profile<'_>, header: &mut FileHeader, out: &mut Vec<u8>) {
     let mut offsets = Vec::new();
     for entry in &profile.attr_entries {
-        offsets.push(Section {
+        offsets.push(FileSection {
             offset: out.len() as u64,
             size: entry.ids.len() as u64,
         });

@@ -7,7 +7,7 @@ use jitdump::{ByteOrder, Tally};
 use crate::bytes::Reader;
 use crate::perf::attr::{self, AttrEntry, Attrs};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{AnyHeader, FILE_HEADER_SIZE, FileHeader, PIPE_HEADER_SIZE, Section};
+use crate::perf::header::{AnyHeader, FILE_HEADER_SIZE, FileHeader, PIPE_HEADER_SIZE, FileSection};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
 use crate::perf::record::data::Data;
@@ -205,7 +205,7 @@ fn attr_entries(
         let (attr, ids_section) = entry
             .split_at_checked(entry_size.saturating_sub(IDS))
             .unwrap_or_default();
-        let ids = Section::read(&mut Reader::new(ids_section, header.endian))
+        let ids = FileSection::read(&mut Reader::new(ids_section, header.endian))
             .filter(|section| section.size <= ids_left)
             .and_then(|ids| self::section(file, ids));
         if ids.is_none() {
@@ -222,7 +222,7 @@ fn attr_entries(
 }
 
 /// Returns the bytes of a section; `None` if the file does not contain all of them.
-fn section(file: Data<'_>, section: Section) -> Option<Cow<'_, [u8]>> {
+fn section(file: Data<'_>, section: FileSection) -> Option<Cow<'_, [u8]>> {
     file.bytes(section.offset, section.offset.checked_add(section.size)?)
 }
 
@@ -238,7 +238,7 @@ fn features<'a>(file: Data<'a>, header: &FileHeader, faults: &mut Tally<Issue>) 
     let mut bytes_left = file.len();
     let mut features = Vec::new();
     for id in (0..=u8::MAX).filter(|&id| header.has_feature(id)) {
-        let content = Section::read(&mut table)
+        let content = FileSection::read(&mut table)
             .filter(|section| section.size <= bytes_left)
             .and_then(|content| section(file, content));
         match content {
@@ -263,11 +263,11 @@ mod tests {
     fn a_profile_may_have_256_feature_sections() {
         let attr = testing::attr(64, 0, 0);
         let round = testing::record(record::FINISHED_ROUND, 0, &[]);
-        let attrs = Section {
+        let attrs = FileSection {
             offset: FILE_HEADER_SIZE,
             size: attr.len() as u64 + 16,
         };
-        let data = Section {
+        let data = FileSection {
             offset: attrs.end(),
             size: round.len() as u64,
         };

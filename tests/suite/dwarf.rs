@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use gimli::{DwLang, RunTimeEndian};
-use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile, SourceFunction};
 use jitdump::{ByteOrder, Machine};
 use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Sections, Settings, Version};
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn function_name(function: u32) -> String {
 /// Generates debug information that a runtime could write, valid or not.
 fn any_info() -> impl Strategy<Value = DebugInfo<'static>> {
     let row = (0..SIZE + 20, 0..FILES + 1, 0..1000u32, 0..100u32, 0..3u32);
-    let row = row.prop_map(|(offset, file, line, column, discriminator)| Row {
+    let row = row.prop_map(|(offset, file, line, column, discriminator)| LineRow {
         offset,
         file: (file < FILES).then_some(file),
         line,

@@ -1,6 +1,6 @@
 //! Many functions with line tables and an inlined call each, for one file.
 
-use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile, SourceFunction};
 use jitdump::{ByteOrder, Machine};
 use jitinject::internals::elf::dwarf::{Settings, Version};
 use jitinject::internals::elf::object::TEXT_OFFSET;
@@ -39,7 +39,7 @@ pub fn info(number: u32) -> DebugInfo<'static> {
         line,
         column: 1,
     };
-    let row = |offset, file, line| Row {
+    let row = |offset, file, line| LineRow {
         offset,
         file: Some(file),
         line,

@@ -7,7 +7,7 @@ use gimli::write::{
 };
 use gimli::{DwLang, Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
 use jitdump::ByteOrder;
-use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
+use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFunction};
 use jitinject::internals::elf::dwarf::{FunctionUnit, Settings, Version};
 
 /// Returns the language of a source file by its path.
@@ -173,7 +173,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
                 .functions
                 .first()
                 .filter(|function| function.file.is_some() && function.line > 0);
-            let start = Row {
+            let start = LineRow {
                 offset: 0,
                 file: start.map_or(first.file, |function| function.file),
                 line: start.map_or(first.line, |function| function.line),
@@ -189,7 +189,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
     }
 
     /// Adds a row. `last_file` is the previous row's file, which a row without a file keeps.
-    fn row(&mut self, row: &Row, last_file: &mut Option<FileId>, ends_prologue: bool) {
+    fn row(&mut self, row: &LineRow, last_file: &mut Option<FileId>, ends_prologue: bool) {
         let file = self.file(row.file);
         if file.is_some() {
             *last_file = file;

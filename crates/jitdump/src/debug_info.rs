@@ -33,7 +33,7 @@ pub struct DebugInfo<'a> {
     /// The function itself, followed by the functions that were inlined into it.
     pub functions: Vec<SourceFunction<'a>>,
     /// Line table, which maps code offsets to source lines.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LineRow>,
     /// Inlined calls, each followed by the calls inside it.
     pub calls: Vec<InlinedCall>,
 }
@@ -64,7 +64,7 @@ pub struct SourceFunction<'a> {
 
 /// Source line of the code from an offset up to the next row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Row {
+pub struct LineRow {
     /// Offset from the start of the function, in bytes.
     pub offset: u32,
     /// File, as an index into [`DebugInfo::files`].
@@ -122,7 +122,7 @@ pub struct Dropped {
 
 /// A source location in the call chain of a code address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame {
+pub struct SourceFrame {
     /// Function, as an index into [`DebugInfo::functions`].
     pub function: u32,
     /// File, as an index into [`DebugInfo::files`].
@@ -160,14 +160,14 @@ impl DebugInfo<'_> {
 
     /// Returns the call chain of the code at an offset: the innermost inlined call first, the function itself
     /// last. The debug information must be [normalised](Self::normalise).
-    pub fn frames_at(&self, offset: u32) -> Vec<Frame> {
+    pub fn frames_at(&self, offset: u32) -> Vec<SourceFrame> {
         let contains = |call: &&InlinedCall| call.ranges.iter().any(|range| range.contains(&offset));
         self.chain(offset, self.calls.iter().filter(contains))
     }
 
     /// Returns the same for each of some offsets, which must ascend.
     #[doc(hidden)]
-    pub fn frames_at_all(&self, offsets: impl Iterator<Item = u32>) -> impl Iterator<Item = Vec<Frame>> {
+    pub fn frames_at_all(&self, offsets: impl Iterator<Item = u32>) -> impl Iterator<Item = Vec<SourceFrame>> {
         let mut innermost = Innermost::of(&self.calls);
         offsets.map(move |offset| {
             innermost.go_to(offset);
@@ -177,11 +177,11 @@ impl DebugInfo<'_> {
     }
 
     /// Returns the call chain of the code at an offset that is in `calls`, the outermost first.
-    fn chain<'c>(&self, offset: u32, calls: impl Iterator<Item = &'c InlinedCall>) -> Vec<Frame> {
+    fn chain<'c>(&self, offset: u32, calls: impl Iterator<Item = &'c InlinedCall>) -> Vec<SourceFrame> {
         let mut frames = Vec::new();
         let mut function = 0;
         for call in calls {
-            frames.push(Frame {
+            frames.push(SourceFrame {
                 function,
                 file: self
                     .functions
@@ -193,10 +193,10 @@ impl DebugInfo<'_> {
             function = call.function;
         }
         let rows = self.rows.partition_point(|row| row.offset <= offset);
-        let row = self.rows.get(..rows).and_then(<[Row]>::last).copied();
+        let row = self.rows.get(..rows).and_then(<[LineRow]>::last).copied();
         let row = row.or_else(|| self.prologue_row());
         let (file, line, column) = row.map_or((None, 0, 0), |row| (row.file, row.line, row.column));
-        frames.push(Frame {
+        frames.push(SourceFrame {
             function,
             file,
             line,
@@ -209,11 +209,11 @@ impl DebugInfo<'_> {
     /// Returns a row for the code before the first row, if there is any: the line of the function's declaration, or else
     /// the first row's line.
     #[doc(hidden)]
-    pub fn prologue_row(&self) -> Option<Row> {
+    pub fn prologue_row(&self) -> Option<LineRow> {
         let first = self.rows.first().filter(|first| first.offset > 0)?;
         let declared = self.declaration_row(None);
         let row = if declared.line > 0 { declared } else { *first };
-        Some(Row {
+        Some(LineRow {
             offset: 0,
             discriminator: 0,
             ..row
@@ -225,7 +225,7 @@ impl DebugInfo<'_> {
     #[doc(hidden)]
     pub fn rows_in_other_files(&self) -> u64 {
         let mut innermost = Innermost::of(&self.calls);
-        let is_elsewhere = |row: &&Row| {
+        let is_elsewhere = |row: &&LineRow| {
             innermost.go_to(row.offset);
             let call = innermost.call().and_then(|call| self.calls.get(call));
             let function = self.functions.get(call.map_or(0, |call| call.function as usize));
@@ -258,7 +258,7 @@ impl DebugInfo<'_> {
             function.file = valid_file(function.file);
         }
         let lines = self.remove_impossible_lines();
-        let is_bad = |row: &&Row| valid_file(row.file).is_none() && (row.file.is_some() || row.line > 0);
+        let is_bad = |row: &&LineRow| valid_file(row.file).is_none() && (row.file.is_some() || row.line > 0);
         let bad_files = self.rows.iter().filter(is_bad).count();
         for row in &mut self.rows {
             row.file = valid_file(row.file);
@@ -313,7 +313,7 @@ impl DebugInfo<'_> {
     /// Removes rows equal to the one before, unless a call starts or ends there.
     fn remove_repeated_rows(&mut self, borders: &[u32]) {
         self.rows.dedup_by(|row, kept| {
-            let with_same_offset = Row {
+            let with_same_offset = LineRow {
                 offset: row.offset,
                 ..*kept
             };
@@ -349,7 +349,7 @@ impl DebugInfo<'_> {
                 }
                 None => {
                     let declared = self.declaration_row(innermost.call());
-                    let row = Row {
+                    let row = LineRow {
                         offset: border,
                         ..innermost.row().unwrap_or(declared)
                     };
@@ -365,11 +365,11 @@ impl DebugInfo<'_> {
     }
 
     /// Returns a row with the line where the function of a call is declared; `None` is the function itself.
-    fn declaration_row(&self, call: Option<usize>) -> Row {
+    fn declaration_row(&self, call: Option<usize>) -> LineRow {
         let call = call.and_then(|call| self.calls.get(call));
         let function = self.functions.get(call.map_or(0, |call| call.function as usize));
         let function = function.filter(|function| function.file.is_some() && function.line > 0);
-        Row {
+        LineRow {
             offset: 0,
             file: function.and_then(|function| function.file),
             line: function.map_or(0, |function| function.line),
@@ -451,7 +451,7 @@ struct Innermost {
     /// Ends of the ranges that contain the offset, with the indices of their calls, outermost first.
     open: Vec<(u32, usize)>,
     /// The last row in each call, and at the end that in the function itself.
-    rows: Vec<Option<Row>>,
+    rows: Vec<Option<LineRow>>,
 }
 
 impl Innermost {
@@ -481,12 +481,12 @@ impl Innermost {
         self.open.last().map(|&(_, call)| call)
     }
 
-    fn row(&self) -> Option<Row> {
+    fn row(&self) -> Option<LineRow> {
         let at = self.call().unwrap_or(self.rows.len().saturating_sub(1));
         self.rows.get(at).copied().flatten()
     }
 
-    fn set_row(&mut self, row: Row) {
+    fn set_row(&mut self, row: LineRow) {
         let at = self.call().unwrap_or(self.rows.len().saturating_sub(1));
         if let Some(last) = self.rows.get_mut(at) {
             *last = Some(row);

@@ -67,8 +67,8 @@ impl KnownFrame {
 }
 
 /// State while reading some of the records.
-pub struct Walk<'a> {
-    marker: Marker<'a>,
+pub struct SelectionWalk<'a> {
+    marker: CodeMarker<'a>,
     /// Context of the last sample.
     context: Option<FrameContext>,
     /// Samples of the address space of `context`.
@@ -79,7 +79,7 @@ pub struct Walk<'a> {
 }
 
 /// Looks up addresses, and marks the code there.
-struct Marker<'a> {
+struct CodeMarker<'a> {
     selector: &'a Selector<'a>,
     selection: Selection,
     recent: Recent,
@@ -126,11 +126,11 @@ impl Leaf {
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> SelectionWalk<'a> {
     /// Starts a walk.
     pub fn new(selector: &'a Selector<'a>) -> Self {
         Self {
-            marker: Marker {
+            marker: CodeMarker {
                 selector,
                 selection: selector.nothing(),
                 recent: Recent::default(),
@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl SampleVisitor for Walk<'_> {
+impl SampleVisitor for SelectionWalk<'_> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         let samples = &mut self.marker.selection.samples;
@@ -192,7 +192,7 @@ impl SampleVisitor for Walk<'_> {
     }
 }
 
-impl Walk<'_> {
+impl SelectionWalk<'_> {
     /// Starts lookups of frames in an address space at a time.
     #[inline]
     fn enter(&mut self, space: SpaceId, time: Time) {
@@ -293,7 +293,7 @@ impl Walk<'_> {
     }
 }
 
-impl Marker<'_> {
+impl CodeMarker<'_> {
     /// Adds the branches, registers and stack of a sample.
     fn add_possible_callers(&mut self, sample: &Sample<'_>, context: &FrameContext) {
         if !sample.branches.is_empty() {

@@ -149,12 +149,12 @@ pub fn split(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitdump::debug_info::Row;
+    use jitdump::debug_info::LineRow;
 
     /// Returns the numbers of files and of directories of a unit whose rows are in files with these paths, one after the
     /// other.
     fn counts(paths: &[&str]) -> (usize, usize) {
-        let row = |file| Row {
+        let row = |file| LineRow {
             offset: file,
             file: Some(file),
             line: 1,

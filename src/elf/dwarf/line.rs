@@ -1,7 +1,7 @@
 //! Writes files and rows of a unit (`.debug_line`).
 
 use gimli::constants as dw;
-use jitdump::debug_info::{DebugInfo, Row, SourceFile};
+use jitdump::debug_info::{DebugInfo, LineRow, SourceFile};
 
 use crate::elf::dwarf::files::{FileTable, split};
 use crate::elf::dwarf::strings::StringTable;
@@ -26,7 +26,7 @@ const MAX_DISCRIMINATOR: u32 = (1 << 24) - 1;
 
 /// Returns the number of rows whose column or discriminator is left out, because readers have no room for it.
 pub fn rows_beyond_limits(info: &DebugInfo<'_>) -> u64 {
-    let is_beyond = |row: &&Row| row.column > MAX_COLUMN || row.discriminator > MAX_DISCRIMINATOR;
+    let is_beyond = |row: &&LineRow| row.column > MAX_COLUMN || row.discriminator > MAX_DISCRIMINATOR;
     info.rows.iter().filter(is_beyond).count() as u64
 }
 
@@ -168,7 +168,7 @@ fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>,
     };
     // A row without a file keeps the previous one.
     let mut file = settings.version.first_file();
-    let mut write_row = |out: &mut Vec<u8>, row: &Row, ends_prologue: bool| {
+    let mut write_row = |out: &mut Vec<u8>, row: &LineRow, ends_prologue: bool| {
         let index = files.index(row.file);
         file = index.unwrap_or(file);
         let (line, column) = index.map_or((0, 0), |_| (row.line, row.column));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use gimli::constants as dw;
 use gimli::{Attribute, AttributeValue, ColumnType, Dwarf, Unit, UnitHeader, UnitRef, UnitType};
 use jitdump::AddressRange;
-use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFile};
+use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile};
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::line_info::counted_reader::{CountedReader, count};
@@ -45,7 +45,7 @@ struct OpenCall {
 }
 
 /// A search for functions.
-pub struct Search<'a, 'c> {
+pub struct FunctionSearch<'a, 'c> {
     dwarf: &'c Dwarf<CountedReader<'a, 'c>>,
     left: &'c Cell<u64>,
     wanted: Vec<Wanted<'a>>,
@@ -65,7 +65,7 @@ pub struct Search<'a, 'c> {
     programs: HashSet<usize>,
 }
 
-impl<'a, 'c> Search<'a, 'c> {
+impl<'a, 'c> FunctionSearch<'a, 'c> {
     /// Starts a search for the functions at addresses, which must ascend.
     pub fn new(
         dwarf: &'c Dwarf<CountedReader<'a, 'c>>,
@@ -460,7 +460,7 @@ impl<'a, 'c> Search<'a, 'c> {
                         let Some(wanted) = self.wanted.get_mut(target) else {
                             continue;
                         };
-                        let row = Row {
+                        let row = LineRow {
                             offset: wanted.offsets(&addresses).start,
                             file: wanted.file(file, &self.sources),
                             line,

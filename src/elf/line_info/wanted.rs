@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use jitdump::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
+use jitdump::debug_info::{DebugInfo, LineRow, SourceFile, SourceFunction};
 
 use crate::collections::hash::HashMap;
 
@@ -52,7 +52,7 @@ impl<'a> Wanted<'a> {
             info: DebugInfo {
                 functions: vec![SourceFunction::default()],
                 // Code before the first row has no line.
-                rows: vec![Row::default()],
+                rows: vec![LineRow::default()],
                 ..DebugInfo::default()
             },
             files: HashMap::default(),

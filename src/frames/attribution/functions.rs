@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
-use crate::frames::attribution::tree::{Frame, FunctionTree};
-use crate::frames::stream::call_tree::{Node, NodeIndex, Weight};
+use crate::frames::attribution::tree::{EventFunction, FunctionTree};
+use crate::frames::stream::call_tree::{CallTreeNode, NodeIndex, Weight};
 use crate::results::summary::profile::FunctionProfile;
 
 /// Number of callers listed for each function.
@@ -75,7 +75,7 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
     let totals = totals(tree);
     for index in outermost(&tree.nodes) {
         let (node, total) = (&tree.nodes[index], totals[index]);
-        let Frame { event, function } = node.frame;
+        let EventFunction { event, function } = node.frame;
         let of_event = samples.entry((function, event)).or_default();
         of_event.total = of_event.total.saturating_add(total);
         if let Some(caller) = node.caller().filter(|_| event == 0) {
@@ -89,7 +89,7 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
         .zip(&tree.own)
         .filter(|(_, own)| own.samples > 0)
     {
-        let Frame { event, function } = node.frame;
+        let EventFunction { event, function } = node.frame;
         samples.entry((function, event)).or_default().own.add(own);
     }
     let mut samples: Vec<_> = samples.into_iter().collect();
@@ -122,7 +122,7 @@ fn totals(FunctionTree { nodes, own, .. }: &FunctionTree) -> IndexedTable<NodeIn
 }
 
 /// Returns the nodes whose function is not among their callers already: recursive functions count once.
-fn outermost(nodes: &IndexedTable<NodeIndex, Node<Frame>>) -> Vec<NodeIndex> {
+fn outermost(nodes: &IndexedTable<NodeIndex, CallTreeNode<EventFunction>>) -> Vec<NodeIndex> {
     // The last callee of each node, and the callee before each one.
     let mut last_callees = nodes.map(|_| None);
     let mut before = nodes.map(|_| None);
@@ -156,17 +156,17 @@ fn outermost(nodes: &IndexedTable<NodeIndex, Node<Frame>>) -> Vec<NodeIndex> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::stream::call_tree::{CallTree, Position};
+    use crate::frames::stream::call_tree::{CallTree, StackPosition};
 
     #[test]
     fn a_function_lists_the_three_callers_with_most_samples() {
-        let frame = |function| Frame {
+        let frame = |function| EventFunction {
             event: 0,
             function: IdentityIndex(function),
         };
         let mut tree = CallTree::default();
         for caller in 1..=4 {
-            let caller = tree.child(Position::Outside, frame(caller));
+            let caller = tree.child(StackPosition::Outside, frame(caller));
             tree.child(caller, frame(0));
         }
         let nodes = tree.into_nodes();

@@ -19,7 +19,7 @@ table_index! {
 
 /// A function below a caller.
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct FunctionBelow {
     caller: Option<CallIndex>,
     function: FunctionIndex,
     /// Number of samples in the function itself.
@@ -35,8 +35,8 @@ pub fn stacks(tree: &FunctionTree, functions: &Functions) -> (Vec<StackNode>, u6
 }
 
 /// Merges the nodes of one function below one caller.
-fn calls(tree: &FunctionTree, functions: &Functions) -> IndexedTable<CallIndex, Call> {
-    let mut calls: IndexedTable<CallIndex, Call> = IndexedTable::default();
+fn calls(tree: &FunctionTree, functions: &Functions) -> IndexedTable<CallIndex, FunctionBelow> {
+    let mut calls: IndexedTable<CallIndex, FunctionBelow> = IndexedTable::default();
     let mut known: HashMap<(Option<CallIndex>, FunctionIndex), CallIndex> = HashMap::default();
     let mut of_nodes: IndexedTable<NodeIndex, Option<CallIndex>> = IndexedTable::default();
     for (index, node) in tree.nodes.enumerate() {
@@ -46,7 +46,7 @@ fn calls(tree: &FunctionTree, functions: &Functions) -> IndexedTable<CallIndex, 
                 functions.of_identities[node.frame.function],
             );
             let new = || {
-                calls.push(Call {
+                calls.push(FunctionBelow {
                     caller,
                     function,
                     own: 0,
@@ -71,14 +71,14 @@ fn calls(tree: &FunctionTree, functions: &Functions) -> IndexedTable<CallIndex, 
 
 /// Returns the [`MAX`] calls with most samples, and the number of samples of the others, which count for their nearest
 /// caller that is kept. A call has at most as many samples as its caller, which comes first, so callers are kept.
-fn keep_largest(mut calls: IndexedTable<CallIndex, Call>) -> (Vec<StackNode>, u64) {
+fn keep_largest(mut calls: IndexedTable<CallIndex, FunctionBelow>) -> (Vec<StackNode>, u64) {
     let mut order: Vec<CallIndex> = calls.enumerate().map(|(index, _)| index).collect();
     order.sort_by_key(|&index| (Reverse(calls[index].total), index));
     let (kept, dropped) = order.split_at(order.len().min(MAX));
     let mut moved = 0;
     // From the innermost call outwards.
     for &index in dropped.iter().rev() {
-        let Call { caller, own, .. } = calls[index];
+        let FunctionBelow { caller, own, .. } = calls[index];
         moved += own;
         if let Some(caller) = caller {
             calls[caller].own += own;
@@ -89,7 +89,7 @@ fn keep_largest(mut calls: IndexedTable<CallIndex, Call>) -> (Vec<StackNode>, u6
     let mut row_of = calls.map(|_| None);
     let mut rows = Vec::with_capacity(kept.len());
     for index in kept {
-        let Call {
+        let FunctionBelow {
             caller,
             function,
             own,
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_30_000_calls_with_most_samples_are_kept() {
         let kept = |calls: u64| {
-            let call = |own| Call {
+            let call = |own| FunctionBelow {
                 caller: None,
                 function: FunctionIndex(0),
                 own,

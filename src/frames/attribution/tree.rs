@@ -4,11 +4,11 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::Tables;
-use crate::frames::stream::call_tree::{CallTree, Node, NodeIndex, Position, Weight};
+use crate::frames::stream::call_tree::{CallTree, CallTreeNode, NodeIndex, StackPosition, Weight};
 
 /// A function in the stacks of one event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Frame {
+pub struct EventFunction {
     /// Index of the event.
     pub event: u32,
     /// The function.
@@ -19,7 +19,7 @@ pub struct Frame {
 #[derive(Debug)]
 pub struct FunctionTree {
     /// Functions, each after its caller.
-    pub nodes: IndexedTable<NodeIndex, Node<Frame>>,
+    pub nodes: IndexedTable<NodeIndex, CallTreeNode<EventFunction>>,
     /// Samples taken in the functions of nodes themselves.
     pub own: IndexedTable<NodeIndex, Weight>,
     /// Number of samples without callers because there was no room for them.
@@ -33,7 +33,7 @@ impl FunctionTree {
         let mut own: IndexedTable<NodeIndex, Weight> = IndexedTable::default();
         let mut without_callers: u64 = 0;
         // Positions of stacks, each with the event that it is for.
-        let mut known = tables.stacks.map(|_| (u32::MAX, Position::Outside));
+        let mut known = tables.stacks.map(|_| (u32::MAX, StackPosition::Outside));
         let mut counts: Vec<_> = counts.iter().collect();
         counts.sort_unstable_by_key(|&(event, stack, thread, _)| (event, stack, thread));
         let mut inner = Vec::new();
@@ -44,20 +44,20 @@ impl FunctionTree {
                 inner.push(stack);
                 outer = tables.stacks[stack].caller;
             }
-            let mut position = outer.map_or(Position::Outside, |stack| known[stack].1);
+            let mut position = outer.map_or(StackPosition::Outside, |stack| known[stack].1);
             for stack in inner.drain(..).rev() {
                 for function in namer.functions(&tables.frames[tables.stacks[stack].frame]) {
-                    position = tree.child(position, Frame { event, function });
+                    position = tree.child(position, EventFunction { event, function });
                 }
                 known[stack] = (event, position);
             }
             let node = match position {
-                Position::Node(node) => Some(node),
-                Position::Outside | Position::NoRoom => {
+                StackPosition::Node(node) => Some(node),
+                StackPosition::Outside | StackPosition::NoRoom => {
                     without_callers = without_callers.saturating_add(weight.samples);
                     let frame = &tables.frames[tables.stacks[sampled].frame];
                     let innermost = namer.functions(frame).last();
-                    innermost.and_then(|function| tree.root(Frame { event, function }))
+                    innermost.and_then(|function| tree.root(EventFunction { event, function }))
                 }
             };
             if let Some(node) = node {

@@ -3,7 +3,7 @@
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::files::objects::store;
-use crate::frames::ranking::{By, Row, process_name, thread_name};
+use crate::frames::ranking::{By, RankedRow, process_name, thread_name};
 use crate::frames::stream::tables::{Frame, FrameIndex, Line, NamedFunction, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
 
@@ -21,7 +21,7 @@ type Key = (Option<Kind>, String, Option<String>, u32, u32);
 /// The rows, and those of each frame and thread.
 pub struct Groups {
     /// Rows, without their samples at first.
-    pub rows: IndexedTable<RowIndex, Row>,
+    pub rows: IndexedTable<RowIndex, RankedRow>,
     /// Rows of the functions in each frame, the innermost first.
     of_frames: IndexedTable<FrameIndex, Vec<RowIndex>>,
     of_threads: Option<IndexedTable<ThreadIndex, RowIndex>>,
@@ -85,14 +85,14 @@ impl Groups {
     }
 
     fn named(&mut self, name: String) -> RowIndex {
-        let row = Row {
+        let row = RankedRow {
             name: name.clone(),
-            ..Row::default()
+            ..RankedRow::default()
         };
         self.row((None, name, None, 0, 0), row)
     }
 
-    fn row(&mut self, key: Key, row: Row) -> RowIndex {
+    fn row(&mut self, key: Key, row: RankedRow) -> RowIndex {
         let rows = &mut self.rows;
         *self.known.entry(key).or_insert_with(|| rows.push(row))
     }
@@ -178,12 +178,12 @@ impl Groups {
             By::Line if line.line > 0 => {
                 let file = line.file.map(path);
                 let name = format!("{}:{}", file.as_deref().unwrap_or_default(), line.line);
-                let row = Row {
+                let row = RankedRow {
                     name: name.clone(),
                     kind: Some(function.kind),
                     file: file.clone(),
                     line: Some(line.line),
-                    ..Row::default()
+                    ..RankedRow::default()
                 };
                 self.row((None, name, file, line.line, 0), row)
             }
@@ -192,7 +192,7 @@ impl Groups {
     }
 
     fn row_of_function(&mut self, tables: &Tables, function: &NamedFunction) -> RowIndex {
-        let row = Row::of_function(tables, function);
+        let row = RankedRow::of_function(tables, function);
         let place = row.file.clone().or_else(|| row.module.clone());
         let key = (row.kind, row.name.clone(), place, function.line, function.column);
         self.row(key, row)

@@ -78,7 +78,7 @@ impl By {
 
 /// Samples of a row.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Row {
+pub struct RankedRow {
     /// Name.
     pub name: String,
     /// Kind of code, if it is that of one kind.
@@ -115,7 +115,7 @@ pub struct Row {
     pub charged: Weight,
 }
 
-impl Row {
+impl RankedRow {
     /// Returns the row of a function, without samples.
     pub fn of_function(tables: &Tables, function: &NamedFunction) -> Self {
         let file = function.file.map(|file| tables.files[file].path.clone());
@@ -150,7 +150,7 @@ pub struct Ranking {
     /// Samples of each kind of code.
     pub kinds: Vec<KindRow>,
     /// Rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RankedRow>,
 }
 
 impl Ranking {
@@ -196,13 +196,13 @@ impl Ranking {
                 groups.rows[row].charged.add(weight);
             }
         }
-        let mut rows: Vec<Row> = groups
+        let mut rows: Vec<RankedRow> = groups
             .rows
             .into_iter()
             .filter(|row| row.total.samples > 0)
             .collect();
         rows.sort_by(|one, other| {
-            let key = |row: &Row| [row.charged, row.own, row.total].map(|part| Reverse(part.period));
+            let key = |row: &RankedRow| [row.charged, row.own, row.total].map(|part| Reverse(part.period));
             (key(one), &one.name, &one.file, one.line).cmp(&(
                 key(other),
                 &other.name,

@@ -40,7 +40,7 @@ impl Weight {
 
 /// Position of a stack in a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Position {
+pub enum StackPosition {
     /// No function yet.
     #[default]
     Outside,
@@ -57,7 +57,7 @@ impl<T: Copy + Eq + Hash + Debug> TreeFrame for T {}
 
 /// A function in a stack. No two nodes are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Node<F> {
+pub struct CallTreeNode<F> {
     /// Index of the caller's node, or [`NodeIndex::NONE`].
     caller: NodeIndex,
     /// What the function is in.
@@ -69,7 +69,7 @@ impl NodeIndex {
     const NONE: Self = Self(u32::MAX);
 }
 
-impl<F> Node<F> {
+impl<F> CallTreeNode<F> {
     /// Returns the index of the caller's node, which comes before this one; `None` for the outermost function.
     pub fn caller(&self) -> Option<NodeIndex> {
         (self.caller != NodeIndex::NONE).then_some(self.caller)
@@ -80,7 +80,7 @@ impl<F> Node<F> {
 #[derive(Clone, Debug)]
 pub struct CallTree<F> {
     max_nodes: usize,
-    nodes: IndexedTable<NodeIndex, Node<F>>,
+    nodes: IndexedTable<NodeIndex, CallTreeNode<F>>,
     /// Samples that added nodes: offset of the sample, and index of its first node.
     runs: Vec<(u64, usize)>,
     /// Offset of the current sample, in bytes from the first record.
@@ -124,7 +124,7 @@ impl<F: TreeFrame> CallTree<F> {
     }
 
     /// Adds the nodes of trees for later records. Each has some of these. Returns the position here of each node of each tree.
-    pub fn merge(&mut self, later: &[Self]) -> Vec<IndexedTable<NodeIndex, Position>> {
+    pub fn merge(&mut self, later: &[Self]) -> Vec<IndexedTable<NodeIndex, StackPosition>> {
         let mut here = vec![IndexedTable::default(); later.len()];
         let mut runs: Vec<_> = later.iter().map(|tree| tree.runs().peekable()).collect();
         loop {
@@ -139,7 +139,7 @@ impl<F: TreeFrame> CallTree<F> {
                 break;
             };
             for node in nodes {
-                let caller = node.caller().map_or(Position::Outside, |caller| here[caller]);
+                let caller = node.caller().map_or(StackPosition::Outside, |caller| here[caller]);
                 let position = self.child(caller, node.frame);
                 let _: NodeIndex = here.push(position);
             }
@@ -148,7 +148,7 @@ impl<F: TreeFrame> CallTree<F> {
     }
 
     /// Returns the samples that added nodes, with their nodes.
-    fn runs(&self) -> impl Iterator<Item = (u64, &[Node<F>])> {
+    fn runs(&self) -> impl Iterator<Item = (u64, &[CallTreeNode<F>])> {
         let ends = self.runs.iter().skip(1).map(|&(_, start)| start);
         let ends = ends.chain(std::iter::once(self.nodes.len()));
         let runs = self.runs.iter().zip(ends);
@@ -156,15 +156,15 @@ impl<F: TreeFrame> CallTree<F> {
     }
 
     /// Returns the position of a function called from another one. Creates its node if there is room.
-    pub fn child(&mut self, caller: Position, frame: F) -> Position {
+    pub fn child(&mut self, caller: StackPosition, frame: F) -> StackPosition {
         let caller = match caller {
-            Position::Outside => NodeIndex::NONE,
-            Position::Node(caller) => caller,
-            Position::NoRoom => return Position::NoRoom,
+            StackPosition::Outside => NodeIndex::NONE,
+            StackPosition::Node(caller) => caller,
+            StackPosition::NoRoom => return StackPosition::NoRoom,
         };
-        match self.node(Node { caller, frame }, self.max_nodes) {
-            Some(node) => Position::Node(node),
-            None => Position::NoRoom,
+        match self.node(CallTreeNode { caller, frame }, self.max_nodes) {
+            Some(node) => StackPosition::Node(node),
+            None => StackPosition::NoRoom,
         }
     }
 
@@ -176,12 +176,12 @@ impl<F: TreeFrame> CallTree<F> {
     /// Returns the node of a function without callers, which has room always. There must be few such functions.
     pub fn root(&mut self, frame: F) -> Option<NodeIndex> {
         let caller = NodeIndex::NONE;
-        self.node(Node { caller, frame }, usize::MAX)
+        self.node(CallTreeNode { caller, frame }, usize::MAX)
     }
 
     /// Returns the index of a node. Creates it if there are less than `max_nodes`.
-    fn node(&mut self, new: Node<F>, max_nodes: usize) -> Option<NodeIndex> {
-        let (nodes, hash) = (&self.nodes, |node: &Node<F>| self.hasher.hash_one(node));
+    fn node(&mut self, new: CallTreeNode<F>, max_nodes: usize) -> Option<NodeIndex> {
+        let (nodes, hash) = (&self.nodes, |node: &CallTreeNode<F>| self.hasher.hash_one(node));
         let entry = self
             .by_key
             .entry(hash(&new), |&node| nodes[node] == new, |&node| hash(&nodes[node]));
@@ -199,7 +199,7 @@ impl<F: TreeFrame> CallTree<F> {
     }
 
     /// Returns all nodes, each after its caller.
-    pub fn into_nodes(self) -> IndexedTable<NodeIndex, Node<F>> {
+    pub fn into_nodes(self) -> IndexedTable<NodeIndex, CallTreeNode<F>> {
         self.nodes
     }
 }
@@ -218,7 +218,7 @@ mod tests {
         for (offset, stack) in stacks.iter().enumerate().filter(|&(offset, _)| has(offset)) {
             tree.start_sample(offset as u64);
             let frames = stack.iter();
-            frames.fold(Position::Outside, |caller, &frame| tree.child(caller, frame));
+            frames.fold(StackPosition::Outside, |caller, &frame| tree.child(caller, frame));
         }
         tree
     }
@@ -238,7 +238,7 @@ mod tests {
     fn stacks_without_room_have_no_node() {
         let mut full = CallTree::with_limit(2);
         let here = full.merge(&[tree(&[&[1, 2], &[1, 3, 2], &[4]])]);
-        let has_room = here[0].iter().map(|position| *position != Position::NoRoom);
+        let has_room = here[0].iter().map(|position| *position != StackPosition::NoRoom);
         assert_eq!(has_room.collect::<Vec<_>>(), [true, true, false, false, false]);
         assert_eq!(full.root(4), Some(NodeIndex(2)));
         assert_eq!(full.root(1), Some(NodeIndex(0)));
@@ -247,12 +247,12 @@ mod tests {
     /// Whether the tree of a profile of so many bytes has room for another node after so many.
     fn has_room(bytes: u64, nodes: usize) -> bool {
         let mut tree: CallTree<u32> = CallTree::of_profile(bytes);
-        let root = Node {
+        let root = CallTreeNode {
             caller: NodeIndex::NONE,
             frame: 0,
         };
         tree.nodes = std::iter::repeat_n(root, nodes).collect();
-        tree.child(Position::Outside, 1) != Position::NoRoom
+        tree.child(StackPosition::Outside, 1) != StackPosition::NoRoom
     }
 
     #[test]

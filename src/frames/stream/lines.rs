@@ -28,7 +28,7 @@ pub struct DebugInfoWithFiles<'a> {
 pub fn chains<'p>(
     places: Option<&'p DebugInfoWithFiles<'_>>,
     offsets: impl Iterator<Item = u32> + 'p,
-) -> impl Iterator<Item = Vec<debug_info::Frame>> + 'p {
+) -> impl Iterator<Item = Vec<debug_info::SourceFrame>> + 'p {
     let chains = places.map(|places| places.info.frames_at_all(offsets));
     let chains = chains.into_iter().flatten();
     chains.chain(std::iter::repeat_with(Vec::new))
@@ -38,8 +38,8 @@ impl FunctionLines<'_> {
     /// Returns the lines of a call chain. `generated` is the same one in the generated files.
     pub fn of_chain(
         &self,
-        chain: &[debug_info::Frame],
-        generated: &[debug_info::Frame],
+        chain: &[debug_info::SourceFrame],
+        generated: &[debug_info::SourceFrame],
     ) -> Option<Arc<[Line]>> {
         if chain.is_empty() {
             return None;
@@ -67,7 +67,7 @@ impl DebugInfoWithFiles<'_> {
         self.files.get(file? as usize).copied().flatten()
     }
 
-    fn location(&self, frame: &debug_info::Frame) -> Option<Location> {
+    fn location(&self, frame: &debug_info::SourceFrame) -> Option<Location> {
         Location::of(self.file(frame.file), frame.line, frame.column)
     }
 

@@ -52,14 +52,14 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, index_of};
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
-use crate::frames::stream::call_tree::{Node, NodeIndex};
+use crate::frames::stream::call_tree::{CallTreeNode, NodeIndex};
 use crate::frames::stream::frame::FrameAddress;
 use crate::frames::stream::losses::Counts;
 use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::rows::{Collected, ThreadKey};
 use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
-use crate::frames::stream::walk::{Addresses, FrameSymbols, Walk};
+use crate::frames::stream::walk::{Addresses, FrameSymbols, SampleWalk};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::{Profile, feature};
@@ -166,7 +166,7 @@ fn read_recording<R>(
 
 /// What the samples of a profile refer to, without names.
 pub struct Walked {
-    nodes: IndexedTable<NodeIndex, Node<FrameAddress>>,
+    nodes: IndexedTable<NodeIndex, CallTreeNode<FrameAddress>>,
     /// The distinct frames of the nodes, sorted.
     places: Vec<FrameAddress>,
     threads: IndexedTable<ThreadIndex, ThreadKey>,
@@ -218,7 +218,7 @@ pub fn walk<V: SampleVisitor>(
     let visitors = symbols.selector.samples().visit(
         &index.marks,
         index.data_end,
-        || (Walk::new(symbols, how.addresses), start()),
+        || (SampleWalk::new(symbols, how.addresses), start()),
         |walks| collected.take(walks.iter_mut().map(|visited| &mut visited.visitor.0), &mut count),
         |bytes| progress.advance(bytes),
     );

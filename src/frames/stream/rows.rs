@@ -5,11 +5,11 @@ use jitdump::Time;
 use crate::code::samples::{Located, SampleFields};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
-use crate::frames::stream::call_tree::{CallTree, NodeIndex, Position};
+use crate::frames::stream::call_tree::{CallTree, NodeIndex, StackPosition};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::losses::{Counts, FullChains};
 use crate::frames::stream::tables::{Sample, StackIndex, ThreadIndex};
-use crate::frames::stream::walk::{Taken, Walk};
+use crate::frames::stream::walk::{TakenSample, SampleWalk};
 use crate::perf::Profile;
 use crate::perf::sample::USER_DEFERRED;
 use crate::units::{Pid, Tid};
@@ -19,7 +19,7 @@ pub type ThreadKey = (Option<Pid>, Option<Tid>);
 
 /// A sample of a part.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct SampleRow {
     /// Offset of the record in bytes from the first one.
     offset: u64,
     time: Option<Time>,
@@ -34,17 +34,17 @@ struct Row {
 
 /// The samples of a part, in file order.
 #[derive(Debug, Default)]
-pub struct Rows {
+pub struct SampleRows {
     /// Their stacks.
     pub tree: CallTree<FrameAddress>,
-    rows: Vec<Row>,
+    rows: Vec<SampleRow>,
     /// Threads, with the offset of the first record of each.
     threads: IndexedTable<ThreadIndex, (u64, ThreadKey)>,
     known_threads: HashMap<ThreadKey, ThreadIndex>,
     counts: Counts,
 }
 
-impl Rows {
+impl SampleRows {
     /// Returns the index of the thread of the record at an offset.
     fn thread(&mut self, offset: u64, key: ThreadKey) -> ThreadIndex {
         // Most samples are of the same thread as the last one.
@@ -61,16 +61,16 @@ impl Rows {
     }
 
     /// Adds a sample.
-    pub fn add(&mut self, located: &Located<SampleFields<'_>>, taken: &Taken, profile: &Profile<'_>) {
+    pub fn add(&mut self, located: &Located<SampleFields<'_>>, taken: &TakenSample, profile: &Profile<'_>) {
         let SampleFields { record, sample } = &located.content;
         let attr = profile.attrs.all().get(taken.event as usize);
         let cpu = attr.and_then(|attr| attr.sample_cpu(record, profile.endian));
         let thread = self.thread(record.offset, (located.pid, sample.tid));
         let node = match taken.position {
-            Position::Node(node) => Some(node),
-            Position::Outside | Position::NoRoom => None,
+            StackPosition::Node(node) => Some(node),
+            StackPosition::Outside | StackPosition::NoRoom => None,
         };
-        self.rows.push(Row {
+        self.rows.push(SampleRow {
             offset: record.offset,
             time: located.time,
             period: taken.period,
@@ -130,13 +130,13 @@ impl Collected {
     /// Calls `consumer` with the samples that walks have seen since the last time, in file order.
     pub fn take<'w, 's: 'w>(
         &mut self,
-        walks: impl Iterator<Item = &'w mut Walk<'s>>,
+        walks: impl Iterator<Item = &'w mut SampleWalk<'s>>,
         consumer: &mut dyn FnMut(&Sample, ThreadKey),
     ) {
-        self.add(walks.map(Walk::take).collect(), consumer);
+        self.add(walks.map(SampleWalk::take).collect(), consumer);
     }
 
-    fn add(&mut self, all: Vec<Rows>, consumer: &mut dyn FnMut(&Sample, ThreadKey)) {
+    fn add(&mut self, all: Vec<SampleRows>, consumer: &mut dyn FnMut(&Sample, ThreadKey)) {
         // Threads have numbers in file order, whichever part has them first.
         let mut threads: Vec<(u64, ThreadKey)> =
             all.iter().flat_map(|part| part.threads.iter().copied()).collect();
@@ -169,8 +169,8 @@ impl Collected {
             let Some(row) = rows.next() else { break };
             let thread = threads[row.thread];
             let stack = row.node.and_then(|node| match here[node] {
-                Position::Node(found) => Some(found),
-                Position::Outside | Position::NoRoom => {
+                StackPosition::Node(found) => Some(found),
+                StackPosition::Outside | StackPosition::NoRoom => {
                     self.counts.without_callers += 1;
                     // Without the address, there are only as many as functions.
                     let FrameAddress { code, .. } = tree.frame(node);
@@ -203,10 +203,10 @@ mod tests {
     fn threads_have_numbers_in_file_order_whoever_has_read_them() {
         let thread = |tid| (Some(Pid(1)), Some(Tid(tid)));
         let part = |samples: &[(u64, u32)]| {
-            let mut part = Rows::default();
+            let mut part = SampleRows::default();
             for &(offset, tid) in samples {
                 let thread = part.thread(offset, thread(tid));
-                part.rows.push(Row {
+                part.rows.push(SampleRow {
                     offset,
                     time: None,
                     period: 1,

@@ -15,10 +15,10 @@ use crate::code::timeline::Lookup;
 use crate::collections::indexed_table::index_of;
 use crate::frames::native::modules::{MappedModule, Modules};
 use crate::frames::native::symbols::NativeSymbols;
-use crate::frames::stream::call_tree::Position;
+use crate::frames::stream::call_tree::StackPosition;
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::kernel_symbols::KernelSymbols;
-use crate::frames::stream::rows::Rows;
+use crate::frames::stream::rows::SampleRows;
 use crate::perf::record;
 use crate::perf::sample::ChainEntry;
 
@@ -40,13 +40,13 @@ pub struct FrameSymbols<'a> {
 
 /// Where a sample was taken.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct TakenSample {
     /// Index of the event.
     pub event: u32,
     /// Number of units of the event.
     pub period: u64,
     /// Position of the stack in the tree, with the sampled function.
-    pub position: Position,
+    pub position: StackPosition,
     /// The sampled function, or that of the innermost caller if the sample has no address.
     pub place: Option<FrameAddress>,
 }
@@ -61,10 +61,10 @@ pub enum Addresses {
 }
 
 /// State while reading some of the records.
-pub struct Walk<'a> {
+pub struct SampleWalk<'a> {
     symbols: &'a FrameSymbols<'a>,
     addresses: Addresses,
-    rows: Rows,
+    rows: SampleRows,
     recent: Recent,
     /// Frames of sampled addresses in user space.
     leaves: KnownAddresses<FrameAddress>,
@@ -75,13 +75,13 @@ pub struct Walk<'a> {
     new_entries: Vec<KnownEntry>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> SampleWalk<'a> {
     /// Starts a walk.
     pub fn new(symbols: &'a FrameSymbols<'a>, addresses: Addresses) -> Self {
         Self {
             symbols,
             addresses,
-            rows: Rows::default(),
+            rows: SampleRows::default(),
             recent: Recent::default(),
             leaves: KnownAddresses::default(),
             callers: KnownAddresses::default(),
@@ -91,7 +91,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes the samples so far.
-    pub fn take(&mut self) -> Rows {
+    pub fn take(&mut self) -> SampleRows {
         // They have positions in the tree.
         self.chains = LastChains::default();
         std::mem::take(&mut self.rows)
@@ -106,7 +106,7 @@ struct Outer {
     /// Whether the innermost of them was interrupted.
     is_interrupted: bool,
     /// Their position in the call tree.
-    position: Position,
+    position: StackPosition,
 }
 
 /// What an entry of a call chain is.
@@ -152,7 +152,7 @@ impl Mode {
     }
 }
 
-impl SampleVisitor for Walk<'_> {
+impl SampleVisitor for SampleWalk<'_> {
     /// A sample may have 40 bytes, and its row takes 64.
     const BATCH: u64 = 4 << 20;
 
@@ -170,7 +170,7 @@ impl SampleVisitor for Walk<'_> {
             .ip
             .map(|ip| self.place(mode, located.space, ip, time, true).0);
         let (caller, innermost) = self.callers(located, mode, leaf);
-        let taken = Taken {
+        let taken = TakenSample {
             event,
             period,
             position: leaf.map_or(caller, |leaf| self.rows.tree.child(caller, leaf)),
@@ -180,7 +180,7 @@ impl SampleVisitor for Walk<'_> {
     }
 }
 
-impl Walk<'_> {
+impl SampleWalk<'_> {
     /// Returns the position of a sample's callers in the call tree, and the frame of the innermost one if the sample has no
     /// address. `mode` is that of the record, `leaf` is the frame of the sampled address.
     fn callers(
@@ -188,7 +188,7 @@ impl Walk<'_> {
         located: &Located<SampleFields<'_>>,
         mut mode: Mode,
         leaf: Option<FrameAddress>,
-    ) -> (Position, Option<FrameAddress>) {
+    ) -> (StackPosition, Option<FrameAddress>) {
         let (sample, time) = (&located.content.sample, located.lookup_time());
         let key = (located.space, sample.tid);
         let endian = self.symbols.selector.profile.endian;
@@ -252,7 +252,7 @@ impl Walk<'_> {
         chain.truncate(if has_cookie { 0 } else { known });
         let mut position = chain
             .result(known)
-            .map_or(Position::Outside, |outer| outer.position);
+            .map_or(StackPosition::Outside, |outer| outer.position);
         for (index, (word, entry)) in words.iter().zip(&self.new_entries).enumerate().rev() {
             if let Some(place) = entry.place {
                 position = self.rows.tree.child(position, place);
@@ -321,7 +321,7 @@ impl Walk<'_> {
         if let Some((&place, times)) = known.get(space, address, time) {
             return (place, times.clone());
         }
-        let Found { code, offset, times } =
+        let FoundCode { code, offset, times } =
             self.symbols
                 .user_frame(&mut self.recent, space, address, time, is_leaf);
         let place = self.place_in(code, offset);
@@ -335,7 +335,7 @@ impl Walk<'_> {
 }
 
 /// What is at an address.
-struct Found {
+struct FoundCode {
     code: FrameCode,
     /// As [`FrameAddress::offset`].
     offset: u64,
@@ -351,7 +351,7 @@ impl FrameSymbols<'_> {
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> Found {
+    ) -> FoundCode {
         let timeline = self.selector.timeline;
         let (lookup, extent) = recent.lookup(timeline, space, address, time);
         let times = match (lookup, extent) {
@@ -377,14 +377,14 @@ impl FrameSymbols<'_> {
             Some(_) => (FrameCode::UnnamedJit, address.0),
             None => {
                 let (mapped, mapped_times) = self.modules.with_times(space, address, time);
-                return Found {
+                return FoundCode {
                     code: self.native_code(mapped, address),
                     offset: mapped.map_or(address.0, |mapped| mapped.file_offset(address)),
                     times: intersection(times, mapped_times),
                 };
             }
         };
-        Found { code, offset, times }
+        FoundCode { code, offset, times }
     }
 
     fn native_code(&self, mapped: Option<MappedModule>, address: Address) -> FrameCode {

@@ -33,7 +33,7 @@ pub fn eh_frame(machine: Machine, range: AddressRange, code: &[u8]) -> Option<Ve
         // Version, no augmentation, alignment factors 1 and -8.
         out.extend_from_slice(&[1, 0, 1, 0x78]);
         out.push(return_address(target));
-        Row::of(target, Some(FramelessTop::at_call(target))).write(out);
+        SavedRegisters::of(target, Some(FramelessTop::at_call(target))).write(out);
     })?;
     let start = range.start.0.to_le_bytes();
     let size = (code.len() as u64).to_le_bytes();
@@ -53,7 +53,7 @@ pub fn eh_frame(machine: Machine, range: AddressRange, code: &[u8]) -> Option<Ve
             let offset = offset as usize;
             advance(out, offset.saturating_sub(at));
             at = offset;
-            Row::of(target, top).write(out);
+            SavedRegisters::of(target, top).write(out);
         }
     })?;
     Some(section)
@@ -78,7 +78,7 @@ fn return_address(target: Target) -> u8 {
 }
 
 /// Where a frame and what it has saved are.
-struct Row {
+struct SavedRegisters {
     target: Target,
     /// Register that the CFA is relative to, and the distance.
     cfa: (u16, u64),
@@ -94,7 +94,7 @@ enum ReturnAddress {
     Register(u16),
 }
 
-impl Row {
+impl SavedRegisters {
     fn of(target: Target, top: Option<FramelessTop>) -> Self {
         let stack = target.stack_pointer();
         let (cfa, frame_pointer, return_address) = match top {

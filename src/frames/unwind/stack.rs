@@ -18,7 +18,7 @@ use crate::frames::unwind::jit::JitTables;
 use crate::frames::unwind::known_address::{AddressKind, KnownAddress, KnownTop};
 use crate::frames::unwind::native::{NativeRules, NativeTables};
 use crate::frames::unwind::registers::{Registers, Target};
-use crate::frames::unwind::step::{End, Frame, StackCopy};
+use crate::frames::unwind::step::{End, FrameState, StackCopy};
 
 /// Maximum number of frames. Each is further up the stack than its callee, so only stacks of signals within signals can have
 /// more than a copy has words.
@@ -151,7 +151,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     }
 
     fn walk(&mut self, stack: &SampledStack<'_>) -> End {
-        let mut frame = Frame {
+        let mut frame = FrameState {
             target: self.unwinder.target,
             stack: stack.copy,
             registers: stack.registers,
@@ -205,7 +205,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     }
 
     /// Adds a frame to the stack.
-    fn add(&mut self, frame: &Frame<'_>, place: AddressKind) {
+    fn add(&mut self, frame: &FrameState<'_>, place: AddressKind) {
         self.frames.push(frame.address);
         if let Some(interpreters) = &self.unwinder.interpreters {
             let is_interpreter = match place {
@@ -229,7 +229,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     fn next_caller(
         &mut self,
         stack: &SampledStack<'_>,
-        frame: &mut Frame<'_>,
+        frame: &mut FrameState<'_>,
         known: &KnownAddress<'_>,
     ) -> Result<u64, End> {
         if let (true, AddressKind::Module(mapped)) = (known.lacks_file, known.kind) {
@@ -257,7 +257,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
     }
 
     /// Whether the return address of a frame is right after a call in a function of a runtime.
-    fn is_called(&mut self, stack: &SampledStack<'_>, frame: &Frame<'_>, top: FramelessTop) -> bool {
+    fn is_called(&mut self, stack: &SampledStack<'_>, frame: &FrameState<'_>, top: FramelessTop) -> bool {
         let Some(address) = frame.return_address(top) else {
             return false;
         };

@@ -49,7 +49,7 @@ impl StackCopy<'_> {
 
 /// State of a frame.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
+pub struct FrameState<'a> {
     /// Machine.
     pub target: Target,
     /// The stack.
@@ -69,7 +69,7 @@ pub struct Frame<'a> {
 
 /// Each way to the caller leaves its registers in the frame, and returns the return address, or the address at which a signal
 /// interrupted the caller.
-impl Frame<'_> {
+impl FrameState<'_> {
     /// Finds the caller by the rules for this address.
     pub fn unwind_by(&mut self, rules: Rules<'_>) -> Result<u64, End> {
         let callee = *self;
@@ -296,7 +296,7 @@ mod tests {
             let frames = frames(&instructions);
             let mut registers = Registers::NONE;
             registers.set(7, 0x7000);
-            let mut frame = Frame {
+            let mut frame = FrameState {
                 target: Target::X86_64,
                 stack: StackCopy {
                     start: 0x7000,
@@ -331,7 +331,7 @@ mod tests {
             registers.set(6, pointer);
             registers.set(7, 0x7000);
             registers.set(10, 0x7010);
-            let mut frame = Frame {
+            let mut frame = FrameState {
                 target: Target::X86_64,
                 stack: StackCopy {
                     start: 0x7000,

@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::load::LoadOptions;
-    use jitdump::debug_info::Row;
+    use jitdump::debug_info::LineRow;
 
     /// The text of a source map is as private as its script, and not for those who may not read it.
     #[test]
@@ -221,7 +221,7 @@ mod tests {
             file.script = script.map(|script| Cow::Owned(script.as_os_str().as_bytes().to_vec()));
             let mut info = DebugInfo {
                 files: vec![file],
-                rows: vec![Row {
+                rows: vec![LineRow {
                     offset: 0,
                     file: Some(0),
                     line: 1,

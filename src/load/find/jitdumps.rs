@@ -74,12 +74,12 @@ pub fn find(
     }
     let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
     let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
-    Ok(Search::new(index, clock_offset, &options.input, files, access).run())
+    Ok(JitdumpSearch::new(index, clock_offset, &options.input, files, access).run())
 }
 
 /// A search for jitdumps.
 #[derive(Debug)]
-struct Search<'a> {
+struct JitdumpSearch<'a> {
     profile_index: &'a ProfileIndex,
     /// Nanoseconds to add to the dumps' times to get profile times, if known.
     clock_offset: Option<i64>,
@@ -134,7 +134,7 @@ fn listed(rejected_files: &Tried) -> String {
     reasons.join("; ")
 }
 
-impl<'a> Search<'a> {
+impl<'a> JitdumpSearch<'a> {
     fn new(
         profile_index: &'a ProfileIndex,
         clock_offset: Option<i64>,
@@ -536,7 +536,7 @@ mod tests {
         let index = ProfileIndex::default();
         let access = Access::new(&LoadOptions::default(), 0);
         let input = Path::new("/nowhere/perf.data");
-        let search = Search::new(&index, None, input, UserFiles::default(), &access);
+        let search = JitdumpSearch::new(&index, None, input, UserFiles::default(), &access);
         let mut places = vec![0; 1_048_575];
         assert_eq!(search.within_tries(&places).len(), 1_048_575);
         places.truncate(3);

@@ -137,7 +137,7 @@ pub fn find(
         }
     }
     let clock = profile.feature(feature::CLOCK_DATA);
-    let search = Search {
+    let search = PerfMapSearch {
         profile_index: index,
         access,
         names: Names::of(index),
@@ -276,7 +276,7 @@ enum Origin {
 const TEMPORARY: &str = "/tmp";
 
 /// A search for perf maps.
-struct Search<'a> {
+struct PerfMapSearch<'a> {
     profile_index: &'a ProfileIndex,
     access: &'a Access,
     names: Names,
@@ -294,7 +294,7 @@ struct Search<'a> {
     clock: Option<ClockData>,
 }
 
-impl Search<'_> {
+impl PerfMapSearch<'_> {
     fn run(&self, found: &mut FoundMaps) {
         let spaces = self.profile_index.processes.spaces().iter();
         let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();

@@ -89,7 +89,7 @@ pub(super) fn explain(table: &Table<'_>, rows: &[u32], functions: &mut [Function
             }
         }
     }
-    let mut search = Search {
+    let mut search = ExplanationSearch {
         callers_before: table.callers(BEFORE, |row| lost_rows.contains(&row)),
         index_of,
         rows,
@@ -103,7 +103,7 @@ pub(super) fn explain(table: &Table<'_>, rows: &[u32], functions: &mut [Function
     }
 }
 
-struct Search<'c> {
+struct ExplanationSearch<'c> {
     rows: &'c [u32],
     functions: &'c mut [FunctionChange],
     index_of: HashMap<u32, usize>,
@@ -117,7 +117,7 @@ fn has_vanished(estimate: &Estimate) -> bool {
     estimate.after <= estimate.before / 2.0
 }
 
-impl Search<'_> {
+impl ExplanationSearch<'_> {
     fn callers_before(&self, index: usize) -> Vec<usize> {
         let callers = self.rows.get(index).and_then(|row| self.callers_before.get(row));
         let rows = callers.into_iter().flatten().map(|(caller, _)| caller);
@@ -293,8 +293,8 @@ mod tests {
     }
 
     /// Returns a search in which function 0 called function 1.
-    fn search(functions: &mut [FunctionChange]) -> Search<'_> {
-        Search {
+    fn search(functions: &mut [FunctionChange]) -> ExplanationSearch<'_> {
+        ExplanationSearch {
             rows: &[0, 1],
             functions,
             index_of: (0..2).zip(0..).collect(),

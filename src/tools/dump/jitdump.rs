@@ -12,7 +12,7 @@ use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
 use crate::tools::dump::entry::{CUT, Entry, Fields, PADDING, REPAIRED, Value};
 pub(crate) use crate::tools::dump::jitdump::content::kind_name;
-use crate::tools::dump::jitdump::content::{Content, ContentReader};
+use crate::tools::dump::jitdump::content::{DecodedContent, ContentDecoder};
 use crate::tools::dump::jitdump::selection::Selection;
 use crate::tools::dump::{EntrySink, Options};
 
@@ -121,8 +121,8 @@ impl<'a> RecordDecoder<'a> {
         }
     }
 
-    fn content(&self, id: u32, bytes: &'a [u8], ahead: &Records<'a>, is_cut: bool) -> Content<'a> {
-        let reader = ContentReader {
+    fn content(&self, id: u32, bytes: &'a [u8], ahead: &Records<'a>, is_cut: bool) -> DecodedContent<'a> {
+        let reader = ContentDecoder {
             bytes,
             endian: self.endian,
             with_code: self.with_code,

@@ -50,7 +50,7 @@ pub struct StackCall {
 
 /// A node: a call below another one.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<K> {
+pub struct CallNode<K> {
     /// Index of the caller's node, which comes before this one.
     pub caller: Option<u32>,
     /// What the format has of the call.
@@ -61,7 +61,7 @@ pub struct Node<K> {
 #[derive(Debug)]
 pub struct Calls<K> {
     /// Its nodes.
-    pub nodes: Vec<Node<K>>,
+    pub nodes: Vec<CallNode<K>>,
     of_stack: Vec<Option<u32>>,
 }
 
@@ -88,7 +88,7 @@ impl<K: Copy + Eq + Hash> Calls<K> {
                     inline_depth,
                 });
                 at = Some(*known.entry((at, call)).or_insert_with(|| {
-                    calls.nodes.push(Node { caller: at, call });
+                    calls.nodes.push(CallNode { caller: at, call });
                     u32::try_from(calls.nodes.len().saturating_sub(1)).unwrap_or(u32::MAX)
                 }));
             }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::tools::export::calls::Calls;
 use crate::tools::export::json::{self, List};
-use crate::tools::export::profile::{Profile, Row, thread_label};
+use crate::tools::export::profile::{Profile, WeightedStack, thread_label};
 
 /// ID of the node that calls all others.
 const ROOT: u32 = 1;
@@ -106,7 +106,7 @@ struct Ticks {
 /// Writes the file.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let calls = Calls::of(profile, |place| place.line.function);
-    let id = |row: &Row| {
+    let id = |row: &WeightedStack| {
         let node = calls.node(row.stack);
         node.map_or(UNKNOWN, |node| node.saturating_add(FIRST))
     };

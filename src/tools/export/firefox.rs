@@ -22,7 +22,7 @@ use crate::tools::export::calls::{Calls, Numbers};
 use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
 use crate::tools::export::firefox_threads::threads;
 use crate::tools::export::json;
-use crate::tools::export::profile::{Home, Profile, Row};
+use crate::tools::export::profile::{Home, Profile, WeightedStack};
 
 /// Version of the format.
 const VERSION: u32 = 70;
@@ -272,7 +272,7 @@ fn tiers(profile: &Profile, calls: &[CallKey]) -> Vec<TierIndex> {
 }
 
 /// Describes the profile. The thread at the position `selected` is shown first, and has the samples `busiest`.
-fn meta(profile: &Profile, tiers: &[TierIndex], selected: usize, busiest: &[Row]) -> Value {
+fn meta(profile: &Profile, tiers: &[TierIndex], selected: usize, busiest: &[WeightedStack]) -> Value {
     let categories = CATEGORIES.map(|(kind, name, color)| {
         let own = tiers.iter().filter(|_| kind == Kind::Language);
         let own = own.map(|&tier| &*profile.tables.tiers[tier]);
@@ -307,7 +307,7 @@ fn meta(profile: &Profile, tiers: &[TierIndex], selected: usize, busiest: &[Row]
 }
 
 /// Returns the usual time between the samples of a thread, in milliseconds. That is the median, as threads also wait.
-fn interval(rows: &[Row]) -> f64 {
+fn interval(rows: &[WeightedStack]) -> f64 {
     let times = rows.windows(2).filter_map(|rows| {
         let [row, next] = rows else { return None };
         Some(next.time.saturating_sub(row.time)).filter(|&time| time > 0)

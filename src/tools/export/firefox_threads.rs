@@ -8,7 +8,7 @@ use crate::results::summary::profile::Unit;
 use crate::tools::export::calls::Calls;
 use crate::tools::export::firefox_markers::{MarkerSource, MarkerTable, milliseconds};
 use crate::tools::export::json::List;
-use crate::tools::export::profile::{Profile, Row};
+use crate::tools::export::profile::{Profile, WeightedStack};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,7 +63,7 @@ fn thread(
     markers: &MarkerSource,
     durations: &[u32],
     index: usize,
-    rows: &[Row],
+    rows: &[WeightedStack],
 ) -> ThreadRow {
     let first = rows.first();
     let nobody = Thread {

@@ -12,7 +12,7 @@ use crate::frames::stream::tables::{Event, FrameIndex, NamedFunctionIndex};
 use crate::results::summary::profile::Unit;
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::Numbers;
-use crate::tools::export::profile::{Home, Profile, Row};
+use crate::tools::export::profile::{Home, Profile, WeightedStack};
 use crate::tools::export::protobuf::Message;
 
 /// Fields of the message `Profile`.
@@ -145,7 +145,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(frames)
     }
 
-    fn sample(&mut self, row: &Row, locations: &[u64]) -> Message {
+    fn sample(&mut self, row: &WeightedStack, locations: &[u64]) -> Message {
         let profile = self.profile;
         let mut message = Message::default();
         message.numbers(1, locations.iter().copied());

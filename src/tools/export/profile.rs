@@ -43,7 +43,7 @@ pub struct Scope {
 
 /// A sample, or all samples of an event, thread and stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct WeightedStack {
     /// The thread.
     pub thread: ThreadIndex,
     /// Index of the event in [`Tables::events`].
@@ -81,7 +81,7 @@ pub struct Profile {
     /// Texts of files that the tables have no text of, as far as they are wanted.
     pub texts: HashMap<SourceFileIndex, Vec<u8>>,
     /// Samples by thread, event and time.
-    pub rows: Vec<Row>,
+    pub rows: Vec<WeightedStack>,
     /// Indices of the events of the samples.
     pub events: Vec<u32>,
     /// What the format has no room for.
@@ -102,12 +102,12 @@ impl Profile {
         marks_all: bool,
         progress: &mut dyn Progress,
     ) -> Result<Self, Diagnostic> {
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<WeightedStack> = Vec::new();
         let mut counts = SamplesByStack::default();
         let mut substituted: u64 = 0;
         let mut add = |sample: &Sample| {
             if scope.has_times {
-                rows.push(Row {
+                rows.push(WeightedStack {
                     thread: sample.thread,
                     event: sample.event,
                     time: time_of(sample, &mut substituted),
@@ -124,7 +124,7 @@ impl Profile {
                 .then(|| Markers::of(namer, &options.filter, marks_all));
             Ok((mem::take(&mut namer.tables), markers.unwrap_or_default()))
         })?;
-        rows.extend(counts.all().map(|(event, stack, thread, weight)| Row {
+        rows.extend(counts.all().map(|(event, stack, thread, weight)| WeightedStack {
             thread,
             event,
             time: 0,
@@ -154,7 +154,7 @@ impl Profile {
         };
         profile.select(scope);
         // Samples of equal time stay in the order of the file.
-        let key = |row: &Row| (row.thread, row.event, row.time);
+        let key = |row: &WeightedStack| (row.thread, row.event, row.time);
         match scope.has_times {
             true => profile.rows.sort_by_key(key),
             false => profile.rows.sort_unstable_by_key(|row| (key(row), row.stack)),
@@ -264,13 +264,13 @@ impl Profile {
     }
 
     /// Returns the rows of each thread and event.
-    pub fn by_thread(&self) -> impl Iterator<Item = &[Row]> {
+    pub fn by_thread(&self) -> impl Iterator<Item = &[WeightedStack]> {
         self.rows
             .chunk_by(|one, next| (one.thread, one.event) == (next.thread, next.event))
     }
 
     /// Returns the rows of the thread with most samples of the first event, and their position in [`Self::by_thread`].
-    pub fn busiest(&self) -> Option<(usize, &[Row])> {
+    pub fn busiest(&self) -> Option<(usize, &[WeightedStack])> {
         let first = *self.events.first()?;
         self.by_thread()
             .enumerate()
@@ -376,7 +376,7 @@ fn time_of(sample: &Sample, substituted: &mut u64) -> u64 {
     sample.time.map_or(*substituted, |time| time.0)
 }
 
-fn samples(rows: &[Row]) -> u64 {
+fn samples(rows: &[WeightedStack]) -> u64 {
     rows.iter().map(|row| row.weight.samples).sum()
 }
 
@@ -421,7 +421,7 @@ mod tests {
     use jitdump::Time;
 
     fn profile(rows: &[(u32, u32)]) -> Profile {
-        let rows = rows.iter().map(|&(thread, event)| Row {
+        let rows = rows.iter().map(|&(thread, event)| WeightedStack {
             thread: ThreadIndex(thread),
             event,
             time: 0,

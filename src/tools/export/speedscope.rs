@@ -9,7 +9,7 @@ use crate::results::summary::profile::Unit;
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::{Calls, Numbers};
 use crate::tools::export::json::{self, List};
-use crate::tools::export::profile::{Home, Profile, Row, thread_label};
+use crate::tools::export::profile::{Home, Profile, WeightedStack, thread_label};
 
 /// Name of the schema, which readers recognize the format by.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -64,11 +64,11 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut functions: Numbers<Option<NamedFunctionIndex>> = Numbers::default();
     let calls = Calls::of(profile, |place| functions.of(Some(place.line.function)));
     let unknown = functions.of(None);
-    let path = |row: &Row| match calls.path(calls.node(row.stack)) {
+    let path = |row: &WeightedStack| match calls.path(calls.node(row.stack)) {
         path if path.is_empty() => vec![unknown],
         path => path,
     };
-    let sampled = |rows: &[Row]| {
+    let sampled = |rows: &[WeightedStack]| {
         let event = rows.first().and_then(|row| profile.event(row.event));
         let label = rows
             .first()

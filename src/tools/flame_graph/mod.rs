@@ -40,14 +40,14 @@ const MAX_NAME: usize = 400;
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlameGraph<const SIDES: usize> {
     /// Calls. A caller is before its callees.
-    pub nodes: Vec<Node<SIDES>>,
+    pub nodes: Vec<FlameGraphNode<SIDES>>,
     /// Names of functions.
     pub names: Vec<String>,
 }
 
 /// A function below another one.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Node<const SIDES: usize> {
+pub struct FlameGraphNode<const SIDES: usize> {
     parent: Option<usize>,
     depth: usize,
     /// Index of the name.
@@ -75,14 +75,14 @@ pub struct Heading<'t> {
 /// Red, green and blue.
 pub type Color = [u8; 3];
 
-impl<const SIDES: usize> Node<SIDES> {
+impl<const SIDES: usize> FlameGraphNode<SIDES> {
     fn width(&self) -> f64 {
         self.total.iter().sum::<f64>() / SIDES as f64
     }
 }
 
 /// A frame at its place.
-struct Frame {
+struct FrameBox {
     node: usize,
     x: f64,
     width: f64,
@@ -108,7 +108,7 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
             return parent;
         }
         *known.entry((parent, name)).or_insert_with(|| {
-            self.nodes.push(Node {
+            self.nodes.push(FlameGraphNode {
                 parent,
                 depth,
                 name,
@@ -125,7 +125,7 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
             node.total = node.own;
         }
         for index in (0..self.nodes.len()).rev() {
-            let Some(&Node { parent, total, .. }) = self.nodes.get(index) else {
+            let Some(&FlameGraphNode { parent, total, .. }) = self.nodes.get(index) else {
                 continue;
             };
             if let Some(parent) = parent.and_then(|parent| self.nodes.get_mut(parent)) {
@@ -148,7 +148,7 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
     }
 
     /// Returns the SVG file. `describe` returns what the title of a frame has after its name, and its color.
-    pub fn svg(&self, heading: Heading<'_>, describe: impl Fn(&Node<SIDES>) -> (String, Color)) -> String {
+    pub fn svg(&self, heading: Heading<'_>, describe: impl Fn(&FlameGraphNode<SIDES>) -> (String, Color)) -> String {
         let frames = self.layout();
         let depth = frames
             .iter()
@@ -201,7 +201,7 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
     }
 
     /// Places the frames. Frames that are too narrow to be seen are left out, with their callees.
-    fn layout(&self) -> Vec<Frame> {
+    fn layout(&self) -> Vec<FrameBox> {
         let all = self.roots_total();
         let sum = all.iter().sum::<f64>() / SIDES as f64;
         if sum <= 0.0 {
@@ -209,7 +209,7 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
         }
         let pixels = (WIDTH - 2.0 * MARGIN) / sum;
         let least = self.least_width(MIN_WIDTH / pixels);
-        let is_shown = |node: &Node<SIDES>| node.width() >= least;
+        let is_shown = |node: &FlameGraphNode<SIDES>| node.width() >= least;
         let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::default();
         for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| is_shown(node)) {
             children.entry(node.parent).or_default().push(index);
@@ -226,8 +226,8 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
         while let Some((parent, start)) = open.pop() {
             let mut x = start;
             for &child in children.get(&parent).into_iter().flatten() {
-                let width = self.nodes.get(child).map_or(0.0, Node::width) * pixels;
-                frames.push(Frame {
+                let width = self.nodes.get(child).map_or(0.0, FlameGraphNode::width) * pixels;
+                frames.push(FrameBox {
                     node: child,
                     x,
                     width,
@@ -244,7 +244,7 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
         let mut widths: Vec<f64> = self
             .nodes
             .iter()
-            .map(Node::width)
+            .map(FlameGraphNode::width)
             .filter(|&it| it >= least)
             .collect();
         if widths.len() <= MAX_FRAMES {

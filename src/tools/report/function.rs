@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jitdump::Tally;
 use serde::Serialize;
 
-use crate::frames::ranking::Row;
+use crate::frames::ranking::RankedRow;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{NamedFunctionIndex, SourceFileIndex};
@@ -32,7 +32,7 @@ const MAX_LINES: usize = 400;
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FunctionReport {
     /// Its samples.
-    pub row: Row,
+    pub row: RankedRow,
     /// Samples in its own code by compiler tier.
     pub tiers: Vec<Share>,
     /// Number of tiers that are left out.
@@ -94,13 +94,13 @@ pub fn report(
     tables: &Tables,
     counts: &SamplesByStack,
     event: u32,
-    rows: &[Row],
+    rows: &[RankedRow],
     name: &str,
     options: &ReportOptions,
     faults: &mut Tally<Issue>,
 ) -> Option<FunctionReport> {
     let most = options.rows.unwrap_or(MOST_LISTED);
-    let mut found: Vec<&Row> = rows.iter().filter(|row| row.name == name).collect();
+    let mut found: Vec<&RankedRow> = rows.iter().filter(|row| row.name == name).collect();
     if found.is_empty() {
         found = rows.iter().filter(|row| described(row).contains(name)).collect();
     }
@@ -193,7 +193,7 @@ fn named(tables: &Tables, function: NamedFunctionIndex) -> String {
     let function = &tables.functions[function];
     match function.kind {
         Kind::Kernel => format!("{} [kernel]", function.name),
-        _ => described(&Row::of_function(tables, function)),
+        _ => described(&RankedRow::of_function(tables, function)),
     }
 }
 
@@ -324,12 +324,12 @@ mod tests {
         assert_eq!(shares(10), ((1..=10).rev().collect(), 0));
         assert_eq!(shares(13), ((4..=13).rev().collect(), 3));
         let others = |count| {
-            let row = |line| Row {
+            let row = |line| RankedRow {
                 name: "work".to_owned(),
                 line: Some(line),
-                ..Row::default()
+                ..RankedRow::default()
             };
-            let rows: Vec<Row> = (0..=count).map(row).collect();
+            let rows: Vec<RankedRow> = (0..=count).map(row).collect();
             let (tables, counts) = (Tables::default(), SamplesByStack::default());
             let (options, mut faults) = (ReportOptions::default(), Tally::default());
             let report = report(&tables, &counts, 0, &rows, "work", &options, &mut faults);

@@ -29,7 +29,7 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::Unit;
 use crate::tools::report::instructions::code_of;
 
-pub use crate::frames::ranking::{By, Row};
+pub use crate::frames::ranking::{By, RankedRow};
 pub use function::FunctionReport;
 
 /// Version of the format of the JSON.
@@ -78,7 +78,7 @@ pub struct Report {
     pub by: By,
     /// The rows with most samples.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<Row>,
+    pub rows: Vec<RankedRow>,
     /// Number of rows that were left out.
     pub rows_omitted: u64,
     /// One function, if asked for.
@@ -186,7 +186,7 @@ impl Report {
     }
 
     /// Returns the file and line of a row, or its module.
-    fn place(row: &Row) -> String {
+    fn place(row: &RankedRow) -> String {
         match (&row.file, row.line) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
             (Some(file), None) => file.clone(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::frames::ranking::Row;
+use crate::frames::ranking::RankedRow;
 use crate::frames::stream::call_tree::Weight;
 use crate::results::summary::{count, count_of};
 use crate::tools::report::function::{FunctionReport, Share, SourceLine};
@@ -10,7 +10,7 @@ use crate::tools::report::instructions::{CodeCopy, FunctionCode, InstructionLine
 use crate::tools::report::{By, Report};
 
 /// A column with shares: its name, and the samples of a row in it.
-pub(super) type ShareColumn = (&'static str, fn(&Row) -> Weight);
+pub(super) type ShareColumn = (&'static str, fn(&RankedRow) -> Weight);
 
 impl Report {
     /// Returns the report as text.
@@ -272,7 +272,7 @@ fn line_text(lines: &[InstructionLine]) -> String {
 }
 
 /// Returns the name of a row, with its place and what it was inlined into.
-pub fn described(row: &Row) -> String {
+pub fn described(row: &RankedRow) -> String {
     let place = Report::place(row);
     let mut text = row.name.clone();
     // Functions without a name are called after their place.

@@ -19,7 +19,7 @@ use crate::tools::timeline::code_box::{CodeBox, Item, item_of};
 use crate::tools::timeline::colors::color;
 use crate::tools::timeline::intervals::CodeBoxes;
 use crate::tools::timeline::regions;
-use crate::tools::timeline::samples::{BINS, Counter, Counts, Series, Span};
+use crate::tools::timeline::samples::{BINS, Counter, BinnedSamples, Series, Span};
 use crate::tools::timeline::source_lines::SourceLines;
 use crate::tools::timeline::tiers::{Ranks, Tiers};
 use crate::tools::timeline::values::{FORMAT, Locations, Process, Region, Values};
@@ -126,7 +126,7 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    fn write_processes(&mut self, code_boxes: &[CodeBox], counts: &Counts) {
+    fn write_processes(&mut self, code_boxes: &[CodeBox], counts: &BinnedSamples) {
         let mut processes: BTreeMap<Pid, Process> = BTreeMap::new();
         for code_box in code_boxes {
             processes.entry(code_box.pid).or_default();
@@ -166,7 +166,7 @@ impl Columns<'_> {
         }
     }
 
-    fn write_share(&mut self, counts: &Counts) {
+    fn write_share(&mut self, counts: &BinnedSamples) {
         // Several compilers can share a series.
         let mut rows: BTreeMap<(u32, u32, u32), u32> = BTreeMap::new();
         for (&(pid, series, bin), &count) in &counts.bins {
@@ -260,7 +260,7 @@ impl Columns<'_> {
     }
 
     /// Counts the samples of each function, including those without a rectangle.
-    fn write_samples(&mut self, counts: &Counts, names: &mut HashMap<String, u32>) {
+    fn write_samples(&mut self, counts: &BinnedSamples, names: &mut HashMap<String, u32>) {
         let (timeline, processes) = (&self.recording.timeline, &self.recording.profile.index.processes);
         let sorted: BTreeMap<_, _> = counts.code.iter().collect();
         for (&(leaf, space), &count) in sorted {

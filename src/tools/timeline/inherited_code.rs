@@ -12,7 +12,7 @@ use crate::collections::hash::HashMap;
 use crate::load::Recording;
 use crate::perf::event::Backing;
 use crate::tools::timeline::code_box::{CodeBox, item_of};
-use crate::tools::timeline::samples::Counts;
+use crate::tools::timeline::samples::BinnedSamples;
 
 /// Maximum number of ranges of inherited code to use. Code may be overwritten at many addresses and inherited by many
 /// processes.
@@ -31,7 +31,7 @@ pub struct Inherited {
 
 impl Inherited {
     /// Finds the inherited code of a recording.
-    pub fn of(recording: &Recording<'_>, counts: &Counts) -> Self {
+    pub fn of(recording: &Recording<'_>, counts: &BinnedSamples) -> Self {
         let (processes, timeline) = (&recording.profile.index.processes, &recording.timeline);
         let mut by_space: BTreeMap<SpaceId, Vec<(SampledCode, u32)>> = BTreeMap::new();
         for (&(leaf, space), &count) in &counts.code {

@@ -9,7 +9,7 @@ use crate::load::Recording;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::tools::timeline::code_box::{CodeBox, Item};
 use crate::tools::timeline::inherited_code::Inherited;
-use crate::tools::timeline::samples::{Counts, Span};
+use crate::tools::timeline::samples::{BinnedSamples, Span};
 
 /// Maximum number of rectangles to show, those with the most samples first. Browsers draw all of them many times a
 /// second.
@@ -38,7 +38,7 @@ pub struct CodeBoxes {
 
 impl CodeBoxes {
     /// Collects the code of a recording.
-    pub fn of(recording: &Recording<'_>, span: Span, counts: &Counts) -> Self {
+    pub fn of(recording: &Recording<'_>, span: Span, counts: &BinnedSamples) -> Self {
         let mut code_boxes = Self::default();
         let (processes, timeline) = (&recording.profile.index.processes, &recording.timeline);
         for (id, space) in processes.iter() {

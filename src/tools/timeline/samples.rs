@@ -69,7 +69,7 @@ pub enum Series {
 
 /// Numbers of samples.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct BinnedSamples {
     /// Samples in functions and symbols, by the address space that they were taken in, which may have inherited the
     /// code.
     pub code: HashMap<(SampledCode, SpaceId), u32>,
@@ -81,7 +81,7 @@ pub struct Counts {
     pub stacks: StackCounts,
 }
 
-impl Counts {
+impl BinnedSamples {
     /// Returns the processes with samples in JIT code without a name or, if no sample is in JIT code, all with
     /// samples.
     pub fn silent_processes(&self) -> HashSet<Pid> {
@@ -127,30 +127,30 @@ pub struct Counter<'a, T> {
 
 impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
     /// Counts the samples of all records.
-    pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
+    pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> BinnedSamples {
         let walks = self.selector.samples().visit(
             &profile_index.marks,
             profile_index.data_end,
-            || Walk {
+            || CountingWalk {
                 counter: self,
-                counts: Counts::default(),
+                counts: BinnedSamples::default(),
             },
             |_| (),
             |bytes| progress.advance(bytes),
         );
-        let mut counts = Counts::default();
+        let mut counts = BinnedSamples::default();
         walks.into_iter().for_each(|walk| counts.merge(walk.counts));
         counts
     }
 }
 
 /// State while reading some of the records.
-struct Walk<'a, T> {
+struct CountingWalk<'a, T> {
     counter: &'a Counter<'a, T>,
-    counts: Counts,
+    counts: BinnedSamples,
 }
 
-impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> SampleVisitor for Walk<'_, T> {
+impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> SampleVisitor for CountingWalk<'_, T> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let Self { counter, counts } = self;
         let (Some(pid), time) = (located.pid, located.lookup_time()) else {

@@ -18,7 +18,7 @@ use crate::results::name_style::NameStyle;
 use crate::tools::excerpts::{Excerpt, SourceText};
 use crate::tools::source_texts::Texts;
 use crate::tools::timeline::TimelineOptions;
-use crate::tools::timeline::samples::Counts;
+use crate::tools::timeline::samples::BinnedSamples;
 use crate::units::Pid;
 
 /// Maximum number of lines, and of inlined functions, with samples.
@@ -45,7 +45,7 @@ impl SourceLines {
         recording: &'a Recording<'_>,
         v8_functions: &V8Functions<'a>,
         options: &TimelineOptions,
-        counts: &Counts,
+        counts: &BinnedSamples,
     ) -> Self {
         let used = &recording.runtime_files.used;
         let by_function = by_function(counts);
@@ -178,7 +178,7 @@ fn add_row<K: Ord>(rows: &mut BTreeMap<K, u32>, key: K, samples: u32, faults: &m
 type Addresses = Vec<(u32, SpaceId, u32)>;
 
 /// Returns the sampled addresses of all functions, those with most samples first.
-fn by_function(counts: &Counts) -> Vec<(FunctionId, Addresses)> {
+fn by_function(counts: &BinnedSamples) -> Vec<(FunctionId, Addresses)> {
     let mut functions: BTreeMap<FunctionId, Addresses> = BTreeMap::new();
     for (&(function, space, offset), &samples) in &counts.offsets {
         functions

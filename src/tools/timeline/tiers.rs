@@ -9,7 +9,7 @@ use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
 use crate::load::Recording;
 use crate::load::{all_symbols, function_of};
 use crate::tools::timeline::code_box::Item;
-use crate::tools::timeline::samples::{Counts, Series};
+use crate::tools::timeline::samples::{BinnedSamples, Series};
 
 /// Maximum number of compilers to distinguish by colour. Runtimes have up to six each.
 const MAX_TIERS: usize = 10;
@@ -71,7 +71,7 @@ impl Tiers {
     }
 
     /// Ranks the compilers by samples, and combines those with the fewest above the limit.
-    pub fn ranks(&self, counts: &Counts) -> Ranks {
+    pub fn ranks(&self, counts: &BinnedSamples) -> Ranks {
         let mut samples = self.names.map(|_| 0);
         for (&(_, series, _), &count) in &counts.bins {
             if let Series::Tier(Some(tier)) = series {
@@ -116,7 +116,7 @@ mod tests {
 
     fn ranks(count: u32) -> Ranks {
         let mut tiers = Tiers::default();
-        let mut counts = Counts::default();
+        let mut counts = BinnedSamples::default();
         for number in 0..count {
             let item = Item::Symbol(SymbolId {
                 table: SymbolTableIndex(0),

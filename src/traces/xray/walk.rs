@@ -17,7 +17,7 @@ pub type Event<'a> = TraceEvent<u32, RecordKind<'a>>;
 /// Iterator over the records of one thread of a trace. A record whose tick steps back gets the time of the record
 /// before.
 #[derive(Debug)]
-struct Walk<'l, 'a> {
+struct RecordWalk<'l, 'a> {
     trace: Trace<'a>,
     clock: TraceClock,
     buffers: slice::Iter<'l, Buffer>,
@@ -30,7 +30,7 @@ struct Walk<'l, 'a> {
     faults: Tally<Issue>,
 }
 
-impl<'a> Iterator for Walk<'_, 'a> {
+impl<'a> Iterator for RecordWalk<'_, 'a> {
     type Item = Event<'a>;
 
     fn next(&mut self) -> Option<Event<'a>> {
@@ -75,7 +75,7 @@ fn kind(kind: RecordKind<'_>) -> EventKind<u32, RecordKind<'_>> {
 /// Iterator over the records of one thread of a trace that counts what it returns.
 #[derive(Debug)]
 pub struct ThreadWalk<'l, 'a> {
-    walk: Walk<'l, 'a>,
+    walk: RecordWalk<'l, 'a>,
     /// Index of the trace.
     trace: usize,
     calls: u64,
@@ -120,7 +120,7 @@ pub fn walks<'l, 'a>(traces: &'l [ReadTrace<'a>]) -> impl Iterator<Item = Thread
         .enumerate()
         .filter_map(move |(thread, (index, trace, found, traced))| {
             traced.as_ref()?;
-            let walk = Walk {
+            let walk = RecordWalk {
                 trace: trace.trace,
                 clock: trace.clock.clock,
                 buffers: found.buffers.iter(),

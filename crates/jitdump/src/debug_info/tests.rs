@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn row(offset: u32, line: u32) -> Row {
-    Row {
+fn row(offset: u32, line: u32) -> LineRow {
+    LineRow {
         offset,
         file: Some(0),
         line,
@@ -82,7 +82,7 @@ fn rows_start_where_calls_do() {
         ..DebugInfo::default()
     };
     assert_eq!(info.normalise(100).borders, 2);
-    let unknown = |offset| Row {
+    let unknown = |offset| LineRow {
         file: None,
         ..row(offset, 0)
     };
@@ -162,7 +162,7 @@ fn frames_at_an_offset_are_the_enclosing_inlined_calls() {
         line,
         column: 1,
     };
-    let row = |offset, file, line| Row {
+    let row = |offset, file, line| LineRow {
         offset,
         file: Some(file),
         line,
@@ -196,7 +196,7 @@ fn frames_at_an_offset_are_the_enclosing_inlined_calls() {
     assert_eq!(frames(&info, 4), [(0, Some(1), 11)]);
     assert_eq!(
         DebugInfo::default().frames_at(0),
-        [Frame {
+        [SourceFrame {
             function: 0,
             file: None,
             line: 0,

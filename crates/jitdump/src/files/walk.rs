@@ -78,9 +78,9 @@ pub fn open(path: &Path, scope: Scope<'_>) -> io::Result<OpenFile> {
 
 /// Opens a regular file by a path that starts in an open directory, as with [`Scope::From`].
 pub fn open_from(folder: BorrowedFd<'_>, path: &Path) -> io::Result<OpenFile> {
-    let mut walk = Walk {
+    let mut walk = FolderWalk {
         folders: vec![folder.try_clone_to_owned()?],
-        ..Walk::default()
+        ..FolderWalk::default()
     };
     let found = walk.follow(path)?;
     walk.finish(found, path)
@@ -94,8 +94,8 @@ pub fn open_folder(path: &Path, scope: Scope<'_>) -> io::Result<(OwnedFd, PathBu
 }
 
 /// Follows a path. Returns the path to show, and the file at the end; `None` if it is a folder, the last one of the walk.
-fn follow(path: &Path, scope: Scope<'_>) -> io::Result<(Walk, PathBuf, Option<File>)> {
-    let mut walk = Walk::default();
+fn follow(path: &Path, scope: Scope<'_>) -> io::Result<(FolderWalk, PathBuf, Option<File>)> {
+    let mut walk = FolderWalk::default();
     let (shown, found) = match scope {
         Scope::Named | Scope::Recorded => {
             walk.may_use_proc = scope == Scope::Named;
@@ -133,7 +133,7 @@ enum Bounds {
 }
 
 #[derive(Debug, Default)]
-struct Walk {
+struct FolderWalk {
     /// The folders from the outermost one that may be returned to; only the last one without bounds.
     folders: Vec<OwnedFd>,
     bounds: Bounds,
@@ -142,7 +142,7 @@ struct Walk {
     trail: Trail,
 }
 
-impl Walk {
+impl FolderWalk {
     /// Returns the file at the end of a path, with what was passed on the way.
     fn finish(self, found: Option<File>, shown: &Path) -> io::Result<OpenFile> {
         let file = found.ok_or(io::ErrorKind::IsADirectory)?;

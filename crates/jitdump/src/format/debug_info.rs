@@ -11,7 +11,7 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
-use crate::debug_info::{DebugInfo, MAX_LINE, Row, SourceFile, SourceFunction};
+use crate::debug_info::{DebugInfo, MAX_LINE, LineRow, SourceFile, SourceFunction};
 use crate::format::record::MAX_PADDING;
 use crate::names;
 use crate::units::{Address, AddressRange};
@@ -187,7 +187,7 @@ pub fn parse<'a>(
             lines.invalid = lines.invalid.saturating_add(1);
             // Its code does not have the line of the entry before.
             if (0..size).contains(&offset) {
-                lines.info.rows.push(Row {
+                lines.info.rows.push(LineRow {
                     offset: offset as u32,
                     file: None,
                     line: 0,
@@ -215,7 +215,7 @@ pub fn parse<'a>(
             false => (entry.column_or_discriminator, 0),
         };
         let name = Some(entry.name).filter(|name| !name.is_empty());
-        lines.info.rows.push(Row {
+        lines.info.rows.push(LineRow {
             offset: offset as u32,
             file: name
                 .or(own_file.filter(|_| entry.line > 0))
@@ -239,8 +239,8 @@ pub fn parse<'a>(
     // first one if its name has none. V8 is recognised by its function names.
     if names::is_v8_baseline(name) {
         lines.outside = 0;
-        let first = lines.info.rows.first().map(|row| Row { offset: 0, ..*row });
-        let of_function = function.file.map(|file| Row {
+        let first = lines.info.rows.first().map(|row| LineRow { offset: 0, ..*row });
+        let of_function = function.file.map(|file| LineRow {
             offset: 0,
             file: Some(file),
             line: function.line,

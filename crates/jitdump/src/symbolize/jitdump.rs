@@ -236,7 +236,7 @@ impl Jitdump {
 fn describe(
     info: &DebugInfo<'_>,
     own_name: &[u8],
-    frame: &crate::debug_info::Frame,
+    frame: &crate::debug_info::SourceFrame,
     is_inlined: bool,
 ) -> Frame {
     let called = info.functions.get(frame.function as usize);

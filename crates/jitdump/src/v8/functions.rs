@@ -21,7 +21,7 @@ pub struct ScriptFunction {
 
 /// A call by name, as in `name(` or `object.name(`, or of a base class, as in `super(`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Call {
+pub struct NamedCall {
     /// Extent of the called name: of the base class after `extends` if it is called by `super`.
     pub name: Range<u32>,
     /// Start of the name or of `super`.
@@ -35,7 +35,7 @@ pub struct Call {
 pub struct Script<'t> {
     text: Text<'t>,
     functions: Vec<ScriptFunction>,
-    calls: Vec<Call>,
+    calls: Vec<NamedCall>,
     /// A bit for each byte of the text: whether a token starts there.
     token_starts: Vec<u64>,
 }
@@ -68,7 +68,7 @@ impl<'t> Script<'t> {
     }
 
     /// Returns the calls in a function, without those in functions inside it.
-    pub fn calls(&self, function: u32) -> impl Iterator<Item = &Call> {
+    pub fn calls(&self, function: u32) -> impl Iterator<Item = &NamedCall> {
         let start = self.calls.partition_point(|call| call.function < function);
         let calls = self.calls.get(start..).unwrap_or_default();
         calls.iter().take_while(move |call| call.function == function)
@@ -127,7 +127,7 @@ pub(super) fn bit(offset: u32) -> u64 {
 }
 
 /// Sorts functions and calls, and finds the functions that each is in.
-fn nest(functions: &mut [ScriptFunction], all_calls: &mut [Call]) {
+fn nest(functions: &mut [ScriptFunction], all_calls: &mut [NamedCall]) {
     // Of two functions that start together, the first one contains the second one.
     functions.sort_by_key(|function| (function.range.start, std::cmp::Reverse(function.range.end)));
     all_calls.sort_by_key(|call| call.start);

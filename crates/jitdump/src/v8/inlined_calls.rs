@@ -3,24 +3,24 @@
 use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, InlinedCall, MAX_DEPTH, SourceFile, SourceFunction};
 use crate::v8::text::Position;
-use crate::v8::v8_inlining::{CallSites, Candidate, Evidence, Owners, simple_name};
+use crate::v8::v8_inlining::{CallSites, InliningCandidate, InliningEvidence, Owners, simple_name};
 
 /// The inlined functions, and which of them is inlined into which.
 pub(super) struct Calls<'a> {
     /// The function itself, followed by the inlined ones.
-    functions: Vec<Candidate<'a>>,
+    functions: Vec<InliningCandidate<'a>>,
     /// Caller of each function as an index, and the position of the call if it is known.
     callers: Vec<(usize, Option<Position>)>,
 }
 
 impl<'a> Calls<'a> {
     /// Finds the caller of each inlined function: the only one whose text calls it by its name, or else the outer function.
-    pub(super) fn new(own: Candidate<'a>, owners: &Owners<'a>, evidence: Evidence<'_, 'a>) -> Self {
-        let mut inlined: Vec<Candidate<'a>> = owners.iter().flatten().copied().collect();
+    pub(super) fn new(own: InliningCandidate<'a>, owners: &Owners<'a>, evidence: InliningEvidence<'_, 'a>) -> Self {
+        let mut inlined: Vec<InliningCandidate<'a>> = owners.iter().flatten().copied().collect();
         inlined.sort_unstable();
         inlined.dedup();
         inlined.retain(|&function| function != own);
-        let functions: Vec<Candidate<'a>> = std::iter::once(own).chain(inlined).collect();
+        let functions: Vec<InliningCandidate<'a>> = std::iter::once(own).chain(inlined).collect();
         let mut calls = Self {
             callers: vec![(0, None); functions.len()],
             functions,
@@ -123,7 +123,7 @@ impl<'a> Calls<'a> {
         self.write_calls(info, ranges);
     }
 
-    fn index(&self, function: &Candidate<'a>) -> usize {
+    fn index(&self, function: &InliningCandidate<'a>) -> usize {
         let rest = self.functions.get(1..).unwrap_or_default();
         rest.binary_search(function).map_or(0, |at| at.saturating_add(1))
     }

@@ -22,5 +22,5 @@ mod types;
 pub mod v8_inlining;
 mod vlq;
 
-pub use functions::{Call, Script, ScriptFunction};
+pub use functions::{NamedCall, Script, ScriptFunction};
 pub use text::{Position, Text};

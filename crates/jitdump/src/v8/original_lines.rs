@@ -261,7 +261,7 @@ impl OriginalFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::debug_info::{InlinedCall, Row, SourceFunction};
+    use crate::debug_info::{InlinedCall, LineRow, SourceFunction};
 
     #[test]
     fn paths_start_at_the_map() {
@@ -312,7 +312,7 @@ mod tests {
         let script = Script::scan(generated.as_bytes()).unwrap();
         let maps: SourceMaps<'_> = [(&b"/app/dist/out.js"[..], &map)].into_iter().collect();
         let scripts: Scripts<'_> = [(&b"/app/dist/out.js"[..], &script)].into_iter().collect();
-        let row = |offset, column| Row {
+        let row = |offset, column| LineRow {
             offset,
             file: Some(0),
             line: 1,

@@ -10,7 +10,7 @@ mod typescript;
 use std::ops::Range;
 
 use crate::v8::brackets::{Bracket, BracketKind, Brackets, FunctionKeyword, Parenthesis};
-use crate::v8::functions::{Call, ScriptFunction, bit};
+use crate::v8::functions::{NamedCall, ScriptFunction, bit};
 use crate::v8::lexer::{Lexer, Token, TokenKind};
 use crate::v8::types::Types;
 
@@ -24,7 +24,7 @@ pub struct Found {
     /// Functions in the order of their ends; parents are not set.
     pub functions: Vec<ScriptFunction>,
     /// Calls in no order; their functions are not set.
-    pub calls: Vec<Call>,
+    pub calls: Vec<NamedCall>,
     /// A bit for each byte: whether a token starts there.
     pub token_starts: Vec<u64>,
 }
@@ -79,7 +79,7 @@ struct Scanner<'t> {
     lexer: Lexer<'t>,
     brackets: Brackets,
     functions: Vec<ScriptFunction>,
-    calls: Vec<Call>,
+    calls: Vec<NamedCall>,
     token_starts: Vec<u64>,
     arrows: Vec<OpenArrow>,
     after: After,
@@ -430,7 +430,7 @@ impl<'t> Scanner<'t> {
             if is_call {
                 let base = || self.bases.last().cloned().flatten();
                 let base = (self.text(&last) == b"super").then(base).flatten();
-                self.calls.push(Call {
+                self.calls.push(NamedCall {
                     name: base.unwrap_or(last.range()),
                     start: last.start,
                     function: 0,

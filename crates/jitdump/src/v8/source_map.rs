@@ -120,11 +120,11 @@ struct Json<'j> {
     #[serde(borrow)]
     mappings: Option<&'j RawValue>,
     #[serde(borrow)]
-    sections: Option<Vec<Section<'j>>>,
+    sections: Option<Vec<MapSection<'j>>>,
 }
 
 #[derive(Deserialize)]
-struct Section<'j> {
+struct MapSection<'j> {
     offset: Offset,
     #[serde(borrow)]
     map: Option<Box<Json<'j>>>,

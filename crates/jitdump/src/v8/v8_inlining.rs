@@ -28,7 +28,7 @@ pub type Scripts<'s> = HashMap<&'s [u8], &'s Script<'s>>;
 
 /// What is known of the functions of a process.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence<'e, 'a> {
+pub struct InliningEvidence<'e, 'a> {
     /// Functions of its jitdump.
     pub functions: &'e KnownFunctions<'a>,
     /// Texts of its scripts.
@@ -37,7 +37,7 @@ pub struct Evidence<'e, 'a> {
 
 /// A function that code may be from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Candidate<'a> {
+pub struct InliningCandidate<'a> {
     /// Path of the script.
     pub path: &'a [u8],
     /// Start of the function.
@@ -58,12 +58,12 @@ pub struct Inlined {
 }
 
 /// The function of each row: `None` if it is unknown.
-pub(super) type Owners<'a> = Vec<Option<Candidate<'a>>>;
+pub(super) type Owners<'a> = Vec<Option<InliningCandidate<'a>>>;
 
 /// Adds the inlined calls to the debug information of an optimized function, whose rows must be sorted. Rows of functions that
 /// are not found lose their lines. Returns `None` if it is not affected: its position is unknown, or V8 names more than one
 /// file.
-pub fn add_calls<'a>(info: &mut DebugInfo<'a>, size: u32, evidence: Evidence<'_, 'a>) -> Option<Inlined> {
+pub fn add_calls<'a>(info: &mut DebugInfo<'a>, size: u32, evidence: InliningEvidence<'_, 'a>) -> Option<Inlined> {
     let [file] = &info.files[..] else { return None };
     let declared = info.functions.first().filter(|_| info.calls.is_empty())?;
     let start = Position {
@@ -87,7 +87,7 @@ pub fn add_calls<'a>(info: &mut DebugInfo<'a>, size: u32, evidence: Evidence<'_,
     Some(counts)
 }
 
-fn count(owners: &Owners<'_>, own: Candidate<'_>) -> Inlined {
+fn count(owners: &Owners<'_>, own: InliningCandidate<'_>) -> Inlined {
     let mut counts = Inlined::default();
     for owner in owners {
         match owner {
@@ -103,16 +103,16 @@ fn count(owners: &Owners<'_>, own: Candidate<'_>) -> Inlined {
     counts
 }
 
-impl<'a> Evidence<'_, 'a> {
+impl<'a> InliningEvidence<'_, 'a> {
     /// Returns the function that starts at a position.
-    fn candidate(&self, path: &'a [u8], start: Position) -> Candidate<'a> {
+    fn candidate(&self, path: &'a [u8], start: Position) -> InliningCandidate<'a> {
         let known = self.functions.starting_at(path, start);
         let in_script = || {
             let script = self.scripts.get(path)?;
             Some(script.name(script.function_that_starts_at(start)?))
         };
         let name = known.map(|known| known.name).filter(|name| !name.is_empty());
-        Candidate {
+        InliningCandidate {
             path,
             start,
             name: name.or_else(in_script).unwrap_or_default(),
@@ -121,7 +121,7 @@ impl<'a> Evidence<'_, 'a> {
 
     /// Returns the functions that have a position, sorted. If nothing is known of the function itself, it has all
     /// positions after its start.
-    fn candidates(&self, position: Position, own: Candidate<'a>) -> Vec<Candidate<'a>> {
+    fn candidates(&self, position: Position, own: InliningCandidate<'a>) -> Vec<InliningCandidate<'a>> {
         let known = self.functions.with_position(position).take(MAX_CANDIDATES);
         let mut all: Vec<_> = known
             .map(|known| self.candidate(known.path, known.start))
@@ -136,7 +136,7 @@ impl<'a> Evidence<'_, 'a> {
     }
 
     /// Whether it is known which positions a function has.
-    fn has_extent(&self, function: Candidate<'a>) -> bool {
+    fn has_extent(&self, function: InliningCandidate<'a>) -> bool {
         let known = self.functions.starting_at(function.path, function.start);
         let script = self.scripts.get(function.path);
         let in_script = |script: &&Script<'_>| script.function_that_starts_at(function.start).is_some();
@@ -144,7 +144,7 @@ impl<'a> Evidence<'_, 'a> {
     }
 
     /// Returns the function of a script at a position, unless its baseline code lacks the position.
-    fn in_script(&self, path: &'a [u8], position: Position) -> Option<Candidate<'a>> {
+    fn in_script(&self, path: &'a [u8], position: Position) -> Option<InliningCandidate<'a>> {
         let script = self.scripts.get(path)?;
         let offset = script.text().offset(position)?;
         if !script.is_token_start(offset) {
@@ -163,7 +163,7 @@ impl<'a> Evidence<'_, 'a> {
     }
 
     /// Returns the positions of the calls in the text of a function, by name.
-    pub(super) fn calls(&self, caller: Candidate<'a>) -> CallSites<'a> {
+    pub(super) fn calls(&self, caller: InliningCandidate<'a>) -> CallSites<'a> {
         let mut sites = CallSites::default();
         let script = self.scripts.get(caller.path).copied();
         let function = script.and_then(|script| script.function_that_starts_at(caller.start));
@@ -197,28 +197,28 @@ const MAX_LOOKUPS: usize = 1 << 12;
 const MAX_ELSEWHERE: usize = 1 << 16;
 
 /// The search for the functions that were inlined into one.
-struct Search<'e, 'a> {
-    own: Candidate<'a>,
-    evidence: Evidence<'e, 'a>,
-    candidates: HashMap<Position, Vec<Candidate<'a>>>,
+struct InliningSearch<'e, 'a> {
+    own: InliningCandidate<'a>,
+    evidence: InliningEvidence<'e, 'a>,
+    candidates: HashMap<Position, Vec<InliningCandidate<'a>>>,
     /// Functions that were inlined; and the function itself.
-    accepted: HashSet<Candidate<'a>>,
+    accepted: HashSet<InliningCandidate<'a>>,
     /// Names that the texts of accepted functions call.
     called: HashSet<&'a [u8]>,
     /// Number of positions that each candidate has.
-    coverage: HashMap<Candidate<'a>, usize>,
+    coverage: HashMap<InliningCandidate<'a>, usize>,
 }
 
-impl<'a> Search<'_, 'a> {
+impl<'a> InliningSearch<'_, 'a> {
     /// Whether the text of an accepted function calls a function by its name.
-    fn is_called(&self, function: &Candidate<'a>) -> bool {
+    fn is_called(&self, function: &InliningCandidate<'a>) -> bool {
         let name = simple_name(function.name);
         !name.is_empty() && self.called.contains(name)
     }
 
     /// Whether a function was inlined that alone, or with others, has a position. It must be in the same file or called by
     /// its name, or have several positions that no other function has: some position of any large program is in many files.
-    fn is_acceptable(&self, function: &Candidate<'a>, is_alone: bool) -> bool {
+    fn is_acceptable(&self, function: &InliningCandidate<'a>, is_alone: bool) -> bool {
         let is_near = || {
             let has_calls = self.evidence.scripts.contains_key(self.own.path);
             function.path == self.own.path
@@ -229,7 +229,7 @@ impl<'a> Search<'_, 'a> {
     }
 
     /// Accepts a function.
-    fn add(&mut self, function: Candidate<'a>) {
+    fn add(&mut self, function: InliningCandidate<'a>) {
         if self.accepted.insert(function) {
             self.called.extend(self.evidence.calls(function).into_keys());
         }
@@ -237,7 +237,7 @@ impl<'a> Search<'_, 'a> {
 
     fn accept(&mut self) {
         // Functions in other scripts with a position, whoever calls them; and for how many more there is room.
-        let mut elsewhere: HashMap<Position, Vec<Candidate<'a>>> = HashMap::default();
+        let mut elsewhere: HashMap<Position, Vec<InliningCandidate<'a>>> = HashMap::default();
         let mut room = MAX_ELSEWHERE;
         for round in 0..MAX_ROUNDS {
             let of_each = self.candidates.values().flat_map(|candidates| {
@@ -276,7 +276,7 @@ impl<'a> Search<'_, 'a> {
     }
 
     /// Returns the functions in other scripts that have a position.
-    fn in_other_scripts(&self, position: Position) -> Vec<Candidate<'a>> {
+    fn in_other_scripts(&self, position: Position) -> Vec<InliningCandidate<'a>> {
         let others = self
             .evidence
             .scripts
@@ -289,11 +289,11 @@ impl<'a> Search<'_, 'a> {
     }
 
     /// Leaves those of several candidates that fit best; more than one only if they fit equally well.
-    fn best(&self, candidates: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+    fn best(&self, candidates: &[InliningCandidate<'a>]) -> Vec<InliningCandidate<'a>> {
         let accepted = candidates
             .iter()
             .filter(|candidate| self.accepted.contains(candidate));
-        let accepted: Vec<Candidate<'a>> = accepted.copied().collect();
+        let accepted: Vec<InliningCandidate<'a>> = accepted.copied().collect();
         if accepted.len() < 2 || accepted.contains(&self.own) {
             return accepted;
         }
@@ -303,7 +303,7 @@ impl<'a> Search<'_, 'a> {
             .copied()
             .collect();
         let left = if called.is_empty() { accepted } else { called };
-        let coverage = |candidate: &Candidate<'a>| self.coverage.get(candidate).copied().unwrap_or_default();
+        let coverage = |candidate: &InliningCandidate<'a>| self.coverage.get(candidate).copied().unwrap_or_default();
         let most = left.iter().map(coverage).max();
         left.into_iter()
             .filter(|candidate| Some(coverage(candidate)) == most)
@@ -312,14 +312,14 @@ impl<'a> Search<'_, 'a> {
 }
 
 /// Returns the function of each row.
-fn owners<'a>(info: &DebugInfo<'a>, own: Candidate<'a>, evidence: Evidence<'_, 'a>) -> Owners<'a> {
+fn owners<'a>(info: &DebugInfo<'a>, own: InliningCandidate<'a>, evidence: InliningEvidence<'_, 'a>) -> Owners<'a> {
     let rows = info.rows.iter();
     let positions = rows.map(|row| Position {
         line: row.line,
         column: row.column,
     });
     let positions: Vec<Position> = positions.collect();
-    let mut search = Search {
+    let mut search = InliningSearch {
         own,
         evidence,
         candidates: HashMap::default(),
@@ -341,9 +341,9 @@ fn owners<'a>(info: &DebugInfo<'a>, own: Candidate<'a>, evidence: Evidence<'_, '
         .candidates
         .iter()
         .map(|(&position, found)| (position, search.best(found)));
-    let best: HashMap<Position, Vec<Candidate<'a>>> = best.collect();
+    let best: HashMap<Position, Vec<InliningCandidate<'a>>> = best.collect();
     let candidates = positions.iter().map(|position| best.get(position));
-    let candidates: Vec<&[Candidate<'a>]> = candidates
+    let candidates: Vec<&[InliningCandidate<'a>]> = candidates
         .map(|found| found.map_or(&[][..], Vec::as_slice))
         .collect();
     let mut owners = by_neighbours(&candidates);
@@ -356,16 +356,16 @@ fn owners<'a>(info: &DebugInfo<'a>, own: Candidate<'a>, evidence: Evidence<'_, '
 /// code has no more rows than there are rows of unknown functions beside them, it is not inlined.
 fn drop_accidental<'a>(
     owners: &mut Owners<'a>,
-    candidates: &[&[Candidate<'a>]],
-    own: Candidate<'a>,
-    evidence: Evidence<'_, 'a>,
+    candidates: &[&[InliningCandidate<'a>]],
+    own: InliningCandidate<'a>,
+    evidence: InliningEvidence<'_, 'a>,
 ) {
     let is_unknown = |row: Option<usize>| {
         let found = row.and_then(|row| candidates.get(row));
         found.is_some_and(|found| found.is_empty())
     };
     // Rows of each function, and unknown ones beside them.
-    let mut counts: HashMap<Candidate<'a>, (usize, usize)> = HashMap::default();
+    let mut counts: HashMap<InliningCandidate<'a>, (usize, usize)> = HashMap::default();
     for (row, owner) in owners.iter().enumerate() {
         let Some(owner) = owner.filter(|&owner| owner != own) else {
             continue;
@@ -387,7 +387,7 @@ fn drop_accidental<'a>(
 
 /// Chooses among several functions of a row by the rows before and after it, which are mostly in the same function. A row that
 /// may belong to the function before it or another one after it belongs to none.
-fn by_neighbours<'a>(candidates: &[&[Candidate<'a>]]) -> Owners<'a> {
+fn by_neighbours<'a>(candidates: &[&[InliningCandidate<'a>]]) -> Owners<'a> {
     let forward = by_runs(candidates.iter());
     let mut backward = by_runs(candidates.iter().rev());
     backward.reverse();
@@ -400,11 +400,11 @@ fn by_neighbours<'a>(candidates: &[&[Candidate<'a>]]) -> Owners<'a> {
 }
 
 /// Splits rows into the longest runs whose rows have a function in common. Returns it for each row if there is only one.
-fn by_runs<'r, 'a: 'r>(rows: impl Iterator<Item = &'r &'r [Candidate<'a>]>) -> Owners<'a> {
+fn by_runs<'r, 'a: 'r>(rows: impl Iterator<Item = &'r &'r [InliningCandidate<'a>]>) -> Owners<'a> {
     let mut owners = Vec::new();
-    let mut common: Vec<Candidate<'a>> = Vec::new();
+    let mut common: Vec<InliningCandidate<'a>> = Vec::new();
     let mut length = 0usize;
-    let end = |common: &[Candidate<'a>], length: usize, owners: &mut Owners<'a>| {
+    let end = |common: &[InliningCandidate<'a>], length: usize, owners: &mut Owners<'a>| {
         let owner = match common {
             [owner] => Some(*owner),
             _ => None,
@@ -412,7 +412,7 @@ fn by_runs<'r, 'a: 'r>(rows: impl Iterator<Item = &'r &'r [Candidate<'a>]>) -> O
         owners.extend(std::iter::repeat_n(owner, length));
     };
     for row in rows {
-        let left: Vec<Candidate<'a>> = common
+        let left: Vec<InliningCandidate<'a>> = common
             .iter()
             .filter(|common| row.contains(common))
             .copied()

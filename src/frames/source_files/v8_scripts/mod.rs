@@ -8,7 +8,7 @@ use jitdump::debug_info::DebugInfo;
 use jitdump::names::SourceLocation;
 use jitdump::v8::known_functions::KnownFunctions;
 use jitdump::v8::original_lines::SourceMaps;
-use jitdump::v8::v8_inlining::{Evidence, Scripts};
+use jitdump::v8::v8_inlining::{InliningEvidence, Scripts};
 use jitdump::v8::{Position, original_lines, v8_inlining};
 use jitdump::{Dump, Function, names};
 
@@ -218,7 +218,7 @@ impl<'a> ScriptsByPath<'a> {
             return 0;
         };
         let size = u32::try_from(function.range.size()).unwrap_or(u32::MAX);
-        let evidence = Evidence {
+        let evidence = InliningEvidence {
             functions,
             scripts: &self.scripts,
         };

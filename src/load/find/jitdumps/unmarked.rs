@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jitdump::Time;
 
-use super::{FoundDumps, Search};
+use super::{FoundDumps, JitdumpSearch};
 use crate::collections::hash::HashSet;
 use crate::load::find::candidates::Candidate;
 use crate::load::find::dedup::{ContentId, Contents};
@@ -12,7 +12,7 @@ use crate::load::find::found_file::FoundFile;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
-impl Search<'_> {
+impl JitdumpSearch<'_> {
     /// Adds given files without a marker, for the process in their header. Files in folders are added only if
     /// that process has no other dump.
     pub(super) fn add_unmarked(&self, found: &mut FoundDumps) {

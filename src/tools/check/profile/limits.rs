@@ -5,7 +5,7 @@ use jitdump::ByteOrder;
 
 use crate::bytes::Reader;
 use crate::perf::attr::SIZE_VERSION_0;
-use crate::perf::header::{AnyHeader, FileHeader, Section};
+use crate::perf::header::{AnyHeader, FileHeader, FileSection};
 use crate::perf::record::{self, HEADER_SIZE, SIZE_OFFSET};
 use crate::perf::{Profile, feature};
 use crate::tools::check::profile::seen::leading_header_records;
@@ -56,8 +56,8 @@ pub(super) fn is_cut_record(profile: &Profile<'_>, offset: u64) -> bool {
 fn check_sections(file: &[u8], header: &FileHeader) -> Option<Limit> {
     let size = file.len() as u64;
     let refused = |message: String| Some(Limit::Refused(message));
-    let outside = |what: &str, section: Section| {
-        let Section { offset, size } = section;
+    let outside = |what: &str, section: FileSection| {
+        let FileSection { offset, size } = section;
         refused(format!("{what} outside the file: {size} bytes at {offset:#x}"))
     };
     let Some(table) = header.data.offset.checked_add(header.data.size) else {
@@ -70,7 +70,7 @@ fn check_sections(file: &[u8], header: &FileHeader) -> Option<Limit> {
     let mut is_simpleperf = false;
     for id in (0..=u8::MAX).filter(|&id| header.has_feature(id)) {
         // It stops at the end of the file.
-        let section = Section::read(&mut table)?;
+        let section = FileSection::read(&mut table)?;
         let Some(content) = slice(file, section) else {
             return outside(&format!("feature {id}"), section);
         };
@@ -91,7 +91,7 @@ fn check_sections(file: &[u8], header: &FileHeader) -> Option<Limit> {
     /// Offset in the header of the section of event types, which perf stopped to write in 2013.
     const EVENT_TYPES: usize = 56;
     let mut types = Reader::new(file.get(EVENT_TYPES..).unwrap_or_default(), header.endian);
-    if Section::read(&mut types).is_none_or(|types| types.size > 0) {
+    if FileSection::read(&mut types).is_none_or(|types| types.size > 0) {
         return Some(Limit::TooMuch("it has a section of event types".into()));
     }
     if slice(file, header.attrs).is_none() {
@@ -114,7 +114,7 @@ fn check_ids(file: &[u8], header: &FileHeader) -> Option<Limit> {
     for attr in attrs.chunks_exact(usize::try_from(header.attr_size).ok()?) {
         let ids = attr.len().checked_sub(IDS_SIZE as usize);
         let ids = ids.and_then(|at| attr.get(at..)).unwrap_or_default();
-        let ids = Section::read(&mut Reader::new(ids, header.endian))?;
+        let ids = FileSection::read(&mut Reader::new(ids, header.endian))?;
         if slice(file, ids).is_none() {
             return Some(Limit::Refused(format!(
                 "event IDs outside the file, at {:#x}",
@@ -127,7 +127,7 @@ fn check_ids(file: &[u8], header: &FileHeader) -> Option<Limit> {
     is_large.then(|| Limit::TooMuch(format!("its events have {total} bytes of IDs")))
 }
 
-fn slice(file: &[u8], section: Section) -> Option<&[u8]> {
+fn slice(file: &[u8], section: FileSection) -> Option<&[u8]> {
     let end = section.offset.checked_add(section.size)?;
     crate::bytes::slice(file, section.offset, end)
 }

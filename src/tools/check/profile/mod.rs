@@ -91,7 +91,7 @@ fn expand(profile: &Profile<'_>, findings: &mut Findings) -> io::Result<Option<I
 }
 
 /// What a walk over the records finds.
-struct Walk {
+struct ProfileWalk {
     /// Number of records.
     records: u64,
     /// Largest number of bytes that a reader holds to sort the records.
@@ -101,7 +101,7 @@ struct Walk {
 }
 
 /// Walks over all records.
-fn walk(profile: &Profile<'_>, findings: &mut Findings) -> Walk {
+fn walk(profile: &Profile<'_>, findings: &mut Findings) -> ProfileWalk {
     let mut count = 0_u64;
     let mut rounds = Rounds::default();
     let mut records = profile.intact_records();
@@ -146,7 +146,7 @@ fn walk(profile: &Profile<'_>, findings: &mut Findings) -> Walk {
         });
         may_be_compared &= is_cut;
     }
-    Walk {
+    ProfileWalk {
         records: count,
         held: rounds.held(),
         may_be_compared: may_be_compared && !findings.has(&rules::COMPRESSION),
@@ -154,7 +154,7 @@ fn walk(profile: &Profile<'_>, findings: &mut Findings) -> Walk {
 }
 
 /// Compares with what linux-perf-data sees.
-fn compare(file: &[u8], profile: &Profile<'_>, walk: &Walk, findings: &mut Findings) {
+fn compare(file: &[u8], profile: &Profile<'_>, walk: &ProfileWalk, findings: &mut Findings) {
     if let Some(limit) = limits::check(file, profile, walk.held) {
         let (rule, message) = match limit {
             Limit::Refused(message) => (&rules::REJECTED, message),

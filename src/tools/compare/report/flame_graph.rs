@@ -13,7 +13,7 @@ use crate::tools::flame_graph::{self, Color, Heading, Known};
 pub struct FlameGraph(flame_graph::FlameGraph<2>);
 
 /// Returns how much more time a function itself takes.
-fn change(node: &flame_graph::Node<2>) -> f64 {
+fn change(node: &flame_graph::FlameGraphNode<2>) -> f64 {
     node.own[1] - node.own[0]
 }
 

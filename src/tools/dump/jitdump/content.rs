@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use jitdump::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
+use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFunction};
 use jitdump::internals::format::debug_info2::Layout as DebugInfo2Layout;
 use jitdump::internals::format::debug_info2::lists::RawLists;
 use jitdump::internals::format::debug_info2::source_track::SourceTrack;
@@ -26,7 +26,7 @@ use crate::tools::dump::shortened;
 const MAX_LOOKAHEAD: usize = 4;
 
 /// Decoded content of a record.
-pub struct Content<'a> {
+pub struct DecodedContent<'a> {
     /// Name of the record's type.
     pub kind: &'static str,
     /// Decoded fields.
@@ -35,7 +35,7 @@ pub struct Content<'a> {
 
 /// Decodes the content of records.
 #[derive(Clone, Copy)]
-pub struct ContentReader<'a> {
+pub struct ContentDecoder<'a> {
     /// Content of the record.
     pub bytes: &'a [u8],
     /// Endianness of the file.
@@ -46,9 +46,9 @@ pub struct ContentReader<'a> {
     pub is_cut: bool,
 }
 
-impl<'a> ContentReader<'a> {
+impl<'a> ContentDecoder<'a> {
     /// Decodes the content of a record with this ID. `ahead` iterates over the records after it.
-    pub fn read(self, id: u32, ahead: &Records<'a>) -> Content<'a> {
+    pub fn read(self, id: u32, ahead: &Records<'a>) -> DecodedContent<'a> {
         let kind = kind_name(id, self.bytes, self.endian);
         let fields = match id {
             record::LOAD => self.load(),
@@ -60,7 +60,7 @@ impl<'a> ContentReader<'a> {
             record::SOURCE_TRACK => self.track(),
             _ => Fields::new().number("id", id),
         };
-        Content { kind, fields }
+        DecodedContent { kind, fields }
     }
 
     /// Reads fixed fields. Returns a reader for the rest if all of them are present.
@@ -316,7 +316,7 @@ fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&Ra
     };
     let names: Rc<[&[u8]]> = info.functions.iter().map(|function| function.name).collect();
     let row_file = file_of.clone();
-    let row = move |row: &Row| {
+    let row = move |row: &LineRow| {
         let fields = Fields::new().number("code_offset", row.offset);
         let fields = fields.number("line", row.line).number("column", row.column);
         Value::Fields(row_file(fields, row.file))

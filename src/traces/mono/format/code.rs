@@ -20,7 +20,7 @@ use jitdump::{Address, AddressRange, RuntimeTime};
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::traces::mono::format::Names;
-use crate::traces::mono::format::decode::Call;
+use crate::traces::mono::format::decode::MethodCall;
 use crate::traces::mono::format::event::{CodeBufferKind, Event, Kind, Method, ThreadId};
 
 /// A function of a log: a method or a helper with its code.
@@ -203,7 +203,7 @@ impl<'a> Collector<'a> {
 
     /// Adds a call made by a thread.
     #[inline]
-    pub(super) fn add_call(&mut self, thread: ThreadId, call: Call) {
+    pub(super) fn add_call(&mut self, thread: ThreadId, call: MethodCall) {
         if call.is_enter {
             self.first_entries.add(call.method, call.time);
         }

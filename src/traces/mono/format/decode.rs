@@ -45,7 +45,7 @@ const HAS_STACK: u8 = 0x80;
 
 /// An entry or exit of a method. These are most of the events of a log with calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Call {
+pub(super) struct MethodCall {
     /// Time of the event.
     pub(super) time: RuntimeTime,
     /// The method that was entered or left.
@@ -56,7 +56,7 @@ pub(super) struct Call {
 
 /// Decodes events one by one.
 #[derive(Clone, Debug)]
-pub(super) struct Decoder<'a> {
+pub(super) struct EventDecoder<'a> {
     cursor: Cursor<'a>,
     encoding: Encoding,
     thread: ThreadId,
@@ -66,7 +66,7 @@ pub(super) struct Decoder<'a> {
     method: u64,
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> EventDecoder<'a> {
     pub(super) fn new(
         content: &'a [u8],
         encoding: Encoding,
@@ -120,7 +120,7 @@ impl<'a> Decoder<'a> {
     ///
     /// An [`Event`] is as large as its largest kind, so creating one takes longer than decoding a call.
     #[inline]
-    pub(super) fn call(&mut self) -> Option<Call> {
+    pub(super) fn call(&mut self) -> Option<MethodCall> {
         let mut cursor = self.cursor;
         let is_enter = match cursor.byte().ok()? {
             ENTER => true,
@@ -130,7 +130,7 @@ impl<'a> Decoder<'a> {
         let time = self.time.wrapping_add(cursor.unsigned().ok()?);
         let method = self.method.wrapping_add(cursor.signed().ok()?);
         (self.cursor, self.time, self.method) = (cursor, time, method);
-        Some(Call {
+        Some(MethodCall {
             time: RuntimeTime(time),
             method: self.encoding.method(method),
             is_enter,
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     /// Decodes calls separately from other events.
-    fn calls_first<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
+    fn calls_first<'a>(mut decoder: EventDecoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
         let mut walk = Vec::new();
         while decoder.remaining() > 0 && !matches!(walk.last(), Some(Err(_))) {
             let head = decoder.cursor.rest()[0];
@@ -238,7 +238,7 @@ mod tests {
         walk
     }
 
-    fn events<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
+    fn events<'a>(mut decoder: EventDecoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
         let mut walk = Vec::new();
         while decoder.remaining() > 0 && !matches!(walk.last(), Some(Err(_))) {
             walk.push(decoder.event(0));
@@ -263,7 +263,7 @@ mod tests {
                 pointer_base: 0x7f00_0000_1000,
                 object_base: 0,
             };
-            let decoder = |content| Decoder::new(content, encoding, ThreadId(7), 1 << 40, 0x5500_0000_2000);
+            let decoder = |content| EventDecoder::new(content, encoding, ThreadId(7), 1 << 40, 0x5500_0000_2000);
             for end in 0..=content.len() {
                 let content = &content[..end];
                 let expected = events(decoder(content));

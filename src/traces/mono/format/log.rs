@@ -8,7 +8,7 @@ use jitdump::{ByteOrder, RuntimeTime, Tally};
 use crate::bytes::Reader;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::mono::format::cursor::Encoding;
-use crate::traces::mono::format::decode::{Call, Decoder};
+use crate::traces::mono::format::decode::{MethodCall, EventDecoder};
 use crate::traces::mono::format::event::{Event, ThreadId};
 use crate::traces::mono::format::header::Header;
 
@@ -116,7 +116,7 @@ impl<'a> Buffer<'a> {
         Events {
             end: self.end(),
             is_cut: self.content.len() < self.size,
-            decoder: Decoder::new(
+            decoder: EventDecoder::new(
                 self.content,
                 self.encoding,
                 self.thread,
@@ -143,7 +143,7 @@ pub struct Events<'a> {
     /// End of the buffer in the file, in bytes.
     end: u64,
     is_cut: bool,
-    decoder: Decoder<'a>,
+    decoder: EventDecoder<'a>,
     fault: Option<(Issue, u64)>,
 }
 
@@ -274,7 +274,7 @@ impl Events<'_> {
 
     /// Decodes the next event if it is a call; otherwise leaves it.
     #[inline]
-    pub(super) fn next_call(&mut self) -> Option<Call> {
+    pub(super) fn next_call(&mut self) -> Option<MethodCall> {
         self.decoder.call()
     }
 

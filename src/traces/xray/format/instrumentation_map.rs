@@ -116,14 +116,14 @@ struct Binary<'a, 's, H: FileHeader> {
 }
 
 impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
-    fn section(&self, name: &[u8]) -> Option<Result<Section<'a>, Diagnostic>> {
+    fn section(&self, name: &[u8]) -> Option<Result<AddressedSection<'a>, Diagnostic>> {
         let section = self.sections.iter().find(|it| self.has_name(it, name))?;
         let data = match section.data(self.endian, self.file) {
             Ok(data) => data,
             Err(error) => return Some(Err(Diagnostic::new(Issue::XrayCutMap).with("cause", error))),
         };
         let address = section.sh_addr(self.endian).into();
-        Some(Ok(Section {
+        Some(Ok(AddressedSection {
             data,
             address,
             pointer_size: if self.header.is_type_64() { 8 } else { 4 },
@@ -196,7 +196,7 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
 }
 
 /// A section that contains addresses.
-struct Section<'a> {
+struct AddressedSection<'a> {
     data: &'a [u8],
     /// Address of its first byte.
     address: u64,
@@ -207,7 +207,7 @@ struct Section<'a> {
     addends: HashMap<u64, u64>,
 }
 
-impl Section<'_> {
+impl AddressedSection<'_> {
     /// Reads a relocated, pointer-sized number `at` bytes from the start.
     fn read_pointer(&self, at: u64) -> Option<u64> {
         if let Some(&addend) = self.addends.get(&at) {

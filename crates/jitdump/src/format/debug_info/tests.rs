@@ -29,7 +29,7 @@ fn record(entries: &[(i64, u32, &[u8])], rest: &[u8]) -> Vec<u8> {
 /// The offset, line and file of each row.
 fn rows(name: &[u8], content: &[u8], quirks: DebugInfoQuirks) -> Option<Vec<(u32, u32, String)>> {
     let lines = parse(content, name, range(), quirks, ORDER)?;
-    let file = |row: &Row| {
+    let file = |row: &LineRow| {
         let file = row.file.map(|file| lines.info.files[file as usize].path.to_vec());
         String::from_utf8(file.unwrap_or_default()).unwrap()
     };

@@ -16,7 +16,7 @@
 //! function. If a size is not rounded up although padding follows, it is rounded when it is read.
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
+use crate::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFunction};
 use crate::format::debug_info::ParsedDebugInfo;
 use crate::format::debug_info2::{Files, Strings, is_missing};
 use crate::format::record::MAX_PADDING;
@@ -237,8 +237,8 @@ fn line_number(line: u32) -> u32 {
     if line == u32::MAX { 0 } else { line }
 }
 
-fn row([offset, file, line, column]: [u32; 4], files: &mut Files<'_, '_>) -> Row {
-    Row {
+fn row([offset, file, line, column]: [u32; 4], files: &mut Files<'_, '_>) -> LineRow {
+    LineRow {
         offset,
         file: files.number(file),
         line: line_number(line),

@@ -13,7 +13,7 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
-use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, Row, SourceFunction};
+use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, LineRow, SourceFunction};
 use crate::format::debug_info::ParsedDebugInfo;
 use crate::format::debug_info2::{Files, Strings, is_missing};
 use crate::format::record::MAX_PADDING;
@@ -40,7 +40,7 @@ pub struct RawLists<'a> {
 
 /// An entry of the list of positions.
 #[derive(Clone, Copy, Debug)]
-struct Position {
+struct PositionEntry {
     caller: u32,
     function: FunctionKey,
     line: u32,
@@ -98,7 +98,7 @@ impl<'a> RawLists<'a> {
             .len()
             .saturating_mul(RANGES_PER_ENTRY)
             .saturating_add(MAX_RANGES);
-        let mut tree = CallTree::new(self.positions(), max_ranges);
+        let mut tree = InlinedCallTree::new(self.positions(), max_ranges);
         for (&(offset, at), end) in offsets.iter().zip(ends) {
             let Some((position, call)) = tree.visit(at) else {
                 found.invalid = found.invalid.saturating_add(1);
@@ -107,7 +107,7 @@ impl<'a> RawLists<'a> {
             };
             tree.extend(call, offset, end);
             let (_, file, ..) = position.function;
-            found.info.rows.push(Row {
+            found.info.rows.push(LineRow {
                 offset,
                 file: files.number(file),
                 line: position.line,
@@ -131,13 +131,13 @@ impl<'a> RawLists<'a> {
         found
     }
 
-    fn positions(&self) -> Vec<Position> {
+    fn positions(&self) -> Vec<PositionEntry> {
         let entries = self.positions.chunks_exact(POSITION_SIZE);
         let position = |bytes: &[u8]| {
             let mut reader = Reader::new(bytes, self.endian);
             let mut next = || reader.u32().unwrap_or(u32::MAX);
             let (caller, name, file) = (next(), next(), next());
-            Position {
+            PositionEntry {
                 caller,
                 function: (name, file, next(), next()),
                 line: next(),
@@ -152,20 +152,20 @@ impl<'a> RawLists<'a> {
 type CallKey = (Option<u32>, u32, u32, u32);
 
 #[derive(Debug)]
-struct Call {
+struct CallTreeEntry {
     parent: Option<u32>,
     info: InlinedCall,
 }
 
 /// The tree of inlined calls, built from positions and their callers.
-struct CallTree {
-    positions: Vec<Position>,
+struct InlinedCallTree {
+    positions: Vec<PositionEntry>,
     /// The call that each position is in.
     calls_of: Vec<Visited>,
     functions: Vec<FunctionKey>,
     function_numbers: HashMap<FunctionKey, u32>,
     call_numbers: HashMap<CallKey, u32>,
-    calls: Vec<Call>,
+    calls: Vec<CallTreeEntry>,
     /// The calls that contain the current code offset, innermost last, each with its start offset.
     open: Vec<(u32, u32)>,
     /// End of the last code range.
@@ -187,8 +187,8 @@ enum Visited {
     In(Option<u32>),
 }
 
-impl CallTree {
-    fn new(positions: Vec<Position>, max_ranges: usize) -> Self {
+impl InlinedCallTree {
+    fn new(positions: Vec<PositionEntry>, max_ranges: usize) -> Self {
         Self {
             calls_of: vec![Visited::NotYet; positions.len()],
             positions,
@@ -204,7 +204,7 @@ impl CallTree {
         }
     }
 
-    fn position(&self, at: u32) -> Option<Position> {
+    fn position(&self, at: u32) -> Option<PositionEntry> {
         self.positions.get(at as usize).copied()
     }
 
@@ -222,7 +222,7 @@ impl CallTree {
     }
 
     /// Returns a position and the call that it is in.
-    fn visit(&mut self, at: u32) -> Option<(Position, Option<u32>)> {
+    fn visit(&mut self, at: u32) -> Option<(PositionEntry, Option<u32>)> {
         // Collect the callers up to one that has been visited or has no caller.
         self.path.clear();
         let mut next = at;
@@ -268,7 +268,7 @@ impl CallTree {
         let key = (parent, site.line, site.column, function);
         let number = *self.call_numbers.entry(key).or_insert_with(|| {
             let number = self.calls.len() as u32;
-            self.calls.push(Call {
+            self.calls.push(CallTreeEntry {
                 parent,
                 info: InlinedCall {
                     depth,

@@ -7,7 +7,7 @@ fn a_script_has_up_to_1_mi_functions_and_4_mi_calls() {
         let function = scanner.functions[0].clone();
         scanner.functions.resize(functions, function);
         scanner.calls = vec![
-            Call {
+            NamedCall {
                 name: 0..0,
                 start: 0,
                 function: 0

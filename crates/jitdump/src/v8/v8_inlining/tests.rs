@@ -1,5 +1,5 @@
 use super::*;
-use crate::debug_info::{Row, SourceFunction};
+use crate::debug_info::{LineRow, SourceFunction};
 
 const MAIN: &str = "const { small } = require('./lib.js');\n\
     function tiny(x) {\n  return (x ^ 5) + 1;\n}\n\
@@ -31,7 +31,7 @@ fn resolve(
         .map(|(path, text)| (path.as_bytes(), Script::scan(text.as_bytes()).unwrap()))
         .collect();
     let scripts: Scripts<'_> = texts.iter().map(|(path, script)| (*path, script)).collect();
-    let rows = positions.iter().zip(0..).map(|(&(line, column), number)| Row {
+    let rows = positions.iter().zip(0..).map(|(&(line, column), number)| LineRow {
         offset: number * 8,
         file: Some(0),
         line,
@@ -49,7 +49,7 @@ fn resolve(
         rows: rows.collect(),
         calls: Vec::new(),
     };
-    let evidence = Evidence {
+    let evidence = InliningEvidence {
         functions: &functions,
         scripts: &scripts,
     };

@@ -2,7 +2,7 @@
 
 use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::cursor::Encoding;
-use crate::traces::mono::format::decode::{Decoder, SIMPLIFIED};
+use crate::traces::mono::format::decode::{EventDecoder, SIMPLIFIED};
 use crate::traces::mono::format::event::{CounterChange, Coverage, Kind, ThreadId};
 use crate::traces::mono::format::list::{Frames, List, StackEncoding};
 
@@ -19,7 +19,7 @@ const WITHOUT_TYPE: u8 = 14;
 /// First data version without mapped files.
 const WITHOUT_BINARIES: u8 = 16;
 
-impl<'a> Decoder<'a> {
+impl<'a> EventDecoder<'a> {
     /// Decodes a sample. Sets `own_time` if the event's time is not the base of the next event's time.
     pub(super) fn sample(&mut self, subtype: u8, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
         Ok(match subtype {

@@ -1,14 +1,14 @@
 //! Decodes events of the managed heap.
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::decode::Decoder;
+use crate::traces::mono::format::decode::EventDecoder;
 use crate::traces::mono::format::event::{CollectionPhase, Kind};
 use crate::traces::mono::format::list::List;
 
 /// First data version in which objects in heap shots have a generation.
 const WITH_GENERATION: u8 = 16;
 
-impl<'a> Decoder<'a> {
+impl<'a> EventDecoder<'a> {
     pub(super) fn allocation(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         if subtype > 0x10 {
             return Err(Issue::MonoUnknownEvent);

@@ -1,7 +1,7 @@
 //! Decodes events about the program: metadata, methods, exceptions, locks and code.
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::decode::{Decoder, HAS_STACK};
+use crate::traces::mono::format::decode::{EventDecoder, HAS_STACK};
 use crate::traces::mono::format::event::{CodeBufferKind, Kind, Metadata, MonitorEvent, Stage, ThreadId};
 
 /// Data version that renumbered the kinds of code from 0, and moved the events of locks to a byte of their
@@ -11,7 +11,7 @@ const RENUMBERED: u8 = 14;
 /// First data version in which the end of an image's loading has the identity of its content (MVID).
 const WITH_MVID: u8 = 16;
 
-impl<'a> Decoder<'a> {
+impl<'a> EventDecoder<'a> {
     pub(super) fn metadata(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         let stage = match subtype {
             0x00 => Stage::Name,
