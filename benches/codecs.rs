@@ -45,15 +45,15 @@ use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::code::selection::{Doubts, DumpState, Selector};
 use jitinject::internals::code::timeline::{FileIndex, FunctionId, PlacedEvent, Timeline};
 use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Sections, Settings};
-use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
+use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, UnwindTables};
 use jitinject::internals::elf::object::{ObjectContent, PlacedTables};
 use jitinject::internals::elf::{dwarf, object};
 use jitinject::internals::files::objects::sparse::SparseBytes;
 use jitinject::internals::perf::compression::Compressor;
-use jitinject::internals::perf::record::data::Data;
+use jitinject::internals::perf::record::data::ProfileBytes;
 use jitinject::internals::perf::{Profile, compression};
 use jitinject::internals::traces::mono::format as mono;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
+use jitinject::internals::traces::xray::format::{RecordKind, Trace, TraceMode};
 
 use crate::generator::{Lines, Plan};
 use crate::lines::{LAYOUTS, Layout};
@@ -138,7 +138,7 @@ fn mono_log(name: &str) -> Vec<u8> {
     const REPEATED: usize = 100;
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let log = std::fs::read(folder.join(name).join("trace.mlpd")).unwrap();
-    let header = mono::Header::parse(&log).unwrap().size;
+    let header = mono::LogHeader::parse(&log).unwrap().size;
     [&log[..header], &log[header..].repeat(REPEATED)].concat()
 }
 
@@ -161,11 +161,11 @@ fn mono_index(bencher: Bencher<'_, '_>, name: &str) {
     bencher
         .counter(BytesCount::of_slice(&file))
         .counter(ItemsCount::new(log.events().count()))
-        .bench(|| mono::Index::of(black_box(&log)));
+        .bench(|| mono::LogIndex::of(black_box(&log)));
 }
 
 /// Returns an XRay trace of some megabytes, in buffers of 64 KiB: calls of two threads, a hundred ticks apart.
-fn xray_trace(mode: Mode, version: u16) -> Vec<u8> {
+fn xray_trace(mode: TraceMode, version: u16) -> Vec<u8> {
     const BUFFERS: u64 = 200;
     const CALLS: u64 = 4_000;
     let mut writer = xray_trace::Writer::new(mode, version, ByteOrder::Little, 1 << 16);
@@ -189,8 +189,8 @@ fn xray_trace(mode: Mode, version: u16) -> Vec<u8> {
 }
 
 /// Reads all buffers and records of a whole XRay trace, thread by thread.
-#[divan::bench(args = [(Mode::Fdr, 5), (Mode::Fdr, 1), (Mode::Basic, 3)])]
-fn xray_records(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
+#[divan::bench(args = [(TraceMode::Fdr, 5), (TraceMode::Fdr, 1), (TraceMode::Basic, 3)])]
+fn xray_records(bencher: Bencher<'_, '_>, (mode, version): (TraceMode, u16)) {
     let file = xray_trace(mode, version);
     let records = |file| {
         let trace = Trace::parse(file).unwrap();
@@ -208,8 +208,8 @@ fn xray_records(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
 }
 
 /// Reads only the buffers of a whole XRay trace.
-#[divan::bench(args = [(Mode::Fdr, 5), (Mode::Fdr, 1), (Mode::Basic, 3)])]
-fn xray_index(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
+#[divan::bench(args = [(TraceMode::Fdr, 5), (TraceMode::Fdr, 1), (TraceMode::Basic, 3)])]
+fn xray_index(bencher: Bencher<'_, '_>, (mode, version): (TraceMode, u16)) {
     let file = xray_trace(mode, version);
     let trace = Trace::parse(&file).unwrap();
     bencher
@@ -328,7 +328,7 @@ fn unwinding_of_function(bencher: Bencher<'_, '_>) {
         .bench(|| tables_of(code, black_box(&table)));
 }
 
-fn tables_of(code: AddressRange, table: &Unwinding<'_>) -> Tables {
+fn tables_of(code: AddressRange, table: &Unwinding<'_>) -> UnwindTables {
     let behind = Address(code.start.0 + code.size().next_multiple_of(8));
     let entries = FdeIndex::read(EhFrame {
         section: table.eh_frame,
@@ -344,7 +344,7 @@ fn tables_of(code: AddressRange, table: &Unwinding<'_>) -> Tables {
         endian: ByteOrder::Little,
         address_size: 8,
     };
-    Tables::build(entries, layout).unwrap()
+    UnwindTables::build(entries, layout).unwrap()
 }
 
 /// Encodes the object of one function from existing parts.
@@ -404,7 +404,7 @@ fn expand(bencher: Bencher<'_, '_>) {
     let profile = Files::with(Layout::Lines).profile();
     let packed = compressed(&profile);
     bencher.counter(BytesCount::new(profile.data.len())).bench(|| {
-        let records = Data::from(black_box(&packed[..]));
+        let records = ProfileBytes::from(black_box(&packed[..]));
         compression::expand(records, ByteOrder::Little, &mut io::sink())
     });
 }

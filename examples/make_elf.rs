@@ -6,7 +6,7 @@
 use jitdump::Machine;
 use jitdump::debug_info::{DebugInfo, LineRow, SourceFile, SourceFunction};
 use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Settings, Version};
-use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
+use jitinject::internals::elf::eh_frame::{TableLayout, UnwindTables};
 use jitinject::internals::elf::object;
 use jitinject::internals::elf::object::{
     CodeBytes, ObjectContent, ObjectFunction, PlacedTables, TEXT_OFFSET,
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         endian: machine.endian,
         address_size: machine.address_size(),
     };
-    let tables = Tables::build(std::iter::empty(), layout).ok_or("too far")?;
+    let tables = UnwindTables::build(std::iter::empty(), layout).ok_or("too far")?;
     let content = ObjectContent {
         machine,
         functions: &[function],

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jitdump::ByteOrder;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind};
+use jitinject::internals::traces::xray::format::{RecordKind, TraceMode};
 
 use crate::cases::{Bench, number, ratio, section};
 use crate::contest::{self, Contestant};
@@ -32,7 +32,7 @@ fn trace(records: u64) -> Vec<u8> {
         steps.push((outer, false));
     }
     let mut steps = steps.into_iter().cycle();
-    let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 20);
+    let mut writer = Writer::new(TraceMode::Fdr, 5, ByteOrder::Little, 1 << 20);
     for buffer in 0..BUFFERS {
         let first = buffer * (records / BUFFERS) * NANOSECONDS;
         let records = (0..records / BUFFERS)

@@ -243,7 +243,7 @@ fn text(
 
 /// Checks that each entry is found with the index in `.eh_frame_hdr`, which directly follows `.eh_frame`.
 pub fn check_index(
-    tables: &jitinject::internals::elf::eh_frame::Tables,
+    tables: &jitinject::internals::elf::eh_frame::UnwindTables,
     place: TablePlace,
     entries: &[TableEntry],
 ) {

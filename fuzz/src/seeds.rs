@@ -12,7 +12,7 @@ use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::compression::Compressor;
 use jitinject::internals::traces::detect::is_packed;
 use jitinject::internals::traces::mono::format::Log;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
+use jitinject::internals::traces::xray::format::{RecordKind, Trace, TraceMode};
 use jitinject_fuzz::damage::damage;
 use jitinject_fuzz::elf::{self, Section};
 use jitinject_fuzz::generator::{self, Lines, Plan, Random, Runtimes, Stacks};
@@ -217,7 +217,7 @@ impl Seeds {
                     });
                     let is_event =
                         |kind| matches!(kind, RecordKind::Custom { .. } | RecordKind::Typed { .. });
-                    let records = all.filter(|it| mode == Mode::Fdr || !is_event(it.kind));
+                    let records = all.filter(|it| mode == TraceMode::Fdr || !is_event(it.kind));
                     let wall = buffer.wall.map_or(0, |wall| wall.0 / 1_000);
                     writer.buffer(&xray_trace::Buffer {
                         process: buffer.process.unwrap_or(1),

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use jitdump::{Address, Tally};
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::check::check;
-use jitinject::internals::tools::dump::{Entry, Filter, Options, dump};
+use jitinject::internals::tools::dump::{DumpEntry, EntryFilter, Options, dump};
 use jitinject_fuzz::choices::Choices;
 
 pub fn run(input: &[u8]) {
@@ -15,7 +15,7 @@ pub fn run(input: &[u8]) {
     let kind = kinds[usize::from(choices.byte()) % kinds.len()];
     let wanted = choices.byte();
     let with_code = wanted & 4 != 0;
-    let filter = Filter {
+    let filter = EntryFilter {
         name: (wanted & 1 != 0).then(|| b"a".to_vec()),
         address: (wanted & 2 != 0).then(|| Address(choices.u64())),
         times: None,
@@ -56,7 +56,7 @@ pub fn run(input: &[u8]) {
 }
 
 /// Dumps a file and formats each entry as text and as JSON.
-fn walk(file: &[u8], kind: FileKind, options: &Options, mut see: impl FnMut(&Entry<'_>)) {
+fn walk(file: &[u8], kind: FileKind, options: &Options, mut see: impl FnMut(&DumpEntry<'_>)) {
     let Ok(()) = dump(file, kind, options, &mut |entry| {
         see(entry);
         assert!(!entry.to_string().is_empty());

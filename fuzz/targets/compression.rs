@@ -4,7 +4,7 @@
 use jitinject::internals::perf::compression;
 use jitinject::internals::perf::compression::Compressor;
 use jitinject::internals::perf::record::Records;
-use jitinject::internals::perf::record::data::Data;
+use jitinject::internals::perf::record::data::ProfileBytes;
 use jitinject_fuzz::choices::Choices;
 use libfuzzer_sys::Corpus;
 
@@ -20,7 +20,7 @@ pub fn run(input: &[u8]) -> Corpus {
     let endian = choices.endian();
     let packed = choices.rest();
     let mut plain = Vec::new();
-    compression::expand(Data::from(packed), endian, &mut plain).unwrap();
+    compression::expand(ProfileBytes::from(packed), endian, &mut plain).unwrap();
     let whole = Records::new(&plain, 0, endian)
         .map(|record| record.size())
         .sum::<u64>();
@@ -38,7 +38,7 @@ pub fn run(input: &[u8]) -> Corpus {
     compressor.write(plain, &mut again).unwrap();
     compressor.flush(&mut again).unwrap();
     let mut expanded = Vec::new();
-    compression::expand(Data::from(&again[..]), endian, &mut expanded).unwrap();
+    compression::expand(ProfileBytes::from(&again[..]), endian, &mut expanded).unwrap();
     assert_eq!(expanded, plain);
     Corpus::Keep
 }

@@ -4,7 +4,7 @@
 
 use jitinject::internals::traces::detect::is_mono_log;
 use jitinject::internals::traces::mono::format::event::{CodeBufferKind, CounterValue, MonitorEvent};
-use jitinject::internals::traces::mono::format::{Buffer, Event, Index, Kind, Log, packed};
+use jitinject::internals::traces::mono::format::{Log, LogBuffer, LogEvent, LogEventKind, LogIndex, packed};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::mono_log::{Bases, Writer};
 
@@ -60,14 +60,14 @@ fn check(file: &[u8]) {
 
 /// Checks that the index has read the same events, and contains their information.
 fn check_index(log: &Log<'_>, events: u64) {
-    let index = Index::of(log);
+    let index = LogIndex::of(log);
     assert_eq!(index.events, events);
     let mut walk = log.events();
     let mut span = None;
     for event in &mut walk {
         let (first, last) = span.unwrap_or((event.time, event.time));
         span = Some((event.time.min(first), event.time.max(last)));
-        if let Kind::Jit { method, .. } = event.kind {
+        if let LogEventKind::Jit { method, .. } = event.kind {
             assert!(index.names.method(method, event.time).is_some());
         }
     }
@@ -83,7 +83,7 @@ fn check_index(log: &Log<'_>, events: u64) {
     }
 }
 
-fn count(buffer: &Buffer<'_>) -> u64 {
+fn count(buffer: &LogBuffer<'_>) -> u64 {
     let mut events = buffer.events();
     let count = events.by_ref().count() as u64;
     assert!(events.next().is_none(), "the end is the end");
@@ -129,10 +129,10 @@ fn check_written_again(log: &Log<'_>) {
     assert!(again.faults().is_empty());
 }
 
-fn write(writer: &mut Writer, event: &Event<'_>, version: u8) -> bool {
+fn write(writer: &mut Writer, event: &LogEvent<'_>, version: u8) -> bool {
     let time = event.time.0;
     match event.kind {
-        Kind::HeapObject {
+        LogEventKind::HeapObject {
             object,
             class,
             size,
@@ -143,7 +143,7 @@ fn write(writer: &mut Writer, event: &Event<'_>, version: u8) -> bool {
             writer.heap_object(time, (object, class, size), generation.unwrap_or(0), &references);
             true
         }
-        Kind::HeapRoots { collection, roots } => {
+        LogEventKind::HeapRoots { collection, roots } => {
             let roots: Vec<_> = roots.iter().collect();
             version >= 3 && writer.roots(time, collection.unwrap_or(0), &roots)
         }
@@ -152,16 +152,16 @@ fn write(writer: &mut Writer, event: &Event<'_>, version: u8) -> bool {
 }
 
 /// Returns whether the writer supports all of an event: it writes what Mono wrote, but more can be read.
-fn is_writable(kind: &Kind<'_>, version: u8) -> bool {
+fn is_writable(kind: &LogEventKind<'_>, version: u8) -> bool {
     match *kind {
-        Kind::Monitor { event, frames, .. } => {
+        LogEventKind::Monitor { event, frames, .. } => {
             version >= 14 || event == MonitorEvent::Contention || frames.is_empty()
         }
-        Kind::HandleCreated { frames, .. } | Kind::HandleDestroyed { frames, .. } => {
+        LogEventKind::HandleCreated { frames, .. } | LogEventKind::HandleDestroyed { frames, .. } => {
             version >= 11 || frames.is_empty()
         }
-        Kind::CodeBuffer { kind, .. } => kind != CodeBufferKind::Other(-1),
-        Kind::Counters { values, .. } => {
+        LogEventKind::CodeBuffer { kind, .. } => kind != CodeBufferKind::Other(-1),
+        LogEventKind::Counters { values, .. } => {
             // NaN does not equal itself.
             let mut values = values.iter();
             values.all(|it| !matches!(it.value, CounterValue::Double(value) if value.is_nan()))
@@ -171,34 +171,38 @@ fn is_writable(kind: &Kind<'_>, version: u8) -> bool {
 }
 
 /// Returns an event without the values that the writer generates.
-fn unstamped(mut kind: Kind<'_>) -> Kind<'_> {
+fn unstamped(mut kind: LogEventKind<'_>) -> LogEventKind<'_> {
     match &mut kind {
-        Kind::SampleHit { sample_type, .. } => *sample_type = None,
-        Kind::Counters { milliseconds, .. } => *milliseconds = None,
+        LogEventKind::SampleHit { sample_type, .. } => *sample_type = None,
+        LogEventKind::Counters { milliseconds, .. } => *milliseconds = None,
         _ => {}
     }
     kind
 }
 
 /// Iterates over all lists of an event.
-fn check_lists(kind: &Kind<'_>) {
+fn check_lists(kind: &LogEventKind<'_>) {
     match *kind {
-        Kind::Allocation { frames, .. }
-        | Kind::HandleCreated { frames, .. }
-        | Kind::HandleDestroyed { frames, .. }
-        | Kind::Throw { frames, .. }
-        | Kind::Monitor { frames, .. } => assert_eq!(frames.iter().count(), frames.iter().len()),
-        Kind::Moves(moves) => assert_eq!(moves.iter().count(), moves.iter().len()),
-        Kind::HeapObject { references, .. } => assert_eq!(references.iter().count(), references.iter().len()),
-        Kind::HeapRoots { roots, .. } => assert_eq!(roots.iter().count(), roots.iter().len()),
-        Kind::SampleHit {
+        LogEventKind::Allocation { frames, .. }
+        | LogEventKind::HandleCreated { frames, .. }
+        | LogEventKind::HandleDestroyed { frames, .. }
+        | LogEventKind::Throw { frames, .. }
+        | LogEventKind::Monitor { frames, .. } => assert_eq!(frames.iter().count(), frames.iter().len()),
+        LogEventKind::Moves(moves) => assert_eq!(moves.iter().count(), moves.iter().len()),
+        LogEventKind::HeapObject { references, .. } => {
+            assert_eq!(references.iter().count(), references.iter().len())
+        }
+        LogEventKind::HeapRoots { roots, .. } => assert_eq!(roots.iter().count(), roots.iter().len()),
+        LogEventKind::SampleHit {
             addresses, frames, ..
         } => {
             assert_eq!(addresses.iter().count(), addresses.iter().len());
             assert_eq!(frames.iter().count(), frames.iter().len());
         }
-        Kind::CounterDescriptions(counters) => assert_eq!(counters.iter().count(), counters.iter().len()),
-        Kind::Counters { values, .. } => assert_eq!(values.iter().count(), values.iter().len()),
+        LogEventKind::CounterDescriptions(counters) => {
+            assert_eq!(counters.iter().count(), counters.iter().len())
+        }
+        LogEventKind::Counters { values, .. } => assert_eq!(values.iter().count(), values.iter().len()),
         _ => {}
     }
 }

@@ -1,6 +1,6 @@
 //! Arbitrary objects: `object` reads back the same content.
 
-use jitinject::internals::elf::eh_frame::{TableLayout, Tables};
+use jitinject::internals::elf::eh_frame::{TableLayout, UnwindTables};
 use jitinject::internals::elf::object;
 use jitinject::internals::elf::object::{CodeBytes, ObjectContent, ObjectFunction, PlacedTables};
 use jitinject::internals::files::objects::sparse::SparseBytes;
@@ -27,7 +27,7 @@ pub fn run(input: &[u8]) {
         endian: machine.endian,
         address_size: machine.address_size(),
     };
-    let tables = Tables::build(std::iter::empty(), layout).unwrap();
+    let tables = UnwindTables::build(std::iter::empty(), layout).unwrap();
     let debug = [(".debug_info", info), (".debug_line", line)];
     let text_address = object::text_address(matches!(code, CodeBytes::Known(_)), has_lead_in);
     let content = ObjectContent {

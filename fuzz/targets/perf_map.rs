@@ -25,7 +25,7 @@ pub fn run(input: &[u8]) {
         text.push(b'\n');
     }
     let again = perf_map::parse(&text);
-    let is_plain = |symbol: &perf_map::Symbol<'_>| !symbol.name.ends_with(b"\r");
+    let is_plain = |symbol: &perf_map::PerfMapSymbol<'_>| !symbol.name.ends_with(b"\r");
     if map.symbols.iter().all(is_plain) {
         assert_eq!(again.symbols, map.symbols);
     }

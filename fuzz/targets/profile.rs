@@ -10,13 +10,13 @@ use jitinject::Issue;
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::perf::event::{Fork, Mmap};
 use jitinject::internals::perf::output::{Edits, Rewrite};
-use jitinject::internals::perf::record::data::Data;
+use jitinject::internals::perf::record::data::ProfileBytes;
 use jitinject::internals::perf::record::{Record, resync};
 use jitinject::internals::perf::sample::Sample;
-use jitinject::internals::perf::synthetic::Thread;
+use jitinject::internals::perf::synthetic::SyntheticThread;
 use jitinject::internals::perf::{Container, Profile, event, record};
 use jitinject::internals::traces::conversion::synthesis;
-use jitinject::internals::traces::conversion::synthesis::{Definition, Measure, Synthesis};
+use jitinject::internals::traces::conversion::synthesis::{Definition, SampleContent, Synthesis};
 
 pub fn run(input: &[u8]) {
     let Ok(mut profile) = Profile::parse(input) else {
@@ -27,7 +27,7 @@ pub fn run(input: &[u8]) {
     if profile_index.has_damage {
         let damage = resync::repair(profile.data, &profile.attrs, profile.endian, &mut repaired).unwrap();
         let (before, kept) = (profile.data.len(), repaired.len() as u64);
-        profile = profile.with_records(Data::from(&repaired[..]));
+        profile = profile.with_records(ProfileBytes::from(&repaired[..]));
         // A record may get an empty trailer, of up to six integers, and padding to a multiple of 8.
         let added = profile.records_in_memory().unwrap().count() as u64 * (6 * 8 + 7);
         assert!(damage.bytes + kept <= before + added);
@@ -127,13 +127,13 @@ const OWN: &[u8; 12] = b"of our own..";
 fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
     let definitions = [Definition {
         name: b"own/",
-        measure: Measure::Bytes,
+        measure: SampleContent::Bytes,
     }];
     let mut synthesis = Synthesis::with_recording(profile, &definitions, Vec::new()).unwrap();
     for time in times {
         let sample = synthesis::Sample {
             event: 0,
-            thread: Thread::first_of(Pid(1)),
+            thread: SyntheticThread::first_of(Pid(1)),
             time,
             cpu: 0,
             period: 1,
@@ -143,7 +143,7 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
         synthesis.sample(&sample).unwrap();
     }
     let (synthesized, written) = synthesis.finish().unwrap();
-    let again = synthesized.profile(Data::from(&written[..]));
+    let again = synthesized.profile(ProfileBytes::from(&written[..]));
     assert_eq!(again.attr_entries.len(), profile.attr_entries.len() + 1);
     let is_own = |record: &Record<'_>| record.kind == record::SAMPLE && record.bytes.ends_with(OWN);
     let own = again.records_in_memory().unwrap().filter(is_own).count();

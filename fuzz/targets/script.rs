@@ -4,7 +4,7 @@ use jitdump::debug_info::{DebugInfo, LineRow, SourceFunction};
 use jitdump::v8::original_lines::{MappedScript, SourceMaps};
 use jitdump::v8::source_map::{SourceMap, mapping_url};
 use jitdump::v8::v8_inlining::Scripts;
-use jitdump::v8::{Position, Script, original_lines};
+use jitdump::v8::{Script, TextPosition, original_lines};
 
 pub fn run(input: &[u8]) {
     let end = input.iter().position(|&byte| byte == 0).unwrap_or(input.len());
@@ -58,5 +58,5 @@ pub fn run(input: &[u8]) {
             .iter()
             .all(|row| row.file.is_none_or(|file| (file as usize) < info.files.len()))
     );
-    let _ = mapped.function(script.as_ref(), Position { line: 1, column: 1 });
+    let _ = mapped.function(script.as_ref(), TextPosition { line: 1, column: 1 });
 }

@@ -3,7 +3,7 @@
 
 use jitdump::internals::format::unwinding::Unwinding;
 use jitdump::{Address, AddressRange};
-use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
+use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, UnwindTables};
 use jitinject::internals::elf::object::TEXT_OFFSET;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back::{self, TableEntry, TablePlace};
@@ -42,7 +42,7 @@ pub fn run(input: &[u8]) {
             endian,
             address_size,
         };
-        Tables::build(placed, layout)
+        UnwindTables::build(placed, layout)
     };
     let Some(tables) = lay_out(BASE) else {
         return;

@@ -3,7 +3,7 @@
 
 use jitinject::Issue;
 use jitinject::internals::traces::xray::format::{
-    Buffer, InstrumentationMap, Mode, RecordKind, Trace, is_trace,
+    InstrumentationMap, RecordKind, Trace, TraceBuffer, TraceMode, is_trace,
 };
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::xray_trace::{self, VERSIONS, Writer};
@@ -24,7 +24,7 @@ fn check(file: &[u8]) {
     };
     let header = trace.header();
     let index = trace.index();
-    let mut buffers: Vec<&Buffer> = index.buffers().iter().collect();
+    let mut buffers: Vec<&TraceBuffer> = index.buffers().iter().collect();
     buffers.sort_by_key(|buffer| buffer.offset);
     let mut end = 32;
     let mut unused = 0;
@@ -40,7 +40,7 @@ fn check(file: &[u8]) {
     }
     unused += file.len() as u64 - end;
     // Empty buffers hold nothing, and are not reported.
-    let empty = match header.mode == Mode::Fdr && header.version >= 2 {
+    let empty = match header.mode == TraceMode::Fdr && header.version >= 2 {
         true => 16,
         false => 1 << 40,
     };
@@ -59,13 +59,13 @@ fn check(file: &[u8]) {
                 .buffers
                 .is_sorted_by_key(|buffer| (buffer.wall, buffer.offset))
         );
-        let is_own = |it: &Buffer| (it.process, it.thread) == (thread.process, thread.thread);
+        let is_own = |it: &TraceBuffer| (it.process, it.thread) == (thread.process, thread.thread);
         assert!(thread.buffers.iter().all(is_own));
     }
     assert_eq!(of_threads, index.buffers().len());
 }
 
-fn check_records(trace: &Trace<'_>, buffer: &Buffer) {
+fn check_records(trace: &Trace<'_>, buffer: &TraceBuffer) {
     let content = buffer.content();
     let mut records = trace.records(buffer);
     let mut end = content.start;
@@ -74,7 +74,7 @@ fn check_records(trace: &Trace<'_>, buffer: &Buffer) {
     for record in &mut records {
         assert!(record.offset >= end, "records follow each other");
         let size = match (trace.header().mode, record.kind) {
-            (Mode::Basic, _) => 32,
+            (TraceMode::Basic, _) => 32,
             (_, RecordKind::Argument(_)) => 16,
             (_, RecordKind::Custom { payload } | RecordKind::Typed { payload, .. }) => {
                 16 + payload.len() as u64
@@ -151,7 +151,7 @@ fn read_back(mut choices: Choices<'_>) {
 fn record<'a>(
     choices: &mut Choices<'a>,
     (tick, cpu): &mut (u64, u16),
-    mode: Mode,
+    mode: TraceMode,
     version: u16,
 ) -> Option<xray_trace::Record<'a>> {
     let choice = choices.byte();
@@ -164,7 +164,7 @@ fn record<'a>(
         step => tick.wrapping_add(step.into()),
     };
     let function = u32::from(choices.u16()) << (choice >> 6);
-    let is_fdr = mode == Mode::Fdr;
+    let is_fdr = mode == TraceMode::Fdr;
     let kind = match choice % 8 {
         0 | 1 => RecordKind::Enter { function },
         2 | 3 => RecordKind::Exit { function },

@@ -25,8 +25,8 @@ mod shift;
 
 use std::fmt;
 
-use crate::code::clock::bound::Bound;
-pub use crate::code::clock::bound::{Evidence, distance_by_maps};
+use crate::code::clock::bound::OffsetBounds;
+pub use crate::code::clock::bound::{OffsetEvidence, distance_by_maps};
 use crate::code::clock::recorded_clocks::{CLOCK_BOOTTIME, SECOND};
 pub use crate::code::clock::recorded_clocks::{CLOCK_MONOTONIC, ProfileClock, RuntimeClock};
 pub use crate::code::clock::shift::{Doubt, Shift};
@@ -94,8 +94,8 @@ impl Alignment {
         }
         Ok(Self::Shifted(Shift {
             offset: 0,
-            evidence: Evidence::None,
-            bound: Bound::of(profile, runtime, marker),
+            evidence: OffsetEvidence::None,
+            bound: OffsetBounds::of(profile, runtime, marker),
             doubt: None,
         }))
     }
@@ -114,7 +114,7 @@ impl Alignment {
         let at_most = bounds().filter_map(|bound| bound.at_most).min();
         let is_one_clock = at_least.zip(at_most).is_none_or(|(least, most)| least <= most);
         let best = bounds().max_by_key(|bound| bound.best);
-        let common = best.map(|bound| Bound {
+        let common = best.map(|bound| OffsetBounds {
             at_least: at_least.unwrap_or(bound.at_least),
             ..bound
         });
@@ -140,7 +140,7 @@ impl Alignment {
 
     /// Whether the offset is a guess without evidence.
     pub fn is_guess(&self) -> bool {
-        matches!(self, Self::Shifted(shift) if shift.evidence == Evidence::None)
+        matches!(self, Self::Shifted(shift) if shift.evidence == OffsetEvidence::None)
     }
 
     /// Returns the uncertainty of the offset, where it can change names.
@@ -177,7 +177,7 @@ pub fn apply_offset(time: RuntimeTime, offset: i128) -> Time {
 
 impl ProfileClock {
     /// Returns the least offset allowed by a file's bound or, without one, by the profile's clock.
-    fn least(&self, bound: Option<Bound>) -> i64 {
+    fn least(&self, bound: Option<OffsetBounds>) -> i64 {
         // CLOCK_BOOTTIME is never earlier than CLOCK_MONOTONIC.
         let least = (self.id == Some(CLOCK_BOOTTIME)).then_some(0);
         let least = bound.map(|bound| bound.at_least).or(least);
@@ -223,14 +223,14 @@ impl fmt::Display for Alignment {
             offset => write!(f, "moved by {:+.6} s: ", offset as f64 / 1e9)?,
         }
         f.write_str(match shift.evidence {
-            Evidence::HeaderAtMarker => "its header was written when the marker was mapped",
-            Evidence::FirstRecordAtMarker => "its first record can't be earlier than the marker",
-            Evidence::MapBeforeLoad => "no function can have been loaded before its memory was mapped",
-            Evidence::FirstRecordAtHeader => "its first record can't be earlier than its header",
-            Evidence::FirstRecordAtStart => "its first record can't be earlier than its process",
-            Evidence::OtherRuntime => "from the file of another runtime with the same clock",
-            Evidence::LiveCode => "with other offsets, samples are in code that was not loaded",
-            Evidence::None => "a guess: nothing in the profile shows the offset",
+            OffsetEvidence::HeaderAtMarker => "its header was written when the marker was mapped",
+            OffsetEvidence::FirstRecordAtMarker => "its first record can't be earlier than the marker",
+            OffsetEvidence::MapBeforeLoad => "no function can have been loaded before its memory was mapped",
+            OffsetEvidence::FirstRecordAtHeader => "its first record can't be earlier than its header",
+            OffsetEvidence::FirstRecordAtStart => "its first record can't be earlier than its process",
+            OffsetEvidence::OtherRuntime => "from the file of another runtime with the same clock",
+            OffsetEvidence::LiveCode => "with other offsets, samples are in code that was not loaded",
+            OffsetEvidence::None => "a guess: nothing in the profile shows the offset",
         })
     }
 }

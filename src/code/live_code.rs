@@ -67,7 +67,7 @@ struct LiveFunction {
 /// Clock offsets with which a sample is in code that existed, from `from` to `to` (inclusive), in nanoseconds to be
 /// added to the runtime's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Window {
+struct OffsetWindow {
     file: FileIndex,
     from: i64,
     to: i64,
@@ -77,7 +77,7 @@ struct Window {
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
     /// Sorted by file.
-    all: Vec<Window>,
+    all: Vec<OffsetWindow>,
     /// Number of sampled addresses in code that were left out, because `MAX_SCANNED` function intervals had been
     /// checked.
     pub unchecked: u64,
@@ -178,9 +178,9 @@ impl ProcessCode {
         address: Address,
         sampled: Time,
         room: &mut usize,
-        windows: &mut Vec<Window>,
+        windows: &mut Vec<OffsetWindow>,
     ) -> bool {
-        let mut found: Vec<Window> = Vec::new();
+        let mut found: Vec<OffsetWindow> = Vec::new();
         for interval in self.history.all_at(address) {
             let Some(left) = room.checked_sub(1) else {
                 return false;
@@ -188,7 +188,7 @@ impl ProcessCode {
             *room = left;
             let function = self.functions[interval.value];
             let is_open = function.until == Time::MAX;
-            found.push(Window {
+            found.push(OffsetWindow {
                 file: function.file,
                 from: if is_open {
                     i64::MIN
@@ -225,7 +225,7 @@ impl Windows {
     }
 
     /// Returns the windows of samples in the code of a file.
-    fn of_file(&self, file: FileIndex) -> &[Window] {
+    fn of_file(&self, file: FileIndex) -> &[OffsetWindow] {
         let start = self.all.partition_point(|window| window.file < file);
         let end = self.all.partition_point(|window| window.file <= file);
         self.all.get(start..end).unwrap_or_default()
@@ -396,7 +396,7 @@ mod tests {
         let mut windows = Vec::new();
         let code = &code.processes[&PID];
         assert!(code.add_windows(Address(5), Time(1000), &mut 100, &mut windows));
-        let window = |file, from, to| Window {
+        let window = |file, from, to| OffsetWindow {
             file: FileIndex(file),
             from,
             to,

@@ -38,14 +38,14 @@ pub struct AddressSpace {
     /// Address space that it was forked from, and the time of the fork.
     pub parent: Option<(SpaceId, Time)>,
     /// Address space of the process that started this one before the profile began.
-    pub origin: Option<Origin>,
+    pub origin: Option<ProcessOrigin>,
     /// Its own maps, in the order of time, without inherited ones.
     pub maps: Vec<Map>,
 }
 
 /// Origin of a process that is older than the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin {
+pub struct ProcessOrigin {
     /// Address space that the parent process had when the profile began.
     pub space: SpaceId,
     /// Whether the maps of both show that this address space is a copy of it.
@@ -211,7 +211,7 @@ impl Processes {
                     let origin = processes.current(parent);
                     let id = processes.current(pid);
                     let known = &mut processes.spaces[id].origin;
-                    *known = known.or(Some(Origin {
+                    *known = known.or(Some(ProcessOrigin {
                         space: origin,
                         is_copy: false,
                     }));

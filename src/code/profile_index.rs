@@ -10,7 +10,7 @@ use crate::collections::hash::HashMap;
 use crate::files::objects::store;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
-use crate::perf::record::data::{Data, FilePart};
+use crate::perf::record::data::{FilePart, ProfileBytes};
 use crate::perf::record::kept::KeptRecords;
 use crate::perf::record::pieces::{RecordSlice, visit_pieces};
 use crate::perf::record::reader::RecordReader;
@@ -26,7 +26,7 @@ pub struct ProfileIndex {
     /// Processes and their address spaces.
     pub processes: Processes,
     /// Maps that point to files of runtimes, in the order of time.
-    pub markers: Vec<Marker>,
+    pub markers: Vec<FileMarker>,
     /// The records about mappings, threads and processes.
     pub kept: KeptRecords,
     /// Index from times to record offsets.
@@ -90,7 +90,7 @@ pub struct EarlierMap {
 
 /// A map that points to a file of a runtime.
 #[derive(Clone, Debug)]
-pub struct Marker {
+pub struct FileMarker {
     /// Process that has the map.
     pub pid: Pid,
     /// Time of the map; 0 if it is older than the profile.
@@ -126,8 +126,8 @@ impl ProfileIndex {
     /// Indexes a profile. `marked_path` returns the runtime file that a map name points to, if any.
     pub fn of(profile: &Profile<'_>, marked_path: impl Fn(&[u8]) -> Option<&[u8]> + Sync) -> Self {
         let found = match profile.data {
-            Data::File(part) => Part::of_file(profile, part, &marked_path),
-            Data::Memory(_) => None,
+            ProfileBytes::File(part) => Part::of_file(profile, part, &marked_path),
+            ProfileBytes::Memory(_) => None,
         };
         let Part { mut index, events } = found.unwrap_or_else(|| Part::of(profile, &marked_path));
         index.marks.data_end = index.data_end;
@@ -231,7 +231,7 @@ impl ProfileIndex {
                     self.map_event_id = attr.and_then(|attr| attr.id_of(record, endian));
                 }
                 if let Some(path) = marked_path(mmap.name) {
-                    self.markers.push(Marker {
+                    self.markers.push(FileMarker {
                         pid: mmap.pid,
                         time,
                         path: path.to_vec(),

@@ -104,12 +104,12 @@ impl Extent {
 #[derive(Debug)]
 struct Layers {
     code: History<Code>,
-    maps: History<Memory>,
+    maps: History<MemoryKind>,
 }
 
 /// Kind of mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Memory {
+enum MemoryKind {
     /// A file.
     File,
     /// Memory that JIT compilers use.
@@ -118,7 +118,7 @@ enum Memory {
     New,
 }
 
-impl Memory {
+impl MemoryKind {
     /// Whether it hides what the process inherited at the same address.
     fn hides_inherited(self) -> bool {
         self != Self::Anonymous
@@ -225,7 +225,7 @@ impl Timeline {
             let inherited_jit = parent.and_then(|(parent, _)| timeline.jit_bounds(parent));
             let jit = layers.iter().flat_map(|layers| layers.maps.intervals());
             let jit = jit
-                .filter(|interval| interval.value != Memory::File)
+                .filter(|interval| interval.value != MemoryKind::File)
                 .map(|interval| interval.range);
             let jit_bounds = jit.chain(inherited_jit).reduce(hull);
             let content = SpaceContent {
@@ -343,7 +343,7 @@ impl Timeline {
             let Some(memory) = layers.maps.at(address, time) else {
                 continue;
             };
-            if memory.value != Memory::File {
+            if memory.value != MemoryKind::File {
                 region = region.or(Some(JitRegion::of(memory, of)));
             } else if region.is_none() {
                 return (Lookup::File, None);
@@ -372,7 +372,7 @@ impl Timeline {
         let regions = self.spaces.enumerate().flat_map(|(id, space)| {
             let layers = space.content.iter().flat_map(|content| &content.layers);
             let intervals = layers.flat_map(|layers| layers.maps.intervals());
-            let anonymous = intervals.filter(|interval| interval.value != Memory::File);
+            let anonymous = intervals.filter(|interval| interval.value != MemoryKind::File);
             anonymous.map(move |interval| JitRegion::of(interval, id))
         });
         regions.flat_map(|region| self.symbols.in_region(region))
@@ -450,7 +450,7 @@ impl Timeline {
 }
 
 impl JitRegion {
-    fn of(memory: &Interval<Memory>, space: SpaceId) -> Self {
+    fn of(memory: &Interval<MemoryKind>, space: SpaceId) -> Self {
         Self {
             space,
             range: memory.range,

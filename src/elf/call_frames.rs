@@ -15,7 +15,7 @@ use gimli::{
 use jitdump::{Address, AddressRange, ByteOrder};
 
 use crate::collections::hash::HashMap;
-use crate::elf::eh_frame::{Fde, TableLayout, Tables};
+use crate::elf::eh_frame::{Fde, TableLayout, UnwindTables};
 use crate::elf::limited_reads::{FileMemory, MemoryRoom};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -83,11 +83,11 @@ pub struct FrameSection {
 pub struct CallFrames {
     section: FrameSection,
     /// Entries by address; they do not overlap.
-    entries: Vec<Entry>,
+    entries: Vec<SectionEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SectionEntry {
     range: AddressRange,
     offset: usize,
     /// Rows, evaluated on first use; `None` if they are invalid or exceed a limit.
@@ -99,7 +99,7 @@ struct Entry {
 pub struct EntryRows {
     rows: Vec<CallFrameRow>,
     /// Rules of all rows.
-    rules: Vec<(u16, Rule)>,
+    rules: Vec<(u16, RegisterRule)>,
     /// Expressions of all rows.
     expressions: Vec<u8>,
     return_address: u16,
@@ -125,7 +125,7 @@ pub enum CfaRule {
 
 /// Where the caller's value of a register is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Rule {
+pub enum RegisterRule {
     /// Nowhere.
     Undefined,
     /// In the register itself.
@@ -148,7 +148,7 @@ pub struct Rules<'r> {
     /// How to compute the CFA.
     pub cfa: &'r CfaRule,
     /// Rules of registers. Registers without one are unchanged.
-    pub registers: &'r [(u16, Rule)],
+    pub registers: &'r [(u16, RegisterRule)],
     /// Register whose rule is that of the return address.
     pub return_address: u16,
     /// Whether the caller is not a caller, but was interrupted by a signal: its address is not a return address.
@@ -190,7 +190,7 @@ impl EntryRows {
             endian: ByteOrder::Little,
             address_size: 8,
         };
-        let tables = Tables::build(std::iter::once((fde, start.0)), layout)?;
+        let tables = UnwindTables::build(std::iter::once((fde, start.0)), layout)?;
         let section = FrameSection {
             kind: SectionKind::EhFrame,
             bytes: tables.bytes.get(..tables.eh_frame_size)?.to_vec(),
@@ -230,7 +230,7 @@ impl CallFrames {
 
     /// Returns the size in memory in bytes, without rows.
     pub fn size(&self) -> u64 {
-        let entries = self.entries.len().saturating_mul(size_of::<Entry>());
+        let entries = self.entries.len().saturating_mul(size_of::<SectionEntry>());
         self.section.bytes.len().saturating_add(entries) as u64
     }
 
@@ -258,7 +258,7 @@ impl CallFrames {
 
 /// Entries of a section.
 struct EntryIndex {
-    entries: Vec<Entry>,
+    entries: Vec<SectionEntry>,
     /// Offset after the last byte that one of them needs.
     end: usize,
 }
@@ -297,14 +297,14 @@ fn index<'a, S: UnwindSection<Slice<'a>>>(
         }
         let Ok(fde) = fde else { continue };
         if let Some(range) = AddressRange::new(Address(fde.initial_address()), fde.len()) {
-            memory.take_one::<Entry>()?;
+            memory.take_one::<SectionEntry>()?;
             let parts = [
                 (fde.offset(), fde.entry_len()),
                 (fde.cie().offset(), fde.cie().entry_len()),
             ];
             let ends = parts.map(|(offset, size)| offset.saturating_add(size).saturating_add(LENGTH_SIZE));
             index.end = ends.into_iter().fold(index.end, usize::max);
-            index.entries.push(Entry {
+            index.entries.push(SectionEntry {
                 range,
                 offset: fde.offset(),
                 rows: OnceLock::new(),
@@ -340,7 +340,7 @@ impl FrameSection {
             .set_text(self.text.0)
     }
 
-    fn evaluate(&self, entry: &Entry, room: &RuleRoom) -> Option<EntryRows> {
+    fn evaluate(&self, entry: &SectionEntry, room: &RuleRoom) -> Option<EntryRows> {
         let bases = self.bases();
         match self.kind {
             SectionKind::EhFrame => {
@@ -417,19 +417,19 @@ impl EntryRows {
         &mut self,
         section: &S,
         rule: &gimli::RegisterRule<usize>,
-    ) -> Option<Rule> {
+    ) -> Option<RegisterRule> {
         Some(match rule {
-            gimli::RegisterRule::SameValue => Rule::SameValue,
-            gimli::RegisterRule::Offset(offset) => Rule::Offset(*offset),
-            gimli::RegisterRule::ValOffset(offset) => Rule::ValueOffset(*offset),
-            gimli::RegisterRule::Register(register) => Rule::Register(register.0),
+            gimli::RegisterRule::SameValue => RegisterRule::SameValue,
+            gimli::RegisterRule::Offset(offset) => RegisterRule::Offset(*offset),
+            gimli::RegisterRule::ValOffset(offset) => RegisterRule::ValueOffset(*offset),
+            gimli::RegisterRule::Register(register) => RegisterRule::Register(register.0),
             gimli::RegisterRule::Expression(expression) => {
-                Rule::Expression(self.add_expression(section, *expression)?)
+                RegisterRule::Expression(self.add_expression(section, *expression)?)
             }
             gimli::RegisterRule::ValExpression(expression) => {
-                Rule::ValueExpression(self.add_expression(section, *expression)?)
+                RegisterRule::ValueExpression(self.add_expression(section, *expression)?)
             }
-            _ => Rule::Undefined,
+            _ => RegisterRule::Undefined,
         })
     }
 
@@ -474,7 +474,7 @@ mod tests {
         .map(offset);
         assert_eq!(found, [None, Some(8), Some(8), Some(16), Some(16), None]);
         let rules = frames.at(Address(START), &room).unwrap();
-        assert!(matches!(rules.registers, [(16, Rule::Offset(-8))]));
+        assert!(matches!(rules.registers, [(16, RegisterRule::Offset(-8))]));
         assert_eq!((rules.return_address, rules.is_signal), (16, false));
     }
 

@@ -362,7 +362,7 @@ fn uleb128(reader: &mut Reader<'_>) -> Option<u64> {
 
 /// Unwinding tables of an object: `.eh_frame`, immediately followed by `.eh_frame_hdr`.
 #[derive(Clone, Debug, Default)]
-pub struct Tables {
+pub struct UnwindTables {
     /// Content of both sections.
     pub bytes: Vec<u8>,
     /// Size of `.eh_frame` in bytes.
@@ -382,7 +382,7 @@ pub struct TableLayout {
     pub address_size: u64,
 }
 
-impl Tables {
+impl UnwindTables {
     /// Builds tables of `entries`, each with its new start address in the object. Returns `None` if the code is
     /// more than 2 GiB away from the tables, because their distances have 32 bits.
     ///

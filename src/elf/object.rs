@@ -50,7 +50,7 @@ use sha1::{Digest, Sha1};
 
 use crate::elf::attributes;
 use crate::elf::dwarf;
-use crate::elf::eh_frame::Tables;
+use crate::elf::eh_frame::UnwindTables;
 use crate::elf::escape::write_escaped;
 use crate::files::objects::sparse::SparseBytes;
 use crate::units::BuildId;
@@ -152,7 +152,7 @@ pub fn file_offset(has_code: bool, address: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedTables<'a> {
     /// The tables.
-    pub tables: &'a Tables,
+    pub tables: &'a UnwindTables,
     /// Address of their first byte in the object.
     pub address: u64,
 }

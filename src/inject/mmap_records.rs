@@ -19,7 +19,7 @@ use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
 use crate::perf::synthetic;
-use crate::perf::synthetic::{Event, Mapping};
+use crate::perf::synthetic::{RecordEvent, SyntheticMapping};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
@@ -64,7 +64,7 @@ pub fn changes(
 }
 
 /// Event of inserted mappings: the one that the profile's own mappings belong to.
-fn map_event<'a>(profile: &'a Profile<'_>, profile_index: &ProfileIndex) -> Option<Event<'a>> {
+fn map_event<'a>(profile: &'a Profile<'_>, profile_index: &ProfileIndex) -> Option<RecordEvent<'a>> {
     let id = profile_index.map_event_id.unwrap_or(0);
     let attrs = profile.attrs.all();
     let attr = profile
@@ -72,7 +72,7 @@ fn map_event<'a>(profile: &'a Profile<'_>, profile_index: &ProfileIndex) -> Opti
         .by_id(id)
         .or_else(|| attrs.iter().find(|attr| attr.tracks_maps))
         .or(attrs.first())?;
-    Some(Event { attr, id })
+    Some(RecordEvent { attr, id })
 }
 
 /// The injected maps: first those of objects.
@@ -98,7 +98,7 @@ fn insert_maps(
     edits: &mut Edits,
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
-    event: Event<'_>,
+    event: RecordEvent<'_>,
     objects: &[PlacedObject],
     freed_ranges: &[FreedRange],
 ) -> Result<(), Diagnostic> {
@@ -138,11 +138,13 @@ enum Made<'a> {
 }
 
 /// Mappings of an object: its code, and its unwinding tables if it has any.
-fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping<'_>>), Diagnostic> {
+fn object_mappings(
+    object: &PlacedObject,
+) -> Result<(SyntheticMapping<'_>, Option<SyntheticMapping<'_>>), Diagnostic> {
     if object.path.len() >= MAX_PATH {
         return Err(Diagnostic::new(Issue::PathTooLong).with("path", printable(&object.path)));
     }
-    let code = Mapping {
+    let code = SyntheticMapping {
         pid: object.pid,
         time: object.time,
         range: object.range,
@@ -151,7 +153,7 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
         build_id: Some(object.build_id),
         is_code: true,
     };
-    let tables = object.tables.map(|(range, file_offset)| Mapping {
+    let tables = object.tables.map(|(range, file_offset)| SyntheticMapping {
         range,
         file_offset,
         is_code: false,
@@ -161,8 +163,8 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
 }
 
 /// Mapping of addresses that code was moved away from.
-fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapping<'static> {
-    Mapping {
+fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> SyntheticMapping<'static> {
+    SyntheticMapping {
         pid: profile_index.processes.space(freed_range.space).pid,
         time: freed_range.since,
         range: freed_range.range,

@@ -72,13 +72,13 @@ pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
 }
 
 #[derive(Clone, Copy)]
-enum Event<'a> {
+enum MappingChange<'a> {
     Fork(SpaceId, SpaceId, Time),
     Map(SpaceId, &'a Map),
     Own(&'a InjectedMap),
 }
 
-impl Event<'_> {
+impl MappingChange<'_> {
     /// Sort key: by time, injected maps first, as in the output.
     fn order(&self) -> (Time, bool, u32) {
         match self {
@@ -196,7 +196,7 @@ impl Cover {
 
     fn trim(mut self, processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
         let mut events = self.events(processes, own);
-        events.sort_by_key(Event::order);
+        events.sort_by_key(MappingChange::order);
         for event in events {
             self.apply(event);
         }
@@ -209,21 +209,25 @@ impl Cover {
         self.is_watched[space]
     }
 
-    fn events<'a>(&self, processes: &'a Processes, own: &'a [InjectedMap]) -> Vec<Event<'a>> {
+    fn events<'a>(&self, processes: &'a Processes, own: &'a [InjectedMap]) -> Vec<MappingChange<'a>> {
         let mut events = Vec::new();
         for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched(id)) {
-            events.extend(space.parent.map(|(parent, time)| Event::Fork(id, parent, time)));
-            events.extend(space.maps.iter().map(|map| Event::Map(id, map)));
+            events.extend(
+                space
+                    .parent
+                    .map(|(parent, time)| MappingChange::Fork(id, parent, time)),
+            );
+            events.extend(space.maps.iter().map(|map| MappingChange::Map(id, map)));
         }
         let own = own.iter().filter(|own| self.is_watched(own.space));
-        events.extend(own.map(Event::Own));
+        events.extend(own.map(MappingChange::Own));
         events
     }
 
-    fn apply(&mut self, event: Event<'_>) {
+    fn apply(&mut self, event: MappingChange<'_>) {
         match event {
-            Event::Fork(child, parent, _) => self.fork(child, parent),
-            Event::Own(own) => {
+            MappingChange::Fork(child, parent, _) => self.fork(child, parent),
+            MappingChange::Own(own) => {
                 let space = self.spaces.entry(own.space).or_default();
                 if own.is_function {
                     space.functions.insert(own.range, (), |_, ()| {});
@@ -238,7 +242,7 @@ impl Cover {
                     divided.functions.push(own.range);
                 }
             }
-            Event::Map(space, map) => self.map(space, map),
+            MappingChange::Map(space, map) => self.map(space, map),
         }
     }
 

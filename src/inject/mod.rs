@@ -120,7 +120,7 @@ fn inject_recording(
     let mut v8_functions = scripts.functions();
     // Objects and tables have them.
     v8_functions.keep_lines(recording, counted.iter().flat_map(CountedSamples::functions));
-    let objects_input = objects::Input {
+    let objects_input = objects::ObjectInputs {
         files: &recording.runtime_files.used,
         maps: &recording.maps,
         processes: &index.processes,

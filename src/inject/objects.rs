@@ -22,7 +22,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::elf::object::TEXT_OFFSET;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::unwind::made_tables;
-use crate::inject::objects::grouping::{Groups, MAX_HOLE, Mapped, RecordsSize};
+use crate::inject::objects::grouping::{FunctionGroups, MAX_HOLE, Mapped, RecordsSize};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
@@ -83,7 +83,7 @@ pub struct Objects {
 }
 
 /// Input for writing objects.
-pub struct Input<'a> {
+pub struct ObjectInputs<'a> {
     /// Files that functions come from.
     pub files: &'a IndexedTable<FileIndex, UsedFile<'a>>,
     /// Perf maps that symbols come from.
@@ -104,7 +104,7 @@ pub struct Input<'a> {
     pub has_copied_stacks: bool,
 }
 
-impl Input<'_> {
+impl ObjectInputs<'_> {
     /// Returns the name of a symbol for code: in the requested style, followed by its compiler if requested. `declared`
     /// returns the function's name and location beside the name of the code.
     fn symbol_name<'n, 'p>(
@@ -131,15 +131,17 @@ impl Input<'_> {
     }
 
     /// Groups functions that a single map can cover. `mapped` must be from one selection.
-    pub fn groups(&self, layout: Layout, mapped: Mapped<'_>) -> Groups {
+    pub fn groups(&self, layout: Layout, mapped: Mapped<'_>) -> FunctionGroups {
         let are_few = mapped.are_few();
         let max_hole = match layout {
-            Layout::Function => return Groups::of_one(mapped.mappings),
-            Layout::Auto if are_few && !self.has_copied_stacks => return Groups::of_one(mapped.mappings),
+            Layout::Function => return FunctionGroups::of_one(mapped.mappings),
+            Layout::Auto if are_few && !self.has_copied_stacks => {
+                return FunctionGroups::of_one(mapped.mappings);
+            }
             Layout::Auto if are_few => TEXT_OFFSET.saturating_sub(1),
             Layout::Auto | Layout::Image => MAX_HOLE,
         };
-        Groups::as_large_as_can_be(self.processes, mapped, max_hole, |mapping| {
+        FunctionGroups::as_large_as_can_be(self.processes, mapped, max_hole, |mapping| {
             self.records_size(mapping)
         })
     }
@@ -149,7 +151,7 @@ impl Input<'_> {
         &self,
         layout: Layout,
         mapped: Mapped<'_>,
-        groups: &'g Groups,
+        groups: &'g FunctionGroups,
     ) -> Vec<ObjectMembers<'g>> {
         match self.can_share(layout) {
             true => sharing::shared(self.processes, mapped, groups, |mapping| {
@@ -231,7 +233,7 @@ pub(super) mod tests {
     use crate::perf::Container;
     use crate::perf::attr::Attrs;
     use crate::perf::feature::Feature;
-    use crate::perf::record::data::Data;
+    use crate::perf::record::data::ProfileBytes;
     use crate::perf::testing::ORDER;
 
     /// Returns an object that was written to a path.
@@ -257,7 +259,7 @@ pub(super) mod tests {
             endian: ORDER,
             attr_entries: Vec::new(),
             attrs: Attrs::default(),
-            data: Data::from(&[][..]),
+            data: ProfileBytes::from(&[][..]),
             data_offset: 0,
             features: vec![table],
             header_records: Vec::new(),

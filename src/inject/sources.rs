@@ -51,7 +51,7 @@ impl SourceName {
 
 /// Text of a source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SourceText {
+pub struct KeptText {
     /// The text.
     pub text: Vec<u8>,
     /// Whether not everybody may read the file.
@@ -90,7 +90,7 @@ impl<'o> KeptSources<'o> {
                 continue;
             }
             let copy = match self.read(&name) {
-                Ok(SourceText { text, is_private }) => {
+                Ok(KeptText { text, is_private }) => {
                     self.size = self.size.saturating_add(text.len() as u64);
                     let mut source = StoredSource::new(&self.files.options.mapped_path(&name.path), &text);
                     source.is_private = is_private;
@@ -121,7 +121,7 @@ impl<'o> KeptSources<'o> {
     }
 
     /// Returns the text of a file, or why it must not be copied.
-    pub fn read(&self, name: &SourceName) -> Result<SourceText, Issue> {
+    pub fn read(&self, name: &SourceName) -> Result<KeptText, Issue> {
         // Others could name files that they may not read themselves.
         if !is_trusted(name.owner) {
             return Err(Issue::SourceOfOtherUser);
@@ -150,7 +150,7 @@ impl<'o> KeptSources<'o> {
         let text = file.read_part(0, file.size()).map_err(issue)?;
         match memchr::memchr(0, &text) {
             Some(_) => Err(Issue::SourceRefused),
-            None => Ok(SourceText {
+            None => Ok(KeptText {
                 text,
                 is_private: !file.is_public(),
             }),

@@ -23,7 +23,7 @@ use crate::collections::hash::HashMap;
 use crate::perf::event::{Backing, Mmap};
 
 /// File mappings of each address space over time, built on first use.
-pub struct Files<'a> {
+pub struct MappedFiles<'a> {
     index: &'a ProfileIndex,
     endian: ByteOrder,
     spaces: HashMap<SpaceId, SpaceFiles>,
@@ -53,7 +53,7 @@ struct Again {
 /// Number of executable parts that are remembered, of a file and of those mapped again. Linkers write one or two.
 const MAX_PARTS: usize = 8;
 
-impl<'a> Files<'a> {
+impl<'a> MappedFiles<'a> {
     /// Creates the file mappings of the processes of a profile.
     pub fn new(index: &'a ProfileIndex, endian: ByteOrder) -> Self {
         Self {
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn code_in_a_file_is_also_where_the_file_is_mapped_again() {
-        let mut files = Files::new(&ProfileIndex::default(), ByteOrder::Little).spaces;
+        let mut files = MappedFiles::new(&ProfileIndex::default(), ByteOrder::Little).spaces;
         let space = SpaceId::from(0);
         let part = Again {
             first: AddressRange::new(Address(0x1000), 0x1000).unwrap(),
@@ -261,9 +261,9 @@ mod tests {
             },
         );
         let index = ProfileIndex::default();
-        let files = Files {
+        let files = MappedFiles {
             spaces: files,
-            ..Files::new(&index, ByteOrder::Little)
+            ..MappedFiles::new(&index, ByteOrder::Little)
         };
         let placed = |time, start| {
             let event = PlacedEvent {
@@ -297,7 +297,7 @@ mod tests {
         ]);
         let space = |pid| index.processes.space_at(Pid(pid), Time(100)).unwrap();
         let is_kept = |pid, time, start| {
-            let mut files = Files::new(&index, ByteOrder::Little);
+            let mut files = MappedFiles::new(&index, ByteOrder::Little);
             let left = files.remove(PlacedEvent {
                 time: Time(time),
                 space: space(pid),
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn code_that_moves_into_a_file_leaves_its_place() {
         let index = of_processes(vec![map(1, 10, 0x1000, Backing::File)]);
-        let mut files = Files::new(&index, ByteOrder::Little);
+        let mut files = MappedFiles::new(&index, ByteOrder::Little);
         let moved = files.remove(PlacedEvent {
             time: Time(20),
             space: index.processes.space_at(Pid(1), Time(20)).unwrap(),
@@ -367,7 +367,7 @@ mod tests {
             maps.push(ProcessEvent::Map(Pid(1), map));
         }
         index.processes = Processes::new(maps);
-        let mut files = Files::new(&index, testing::ORDER);
+        let mut files = MappedFiles::new(&index, testing::ORDER);
         let event = PlacedEvent {
             time: Time(50),
             space: index.processes.space_at(Pid(1), Time(50)).unwrap(),

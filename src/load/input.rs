@@ -15,7 +15,7 @@ use crate::files::stdio::is_standard;
 use crate::files::temp_file::{CopyError, temp_file_error};
 use crate::files::{CompressionFormat, FileOrigin, InputFile, OpenFile, StreamedFile, TempFile, stream};
 use crate::load::options::{InputKind, LoadOptions};
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::resync::{self, Damage, IntactReader};
 use crate::perf::{Profile, compression, header, merge};
 use crate::results::FileKind;
@@ -26,7 +26,7 @@ use crate::traces::detect;
 
 /// The files of the input.
 #[derive(Debug)]
-pub struct Input {
+pub struct InputFiles {
     /// Name for messages.
     pub name: String,
     /// Type of the input.
@@ -60,7 +60,7 @@ pub struct RewrittenRecords {
 }
 
 /// Opens the input: a file, a folder or a stream.
-pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
+pub fn open(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
     let path = &options.input;
     let error = |cause| input_error(path, cause);
     if is_standard(path) {
@@ -69,7 +69,7 @@ pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
         let file = open_stream(file, Path::new("standard input"), options)?;
         return match file.is_empty() {
             true => Err(Diagnostic::new(Issue::StdinWithoutData)),
-            false => Ok(Input::of_file(file, options)),
+            false => Ok(InputFiles::of_file(file, options)),
         };
     }
     let kind = fs::metadata(path).map_err(error)?.file_type();
@@ -86,7 +86,7 @@ pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
         // Opening a FIFO may block, which is right for a file that the user named.
         open_stream(stream::open_input(path).map_err(error)?, path, options)?
     };
-    Ok(Input::of_file(file, options))
+    Ok(InputFiles::of_file(file, options))
 }
 
 fn input_error(path: &Path, cause: io::Error) -> Diagnostic {
@@ -94,7 +94,7 @@ fn input_error(path: &Path, cause: io::Error) -> Diagnostic {
 }
 
 /// Opens the first wanted file in a folder. The others are opened with the logs or traces that options name.
-fn open_first(options: &LoadOptions, wanted: FileKind) -> Result<Input, Diagnostic> {
+fn open_first(options: &LoadOptions, wanted: FileKind) -> Result<InputFiles, Diagnostic> {
     let (folder, reach) = (&options.input, options.reach());
     let files = files_below(folder, &mut Vec::new());
     let mut files = files
@@ -106,7 +106,7 @@ fn open_first(options: &LoadOptions, wanted: FileKind) -> Result<Input, Diagnost
     }) {
         Some(file) => {
             let file = InputFile::read(&file).map_err(|cause| input_error(folder, cause))?;
-            Ok(Input::of_file(MainFile::Whole(Arc::new(file)), options))
+            Ok(InputFiles::of_file(MainFile::Whole(Arc::new(file)), options))
         }
         None => Err(input_error(folder, io::ErrorKind::NotFound.into())),
     }
@@ -179,7 +179,7 @@ fn is_readable(start: &[u8]) -> bool {
     header::is_profile(start) || detect::may_be_log_or_trace(start)
 }
 
-fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
+fn open_folder(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
     let path = &options.input;
     let main = path.join("data");
     if fs::symlink_metadata(&main).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -216,7 +216,7 @@ fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
         true => read_profile(main, options)?,
         false => MainFile::Whole(Arc::new(read(main)?)),
     };
-    let mut input = Input::of_file(main, options);
+    let mut input = InputFiles::of_file(main, options);
     input.kernel_copies = kernel_copies;
     for (_, path) in parts {
         input.parts.push(read(open_file(&path, options)?)?);
@@ -239,10 +239,10 @@ impl MainFile {
     }
 
     /// Returns the bytes of the file.
-    pub fn data(&self) -> Data<'_> {
+    pub fn data(&self) -> ProfileBytes<'_> {
         match self {
-            Self::Whole(file) => Data::from(&file[..]),
-            Self::Streamed(file) => Data::of_file(&**file),
+            Self::Whole(file) => ProfileBytes::from(&file[..]),
+            Self::Streamed(file) => ProfileBytes::of_file(&**file),
         }
     }
 
@@ -267,7 +267,7 @@ fn check(file: &InputFile) -> Result<(), Diagnostic> {
     }
 }
 
-impl Input {
+impl InputFiles {
     fn of_file(main: MainFile, options: &LoadOptions) -> Self {
         // The options may name the type; otherwise, the content shows it.
         let kind = options.input_kind.unwrap_or_else(|| match &main {
@@ -312,10 +312,10 @@ impl Input {
 
     /// Merges the records of all files into one stream: aligned, decompressed and without damage.
     pub fn expand(&self, profile: &Profile<'_>) -> Result<RewrittenRecords, Diagnostic> {
-        let parts = self.parts.iter().map(|part| Data::from(&part[..]));
+        let parts = self.parts.iter().map(|part| ProfileBytes::from(&part[..]));
         let streams = std::iter::once(profile.data).chain(parts);
         let paths = self.origins().map(|origin| &*origin.path);
-        let streams: Vec<(&Path, Data<'_>)> = paths.zip(streams).collect();
+        let streams: Vec<(&Path, ProfileBytes<'_>)> = paths.zip(streams).collect();
         let plain = threads::map(&streams, |&(path, stream)| Plain::of(stream, profile, path));
         let plain: io::Result<Vec<Plain<'_>>> = plain.into_iter().collect();
         let mut plain = plain.map_err(temp_file_error)?;
@@ -358,7 +358,11 @@ impl Input {
     }
 }
 
-fn repair(records: Data<'_>, profile: &Profile<'_>, path: &Path) -> io::Result<(StreamedFile, Damage)> {
+fn repair(
+    records: ProfileBytes<'_>,
+    profile: &Profile<'_>,
+    path: &Path,
+) -> io::Result<(StreamedFile, Damage)> {
     let mut temp_file = TempFile::create()?;
     let damage = resync::repair(records, &profile.attrs, profile.endian, &mut temp_file)?;
     Ok((temp_file.into_streamed(path)?, damage))
@@ -366,7 +370,7 @@ fn repair(records: Data<'_>, profile: &Profile<'_>, path: &Path) -> io::Result<(
 
 /// The records of one file, decompressed and without damage.
 struct Plain<'a> {
-    stream: Data<'a>,
+    stream: ProfileBytes<'a>,
     /// Rewritten records, if some were compressed, damaged or of sizes that readers reject.
     file: Option<StreamedFile>,
     faults: Tally<Issue>,
@@ -389,7 +393,7 @@ impl Stream<'_> {
 }
 
 impl<'a> Plain<'a> {
-    fn of(stream: Data<'a>, profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
+    fn of(stream: ProfileBytes<'a>, profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
         let endian = profile.endian;
         let mut walk = IntactReader::new(stream, &profile.attrs, endian);
         let mut is_compressed = false;
@@ -420,15 +424,17 @@ impl<'a> Plain<'a> {
         Ok(plain)
     }
 
-    fn data(&self) -> Data<'_> {
-        self.file.as_ref().map_or(self.stream, |file| Data::of_file(file))
+    fn data(&self) -> ProfileBytes<'_> {
+        self.file
+            .as_ref()
+            .map_or(self.stream, |file| ProfileBytes::of_file(file))
     }
 
     fn in_memory(&self) -> io::Result<Stream<'_>> {
         match (&self.file, self.stream) {
             (Some(file), _) => file.read_whole().map(Stream::Rewritten),
-            (None, Data::Memory(bytes)) => Ok(Stream::Recorded(bytes)),
-            (None, Data::File(_)) => Err(io::ErrorKind::Unsupported.into()),
+            (None, ProfileBytes::Memory(bytes)) => Ok(Stream::Recorded(bytes)),
+            (None, ProfileBytes::File(_)) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }

@@ -6,16 +6,16 @@ use crate::code::process::{AddressSpace, Processes};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::files::CompressionFormat;
 use crate::files::temp_file::temp_file_error;
-use crate::load::input::{Input, MainFile};
+use crate::load::input::{InputFiles, MainFile};
 use crate::load::recording_data::{RecordingData, keep};
 use crate::perf::Profile;
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::results::diagnostics::issues::RECORD_AGAIN;
 use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Parses and indexes the profile of the input. The index of the input shows whether records have to be
 /// decompressed, merged or repaired. If so, all later steps use the new records, which `data` keeps.
-pub fn read<'a>(input: &'a Input, data: &'a RecordingData) -> Result<IndexedProfile<'a>, Diagnostic> {
+pub fn read<'a>(input: &'a InputFiles, data: &'a RecordingData) -> Result<IndexedProfile<'a>, Diagnostic> {
     let path = input.main.path();
     if input.main.is_empty() {
         let empty = Diagnostic::new(Issue::EmptyFile).in_file(path);
@@ -37,22 +37,26 @@ pub fn read<'a>(input: &'a Input, data: &'a RecordingData) -> Result<IndexedProf
     {
         let whole = file.read_whole();
         let whole = whole.map_err(|cause| Diagnostic::cannot_read(path, &cause))?;
-        recorded = index(Data::from(&keep(&data.whole, whole)[..]))?;
+        recorded = index(ProfileBytes::from(&keep(&data.whole, whole)[..]))?;
     }
     if recorded.index.has_compressed || is_damaged(&recorded.index) || !input.parts.is_empty() {
         let expanded = keep(&data.expanded, input.expand(&recorded.profile)?);
-        let mut profile = recorded.profile.with_records(Data::of_file(&expanded.file));
+        let mut profile = recorded
+            .profile
+            .with_records(ProfileBytes::of_file(&expanded.file));
         recorded = IndexedProfile::new(profile.clone(), marker::dump_path);
         if recorded.index.needs_memory {
             let whole = expanded.file.read_whole().map_err(temp_file_error)?;
             let whole = keep(&data.whole_expanded, whole);
-            profile = profile.with_records(Data::from(&whole[..]));
+            profile = profile.with_records(ProfileBytes::from(&whole[..]));
             recorded = IndexedProfile::new(profile, marker::dump_path);
         }
     }
     if is_damaged(&recorded.index) {
         let repaired = keep(&data.repaired, input.repair(&recorded.profile)?);
-        let profile = recorded.profile.with_records(Data::of_file(&repaired.file));
+        let profile = recorded
+            .profile
+            .with_records(ProfileBytes::of_file(&repaired.file));
         recorded = IndexedProfile::new(profile, marker::dump_path);
     }
     if is_remapped(&recorded.index.processes) {

@@ -13,20 +13,20 @@ use crate::code::selection::Selector;
 use crate::code::timeline::{PlacedCode, Timeline};
 use crate::collections::indexed_table::IndexedTable;
 use crate::files::{FileOrigin, InputFile};
-use crate::load::file_code::Files;
+use crate::load::file_code::MappedFiles;
 use crate::load::find::access::Access;
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::logs;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::find::{jitdumps, perf_maps};
-use crate::load::input::{self, Input};
+use crate::load::input::{self, InputFiles};
 use crate::load::options::{InputKind, LoadOptions, NeededFunctions};
 use crate::load::profile;
 use crate::load::progress::Progress;
 use crate::load::recording_data::{RecordingData, keep};
 use crate::load::runtime_files::{RuntimeFiles, machine_of};
 use crate::load::shared_memory::SharedMemory;
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::aux_files::UsedLogs;
 use crate::traces::conversion::AuxLogs;
@@ -35,7 +35,7 @@ use crate::traces::conversion::AuxLogs;
 #[derive(Debug)]
 pub struct Recording<'a> {
     /// Files of the input.
-    pub input: &'a Input,
+    pub input: &'a InputFiles,
     /// Data that the recording borrows from.
     pub data: &'a RecordingData,
     /// The profile, with events and call chains from logs and traces.
@@ -144,7 +144,7 @@ fn add_logs<'a>(
     let mut profile = recorded.profile;
     if has_stacks {
         let spliced = keep(&data.spliced, aux_logs.splice_stacks(&options.trace, &profile)?);
-        profile = profile.with_records(Data::of_file(spliced));
+        profile = profile.with_records(ProfileBytes::of_file(spliced));
     }
     if has_events {
         let made = aux_logs.make_events(&options.trace, Some(&profile))?;
@@ -195,7 +195,7 @@ fn place_code(
     leaves_files: bool,
 ) -> (Timeline, u64) {
     let IndexedProfile { profile, index } = profile;
-    let mut files = leaves_files.then(|| Files::new(index, profile.endian));
+    let mut files = leaves_files.then(|| MappedFiles::new(index, profile.endian));
     let mut code = PlacedCode::default();
     if recorded.is_none() {
         // Nearly all are placed once.

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use crate::files::{InputFile, StreamedFile};
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::perf_maps::FoundMaps;
-use crate::load::input::{Input, RewrittenRecords};
+use crate::load::input::{InputFiles, RewrittenRecords};
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::conversion::{OpenedFiles, SynthesizedProfile};
 
@@ -14,7 +14,7 @@ use crate::traces::conversion::{OpenedFiles, SynthesizedProfile};
 #[derive(Debug, Default)]
 pub struct RecordingData {
     /// Files of the input.
-    pub input: OnceCell<Input>,
+    pub input: OnceCell<InputFiles>,
     /// A damaged profile, in memory.
     pub whole: OnceCell<InputFile>,
     /// Records after they were decompressed, merged and repaired.
@@ -41,7 +41,7 @@ impl RecordingData {
     /// Returns the error of an input that has become shorter since it was opened, or has changed between two reads, or of a
     /// temporary file that could not be read. Any other error may only be a consequence of it.
     pub fn check_input(&self) -> Result<(), Diagnostic> {
-        self.input.get().map_or(Ok(()), Input::check)?;
+        self.input.get().map_or(Ok(()), InputFiles::check)?;
         let rewritten = self.rewritten().map(|records| &records.file);
         let synthesized = self.synthesized.get().map(|made| made.records());
         let files = rewritten.chain(self.spliced.get()).chain(synthesized);

@@ -39,12 +39,12 @@ pub struct UsedFile<'a> {
     /// Conversion of its times to profile times.
     pub alignment: Alignment,
     /// Numbers of its code events, once they were placed.
-    pub counts: EventCounts,
+    pub counts: CodeEventCounts,
 }
 
 /// Numbers of code events of a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EventCounts {
+pub struct CodeEventCounts {
     /// Number of loads.
     pub loads: u64,
     /// Number of moves.
@@ -207,7 +207,7 @@ fn read_dump<'a>(
         alignment: clocks.align(found, &code, own_clock)?,
         found: found.clone(),
         code,
-        counts: EventCounts::default(),
+        counts: CodeEventCounts::default(),
     })
 }
 
@@ -371,7 +371,7 @@ impl<'a> RuntimeFiles<'a> {
             let others = creator.and_then(|pid| earlier_copies.get(&pid));
             let others = others.map_or(&[][..], Vec::as_slice);
             let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
-            let mut counts = EventCounts::default();
+            let mut counts = CodeEventCounts::default();
             let ambiguous = match used.is_without_order() {
                 true => used.at_shared_addresses(),
                 false => HashSet::default(),
@@ -445,7 +445,7 @@ impl<'a> UsedFile<'a> {
             found: FoundFile::of_process(Arc::new(PagedFile::from(file.clone())), pid),
             code: CodeFile::SymbolOnly(code),
             alignment,
-            counts: EventCounts::default(),
+            counts: CodeEventCounts::default(),
         }
     }
 

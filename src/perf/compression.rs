@@ -11,7 +11,7 @@ use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
 use crate::bytes::Reader;
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records, USER_TYPE_START};
 use crate::results::diagnostics::Issue;
@@ -39,7 +39,7 @@ const MAX_RECORD_SIZE: usize = u16::MAX as usize;
 
 /// Writes records; decompresses compressed ones. Returns the damage that was skipped, with offsets in bytes
 /// from the first of the records in `data`.
-pub fn expand(data: Data<'_>, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Issue>> {
+pub fn expand(data: ProfileBytes<'_>, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Issue>> {
     let size = data.len();
     let mut records = RecordReader::new(data, 0, endian);
     let mut expander = Expander {
@@ -233,7 +233,7 @@ impl Compressor {
     pub fn write(&mut self, records: &[u8], out: &mut dyn Write) -> io::Result<u64> {
         let mut written = 0u64;
         for record in Records::new(records, 0, self.endian) {
-            written = written.saturating_add(self.write_record(&record, Data::from(records), out)?);
+            written = written.saturating_add(self.write_record(&record, ProfileBytes::from(records), out)?);
         }
         Ok(written)
     }
@@ -242,7 +242,7 @@ impl Compressor {
     pub fn write_record(
         &mut self,
         record: &Record<'_>,
-        data: Data<'_>,
+        data: ProfileBytes<'_>,
         out: &mut dyn Write,
     ) -> io::Result<u64> {
         let mut written = 0u64;
@@ -315,7 +315,7 @@ mod tests {
 
     fn expanded(records: &[u8]) -> (Vec<u8>, Tally<Issue>) {
         let mut out = Vec::new();
-        let faults = expand(Data::from(records), ByteOrder::Little, &mut out).unwrap();
+        let faults = expand(ProfileBytes::from(records), ByteOrder::Little, &mut out).unwrap();
         (out, faults)
     }
 

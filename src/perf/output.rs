@@ -450,7 +450,7 @@ fn write_features(header: &mut FileHeader, features: &[Feature<'_>], out: &mut d
 mod tests {
     use super::*;
     use crate::perf::record::Records;
-    use crate::perf::record::data::Data;
+    use crate::perf::record::data::ProfileBytes;
     use crate::perf::record::resync;
 
     const ORDER: ByteOrder = ByteOrder::Little;
@@ -473,7 +473,7 @@ mod tests {
         let mut repaired = Vec::new();
         let damage = resync::repair(profile.data, &profile.attrs, ORDER, &mut repaired).unwrap();
         assert_eq!(damage.areas, 1);
-        let profile = profile.with_records(Data::from(&repaired[..]));
+        let profile = profile.with_records(ProfileBytes::from(&repaired[..]));
         let rewrite = Rewrite {
             profile: &profile,
             data_end: repaired.len() as u64,

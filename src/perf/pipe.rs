@@ -13,7 +13,7 @@ use jitdump::{ByteOrder, Tally};
 use crate::bytes::write_padded;
 use crate::perf::attr::{self, AttrEntry};
 use crate::perf::feature::{self, Feature};
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::pieces::{RecordSlice, visit_pieces};
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
@@ -36,7 +36,7 @@ pub struct PipeHeader {
 
 impl PipeHeader {
     /// Collects the header records of a pipe.
-    pub fn read(data: Data<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
+    pub fn read(data: ProfileBytes<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
         let mut head = Self::default();
         let mut build_ids = Vec::new();
         let mut records = RecordReader::new(data, 0, endian);
@@ -91,7 +91,7 @@ impl PipeHeader {
 }
 
 /// Returns the offsets of the header records in a pipe, in bytes from the first record.
-fn header_records(data: Data<'_>, endian: ByteOrder) -> Vec<u64> {
+fn header_records(data: ProfileBytes<'_>, endian: ByteOrder) -> Vec<u64> {
     let is_header = |record: &Record<'_>| {
         matches!(
             record.kind,
@@ -103,11 +103,11 @@ fn header_records(data: Data<'_>, endian: ByteOrder) -> Vec<u64> {
     };
     let offset = |record: Record<'_>| record.offset;
     match data {
-        Data::Memory(bytes) => Records::new(bytes, 0, endian)
+        ProfileBytes::Memory(bytes) => Records::new(bytes, 0, endian)
             .filter(is_header)
             .map(offset)
             .collect(),
-        Data::File(part) => {
+        ProfileBytes::File(part) => {
             let mut offsets = Vec::new();
             let visit =
                 |records: RecordSlice<'_>| Some(records.filter(is_header).map(offset).collect::<Vec<_>>());
@@ -235,7 +235,7 @@ mod tests {
         table.resize(48, b'a');
         write_build_ids(&mut bytes, ENDIAN, &table);
         let file = BlocksInMemory::new(bytes.clone());
-        for data in [Data::from(&bytes[..]), Data::of_file(&file)] {
+        for data in [ProfileBytes::from(&bytes[..]), ProfileBytes::of_file(&file)] {
             let mut faults = Tally::default();
             let head = PipeHeader::read(data, ENDIAN, &mut faults);
             assert_eq!((head.attr_entries.len(), head.records.len()), (1, 5));

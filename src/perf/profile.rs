@@ -7,10 +7,10 @@ use jitdump::{ByteOrder, Tally};
 use crate::bytes::Reader;
 use crate::perf::attr::{self, AttrEntry, Attrs};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{AnyHeader, FILE_HEADER_SIZE, FileHeader, PIPE_HEADER_SIZE, FileSection};
+use crate::perf::header::{AnyHeader, FILE_HEADER_SIZE, FileHeader, FileSection, PIPE_HEADER_SIZE};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::IntactReader;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -36,7 +36,7 @@ pub struct Profile<'a> {
     /// Decoded attributes.
     pub attrs: Attrs,
     /// The records.
-    pub data: Data<'a>,
+    pub data: ProfileBytes<'a>,
     /// Offset of the first record in the file, in bytes.
     pub data_offset: u64,
     /// Feature sections in the order of their IDs.
@@ -51,11 +51,11 @@ pub struct Profile<'a> {
 impl<'a> Profile<'a> {
     /// Opens a profile in memory. Fails only if no record could be read.
     pub fn parse(file: &'a [u8]) -> Result<Self, Diagnostic> {
-        Self::of(Data::from(file))
+        Self::of(ProfileBytes::from(file))
     }
 
     /// Opens a profile. Fails only if no record could be read.
-    pub fn of(file: Data<'a>) -> Result<Self, Diagnostic> {
+    pub fn of(file: ProfileBytes<'a>) -> Result<Self, Diagnostic> {
         let start = file
             .bytes(0, file.len().min(FILE_HEADER_SIZE))
             .unwrap_or_default();
@@ -65,7 +65,7 @@ impl<'a> Profile<'a> {
         }
     }
 
-    fn parse_file(file: Data<'a>, header: &FileHeader) -> Result<Self, Diagnostic> {
+    fn parse_file(file: ProfileBytes<'a>, header: &FileHeader) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
         let attr_entries = attr_entries(file, header, &mut faults)?;
         if header.data.offset > file.len() {
@@ -96,7 +96,7 @@ impl<'a> Profile<'a> {
         })
     }
 
-    fn parse_pipe(data: Data<'a>, endian: ByteOrder) -> Result<Self, Diagnostic> {
+    fn parse_pipe(data: ProfileBytes<'a>, endian: ByteOrder) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
         let head = PipeHeader::read(data, endian, &mut faults);
         faults = faults.offset_by(PIPE_HEADER_SIZE);
@@ -117,7 +117,7 @@ impl<'a> Profile<'a> {
     }
 
     /// Replaces the records, with decompressed ones or with those of several files merged.
-    pub fn with_records(self, data: Data<'a>) -> Self {
+    pub fn with_records(self, data: ProfileBytes<'a>) -> Self {
         let mut profile = Self {
             data,
             data_offset: 0,
@@ -178,7 +178,7 @@ impl<'a> Profile<'a> {
 }
 
 fn attr_entries(
-    file: Data<'_>,
+    file: ProfileBytes<'_>,
     header: &FileHeader,
     faults: &mut Tally<Issue>,
 ) -> Result<Vec<AttrEntry>, Diagnostic> {
@@ -222,12 +222,12 @@ fn attr_entries(
 }
 
 /// Returns the bytes of a section; `None` if the file does not contain all of them.
-fn section(file: Data<'_>, section: FileSection) -> Option<Cow<'_, [u8]>> {
+fn section(file: ProfileBytes<'_>, section: FileSection) -> Option<Cow<'_, [u8]>> {
     file.bytes(section.offset, section.offset.checked_add(section.size)?)
 }
 
 /// Reads the sections in the table after the records, which has an entry for each bit of the set.
-fn features<'a>(file: Data<'a>, header: &FileHeader, faults: &mut Tally<Issue>) -> Vec<Feature<'a>> {
+fn features<'a>(file: ProfileBytes<'a>, header: &FileHeader, faults: &mut Tally<Issue>) -> Vec<Feature<'a>> {
     /// Size in bytes of a table with an entry for each bit.
     const MAX_TABLE: u64 = 256 * 16;
     let table_offset = header.data.end();

@@ -32,21 +32,21 @@ pub struct Sample<'a> {
     pub period: Option<u64>,
     /// Call chain, innermost first: the sampled address, its callers, and context markers such as
     /// `PERF_CONTEXT_USER`.
-    pub callchain: Addresses<'a>,
+    pub callchain: CodeAddressWords<'a>,
     /// Offset in the record, in bytes, of the length of the call chain.
     pub callchain_offset: Option<usize>,
     /// Offset in the record, in bytes, at which the call chain is or would be.
     pub callchain_place: Option<usize>,
     /// Branch stack: source, target and flags of each branch in turn.
-    pub branches: Addresses<'a>,
+    pub branches: CodeAddressWords<'a>,
     /// User registers.
-    pub registers: Addresses<'a>,
+    pub registers: CodeAddressWords<'a>,
     /// Whether the registers are those of a 32-bit process.
     pub has_narrow_registers: bool,
     /// Offset in the record, in bytes, of the registers.
     pub registers_offset: Option<usize>,
     /// Top of the user stack, copied for unwinding.
-    pub stack: Addresses<'a>,
+    pub stack: CodeAddressWords<'a>,
     /// Offset in the record, in bytes, of the size of the stack copy.
     pub stack_offset: Option<usize>,
     /// Offset in the record, in bytes, of the first field after the stack copy.
@@ -57,14 +57,14 @@ pub struct Sample<'a> {
 
 /// Words in a sample that are or could be code addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Addresses<'a> {
+pub struct CodeAddressWords<'a> {
     bytes: &'a [u8],
     endian: ByteOrder,
     /// Bytes per word: 4 in the stack of a 32-bit process, else 8.
     width: u8,
 }
 
-impl<'a> Addresses<'a> {
+impl<'a> CodeAddressWords<'a> {
     fn new(bytes: &'a [u8], endian: ByteOrder, width: u8) -> Self {
         Self { bytes, endian, width }
     }
@@ -153,7 +153,7 @@ impl<'a> Sample<'a> {
 
     #[inline]
     fn empty(endian: ByteOrder) -> Self {
-        let none = Addresses::new(&[], endian, 8);
+        let none = CodeAddressWords::new(&[], endian, 8);
         Self {
             ip: None,
             pid: None,
@@ -264,7 +264,7 @@ impl<'a> Sample<'a> {
         if has(SampleFormat::CALLCHAIN) {
             self.callchain_offset = self.callchain_place;
             let count = body.u64()?;
-            self.callchain = Addresses::new(body.bytes(count.checked_mul(8)?)?, endian, 8);
+            self.callchain = CodeAddressWords::new(body.bytes(count.checked_mul(8)?)?, endian, 8);
         }
         if has(SampleFormat::RAW) {
             let size = body.u32()?;
@@ -278,7 +278,7 @@ impl<'a> Sample<'a> {
             if attr.branch_format & PERF_SAMPLE_BRANCH_HW_INDEX != 0 {
                 body.skip(8)?;
             }
-            self.branches = Addresses::new(body.bytes(count.checked_mul(24)?)?, endian, 8);
+            self.branches = CodeAddressWords::new(body.bytes(count.checked_mul(24)?)?, endian, 8);
             if attr.branch_format & BRANCH_COUNTERS != 0 {
                 body.skip(count.checked_mul(8)?)?;
             }
@@ -294,7 +294,7 @@ impl<'a> Sample<'a> {
             // 0 is PERF_SAMPLE_REGS_ABI_NONE: a kernel thread has no user registers.
             if abi != 0 {
                 let count = u64::from(attr.user_registers.count_ones());
-                self.registers = Addresses::new(body.bytes(count * 8)?, endian, 8);
+                self.registers = CodeAddressWords::new(body.bytes(count * 8)?, endian, 8);
             }
         }
         if has(SampleFormat::STACK_USER) {
@@ -304,7 +304,7 @@ impl<'a> Sample<'a> {
                 let stack = body.bytes(size)?;
                 // The size that was actually copied.
                 let copied = usize::try_from(body.u64()?).ok()?;
-                self.stack = Addresses::new(stack.get(..copied).unwrap_or(stack), endian, width);
+                self.stack = CodeAddressWords::new(stack.get(..copied).unwrap_or(stack), endian, width);
             }
         }
         self.stack_end = offset(body);
@@ -321,7 +321,7 @@ impl<'a> Sample<'a> {
         let (low, high) = (ids as u32, (ids >> 32) as u32);
         let period = raw.u64()?;
         let count = raw.u64()?;
-        let chain = Addresses::new(raw.bytes(count.checked_mul(8)?)?, endian, 8);
+        let chain = CodeAddressWords::new(raw.bytes(count.checked_mul(8)?)?, endian, 8);
         let _cgroup = raw.u64()?;
         let mut entries = chain.iter();
         entries.next().filter(|mark| mark.0 == PERF_CONTEXT_USER)?;
@@ -505,7 +505,7 @@ pub fn deferred_callers<'a>(
         let count = body.u64()?;
         body.bytes(count.checked_mul(8)?)
     };
-    let chain = Addresses::new(chain().unwrap_or_default(), endian, 8);
+    let chain = CodeAddressWords::new(chain().unwrap_or_default(), endian, 8);
     chain.iter().filter(|address| address.0 < FIRST_CONTEXT_MARKER)
 }
 

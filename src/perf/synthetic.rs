@@ -11,14 +11,14 @@ use crate::units::{BuildId, Pid, Tid};
 
 /// A thread of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Thread {
+pub struct SyntheticThread {
     /// Process ID.
     pub pid: Pid,
     /// Thread ID.
     pub tid: Tid,
 }
 
-impl Thread {
+impl SyntheticThread {
     /// Returns the first thread of a process, whose TID equals the PID.
     pub fn first_of(pid: Pid) -> Self {
         Self { pid, tid: Tid(pid.0) }
@@ -27,7 +27,7 @@ impl Thread {
 
 /// A mapping for an MMAP2 record.
 #[derive(Clone, Copy, Debug)]
-pub struct Mapping<'a> {
+pub struct SyntheticMapping<'a> {
     /// Process of the mapping.
     pub pid: Pid,
     /// Time of the mapping.
@@ -46,7 +46,7 @@ pub struct Mapping<'a> {
 
 /// Event of a synthetic record, which determines its trailer.
 #[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
+pub struct RecordEvent<'a> {
     /// Attribute of the event.
     pub attr: &'a Attr,
     /// ID of one of its counters.
@@ -54,7 +54,12 @@ pub struct Event<'a> {
 }
 
 /// Appends an MMAP2 record. `mapping.name` must be shorter than 4096 bytes (PATH_MAX).
-pub fn write_mmap2(out: &mut Vec<u8>, endian: ByteOrder, mapping: &Mapping<'_>, event: Event<'_>) {
+pub fn write_mmap2(
+    out: &mut Vec<u8>,
+    endian: ByteOrder,
+    mapping: &SyntheticMapping<'_>,
+    event: RecordEvent<'_>,
+) {
     const PROT_READ: u32 = 1;
     const PROT_EXEC: u32 = 4;
     const MAP_PRIVATE: u32 = 2;
@@ -85,7 +90,13 @@ pub fn write_mmap2(out: &mut Vec<u8>, endian: ByteOrder, mapping: &Mapping<'_>, 
     endian.write_u32(out, protection);
     endian.write_u32(out, MAP_PRIVATE);
     write_padded(out, mapping.name, name_size);
-    write_trailer(out, endian, Thread::first_of(mapping.pid), mapping.time, event);
+    write_trailer(
+        out,
+        endian,
+        SyntheticThread::first_of(mapping.pid),
+        mapping.time,
+        event,
+    );
 }
 
 /// Appends the header of a record of `size` bytes and a trailer.
@@ -95,7 +106,7 @@ pub fn write_header(
     kind: u32,
     misc: u16,
     size: usize,
-    event: Event<'_>,
+    event: RecordEvent<'_>,
 ) {
     let size = size.saturating_add(event.attr.trailer_size());
     record::write_header(out, endian, kind, misc, size);
@@ -103,7 +114,13 @@ pub fn write_header(
 
 /// Appends the trailer of records other than samples, which profiles with `sample_id_all` have: all since
 /// Linux 2.6.38.
-pub fn write_trailer(out: &mut Vec<u8>, endian: ByteOrder, thread: Thread, time: Time, event: Event<'_>) {
+pub fn write_trailer(
+    out: &mut Vec<u8>,
+    endian: ByteOrder,
+    thread: SyntheticThread,
+    time: Time,
+    event: RecordEvent<'_>,
+) {
     if !event.attr.has_trailer {
         return;
     }
@@ -179,7 +196,7 @@ mod tests {
         let attr = testing::attr(128, format.bits(), testing::SAMPLE_ID_ALL);
         let attr = Attr::parse(&attr, ByteOrder::Little);
         let range = AddressRange::new(Address(0x7000), 0x123).unwrap();
-        let mapping = Mapping {
+        let mapping = SyntheticMapping {
             pid: Pid(5),
             time: Time(77),
             range,
@@ -190,7 +207,7 @@ mod tests {
         };
         for endian in [ByteOrder::Little, ByteOrder::Big] {
             let mut out = Vec::new();
-            write_mmap2(&mut out, endian, &mapping, Event { attr: &attr, id: 9 });
+            write_mmap2(&mut out, endian, &mapping, RecordEvent { attr: &attr, id: 9 });
             let mut records = Records::new(&out, 0, endian);
             let record = records.next().unwrap();
             assert!(records.undecoded().is_none());

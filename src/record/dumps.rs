@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::process_files::{SLACK, append_perf_map, copy_file, ids_of, open_perf_map, owner_of};
 use super::recorded_process::RecordedProcess;
 use crate::bytes::{base_name, printable_path};
-use crate::code::profile_index::{Marker, ProfileIndex};
+use crate::code::profile_index::{FileMarker, ProfileIndex};
 use crate::files::folder::PRIVATE;
 use crate::files::kernel;
 use crate::files::search::folder_of;
@@ -52,7 +52,7 @@ pub struct Collection<'a> {
 }
 
 /// A file of a process that was written during the recording.
-struct Found {
+struct WrittenFile {
     place: NameInFolder,
     file: OpenFile,
 }
@@ -115,15 +115,15 @@ impl Collection<'_> {
     /// Returns the jitdumps outside of the folder that markers lead to, each once, with a process.
     fn jitdumps(&self, index: &ProfileIndex) -> Vec<(PathBuf, Pid)> {
         let namespace = fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino());
-        let is_here = |marker: &&Marker| {
+        let is_here = |marker: &&FileMarker| {
             let theirs = index.mount_namespaces.get(&marker.pid).copied();
             theirs.is_none() || theirs == namespace
         };
         let mut known = BTreeSet::new();
         let mut jitdumps = Vec::new();
-        let mut markers: Vec<&Marker> = index.markers.iter().filter(is_here).collect();
+        let mut markers: Vec<&FileMarker> = index.markers.iter().filter(is_here).collect();
         // Of the processes that share a file, the one that wrote it.
-        let is_foreign = |marker: &&Marker| {
+        let is_foreign = |marker: &&FileMarker| {
             let number = pid_in_name(base_name(&marker.path));
             !number.is_some_and(|number| self.has_id(marker.pid, number))
         };
@@ -131,7 +131,7 @@ impl Collection<'_> {
         for marker in markers {
             let path = PathBuf::from(OsStr::from_bytes(&marker.path));
             let inode = marker.file.map_or(0, |file| file.inode);
-            let is_same = |found: Found| inode == 0 || found.file.file_id().1 == inode;
+            let is_same = |found: WrittenFile| inode == 0 || found.file.file_id().1 == inode;
             if path.is_absolute()
                 && !path.starts_with(self.dumps.path())
                 && self.find(&path, marker.pid).is_some_and(is_same)
@@ -144,13 +144,13 @@ impl Collection<'_> {
     }
 
     /// Opens a file if it is that of a process and was written during the recording.
-    fn find(&self, path: &Path, pid: Pid) -> Option<Found> {
+    fn find(&self, path: &Path, pid: Pid) -> Option<WrittenFile> {
         let place = Folder::open(folder_of(path), Scope::Recorded)
             .ok()?
             .at(path.file_name()?);
         let file = place.open_file().ok()?;
         let is_found = file.origin().owner == self.owner(pid) && self.is_new(&file);
-        is_found.then_some(Found { place, file })
+        is_found.then_some(WrittenFile { place, file })
     }
 
     /// Returns the user whose files are those of a process: its owner.
@@ -179,7 +179,7 @@ impl Collection<'_> {
     /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
     /// runs or ran before the recording, or if the ID in the file's name is not its own.
     fn collect(&self, path: &Path, pid: Pid) -> Option<CollectedFile> {
-        let Found { place, file } = self.find(path, pid)?;
+        let WrittenFile { place, file } = self.find(path, pid)?;
         let mut parts = place.name.as_bytes().split(|byte| b"-.".contains(byte));
         let number = |part| std::str::from_utf8(part).ok()?.parse().ok();
         let is_of_process = parts.any(|part| number(part).is_some_and(|number| self.has_id(pid, number)));

@@ -8,7 +8,7 @@ use crate::runtimes::Runtime;
 
 /// How a value is combined with one that the variable already has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum ValueMode {
     /// Appended after a separator.
     Append(u8),
     /// Only used if the variable is not set.
@@ -20,7 +20,7 @@ struct Setting {
     runtime: Runtime,
     name: &'static str,
     value: &'static str,
-    mode: Mode,
+    mode: ValueMode,
 }
 
 const fn words(runtime: Runtime, name: &'static str, value: &'static str) -> Setting {
@@ -28,7 +28,7 @@ const fn words(runtime: Runtime, name: &'static str, value: &'static str) -> Set
         runtime,
         name,
         value,
-        mode: Mode::Append(b' '),
+        mode: ValueMode::Append(b' '),
     }
 }
 
@@ -37,7 +37,7 @@ const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Set
         runtime,
         name,
         value,
-        mode: Mode::IfUnset,
+        mode: ValueMode::IfUnset,
     }
 }
 
@@ -55,7 +55,7 @@ const SETTINGS: [Setting; 28] = [
         runtime: Runtime::Deno,
         name: "DENO_V8_FLAGS",
         value: "--perf-prof,--perf-prof-path=DIR",
-        mode: Mode::Append(b','),
+        mode: ValueMode::Append(b','),
     },
     value(Runtime::Bun, "BUN_JSC_useJITDump", "1"),
     value(Runtime::Bun, "BUN_JSC_jitDumpDirectory", "DIR"),
@@ -74,7 +74,7 @@ const SETTINGS: [Setting; 28] = [
         runtime: Runtime::Php,
         name: "PHP_INI_SCAN_DIR",
         value: "DIR/php",
-        mode: Mode::Append(b':'),
+        mode: ValueMode::Append(b':'),
     },
     words(Runtime::Erlang, "ERL_FLAGS", "+JPperf true"),
     value(Runtime::DotNet, "DOTNET_PerfMapEnabled", "1"),
@@ -126,7 +126,7 @@ impl Runtime {
     }
 }
 
-/// Whether the variables of a runtime are set. `runtimes` and `has_others` are those of a [`Request`].
+/// Whether the variables of a runtime are set. `runtimes` and `has_others` are those of an [`EnvironmentRequest`].
 pub fn is_set_for(runtime: Runtime, runtimes: &[Runtime], has_others: bool) -> bool {
     runtimes.contains(&runtime) || (has_others && runtime.is_harmless())
 }
@@ -141,7 +141,7 @@ pub fn has_variables(runtime: Runtime, variables: &[(&'static str, OsString)]) -
 
 /// What decides the environment.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct EnvironmentRequest<'a> {
     /// Folder of the dumps.
     pub dumps: &'a Path,
     /// The command.
@@ -160,7 +160,7 @@ pub struct Request<'a> {
 
 /// Returns the variables to set, sorted by name. `current` returns the present value of one.
 pub fn variables(
-    request: &Request<'_>,
+    request: &EnvironmentRequest<'_>,
     current: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
     let is_wanted = |runtime: Runtime| {
@@ -183,10 +183,14 @@ pub fn variables(
         add(setting.name, in_folder(&text, request.dumps), setting.mode);
     }
     if is_wanted(Runtime::Java) {
-        add(JAVA, java_options(request.java_agent), Mode::Append(b' '));
+        add(JAVA, java_options(request.java_agent), ValueMode::Append(b' '));
     }
     // LLVM, perf's agent for Java, oneDNN and others.
-    add("JITDUMPDIR", request.dumps.as_os_str().to_owned(), Mode::IfUnset);
+    add(
+        "JITDUMPDIR",
+        request.dumps.as_os_str().to_owned(),
+        ValueMode::IfUnset,
+    );
     variables.sort_unstable();
     variables
 }
@@ -194,7 +198,7 @@ pub fn variables(
 /// Returns runtimes that cannot be told a folder, because its path has the separator of a list in their variable.
 pub fn cannot_name(folder: &Path) -> impl Iterator<Item = (Runtime, u8)> {
     SETTINGS.iter().filter_map(move |setting| match setting.mode {
-        Mode::Append(separator) if setting.value.contains(FOLDER) => {
+        ValueMode::Append(separator) if setting.value.contains(FOLDER) => {
             let is_in_path = folder.as_os_str().as_bytes().contains(&separator);
             is_in_path.then_some((setting.runtime, separator))
         }
@@ -217,8 +221,8 @@ pub fn has_ruby_compiler(command: &[OsString]) -> bool {
 }
 
 /// Returns the new value of a variable; `None` if it stays as it is.
-fn combined(current: Option<OsString>, value: OsString, mode: Mode, name: &str) -> Option<OsString> {
-    let Mode::Append(separator) = mode else {
+fn combined(current: Option<OsString>, value: OsString, mode: ValueMode, name: &str) -> Option<OsString> {
+    let ValueMode::Append(separator) = mode else {
         return current.is_none().then_some(value);
     };
     // Without anything before the colon, PHP also reads its usual folders.
@@ -346,8 +350,8 @@ pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Opt
 mod tests {
     use super::*;
 
-    fn request<'a>(runtimes: &'a [Runtime], has_others: bool) -> Request<'a> {
-        Request {
+    fn request<'a>(runtimes: &'a [Runtime], has_others: bool) -> EnvironmentRequest<'a> {
+        EnvironmentRequest {
             dumps: Path::new("/r/dumps"),
             command: &[],
             runtimes,
@@ -358,7 +362,7 @@ mod tests {
         }
     }
 
-    fn value_of(request: &Request<'_>, name: &str, current: Option<&str>) -> Option<String> {
+    fn value_of(request: &EnvironmentRequest<'_>, name: &str, current: Option<&str>) -> Option<String> {
         let variables = variables(request, |other| {
             current.filter(|_| other == name).map(OsString::from)
         });

@@ -14,7 +14,7 @@ use rustix::fs::{Access, access};
 
 use super::attach::AttachOptions;
 use super::cpython_build::has_frame_pointers;
-use super::environment::{self, PHP_FILE, PHP_FOLDER, PHP_SETTINGS, Request};
+use super::environment::{self, EnvironmentRequest, PHP_FILE, PHP_FOLDER, PHP_SETTINGS};
 use super::perf::PerfOptions;
 use super::php::PhpCompiler;
 use super::program::{ends_recording, find, program_of, search_path, user_of_sudo};
@@ -239,7 +239,7 @@ impl Plan {
                     .push(warning.with("separator", char::from(separator)));
             }
         }
-        let request = Request {
+        let request = EnvironmentRequest {
             dumps: &dumps,
             command: &self.command,
             runtimes: &self.runtimes,

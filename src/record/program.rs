@@ -17,7 +17,7 @@ use crate::runtimes::Runtime;
 
 /// The program in a command.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Program {
+pub struct CommandProgram {
     /// Its index in the command, which is not 0 if `env` starts it.
     pub index: usize,
     /// The runtime that it is or starts, if that is known.
@@ -29,12 +29,12 @@ pub struct Program {
 }
 
 /// Returns the program that a command starts. `search_path` is the value of `PATH`.
-pub fn program_of(command: &[OsString], search_path: &OsStr) -> Program {
+pub fn program_of(command: &[OsString], search_path: &OsStr) -> CommandProgram {
     let mut words = command.iter().map(|word| word.as_bytes());
     let is_env = words.next().is_some_and(|word| base_name(word) == b"env");
     let index = if is_env { 1 + words_of_env(words) } else { 0 };
     let Some(name) = command.get(index) else {
-        return Program {
+        return CommandProgram {
             index: 0,
             runtime: None,
             is_runtime: false,
@@ -54,7 +54,7 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> Program {
         let description = runtime.and_then(Runtime::description);
         description.is_some_and(|runtime| runtime.has_program(base_name(path.as_bytes())))
     };
-    Program {
+    CommandProgram {
         index,
         runtime,
         is_runtime: has_program(name) || target.as_ref().is_some_and(|path| has_program(path.as_os_str())),

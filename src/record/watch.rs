@@ -45,7 +45,7 @@ pub struct Watch<'a> {
     samples: SampleCount,
     /// perf, whose descendants are recorded.
     perf: Option<u32>,
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, WatchedProcess>,
     /// Files of runtimes.
     files: BTreeSet<PathBuf>,
     /// Runtimes with a warning.
@@ -56,7 +56,7 @@ pub struct Watch<'a> {
 
 /// A recorded process.
 #[derive(Clone, Copy, Debug, Default)]
-struct Process {
+struct WatchedProcess {
     /// Start in clock ticks since the boot, which distinguishes processes with the same ID.
     started: u64,
     /// Number of looks at it.
@@ -76,7 +76,7 @@ impl<'a> Watch<'a> {
     pub fn of_processes(plan: &'a Plan, profile: &Path) -> Self {
         let mut watch = Self::new(None, plan, profile);
         let pids = plan.perf.pids.iter();
-        watch.processes = pids.map(|&pid| (pid, Process::default())).collect();
+        watch.processes = pids.map(|&pid| (pid, WatchedProcess::default())).collect();
         watch
     }
 
@@ -105,9 +105,9 @@ impl<'a> Watch<'a> {
             };
             let process = self.processes.entry(pid).or_default();
             if process.started != started {
-                *process = Process {
+                *process = WatchedProcess {
                     started,
-                    ..Process::default()
+                    ..WatchedProcess::default()
                 };
             }
             process.looks += 1;
@@ -154,7 +154,7 @@ impl<'a> Watch<'a> {
             for child in children(pid) {
                 self.processes.entry(child).or_insert_with(|| {
                     open.push(child);
-                    Process::default()
+                    WatchedProcess::default()
                 });
             }
         }

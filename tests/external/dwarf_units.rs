@@ -1,7 +1,7 @@
 //! Symbolizers find each of many units in one file.
 
 use jitinject::internals::elf::dwarf::{Encoder, EncoderMemory, FunctionUnit, Sections, Version};
-use jitinject::internals::elf::eh_frame::Tables;
+use jitinject::internals::elf::eh_frame::UnwindTables;
 use jitinject::internals::elf::object;
 use jitinject::internals::elf::object::{
     CodeBytes, ObjectContent, ObjectFunction, PlacedTables, TEXT_OFFSET,
@@ -18,7 +18,7 @@ const STEP: usize = 17;
 /// Checks the output of programs for an object with all functions.
 fn check_object(sections: &Sections<'_>) {
     let code = vec![0; UNITS as usize * SIZE as usize];
-    let tables = Tables::default();
+    let tables = UnwindTables::default();
     let object = ObjectContent {
         machine: settings(Version::Four).machine,
         functions: &[ObjectFunction {

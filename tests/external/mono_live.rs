@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jitinject::internals::traces::mono::format::event::{Metadata, Stage};
-use jitinject::internals::traces::mono::format::{Kind, Log, Method, ThreadId};
+use jitinject::internals::traces::mono::format::{Log, LogEventKind, Method, ThreadId};
 
 use crate::support::mono_report::{Amounts, Report, UNRESOLVED};
 use crate::support::mono_sums::{alone, assert_calls, by_leaf, of, sum};
@@ -84,13 +84,13 @@ impl Calls {
         let mut names = HashMap::new();
         for event in log.events() {
             let (method, is_entry) = match event.kind {
-                Kind::Enter(method) => (method, true),
-                Kind::Leave(method) | Kind::ExceptionLeave(method) => (method, false),
-                Kind::Jit { method, name, .. } => {
+                LogEventKind::Enter(method) => (method, true),
+                LogEventKind::Leave(method) | LogEventKind::ExceptionLeave(method) => (method, false),
+                LogEventKind::Jit { method, name, .. } => {
                     names.insert(method, shared(&String::from_utf8_lossy(name)));
                     continue;
                 }
-                Kind::Metadata {
+                LogEventKind::Metadata {
                     stage: Stage::Name,
                     subject: Metadata::Thread { thread, name },
                 } => {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use jitinject::internals::traces::mono::format::{Kind, Log};
+use jitinject::internals::traces::mono::format::{Log, LogEventKind};
 use serde_json::Value;
 
 use crate::objects::remarks;
@@ -21,7 +21,7 @@ const SAMPLES_IN_CODE: usize = 512;
 fn names(log: &[u8]) -> Vec<(std::ops::Range<u64>, String)> {
     let log = Log::parse(log).unwrap();
     let named = log.events().filter_map(|event| match event.kind {
-        Kind::Jit { code, size, name, .. } => {
+        LogEventKind::Jit { code, size, name, .. } => {
             let name = String::from_utf8(name.to_vec()).unwrap();
             Some((code.0..code.0 + size, name))
         }

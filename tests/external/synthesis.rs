@@ -10,9 +10,9 @@ use jitdump::{Address, AddressRange, ByteOrder, Time};
 use jitinject::internals::code::profile_index::ProfileIndex;
 use jitinject::internals::perf::Profile;
 use jitinject::internals::perf::output::{Edits, Rewrite};
-use jitinject::internals::perf::synthetic::{Mapping, Thread};
+use jitinject::internals::perf::synthetic::{SyntheticMapping, SyntheticThread};
 use jitinject::internals::traces::conversion::synthesis::{
-    Comm, Definition, Measure, Origin, Sample, Synthesis, Synthesized, ThreadStart,
+    Comm, Definition, EventOrigin, SampleContent, Synthesis, Synthesized, SyntheticSample, ThreadStart,
 };
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
@@ -23,29 +23,29 @@ use crate::support::{bare_records, capture, inject, scratch, tools};
 const DEFINITIONS: [Definition<'static>; 3] = [
     Definition {
         name: b"mono/self-ns/",
-        measure: Measure::Nanoseconds,
+        measure: SampleContent::Nanoseconds,
     },
     Definition {
         name: b"mono/alloc-bytes/",
-        measure: Measure::Count,
+        measure: SampleContent::Count,
     },
     Definition {
         name: b"mono/log/",
-        measure: Measure::Bytes,
+        measure: SampleContent::Bytes,
     },
 ];
 
 /// A PID that is in no recording.
 const PID: Pid = Pid(4_190_001);
-const THREAD: Thread = Thread {
+const THREAD: SyntheticThread = SyntheticThread {
     pid: PID,
     tid: Tid(4_190_002),
 };
 const CODE: u64 = 0x6a00_0000_0000;
 const MESSAGE: &[u8] = b"a payload";
 
-fn origin(endian: ByteOrder) -> Origin<'static> {
-    Origin {
+fn origin(endian: ByteOrder) -> EventOrigin<'static> {
+    EventOrigin {
         endian,
         clock_id: Some(1),
         host: b"somewhere",
@@ -65,7 +65,7 @@ fn chain(number: u64) -> Vec<Address> {
 
 /// Adds a process with two threads, and a sample of each event in turn at each of `times`.
 fn add(synthesis: &mut Synthesis<'_, Vec<u8>>, times: &[u64]) {
-    let first = Thread::first_of(PID);
+    let first = SyntheticThread::first_of(PID);
     let time = Time(times[0]);
     let comm = |thread, name: &'static [u8], is_exec| Comm {
         thread,
@@ -74,7 +74,7 @@ fn add(synthesis: &mut Synthesis<'_, Vec<u8>>, times: &[u64]) {
         is_exec,
     };
     synthesis.comm(&comm(first, b"mono", true)).unwrap();
-    let mapping = Mapping {
+    let mapping = SyntheticMapping {
         pid: PID,
         time,
         range: AddressRange::new(Address(CODE), 0x1000).unwrap(),
@@ -93,7 +93,7 @@ fn add(synthesis: &mut Synthesis<'_, Vec<u8>>, times: &[u64]) {
     synthesis.fork(&start).unwrap();
     synthesis.comm(&comm(THREAD, b"Finalizer", false)).unwrap();
     for (number, &time) in (0..).zip(times) {
-        let sample = Sample {
+        let sample = SyntheticSample {
             event: number as usize % 3,
             thread: THREAD,
             time: Time(time),

@@ -2,7 +2,7 @@
 
 use jitdump::ByteOrder;
 use jitinject::Issue;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind};
+use jitinject::internals::traces::xray::format::{RecordKind, TraceMode};
 
 use crate::support::xray_lines::{SOUND, assert_same, buffer, converted, ours, real, theirs};
 use crate::support::xray_trace::{self, VERSIONS, Writer};
@@ -22,14 +22,14 @@ fn llvm_xray_reads_what_the_tests_write() {
     let folder = scratch();
     for (mode, version) in VERSIONS {
         // It parses stale data after a buffer as records, and can't read traces of other machines.
-        if (mode, version) == (Mode::Fdr, 1) {
+        if (mode, version) == (TraceMode::Fdr, 1) {
             continue;
         }
         let mut writer = Writer::new(mode, version, ByteOrder::Little, 4096);
         let mut made = buffer();
         writer.buffer(&made);
         made.thread += 1;
-        if mode == Mode::Fdr {
+        if mode == TraceMode::Fdr {
             let payload = b"text";
             let kind = RecordKind::Custom { payload };
             let (tick, cpu) = (5_000_000_000_009, if version == 4 { 9 } else { 3 });

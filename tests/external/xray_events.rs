@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use jitinject::internals::traces::xray::format::{Header, InstrumentationMap};
+use jitinject::internals::traces::xray::format::{InstrumentationMap, TraceHeader};
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde_json::Value;
 
@@ -118,7 +118,7 @@ fn stacks(shown: &[Event], numbers: &BTreeMap<String, u32>) -> BTreeMap<(u32, Ve
 
 /// Returns whether nanoseconds equal llvm-xray's ticks: exactly if a tick is one nanosecond, else within one
 /// nanosecond per interval between two records.
-fn is_same(nanoseconds: u64, ticks: u64, header: &Header, times: u64) -> bool {
+fn is_same(nanoseconds: u64, ticks: u64, header: &TraceHeader, times: u64) -> bool {
     const NANOSECONDS: u64 = 1_000_000_000;
     let expected = ticks as f64 * NANOSECONDS as f64 / header.frequency as f64;
     let slack = match header.frequency {
@@ -134,7 +134,7 @@ struct Compared {
     folder: tempfile::TempDir,
     sorted: PathBuf,
     numbers: BTreeMap<String, u32>,
-    header: Header,
+    header: TraceHeader,
     shown: Vec<Event>,
 }
 
@@ -144,7 +144,7 @@ impl Compared {
         Self {
             sorted: llvm_xray::sorted(folder.path(), &trace_of(name)),
             numbers: numbers(&binary_of(name)),
-            header: Header::parse(&real(name)).unwrap(),
+            header: TraceHeader::parse(&real(name)).unwrap(),
             shown: with_binary(name, &["--events", "calls"]),
             folder,
         }
@@ -245,7 +245,7 @@ fn durations_of_calls_have_the_percentiles_of_llvm_xray() {
     for name in SOUND {
         let folder = scratch();
         let sorted = llvm_xray::sorted(folder.path(), &trace_of(name));
-        let header = Header::parse(&real(name)).unwrap();
+        let header = TraceHeader::parse(&real(name)).unwrap();
         let durations = durations(name);
         let theirs = llvm_xray::percentiles(&sorted);
         assert!(durations.keys().eq(theirs.keys()), "{name}");

@@ -2,10 +2,11 @@
 
 use jitdump::{Address, ByteOrder, RuntimeTime};
 use jitinject::internals::traces::mono::format::event::{
-    CodeBufferKind, CollectionPhase, Kind, Method, MonitorEvent, Object, Pointer, ThreadId, TypeReference,
+    CodeBufferKind, CollectionPhase, LogEventKind, ManagedObject, Method, MonitorEvent, Pointer, ThreadId,
+    TypeReference,
 };
-use jitinject::internals::traces::mono::format::{Event, packed};
-use jitinject::internals::traces::xray::format::{Mode, RecordKind};
+use jitinject::internals::traces::mono::format::{LogEvent, packed};
+use jitinject::internals::traces::xray::format::{RecordKind, TraceMode};
 
 use crate::check_made::{TestFile, set_u64, test_file};
 use crate::support::mono_log;
@@ -25,7 +26,7 @@ fn clean_log() -> mono_log::Writer {
     for (time, kind) in [
         (
             1010,
-            Kind::CodeBuffer {
+            LogEventKind::CodeBuffer {
                 kind: CodeBufferKind::Method,
                 start: code,
                 size: 64,
@@ -34,15 +35,15 @@ fn clean_log() -> mono_log::Writer {
         ),
         (
             1020,
-            Kind::Jit {
+            LogEventKind::Jit {
                 method: Method(8),
                 code,
                 size: 64,
                 name: b"Work:Go ()",
             },
         ),
-        (1030, Kind::Enter(Method(8))),
-        (1040, Kind::Leave(Method(8))),
+        (1030, LogEventKind::Enter(Method(8))),
+        (1040, LogEventKind::Leave(Method(8))),
     ] {
         write_event(&mut log, time, kind);
     }
@@ -50,8 +51,8 @@ fn clean_log() -> mono_log::Writer {
 }
 
 /// Writes an event of thread 1.
-fn write_event(log: &mut mono_log::Writer, time: u64, kind: Kind<'_>) {
-    assert!(log.event(&Event {
+fn write_event(log: &mut mono_log::Writer, time: u64, kind: LogEventKind<'_>) {
+    assert!(log.event(&LogEvent {
         time: RuntimeTime(time),
         thread: ThreadId(1),
         offset: 0,
@@ -60,16 +61,16 @@ fn write_event(log: &mut mono_log::Writer, time: u64, kind: Kind<'_>) {
 }
 
 /// Returns a log with an additional event.
-fn log_with(rules: &[&'static str], time: u64, kind: Kind<'_>) -> TestFile {
+fn log_with(rules: &[&'static str], time: u64, kind: LogEventKind<'_>) -> TestFile {
     let mut log = clean_log();
     write_event(&mut log, time, kind);
     test_file(rules, "app.mlpd", log.finish())
 }
 
 /// Returns a log with additional events, and a second named method.
-fn log_with_all(rules: &[&'static str], kinds: &[Kind<'static>]) -> TestFile {
+fn log_with_all(rules: &[&'static str], kinds: &[LogEventKind<'static>]) -> TestFile {
     let mut log = clean_log();
-    let second = Kind::Jit {
+    let second = LogEventKind::Jit {
         method: Method(9),
         code: Address(0x5000),
         size: 64,
@@ -90,17 +91,17 @@ fn log_with_buffers(rules: &[&'static str], times: &[u64]) -> TestFile {
             thread: 1,
             ..mono_log::Bases::default()
         });
-        write_event(&mut log, time, Kind::FinalizeStart);
+        write_event(&mut log, time, LogEventKind::FinalizeStart);
     }
     test_file(rules, "app.mlpd", log.finish())
 }
 
 /// Returns an event of a lock.
-fn wait(event: MonitorEvent) -> Kind<'static> {
-    Kind::Monitor {
+fn wait(event: MonitorEvent) -> LogEventKind<'static> {
+    LogEventKind::Monitor {
         event,
-        object: Object(0x1000),
-        frames: jitinject::internals::traces::mono::format::list::Frames::NONE,
+        object: ManagedObject(0x1000),
+        frames: jitinject::internals::traces::mono::format::list::MethodFrames::NONE,
     }
 }
 
@@ -151,11 +152,11 @@ pub fn logs() -> Vec<TestFile> {
         packed
     };
     let bomb = [&clean[..], b"\x01LPM\0\0\0\x3f", &vec![0; 80 << 20]].concat();
-    let allocation = Kind::Allocation {
+    let allocation = LogEventKind::Allocation {
         class: TypeReference::VTable(Pointer(0x900)),
-        object: Object(0x1000),
+        object: ManagedObject(0x1000),
         size: 16,
-        frames: jitinject::internals::traces::mono::format::list::Frames::NONE,
+        frames: jitinject::internals::traces::mono::format::list::MethodFrames::NONE,
     };
     vec![
         test_file(&[], "app.mlpd", clean.clone()),
@@ -175,15 +176,15 @@ pub fn logs() -> Vec<TestFile> {
             &gzip(&[&clean[..], &vec![0; 4 << 20]].concat()),
         ),
         packed_log(&["ML023"], &[gzip(&clean), b"more".to_vec()].concat()),
-        log_with(&["ML030"], 1005, Kind::Enter(Method(8))),
+        log_with(&["ML030"], 1005, LogEventKind::Enter(Method(8))),
         log_with(&["ML035"], 1050, allocation),
-        log_with(&["ML036"], 1050, Kind::Enter(Method(16))),
-        log_with(&["ML037"], 1050, Kind::Leave(Method(8))),
+        log_with(&["ML036"], 1050, LogEventKind::Enter(Method(16))),
+        log_with(&["ML037"], 1050, LogEventKind::Leave(Method(8))),
         log_with_buffers(&["ML038"], &[3000, 2000]),
         log_with(
             &["ML039"],
             1050,
-            Kind::NativeSymbol {
+            LogEventKind::NativeSymbol {
                 start: Address(0x9000),
                 size: 1,
                 name: b"\xff",
@@ -192,7 +193,7 @@ pub fn logs() -> Vec<TestFile> {
         log_with(
             &["ML040"],
             1050,
-            Kind::Collection {
+            LogEventKind::Collection {
                 phase: CollectionPhase::Other(99),
                 generation: 0,
             },
@@ -200,15 +201,15 @@ pub fn logs() -> Vec<TestFile> {
         log_with_all(
             &["ML041"],
             &[
-                Kind::Enter(Method(8)),
-                Kind::Enter(Method(9)),
-                Kind::Leave(Method(8)),
+                LogEventKind::Enter(Method(8)),
+                LogEventKind::Enter(Method(9)),
+                LogEventKind::Leave(Method(8)),
             ],
         ),
         log_with(
             &["ML042"],
             1050,
-            Kind::Collection {
+            LogEventKind::Collection {
                 phase: CollectionPhase::End,
                 generation: 0,
             },
@@ -222,14 +223,14 @@ pub fn logs() -> Vec<TestFile> {
         test_file(&["ML035"], "app.mlpd", {
             let mut log = clean_log();
             let class = TypeReference::VTable(Pointer(0x900));
-            log.heap_object(1050, (Object(0x1000), class, 16), 0, &[]);
+            log.heap_object(1050, (ManagedObject(0x1000), class, 16), 0, &[]);
             log.finish()
         }),
     ]
 }
 
 /// Returns a trace that breaks no rule, with records of one thread, and the offsets of the records.
-fn trace(mode: Mode, version: u16, records: &[RecordKind<'static>]) -> (Vec<u8>, Vec<u64>) {
+fn trace(mode: TraceMode, version: u16, records: &[RecordKind<'static>]) -> (Vec<u8>, Vec<u64>) {
     let mut writer = Writer::new(mode, version, ORDER, 4096);
     let records = (100..).step_by(10).zip(records);
     let offsets = writer.buffer(&Buffer {
@@ -248,7 +249,7 @@ fn trace(mode: Mode, version: u16, records: &[RecordKind<'static>]) -> (Vec<u8>,
 
 /// Returns a trace of the flight data recorder.
 fn trace_of(rules: &[&'static str], records: &[RecordKind<'static>]) -> TestFile {
-    test_file(rules, "xray-log.app", trace(Mode::Fdr, 5, records).0)
+    test_file(rules, "xray-log.app", trace(TraceMode::Fdr, 5, records).0)
 }
 
 /// Returns a trace for each rule that no recording breaks, and others.
@@ -261,7 +262,7 @@ pub fn traces() -> Vec<TestFile> {
         payload: b"12345678",
     };
     let damaged = |rules: &[&'static str], change: &dyn Fn(&mut Vec<u8>, &[u64])| {
-        let (mut file, offsets) = trace(Mode::Fdr, 5, &[ENTER, EVENT, EXIT]);
+        let (mut file, offsets) = trace(TraceMode::Fdr, 5, &[ENTER, EVENT, EXIT]);
         change(&mut file, &offsets);
         test_file(rules, "xray-log.app", file)
     };
@@ -295,15 +296,15 @@ pub fn traces() -> Vec<TestFile> {
         test_file(
             &["XR032", "XR034"],
             "xray-log.app",
-            trace(Mode::Fdr, 4, &[ENTER, TYPED, EXIT]).0,
+            trace(TraceMode::Fdr, 4, &[ENTER, TYPED, EXIT]).0,
         ),
         test_file(&["XR008", "XR023"], "xray-log.app", {
-            let (mut file, offsets) = trace(Mode::Fdr, 1, &[ENTER, EXIT]);
+            let (mut file, offsets) = trace(TraceMode::Fdr, 1, &[ENTER, EXIT]);
             file[offsets[1] as usize + 8..].fill(0);
             file
         }),
         test_file(&["XR024"], "xray-log.app", {
-            let (mut file, _) = trace(Mode::Fdr, 5, &[ENTER, EXIT]);
+            let (mut file, _) = trace(TraceMode::Fdr, 5, &[ENTER, EXIT]);
             file.extend(file.clone());
             file
         }),
@@ -314,7 +315,7 @@ pub fn traces() -> Vec<TestFile> {
         test_file(
             &["XR008", "XR036"],
             "xray-log.app",
-            trace(Mode::Fdr, 2, &[ENTER, EVENT, EXIT]).0,
+            trace(TraceMode::Fdr, 2, &[ENTER, EVENT, EXIT]).0,
         ),
         trace_of(
             &["XR037"],
@@ -332,18 +333,18 @@ pub fn traces() -> Vec<TestFile> {
         test_file(
             &["XR035"],
             "xray-log.app",
-            trace(Mode::Basic, 3, &[ENTER, EXIT, RecordKind::Argument(1)]).0,
+            trace(TraceMode::Basic, 3, &[ENTER, EXIT, RecordKind::Argument(1)]).0,
         ),
         test_file(
             &[],
             "xray-log.app",
-            trace(Mode::Basic, 3, &[ENTER, RecordKind::Argument(1), EXIT]).0,
+            trace(TraceMode::Basic, 3, &[ENTER, RecordKind::Argument(1), EXIT]).0,
         ),
         test_file(
             &[],
             "xray-log.app",
             trace(
-                Mode::Basic,
+                TraceMode::Basic,
                 3,
                 &[
                     RecordKind::EnterWithArguments { function: 5 },

@@ -1,7 +1,7 @@
 //! `jitinject check` of profiles: made ones with one fault each, what linux-perf-data must not be given, and `--verify`.
 
 use jitdump::ByteOrder;
-use jitinject::internals::tools::check::{CheckedKind, Finding, Report, check_profile};
+use jitinject::internals::tools::check::{CheckReport, CheckedKind, Finding, check_profile};
 
 use crate::check::{json, run};
 use crate::check_made::{TestFile, test_file};
@@ -161,7 +161,7 @@ fn big_endian() -> TestFile {
     test_file(&["PD023"], "perf.data", clean(ByteOrder::Big).finish())
 }
 
-fn check(file: &[u8]) -> Report {
+fn check(file: &[u8]) -> CheckReport {
     check_profile(file).unwrap()
 }
 

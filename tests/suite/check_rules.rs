@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jitdump::{ByteOrder, Tally};
 use jitinject::internals::results::FileKind;
-use jitinject::internals::tools::check::{Place, Report, check, rules};
+use jitinject::internals::tools::check::{CheckReport, Place, check, rules};
 use jitinject::internals::tools::dump::{Options, dump};
 
 use crate::check::{RECORDINGS, has_in_order};
@@ -19,14 +19,14 @@ use crate::support::scratch;
 const LARGE: usize = 1 << 20;
 
 /// Returns the rules that a report has findings of, sorted.
-pub fn ids(report: &Report) -> Vec<&'static str> {
+pub fn ids(report: &CheckReport) -> Vec<&'static str> {
     let mut ids: Vec<_> = report.findings.iter().map(|finding| finding.rule.id).collect();
     ids.sort_unstable();
     ids
 }
 
 /// Checks a jitdump.
-fn check_dump(file: &[u8], name: &str) -> Report {
+fn check_dump(file: &[u8], name: &str) -> CheckReport {
     check(
         FileKind::Jitdump,
         file,

@@ -7,9 +7,9 @@ use std::process::{Output, Stdio};
 
 use jitdump::{Address, ByteOrder};
 use jitinject::internals::traces::mono::format::event::{
-    Kind, Metadata, Method, MonitorEvent, Object, Stage, ThreadId,
+    LogEventKind, ManagedObject, Metadata, Method, MonitorEvent, Stage, ThreadId,
 };
-use jitinject::internals::traces::xray::format::{Mode, RecordKind};
+use jitinject::internals::traces::xray::format::{RecordKind, TraceMode};
 use serde_json::{Value, json};
 
 use crate::support::dump::{self, DumpWriter};
@@ -32,7 +32,7 @@ fn log(add: impl FnOnce(&mut Writer, Method)) -> Vec<u8> {
     let method = Method(0x5000);
     log.kind(
         1_000_000,
-        &Kind::Jit {
+        &LogEventKind::Jit {
             method,
             code: Address(0x4000_0000),
             size: 0x80,
@@ -55,7 +55,7 @@ fn summary_of_log(content: &[u8], more: &[&str]) -> Value {
 #[test]
 fn unmatched_events_of_a_mono_log_are_counted() {
     let waits = log(|log, method| {
-        let object = Object(0x8000);
+        let object = ManagedObject(0x8000);
         log.monitor(1_001_000, MonitorEvent::Done, object, &[]);
         log.monitor(1_002_000, MonitorEvent::Contention, object, &[method]);
     });
@@ -65,9 +65,9 @@ fn unmatched_events_of_a_mono_log_are_counted() {
     assert_eq!(unpaired[0]["count"], 2);
 
     let calls = log(|log, method| {
-        log.kind(1_001_000, &Kind::Leave(method));
-        log.kind(1_002_000, &Kind::Enter(method));
-        log.kind(1_003_000, &Kind::Leave(method));
+        log.kind(1_001_000, &LogEventKind::Leave(method));
+        log.kind(1_002_000, &LogEventKind::Enter(method));
+        log.kind(1_003_000, &LogEventKind::Leave(method));
     });
     let summary = summary_of_log(&calls, &[]);
     let unmatched = diagnostics(&summary, "JI282");
@@ -77,7 +77,7 @@ fn unmatched_events_of_a_mono_log_are_counted() {
 
 #[test]
 fn call_chains_of_a_mono_log_have_a_limit() {
-    let deep = log(|log, method| log.throw(1_001_000, Object(0x8000), &[method; 200]));
+    let deep = log(|log, method| log.throw(1_001_000, ManagedObject(0x8000), &[method; 200]));
     let summary = summary_of_log(&deep, &[]);
     let cut = diagnostics(&summary, "JI280");
     assert_eq!(cut.len(), 1, "{summary}");
@@ -180,7 +180,7 @@ fn trace(processes: u32) -> Vec<u8> {
 
 /// Returns the same with calls of a function with this ID.
 fn trace_of(processes: u32, function: u32) -> Vec<u8> {
-    let mut trace = TraceWriter::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 16);
+    let mut trace = TraceWriter::new(TraceMode::Fdr, 5, ByteOrder::Little, 1 << 16);
     for number in 0..processes {
         let process = 1000 + number as i32;
         let record = |tick, kind| Record { tick, cpu: 0, kind };
@@ -315,7 +315,7 @@ fn core_file(address: u64, memory: &[u8]) -> Vec<u8> {
 #[test]
 fn a_core_file_without_the_code_of_a_log_is_reported() {
     let folder = scratch();
-    let log = log(|log, method| log.throw(1_001_000, Object(0x8000), &[method]));
+    let log = log(|log, method| log.throw(1_001_000, ManagedObject(0x8000), &[method]));
     let (path, core) = (folder.path().join("trace.mlpd"), folder.path().join("core"));
     std::fs::write(&path, log).unwrap();
     for (address, expected) in [(0x4000_0000, 0), (0x5000_0000, 1)] {
@@ -372,10 +372,10 @@ fn objects_in_too_deep_a_folder_are_an_error() {
 
 /// Returns a trace of process 1000 with a buffer for each wall-clock time in seconds. Ticks are nanoseconds, and the
 /// buffers a second apart.
-fn trace_at(mode: Mode, walls: &[u64]) -> Vec<u8> {
+fn trace_at(mode: TraceMode, walls: &[u64]) -> Vec<u8> {
     let version = match mode {
-        Mode::Fdr => 5,
-        Mode::Basic => 3,
+        TraceMode::Fdr => 5,
+        TraceMode::Basic => 3,
     };
     let mut trace = TraceWriter::new(mode, version, ByteOrder::Little, 1 << 16);
     for (second, &wall) in (1_u64..).zip(walls) {
@@ -417,10 +417,10 @@ fn a_trace_on_another_clock_is_reported() {
     let monotonic = file("monotonic.data", &profile_on(Some(MONOTONIC)));
     let default = file("default.data", &profile_on(None));
     let log = file("trace.mlpd", &log(|_, _| ()));
-    let fdr = file("fdr.xray", &trace_at(Mode::Fdr, &[1]));
-    let basic = file("basic.xray", &trace_at(Mode::Basic, &[1]));
+    let fdr = file("fdr.xray", &trace_at(TraceMode::Fdr, &[1]));
+    let basic = file("basic.xray", &trace_at(TraceMode::Basic, &[1]));
     // The second buffer was written nine seconds late.
-    let spread = file("spread.xray", &trace_at(Mode::Fdr, &[1, 11, 3]));
+    let spread = file("spread.xray", &trace_at(TraceMode::Fdr, &[1, 11, 3]));
     for (input, trace, expected) in [
         (&monotonic, &fdr, json!([])),
         (&monotonic, &spread, json!([["JI130", text(&spread)]])),
@@ -458,7 +458,7 @@ fn traced_processes_that_are_not_in_the_profile_are_reported() {
 
 #[test]
 fn unmatched_calls_of_a_trace_are_counted() {
-    let mut trace = TraceWriter::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 16);
+    let mut trace = TraceWriter::new(TraceMode::Fdr, 5, ByteOrder::Little, 1 << 16);
     let record = |tick, kind| Record { tick, cpu: 0, kind };
     let offsets = trace.buffer(&Buffer {
         process: 1000,
@@ -496,7 +496,7 @@ fn events_of_a_trace_that_exceed_a_record_are_truncated() {
         cpu: 0,
         kind: RecordKind::Custom { payload: &payload },
     };
-    let mut trace = TraceWriter::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 20);
+    let mut trace = TraceWriter::new(TraceMode::Fdr, 5, ByteOrder::Little, 1 << 20);
     let offsets = trace.buffer(&Buffer {
         process: 1000,
         thread: 1000,
@@ -526,8 +526,8 @@ fn a_long_name_of_a_thread_is_truncated() {
             name: &[b'n'; 300],
         };
         let stage = Stage::Name;
-        log.kind(1_000_000, &Kind::Metadata { stage, subject });
-        log.throw(1_001_000, Object(0x8000), &[method]);
+        log.kind(1_000_000, &LogEventKind::Metadata { stage, subject });
+        log.throw(1_001_000, ManagedObject(0x8000), &[method]);
     });
     let summary = summary_of_log(&named, &[]);
     let cut = diagnostics(&summary, "JI288");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use jitdump::{Address, ByteOrder};
 use jitinject::internals::results::FileKind;
-use jitinject::internals::tools::dump::{Entry, Filter, Options, dump};
+use jitinject::internals::tools::dump::{DumpEntry, EntryFilter, Options, dump};
 use serde_json::Value;
 
 use crate::support::capture::gunzipped;
@@ -32,7 +32,7 @@ pub fn pieces(file: &[u8]) -> Vec<Value> {
 }
 
 /// Calls a function for each piece of a file. Checks that no text has control characters.
-pub fn walk(file: &[u8], options: &Options, mut with: impl FnMut(&Entry<'_>)) {
+pub fn walk(file: &[u8], options: &Options, mut with: impl FnMut(&DumpEntry<'_>)) {
     let kind = FileKind::from_content_or_name(file, b"").unwrap();
     let done = dump(file, kind, options, &mut |entry| {
         with(entry);
@@ -44,7 +44,7 @@ pub fn walk(file: &[u8], options: &Options, mut with: impl FnMut(&Entry<'_>)) {
 }
 
 /// Returns the types and offsets of the pieces that a filter selects.
-fn filtered(file: &[u8], filter: Filter) -> Vec<(String, u64)> {
+fn filtered(file: &[u8], filter: EntryFilter) -> Vec<(String, u64)> {
     let options = Options {
         filter,
         ..Options::default()
@@ -210,13 +210,13 @@ fn a_filter_chooses_functions_with_all_that_belongs_to_them() {
             .collect::<Vec<_>>()
     };
     let first = ["DEBUG_INFO", "UNWINDING_INFO", "JIT_TIER", "LOAD", "MOVE"];
-    let by_name = |name: &[u8]| Filter {
+    let by_name = |name: &[u8]| EntryFilter {
         name: Some(name.to_vec()),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
-    let by_address = |address| Filter {
+    let by_address = |address| EntryFilter {
         address: Some(Address(address)),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(of(by_name(b"first")), first);
     assert_eq!(of(by_name(b"second\xff")), ["LOAD"]);
@@ -225,13 +225,13 @@ fn a_filter_chooses_functions_with_all_that_belongs_to_them() {
     assert_eq!(of(by_address(0x3000)), first);
     assert_eq!(of(by_address(0x2008)), ["LOAD"]);
     assert_eq!(of(by_address(0x1004)), [""; 0]);
-    let timed = |text: &str| Filter {
+    let timed = |text: &str| EntryFilter {
         times: Some(text.parse().unwrap()),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(of(timed("8..11")), ["LOAD", "LOAD", "MOVE"]);
     assert_eq!(of(timed("12..")), ["unknown", "CLOSE"]);
-    let both = Filter {
+    let both = EntryFilter {
         times: timed("8..").times,
         ..by_name(b"first")
     };
@@ -262,9 +262,9 @@ fn filters_mean_the_same_in_other_files() {
         .filter(about)
         .map(|piece| number(piece, "offset"))
         .collect();
-    let filter = Filter {
+    let filter = EntryFilter {
         name: Some(name.as_bytes().to_vec()),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     let found: Vec<u64> = filtered(&log, filter)
         .into_iter()
@@ -273,9 +273,9 @@ fn filters_mean_the_same_in_other_files() {
     assert_eq!(found, expected, "{name} {method}");
     assert!(!found.is_empty());
     let trace = std::fs::read(capture::folder("xray-fdr-pie14").join("trace.xray")).unwrap();
-    let filter = |text: &str| Filter {
+    let filter = |text: &str| EntryFilter {
         times: Some(text.parse().unwrap()),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     let ticks = |range: &str| {
         filtered(&trace, filter(range))

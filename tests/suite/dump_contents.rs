@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jitdump::{Address, ByteOrder};
 use jitinject::Issue;
-use jitinject::internals::traces::mono::format::event::{Kind, Method};
+use jitinject::internals::traces::mono::format::event::{LogEventKind, Method};
 use serde_json::Value;
 
 use crate::dump::{counts, files, made, number, pieces};
@@ -433,13 +433,13 @@ fn repeated_names_have_a_limit() {
     let name = ["x".repeat(1023), "ä".repeat(2000)].concat();
     let mut log = mono_log::Writer::new(17);
     log.buffer(mono_log::Bases::default());
-    let jit = Kind::Jit {
+    let jit = LogEventKind::Jit {
         method: Method(8),
         code: Address(0x4000),
         size: 64,
         name: name.as_bytes(),
     };
-    for kind in [jit, Kind::Enter(Method(8))] {
+    for kind in [jit, LogEventKind::Enter(Method(8))] {
         log.kind(1000, &kind);
     }
     let pieces = pieces(&log.finish());

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use jitdump::Address;
 use jitinject::internals::traces::mono::format::event::{
-    CodeBufferKind, CollectionPhase, Metadata, Move, Stage,
+    CodeBufferKind, CollectionPhase, Metadata, ObjectMove, Stage,
 };
-use jitinject::internals::traces::mono::format::{Event, Index, Kind, Log, LoggedFunction, Method, ThreadId};
+use jitinject::internals::traces::mono::format::{
+    Log, LogEvent, LogEventKind, LogIndex, LoggedFunction, Method, ThreadId,
+};
 
 use crate::support::capture;
 use crate::support::capture::gunzipped;
@@ -25,7 +27,7 @@ pub fn report(name: &str) -> String {
 }
 
 /// Returns the events of a log, which must have no faults.
-pub fn events(file: &[u8]) -> Vec<Event<'_>> {
+pub fn events(file: &[u8]) -> Vec<LogEvent<'_>> {
     let log = Log::parse(file).unwrap();
     let mut events = log.events();
     let all = events.by_ref().collect();
@@ -54,7 +56,7 @@ fn pointer(address: u64) -> String {
 }
 
 /// Returns the lines for an event in the debug output of mprof-report.
-fn printed(event: &Event<'_>, index: &Index<'_>) -> Vec<String> {
+fn printed(event: &LogEvent<'_>, index: &LogIndex<'_>) -> Vec<String> {
     let time = event.time.0;
     let name = |method| text(index.names.method(method, event.time).unwrap());
     let loaded = |stage| match stage {
@@ -62,14 +64,14 @@ fn printed(event: &Event<'_>, index: &Index<'_>) -> Vec<String> {
         _ => "unloaded",
     };
     let line = match event.kind {
-        Kind::Allocation { object, size, .. } => {
+        LogEventKind::Allocation { object, size, .. } => {
             format!("alloced object {}, size {size} at {time}", pointer(object.0))
         }
-        Kind::Moves(moves) => {
-            let line = |it: Move| format!("moved obj {} to {}", pointer(it.from.0), pointer(it.to.0));
+        LogEventKind::Moves(moves) => {
+            let line = |it: ObjectMove| format!("moved obj {} to {}", pointer(it.from.0), pointer(it.to.0));
             return moves.iter().map(line).collect();
         }
-        Kind::Jit {
+        LogEventKind::Jit {
             method,
             code,
             size,
@@ -80,8 +82,8 @@ fn printed(event: &Event<'_>, index: &Index<'_>) -> Vec<String> {
             text(name),
             pointer(code.0)
         ),
-        Kind::Throw { object, .. } => format!("throw {}", pointer(object.0)),
-        Kind::Clause {
+        LogEventKind::Throw { object, .. } => format!("throw {}", pointer(object.0)),
+        LogEventKind::Clause {
             clause_type,
             number,
             method,
@@ -90,7 +92,7 @@ fn printed(event: &Event<'_>, index: &Index<'_>) -> Vec<String> {
             let clause = ["catch", "filter", "finally", "", "fault"][clause_type as usize];
             format!("clause {clause} ({number}) in method {}", name(method))
         }
-        Kind::SampleHit {
+        LogEventKind::SampleHit {
             thread,
             addresses,
             frames,
@@ -104,14 +106,14 @@ fn printed(event: &Event<'_>, index: &Index<'_>) -> Vec<String> {
             let hits = addresses.iter().map(hit);
             return hits.chain(frames.iter().enumerate().map(frame)).collect();
         }
-        Kind::NativeSymbol { start, name, .. } => {
+        LogEventKind::NativeSymbol { start, name, .. } => {
             format!("unmanaged symbol {} at {}", text(name), pointer(start.0))
         }
-        Kind::Enter(method) => format!("enter method {}", name(method)),
-        Kind::Leave(method) => format!("leave method {}", name(method)),
-        Kind::ExceptionLeave(method) => format!("exleave method {}", name(method)),
-        Kind::RootUnregister { start } => format!("root unregister address {}", pointer(start.0)),
-        Kind::RootRegister {
+        LogEventKind::Enter(method) => format!("enter method {}", name(method)),
+        LogEventKind::Leave(method) => format!("leave method {}", name(method)),
+        LogEventKind::ExceptionLeave(method) => format!("exleave method {}", name(method)),
+        LogEventKind::RootUnregister { start } => format!("root unregister address {}", pointer(start.0)),
+        LogEventKind::RootRegister {
             start,
             size,
             source,
@@ -123,7 +125,7 @@ fn printed(event: &Event<'_>, index: &Index<'_>) -> Vec<String> {
             pointer(key.0),
             text(name)
         ),
-        Kind::Metadata { stage, subject } => match subject {
+        LogEventKind::Metadata { stage, subject } => match subject {
             Metadata::Class { class, image, name } => format!(
                 "{} class {} ({} in {}) at {time}",
                 loaded(stage),
@@ -209,7 +211,7 @@ fn comparable(line: &str) -> Option<String> {
 fn a_log_has_the_events_that_mprof_report_prints() {
     let file = real("mono-joined");
     let log = Log::parse(&file).unwrap();
-    let index = Index::of(&log);
+    let index = LogIndex::of(&log);
     let ours: Vec<_> = log.events().flat_map(|event| printed(&event, &index)).collect();
     let theirs = gunzipped(&capture::folder("mono-joined").join("debug.txt.gz"));
     let theirs = String::from_utf8(theirs).unwrap();
@@ -231,7 +233,7 @@ fn sums_are_those_of_mprof_report() {
     for name in REAL {
         let (file, report) = (real(name), report(name));
         let log = Log::parse(&file).unwrap();
-        let index = Index::of(&log);
+        let index = LogIndex::of(&log);
         assert!(index.faults.is_empty(), "{name}: {:?}", index.faults);
         let header = log.header();
         assert_eq!(u64::from(header.pid), number(&report, "Program ID"));
@@ -245,26 +247,26 @@ fn sums_are_those_of_mprof_report() {
         for event in log.events() {
             let mut add = |label, count| *sums.entry(label).or_default() += count;
             match event.kind {
-                Kind::Allocation { size, .. } => {
+                LogEventKind::Allocation { size, .. } => {
                     add("Total memory allocated", size);
                     add("bytes in", 1);
                 }
-                Kind::Enter(_) => add("Total calls", 1),
-                Kind::Throw { .. } => add("Throws", 1),
-                Kind::Clause { clause_type: 0, .. } => add("Executed catch clauses", 1),
-                Kind::Clause { clause_type: 2, .. } => add("Executed finally clauses", 1),
-                Kind::HeapResize { .. } => add("GC resizes", 1),
-                Kind::Moves(moves) => add("Object moves", moves.iter().len() as u64),
-                Kind::Collection {
+                LogEventKind::Enter(_) => add("Total calls", 1),
+                LogEventKind::Throw { .. } => add("Throws", 1),
+                LogEventKind::Clause { clause_type: 0, .. } => add("Executed catch clauses", 1),
+                LogEventKind::Clause { clause_type: 2, .. } => add("Executed finally clauses", 1),
+                LogEventKind::HeapResize { .. } => add("GC resizes", 1),
+                LogEventKind::Moves(moves) => add("Object moves", moves.iter().len() as u64),
+                LogEventKind::Collection {
                     phase: CollectionPhase::Start,
                     generation: 1,
                 } => add("Gen1 collections", 1),
-                Kind::SampleHit { .. } => add("sample hits", 1),
-                Kind::Metadata {
+                LogEventKind::SampleHit { .. } => add("sample hits", 1),
+                LogEventKind::Metadata {
                     stage: Stage::LoadEnd,
                     subject: Metadata::Image { .. },
                 } => add("Loaded images", 1),
-                Kind::CodeBuffer { size, .. } => {
+                LogEventKind::CodeBuffer { size, .. } => {
                     helpers += 1;
                     helper_bytes += size;
                 }
@@ -286,10 +288,10 @@ fn sums_are_those_of_mprof_report() {
 fn all_types_of_objects_have_names() {
     let file = real("mono-alloc");
     let log = Log::parse(&file).unwrap();
-    let index = Index::of(&log);
+    let index = LogIndex::of(&log);
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
     for event in log.events() {
-        if let Kind::Allocation { class, .. } = event.kind {
+        if let LogEventKind::Allocation { class, .. } = event.kind {
             let name = index.names.class(class, event.time).unwrap();
             *by_name.entry(text(name)).or_default() += 1;
         }
@@ -308,11 +310,13 @@ fn calls_and_returns_make_stacks() {
     for event in log.events() {
         let stack = stacks.entry(event.thread).or_default();
         match event.kind {
-            Kind::Enter(method) => stack.push(method),
-            Kind::Leave(method) | Kind::ExceptionLeave(method) if stack.last() == Some(&method) => {
+            LogEventKind::Enter(method) => stack.push(method),
+            LogEventKind::Leave(method) | LogEventKind::ExceptionLeave(method)
+                if stack.last() == Some(&method) =>
+            {
                 stack.pop();
             }
-            Kind::Leave(_) | Kind::ExceptionLeave(_) => unmatched += 1,
+            LogEventKind::Leave(_) | LogEventKind::ExceptionLeave(_) => unmatched += 1,
             _ => {}
         }
     }
@@ -325,13 +329,13 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
     for name in REAL {
         let file = real(name);
         let log = Log::parse(&file).unwrap();
-        let index = Index::of(&log);
+        let index = LogIndex::of(&log);
         let code = &index.code;
         let (mut named, mut helpers, mut without_range) = (0, 0, 0);
         for event in log.events() {
             match event.kind {
-                Kind::Jit { size: 0, .. } => without_range += 1,
-                Kind::Jit {
+                LogEventKind::Jit { size: 0, .. } => without_range += 1,
+                LogEventKind::Jit {
                     name,
                     code: start,
                     size,
@@ -344,7 +348,7 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
                     };
                     assert!(code.functions().iter().find(matches).unwrap().time <= event.time);
                 }
-                Kind::CodeBuffer { kind, .. } if kind != CodeBufferKind::Method => helpers += 1,
+                LogEventKind::CodeBuffer { kind, .. } if kind != CodeBufferKind::Method => helpers += 1,
                 _ => {}
             }
         }

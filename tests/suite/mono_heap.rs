@@ -2,7 +2,7 @@
 
 use jitdump::Address;
 use jitinject::internals::traces::mono::format::event::{
-    Kind, Metadata, Method, MonitorEvent, Object, Pointer, Stage, ThreadId, TypeReference,
+    LogEventKind, ManagedObject, Metadata, Method, MonitorEvent, Pointer, Stage, ThreadId, TypeReference,
 };
 
 use crate::support::mono_log::{Bases, Writer};
@@ -26,11 +26,11 @@ fn shots(log: &mut Writer, shots: &[&[u64]]) {
     log.buffer(bases(1_000_000));
     for (number, sizes) in (0u64..).zip(shots) {
         let time = 1_000_000 + number * 1000;
-        log.kind(time, &Kind::HeapStart);
+        log.kind(time, &LogEventKind::HeapStart);
         for (at, &size) in (1u64..).zip(*sizes) {
-            log.heap_object(time, (Object(0x8000 + 16 * at), CLASS, size), 0, &[]);
+            log.heap_object(time, (ManagedObject(0x8000 + 16 * at), CLASS, size), 0, &[]);
         }
-        log.kind(time + 500, &Kind::HeapEnd);
+        log.kind(time + 500, &LogEventKind::HeapEnd);
     }
 }
 
@@ -96,7 +96,7 @@ fn native_samples_get_the_names_that_the_log_has() {
     }
     for (start, name) in [(0x5100, &b"read"[..]), (0x5000, b"poll")] {
         let start = Address(start);
-        log.kind(1_000_100, &Kind::NativeSymbol { start, size: 0, name });
+        log.kind(1_000_100, &LogEventKind::NativeSymbol { start, size: 0, name });
     }
     std::fs::write(&path, log.finish()).unwrap();
     let shown = alone(&path, &[]);
@@ -116,13 +116,13 @@ fn a_sample_of_an_earlier_thread_with_the_same_id_ends_no_wait() {
     let thread = |log: &mut Writer, time, stage| {
         let thread = ThreadId(0x7000);
         let subject = Metadata::Thread { thread, name: b"" };
-        log.kind(time, &Kind::Metadata { stage, subject });
+        log.kind(time, &LogEventKind::Metadata { stage, subject });
     };
     for (start, object) in [(1_000_000, 0x10), (2_000_000, 0x20)] {
         log.buffer(bases(start));
         thread(&mut log, start, Stage::LoadEnd);
-        log.monitor(start + 1000, MonitorEvent::Contention, Object(object), &[]);
-        log.monitor(start + 5000, MonitorEvent::Done, Object(object), &[]);
+        log.monitor(start + 1000, MonitorEvent::Contention, ManagedObject(object), &[]);
+        log.monitor(start + 5000, MonitorEvent::Done, ManagedObject(object), &[]);
         thread(&mut log, start + 6000, Stage::UnloadEnd);
     }
     log.buffer(Bases {
@@ -143,17 +143,17 @@ fn buffers_of_a_thread_are_used_in_the_order_of_time() {
     let mut log = Writer::new(17);
     let method = Method(0x5000);
     log.buffer(bases(200_000_000));
-    let jit = Kind::Jit {
+    let jit = LogEventKind::Jit {
         method,
         code: Address(0x4000_0000),
         size: 0x80,
         name: b"Some:Method ()",
     };
     log.kind(200_000_000, &jit);
-    log.monitor(200_000_001, MonitorEvent::Contention, Object(0x8000), &[]);
+    log.monitor(200_000_001, MonitorEvent::Contention, ManagedObject(0x8000), &[]);
     log.buffer(bases(50_000_000));
-    log.kind(50_000_000, &Kind::Enter(method));
-    log.kind(150_000_000, &Kind::Leave(method));
+    log.kind(50_000_000, &LogEventKind::Enter(method));
+    log.kind(150_000_000, &LogEventKind::Leave(method));
     std::fs::write(&path, log.finish()).unwrap();
     let shown = alone(&path, &["--events", "calls"]);
     let (time, _) = sum(&of(&shown, "self-ns"));
@@ -171,7 +171,7 @@ fn log_with_methods(version: u8, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut log = Writer::new(version);
     log.buffer(bases(1_000_000));
     for (method, name) in [(0x5000, &b"Some:Outer ()"[..]), (0x5008, b"Some:Inner ()")] {
-        let jit = Kind::Jit {
+        let jit = LogEventKind::Jit {
             method: Method(method),
             code: Address(0x4000_0000 + (method - 0x5000) * 0x200),
             size: 0x80,
@@ -193,8 +193,8 @@ fn locks_and_failed_waits_are_frames() {
             (2_000_000, 0x8000, MonitorEvent::Done),
             (3_000_000, 0x8010, MonitorEvent::Fail),
         ] {
-            log.monitor(time, MonitorEvent::Contention, Object(lock), &frames);
-            log.monitor(time + 700, end, Object(lock), &[]);
+            log.monitor(time, MonitorEvent::Contention, ManagedObject(lock), &frames);
+            log.monitor(time + 700, end, ManagedObject(lock), &[]);
         }
     });
     std::fs::write(&path, log).unwrap();
@@ -226,15 +226,20 @@ fn return_addresses_are_callers_where_there_are_no_managed_frames() {
 fn old_logs_have_stacks_of_contention_alone() {
     let mut log = log_with_methods(12, |log| {
         let frames = [Method(0x5000)];
-        log.monitor(2_000_000, MonitorEvent::Contention, Object(0x8000), &frames);
-        log.monitor(2_000_700, MonitorEvent::Done, Object(0x8000), &[]);
+        log.monitor(
+            2_000_000,
+            MonitorEvent::Contention,
+            ManagedObject(0x8000),
+            &frames,
+        );
+        log.monitor(2_000_700, MonitorEvent::Done, ManagedObject(0x8000), &[]);
     });
     const DONE: u8 = 0x25;
     let at = log.iter().rposition(|&byte| byte == DONE).unwrap();
     log[at] |= 0x80;
     let read = jitinject::internals::traces::mono::format::Log::parse(&log).unwrap();
     let events = read.events().filter_map(|event| match event.kind {
-        Kind::Monitor { event, frames, .. } => Some((event, frames.iter().count())),
+        LogEventKind::Monitor { event, frames, .. } => Some((event, frames.iter().count())),
         _ => None,
     });
     let expected = [(MonitorEvent::Contention, 1), (MonitorEvent::Done, 0)];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use jitinject::internals::traces::mono::format::{Kind, Log};
+use jitinject::internals::traces::mono::format::{Log, LogEventKind};
 use serde_json::{Value, json};
 
 use crate::mono::real;
@@ -178,7 +178,7 @@ fn allocated(log: &[u8]) -> BTreeMap<u64, (u64, u64)> {
     let mut sums = BTreeMap::new();
     for buffer in log.buffers() {
         for event in buffer.events() {
-            if let Kind::Allocation { size, .. } = event.kind {
+            if let LogEventKind::Allocation { size, .. } = event.kind {
                 let sum: &mut (u64, u64) = sums.entry(buffer.offset).or_default();
                 *sum = (sum.0 + size, sum.1 + 1);
             }

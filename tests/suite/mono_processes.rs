@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jitdump::{Address, ByteOrder};
 use jitinject::internals::traces::mono::format::event::{
-    Kind, Metadata, Method, MonitorEvent, Object, Pointer, Stage, ThreadId, TypeReference,
+    LogEventKind, ManagedObject, Metadata, Method, MonitorEvent, Pointer, Stage, ThreadId, TypeReference,
 };
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ fn log(names: &[&str]) -> Vec<u8> {
         let text = format!("Some.Class:Of{number} ()");
         log.kind(
             time,
-            &Kind::Jit {
+            &LogEventKind::Jit {
                 method,
                 code: Address(code),
                 size: 0x80,
@@ -65,12 +65,12 @@ fn log(names: &[&str]) -> Vec<u8> {
         };
         log.kind(
             time,
-            &Kind::Metadata {
+            &LogEventKind::Metadata {
                 stage: Stage::Name,
                 subject: named,
             },
         );
-        let object = Object(0x8000);
+        let object = ManagedObject(0x8000);
         log.throw(time + MILLISECOND, object, &[method]);
         log.allocation(time + MILLISECOND, class, object, 24, &[method]);
         log.monitor(
@@ -198,7 +198,7 @@ fn log_of_calls() -> Vec<u8> {
         let size = 0x80;
         log.kind(
             time,
-            &Kind::Jit {
+            &LogEventKind::Jit {
                 method,
                 code,
                 size,
@@ -208,12 +208,12 @@ fn log_of_calls() -> Vec<u8> {
     };
     compiled(&mut log, START, outer, CODE, b"Calls:Outer ()");
     compiled(&mut log, START, inner, CODE + 0x100, b"Calls:Inner ()");
-    let (class, object) = (TypeReference::Class(Pointer(0x9000)), Object(0x8000));
-    log.kind(START + MILLISECOND, &Kind::Enter(outer));
+    let (class, object) = (TypeReference::Class(Pointer(0x9000)), ManagedObject(0x8000));
+    log.kind(START + MILLISECOND, &LogEventKind::Enter(outer));
     log.allocation(START + 2 * MILLISECOND, class, object, 24, &[]);
-    log.kind(START + 3 * MILLISECOND, &Kind::Enter(inner));
+    log.kind(START + 3 * MILLISECOND, &LogEventKind::Enter(inner));
     log.throw(START + 4 * MILLISECOND, object, &[]);
-    log.kind(START + 8 * MILLISECOND, &Kind::Leave(inner));
+    log.kind(START + 8 * MILLISECOND, &LogEventKind::Leave(inner));
     compiled(
         &mut log,
         START + 9 * MILLISECOND,
@@ -221,7 +221,7 @@ fn log_of_calls() -> Vec<u8> {
         CODE + 0x200,
         b"Calls:Outer ()",
     );
-    log.kind(START + 10 * MILLISECOND, &Kind::Leave(outer));
+    log.kind(START + 10 * MILLISECOND, &LogEventKind::Leave(outer));
     log.finish()
 }
 
@@ -374,9 +374,9 @@ fn classes_of_two_processes_of_one_id_keep_their_names() {
             name: name.as_bytes(),
         };
         let stage = Stage::LoadEnd;
-        log.kind(START, &Kind::Metadata { stage, subject });
+        log.kind(START, &LogEventKind::Metadata { stage, subject });
         let class = TypeReference::Class(class);
-        log.allocation(START + MILLISECOND, class, Object(0x8000), 24, &[]);
+        log.allocation(START + MILLISECOND, class, ManagedObject(0x8000), 24, &[]);
         write(folder.path(), &format!("{name}.mlpd"), &log.finish())
     });
     let output = folder.path().join("out.data");

@@ -4,35 +4,35 @@ use jitdump::Address;
 use jitinject::Issue;
 use jitinject::internals::traces::mono::format::event::{
     CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Metadata,
-    MonitorEvent, Move, Reference, Root, RootOrigin, Stage, TypeReference,
+    MonitorEvent, ObjectMove, ObjectReference, Root, RootOrigin, Stage, TypeReference,
 };
-use jitinject::internals::traces::mono::format::list::Frames;
+use jitinject::internals::traces::mono::format::list::MethodFrames;
 use jitinject::internals::traces::mono::format::{
-    Event, Header, Kind, Log, Method, Object, Pointer, ThreadId,
+    Log, LogEvent, LogEventKind, LogHeader, ManagedObject, Method, Pointer, ThreadId,
 };
 
 use crate::mono::{REAL, events, real};
 use crate::support::mono_log::{Bases, Writer};
 
 /// Returns what a log of an older version has of an event.
-fn aged<'a>(event: &Event<'a>, version: u8) -> Kind<'a> {
+fn aged<'a>(event: &LogEvent<'a>, version: u8) -> LogEventKind<'a> {
     let class_of = |class| match class {
         TypeReference::VTable(pointer) if version < 15 => TypeReference::Class(pointer),
         class => class,
     };
     match event.kind {
-        Kind::Allocation {
+        LogEventKind::Allocation {
             class,
             object,
             size,
             frames,
-        } => Kind::Allocation {
+        } => LogEventKind::Allocation {
             class: class_of(class),
             object,
             size,
             frames,
         },
-        Kind::Metadata { stage, subject } => Kind::Metadata {
+        LogEventKind::Metadata { stage, subject } => LogEventKind::Metadata {
             stage,
             subject: match subject {
                 Metadata::Image { image, name, .. } if version < 16 => Metadata::Image {
@@ -48,29 +48,29 @@ fn aged<'a>(event: &Event<'a>, version: u8) -> Kind<'a> {
                 subject => subject,
             },
         },
-        Kind::Clause {
+        LogEventKind::Clause {
             clause_type,
             number,
             method,
             ..
-        } if version < 14 => Kind::Clause {
+        } if version < 14 => LogEventKind::Clause {
             clause_type,
             number,
             method,
             object: None,
         },
-        Kind::SampleHit {
+        LogEventKind::SampleHit {
             thread,
             addresses,
             frames,
             ..
-        } => Kind::SampleHit {
+        } => LogEventKind::SampleHit {
             sample_type: (version < 14).then_some(1),
             thread: if version < 11 { event.thread } else { thread },
             addresses,
-            frames: if version < 6 { Frames::NONE } else { frames },
+            frames: if version < 6 { MethodFrames::NONE } else { frames },
         },
-        Kind::Counters { values, .. } => Kind::Counters {
+        LogEventKind::Counters { values, .. } => LogEventKind::Counters {
             milliseconds: (version < 13).then_some(event.time.0 / 1_000_000),
             values,
         },
@@ -101,9 +101,10 @@ fn real_logs_written_in_older_versions_tell_the_same() {
             for (found, expected) in found.iter().zip(&expected) {
                 match (found.kind, aged(expected, version)) {
                     // Units had other values while they were single bytes.
-                    (Kind::CounterDescriptions(found), Kind::CounterDescriptions(expected))
-                        if (13..15).contains(&version) =>
-                    {
+                    (
+                        LogEventKind::CounterDescriptions(found),
+                        LogEventKind::CounterDescriptions(expected),
+                    ) if (13..15).contains(&version) => {
                         let names =
                             [found, expected].map(|all| all.iter().map(|it| it.name).collect::<Vec<_>>());
                         assert_eq!(names[0], names[1]);
@@ -114,14 +115,16 @@ fn real_logs_written_in_older_versions_tell_the_same() {
                 let is_timed = version >= 13
                     || !matches!(
                         found.kind,
-                        Kind::NativeSymbol { .. } | Kind::CounterDescriptions(_) | Kind::Counters { .. }
+                        LogEventKind::NativeSymbol { .. }
+                            | LogEventKind::CounterDescriptions(_)
+                            | LogEventKind::Counters { .. }
                     );
                 assert!(!is_timed || found.time == expected.time);
             }
             assert_eq!(found.len(), expected.len(), "{name}, version {version}");
             if version == 17 && ["mono-calls", "mono-jit"].contains(&name) {
                 // Other logs have allocations with an empty stack, which reads like a missing one.
-                let contents = [&written[..], &file].map(|it| &it[Header::parse(it).unwrap().size..]);
+                let contents = [&written[..], &file].map(|it| &it[LogHeader::parse(it).unwrap().size..]);
                 assert!(
                     contents[0] == contents[1],
                     "{name}: not the bytes that Mono wrote"
@@ -132,7 +135,7 @@ fn real_logs_written_in_older_versions_tell_the_same() {
 }
 
 const CLASS: Pointer = Pointer(0x7000_1000);
-const OBJECT: Object = Object(0x7f00_0000_1238);
+const OBJECT: ManagedObject = ManagedObject(0x7f00_0000_1238);
 const FRAMES: [Method; 3] = [Method(0x5000_0300), Method(0x4fff_0000), Method(0x9000_0000_0000)];
 const BASES: Bases = Bases {
     time: 1_000_000_000,
@@ -143,7 +146,7 @@ const BASES: Bases = Bases {
 };
 
 /// Returns events without lists, as they are read from a log of a version.
-fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
+fn plain_kinds(version: u8) -> Vec<LogEventKind<'static>> {
     let phases = [
         CollectionPhase::Start,
         CollectionPhase::MarkStart,
@@ -159,7 +162,7 @@ fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
         CollectionPhase::PostStartWorldUnlocked,
         CollectionPhase::Other(99),
     ];
-    let collections = phases.map(|phase| Kind::Collection { phase, generation: 1 });
+    let collections = phases.map(|phase| LogEventKind::Collection { phase, generation: 1 });
     let code_buffers = [
         CodeBufferKind::Method,
         CodeBufferKind::MethodTrampoline,
@@ -173,7 +176,7 @@ fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
         CodeBufferKind::ExceptionHandling,
         CodeBufferKind::Other(40),
     ];
-    let code_buffers = code_buffers.map(|kind| Kind::CodeBuffer {
+    let code_buffers = code_buffers.map(|kind| LogEventKind::CodeBuffer {
         kind,
         start: Address(0x4100_0000),
         size: 300,
@@ -230,7 +233,7 @@ fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
                 class: CLASS,
             },
         ];
-        kinds.extend(subjects.map(|subject| Kind::Metadata { stage, subject }));
+        kinds.extend(subjects.map(|subject| LogEventKind::Metadata { stage, subject }));
     }
     let methods = Coverage {
         methods: 300,
@@ -238,56 +241,56 @@ fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
         partially: 1,
     };
     kinds.extend([
-        Kind::HeapResize { size: 1 << 40 },
-        Kind::FinalizeStart,
-        Kind::FinalizeEnd,
-        Kind::FinalizeObjectStart(OBJECT),
-        Kind::FinalizeObjectEnd(OBJECT),
-        Kind::Enter(FRAMES[0]),
-        Kind::Leave(FRAMES[0]),
-        Kind::ExceptionLeave(FRAMES[2]),
-        Kind::Jit {
+        LogEventKind::HeapResize { size: 1 << 40 },
+        LogEventKind::FinalizeStart,
+        LogEventKind::FinalizeEnd,
+        LogEventKind::FinalizeObjectStart(OBJECT),
+        LogEventKind::FinalizeObjectEnd(OBJECT),
+        LogEventKind::Enter(FRAMES[0]),
+        LogEventKind::Leave(FRAMES[0]),
+        LogEventKind::ExceptionLeave(FRAMES[2]),
+        LogEventKind::Jit {
             method: FRAMES[1],
             code: Address(0xffff_ffff_ffff_0000),
             size: 0,
             name: b"N.Class:Method (int,string)",
         },
-        Kind::Clause {
+        LogEventKind::Clause {
             clause_type: 4,
             number: 200,
             method: FRAMES[0],
             object: (version >= 14).then_some(OBJECT),
         },
-        Kind::HeapStart,
-        Kind::HeapEnd,
-        Kind::RootRegister {
+        LogEventKind::HeapStart,
+        LogEventKind::HeapEnd,
+        LogEventKind::RootRegister {
             start: Address(0x1000),
             size: 8,
             source: 250,
             key: CLASS,
             name: b"Thread Pinning",
         },
-        Kind::RootUnregister {
+        LogEventKind::RootUnregister {
             start: Address(0x1000),
         },
-        Kind::NativeSymbol {
+        LogEventKind::NativeSymbol {
             start: Address(0x7fff_0000_0000),
             size: 0,
             name: b"memcpy",
         },
-        Kind::NativeBinary {
+        LogEventKind::NativeBinary {
             start: Address(0x7fff_0000_0000),
             offset: 4096,
             size: 1 << 20,
             name: b"/lib/libc.so.6",
         },
-        Kind::CoverageAssembly {
+        LogEventKind::CoverageAssembly {
             name: b"a",
             guid: b"guid",
             file: b"/a.exe",
             methods,
         },
-        Kind::CoverageMethod {
+        LogEventKind::CoverageMethod {
             assembly: b"a",
             class: b"C",
             name: b"m",
@@ -297,20 +300,20 @@ fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
             id: 1,
             statements: 1,
         },
-        Kind::CoverageStatement {
+        LogEventKind::CoverageStatement {
             method: 1,
             offset: 5,
             count: u64::MAX,
             line: 200,
             column: 9,
         },
-        Kind::CoverageClass {
+        LogEventKind::CoverageClass {
             assembly: b"a",
             name: b"C",
             methods,
         },
-        Kind::SyncPoint(2),
-        Kind::AotId(b"8F1B"),
+        LogEventKind::SyncPoint(2),
+        LogEventKind::AotId(b"8F1B"),
     ]);
     kinds
 }
@@ -339,11 +342,11 @@ fn events_without_lists_are_read_in_each_version_as_they_were_written() {
             assert_eq!(found.kind, *kind, "version {version}");
             let untimed = matches!(
                 kind,
-                Kind::NativeSymbol { .. }
-                    | Kind::CoverageAssembly { .. }
-                    | Kind::CoverageMethod { .. }
-                    | Kind::CoverageStatement { .. }
-                    | Kind::CoverageClass { .. }
+                LogEventKind::NativeSymbol { .. }
+                    | LogEventKind::CoverageAssembly { .. }
+                    | LogEventKind::CoverageMethod { .. }
+                    | LogEventKind::CoverageStatement { .. }
+                    | LogEventKind::CoverageClass { .. }
             );
             assert!(
                 version < 13 && untimed || found.time.0 == *time,
@@ -380,9 +383,9 @@ fn events_with_lists_are_read_in_each_version_as_they_were_written() {
             true,
             format!("Allocation {{ class: {class:?}, object: {OBJECT:?}, size: 24, frames: {all} }}"),
         );
-        let moved = Move {
+        let moved = ObjectMove {
             from: OBJECT,
-            to: Object(8),
+            to: ManagedObject(8),
         };
         writer.moves(time(1), &[moved, moved]);
         expect(true, format!("Moves([{moved:?}, {moved:?}])"));
@@ -415,7 +418,7 @@ fn events_with_lists_are_read_in_each_version_as_they_were_written() {
                 ),
             );
         }
-        let references = [8, 24, 400].map(|offset| Reference {
+        let references = [8, 24, 400].map(|offset| ObjectReference {
             offset: (version >= 2).then_some(offset),
             object: OBJECT,
         });
@@ -432,7 +435,7 @@ fn events_with_lists_are_read_in_each_version_as_they_were_written() {
             15.. => RootOrigin::Address(Address(0x1000)),
             _ => RootOrigin::Kind { kind: 5, extra: 900 },
         };
-        let roots = [OBJECT, Object(16)].map(|object| Root { object, origin });
+        let roots = [OBJECT, ManagedObject(16)].map(|object| Root { object, origin });
         let exists = writer.roots(time(7), 4, &roots);
         let collection = (version < 15).then_some(4_u64);
         expect(
@@ -482,7 +485,7 @@ fn events_with_lists_are_read_in_each_version_as_they_were_written() {
             exists,
             format!("Counters {{ milliseconds: {milliseconds:?}, values: {changes:?} }}"),
         );
-        writer.kind(time(11), &Kind::Enter(FRAMES[0]));
+        writer.kind(time(11), &LogEventKind::Enter(FRAMES[0]));
         expect(true, format!("Enter({:?})", FRAMES[0]));
 
         let file = writer.finish();
@@ -497,13 +500,13 @@ fn events_with_lists_are_read_in_each_version_as_they_were_written() {
 #[test]
 fn headers_of_all_versions_are_read() {
     let old = Writer::new(1).finish();
-    let header = Header::parse(&old).unwrap();
+    let header = LogHeader::parse(&old).unwrap();
     assert_eq!((header.major, header.data_version, header.port), (0, 1, None));
     assert_eq!((header.size, header.pid, header.startup_ns), (32, 4711, None));
     let later = Writer::new(12).finish();
-    assert_eq!(Header::parse(&later).unwrap().port, Some(12345));
+    assert_eq!(LogHeader::parse(&later).unwrap().port, Some(12345));
     let newest = Writer::new(17).finish();
-    let header = Header::parse(&newest).unwrap();
+    let header = LogHeader::parse(&newest).unwrap();
     assert_eq!(header.startup_ns, Some(77));
     assert_eq!(
         (header.arguments, header.architecture, header.system),
@@ -511,13 +514,13 @@ fn headers_of_all_versions_are_read() {
     );
     for version in 1..=17 {
         let whole = Writer::new(version).finish();
-        assert_eq!(Header::parse(&whole).unwrap().size, whole.len());
+        assert_eq!(LogHeader::parse(&whole).unwrap().size, whole.len());
         for cut in 1..whole.len() {
-            let error = Header::parse(&whole[..cut]).unwrap_err();
+            let error = LogHeader::parse(&whole[..cut]).unwrap_err();
             assert_eq!(error.issue, Issue::MonoTooShort);
         }
     }
-    assert_eq!(Header::parse(b"").unwrap_err().issue, Issue::MonoEmpty);
+    assert_eq!(LogHeader::parse(b"").unwrap_err().issue, Issue::MonoEmpty);
 }
 
 #[test]
@@ -529,7 +532,7 @@ fn pointers_of_small_programs_stay_small() {
     });
     writer.kind(
         5,
-        &Kind::NativeSymbol {
+        &LogEventKind::NativeSymbol {
             start: Address(0x1_0000_1000),
             size: 1,
             name: b"",
@@ -537,7 +540,7 @@ fn pointers_of_small_programs_stay_small() {
     );
     let mut file = writer.finish();
     file[7] = 4;
-    let Kind::NativeSymbol { start, .. } = events(&file)[0].kind else {
+    let LogEventKind::NativeSymbol { start, .. } = events(&file)[0].kind else {
         panic!("another event");
     };
     assert_eq!(start, Address(0x1000));

@@ -1,7 +1,7 @@
 //! Unwinding tables.
 
 use jitdump::{Address, AddressRange, ByteOrder};
-use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
+use jitinject::internals::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, UnwindTables};
 
 /// Returns an `.eh_frame` with an entry for each range, given as absolute start address and size.
 fn eh_frame(ranges: &[(u64, u64)]) -> Vec<u8> {
@@ -69,7 +69,7 @@ fn an_entry_for_2_gib_is_refused() {
             endian: ByteOrder::Little,
             address_size: 8,
         };
-        assert_eq!(Tables::build(placed, layout).is_some(), fits, "{size:#x}");
+        assert_eq!(UnwindTables::build(placed, layout).is_some(), fits, "{size:#x}");
     }
 }
 
@@ -95,7 +95,7 @@ fn an_entry_in_front_of_the_code_comes_first_in_the_index() {
             endian: ByteOrder::Little,
             address_size: 8,
         };
-        Tables::build(placed, layout).unwrap().bytes
+        UnwindTables::build(placed, layout).unwrap().bytes
     };
     assert_eq!(laid_out(0), laid_out(0x1_0000_0000));
 }
@@ -122,7 +122,7 @@ fn moved_tables_are_those_built_at_the_new_address() {
                 endian,
                 address_size: 8,
             };
-            Tables::build(placed, layout)
+            UnwindTables::build(placed, layout)
         };
         let near = built(0x140).unwrap();
         for distance in [0, 0x10, 0x1000_0000, 0x7fff_fe00] {

@@ -2,7 +2,7 @@
 
 use jitdump::ByteOrder;
 use jitinject::Issue;
-use jitinject::internals::traces::xray::format::{Mode, Trace, is_trace};
+use jitinject::internals::traces::xray::format::{Trace, TraceMode, is_trace};
 
 use crate::support::capture;
 use crate::support::xray_lines::{SHORT, SOUND, assert_same, buffer, llvm_output, ours, real, theirs};
@@ -75,12 +75,12 @@ fn headers_tell_what_is_known_and_no_more() {
     let fdr = header("xray-fdr-tsc14");
     assert_eq!(
         (fdr.mode, fdr.version, fdr.endian),
-        (Mode::Fdr, 5, ByteOrder::Little)
+        (TraceMode::Fdr, 5, ByteOrder::Little)
     );
     assert_eq!((fdr.frequency, fdr.buffer_size), (2_596_126_000, Some(4096)));
     assert!(fdr.constant_tsc && fdr.nonstop_tsc);
     let basic = header("xray-basic19");
-    assert_eq!((basic.mode, basic.version), (Mode::Basic, 3));
+    assert_eq!((basic.mode, basic.version), (TraceMode::Basic, 3));
     assert_eq!((basic.frequency, basic.buffer_size), (1_000_000_000, None));
     assert!(basic.constant_tsc && basic.nonstop_tsc);
 }

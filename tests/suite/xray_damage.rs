@@ -2,7 +2,7 @@
 
 use jitdump::{ByteOrder, Tally};
 use jitinject::Issue;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
+use jitinject::internals::traces::xray::format::{RecordKind, Trace, TraceMode};
 
 use crate::support::capture;
 use crate::support::xray_lines::real;
@@ -170,7 +170,7 @@ fn record(tick: u64, kind: RecordKind<'static>) -> Record<'static> {
 /// Returns a trace with two buffers of one thread, and the offsets of their records. Each buffer has four records, the
 /// second one an event.
 fn made(version: u16, endian: ByteOrder) -> (Vec<u8>, [Vec<u64>; 2]) {
-    let mut writer = Writer::new(Mode::Fdr, version, endian, 512);
+    let mut writer = Writer::new(TraceMode::Fdr, version, endian, 512);
     let buffer = |wall| {
         let records = vec![
             record(100, RecordKind::Enter { function: 5 }),
@@ -348,7 +348,7 @@ fn a_buffer_after_damage_has_up_to_a_gibibyte_whatever_the_header_says() {
 
 #[test]
 fn ticks_that_step_back_or_leave_64_bits_are_reported() {
-    let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 512);
+    let mut writer = Writer::new(TraceMode::Fdr, 5, ByteOrder::Little, 512);
     let kind = RecordKind::Enter { function: 1 };
     let ticks = [u64::MAX - 3, u64::MAX - 2, 5, 6];
     let records: Vec<_> = ticks.into_iter().map(|tick| record(tick, kind)).collect();
@@ -388,7 +388,7 @@ fn a_buffer_without_a_wall_clock_is_kept() {
 #[test]
 fn basic_mode_loses_only_what_is_damaged() {
     for endian in [ByteOrder::Little, ByteOrder::Big] {
-        let mut writer = Writer::new(Mode::Basic, 3, endian, 0);
+        let mut writer = Writer::new(TraceMode::Basic, 3, endian, 0);
         let records = vec![
             record(7, RecordKind::Argument(1)),
             record(7, RecordKind::EnterWithArguments { function: 5 }),

@@ -4,7 +4,7 @@
 use jitdump::ByteOrder;
 use jitinject::Issue;
 use jitinject::internals::tools::dump::FunctionNames;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
+use jitinject::internals::traces::xray::format::{RecordKind, Trace, TraceMode};
 use serde_json::Value;
 
 use crate::support::perf::{Event, without_addresses};
@@ -15,7 +15,7 @@ const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
 /// Returns a trace of one thread.
 fn trace(version: u16, endian: ByteOrder, records: &[(u64, RecordKind<'static>)]) -> Vec<u8> {
-    let mut writer = Writer::new(Mode::Fdr, version, endian, 512);
+    let mut writer = Writer::new(TraceMode::Fdr, version, endian, 512);
     let records = records.iter();
     writer.buffer(&Buffer {
         process: 7,
@@ -78,9 +78,9 @@ fn typed_events_have_their_type_as_a_frame() {
 fn arguments_are_raw_data_at_their_call() {
     const ARGUMENT: u64 = 0x1122_3344_5566_7788;
     let kinds = [
-        (Mode::Fdr, 5, ByteOrder::Little),
-        (Mode::Fdr, 5, ByteOrder::Big),
-        (Mode::Basic, 3, ByteOrder::Little),
+        (TraceMode::Fdr, 5, ByteOrder::Little),
+        (TraceMode::Fdr, 5, ByteOrder::Big),
+        (TraceMode::Basic, 3, ByteOrder::Little),
     ];
     for (mode, version, endian) in kinds {
         let mut writer = Writer::new(mode, version, endian, 512);

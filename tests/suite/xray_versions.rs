@@ -2,7 +2,7 @@
 
 use jitdump::ByteOrder;
 use jitinject::Issue;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind, Trace};
+use jitinject::internals::traces::xray::format::{RecordKind, Trace, TraceMode};
 use proptest::prelude::*;
 
 use crate::support::xray_trace::{Buffer, Record, VERSIONS, Writer};
@@ -62,10 +62,10 @@ fn buffer() -> impl Strategy<Value = Buffer<'static>> {
 }
 
 /// Returns what a trace of a mode and version has of a buffer.
-fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
+fn in_version<'a>(buffer: &Buffer<'a>, mode: TraceMode, version: u16) -> Buffer<'a> {
     let mut buffer = buffer.clone();
     match mode {
-        Mode::Basic => {
+        TraceMode::Basic => {
             let is_event = |kind| matches!(kind, RecordKind::Custom { .. } | RecordKind::Typed { .. });
             buffer.records.retain(|record| !is_event(record.kind));
             let mut last = None;
@@ -81,13 +81,13 @@ fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
             let leading = buffer.records.iter().take_while(is_argument).count();
             buffer.records.drain(..leading);
         }
-        Mode::Fdr if version == 4 => {
+        TraceMode::Fdr if version == 4 => {
             // An argument has the thread's processor, but an event may have another one.
             buffer
                 .records
                 .retain(|record| !matches!(record.kind, RecordKind::Argument(_)));
         }
-        Mode::Fdr => {}
+        TraceMode::Fdr => {}
     }
     buffer
 }
@@ -112,7 +112,7 @@ fn read<'a>(trace: &Trace<'a>, process: Option<i32>, thread: i32) -> Vec<(u64, R
     all
 }
 
-fn assert_reads_back(buffers: &[Buffer<'_>], mode: Mode, version: u16, endian: ByteOrder) {
+fn assert_reads_back(buffers: &[Buffer<'_>], mode: TraceMode, version: u16, endian: ByteOrder) {
     let mut writer = Writer::new(mode, version, endian, BUFFER_SIZE);
     let buffers = buffers.iter().map(|it| in_version(it, mode, version));
     // A buffer without records has no time.
@@ -129,7 +129,7 @@ fn assert_reads_back(buffers: &[Buffer<'_>], mode: Mode, version: u16, endian: B
             .zip(&offsets)
             .filter(|(it, _)| owner(it) == (process, thread))
             .collect();
-        if mode == Mode::Fdr {
+        if mode == TraceMode::Fdr {
             own.sort_by_key(|(it, _)| it.wall);
         }
         let with_offsets = |(it, offsets): &(&Buffer<'_>, &Vec<u64>)| -> Vec<_> {
@@ -219,7 +219,7 @@ fn what_the_runtime_has_lost_of_typed_events_costs_the_last_records_only() {
         ..made.clone()
     };
     for endian in [ByteOrder::Little, ByteOrder::Big] {
-        let mut writer = Writer::new(Mode::Fdr, 5, endian, BUFFER_SIZE);
+        let mut writer = Writer::new(TraceMode::Fdr, 5, endian, BUFFER_SIZE);
         writer.lose_bytes();
         writer.buffer(&made);
         writer.buffer(&next);
@@ -246,7 +246,7 @@ fn the_end_of_a_buffer_is_missed_once_if_it_is_missing() {
         cpu: 1,
         kind: RecordKind::Enter { function: 1 },
     };
-    let mut writer = Writer::new(Mode::Fdr, 1, ByteOrder::Little, BUFFER_SIZE);
+    let mut writer = Writer::new(TraceMode::Fdr, 1, ByteOrder::Little, BUFFER_SIZE);
     let offsets = writer.buffer(&Buffer {
         process: 1,
         thread: 2,

@@ -2,7 +2,7 @@
 //! kernel record, but some records have none. Includes a log of Mono's profiler, to add events from.
 
 use jitdump::{Address, ByteOrder};
-use jitinject::internals::traces::mono::format::event::{Kind, Method, Object};
+use jitinject::internals::traces::mono::format::event::{LogEventKind, ManagedObject, Method};
 
 use super::mono_log::{Bases, Writer};
 use super::profile::{ProfileWriter, field};
@@ -52,13 +52,13 @@ pub fn log() -> Vec<u8> {
         ..Bases::default()
     });
     let method = Method(0x5000);
-    let kind = Kind::Jit {
+    let kind = LogEventKind::Jit {
         method,
         code: Address(CODE),
         size: 0x80,
         name: b"Some.Class:Of ()",
     };
     log.kind(1000, &kind);
-    log.throw(1500, Object(0x8000), &[method]);
+    log.throw(1500, ManagedObject(0x8000), &[method]);
     log.finish()
 }

@@ -2,9 +2,9 @@
 
 use jitdump::Address;
 use jitinject::internals::traces::mono::format::event::{
-    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Event, Kind,
-    Metadata, Method, MonitorEvent, Move, Object, Pointer, Reference, Root, RootOrigin, Stage, ThreadId,
-    TypeReference,
+    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, LogEvent,
+    LogEventKind, ManagedObject, Metadata, Method, MonitorEvent, ObjectMove, ObjectReference, Pointer, Root,
+    RootOrigin, Stage, ThreadId, TypeReference,
 };
 
 /// Writer of a log.
@@ -168,7 +168,7 @@ impl Writer {
         self.signed(value.wrapping_sub(self.bases.pointer));
     }
 
-    fn object(&mut self, object: Object) {
+    fn object(&mut self, object: ManagedObject) {
         self.signed((object.0 >> 3).wrapping_sub(self.bases.object));
     }
 
@@ -207,7 +207,7 @@ impl Writer {
         &mut self,
         time: u64,
         class: TypeReference,
-        object: Object,
+        object: ManagedObject,
         size: u64,
         frames: &[Method],
     ) {
@@ -218,7 +218,7 @@ impl Writer {
         self.stack(frames);
     }
 
-    pub fn moves(&mut self, time: u64, moves: &[Move]) {
+    pub fn moves(&mut self, time: u64, moves: &[ObjectMove]) {
         self.start(0x31, time);
         self.unsigned(2 * moves.len() as u64);
         for it in moves {
@@ -228,7 +228,13 @@ impl Writer {
     }
 
     /// Writes a handle event; it has an object if the handle was created.
-    pub fn handle(&mut self, time: u64, of: (u64, u64), object: Option<Object>, frames: &[Method]) -> bool {
+    pub fn handle(
+        &mut self,
+        time: u64,
+        of: (u64, u64),
+        object: Option<ManagedObject>,
+        frames: &[Method],
+    ) -> bool {
         if self.version < 4 {
             return false;
         }
@@ -244,13 +250,13 @@ impl Writer {
         true
     }
 
-    pub fn throw(&mut self, time: u64, object: Object, frames: &[Method]) {
+    pub fn throw(&mut self, time: u64, object: ManagedObject, frames: &[Method]) {
         self.start(if frames.is_empty() { 4 } else { 0x84 }, time);
         self.object(object);
         self.stack(frames);
     }
 
-    pub fn monitor(&mut self, time: u64, event: MonitorEvent, object: Object, frames: &[Method]) {
+    pub fn monitor(&mut self, time: u64, event: MonitorEvent, object: ManagedObject, frames: &[Method]) {
         let number = match event {
             MonitorEvent::Contention => 1,
             MonitorEvent::Done => 2,
@@ -276,9 +282,9 @@ impl Writer {
     pub fn heap_object(
         &mut self,
         time: u64,
-        (object, class, size): (Object, TypeReference, u64),
+        (object, class, size): (ManagedObject, TypeReference, u64),
         generation: u8,
-        references: &[Reference],
+        references: &[ObjectReference],
     ) {
         self.start_untimed(0x26, time);
         self.object(object);
@@ -539,34 +545,34 @@ impl Writer {
     }
 
     /// Writes an event that needs only its time in addition; returns `false` if the version does not support it.
-    pub fn kind(&mut self, time: u64, kind: &Kind<'_>) -> bool {
+    pub fn kind(&mut self, time: u64, kind: &LogEventKind<'_>) -> bool {
         match *kind {
-            Kind::Collection { phase, generation } => {
+            LogEventKind::Collection { phase, generation } => {
                 self.start(0x11, time);
                 self.small(phase_number(phase));
                 self.small(generation);
                 true
             }
-            Kind::HeapResize { size } => {
+            LogEventKind::HeapResize { size } => {
                 self.start(0x21, time);
                 self.unsigned(size);
                 true
             }
-            Kind::FinalizeStart => self.of_memory(time, 0x81, 13),
-            Kind::FinalizeEnd => self.of_memory(time, 0x91, 13),
-            Kind::FinalizeObjectStart(object) => self
+            LogEventKind::FinalizeStart => self.of_memory(time, 0x81, 13),
+            LogEventKind::FinalizeEnd => self.of_memory(time, 0x91, 13),
+            LogEventKind::FinalizeObjectStart(object) => self
                 .of_memory(time, 0xa1, 13)
                 .then(|| self.object(object))
                 .is_some(),
-            Kind::FinalizeObjectEnd(object) => self
+            LogEventKind::FinalizeObjectEnd(object) => self
                 .of_memory(time, 0xb1, 13)
                 .then(|| self.object(object))
                 .is_some(),
-            Kind::Metadata { stage, subject } => self.metadata(time, stage, subject),
-            Kind::Leave(method) => self.of_methods(time, 0x13, method),
-            Kind::Enter(method) => self.of_methods(time, 0x23, method),
-            Kind::ExceptionLeave(method) => self.of_methods(time, 0x33, method),
-            Kind::Jit {
+            LogEventKind::Metadata { stage, subject } => self.metadata(time, stage, subject),
+            LogEventKind::Leave(method) => self.of_methods(time, 0x13, method),
+            LogEventKind::Enter(method) => self.of_methods(time, 0x23, method),
+            LogEventKind::ExceptionLeave(method) => self.of_methods(time, 0x33, method),
+            LogEventKind::Jit {
                 method,
                 code,
                 size,
@@ -578,7 +584,7 @@ impl Writer {
                 self.text(name);
                 true
             }
-            Kind::Clause {
+            LogEventKind::Clause {
                 clause_type,
                 number,
                 method,
@@ -593,27 +599,27 @@ impl Writer {
                 }
                 true
             }
-            Kind::HeapStart => self.of_memory(time, 0x06, 1),
-            Kind::HeapEnd => self.of_memory(time, 0x16, 1),
-            Kind::CodeBuffer {
+            LogEventKind::HeapStart => self.of_memory(time, 0x06, 1),
+            LogEventKind::HeapEnd => self.of_memory(time, 0x16, 1),
+            LogEventKind::CodeBuffer {
                 kind,
                 start,
                 size,
                 name,
             } => self.code_buffer(time, kind, start, size, name),
-            Kind::SyncPoint(point) => self
+            LogEventKind::SyncPoint(point) => self
                 .of_memory(time, 0x0a, 13)
                 .then(|| self.content.push(point))
                 .is_some(),
-            Kind::AotId(id) => self.of_memory(time, 0x1a, 16).then(|| self.text(id)).is_some(),
+            LogEventKind::AotId(id) => self.of_memory(time, 0x1a, 16).then(|| self.text(id)).is_some(),
             _ => self.rare_kind(time, kind),
         }
     }
 
-    fn rare_kind(&mut self, time: u64, kind: &Kind<'_>) -> bool {
+    fn rare_kind(&mut self, time: u64, kind: &LogEventKind<'_>) -> bool {
         let (version, has_coverage) = (self.version, (10..16).contains(&self.version));
         match *kind {
-            Kind::RootRegister {
+            LogEventKind::RootRegister {
                 start,
                 size,
                 source,
@@ -627,17 +633,17 @@ impl Writer {
                 self.pointer(key.0);
                 self.text(name);
             }
-            Kind::RootUnregister { start } if version >= 15 => {
+            LogEventKind::RootUnregister { start } if version >= 15 => {
                 self.start(0x56, time);
                 self.pointer(start.0);
             }
-            Kind::NativeSymbol { start, size, name } if version >= 4 => {
+            LogEventKind::NativeSymbol { start, size, name } if version >= 4 => {
                 self.start_untimed(0x17, time);
                 self.pointer(start.0);
                 self.unsigned(size);
                 self.text(name);
             }
-            Kind::NativeBinary {
+            LogEventKind::NativeBinary {
                 start,
                 offset,
                 size,
@@ -652,7 +658,7 @@ impl Writer {
                 self.unsigned(size);
                 self.text(name);
             }
-            Kind::CoverageAssembly {
+            LogEventKind::CoverageAssembly {
                 name,
                 guid,
                 file,
@@ -664,7 +670,7 @@ impl Writer {
                 }
                 self.covered(methods);
             }
-            Kind::CoverageMethod {
+            LogEventKind::CoverageMethod {
                 assembly,
                 class,
                 name,
@@ -682,7 +688,7 @@ impl Writer {
                     self.unsigned(number);
                 }
             }
-            Kind::CoverageStatement {
+            LogEventKind::CoverageStatement {
                 method,
                 offset,
                 count,
@@ -694,7 +700,7 @@ impl Writer {
                     self.unsigned(number);
                 }
             }
-            Kind::CoverageClass {
+            LogEventKind::CoverageClass {
                 assembly,
                 name,
                 methods,
@@ -711,37 +717,37 @@ impl Writer {
     }
 
     /// Writes an event that was read; returns `false` if the version does not support it.
-    pub fn event(&mut self, event: &Event<'_>) -> bool {
+    pub fn event(&mut self, event: &LogEvent<'_>) -> bool {
         let time = event.time.0;
-        let listed = |frames: jitinject::internals::traces::mono::format::list::Frames<'_>| {
+        let listed = |frames: jitinject::internals::traces::mono::format::list::MethodFrames<'_>| {
             frames.iter().collect::<Vec<_>>()
         };
         match event.kind {
-            Kind::Allocation {
+            LogEventKind::Allocation {
                 class,
                 object,
                 size,
                 frames,
             } => self.allocation(time, class, object, size, &listed(frames)),
-            Kind::Moves(moves) => self.moves(time, &moves.iter().collect::<Vec<_>>()),
-            Kind::HandleCreated {
+            LogEventKind::Moves(moves) => self.moves(time, &moves.iter().collect::<Vec<_>>()),
+            LogEventKind::HandleCreated {
                 handle_type,
                 handle,
                 object,
                 frames,
             } => return self.handle(time, (handle_type, handle), Some(object), &listed(frames)),
-            Kind::HandleDestroyed {
+            LogEventKind::HandleDestroyed {
                 handle_type,
                 handle,
                 frames,
             } => return self.handle(time, (handle_type, handle), None, &listed(frames)),
-            Kind::Throw { object, frames } => self.throw(time, object, &listed(frames)),
-            Kind::Monitor {
+            LogEventKind::Throw { object, frames } => self.throw(time, object, &listed(frames)),
+            LogEventKind::Monitor {
                 event,
                 object,
                 frames,
             } => self.monitor(time, event, object, &listed(frames)),
-            Kind::SampleHit {
+            LogEventKind::SampleHit {
                 thread,
                 addresses,
                 frames,
@@ -750,10 +756,10 @@ impl Writer {
                 let addresses: Vec<_> = addresses.iter().collect();
                 return self.sample(time, thread, &addresses, &listed(frames));
             }
-            Kind::CounterDescriptions(counters) => {
+            LogEventKind::CounterDescriptions(counters) => {
                 return self.counter_descriptions(time, &counters.iter().collect::<Vec<_>>());
             }
-            Kind::Counters { values, .. } => {
+            LogEventKind::Counters { values, .. } => {
                 let value_type = |value| match value {
                     CounterValue::Signed(_) => 0,
                     CounterValue::Unsigned(_) => 1,

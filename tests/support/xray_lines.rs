@@ -5,7 +5,7 @@ use std::path::Path;
 
 use jitdump::Tally;
 use jitinject::Issue;
-use jitinject::internals::traces::xray::format::{Index, RecordKind, Trace};
+use jitinject::internals::traces::xray::format::{RecordKind, Trace, TraceIndex};
 
 use super::capture::{self, gunzipped};
 use super::{tools, xray_trace};
@@ -49,7 +49,7 @@ pub type Lines = BTreeMap<(Option<i32>, i32), Vec<Line>>;
 /// Returns the records of a trace, and the faults in its records and buffers.
 pub fn ours(file: &[u8]) -> (Lines, Tally<Issue>) {
     let trace = Trace::parse(file).unwrap();
-    let index = Index::of(&trace);
+    let index = TraceIndex::of(&trace);
     let mut faults = index.faults.clone();
     let mut lines = Lines::new();
     for thread in index.threads() {

@@ -1,18 +1,18 @@
 //! Writes XRay traces in all versions and both endiannesses, as LLVM's runtimes did.
 
 use jitdump::ByteOrder;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind};
+use jitinject::internals::traces::xray::format::{RecordKind, TraceMode};
 
 /// All versions of both modes.
-pub const VERSIONS: [(Mode, u16); 8] = [
-    (Mode::Fdr, 1),
-    (Mode::Fdr, 2),
-    (Mode::Fdr, 3),
-    (Mode::Fdr, 4),
-    (Mode::Fdr, 5),
-    (Mode::Basic, 1),
-    (Mode::Basic, 2),
-    (Mode::Basic, 3),
+pub const VERSIONS: [(TraceMode, u16); 8] = [
+    (TraceMode::Fdr, 1),
+    (TraceMode::Fdr, 2),
+    (TraceMode::Fdr, 3),
+    (TraceMode::Fdr, 4),
+    (TraceMode::Fdr, 5),
+    (TraceMode::Basic, 1),
+    (TraceMode::Basic, 2),
+    (TraceMode::Basic, 3),
 ];
 
 /// Value of unused bytes.
@@ -38,7 +38,7 @@ pub struct Record<'a> {
 
 /// Writer of a trace.
 pub struct Writer {
-    mode: Mode,
+    mode: TraceMode,
     version: u16,
     endian: ByteOrder,
     /// Size of each buffer in bytes; in version 1, every buffer has this size in the file.
@@ -52,10 +52,10 @@ pub struct Writer {
 
 impl Writer {
     /// Starts a trace with its header.
-    pub fn new(mode: Mode, version: u16, endian: ByteOrder, buffer_size: u64) -> Self {
+    pub fn new(mode: TraceMode, version: u16, endian: ByteOrder, buffer_size: u64) -> Self {
         let mut out = Vec::new();
         endian.write_u16(&mut out, version);
-        endian.write_u16(&mut out, u16::from(mode == Mode::Fdr));
+        endian.write_u16(&mut out, u16::from(mode == TraceMode::Fdr));
         out.extend(match endian {
             ByteOrder::Little => [GARBAGE & !3 | 3, GARBAGE, GARBAGE, GARBAGE],
             ByteOrder::Big => [GARBAGE | 0xc0, GARBAGE, GARBAGE, GARBAGE],
@@ -87,8 +87,8 @@ impl Writer {
     /// Writes a buffer; returns the offset of each of its records.
     pub fn buffer(&mut self, buffer: &Buffer<'_>) -> Vec<u64> {
         match self.mode {
-            Mode::Fdr => self.fdr_buffer(buffer),
-            Mode::Basic => buffer
+            TraceMode::Fdr => self.fdr_buffer(buffer),
+            TraceMode::Basic => buffer
                 .records
                 .iter()
                 .map(|record| self.basic_record(buffer, record))

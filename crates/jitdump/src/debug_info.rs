@@ -167,7 +167,10 @@ impl DebugInfo<'_> {
 
     /// Returns the same for each of some offsets, which must ascend.
     #[doc(hidden)]
-    pub fn frames_at_all(&self, offsets: impl Iterator<Item = u32>) -> impl Iterator<Item = Vec<SourceFrame>> {
+    pub fn frames_at_all(
+        &self,
+        offsets: impl Iterator<Item = u32>,
+    ) -> impl Iterator<Item = Vec<SourceFrame>> {
         let mut innermost = Innermost::of(&self.calls);
         offsets.map(move |offset| {
             innermost.go_to(offset);

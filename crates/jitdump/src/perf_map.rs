@@ -11,14 +11,14 @@ use crate::units::{Address, AddressRange};
 
 /// A function or another piece of code, with its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Symbol<'a> {
+pub struct PerfMapSymbol<'a> {
     /// Addresses of the code.
     pub range: AddressRange,
     /// Name of the code.
     pub name: &'a [u8],
 }
 
-impl<'a> Symbol<'a> {
+impl<'a> PerfMapSymbol<'a> {
     /// Returns the compiler tier encoded in the name.
     pub fn tier(&self) -> Option<&'a [u8]> {
         names::tier(self.name).map(str::as_bytes)
@@ -29,7 +29,7 @@ impl<'a> Symbol<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct PerfMap<'a> {
     /// The symbols. If several have the same address, the last one is valid.
-    pub symbols: Vec<Symbol<'a>>,
+    pub symbols: Vec<PerfMapSymbol<'a>>,
     /// Lines that were skipped.
     pub faults: Tally<Fault>,
 }
@@ -65,14 +65,14 @@ pub fn parse(file: &[u8]) -> PerfMap<'_> {
 }
 
 /// Parses a line into its symbol and whether the symbol's size is not 0.
-fn parse_line(line: &[u8]) -> Option<(Symbol<'_>, bool)> {
+fn parse_line(line: &[u8]) -> Option<(PerfMapSymbol<'_>, bool)> {
     let (start, rest) = split_number(line)?;
     let (size, name) = split_number(rest)?;
     if name.is_empty() || size >= MAX_SIZE {
         return None;
     }
     let range = AddressRange::new(Address(start), actual_size(size, name).max(1))?;
-    Some((Symbol { range, name }, size > 0))
+    Some((PerfMapSymbol { range, name }, size > 0))
 }
 
 /// Returns the size of a function, given the one in its line.

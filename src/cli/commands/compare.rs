@@ -12,7 +12,7 @@ use jitinject::internals::record::{MANIFEST, SUMMARY};
 use jitinject::internals::threads;
 use jitinject::internals::tools::compare::statistics::Assumptions;
 use jitinject::internals::tools::compare::{
-    CompareOptions, Compared, MeasureChoice, ParsedSummary, Rule, compare,
+    CompareOptions, Compared, GateRule, MeasureChoice, ParsedSummary, compare,
 };
 use jitinject::{Diagnostic, Issue};
 
@@ -101,8 +101,8 @@ pub struct CompareArguments {
     /// 'named < N%': less than N percent of the samples in JIT code, or of the JIT frames in stacks, have a name.
     /// The first three are broken by significant changes only. Time that moved between functions, for example because
     /// a call was inlined, does not count.
-    #[arg(long, value_name = "RULE", value_parser = str::parse::<Rule>, verbatim_doc_comment, help_heading = CI)]
-    fail_on: Vec<Rule>,
+    #[arg(long, value_name = "RULE", value_parser = str::parse::<GateRule>, verbatim_doc_comment, help_heading = CI)]
+    fail_on: Vec<GateRule>,
 
     /// Print all changes as JSON
     #[arg(long, conflicts_with = "markdown", help_heading = OUTPUT)]

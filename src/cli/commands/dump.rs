@@ -12,7 +12,7 @@ use jitdump::Address;
 use jitinject::internals::files::InputFile;
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::dump;
-use jitinject::internals::tools::dump::{Entry, FORMAT, Filter, FunctionNames, Options, TimeRange};
+use jitinject::internals::tools::dump::{DumpEntry, EntryFilter, FORMAT, FunctionNames, Options, TimeRange};
 use jitinject::{Diagnostic, Issue};
 use serde::Serialize;
 
@@ -108,7 +108,7 @@ impl DumpArguments {
         };
         let kind = input.kind().ok_or_else(unknown)?;
         let options = Options {
-            filter: Filter {
+            filter: EntryFilter {
                 name: self.name.as_ref().map(|name| name.as_bytes().to_vec()),
                 address: self.address,
                 times: self.time,
@@ -160,7 +160,7 @@ fn faults(input: &RuntimeFile) -> Vec<String> {
 }
 
 /// Writes an entry as a line, with the type in `style` if it is damaged.
-fn text_line(output: &mut PlainOutput, entry: &Entry<'_>, style: Style) -> io::Result<()> {
+fn text_line(output: &mut PlainOutput, entry: &DumpEntry<'_>, style: Style) -> io::Result<()> {
     if !entry.is_damaged() {
         return writeln!(output, "{entry}");
     }

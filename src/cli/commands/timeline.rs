@@ -9,7 +9,7 @@ use clap::Args;
 use jitdump::internals::bytes::printable_path;
 use jitinject::internals::files::staged::write_atomically;
 use jitinject::internals::files::stdio::is_standard;
-use jitinject::internals::tools::timeline::{DEFAULT_OUTPUT, TimelineOptions, Values, html, timeline};
+use jitinject::internals::tools::timeline::{DEFAULT_OUTPUT, PageValues, TimelineOptions, html, timeline};
 use jitinject::{Diagnostic, LoadOptions};
 
 use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
@@ -123,7 +123,7 @@ impl TimelineArguments {
     }
 
     /// Returns the final message: the contents of the page, and how to open it.
-    fn summary_text(&self, values: &Values) -> String {
+    fn summary_text(&self, values: &PageValues) -> String {
         let processes = &values.processes;
         if processes.is_empty() {
             return "no JIT code in the profile; the page is empty\n".to_owned();

@@ -17,7 +17,7 @@ pub(super) const WALL_CLOCK_SLACK: i128 = 1_000_000;
 
 /// Bounds of an offset, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bound {
+pub struct OffsetBounds {
     /// Certain lower bound.
     pub(super) at_least: i128,
     /// Best estimate.
@@ -25,12 +25,12 @@ pub struct Bound {
     /// Certain upper bound, if there is one.
     pub(super) at_most: Option<i128>,
     /// Evidence for the bound.
-    pub(super) evidence: Evidence,
+    pub(super) evidence: OffsetEvidence,
 }
 
 /// Evidence for an offset between clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Evidence {
+pub enum OffsetEvidence {
     /// The header was written when the marker was mapped.
     HeaderAtMarker,
     /// The first record can't be earlier than the marker.
@@ -49,7 +49,7 @@ pub enum Evidence {
     None,
 }
 
-impl Bound {
+impl OffsetBounds {
     /// Returns the greatest of the available bounds.
     pub(super) fn of(profile: &ProfileClock, runtime: &RuntimeClock, marker: Option<Time>) -> Option<Self> {
         let first = runtime.first.0;
@@ -59,12 +59,15 @@ impl Bound {
             let distance = distance(runtime.made, marker.0);
             Self {
                 at_most: Some(distance.saturating_add(HEADER_SLACK)),
-                ..Self::exactly(distance.saturating_sub(HEADER_SLACK), Evidence::HeaderAtMarker)
+                ..Self::exactly(
+                    distance.saturating_sub(HEADER_SLACK),
+                    OffsetEvidence::HeaderAtMarker,
+                )
             }
         });
         // Quirk: Bun's first record is 12 ms older than its marker and its header (capture bun), and so is the first
         // record of perf's Java agent (capture multi). If both have a time, the header's is used.
-        let at_marker = marker.map(|marker| from(marker, first, Evidence::FirstRecordAtMarker));
+        let at_marker = marker.map(|marker| from(marker, first, OffsetEvidence::FirstRecordAtMarker));
         let at_marker = at_marker.filter(|bound| match at_header.and_then(|header| header.at_most) {
             Some(at_most) => bound.best <= at_most,
             None => true,
@@ -73,7 +76,7 @@ impl Bound {
         let header = wall_clock.and_then(|data| made_on_profile_clock(data, runtime.made));
         let at_wall_clock = header.map(|header| {
             let distance = distance(first, header.0).saturating_sub(WALL_CLOCK_SLACK);
-            Self::exactly(distance, Evidence::FirstRecordAtHeader)
+            Self::exactly(distance, OffsetEvidence::FirstRecordAtHeader)
         });
         let earliest = if has_record_clock {
             first.min(runtime.made)
@@ -82,19 +85,19 @@ impl Bound {
         };
         let at_start = runtime
             .born
-            .map(|born| from(born, earliest, Evidence::FirstRecordAtStart));
+            .map(|born| from(born, earliest, OffsetEvidence::FirstRecordAtStart));
         // Quirk: LLVM's MCJIT, and others that never map memory writable and executable at once, make it executable
         // only after they log the load.
         let by_maps = runtime.distance_by_maps.map(|distance| Self {
             at_least: distance.saturating_sub(MARGIN),
-            ..Self::exactly(distance, Evidence::MapBeforeLoad)
+            ..Self::exactly(distance, OffsetEvidence::MapBeforeLoad)
         });
         let bounds = [at_header, at_marker, at_wall_clock, at_start, by_maps];
         let greatest = bounds.into_iter().flatten().max_by_key(|bound| bound.best)?;
         Some(greatest.after(profile.drift()))
     }
 
-    pub(super) fn exactly(distance: i128, evidence: Evidence) -> Self {
+    pub(super) fn exactly(distance: i128, evidence: OffsetEvidence) -> Self {
         Self {
             at_least: distance,
             best: distance,

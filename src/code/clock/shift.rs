@@ -1,6 +1,6 @@
 //! Choice of an offset between clocks, from the bounds of the files and from samples in replaced code.
 
-use crate::code::clock::bound::{Bound, Evidence};
+use crate::code::clock::bound::{OffsetBounds, OffsetEvidence};
 use crate::code::clock::recorded_clocks::{MARGIN, ProfileClock};
 use crate::code::live_code::Plateau;
 
@@ -19,9 +19,9 @@ pub struct Shift {
     /// Nanoseconds to add to a runtime's time.
     pub(super) offset: i128,
     /// Evidence for the offset.
-    pub(super) evidence: Evidence,
+    pub(super) evidence: OffsetEvidence,
     /// Bound from the file itself.
-    pub(super) bound: Option<Bound>,
+    pub(super) bound: Option<OffsetBounds>,
     /// Uncertainty of the offset, where it can change names.
     pub(super) doubt: Option<Doubt>,
 }
@@ -38,12 +38,17 @@ pub struct Doubt {
 impl Shift {
     /// Determines the offset from a bound of this or another file. `plateau` has the offsets that match most samples,
     /// from [`ProfileClock::least`] up.
-    pub(super) fn settle(&mut self, bound: Option<Bound>, profile: &ProfileClock, plateau: Option<&Plateau>) {
+    pub(super) fn settle(
+        &mut self,
+        bound: Option<OffsetBounds>,
+        profile: &ProfileClock,
+        plateau: Option<&Plateau>,
+    ) {
         let Some(bound) = bound else {
             return self.guess(profile, plateau);
         };
         let evidence = if self.bound.map(|own| own.best) != Some(bound.best) {
-            Evidence::OtherRuntime
+            OffsetEvidence::OtherRuntime
         } else {
             bound.evidence
         };
@@ -55,9 +60,9 @@ impl Shift {
         (self.offset, self.evidence) = match (contradiction, nearer) {
             (Some(plateau), _) => {
                 let end = sharp_end(plateau).unwrap_or_else(|| within(plateau, Some(bound.best)));
-                (end, Evidence::LiveCode)
+                (end, OffsetEvidence::LiveCode)
             }
-            (None, Some(nearer)) => (nearer, Evidence::LiveCode),
+            (None, Some(nearer)) => (nearer, OffsetEvidence::LiveCode),
             (None, None) => (bound.best, evidence),
         };
         self.doubt = None;
@@ -70,9 +75,9 @@ impl Shift {
         let guess = profile.guess();
         self.offset = plateau.map_or(guess.unwrap_or(0), |plateau| within(plateau, guess));
         self.evidence = if known.is_some() {
-            Evidence::LiveCode
+            OffsetEvidence::LiveCode
         } else {
-            Evidence::None
+            OffsetEvidence::None
         };
         if let Some(end) = known.and_then(sharp_end) {
             (self.offset, self.doubt) = (end, None);

@@ -206,10 +206,10 @@ fn plateau(from: i64, to: i64, score: u32, right_after: u32) -> Plateau {
 }
 
 fn shifted(bound: Option<i128>, plateau: Plateau) -> Shift {
-    let bound = bound.map(|bound| Bound::exactly(bound, Evidence::FirstRecordAtMarker));
+    let bound = bound.map(|bound| OffsetBounds::exactly(bound, OffsetEvidence::FirstRecordAtMarker));
     let mut shift = Shift {
         offset: 0,
-        evidence: Evidence::None,
+        evidence: OffsetEvidence::None,
         bound,
         doubt: None,
     };
@@ -245,15 +245,21 @@ fn where_samples_alone_bound_the_distance_names_are_in_doubt_as_far_as_they_leav
         less: 780 * MS as u64,
         more: 620 * MS as u64,
     };
-    assert_eq!((wide.evidence, wide.doubt), (Evidence::LiveCode, Some(doubt)));
+    assert_eq!(
+        (wide.evidence, wide.doubt),
+        (OffsetEvidence::LiveCode, Some(doubt))
+    );
     let apart = shifted(None, plateau(-800 * MS, -600 * MS, 40, 1));
     assert_eq!(apart.offset, i128::from(-620 * MS));
     let sharp = shifted(None, plateau(-800 * MS, -600 * MS, 40, 20));
     assert_eq!((sharp.offset, sharp.doubt), (i128::from(-620 * MS), None));
     let weak = shifted(None, plateau(-800 * MS, 600 * MS, 4, 1));
-    assert_eq!((weak.evidence, weak.doubt), (Evidence::None, Some(Doubt::ANY)));
+    assert_eq!(
+        (weak.evidence, weak.doubt),
+        (OffsetEvidence::None, Some(Doubt::ANY))
+    );
     let enough = shifted(None, plateau(-800 * MS, 600 * MS, 6, 1));
-    assert_eq!(enough.evidence, Evidence::LiveCode);
+    assert_eq!(enough.evidence, OffsetEvidence::LiveCode);
 }
 
 #[test]

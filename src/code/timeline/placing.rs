@@ -8,7 +8,7 @@ use jitdump::{Address, AddressRange, Time};
 
 use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
-    Code, CodeMapping, FreedRange, FunctionId, Layers, MappingIndex, Memory, PlacedEvent, Timeline,
+    Code, CodeMapping, FreedRange, FunctionId, Layers, MappingIndex, MemoryKind, PlacedEvent, Timeline,
 };
 use crate::collections::hash::HashMap;
 use crate::perf::event::Backing;
@@ -42,7 +42,7 @@ pub(super) struct Placing<'a> {
     /// Address space that this one was forked from, and the time of the fork.
     parent: Option<(SpaceId, Time)>,
     code: Builder<Code>,
-    memory: Builder<Memory>,
+    memory: Builder<MemoryKind>,
     /// Whether any code is moved.
     has_moves: bool,
     /// Latest mapping of each function, if code is moved.
@@ -98,20 +98,20 @@ impl<'a> Placing<'a> {
     fn map(&mut self, map: &Map) {
         if map.backing == Backing::File {
             self.code.clear(map.range, map.time);
-            self.memory.put(map.range, map.time, Memory::File);
+            self.memory.put(map.range, map.time, MemoryKind::File);
             return;
         }
         if self.parent.is_some() {
             let over_files = self.memory.pieces(map.range);
-            let over_files = over_files.filter(|&(_, memory)| memory == Memory::File);
+            let over_files = over_files.filter(|&(_, memory)| memory == MemoryKind::File);
             let over_files: Vec<AddressRange> = over_files.map(|(piece, _)| piece).collect();
             for piece in over_files {
-                self.memory.put(piece, map.time, Memory::New);
+                self.memory.put(piece, map.time, MemoryKind::New);
             }
         }
         // Memory that is already mapped keeps its start time.
-        for gap in self.memory.gaps(map.range, |memory| memory != Memory::File) {
-            self.memory.put(gap, map.time, Memory::Anonymous);
+        for gap in self.memory.gaps(map.range, |memory| memory != MemoryKind::File) {
+            self.memory.put(gap, map.time, MemoryKind::Anonymous);
         }
     }
 
@@ -162,7 +162,7 @@ impl<'a> Placing<'a> {
 
     /// Returns the current content of an address according to a dump, including inherited code.
     fn code_at(&self, address: Address) -> Option<Code> {
-        let is_hidden = || self.memory.at(address).is_some_and(Memory::hides_inherited);
+        let is_hidden = || self.memory.at(address).is_some_and(MemoryKind::hides_inherited);
         match (self.code.at(address), self.parent) {
             (Some(code), _) => Some(code),
             (None, Some((parent, time))) if !is_hidden() => self.timeline.code_at(parent, address, time),
@@ -199,7 +199,7 @@ impl<'a> Placing<'a> {
             return Vec::new();
         };
         let gaps = self.code.gaps(range, |_| true).into_iter();
-        let visible = |gap| self.memory.gaps(gap, Memory::hides_inherited);
+        let visible = |gap| self.memory.gaps(gap, MemoryKind::hides_inherited);
         let visible: Vec<AddressRange> = gaps.flat_map(visible).collect();
         let found = self
             .timeline
@@ -257,7 +257,7 @@ impl Timeline {
             for range in unknown {
                 for (piece, memory) in layers.maps.pieces_at(range, time) {
                     left.take()?;
-                    if !memory.is_some_and(Memory::hides_inherited) {
+                    if !memory.is_some_and(MemoryKind::hides_inherited) {
                         ranges.push(piece);
                     }
                 }

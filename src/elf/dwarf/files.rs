@@ -11,14 +11,14 @@ use crate::elf::dwarf::Version;
 pub struct FileTable {
     /// For each file of the debug information, its index in the unit.
     indices: Vec<Option<u32>>,
-    used: Vec<UsedFile>,
+    used: Vec<UnitFile>,
     /// For each directory, the first file in it, as an index into the debug information.
     directories: Vec<u32>,
 }
 
 /// A file of the unit.
 #[derive(Clone, Copy, Debug)]
-struct UsedFile {
+struct UnitFile {
     /// Index of the file in the debug information.
     file: u32,
     /// Index of its directory; 0 for the directory that relative paths are resolved against.
@@ -62,7 +62,7 @@ impl FileTable {
         if self.index(Some(file)).is_some() {
             return;
         }
-        let path_of = |used: &UsedFile| info.files.get(used.file as usize).map(|file| &file.path);
+        let path_of = |used: &UnitFile| info.files.get(used.file as usize).map(|file| &file.path);
         let position = recent_position(&self.used, |used| path_of(used) == Some(&source.path));
         let at = position.unwrap_or(self.used.len() as u32);
         if let Some(index) = self.indices.get_mut(file as usize) {
@@ -70,7 +70,7 @@ impl FileTable {
         }
         if position.is_none() {
             let directory = self.directory(file, source, info);
-            self.used.push(UsedFile { file, directory });
+            self.used.push(UnitFile { file, directory });
         }
     }
 
@@ -110,7 +110,7 @@ impl FileTable {
         &'f self,
         info: &'f DebugInfo<'i>,
     ) -> impl Iterator<Item = (&'f SourceFile<'i>, u32)> {
-        let file = |used: &UsedFile| Some((info.files.get(used.file as usize)?, used.directory));
+        let file = |used: &UnitFile| Some((info.files.get(used.file as usize)?, used.directory));
         self.used.iter().filter_map(file)
     }
 

@@ -160,7 +160,7 @@ fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>,
     // Readers start with file 1. The first row sets its file anyway: with DWARF 5, binutils 2.40 show another one
     // until an opcode sets it (`lines::first_rows_have_the_right_file`).
     const NONE_YET: u32 = u32::MAX;
-    let mut registers = Registers {
+    let mut registers = LineRegisters {
         offset: 0,
         file: NONE_YET,
         line: 1,
@@ -181,7 +181,7 @@ fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>,
         if ends_prologue {
             out.push(dw::DW_LNS_set_prologue_end.0);
         }
-        let next = Registers {
+        let next = LineRegisters {
             offset: row.offset,
             file,
             line,
@@ -204,14 +204,14 @@ fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>,
 
 /// State of a reader of the line program.
 #[derive(Clone, Copy, Debug)]
-struct Registers {
+struct LineRegisters {
     offset: u32,
     file: u32,
     line: u32,
     column: u32,
 }
 
-impl Registers {
+impl LineRegisters {
     /// Appends opcodes that advance to the next row and emit it.
     #[expect(
         clippy::arithmetic_side_effects,

@@ -54,7 +54,7 @@ struct UnitWriter<'u> {
 }
 
 /// A source location as attributes.
-struct SourceLocation {
+struct LocationAttributes {
     /// Flags of the attributes that are present.
     flags: u8,
     file: u32,
@@ -155,7 +155,7 @@ impl UnitWriter<'_> {
             .map(|declared| declared.name)
             .filter(|name| !name.is_empty());
         let name = name.map_or(linkage_name, |name| self.string(name));
-        let location = declared.map_or(SourceLocation::NONE, |declared| self.declaration(declared));
+        let location = declared.map_or(LocationAttributes::NONE, |declared| self.declaration(declared));
         let has_linkage_name = name != linkage_name || self.names_linkage;
         let flags = flag(CHILDREN, !function.info.calls.is_empty())
             | flag(LINKAGE_NAME, has_linkage_name)
@@ -200,7 +200,7 @@ impl UnitWriter<'_> {
         let caller = self.memory.callers.last();
         let caller = caller.and_then(|&caller| info.functions.get(caller as usize));
         let file = self.memory.files.index(caller.and_then(|caller| caller.file));
-        let location = SourceLocation::new(file, call.line, call.column);
+        let location = LocationAttributes::new(file, call.line, call.column);
         let range = match &call.ranges[..] {
             [range] => Some(range),
             _ => None,
@@ -269,14 +269,14 @@ impl UnitWriter<'_> {
     }
 
     /// Returns a function's declaration; line and column mean nothing without a file.
-    fn declaration(&self, function: &SourceFunction<'_>) -> SourceLocation {
+    fn declaration(&self, function: &SourceFunction<'_>) -> LocationAttributes {
         match self.memory.files.index(function.file) {
-            Some(file) => SourceLocation::new(Some(file), function.line, function.column),
-            None => SourceLocation::NONE,
+            Some(file) => LocationAttributes::new(Some(file), function.line, function.column),
+            None => LocationAttributes::NONE,
         }
     }
 
-    fn location(&mut self, location: &SourceLocation) {
+    fn location(&mut self, location: &LocationAttributes) {
         for (flag, value) in [
             (FILE, location.file),
             (LINE, location.line),
@@ -289,7 +289,7 @@ impl UnitWriter<'_> {
     }
 }
 
-impl SourceLocation {
+impl LocationAttributes {
     const NONE: Self = Self {
         flags: 0,
         file: 0,

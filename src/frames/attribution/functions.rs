@@ -19,7 +19,7 @@ table_index! {
 
 /// Functions of a tree, and the function of each identity.
 #[derive(Debug)]
-pub struct Functions {
+pub struct CountedFunctions {
     /// All functions, those with most samples of their own first.
     pub all: IndexedTable<FunctionIndex, FunctionProfile>,
     /// Index of each function.
@@ -35,7 +35,7 @@ struct FunctionSamples {
     total: u64,
 }
 
-impl Functions {
+impl CountedFunctions {
     /// Adds up the samples of the functions that `namer` has named. `events` is the number of events.
     pub fn new(tree: &FunctionTree, namer: IdentityNamer<'_>, events: usize) -> Self {
         let mut rows = namer

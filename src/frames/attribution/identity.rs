@@ -47,7 +47,7 @@ table_index! {
 
 /// What functions that are counted together have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Identity {
+pub struct FunctionIdentity {
     kind: FunctionKind,
     name: String,
     tier: Option<String>,
@@ -66,7 +66,7 @@ pub struct CodeCount {
     pub size: Option<u64>,
 }
 
-impl Identity {
+impl FunctionIdentity {
     fn of(kind: FunctionKind, name: impl Into<String>) -> Self {
         Self {
             kind,
@@ -124,8 +124,8 @@ pub struct IdentityNamer<'a> {
     /// Runtime of each file with code.
     runtimes: IndexedTable<FileIndex, Option<&'static str>>,
     /// All identities, with the code that has them.
-    pub all: IndexedTable<IdentityIndex, (Identity, CodeCount)>,
-    known: HashMap<Identity, IdentityIndex>,
+    pub all: IndexedTable<IdentityIndex, (FunctionIdentity, CodeCount)>,
+    known: HashMap<FunctionIdentity, IdentityIndex>,
     of_codes: HashMap<FrameCode, IdentityIndex>,
     of_inlined: HashMap<(FrameCode, tables::NamedFunctionIndex), IdentityIndex>,
 }
@@ -181,7 +181,7 @@ impl<'a> IdentityNamer<'a> {
     }
 
     /// Counts code for an identity.
-    fn add(&mut self, identity: Identity, size: Option<u64>) -> IdentityIndex {
+    fn add(&mut self, identity: FunctionIdentity, size: Option<u64>) -> IdentityIndex {
         let all = &mut self.all;
         let known = self.known.entry(identity);
         let index = *known.or_insert_with_key(|new| all.push((new.clone(), CodeCount::default())));
@@ -192,7 +192,7 @@ impl<'a> IdentityNamer<'a> {
     }
 
     /// Returns the identity of a function that is inlined into another one.
-    fn inlined(&self, function: &tables::NamedFunction, outer: &Identity) -> Identity {
+    fn inlined(&self, function: &tables::NamedFunction, outer: &FunctionIdentity) -> FunctionIdentity {
         let file = function.file.map(|file| &*self.tables.files[file].path);
         let location = file.map(|path| SourceLocation {
             path: path.as_bytes(),
@@ -202,7 +202,7 @@ impl<'a> IdentityNamer<'a> {
         let is_anonymous =
             location.is_some_and(|location| name_style::anonymous(location) == function.name.as_bytes());
         let own = if is_anonymous { "" } else { &*function.name };
-        Identity {
+        FunctionIdentity {
             kind: outer.kind,
             name: self
                 .names
@@ -216,7 +216,7 @@ impl<'a> IdentityNamer<'a> {
     }
 
     /// Returns the identity of code, and its size in bytes.
-    fn name(&self, frame: &Frame) -> (Identity, Option<u64>) {
+    fn name(&self, frame: &Frame) -> (FunctionIdentity, Option<u64>) {
         let modules = self.symbols.modules;
         let found = match frame.code {
             FrameCode::Function(id) => self.jit_function(id),
@@ -224,42 +224,43 @@ impl<'a> IdentityNamer<'a> {
                 let identity = self.jit_identity(symbol.name, || None, symbol.tier());
                 (identity, Some(symbol.range.size()))
             }),
-            FrameCode::UnnamedJit => {
-                Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None))
-            }
+            FrameCode::UnnamedJit => Some((
+                FunctionIdentity::of(FunctionKind::Jit, "[JIT code without a name]"),
+                None,
+            )),
             FrameCode::Native { module, .. } => frame.symbol.map(|symbol| {
                 let symbol = &self.tables.symbols[symbol];
                 let name = symbol.name.clone();
                 let identity = match modules.has_jit_code(module) {
-                    true => Identity {
+                    true => FunctionIdentity {
                         tier: frame.tier.map(|tier| self.tables.tiers[tier].clone()),
-                        ..Identity::of(FunctionKind::Jit, name)
+                        ..FunctionIdentity::of(FunctionKind::Jit, name)
                     },
-                    false => Identity {
+                    false => FunctionIdentity {
                         module: Some(modules.path(module)),
-                        ..Identity::of(FunctionKind::Native, name)
+                        ..FunctionIdentity::of(FunctionKind::Native, name)
                     },
                 };
                 (identity, symbol.size)
             }),
             FrameCode::Module(module) => {
-                let mut identity = Identity::of(FunctionKind::Module, modules.name(module));
+                let mut identity = FunctionIdentity::of(FunctionKind::Module, modules.name(module));
                 identity.module = Some(modules.path(module));
                 Some((identity, None))
             }
             FrameCode::Kernel(symbol) => self.symbols.kernel.name(symbol).map(|name| {
                 (
-                    Identity::of(FunctionKind::Kernel, printable(name.as_bytes())),
+                    FunctionIdentity::of(FunctionKind::Kernel, printable(name.as_bytes())),
                     None,
                 )
             }),
             FrameCode::KernelModule(module) => {
                 let name = module.map_or_else(|| "[kernel]".to_owned(), |module| modules.name(module));
-                Some((Identity::of(FunctionKind::Kernel, name), None))
+                Some((FunctionIdentity::of(FunctionKind::Kernel, name), None))
             }
             FrameCode::Unknown => None,
         };
-        found.unwrap_or_else(|| (Identity::of(FunctionKind::Unknown, "[unknown]"), None))
+        found.unwrap_or_else(|| (FunctionIdentity::of(FunctionKind::Unknown, "[unknown]"), None))
     }
 
     /// Returns the identity of JIT code that the runtime calls `recorded`: with the same name as in the objects. `declared`
@@ -269,16 +270,16 @@ impl<'a> IdentityNamer<'a> {
         recorded: &'a [u8],
         declared: impl FnOnce() -> Option<NameParts<'p>>,
         tier: Option<&[u8]>,
-    ) -> Identity {
+    ) -> FunctionIdentity {
         let name = self.v8_functions.name(recorded);
         let styled = self.names.apply_declared(name.clone(), declared, tier);
-        let mut identity = Identity::of(FunctionKind::Jit, printable(&styled));
+        let mut identity = FunctionIdentity::of(FunctionKind::Jit, printable(&styled));
         identity.tier = tier.map(printable);
         identity.set_location(&name);
         identity
     }
 
-    fn jit_function(&self, id: FunctionId) -> Option<(Identity, Option<u64>)> {
+    fn jit_function(&self, id: FunctionId) -> Option<(FunctionIdentity, Option<u64>)> {
         let files = &self.recording.runtime_files.used;
         let recorded = function_of(files, id)?;
         let declared = || recorded.declaration();
@@ -296,7 +297,7 @@ impl<'a> IdentityNamer<'a> {
     }
 }
 
-impl Identity {
+impl FunctionIdentity {
     /// Sets the source location that a name contains, if it does.
     fn set_location(&mut self, name: &[u8]) {
         if let Some(location) = names::source_locations(name).first() {

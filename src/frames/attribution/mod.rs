@@ -20,7 +20,7 @@ use jitdump::printable;
 use crate::code::selection::{Selection, Selector};
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
-use crate::frames::attribution::functions::Functions;
+use crate::frames::attribution::functions::CountedFunctions;
 use crate::frames::attribution::identity::{Counted, IdentityNamer};
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::ranking::counts::SamplesByStack;
@@ -150,7 +150,7 @@ impl Counted<'_> {
         let too_many =
             (without_callers > 0).then(|| Diagnostic::new(Issue::StacksTooMany).times(without_callers));
         let events = events(tables, &tree);
-        let functions = Functions::new(&tree, namer, events.len());
+        let functions = CountedFunctions::new(&tree, namer, events.len());
         let (stacks, stacks_omitted) = stacks::stacks(&tree, &functions);
         let text = |id| feature::read_string(profile.feature(id)?, profile.endian).map(printable);
         let first = events.first();

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
-use crate::frames::attribution::functions::{FunctionIndex, Functions};
+use crate::frames::attribution::functions::{CountedFunctions, FunctionIndex};
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::stream::call_tree::NodeIndex;
 use crate::results::summary::profile::StackNode;
@@ -30,12 +30,12 @@ struct FunctionBelow {
 
 /// Returns the call stacks of the first event, and the number of samples that are not in the row of their own function.
 /// The rows with most samples are kept.
-pub fn stacks(tree: &FunctionTree, functions: &Functions) -> (Vec<StackNode>, u64) {
+pub fn stacks(tree: &FunctionTree, functions: &CountedFunctions) -> (Vec<StackNode>, u64) {
     keep_largest(calls(tree, functions))
 }
 
 /// Merges the nodes of one function below one caller.
-fn calls(tree: &FunctionTree, functions: &Functions) -> IndexedTable<CallIndex, FunctionBelow> {
+fn calls(tree: &FunctionTree, functions: &CountedFunctions) -> IndexedTable<CallIndex, FunctionBelow> {
     let mut calls: IndexedTable<CallIndex, FunctionBelow> = IndexedTable::default();
     let mut known: HashMap<(Option<CallIndex>, FunctionIndex), CallIndex> = HashMap::default();
     let mut of_nodes: IndexedTable<NodeIndex, Option<CallIndex>> = IndexedTable::default();

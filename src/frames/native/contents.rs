@@ -53,7 +53,7 @@ pub trait ContentReader: Debug {
 
 /// One kind of content of all modules, read when it is first asked for.
 #[derive(Debug)]
-pub struct Contents<'a, R: ContentReader> {
+pub struct ModuleContents<'a, R: ContentReader> {
     reader: R,
     modules: &'a Modules,
     found: IndexedTable<ModuleIndex, OnceLock<Option<ModuleContent<R::Content>>>>,
@@ -77,7 +77,7 @@ pub struct ModuleContent<C> {
     pub author: Option<u32>,
 }
 
-impl<'a, R: ContentReader> Contents<'a, R> {
+impl<'a, R: ContentReader> ModuleContents<'a, R> {
     /// Prepares reading.
     pub fn new(modules: &'a Modules, files: &'a NativeFiles, reader: R) -> Self {
         Self {
@@ -235,7 +235,7 @@ mod tests {
         modules.all.extend((0..4097).map(module));
         let files = NativeFiles::new(&LoadOptions::default());
         for (at, has_content) in [(4095, true), (4096, false)] {
-            let contents = Contents::new(&modules, &files, Anything);
+            let contents = ModuleContents::new(&modules, &files, Anything);
             for _ in 0..2 {
                 assert_eq!(contents.of(ModuleIndex(at)).is_some(), has_content, "{at}");
             }
@@ -249,7 +249,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let modules = Modules::default();
         let files = NativeFiles::new(&LoadOptions::default());
-        let contents = Contents::new(&modules, &files, Anything);
+        let contents = ModuleContents::new(&modules, &files, Anything);
         for (size, is_read) in [(16 << 20, true), ((16 << 20) + 1, false)] {
             let path = folder.path().join(format!("{size}.so"));
             File::create(&path).unwrap().set_len(size).unwrap();

@@ -4,7 +4,7 @@ use jitdump::{Address, AddressRange, Machine};
 
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::{FunctionSymbols, code_at};
-use crate::frames::native::contents::{ContentReader, Contents, ElfReads, ModuleContent};
+use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContent, ModuleContents};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
 use crate::results::diagnostics::Diagnostic;
@@ -13,7 +13,7 @@ use crate::results::diagnostics::Diagnostic;
 #[derive(Debug)]
 pub struct NativeSymbols<'a> {
     modules: &'a Modules,
-    symbols: Contents<'a, SymbolReader>,
+    symbols: ModuleContents<'a, SymbolReader>,
 }
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<'a> NativeSymbols<'a> {
     pub fn new(modules: &'a Modules, files: &'a NativeFiles) -> Self {
         Self {
             modules,
-            symbols: Contents::new(modules, files, SymbolReader),
+            symbols: ModuleContents::new(modules, files, SymbolReader),
         }
     }
 

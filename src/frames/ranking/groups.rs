@@ -19,7 +19,7 @@ table_index! {
 type Key = (Option<Kind>, String, Option<String>, u32, u32);
 
 /// The rows, and those of each frame and thread.
-pub struct Groups {
+pub struct RowGroups {
     /// Rows, without their samples at first.
     pub rows: IndexedTable<RowIndex, RankedRow>,
     /// Rows of the functions in each frame, the innermost first.
@@ -29,7 +29,7 @@ pub struct Groups {
     known: HashMap<Key, RowIndex>,
 }
 
-impl Groups {
+impl RowGroups {
     /// Finds the rows of all frames.
     pub fn of(tables: &Tables, by: By) -> Self {
         let mut groups = Self {
@@ -218,7 +218,7 @@ mod tests {
         let functions = ["one", "two", "three", "four"].map(function);
         let mut tables = Tables::default();
         tables.functions.extend(functions);
-        let mut groups = Groups::of(&tables, By::Function);
+        let mut groups = RowGroups::of(&tables, By::Function);
         let row = groups.named("inlined".to_owned());
         for (function, _) in tables.functions.enumerate() {
             let outer = Line {

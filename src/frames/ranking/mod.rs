@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::ranking::counts::SamplesByStack;
-use crate::frames::ranking::groups::{Groups, RowIndex};
+use crate::frames::ranking::groups::{RowGroups, RowIndex};
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{NamedFunction, NamedFunctionIndex, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
@@ -156,7 +156,7 @@ pub struct Ranking {
 impl Ranking {
     /// Ranks the samples of an event.
     pub fn of(tables: &Tables, counts: &SamplesByStack, event: u32, by: By) -> Self {
-        let mut groups = Groups::of(tables, by);
+        let mut groups = RowGroups::of(tables, by);
         let mut kinds: BTreeMap<Kind, Weight> = BTreeMap::new();
         let mut all = Weight::default();
         // The stack in which a row was seen last, so that it counts once for each.

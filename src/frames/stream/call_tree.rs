@@ -139,7 +139,9 @@ impl<F: TreeFrame> CallTree<F> {
                 break;
             };
             for node in nodes {
-                let caller = node.caller().map_or(StackPosition::Outside, |caller| here[caller]);
+                let caller = node
+                    .caller()
+                    .map_or(StackPosition::Outside, |caller| here[caller]);
                 let position = self.child(caller, node.frame);
                 let _: NodeIndex = here.push(position);
             }

@@ -9,7 +9,7 @@ use crate::results::summary::count;
 
 /// Counts of the whole profile.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub struct LossCounts {
     /// All samples.
     pub samples: u64,
     /// Samples in JIT code.
@@ -30,7 +30,7 @@ pub struct Counts {
     pub without_callers: u64,
 }
 
-impl Counts {
+impl LossCounts {
     /// Adds the counts of another part.
     pub(super) fn add(&mut self, other: &Self) {
         let Self {
@@ -138,7 +138,7 @@ pub struct Losses {
 impl Losses {
     /// Returns what is missing. `lost` is the number of samples that perf lost, `without_kernel` is whether no event counts in the
     /// kernel.
-    pub(super) fn of(counts: &Counts, lost: u64, unwound: &Unwound, without_kernel: bool) -> Self {
+    pub(super) fn of(counts: &LossCounts, lost: u64, unwound: &Unwound, without_kernel: bool) -> Self {
         let unwound = unwound.summary.unwrap_or_default();
         Self {
             samples: counts.samples,

@@ -54,7 +54,7 @@ use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::call_tree::{CallTreeNode, NodeIndex};
 use crate::frames::stream::frame::FrameAddress;
-use crate::frames::stream::losses::Counts;
+use crate::frames::stream::losses::LossCounts;
 use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::rows::{Collected, ThreadKey};
@@ -170,7 +170,7 @@ pub struct Walked {
     /// The distinct frames of the nodes, sorted.
     places: Vec<FrameAddress>,
     threads: IndexedTable<ThreadIndex, ThreadKey>,
-    counts: Counts,
+    counts: LossCounts,
     events: Vec<Event>,
 }
 

@@ -18,7 +18,7 @@ use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::lines::{DebugInfoWithFiles, FunctionLines, chains};
 use crate::frames::stream::native_lines::{NativeFunction, NativeLines};
 use crate::frames::stream::tables::{
-    File, Frame, Line, Location, Module, NamedFunction, NamedFunctionIndex, NamedModuleIndex,
+    File, Frame, Line, Location, NamedFunction, NamedFunctionIndex, NamedModule, NamedModuleIndex,
     SourceFileIndex, Symbol, SymbolIndex, Tables, TierIndex,
 };
 use crate::frames::stream::walk::FrameSymbols;
@@ -583,7 +583,7 @@ impl<'a> Namer<'a> {
         let (all, native) = (self.symbols.modules, &self.symbols.native);
         let modules = &mut self.tables.modules;
         *self.modules.entry(module).or_insert_with(|| {
-            modules.push(Module {
+            modules.push(NamedModule {
                 path: all.path(module),
                 name: all.name(module),
                 build_id: native.build_id(module).map(hex_digits),

@@ -8,7 +8,7 @@ use jitdump::debug_info::DebugInfo;
 
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::line_info::LineInfo;
-use crate::frames::native::contents::{ContentReader, Contents, ElfReads};
+use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContents};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -17,7 +17,7 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 #[derive(Debug)]
 pub struct NativeLines<'a> {
     modules: &'a Modules,
-    sections: Contents<'a, LineReader>,
+    sections: ModuleContents<'a, LineReader>,
     /// Number of damaged compile units.
     damaged: AtomicU64,
 }
@@ -76,7 +76,7 @@ impl<'a> NativeLines<'a> {
     pub fn new(modules: &'a Modules, files: &'a NativeFiles) -> Self {
         Self {
             modules,
-            sections: Contents::new(modules, files, LineReader),
+            sections: ModuleContents::new(modules, files, LineReader),
             damaged: AtomicU64::new(0),
         }
     }

@@ -7,9 +7,9 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::call_tree::{CallTree, NodeIndex, StackPosition};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
-use crate::frames::stream::losses::{Counts, FullChains};
+use crate::frames::stream::losses::{FullChains, LossCounts};
 use crate::frames::stream::tables::{Sample, StackIndex, ThreadIndex};
-use crate::frames::stream::walk::{TakenSample, SampleWalk};
+use crate::frames::stream::walk::{SampleWalk, TakenSample};
 use crate::perf::Profile;
 use crate::perf::sample::USER_DEFERRED;
 use crate::units::{Pid, Tid};
@@ -41,7 +41,7 @@ pub struct SampleRows {
     /// Threads, with the offset of the first record of each.
     threads: IndexedTable<ThreadIndex, (u64, ThreadKey)>,
     known_threads: HashMap<ThreadKey, ThreadIndex>,
-    counts: Counts,
+    counts: LossCounts,
 }
 
 impl SampleRows {
@@ -112,7 +112,7 @@ pub struct Collected {
     /// Threads.
     pub threads: IndexedTable<ThreadIndex, ThreadKey>,
     /// Counts of all samples.
-    pub counts: Counts,
+    pub counts: LossCounts,
     known_threads: HashMap<ThreadKey, ThreadIndex>,
 }
 
@@ -122,7 +122,7 @@ impl Collected {
         Self {
             tree: CallTree::of_profile(bytes),
             threads: IndexedTable::default(),
-            counts: Counts::default(),
+            counts: LossCounts::default(),
             known_threads: HashMap::default(),
         }
     }

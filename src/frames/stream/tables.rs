@@ -98,7 +98,7 @@ pub struct Tables {
     /// Source files.
     pub files: IndexedTable<SourceFileIndex, File>,
     /// Executables, libraries and parts of the kernel.
-    pub modules: IndexedTable<NamedModuleIndex, Module>,
+    pub modules: IndexedTable<NamedModuleIndex, NamedModule>,
     /// Names of compiler tiers.
     pub tiers: IndexedTable<TierIndex, String>,
     /// What is missing in the samples.
@@ -272,7 +272,7 @@ pub struct File {
 
 /// An executable, a library, the kernel or a module of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Module {
+pub struct NamedModule {
     /// Path, or a name such as `[vdso]`.
     pub path: String,
     /// Its last part.

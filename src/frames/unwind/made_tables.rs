@@ -172,14 +172,14 @@ fn advance(out: &mut Vec<u8>, distance: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::call_frames::{CfaRule, EntryRows, Rule, RuleRoom};
+    use crate::elf::call_frames::{CfaRule, EntryRows, RegisterRule, RuleRoom};
     use crate::elf::eh_frame::{EhFrame, FdeIndex};
     use jitdump::Address;
 
     const START: Address = Address(0x1000);
 
     /// Returns the CFA and the rules of all registers at each of `offsets`.
-    fn rules(machine: Machine, code: &[u8], offsets: &[u64]) -> Vec<(CfaRule, Vec<(u16, Rule)>)> {
+    fn rules(machine: Machine, code: &[u8], offsets: &[u64]) -> Vec<(CfaRule, Vec<(u16, RegisterRule)>)> {
         let range = AddressRange::new(START, code.len() as u64).unwrap();
         let section = eh_frame(machine, range, code).unwrap();
         let index = FdeIndex::read(EhFrame {
@@ -217,10 +217,10 @@ mod tests {
             let rule = found[at].1.iter().find(|(of, _)| *of == register);
             rule.map(|(_, rule)| rule.clone())
         };
-        assert_eq!(saved(2, 6), Some(Rule::Offset(-16)));
-        assert_eq!(saved(3, 6), Some(Rule::SameValue));
-        assert_eq!(saved(3, 16), Some(Rule::Offset(-8)));
-        assert_eq!(saved(5, 16), Some(Rule::Offset(-24)));
+        assert_eq!(saved(2, 6), Some(RegisterRule::Offset(-16)));
+        assert_eq!(saved(3, 6), Some(RegisterRule::SameValue));
+        assert_eq!(saved(3, 16), Some(RegisterRule::Offset(-8)));
+        assert_eq!(saved(5, 16), Some(RegisterRule::Offset(-24)));
         let range = AddressRange::new(START, 2).unwrap();
         assert_eq!(eh_frame(machine, range, &[0x90, 0xc3]), None);
         // After the last row, there is a frame, as there is at a return that it was not removed before.
@@ -258,6 +258,6 @@ mod tests {
         assert_eq!(cfa, [by(31, 0), by(31, 16), by(29, 16)]);
         let found = rules(machine, &[0x1f, 0x20, 0x03, 0xd5], &[0]);
         assert_eq!(found[0].0, by(29, 16));
-        assert!(found[0].1.contains(&(30, Rule::Offset(-8))));
+        assert!(found[0].1.contains(&(30, RegisterRule::Offset(-8))));
     }
 }

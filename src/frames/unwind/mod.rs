@@ -56,7 +56,7 @@ use crate::frames::unwind::registers::Target;
 use crate::frames::unwind::stack::{Unwinder, UnwoundCounts};
 use crate::load::{LoadOptions, Progress, Recording, keep};
 use crate::perf::callchain::unwound::UnwoundHeader;
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::results::diagnostics::issues::{LARGEST_COPIES, RECORD_LARGEST_COPIES};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::UnwindSummary;
@@ -124,7 +124,7 @@ pub fn unwind<'a>(
     let header = UnwoundHeader::of(profile, kept);
     let records = keep(&recording.data.unwound, records);
     recording.profile = IndexedProfile::new(
-        header.profile(profile.clone(), Data::of_file(records)),
+        header.profile(profile.clone(), ProfileBytes::of_file(records)),
         marker::dump_path,
     );
     Ok((recording, unwound))

@@ -3,7 +3,7 @@
 use crate::elf::call_frames::{RuleRoom, Rules};
 use crate::elf::limited_reads::{FileMemory, MemoryRoom};
 use crate::elf::unwind_sections::UnwindSections;
-use crate::frames::native::contents::{ContentReader, Contents, ElfReads};
+use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContents};
 use crate::frames::native::files::{NativeFiles, VDSO, is_same_build};
 use crate::frames::native::modules::{Module, ModuleIndex, Modules};
 use crate::frames::unwind::registers::Target;
@@ -13,7 +13,7 @@ use crate::results::diagnostics::Diagnostic;
 /// Tables of all modules, each read when it is first asked for.
 #[derive(Debug)]
 pub struct NativeTables<'a> {
-    tables: Contents<'a, TableReader>,
+    tables: ModuleContents<'a, TableReader>,
     room: &'a RuleRoom,
 }
 
@@ -82,7 +82,7 @@ impl<'a> NativeTables<'a> {
             has_vdso: !files.is_confined(),
         };
         Self {
-            tables: Contents::new(modules, files, reader),
+            tables: ModuleContents::new(modules, files, reader),
             room,
         }
     }

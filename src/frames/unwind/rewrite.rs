@@ -15,7 +15,7 @@ use crate::perf::callchain::unwound;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{
     self,
-    data::{COPY_SIZE, Window},
+    data::{COPY_SIZE, ProfileWindow},
 };
 
 /// Writes the records of a profile with call chains. `kept` is what samples keep.
@@ -29,7 +29,7 @@ pub fn rewrite<'w, 'a>(
     let mut out = Output {
         profile,
         headers: profile.records(),
-        window: Window::new(profile.data, COPY_SIZE),
+        window: ProfileWindow::new(profile.data, COPY_SIZE),
         file: TempFile::create()?,
         copied: 0,
     };
@@ -46,7 +46,7 @@ pub fn rewrite<'w, 'a>(
         let chunks = threads.map(|visited| std::mem::take(&mut visited.visitor.chunk));
         let chunks: Vec<NewSamples> = chunks.collect();
         let samples = chunks.iter().flat_map(NewSamples::iter);
-        let mut samples: Vec<(NewSample, &[u8])> = samples.collect();
+        let mut samples: Vec<(UnwoundSample, &[u8])> = samples.collect();
         // Each thread has some.
         samples.sort_by_key(|(sample, _)| sample.at);
         let write = || {
@@ -81,7 +81,7 @@ struct Output<'p> {
     /// Reads records that have attributes, in a pipe.
     headers: RecordReader<'p>,
     /// Records to copy.
-    window: Window<'p>,
+    window: ProfileWindow<'p>,
     file: TempFile,
     /// Number of bytes of the profile's records that are written, or replaced.
     copied: u64,
@@ -124,14 +124,14 @@ struct Rewriter<'w, 'a> {
 /// New samples.
 #[derive(Default)]
 struct NewSamples {
-    samples: Vec<NewSample>,
+    samples: Vec<UnwoundSample>,
     /// The records.
     bytes: Vec<u8>,
 }
 
 impl NewSamples {
     /// Returns all of them, with their bytes.
-    fn iter(&self) -> impl Iterator<Item = (NewSample, &[u8])> {
+    fn iter(&self) -> impl Iterator<Item = (UnwoundSample, &[u8])> {
         let starts = std::iter::once(0).chain(self.samples.iter().map(|sample| sample.end));
         let samples = self.samples.iter().zip(starts);
         samples.map(|(sample, start)| (*sample, self.bytes.get(start..sample.end).unwrap_or_default()))
@@ -140,7 +140,7 @@ impl NewSamples {
 
 /// A sample that replaces another.
 #[derive(Clone, Copy)]
-struct NewSample {
+struct UnwoundSample {
     /// Offset and size of the old one, in bytes.
     at: u64,
     size: u64,
@@ -185,7 +185,7 @@ impl SampleVisitor for Rewriter<'_, '_> {
         let NewSamples { samples, bytes } = &mut self.chunk;
         let start = bytes.len();
         match unwound::write_sample(bytes, endian, record, sample, &walk.frames, self.kept) {
-            Some(()) => samples.push(NewSample {
+            Some(()) => samples.push(UnwoundSample {
                 at: record.offset,
                 size: record.size(),
                 end: bytes.len(),

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use gimli::{EndianSlice, Evaluation, EvaluationResult, Expression, LittleEndian, Location, Value};
 
-use crate::elf::call_frames::{CfaRule, Rule, Rules};
+use crate::elf::call_frames::{CfaRule, RegisterRule, Rules};
 use crate::frames::unwind::frameless::FramelessTop;
 use crate::frames::unwind::registers::{Registers, Target};
 
@@ -112,7 +112,7 @@ impl FrameState<'_> {
         let saved = |wanted| {
             let mut rules = rules.registers.iter();
             rules.find_map(|(register, rule)| match rule {
-                Rule::Offset(offset) if *register == wanted => Some(*offset),
+                RegisterRule::Offset(offset) if *register == wanted => Some(*offset),
                 _ => None,
             })
         };
@@ -127,19 +127,25 @@ impl FrameState<'_> {
     }
 
     /// Returns the caller's value of a register; `None` if it has none.
-    fn value(&self, rules: Rules<'_>, rule: &Rule, register: u16, cfa: u64) -> Result<Option<u64>, End> {
+    fn value(
+        &self,
+        rules: Rules<'_>,
+        rule: &RegisterRule,
+        register: u16,
+        cfa: u64,
+    ) -> Result<Option<u64>, End> {
         let of = |register| self.registers.get(register).ok_or(End::Lost);
         let at = |offset| cfa.checked_add_signed(offset).ok_or(End::Lost);
         Ok(Some(match rule {
-            Rule::Undefined => return Ok(None),
-            Rule::SameValue => of(register)?,
+            RegisterRule::Undefined => return Ok(None),
+            RegisterRule::SameValue => of(register)?,
             // Tables of compilers have a register in its slot until the function returns, but what is below the stack pointer
             // has been popped: the register has its value again. In a prologue it still has it.
-            Rule::Offset(offset) if self.is_popped(at(*offset)?) => of(register)?,
-            Rule::Offset(offset) => self.stack.word(at(*offset)?)?,
-            Rule::ValueOffset(offset) => at(*offset)?,
-            Rule::Register(other) => of(*other)?,
-            Rule::Expression(expression) => {
+            RegisterRule::Offset(offset) if self.is_popped(at(*offset)?) => of(register)?,
+            RegisterRule::Offset(offset) => self.stack.word(at(*offset)?)?,
+            RegisterRule::ValueOffset(offset) => at(*offset)?,
+            RegisterRule::Register(other) => of(*other)?,
+            RegisterRule::Expression(expression) => {
                 let slot = self.evaluate(rules, expression, Some(cfa))?;
                 // GCC's slot of a realigned frame is where the frame pointer points to: after `leave`, in the frame of a caller.
                 let is_beyond = self.is_interrupted && !rules.is_signal && slot >= cfa;
@@ -148,7 +154,7 @@ impl FrameState<'_> {
                     false => self.stack.word(slot)?,
                 }
             }
-            Rule::ValueExpression(expression) => self.evaluate(rules, expression, Some(cfa))?,
+            RegisterRule::ValueExpression(expression) => self.evaluate(rules, expression, Some(cfa))?,
         }))
     }
 

@@ -12,7 +12,7 @@ use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::hash::HashSet;
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::dwarf::{self, Encoder, EncoderMemory};
-use crate::elf::eh_frame::Tables;
+use crate::elf::eh_frame::UnwindTables;
 use crate::elf::object::{self, CodeBytes, Encoded, ObjectContent, ObjectFunction, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::{ObjectKind, Store};
@@ -22,7 +22,7 @@ use crate::inject::objects::grouping::{first_of, key};
 use crate::inject::objects::job::{DecodedFunction, Job, LoadedJob, batches};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
-use crate::inject::objects::{Input, Objects, PlacedObject, path_for_readers};
+use crate::inject::objects::{ObjectInputs, Objects, PlacedObject, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::load::function_of;
@@ -32,7 +32,7 @@ use crate::units::Pid;
 
 /// Writes the objects in their order. Reports the number of finished functions to `progress`.
 pub fn write(
-    input: &Input<'_>,
+    input: &ObjectInputs<'_>,
     objects: Vec<ObjectMembers<'_>>,
     output: &mut Output,
     kept: &mut KeptSources,
@@ -118,7 +118,7 @@ pub fn write(
 
 /// Writer of objects for functions.
 struct ObjectWriter<'a> {
-    input: &'a Input<'a>,
+    input: &'a ObjectInputs<'a>,
     faults: Tally<Issue>,
     line_faults: IndexedTable<FileIndex, Tally<Issue>>,
     source_folders: SourceFolders,
@@ -192,7 +192,7 @@ fn is_kept(memory_size: u64, record_bytes: u64) -> bool {
 }
 
 impl<'a> ObjectWriter<'a> {
-    fn new(input: &'a Input<'a>, dump_bytes: u64) -> Self {
+    fn new(input: &'a ObjectInputs<'a>, dump_bytes: u64) -> Self {
         Self {
             input,
             faults: Tally::default(),
@@ -292,7 +292,7 @@ impl<'a> ObjectWriter<'a> {
     fn encode(
         &self,
         job: &Job<'_>,
-        tables: Option<&(Tables, Address)>,
+        tables: Option<&(UnwindTables, Address)>,
         loaded: &mut LoadedJob<'_, 'a>,
         store: &Path,
         kept: &KeptSources,

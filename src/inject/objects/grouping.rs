@@ -60,7 +60,7 @@ pub struct RecordsSize {
 
 /// Functions in groups, one for each object.
 #[derive(Debug, Default)]
-pub struct Groups {
+pub struct FunctionGroups {
     mappings: Vec<CodeMapping>,
     /// For each group, its end in `mappings` and whether it has a lead-in.
     ends: Vec<(usize, bool)>,
@@ -68,7 +68,7 @@ pub struct Groups {
 
 /// Functions of one object.
 #[derive(Clone, Copy, Debug)]
-pub struct Members<'a> {
+pub struct GroupMembers<'a> {
     /// Functions by address; not empty.
     pub functions: &'a [CodeMapping],
     /// Whether the [`LEAD_IN`] addresses before the first function are free, so that the object can cover them.
@@ -95,7 +95,7 @@ impl Mapped<'_> {
     }
 }
 
-impl Groups {
+impl FunctionGroups {
     /// Creates one group for each function.
     pub fn of_one(mappings: &[CodeMapping]) -> Self {
         Self {
@@ -153,10 +153,10 @@ impl Groups {
     }
 
     /// Returns the groups by address space and the time of their earliest function.
-    pub fn iter(&self) -> impl Iterator<Item = Members<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = GroupMembers<'_>> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|&(end, _)| end));
         starts.zip(&self.ends).filter_map(|(start, &(end, has_lead_in))| {
-            Some(Members {
+            Some(GroupMembers {
                 functions: self.mappings.get(start..end)?,
                 has_lead_in,
             })
@@ -182,7 +182,7 @@ pub fn group_sizes(
     mut records_size: impl FnMut(&CodeMapping) -> RecordsSize,
 ) -> Vec<usize> {
     let mut sizes = Vec::new();
-    let mut group: Option<Group<'_>> = None;
+    let mut group: Option<GroupBuilder<'_>> = None;
     let mut reach = Address(0);
     for (at, mapping) in (1usize..).zip(mappings) {
         let range = mapping.range;
@@ -198,7 +198,7 @@ pub fn group_sizes(
             }
             _ => {
                 sizes.extend(group.map(|group| group.functions));
-                group = Some(Group::new(mapping, records, is_alone));
+                group = Some(GroupBuilder::new(mapping, records, is_alone));
             }
         }
     }
@@ -207,7 +207,7 @@ pub fn group_sizes(
 }
 
 /// A group under construction.
-struct Group<'a> {
+struct GroupBuilder<'a> {
     first: &'a CodeMapping,
     /// Whether more functions can join it.
     is_open: bool,
@@ -217,7 +217,7 @@ struct Group<'a> {
     records: RecordsSize,
 }
 
-impl<'a> Group<'a> {
+impl<'a> GroupBuilder<'a> {
     fn new(first: &'a CodeMapping, records: RecordsSize, is_open: bool) -> Self {
         Self {
             first,
@@ -292,7 +292,7 @@ mod tests {
     /// Returns the start addresses of the functions in each group. `functions` has process, time, start and size of
     /// each.
     fn groups(functions: &[(u32, u64, u64, u64)], freed_ranges: &[(u64, u64)]) -> Vec<Vec<u64>> {
-        let starts = |group: Members<'_>| {
+        let starts = |group: GroupMembers<'_>| {
             let functions = group.functions.iter();
             functions.map(|function| function.range.start.0).collect()
         };
@@ -303,7 +303,7 @@ mod tests {
         functions: &[(u32, u64, u64, u64)],
         freed_ranges: &[(u64, u64)],
         unknown: &[(u32, u64)],
-    ) -> Groups {
+    ) -> FunctionGroups {
         let processes = processes();
         let space = |pid| processes.space_at(Pid(pid), Time(100)).unwrap();
         let mut mappings: Vec<CodeMapping> = (0u32..)
@@ -339,7 +339,7 @@ mod tests {
             symbols: &[],
             unknown: &addresses,
         };
-        Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| RECORDS)
+        FunctionGroups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| RECORDS)
     }
 
     #[test]

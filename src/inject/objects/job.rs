@@ -4,11 +4,11 @@ use jitdump::{Address, AddressRange, Function, Machine};
 
 use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::collections::indexed_table::IndexedTable;
-use crate::elf::eh_frame::{TableLayout, Tables};
+use crate::elf::eh_frame::{TableLayout, UnwindTables};
 use crate::elf::object::{LEAD_IN, text_address};
 use crate::frames::source_files::v8_functions::Lines;
 use crate::inject::objects::sharing::{Block, ObjectMembers};
-use crate::inject::objects::{Input, TABLE_ALIGN};
+use crate::inject::objects::{ObjectInputs, TABLE_ALIGN};
 use crate::inject::sources::SourceName;
 
 /// Maximum number of objects to encode at a time, and the size of records in bytes from which on no object is
@@ -50,7 +50,7 @@ pub struct DecodedFunction<'g, 'a> {
 impl<'g> Job<'g> {
     /// Makes a job of an object. `text_bytes` are the sizes of the source texts that an object of each file may contain.
     pub fn new(
-        input: &Input<'_>,
+        input: &ObjectInputs<'_>,
         members: ObjectMembers<'g>,
         text_bytes: &IndexedTable<FileIndex, u64>,
     ) -> Option<Self> {
@@ -121,13 +121,13 @@ impl<'g> Job<'g> {
     }
 
     /// Tables without entries, and their address in the process.
-    pub fn empty_tables(&self) -> (Tables, Address) {
+    pub fn empty_tables(&self) -> (UnwindTables, Address) {
         // They are never read, so it does not matter what else is at their address.
         let last = self.members.others.last().unwrap_or(&self.members.first);
         let end = last.offset.saturating_add(last.range().size());
         let distance = end.next_multiple_of(TABLE_ALIGN);
         let behind = Address(self.range().start.0.wrapping_add(distance));
-        let tables = Tables::build(std::iter::empty(), self.table_layout(behind));
+        let tables = UnwindTables::build(std::iter::empty(), self.table_layout(behind));
         (tables.unwrap_or_default(), behind)
     }
 

@@ -23,7 +23,8 @@ use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::HashMap;
 use crate::inject::objects::grouping::{
-    Groups, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, Mapped, Members, RecordsSize, first_of, group_sizes, key,
+    FunctionGroups, GroupMembers, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, Mapped, RecordsSize, first_of,
+    group_sizes, key,
 };
 use crate::inject::objects::neighbourhood::Neighbourhoods;
 
@@ -74,7 +75,7 @@ impl<'a> Block<'a> {
 }
 
 impl<'a> ObjectMembers<'a> {
-    fn of_group(group: Members<'a>) -> Self {
+    fn of_group(group: GroupMembers<'a>) -> Self {
         Self {
             first: Block::new(group.functions, 0),
             others: Vec::new(),
@@ -100,7 +101,7 @@ impl<'a> ObjectMembers<'a> {
 }
 
 /// Returns an object for each group.
-pub fn separate(groups: &Groups) -> Vec<ObjectMembers<'_>> {
+pub fn separate(groups: &FunctionGroups) -> Vec<ObjectMembers<'_>> {
     groups.iter().map(ObjectMembers::of_group).collect()
 }
 
@@ -109,13 +110,13 @@ pub fn separate(groups: &Groups) -> Vec<ObjectMembers<'_>> {
 pub fn shared<'g>(
     processes: &Processes,
     mapped: Mapped<'_>,
-    groups: &'g Groups,
+    groups: &'g FunctionGroups,
     records_size: impl Fn(&CodeMapping) -> RecordsSize,
 ) -> Vec<ObjectMembers<'g>> {
     if groups.len() <= MAX_SEPARATE {
         return separate(groups);
     }
-    let groups: Vec<(Members<'g>, RecordsSize)> = groups
+    let groups: Vec<(GroupMembers<'g>, RecordsSize)> = groups
         .iter()
         .map(|group| (group, records_size_of(&group, &records_size)))
         .collect();
@@ -137,7 +138,10 @@ pub fn shared<'g>(
     objects
 }
 
-fn records_size_of(group: &Members<'_>, records_size: impl Fn(&CodeMapping) -> RecordsSize) -> RecordsSize {
+fn records_size_of(
+    group: &GroupMembers<'_>,
+    records_size: impl Fn(&CodeMapping) -> RecordsSize,
+) -> RecordsSize {
     let mut all = RecordsSize {
         bytes: 0,
         has_code: group
@@ -163,7 +167,7 @@ fn range_of(functions: &[CodeMapping]) -> AddressRange {
 fn stretches(
     processes: &Processes,
     mapped: Mapped<'_>,
-    groups: &[(Members<'_>, RecordsSize)],
+    groups: &[(GroupMembers<'_>, RecordsSize)],
 ) -> Vec<Vec<usize>> {
     // Each group as if it were a function.
     let whole = groups.iter().enumerate().filter_map(|(index, (group, records))| {
@@ -209,7 +213,7 @@ fn stretches(
 /// Splits stretches into those with most functions, which are not single ones, and the groups of all others, in order.
 fn largest(
     stretches: Vec<Vec<usize>>,
-    groups: &[(Members<'_>, RecordsSize)],
+    groups: &[(GroupMembers<'_>, RecordsSize)],
 ) -> (Vec<Vec<usize>>, Vec<usize>) {
     let functions = |stretch: &Vec<usize>| -> usize {
         let groups = stretch.iter().filter_map(|&index| groups.get(index));
@@ -228,7 +232,7 @@ fn largest(
 }
 
 /// Returns the object of a stretch.
-fn object_of<'g>(stretch: &[usize], groups: &[(Members<'g>, RecordsSize)]) -> Option<ObjectMembers<'g>> {
+fn object_of<'g>(stretch: &[usize], groups: &[(GroupMembers<'g>, RecordsSize)]) -> Option<ObjectMembers<'g>> {
     let mut members = stretch
         .iter()
         .filter_map(|&index| groups.get(index))
@@ -269,7 +273,7 @@ impl<'a> Packed<'a> {
 }
 
 impl<'a> Packer<'a> {
-    fn add(&mut self, group: Members<'a>, records: RecordsSize) {
+    fn add(&mut self, group: GroupMembers<'a>, records: RecordsSize) {
         let Some(first) = group.functions.first() else {
             return;
         };
@@ -362,7 +366,7 @@ mod tests {
             symbols: &[],
             unknown: &addresses,
         };
-        let groups = Groups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| RECORDS);
+        let groups = FunctionGroups::as_large_as_can_be(&processes, mapped, MAX_HOLE, |_| RECORDS);
         let objects = shared(&processes, mapped, &groups, |_| RECORDS);
         let block = |block: &Block<'_>| {
             let functions = block.functions.iter().map(|mapping| mapping.function.function);

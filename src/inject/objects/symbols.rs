@@ -3,18 +3,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use jitdump::internals::perf_map::Symbol;
+use jitdump::internals::perf_map::PerfMapSymbol;
 use jitdump::{AddressRange, Machine, Tally, Time};
 
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::SpaceId;
 use crate::elf::dwarf::{Encoder, EncoderMemory};
-use crate::elf::eh_frame::{TableLayout, Tables};
+use crate::elf::eh_frame::{TableLayout, UnwindTables};
 use crate::elf::object::{self, CodeBytes, ObjectContent, ObjectFunction, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::ObjectKind;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
-use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
+use crate::inject::objects::{ObjectInputs, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -22,7 +22,7 @@ use crate::units::{BuildId, Pid};
 
 /// Writer of objects for symbols.
 struct SymbolWriter<'a> {
-    input: &'a Input<'a>,
+    input: &'a ObjectInputs<'a>,
     machine: Machine,
 }
 
@@ -38,14 +38,14 @@ const MAX_HOLE: u64 = 4 << 20;
 
 /// A symbol, with all places of its memory.
 struct Member<'a, 'p> {
-    symbol: Symbol<'a>,
+    symbol: PerfMapSymbol<'a>,
     places: &'p [PlacedSymbol],
     /// Address in the object, from that of the object's first symbol.
     offset: u64,
 }
 
 /// Symbols of one perf map that share an object.
-struct Members<'a, 'p> {
+struct SymbolsOfMap<'a, 'p> {
     pid: Pid,
     /// Owner of the perf map.
     owner: u32,
@@ -56,7 +56,7 @@ struct Members<'a, 'p> {
 /// Writes objects for the symbols in `placed`, which must be sorted, and adds them to `objects`. Each has one symbol, unless
 /// they `are_shared`. Reports the number of finished entries to `progress`.
 pub fn write(
-    input: &Input<'_>,
+    input: &ObjectInputs<'_>,
     placed: &[PlacedSymbol],
     are_shared: bool,
     output: &mut Output,
@@ -83,7 +83,7 @@ pub fn write(
             }
         } else {
             symbols.try_for_each(|((pid, symbol, owner), places)| {
-                let members = Members::of_one(pid, owner, symbol, places);
+                let members = SymbolsOfMap::of_one(pid, owner, symbol, places);
                 writer.write(&members, output, kept, objects, &mut memory)?;
                 progress(members.place_count());
                 Ok::<_, Diagnostic>(())
@@ -93,8 +93,8 @@ pub fn write(
     Ok(())
 }
 
-impl<'a, 'p> Members<'a, 'p> {
-    fn of_one(pid: Pid, owner: u32, symbol: Symbol<'a>, places: &'p [PlacedSymbol]) -> Self {
+impl<'a, 'p> SymbolsOfMap<'a, 'p> {
+    fn of_one(pid: Pid, owner: u32, symbol: PerfMapSymbol<'a>, places: &'p [PlacedSymbol]) -> Self {
         Self {
             pid,
             owner,
@@ -113,12 +113,12 @@ impl<'a, 'p> Members<'a, 'p> {
 }
 
 /// A symbol with the process and the owner of its perf map, and its places.
-type Found<'a, 'p> = ((Pid, Symbol<'a>, u32), &'p [PlacedSymbol]);
+type Found<'a, 'p> = ((Pid, PerfMapSymbol<'a>, u32), &'p [PlacedSymbol]);
 
 /// Distributes symbols of one perf map, in the order of addresses, to objects. They keep their distances if these are small, so
 /// that most objects are that of one stretch of memory.
-fn shared<'a, 'p>(symbols: Vec<Found<'a, 'p>>) -> Vec<Members<'a, 'p>> {
-    let mut all: Vec<Members<'a, 'p>> = Vec::new();
+fn shared<'a, 'p>(symbols: Vec<Found<'a, 'p>>) -> Vec<SymbolsOfMap<'a, 'p>> {
+    let mut all: Vec<SymbolsOfMap<'a, 'p>> = Vec::new();
     let mut names = 0usize;
     // End of the last symbol: its address in the object and in the process.
     let mut end = (0u64, 0u64);
@@ -145,7 +145,7 @@ fn shared<'a, 'p>(symbols: Vec<Found<'a, 'p>>) -> Vec<Members<'a, 'p>> {
             }
             None => {
                 names = symbol.name.len();
-                all.push(Members::of_one(pid, owner, symbol, places));
+                all.push(SymbolsOfMap::of_one(pid, owner, symbol, places));
                 0
             }
         };
@@ -156,7 +156,7 @@ fn shared<'a, 'p>(symbols: Vec<Found<'a, 'p>>) -> Vec<Members<'a, 'p>> {
 
 impl<'a> SymbolWriter<'a> {
     /// Returns a symbol, and the process and the owner of its perf map.
-    fn symbol(&self, place: &PlacedSymbol) -> Option<(Pid, Symbol<'a>, u32)> {
+    fn symbol(&self, place: &PlacedSymbol) -> Option<(Pid, PerfMapSymbol<'a>, u32)> {
         let used = &self.input.maps[place.id.table];
         let symbol = used.map.symbols.get(place.id.symbol as usize)?;
         Some((used.found.pid, *symbol, used.found.file.owner()))
@@ -165,7 +165,7 @@ impl<'a> SymbolWriter<'a> {
     /// Writes an object.
     fn write(
         &self,
-        members: &Members<'a, '_>,
+        members: &SymbolsOfMap<'a, '_>,
         output: &mut Output,
         kept: &mut KeptSources,
         objects: &mut Objects,
@@ -224,7 +224,7 @@ impl<'a> SymbolWriter<'a> {
     }
 
     /// Name of a symbol.
-    fn name(&self, symbol: Symbol<'a>) -> Cow<'a, [u8]> {
+    fn name(&self, symbol: PerfMapSymbol<'a>) -> Cow<'a, [u8]> {
         let name = self.input.v8_functions.name(symbol.name);
         self.input.symbol_name(name, || None, symbol.tier())
     }
@@ -274,7 +274,7 @@ impl<'a> SymbolWriter<'a> {
             endian: self.machine.endian,
             address_size: self.machine.address_size(),
         };
-        let tables = Tables::build(std::iter::empty(), layout).unwrap_or_default();
+        let tables = UnwindTables::build(std::iter::empty(), layout).unwrap_or_default();
         let content = ObjectContent {
             machine: self.machine,
             functions: &functions,
@@ -338,10 +338,11 @@ mod tests {
         let symbol = |&(start, size, name_size): &(u64, u64, usize)| {
             let range = AddressRange::new(Address(start), size).unwrap();
             let name = &name[..name_size];
-            ((Pid(1), Symbol { range, name }, 0), &[][..])
+            ((Pid(1), PerfMapSymbol { range, name }, 0), &[][..])
         };
         let objects = shared(symbols.iter().map(symbol).collect());
-        let offsets = |object: &Members<'_, '_>| object.members.iter().map(|member| member.offset).collect();
+        let offsets =
+            |object: &SymbolsOfMap<'_, '_>| object.members.iter().map(|member| member.offset).collect();
         objects.iter().map(offsets).collect()
     }
 

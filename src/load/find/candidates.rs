@@ -28,7 +28,7 @@ const SLACK: u64 = 1_000_000_000;
 
 /// A jitdump of which only the header and the first record were read.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub struct CandidateDump {
     /// The file.
     pub file: Arc<PagedFile>,
     /// Header of the file.
@@ -39,7 +39,7 @@ pub struct Candidate {
     last: Arc<OnceLock<Option<RuntimeTime>>>,
 }
 
-impl Candidate {
+impl CandidateDump {
     /// Reads the header of an opened file. Rejects the file if it is not a jitdump.
     pub fn of(opened: io::Result<OpenFile>) -> Result<Self, Diagnostic> {
         let file = accept_if(opened, |start| {
@@ -98,13 +98,13 @@ pub struct UserFiles {
 
 /// Filter for jitdumps in folders, of which only a few may belong to the profile.
 #[derive(Debug)]
-pub struct Filter<'a> {
+pub struct DumpFilter<'a> {
     names: HashSet<&'a [u8]>,
     numbers: HashSet<u32>,
     processes: &'a Processes,
 }
 
-impl<'a> Filter<'a> {
+impl<'a> DumpFilter<'a> {
     /// Creates a filter for dumps that markers may refer to, and for dumps of the profile's processes.
     pub fn of(profile_index: &'a ProfileIndex) -> Self {
         let names = profile_index.markers.iter().map(|marker| base_name(&marker.path));
@@ -115,7 +115,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    fn has(&self, name: &[u8], opened: &Result<Candidate, Diagnostic>) -> bool {
+    fn has(&self, name: &[u8], opened: &Result<CandidateDump, Diagnostic>) -> bool {
         let pid = opened.as_ref().map(|candidate| candidate.header.pid);
         let is_known = |pid| self.numbers.contains(&pid) || self.processes.knows(Pid(pid));
         self.names.contains(name) || pid.is_ok_and(is_known)
@@ -130,12 +130,12 @@ pub struct UserFile {
     /// Whether the user named the file itself, not its folder.
     pub is_named: bool,
     /// The jitdump, or why it is not used.
-    pub opened: Result<Candidate, Diagnostic>,
+    pub opened: Result<CandidateDump, Diagnostic>,
 }
 
 impl UserFiles {
     /// Adds a file, or jitdumps in a folder and below that pass the filter, recognised by content or name.
-    pub fn add(&mut self, path: &Path, wanted: &Filter<'_>, reach: &Reach) -> io::Result<()> {
+    pub fn add(&mut self, path: &Path, wanted: &DumpFilter<'_>, reach: &Reach) -> io::Result<()> {
         if fs::metadata(path)?.is_dir() {
             self.add_folder(path, wanted, reach);
             return Ok(());
@@ -144,15 +144,15 @@ impl UserFiles {
         self.all.push(UserFile {
             path: path.to_owned(),
             is_named: true,
-            opened: Candidate::of(reach.open_named(path, path)),
+            opened: CandidateDump::of(reach.open_named(path, path)),
         });
         Ok(())
     }
 
-    fn add_folder(&mut self, folder: &Path, wanted: &Filter<'_>, reach: &Reach) {
+    fn add_folder(&mut self, folder: &Path, wanted: &DumpFilter<'_>, reach: &Reach) {
         let mut left_out = 0;
         for path in files_below(folder, &mut self.diagnostics) {
-            let opened = Candidate::of(reach.open_named(folder, &path));
+            let opened = CandidateDump::of(reach.open_named(folder, &path));
             let name = path.file_name().unwrap_or_default().as_bytes();
             if opened
                 .as_ref()
@@ -186,7 +186,7 @@ mod tests {
     use jitdump::ByteOrder;
 
     /// Returns a jitdump whose only record has this time.
-    fn candidate(time: u64) -> Candidate {
+    fn candidate(time: u64) -> CandidateDump {
         const CODE_CLOSE: u32 = 3;
         let endian = ByteOrder::Little;
         let mut bytes = Vec::new();
@@ -202,7 +202,7 @@ mod tests {
         endian.write_u64(&mut bytes, time);
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), bytes).unwrap();
-        let candidate = Candidate::of(OpenFile::open(file.path())).unwrap();
+        let candidate = CandidateDump::of(OpenFile::open(file.path())).unwrap();
         assert_eq!(candidate.first, Some(RuntimeTime(time)));
         candidate
     }

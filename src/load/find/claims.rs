@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use jitdump::printable;
 
-use crate::code::profile_index::Marker;
+use crate::code::profile_index::FileMarker;
 use crate::collections::hash::HashMap;
 use crate::files::PagedFile;
-use crate::load::find::dedup::{ContentId, Contents};
+use crate::load::find::dedup::{ContentId, ContentIds};
 use crate::perf::event::FileId;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
 /// What identifies the file of a marker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Identity<'a> {
+pub struct MarkedFile<'a> {
     /// Path in the mount namespace of the process.
     pub path: &'a [u8],
     /// Device and inode of the file, if recorded.
@@ -23,26 +23,26 @@ pub struct Identity<'a> {
     pub namespace: Option<u64>,
 }
 
-impl Identity<'_> {
+impl MarkedFile<'_> {
     /// Whether both may be the same file.
-    fn is_like(&self, other: &Identity<'_>) -> bool {
+    fn is_like(&self, other: &MarkedFile<'_>) -> bool {
         match (self.file_id, other.file_id) {
             (Some(one), Some(other)) => one == other,
             _ => self.has_path_of(other),
         }
     }
 
-    fn has_path_of(&self, other: &Identity<'_>) -> bool {
+    fn has_path_of(&self, other: &MarkedFile<'_>) -> bool {
         self.path == other.path && self.namespace == other.namespace
     }
 }
 
 /// All markers that one process made for one file, which may be many.
-pub struct Group<'a> {
+pub struct MarkerGroup<'a> {
     /// First marker.
-    pub first: &'a Marker,
+    pub first: &'a FileMarker,
     /// Identity of the file.
-    pub identity: Identity<'a>,
+    pub identity: MarkedFile<'a>,
     /// Indices of the markers.
     pub markers: Vec<usize>,
     /// The file, or why it is missing; `None` until this is decided.
@@ -52,20 +52,20 @@ pub struct Group<'a> {
 /// Assigned contents of files, with the identity and the process of the first marker of each.
 #[derive(Default)]
 pub struct Claims<'a> {
-    contents: Contents,
-    claims: HashMap<ContentId, (Identity<'a>, Pid)>,
+    contents: ContentIds,
+    claims: HashMap<ContentId, (MarkedFile<'a>, Pid)>,
 }
 
 impl<'a> Claims<'a> {
     /// Assigns a file to a group of markers.
-    pub fn add(&mut self, file: &Arc<PagedFile>, group: &Group<'a>) {
+    pub fn add(&mut self, file: &Arc<PagedFile>, group: &MarkerGroup<'a>) {
         let claim = (group.identity, group.first.pid);
         self.claims.entry(self.contents.of(file)).or_insert(claim);
     }
 
     /// Rejects a file that belongs to another marker, or is a copy of such a file. One process may have two
     /// dumps of one name, if two runtimes in it write to different folders.
-    pub fn check(&mut self, file: &Arc<PagedFile>, group: &Group<'_>) -> Result<(), Diagnostic> {
+    pub fn check(&mut self, file: &Arc<PagedFile>, group: &MarkerGroup<'_>) -> Result<(), Diagnostic> {
         let Some((identity, pid)) = self.claims.get(&self.contents.of(file)) else {
             return Ok(());
         };

@@ -21,7 +21,7 @@ type Look = (u64, [u8; START]);
 /// IDs for the contents of files, the same for copies. Each file is read at most once, and only if another
 /// one has the same length and start.
 #[derive(Debug, Default)]
-pub struct Contents {
+pub struct ContentIds {
     by_file_id: HashMap<(u64, u64), ContentId>,
     by_look: HashMap<Look, Alike>,
     count: usize,
@@ -39,7 +39,7 @@ struct Alike {
     by_hash: HashMap<[u8; 20], ContentId>,
 }
 
-impl Contents {
+impl ContentIds {
     /// Returns the ID of a file's content.
     pub fn of(&mut self, file: &Arc<PagedFile>) -> ContentId {
         if let Some(&known) = self.by_file_id.get(&file.file_id()) {
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn files_of_the_same_content_are_one_and_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let mut contents = Contents::default();
+        let mut contents = ContentIds::default();
         let mut of = |name, content: &[u8]| contents.of(&file(folder.path(), name, content));
         let (long, short) = (of("a", &[1; 100]), of("short", b"short"));
         assert_ne!(long, short);

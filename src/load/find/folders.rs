@@ -32,12 +32,12 @@ pub fn beside(profile: &Path) -> [PathBuf; 2] {
 #[derive(Debug, Default)]
 pub struct Folders {
     /// Folders by path.
-    all: HashMap<Vec<u8>, Folder>,
+    all: HashMap<Vec<u8>, ListedFolder>,
     listed: usize,
 }
 
 #[derive(Debug, Default)]
-struct Folder {
+struct ListedFolder {
     /// Number of lookups.
     lookups: usize,
     /// Names of its entries, each after a slash; `None` if it was not listed.
@@ -56,7 +56,7 @@ impl Folders {
             return true;
         }
         let Some(folder) = self.all.get_mut(parent) else {
-            let folder = Folder {
+            let folder = ListedFolder {
                 lookups: 1,
                 names: None,
             };

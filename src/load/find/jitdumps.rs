@@ -27,13 +27,13 @@ use jitdump::{Time, printable};
 use crate::bytes::base_name;
 use crate::bytes::printable_path;
 use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
-use crate::code::profile_index::{IndexedProfile, Marker, ProfileIndex};
+use crate::code::profile_index::{FileMarker, IndexedProfile, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::files::walk::{self, Scope};
 use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;
-use crate::load::find::candidates::{Candidate, Filter, UserFile, UserFiles};
-use crate::load::find::claims::{Claims, Group, Identity, MatchCandidate};
+use crate::load::find::candidates::{CandidateDump, DumpFilter, UserFile, UserFiles};
+use crate::load::find::claims::{Claims, MarkedFile, MarkerGroup, MatchCandidate};
 use crate::load::find::folders::{Folders, beside};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
@@ -66,7 +66,7 @@ pub fn find(
     access: &Access,
 ) -> Result<FoundDumps, Diagnostic> {
     let mut files = UserFiles::default();
-    let wanted = Filter::of(index);
+    let wanted = DumpFilter::of(index);
     for path in &options.jitdumps {
         files
             .add(path, &wanted, &access.reach)
@@ -103,7 +103,7 @@ struct JitdumpSearch<'a> {
     /// Files that were rejected for markers.
     rejected: RefCell<HashSet<PathBuf>>,
     /// Files that were opened already: any number of processes may share a dump.
-    opened: RefCell<HashMap<PathBuf, Result<Candidate, Diagnostic>>>,
+    opened: RefCell<HashMap<PathBuf, Result<CandidateDump, Diagnostic>>>,
     open_files: RefCell<HashMap<Pid, OpenFiles>>,
 }
 
@@ -223,11 +223,11 @@ impl<'a> JitdumpSearch<'a> {
         found
     }
 
-    fn groups(&self) -> Vec<Group<'a>> {
-        let mut groups: Vec<Group<'a>> = Vec::new();
-        let mut known: HashMap<(Pid, Identity<'a>), usize> = HashMap::default();
+    fn groups(&self) -> Vec<MarkerGroup<'a>> {
+        let mut groups: Vec<MarkerGroup<'a>> = Vec::new();
+        let mut known: HashMap<(Pid, MarkedFile<'a>), usize> = HashMap::default();
         for (index, marker) in self.profile_index.markers.iter().enumerate() {
-            let identity = Identity {
+            let identity = MarkedFile {
                 path: &marker.path,
                 file_id: marker.file.filter(|file| file.inode != 0),
                 namespace: self.profile_index.mount_namespaces.get(&marker.pid).copied(),
@@ -235,7 +235,7 @@ impl<'a> JitdumpSearch<'a> {
             let at = *known.entry((marker.pid, identity)).or_insert(groups.len());
             match groups.get_mut(at) {
                 Some(group) => group.markers.push(index),
-                None => groups.push(Group {
+                None => groups.push(MarkerGroup {
                     first: marker,
                     identity,
                     markers: vec![index],
@@ -247,7 +247,7 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Returns the file that was mapped: at the recorded path, or open in the process.
-    fn certain(&self, group: &Group<'_>) -> Option<Candidate> {
+    fn certain(&self, group: &MarkerGroup<'_>) -> Option<CandidateDump> {
         let recorded = Path::new(OsStr::from_bytes(&group.first.path));
         let is_here = !self.is_elsewhere(group, recorded);
         let at_path = is_here.then(|| self.open(recorded)).into_iter();
@@ -259,7 +259,7 @@ impl<'a> JitdumpSearch<'a> {
 
     /// Returns the paths by which a running process has a marker's file open. The file may have been removed,
     /// as by V8 with `--perf-prof-delete-file`, or be in a container.
-    fn open_in_process(&self, pid: Pid, identity: &Identity<'_>) -> Vec<PathBuf> {
+    fn open_in_process(&self, pid: Pid, identity: &MarkedFile<'_>) -> Vec<PathBuf> {
         let Some(file_id) = identity.file_id.filter(|_| !self.access.reach.is_confined()) else {
             return Vec::new();
         };
@@ -273,8 +273,8 @@ impl<'a> JitdumpSearch<'a> {
 
     /// Whether the recorded path means another file here than it did in the process: the mount namespaces or
     /// the inodes differ.
-    fn is_elsewhere(&self, group: &Group<'_>, recorded: &Path) -> bool {
-        let Identity {
+    fn is_elsewhere(&self, group: &MarkerGroup<'_>, recorded: &Path) -> bool {
+        let MarkedFile {
             file_id, namespace, ..
         } = group.identity;
         if let (Some(ours), Some(theirs)) = (self.mount_namespace, namespace)
@@ -292,7 +292,7 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Opens a file at a path in the profile.
-    fn open(&self, path: &Path) -> Result<Candidate, Diagnostic> {
+    fn open(&self, path: &Path) -> Result<CandidateDump, Diagnostic> {
         self.open_once(path, || self.access.reach.open_recorded(path))
     }
 
@@ -300,21 +300,21 @@ impl<'a> JitdumpSearch<'a> {
         &self,
         path: &Path,
         open: impl FnOnce() -> io::Result<OpenFile>,
-    ) -> Result<Candidate, Diagnostic> {
+    ) -> Result<CandidateDump, Diagnostic> {
         if !self.access.reach.has(path) || !self.folders.borrow_mut().may_have(path) {
             return Err(Diagnostic::new(Issue::FileMissing));
         }
         if let Some(opened) = self.opened.borrow().get(path) {
             return opened.clone();
         }
-        let opened = Candidate::of(open());
+        let opened = CandidateDump::of(open());
         self.opened.borrow_mut().insert(path.to_owned(), opened.clone());
         opened
     }
 
     /// Assigns the most likely file to each of `groups` without a file, or the reason why it is missing. A
     /// file that may belong to several markers is assigned to the most likely one.
-    fn choose(&self, groups: &mut [Group<'a>], claims: &mut Claims<'a>) {
+    fn choose(&self, groups: &mut [MarkerGroup<'a>], claims: &mut Claims<'a>) {
         let mut pairs = Vec::new();
         let mut rejected_files: Vec<Tried> = Vec::new();
         for (at, group) in groups.iter().enumerate() {
@@ -350,7 +350,7 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Adds the files that may belong to a group's marker. Returns the rejected ones.
-    fn pairs(&self, group: &Group<'_>, at: usize, pairs: &mut Vec<MatchCandidate>) -> Tried {
+    fn pairs(&self, group: &MarkerGroup<'_>, at: usize, pairs: &mut Vec<MatchCandidate>) -> Tried {
         let mut rejected_files = Tried::new();
         for (order, (path, opened)) in self.candidates(group).into_iter().enumerate() {
             let checked = opened.and_then(|candidate| {
@@ -388,7 +388,7 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Time between a marker and the first record of a file in nanoseconds; 0 if unknown.
-    fn distance(&self, candidate: &Candidate, marker: &Marker) -> u64 {
+    fn distance(&self, candidate: &CandidateDump, marker: &FileMarker) -> u64 {
         match (candidate.first, self.clock_offset) {
             (Some(first), Some(offset)) if marker.time != Time(0) => {
                 apply_offset(first, offset.into()).0.abs_diff(marker.time.0)
@@ -398,7 +398,7 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Returns the files that may be the dump of a marker, the most likely ones first.
-    fn candidates(&self, group: &Group<'_>) -> Vec<(PathBuf, Result<Candidate, Diagnostic>)> {
+    fn candidates(&self, group: &MarkerGroup<'_>) -> Vec<(PathBuf, Result<CandidateDump, Diagnostic>)> {
         let marker = group.first;
         let recorded = Path::new(OsStr::from_bytes(&marker.path));
         let name = OsStr::from_bytes(base_name(&marker.path));
@@ -460,7 +460,7 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Rejects a file that cannot be the dump of a marker.
-    fn check(&self, candidate: &Candidate, group: &Group<'_>) -> Result<(), Diagnostic> {
+    fn check(&self, candidate: &CandidateDump, group: &MarkerGroup<'_>) -> Result<(), Diagnostic> {
         self.check_times(candidate, group.first.time)?;
         // A file that the process has mapped is its own, whoever owns it.
         let (_, inode) = candidate.file.file_id();
@@ -471,7 +471,7 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Rejects a file with an untrusted owner, unless the user named the file.
-    fn check_owner(&self, candidate: &Candidate, pid: Pid) -> Result<(), Diagnostic> {
+    fn check_owner(&self, candidate: &CandidateDump, pid: Pid) -> Result<(), Diagnostic> {
         if self.named.contains(candidate.file.path()) {
             return Ok(());
         }
@@ -480,7 +480,7 @@ impl<'a> JitdumpSearch<'a> {
 
     /// Rejects a file that cannot have been written during the recording and mapped at `marked`, which is 0
     /// if that was before the profile or is unknown.
-    fn check_times(&self, candidate: &Candidate, marked: Time) -> Result<(), Diagnostic> {
+    fn check_times(&self, candidate: &CandidateDump, marked: Time) -> Result<(), Diagnostic> {
         let Some(offset) = self.clock_offset else {
             return Ok(());
         };
@@ -491,7 +491,7 @@ impl<'a> JitdumpSearch<'a> {
 
 impl FoundDumps {
     /// Adds the file of a marker, or the marker to a file that is already there.
-    fn add(&mut self, file: Arc<PagedFile>, marker: &Marker, markers: &[usize]) {
+    fn add(&mut self, file: Arc<PagedFile>, marker: &FileMarker, markers: &[usize]) {
         let file_id = file.file_id();
         let at = *self.by_file_id.entry(file_id).or_insert(self.dumps.len());
         if at == self.dumps.len() {
@@ -517,7 +517,7 @@ impl FoundDumps {
 }
 
 /// Whether a file has the base name that the marker recorded.
-fn has_name_of(path: &Path, marker: &Marker) -> bool {
+fn has_name_of(path: &Path, marker: &FileMarker) -> bool {
     path.file_name() == Some(OsStr::from_bytes(base_name(&marker.path)))
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::code::process::Processes;
 use crate::load::find::access::Access;
-use crate::load::input::Input;
+use crate::load::input::InputFiles;
 use crate::load::options::InputKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::conversion::OpenedFiles;
@@ -15,7 +15,7 @@ use crate::traces::options::TraceOptions;
 #[cfg_attr(not(feature = "mono"), allow(unused_variables))]
 pub fn open(
     options: &TraceOptions,
-    input: &Input,
+    input: &InputFiles,
     processes: Option<&Processes>,
     access: &Access,
 ) -> Result<Vec<Box<dyn OpenedFiles>>, Diagnostic> {
@@ -48,7 +48,7 @@ pub fn open(
 }
 
 /// Returns the first file of a format.
-fn first<'i>(input: &'i Input, kind: InputKind, named: &'i [PathBuf]) -> Option<&'i Path> {
+fn first<'i>(input: &'i InputFiles, kind: InputKind, named: &'i [PathBuf]) -> Option<&'i Path> {
     let own = input.main_if(kind).map(|file| file.path());
     own.or_else(|| named.first().map(PathBuf::as_path))
 }

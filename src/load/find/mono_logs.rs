@@ -8,12 +8,12 @@ use crate::files::InputFile;
 use crate::files::temp_file::temp_file_error;
 use crate::load::find::access::Access;
 use crate::load::find::open_given::open_given;
-use crate::load::input::Input;
+use crate::load::input::InputFiles;
 use crate::load::options::InputKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::conversion::aux_source::{AuxSource, OpenedFiles};
 use crate::traces::detect::is_mono_log;
-use crate::traces::mono::memory::Memory;
+use crate::traces::mono::memory::MonoMemory;
 use crate::traces::mono::{self, OpenLog, UnpackedLog};
 use crate::traces::options::TraceOptions;
 use crate::units::Pid;
@@ -28,7 +28,7 @@ pub struct OpenLogs {
     /// Logs of the profile's processes.
     pub logs: Vec<OpenLog>,
     /// Core file with the code of the logs' methods, if the user gave one.
-    pub core: Option<Memory>,
+    pub core: Option<MonoMemory>,
     /// Number of logs beyond [`MAX_LOGS`].
     left_out: u64,
     /// What to report of them.
@@ -39,11 +39,11 @@ pub struct OpenLogs {
 /// profile. Without a profile, the input can be a log itself.
 pub fn open(
     options: &TraceOptions,
-    input: &Input,
+    input: &InputFiles,
     processes: Option<&Processes>,
     access: &Access,
 ) -> Result<OpenLogs, Diagnostic> {
-    let core = options.core_file.as_deref().map(Memory::open);
+    let core = options.core_file.as_deref().map(MonoMemory::open);
     let mut opened = OpenLogs {
         core: core.transpose()?,
         ..OpenLogs::default()

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jitdump::internals::format::marker;
 use jitdump::internals::perf_map;
-use jitdump::internals::perf_map::{Symbol, pid_in_name};
+use jitdump::internals::perf_map::{PerfMapSymbol, pid_in_name};
 use jitdump::{PerfMap, Time};
 
 use crate::bytes::{base_name, printable_path};
@@ -93,7 +93,7 @@ impl UsedMap<'_> {
 pub fn symbol_of<'m>(
     maps: &'m IndexedTable<SymbolTableIndex, UsedMap<'_>>,
     id: SymbolId,
-) -> Option<Symbol<'m>> {
+) -> Option<PerfMapSymbol<'m>> {
     maps[id.table].map.symbols.get(id.symbol as usize).copied()
 }
 
@@ -101,7 +101,7 @@ pub fn symbol_of<'m>(
 #[cfg(feature = "timeline")]
 pub fn all_symbols<'m>(
     maps: &'m IndexedTable<SymbolTableIndex, UsedMap<'_>>,
-) -> impl Iterator<Item = (SymbolId, Symbol<'m>)> {
+) -> impl Iterator<Item = (SymbolId, PerfMapSymbol<'m>)> {
     maps.enumerate().flat_map(|(table, used)| {
         let symbols = (0u32..).zip(&used.map.symbols);
         symbols.map(move |(symbol, of_map)| (SymbolId { table, symbol }, *of_map))
@@ -140,7 +140,7 @@ pub fn find(
     let search = PerfMapSearch {
         profile_index: index,
         access,
-        names: Names::of(index),
+        names: NamespacePids::of(index),
         given,
         given_by_number,
         given_by_place,
@@ -201,7 +201,7 @@ fn dump_folders(dumps: &[FoundFile]) -> BTreeMap<Pid, PathBuf> {
 
 /// Processes by the IDs in file names. In a container these differ from the IDs in the profile, but the names
 /// of jitdumps contain them.
-struct Names {
+struct NamespacePids {
     /// For each ID, the processes with a jitdump that has it in its name. If one of them has this ID in the
     /// profile too, the others inherited the dump, and only that one counts.
     by_number: BTreeMap<u32, Vec<Pid>>,
@@ -209,7 +209,7 @@ struct Names {
     by_pid: BTreeMap<Pid, Vec<(u32, bool)>>,
 }
 
-impl Names {
+impl NamespacePids {
     fn of(profile_index: &ProfileIndex) -> Self {
         let mut pairs: Vec<(u32, Pid)> = Vec::new();
         for dump in &profile_index.markers {
@@ -253,7 +253,7 @@ impl Names {
 
 /// A file that may be the perf map of a process.
 struct PossibleMap {
-    origin: Origin,
+    origin: MapOrigin,
     /// The file itself, or a folder above it, which the user named or which no file has chosen.
     root: PathBuf,
     path: PathBuf,
@@ -261,7 +261,7 @@ struct PossibleMap {
 
 /// Where a possible map comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+enum MapOrigin {
     /// A file that the user named.
     Named,
     /// A folder that the user named, or the folder of the profile.
@@ -279,7 +279,7 @@ const TEMPORARY: &str = "/tmp";
 struct PerfMapSearch<'a> {
     profile_index: &'a ProfileIndex,
     access: &'a Access,
-    names: Names,
+    names: NamespacePids,
     given: Vec<GivenMap>,
     /// Indices of the given maps, by process ID.
     given_by_number: BTreeMap<u32, Vec<usize>>,
@@ -317,7 +317,7 @@ impl PerfMapSearch<'_> {
                         break;
                     }
                     Err(error) if error.issue == Issue::FileMissing => {}
-                    Err(error) if place.origin != Origin::Process => {
+                    Err(error) if place.origin != MapOrigin::Process => {
                         in_process = in_process.filter(|(_, other)| *other != error);
                         reject(found, error, &place.path);
                     }
@@ -352,9 +352,9 @@ impl PerfMapSearch<'_> {
         given.sort_by_key(|file| !file.is_named && !is_with_dump(file));
         for file in given {
             let kind = if file.is_named {
-                Origin::Named
+                MapOrigin::Named
             } else {
-                Origin::UserFiles
+                MapOrigin::UserFiles
             };
             add(kind, file.root.clone(), file.path.clone());
         }
@@ -363,7 +363,7 @@ impl PerfMapSearch<'_> {
             for beside in self.beside.iter().map(|folder| folder.join(name(number))) {
                 if folders.may_have(&beside) {
                     let [profile_folder, _] = &self.beside;
-                    add(Origin::UserFiles, profile_folder.clone(), beside);
+                    add(MapOrigin::UserFiles, profile_folder.clone(), beside);
                 }
             }
         }
@@ -375,12 +375,12 @@ impl PerfMapSearch<'_> {
         if let Some(number) = is_running.then(|| namespace_pid(pid)).flatten() {
             let root = process_folder(pid).join("root");
             let path = root.join("tmp").join(name(number));
-            add(Origin::Process, root, path);
+            add(MapOrigin::Process, root, path);
         }
         // Here, process IDs from containers would mean other processes.
         let temporary = Path::new(TEMPORARY).join(name(pid.0));
         if folders.may_have(&temporary) {
-            add(Origin::Temporary, PathBuf::from(TEMPORARY), temporary);
+            add(MapOrigin::Temporary, PathBuf::from(TEMPORARY), temporary);
         }
         places
     }
@@ -388,23 +388,23 @@ impl PerfMapSearch<'_> {
     fn open(&self, place: &PossibleMap, pid: Pid) -> Result<InputFile, Diagnostic> {
         let inside = place.path.strip_prefix(&place.root).unwrap_or(&place.path);
         let opened = match place.origin {
-            Origin::Process => walk::open(inside, Scope::Root(&place.root)),
+            MapOrigin::Process => walk::open(inside, Scope::Root(&place.root)),
             _ => self.access.reach.open_named(&place.root, &place.path),
         };
         let file = read_if(opened, |_| Ok(()))?;
         if file.is_empty() {
             return Err(Diagnostic::new(Issue::FileMissing));
         }
-        if place.origin != Origin::Named {
+        if place.origin != MapOrigin::Named {
             self.access.ownership.check(file.origin(), Some(pid))?;
         }
-        let is_found = matches!(place.origin, Origin::Process | Origin::Temporary);
+        let is_found = matches!(place.origin, MapOrigin::Process | MapOrigin::Temporary);
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
         let is_later = |created: SystemTime| end.is_some_and(|end| is_after(created, end));
         if is_found && file.created().is_some_and(is_later) {
             return Err(Diagnostic::new(Issue::PerfMapMadeLater).with("pid", pid));
         }
-        let born = self.born(pid).filter(|_| place.origin != Origin::Named);
+        let born = self.born(pid).filter(|_| place.origin != MapOrigin::Named);
         if born.is_some_and(|born| is_after(born, file.modified())) {
             return Err(Diagnostic::new(Issue::PerfMapOlder).with("pid", pid));
         }

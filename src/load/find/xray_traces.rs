@@ -6,13 +6,13 @@ use crate::code::profile_index::IndexedProfile;
 use crate::files::InputFile;
 use crate::load::find::access::Access;
 use crate::load::find::open_given::open_given;
-use crate::load::input::Input;
+use crate::load::input::InputFiles;
 use crate::load::options::InputKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::conversion::aux_source::{AuxSource, OpenedFiles};
 use crate::traces::options::TraceOptions;
 use crate::traces::xray;
-use crate::traces::xray::binary::Binary;
+use crate::traces::xray::binary::InstrumentedBinary;
 use crate::traces::xray::format::{Trace, is_trace};
 
 /// Maximum number of traces used. A program may write one for each thread.
@@ -24,14 +24,17 @@ pub struct OpenTraces {
     /// The traces.
     pub files: Vec<Arc<InputFile>>,
     /// The instrumented binary, if the user named one.
-    pub binary: Option<Binary>,
+    pub binary: Option<InstrumentedBinary>,
     /// What to report of them.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Opens the traces and folders of traces that the user named. Without a profile, the input can be a trace itself.
-pub fn open(options: &TraceOptions, input: &Input, access: &Access) -> Result<OpenTraces, Diagnostic> {
-    let binary = options.xray_binary.as_ref().map(|path| Binary::open(path));
+pub fn open(options: &TraceOptions, input: &InputFiles, access: &Access) -> Result<OpenTraces, Diagnostic> {
+    let binary = options
+        .xray_binary
+        .as_ref()
+        .map(|path| InstrumentedBinary::open(path));
     let mut opened = OpenTraces {
         binary: binary.transpose()?,
         ..OpenTraces::default()

@@ -7,7 +7,7 @@ use crate::perf::attr::{self, Attrs, Kept};
 use crate::perf::feature::{self, Feature};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::profile::{Container, Profile};
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::{self, HEADER_SIZE, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
 
@@ -44,7 +44,7 @@ impl UnwoundHeader {
     }
 
     /// Returns the profile with these sections and new records.
-    pub fn profile<'a>(self, recorded: Profile<'a>, records: Data<'a>) -> Profile<'a> {
+    pub fn profile<'a>(self, recorded: Profile<'a>, records: ProfileBytes<'a>) -> Profile<'a> {
         let mut profile = Profile {
             data: records,
             data_offset: 0,

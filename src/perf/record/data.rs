@@ -1,6 +1,6 @@
 //! The bytes of a profile, in memory or in a file.
 //!
-//! A profile can be far larger than memory. Nothing borrows the bytes of its file: they pass through the [`Window`]s
+//! A profile can be far larger than memory. Nothing borrows the bytes of its file: they pass through the [`ProfileWindow`]s
 //! that read it, and who needs some of them later copies these.
 //!
 //! A profile that is read from its file passes through windows once in each walk, and once when it is
@@ -17,7 +17,7 @@ use crate::threads;
 
 /// Bytes in memory, or a part of a file.
 #[derive(Clone, Copy, Debug)]
-pub enum Data<'a> {
+pub enum ProfileBytes<'a> {
     /// In memory.
     Memory(&'a [u8]),
     /// In a file.
@@ -62,13 +62,13 @@ impl FilePart<'_> {
     }
 }
 
-impl<'a> From<&'a [u8]> for Data<'a> {
+impl<'a> From<&'a [u8]> for ProfileBytes<'a> {
     fn from(bytes: &'a [u8]) -> Self {
         Self::Memory(bytes)
     }
 }
 
-impl<'a> Data<'a> {
+impl<'a> ProfileBytes<'a> {
     /// All bytes of a file.
     pub fn of_file(file: &'a dyn BlockFile) -> Self {
         Self::File(FilePart {
@@ -130,7 +130,7 @@ impl<'a> Data<'a> {
 
     /// Writes all bytes.
     pub fn copy_to(self, out: &mut dyn Write) -> io::Result<()> {
-        Window::new(self, COPY_SIZE).copy(0, self.len(), out)
+        ProfileWindow::new(self, COPY_SIZE).copy(0, self.len(), out)
     }
 
     /// Writes a record of these bytes with the data after it.
@@ -159,10 +159,10 @@ pub const COPY_SIZE: usize = 1 << 20;
 /// Bytes that are read at a time to look at records: they stay in a processor's cache.
 pub const READ_SIZE: usize = 256 << 10;
 
-/// A part of [`Data`] that is in memory, and moves.
+/// A part of [`ProfileBytes`] that is in memory, and moves.
 #[derive(Clone, Debug)]
-pub struct Window<'a> {
-    data: Data<'a>,
+pub struct ProfileWindow<'a> {
+    data: ProfileBytes<'a>,
     /// Bytes that are read at a time.
     read_size: usize,
     /// Bytes of the file. What follows the first `filled` has no meaning.
@@ -176,9 +176,9 @@ pub struct Window<'a> {
     limit: usize,
 }
 
-impl<'a> Window<'a> {
+impl<'a> ProfileWindow<'a> {
     /// Creates a window that has no bytes of a file yet, and reads `read_size` of them at a time, at least a block.
-    pub fn new(data: Data<'a>, read_size: usize) -> Self {
+    pub fn new(data: ProfileBytes<'a>, read_size: usize) -> Self {
         Self {
             data,
             read_size: read_size.max(BLOCK_SIZE as usize),
@@ -191,14 +191,14 @@ impl<'a> Window<'a> {
     }
 
     /// Continues with data that starts where this one does, with the same bytes as far as both go.
-    pub(super) fn restrict(&mut self, data: Data<'a>) {
+    pub(super) fn restrict(&mut self, data: ProfileBytes<'a>) {
         self.data = data;
         self.find_data();
     }
 
     /// Finds the data in the buffer.
     fn find_data(&mut self) {
-        if let Data::File(part) = self.data {
+        if let ProfileBytes::File(part) = self.data {
             self.base = self.start.wrapping_sub(part.start);
             let end = usize::try_from(part.end.saturating_sub(self.start)).unwrap_or(usize::MAX);
             self.limit = self.filled.min(end);
@@ -206,7 +206,7 @@ impl<'a> Window<'a> {
     }
 
     /// Returns the data that the window moves over.
-    pub fn data(&self) -> Data<'a> {
+    pub fn data(&self) -> ProfileBytes<'a> {
         self.data
     }
 
@@ -214,8 +214,8 @@ impl<'a> Window<'a> {
     #[inline]
     pub fn held(&self, at: u64) -> &[u8] {
         let (bytes, at) = match self.data {
-            Data::Memory(bytes) => (bytes, at),
-            Data::File(_) => (
+            ProfileBytes::Memory(bytes) => (bytes, at),
+            ProfileBytes::File(_) => (
                 self.buffer.get(..self.limit).unwrap_or_default(),
                 at.wrapping_sub(self.base),
             ),
@@ -227,7 +227,7 @@ impl<'a> Window<'a> {
     /// Moves the window, if necessary, so that it has at least `wanted` bytes from offset `at` on. It has fewer at the end
     /// of the data and after an error.
     pub fn fill(&mut self, at: u64, wanted: usize) {
-        if let Data::File(part) = self.data
+        if let ProfileBytes::File(part) = self.data
             && self.held(at).len() < wanted
         {
             self.read(part, at, wanted);
@@ -322,18 +322,18 @@ impl<W: Write + Send + AsFd> Output for BufWriter<W> {
     }
 }
 
-/// Copies parts of [`Data`], each after the last one.
+/// Copies parts of [`ProfileBytes`], each after the last one.
 #[derive(Debug)]
 pub struct Copier<'a> {
-    window: Window<'a>,
+    window: ProfileWindow<'a>,
     /// Bytes after those of `window`, read while those are written.
-    ahead: Window<'a>,
+    ahead: ProfileWindow<'a>,
 }
 
 impl<'a> Copier<'a> {
     /// Copies parts of `data`.
-    pub fn new(data: Data<'a>) -> Self {
-        let window = Window::new(data, COPY_SIZE);
+    pub fn new(data: ProfileBytes<'a>) -> Self {
+        let window = ProfileWindow::new(data, COPY_SIZE);
         Self {
             ahead: window.clone(),
             window,
@@ -341,7 +341,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Returns the data that parts are copied of.
-    pub fn data(&self) -> Data<'a> {
+    pub fn data(&self) -> ProfileBytes<'a> {
         self.window.data
     }
 
@@ -349,7 +349,7 @@ impl<'a> Copier<'a> {
     pub fn copy<W: Output + ?Sized>(&mut self, from: u64, until: u64, out: &mut W) -> io::Result<()> {
         /// Fewer bytes are not worth another thread.
         const MIN_SIZE: u64 = 256 << 10;
-        let Data::File(part) = self.data() else {
+        let ProfileBytes::File(part) = self.data() else {
             return self.window.copy(from, until, out);
         };
         if until > self.data().len() {
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn every_part_of_a_file_has_its_bytes() {
         let file = BlocksInMemory::new(bytes(300_001));
-        let whole = Data::of_file(&file);
+        let whole = ProfileBytes::of_file(&file);
         assert_eq!(whole.len(), 300_001);
         for (start, end) in [(0, 300_001), (5, 70_000), (65_536, 65_537), (300_001, 300_001)] {
             let part = whole.part(start, end).unwrap();
@@ -418,8 +418,8 @@ mod tests {
     fn a_window_moves_in_any_direction_and_ends_with_the_data() {
         const START: u64 = 1000;
         let file = BlocksInMemory::new(bytes(1_000_000));
-        let data = Data::of_file(&file).part(START, 900_000).unwrap();
-        let mut window = Window::new(data, 1);
+        let data = ProfileBytes::of_file(&file).part(START, 900_000).unwrap();
+        let mut window = ProfileWindow::new(data, 1);
         for at in [
             0, 10, 65_000, 64_000, 898_900, 898_999, 500_000, 500_001, 0, 899_000,
         ] {
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn memory_for_a_window_does_not_grow() {
         let file = BlocksInMemory::new(bytes(3_000_000));
-        let mut window = Window::new(Data::of_file(&file), READ_SIZE);
+        let mut window = ProfileWindow::new(ProfileBytes::of_file(&file), READ_SIZE);
         for at in (0..3_000_000).step_by(99) {
             window.fill(at, 65_543);
         }
@@ -449,7 +449,10 @@ mod tests {
     fn copied_parts_have_the_bytes_of_the_file() {
         const SIZE: u64 = 9_000_001;
         let file = BlocksInMemory::new(bytes(SIZE as usize + 77));
-        for data in [Data::of_file(&file).tail(77), Data::from(&file.bytes[77..])] {
+        for data in [
+            ProfileBytes::of_file(&file).tail(77),
+            ProfileBytes::from(&file.bytes[77..]),
+        ] {
             let mut copier = Copier::new(data);
             let mut copy = Vec::new();
             let ends = [0, 5, 5, 300_000, 3_000_000, 3_000_100, 3_200_000, 8_999_999, SIZE];
@@ -467,7 +470,7 @@ mod tests {
     fn a_file_that_cannot_be_read_ends_there() {
         let mut file = BlocksInMemory::new(bytes(300_000));
         file.readable = 100_000;
-        let data = Data::of_file(&file);
+        let data = ProfileBytes::of_file(&file);
         assert!(data.bytes(0, 300_000).is_none());
         let mut copy = Vec::new();
         data.copy_to(&mut copy).unwrap();

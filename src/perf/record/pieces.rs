@@ -63,12 +63,12 @@ struct Seam {
     /// Bytes of that record in the piece before.
     start: Vec<u8>,
     /// What follows, if that is not a record.
-    end: Option<End>,
+    end: Option<PiecesEnd>,
 }
 
 /// Why no more records are read before the end of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum PiecesEnd {
     /// They cannot be read.
     OfRecords,
     /// They are not wanted.
@@ -109,7 +109,7 @@ pub fn visit_pieces<F: Send>(
         let mut buffer = Buffer::default();
         while let Some((piece, records)) = reading.next(&mut buffer) {
             let Some(found) = visit(records) else {
-                reading.end(&mut lock(&reading.seam), End::OfVisit);
+                reading.end(&mut lock(&reading.seam), PiecesEnd::OfVisit);
                 break;
             };
             let (merge, merged, waiting) = &mut *lock(&merging);
@@ -121,7 +121,7 @@ pub fn visit_pieces<F: Send>(
         }
     });
     let seam = reading.seam.into_inner().unwrap_or_else(PoisonError::into_inner);
-    (seam.end != Some(End::OfVisit)).then_some(seam.at)
+    (seam.end != Some(PiecesEnd::OfVisit)).then_some(seam.at)
 }
 
 impl Reading<'_> {
@@ -155,13 +155,13 @@ impl Reading<'_> {
             false => self.pass(&mut seam, buffer, start),
         };
         if !is_whole || seam.start.len() >= ROOM {
-            self.end(&mut seam, End::OfRecords);
+            self.end(&mut seam, PiecesEnd::OfRecords);
         }
         self.has_moved.notify_all();
         Some((piece, records))
     }
 
-    fn end(&self, seam: &mut Seam, end: End) {
+    fn end(&self, seam: &mut Seam, end: PiecesEnd) {
         seam.end = Some(end);
         self.has_moved.notify_all();
     }
@@ -217,7 +217,7 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::record::data::Data;
+    use crate::perf::record::data::ProfileBytes;
     use crate::perf::record::{self, Records};
     use crate::perf::testing::{BlocksInMemory, ORDER};
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn read(file: &BlocksInMemory, start: u64) -> (Vec<(u64, u32, u64)>, u64) {
-        let Data::File(part) = Data::of_file(file).tail(start) else {
+        let ProfileBytes::File(part) = ProfileBytes::of_file(file).tail(start) else {
             panic!("a file");
         };
         let mut found = Vec::new();
@@ -271,7 +271,7 @@ mod tests {
         file.bytes[START + at as usize + 6..][..2].fill(0);
         assert!(read(&file, START as u64) == (expected[..1200].to_vec(), at));
         // Records are not wanted.
-        let Data::File(part) = Data::of_file(&file) else {
+        let ProfileBytes::File(part) = ProfileBytes::of_file(&file) else {
             panic!("a file");
         };
         let visit = |_: RecordSlice<'_>| None::<()>;

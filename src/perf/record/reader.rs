@@ -2,7 +2,7 @@
 
 use jitdump::ByteOrder;
 
-use crate::perf::record::data::{Data, READ_SIZE, Window};
+use crate::perf::record::data::{ProfileBytes, ProfileWindow, READ_SIZE};
 use crate::perf::record::{HEADER_SIZE, Record, SIZE_OFFSET};
 
 /// Largest size of a record in bytes, without the data after it.
@@ -16,7 +16,7 @@ const SIZES: usize = 16;
 /// one is read.
 #[derive(Clone, Debug)]
 pub struct RecordReader<'a> {
-    window: Window<'a>,
+    window: ProfileWindow<'a>,
     /// Offset of the next record, in bytes from the first one.
     at: u64,
     endian: ByteOrder,
@@ -24,16 +24,16 @@ pub struct RecordReader<'a> {
 
 impl<'a> RecordReader<'a> {
     /// Reads the records in `data` from offset `start` on. Their offsets are those in `data`.
-    pub fn new(data: Data<'a>, start: u64, endian: ByteOrder) -> Self {
+    pub fn new(data: ProfileBytes<'a>, start: u64, endian: ByteOrder) -> Self {
         Self {
-            window: Window::new(data, READ_SIZE),
+            window: ProfileWindow::new(data, READ_SIZE),
             at: start,
             endian,
         }
     }
 
     /// Returns the data that records are read from.
-    pub fn data(&self) -> Data<'a> {
+    pub fn data(&self) -> ProfileBytes<'a> {
         self.window.data()
     }
 
@@ -43,7 +43,7 @@ impl<'a> RecordReader<'a> {
     }
 
     /// Continues with the records from `start` to `end` of `data`, offsets in bytes from the first one.
-    pub fn restrict(&mut self, data: Data<'a>, start: u64, end: u64) {
+    pub fn restrict(&mut self, data: ProfileBytes<'a>, start: u64, end: u64) {
         self.window.restrict(data.part(0, end).unwrap_or(data));
         self.at = start;
     }
@@ -100,7 +100,7 @@ impl<'a> RecordReader<'a> {
 }
 
 #[inline]
-fn record_at<'w>(window: &'w Window<'_>, at: u64, endian: ByteOrder) -> Option<Record<'w>> {
+fn record_at<'w>(window: &'w ProfileWindow<'_>, at: u64, endian: ByteOrder) -> Option<Record<'w>> {
     let left = window.data().len().checked_sub(at)?;
     Record::parse(window.held(at), at, left, endian)
 }

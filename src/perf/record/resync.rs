@@ -18,7 +18,7 @@ use std::ops::Range;
 use jitdump::{ByteOrder, Time};
 
 use crate::perf::attr::Attrs;
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::validation::{LOOKAHEAD, RecordValidator, Verdict};
 use crate::perf::record::{HEADER_SIZE, Record, Records};
@@ -69,10 +69,10 @@ enum AnyRecords<'a> {
 
 impl<'a> IntactReader<'a> {
     /// Reads `data`, the records of events `attrs`.
-    pub fn new(data: Data<'a>, attrs: &'a Attrs, endian: ByteOrder) -> Self {
+    pub fn new(data: ProfileBytes<'a>, attrs: &'a Attrs, endian: ByteOrder) -> Self {
         let records = match data {
-            Data::Memory(bytes) => AnyRecords::Memory(IntactRecords::new(bytes, attrs, endian)),
-            Data::File(_) => AnyRecords::File(UndamagedRecords {
+            ProfileBytes::Memory(bytes) => AnyRecords::Memory(IntactRecords::new(bytes, attrs, endian)),
+            ProfileBytes::File(_) => AnyRecords::File(UndamagedRecords {
                 validator: RecordValidator { attrs, endian },
                 records: RecordReader::new(data, 0, endian),
                 times: [None; 2],
@@ -268,7 +268,12 @@ pub fn needs_repair(record: &Record<'_>, attrs: &Attrs, endian: ByteOrder) -> bo
 }
 
 /// Writes the intact records, with sizes that readers accept. Returns the skipped bytes.
-pub fn repair(data: Data<'_>, attrs: &Attrs, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Damage> {
+pub fn repair(
+    data: ProfileBytes<'_>,
+    attrs: &Attrs,
+    endian: ByteOrder,
+    out: &mut dyn Write,
+) -> io::Result<Damage> {
     let mut records = IntactReader::new(data, attrs, endian);
     let mut repaired = Vec::new();
     while let Some(record) = records.next() {
@@ -455,10 +460,10 @@ mod tests {
         }
         let attrs = attrs();
         let mut once = Vec::new();
-        let damage = repair(Data::from(&data[..]), &attrs, ORDER, &mut once).unwrap();
+        let damage = repair(ProfileBytes::from(&data[..]), &attrs, ORDER, &mut once).unwrap();
         assert_eq!((damage.areas, damage.first_offset), (3, 3 * SIZE as u64));
         let mut twice = Vec::new();
-        let damage = repair(Data::from(&once[..]), &attrs, ORDER, &mut twice).unwrap();
+        let damage = repair(ProfileBytes::from(&once[..]), &attrs, ORDER, &mut twice).unwrap();
         assert!(damage.is_empty());
         assert!(once == twice);
     }
@@ -511,7 +516,7 @@ mod tests {
         let attrs = attrs();
         let mut in_memory = IntactRecords::new(&data, &attrs, ORDER);
         let file = BlocksInMemory::new(data.clone());
-        let mut in_file = IntactReader::new(Data::of_file(&file), &attrs, ORDER);
+        let mut in_file = IntactReader::new(ProfileBytes::of_file(&file), &attrs, ORDER);
         let mut count = 0;
         for expected in in_memory.by_ref() {
             let found = in_file.next().unwrap();
@@ -525,8 +530,8 @@ mod tests {
         for is_file in [false, true] {
             let mut repaired = Vec::new();
             let source = match is_file {
-                true => Data::of_file(&file),
-                false => Data::from(&data[..]),
+                true => ProfileBytes::of_file(&file),
+                false => ProfileBytes::from(&data[..]),
             };
             repair(source, &attrs, ORDER, &mut repaired).unwrap();
             assert!(repaired == data, "{is_file}");
@@ -549,7 +554,7 @@ mod tests {
             let mut data = whole.clone();
             spoil(&mut data);
             let file = BlocksInMemory::new(data);
-            let mut records = IntactReader::new(Data::of_file(&file), &attrs, ORDER);
+            let mut records = IntactReader::new(ProfileBytes::of_file(&file), &attrs, ORDER);
             while records.next().is_some() {}
             assert!(records.needs_memory(), "{number}");
         }

@@ -17,7 +17,7 @@ fn sample_record(body: &[u64]) -> Vec<u8> {
     testing::record(record::SAMPLE, record::MISC_USER, body)
 }
 
-fn numbers(addresses: Addresses<'_>) -> Vec<u64> {
+fn numbers(addresses: CodeAddressWords<'_>) -> Vec<u64> {
     addresses.iter().map(|address| address.0).collect()
 }
 

@@ -43,7 +43,7 @@ pub enum CheckedKind {
 
 /// Result of checking a file.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct CheckReport {
     /// Kind of the file.
     pub kind: CheckedKind,
     /// Number of records or events in the file.
@@ -52,7 +52,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-impl Report {
+impl CheckReport {
     /// Returns the number of findings with a severity.
     pub fn count(&self, severity: Severity) -> usize {
         let findings = self.findings.iter();
@@ -71,13 +71,13 @@ pub fn check(
     name: &[u8],
     unpacking: &Tally<Issue>,
     read_source: ReadSource<'_>,
-) -> Report {
+) -> CheckReport {
     let (records, findings) = match kind {
         FileKind::Jitdump => jitdump::check(file, name, read_source),
         FileKind::MonoLog => mono::check(file, unpacking),
         FileKind::XrayTrace => xray::check(file),
     };
-    Report {
+    CheckReport {
         kind: CheckedKind::Runtime(kind),
         records,
         findings: findings.finish(),
@@ -85,9 +85,9 @@ pub fn check(
 }
 
 /// Checks a profile. Fails if its compressed records cannot be written to a temporary file.
-pub fn check_profile(file: &[u8]) -> io::Result<Report> {
+pub fn check_profile(file: &[u8]) -> io::Result<CheckReport> {
     let (records, findings) = profile::check(file)?;
-    Ok(Report {
+    Ok(CheckReport {
         kind: CheckedKind::Profile,
         records,
         findings: findings.finish(),

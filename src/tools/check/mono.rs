@@ -9,9 +9,10 @@ use crate::tools::check::call_stack::CallStack;
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::dump::mono::event::describe;
 use crate::traces::mono::format::event::{
-    CodeBufferKind, CollectionPhase, Kind, Metadata, Method, MonitorEvent, Stage, ThreadId, TypeReference,
+    CodeBufferKind, CollectionPhase, LogEventKind, Metadata, Method, MonitorEvent, Stage, ThreadId,
+    TypeReference,
 };
-use crate::traces::mono::format::{Event, Index, Log};
+use crate::traces::mono::format::{Log, LogEvent, LogIndex};
 
 /// Record types in findings.
 const FILE: &str = "file";
@@ -43,7 +44,7 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
     if log.header().pid == 0 {
         findings.add(&rules::NO_PID, 0, || Place::in_record(HEADER));
     }
-    let index = Index::of(&log);
+    let index = LogIndex::of(&log);
     findings.add_faults(&index.faults, rule_of);
     if index.events == 0 {
         findings.add(&rules::NO_EVENTS, log.header().size as u64, Place::default);
@@ -77,12 +78,12 @@ fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
 }
 
 /// Returns the name of an event, as in the output of `jitinject dump`.
-fn event_name(kind: Kind<'_>) -> &'static str {
+fn event_name(kind: LogEventKind<'_>) -> &'static str {
     describe(kind).0
 }
 
 /// Checks each event.
-fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
+fn check_events(log: &Log<'_>, index: &LogIndex<'_>, findings: &mut Findings) {
     let mut checker = EventChecker::new(index);
     let mut latest: HashMap<ThreadId, RuntimeTime> = HashMap::default();
     for buffer in log.buffers() {
@@ -130,7 +131,7 @@ struct EventChecker {
 }
 
 impl EventChecker {
-    fn new(index: &Index<'_>) -> Self {
+    fn new(index: &LogIndex<'_>) -> Self {
         let mut code = HashMap::default();
         for function in index.code.functions() {
             *code.entry(function.range.start).or_default() |= function.name().is_some();
@@ -148,8 +149,8 @@ impl EventChecker {
         }
     }
 
-    fn check(&mut self, event: &Event<'_>, index: &Index<'_>, findings: &mut Findings) {
-        let Event {
+    fn check(&mut self, event: &LogEvent<'_>, index: &LogIndex<'_>, findings: &mut Findings) {
+        let LogEvent {
             time,
             thread,
             offset,
@@ -158,7 +159,7 @@ impl EventChecker {
         let record = || Place::in_record(event_name(kind));
         self.check_values(event, findings);
         match kind {
-            Kind::Metadata {
+            LogEventKind::Metadata {
                 stage: Stage::LoadEnd | Stage::Name,
                 subject,
             } => {
@@ -168,10 +169,10 @@ impl EventChecker {
                     _ => None,
                 });
             }
-            Kind::Jit { code, size, name, .. } => {
+            LogEventKind::Jit { code, size, name, .. } => {
                 self.check_size(code, size, findings, || record().in_function(name), offset)
             }
-            Kind::CodeBuffer {
+            LogEventKind::CodeBuffer {
                 kind, start, size, ..
             } => {
                 let place = || record().with_message(format!("code at {start}"));
@@ -180,7 +181,7 @@ impl EventChecker {
                     findings.add(&rules::NO_NAME, offset, place);
                 }
             }
-            Kind::Allocation { class, .. } | Kind::HeapObject { class, size: 1.., .. }
+            LogEventKind::Allocation { class, .. } | LogEventKind::HeapObject { class, size: 1.., .. }
                 if !self.known.contains(&class) && self.used_before_known.insert(class) =>
             {
                 match index.names.class(class, time) {
@@ -190,7 +191,7 @@ impl EventChecker {
                     None => findings.add(&rules::UNNAMED_TYPE, offset, record),
                 }
             }
-            Kind::Enter(method) => {
+            LogEventKind::Enter(method) => {
                 self.calls.entry(thread).or_default().enter(method);
                 if index.names.method(method, time).is_none() {
                     findings.add(&rules::UNNAMED_CALLS, offset, || {
@@ -198,7 +199,7 @@ impl EventChecker {
                     });
                 }
             }
-            Kind::Leave(method) | Kind::ExceptionLeave(method) => {
+            LogEventKind::Leave(method) | LogEventKind::ExceptionLeave(method) => {
                 let name = || index.names.method(method, time).unwrap_or_default();
                 match self.calls.entry(thread).or_default().exit(method) {
                     Some(lost) => findings.add_many(&rules::LOST_LEAVES, lost, offset, || {
@@ -208,7 +209,7 @@ impl EventChecker {
                     None => findings.add(&rules::UNMATCHED_LEAVE, offset, || record().in_function(name())),
                 }
             }
-            Kind::Monitor { event, .. } => {
+            LogEventKind::Monitor { event, .. } => {
                 let is_paired = match event {
                     MonitorEvent::Contention => self.waiting.insert(thread),
                     MonitorEvent::Done | MonitorEvent::Fail => self.waiting.remove(&thread),
@@ -218,7 +219,7 @@ impl EventChecker {
                     findings.add(&rules::UNPAIRED, offset, record);
                 }
             }
-            Kind::Collection { phase, generation } => {
+            LogEventKind::Collection { phase, generation } => {
                 let is_paired = match phase {
                     CollectionPhase::Start => self.collecting.insert(generation),
                     CollectionPhase::End => self.collecting.remove(&generation),
@@ -230,10 +231,10 @@ impl EventChecker {
                     findings.add(&rules::UNPAIRED, offset, record);
                 }
             }
-            Kind::CounterDescriptions(counters) => {
+            LogEventKind::CounterDescriptions(counters) => {
                 self.counters.extend(counters.iter().map(|counter| counter.index));
             }
-            Kind::Counters { values, .. } => {
+            LogEventKind::Counters { values, .. } => {
                 for counter in values.iter().map(|value| value.index) {
                     if !self.counters.contains(&counter) && self.undescribed.insert(counter) {
                         findings.add(&rules::UNDESCRIBED_COUNTER, offset, || {
@@ -247,19 +248,19 @@ impl EventChecker {
     }
 
     /// Checks the names and the numbered values in an event.
-    fn check_values(&self, event: &Event<'_>, findings: &mut Findings) {
+    fn check_values(&self, event: &LogEvent<'_>, findings: &mut Findings) {
         let kind = event.kind;
         let unknown: Option<i128> = match kind {
-            Kind::Collection {
+            LogEventKind::Collection {
                 phase: CollectionPhase::Other(phase),
                 ..
             } => Some(phase.into()),
-            Kind::Monitor {
+            LogEventKind::Monitor {
                 event: MonitorEvent::Other(event),
                 ..
             } => Some(event.into()),
             // -1 is the unknown kind of old versions.
-            Kind::CodeBuffer {
+            LogEventKind::CodeBuffer {
                 kind: CodeBufferKind::Other(number),
                 ..
             } if number != -1 => Some(number.into()),
@@ -271,8 +272,10 @@ impl EventChecker {
             });
         }
         let name = match kind {
-            Kind::Jit { name, .. } | Kind::NativeSymbol { name, .. } | Kind::CodeBuffer { name, .. } => name,
-            Kind::Metadata { subject, .. } => match subject {
+            LogEventKind::Jit { name, .. }
+            | LogEventKind::NativeSymbol { name, .. }
+            | LogEventKind::CodeBuffer { name, .. } => name,
+            LogEventKind::Metadata { subject, .. } => match subject {
                 Metadata::Class { name, .. }
                 | Metadata::Image { name, .. }
                 | Metadata::Assembly { name, .. }

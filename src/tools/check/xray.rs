@@ -8,7 +8,9 @@ use crate::results::diagnostics::rules::{Rule, xray as rules};
 use crate::tools::check::call_stack::CallStack;
 use crate::tools::check::findings::{Findings, Place};
 use crate::traces::xray::format::header::SIZE;
-use crate::traces::xray::format::{FdrMetadata, Header, Index, Mode, RecordKind, Thread, Trace};
+use crate::traces::xray::format::{
+    FdrMetadata, RecordKind, ThreadBuffers, Trace, TraceHeader, TraceIndex, TraceMode,
+};
 
 /// Record types in findings.
 const HEADER: &str = "header";
@@ -51,7 +53,7 @@ pub(super) fn check(file: &[u8]) -> (u64, Findings) {
     (records, findings)
 }
 
-fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
+fn check_header(header: &TraceHeader, file: &[u8], findings: &mut Findings) {
     /// Frequency of ticks that are nanoseconds.
     const WALL_CLOCK: u64 = 1_000_000_000;
     match header.frequency {
@@ -72,10 +74,10 @@ fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
 }
 
 /// Checks the records of the wall clock, which are among the first of each buffer.
-fn check_wall_times(trace: &Trace<'_>, file: &[u8], index: &Index, findings: &mut Findings) {
+fn check_wall_times(trace: &Trace<'_>, file: &[u8], index: &TraceIndex, findings: &mut Findings) {
     /// Number of records before the first tick: size, thread, wall clock and process.
     const FIRST: usize = 4;
-    if trace.header().mode != Mode::Fdr {
+    if trace.header().mode != TraceMode::Fdr {
         return;
     }
     for buffer in index.buffers() {
@@ -121,13 +123,13 @@ fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
 }
 
 /// Checks the records of a thread. Returns their number.
-fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings) -> u64 {
+fn check_thread(trace: &Trace<'_>, thread: &ThreadBuffers<'_>, findings: &mut Findings) -> u64 {
     /// The version whose layout of typed events llvm-xray expects in all versions.
     const WITH_DIFFERENCES: u16 = 5;
-    let is_old = trace.header().mode == Mode::Fdr && trace.header().version < WITH_DIFFERENCES;
+    let is_old = trace.header().mode == TraceMode::Fdr && trace.header().version < WITH_DIFFERENCES;
     /// The first version whose runtimes advance past the data of custom events.
     const WITH_SOUND_CUSTOM: u16 = 3;
-    let is_overwritten = trace.header().mode == Mode::Fdr && trace.header().version < WITH_SOUND_CUSTOM;
+    let is_overwritten = trace.header().mode == TraceMode::Fdr && trace.header().version < WITH_SOUND_CUSTOM;
     let mut stack = CallStack::default();
     let mut count = 0_u64;
     let mut takes_arguments = false;

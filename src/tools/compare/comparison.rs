@@ -9,7 +9,7 @@ use crate::results::summary::SampleSummary;
 use crate::results::summary::profile::{EventSummary, FunctionKind};
 use crate::tools::compare::explanation;
 use crate::tools::compare::explanation::Explanation;
-use crate::tools::compare::matching::{AFTER, BEFORE, Counts, MatchedFunction, Table};
+use crate::tools::compare::matching::{AFTER, BEFORE, FunctionCounts, MatchedFunction, RunTable};
 use crate::tools::compare::measure::{Measure, Scale};
 use crate::tools::compare::options::CompareOptions;
 use crate::tools::compare::rules::RuleResult;
@@ -143,7 +143,7 @@ pub struct TierChange {
 const CPU_PART: f64 = 0.25;
 
 /// Compares the sides of a table. Rules are checked later.
-pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions) -> Comparison {
+pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOptions) -> Comparison {
     let level = (1.0 - options.confidence / 100.0).clamp(1e-9, 0.5);
     let (level, cpu_level) = (level * (1.0 - CPU_PART), level * CPU_PART);
     let least = options.least_change();
@@ -196,7 +196,7 @@ pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions
 
 /// How functions are tested.
 struct Tests<'t, 's> {
-    table: &'t Table<'s>,
+    table: &'t RunTable<'s>,
     scale: &'t Scale,
     options: &'t CompareOptions,
     /// Probability that any function is significant by chance.
@@ -207,7 +207,7 @@ struct Tests<'t, 's> {
 
 impl Tests<'_, '_> {
     /// Returns the values of a function in the runs of both sides.
-    fn values(&self, row: u32, weights: &[f64], count: &impl Fn(Counts) -> u64) -> [Vec<f64>; 2] {
+    fn values(&self, row: u32, weights: &[f64], count: &impl Fn(FunctionCounts) -> u64) -> [Vec<f64>; 2] {
         [BEFORE, AFTER].map(|side| {
             let runs = self.table.runs_of(side);
             let weighted = runs.filter_map(|run| Some((run, *weights.get(run)?)));
@@ -218,7 +218,7 @@ impl Tests<'_, '_> {
     }
 
     /// Returns the estimates of all functions, in the order of `rows`.
-    fn estimates(&self, rows: &[u32], count: impl Fn(Counts) -> u64) -> Vec<Estimate> {
+    fn estimates(&self, rows: &[u32], count: impl Fn(FunctionCounts) -> u64) -> Vec<Estimate> {
         let weights = &self.scale.weights;
         let estimate = |&row: &u32| {
             let [before, after] = self.values(row, weights, &count).map(|side| mean(&side));
@@ -277,7 +277,12 @@ impl Tests<'_, '_> {
         is_kernel && self.table.is_one_run_each()
     }
 
-    fn differences(&self, rows: &[u32], weights: &[f64], count: &impl Fn(Counts) -> u64) -> Vec<Difference> {
+    fn differences(
+        &self,
+        rows: &[u32],
+        weights: &[f64],
+        count: &impl Fn(FunctionCounts) -> u64,
+    ) -> Vec<Difference> {
         let table = self.table;
         let sampling = [BEFORE, AFTER].map(|side| SamplingVariance::of(table, weights, side));
         let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
@@ -314,7 +319,7 @@ impl Tests<'_, '_> {
 struct SamplingVariance(f64);
 
 impl SamplingVariance {
-    fn of(table: &Table<'_>, weights: &[f64], side: usize) -> Self {
+    fn of(table: &RunTable<'_>, weights: &[f64], side: usize) -> Self {
         let runs = table.runs_of(side);
         let runs = runs.filter_map(|run| Some((table.samples(run).max(1) as f64, *weights.get(run)?)));
         let variances: Vec<f64> = runs.map(|(samples, weight)| samples * weight * weight).collect();
@@ -330,7 +335,7 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 /// Returns the tiers of each function, most time first.
-fn tiers(table: &Table<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
+fn tiers(table: &RunTable<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
     let mut sums: BTreeMap<(u32, &str), [f64; 2]> = BTreeMap::new();
     for side in [BEFORE, AFTER] {
         let runs = table.runs_of(side).len().max(1) as f64;
@@ -409,7 +414,7 @@ impl FunctionChange {
     }
 }
 
-fn side(table: &Table<'_>, scale: &Scale, side: usize) -> Side {
+fn side(table: &RunTable<'_>, scale: &Scale, side: usize) -> Side {
     let runs = || table.runs_of(side).filter_map(|run| table.runs.get(run));
     let sum = |count: fn(&ParsedSummary) -> u64| runs().map(|run| count(run)).fold(0, u64::saturating_add);
     let mut labels = runs()

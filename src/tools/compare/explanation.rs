@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::tools::compare::comparison::{Estimate, FunctionChange};
-use crate::tools::compare::matching::{AFTER, BEFORE, Callers, Table};
+use crate::tools::compare::matching::{AFTER, BEFORE, Callers, RunTable};
 
 /// Least part of the lost time that the other functions must have gained.
 const MIN_BALANCE: f64 = 0.6;
@@ -62,7 +62,7 @@ impl Explanation {
 }
 
 /// Adds the explanations to the functions, whose rows are `rows`, the largest change first.
-pub(super) fn explain(table: &Table<'_>, rows: &[u32], functions: &mut [FunctionChange]) {
+pub(super) fn explain(table: &RunTable<'_>, rows: &[u32], functions: &mut [FunctionChange]) {
     let changed = |accepts: &dyn Fn(&FunctionChange) -> bool| -> Vec<usize> {
         let fitting = functions.iter().enumerate().filter(|(_, change)| accepts(change));
         fitting.map(|(index, _)| index).take(MAX_FUNCTIONS).collect()

@@ -3,9 +3,9 @@
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::tools::compare::comparison::{Comparison, Estimate, FunctionChange};
 use crate::tools::compare::report::shortened;
-use crate::tools::compare::rules::{Quantity, Rule, RuleResult};
+use crate::tools::compare::rules::{GateRule, Quantity, RuleResult};
 
-impl Rule {
+impl GateRule {
     /// Checks the rule. `differences` are warnings about runs that were not recorded alike.
     pub(super) fn check(
         &self,
@@ -103,13 +103,13 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use crate::results::diagnostics::Issue;
-    use crate::tools::compare::rules::Rule;
+    use crate::tools::compare::rules::GateRule;
     use crate::tools::compare::testing::{changes, comparison};
 
     #[test]
     fn a_side_without_samples_passes_no_rule() {
         for rule in ["self > 1%", "total > 1%", "cpu > 1%", "named < 95%"] {
-            let rule: Rule = rule.parse().unwrap();
+            let rule: GateRule = rule.parse().unwrap();
             let mut comparison = comparison(Vec::new());
             comparison.after.samples = 0;
             let error = rule.check(&comparison, &[]).unwrap_err();
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn three_functions_that_break_a_rule_are_named() {
-        let rule: Rule = "self > 0.5%".parse().unwrap();
+        let rule: GateRule = "self > 0.5%".parse().unwrap();
         let reason = |count: usize| {
             let result = rule.check(&comparison(changes(count, true)), &[]);
             result.unwrap().reason

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::{EventSummary, Unit};
-use crate::tools::compare::matching::Table;
+use crate::tools::compare::matching::RunTable;
 use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::summary_file::ParsedSummary;
 
@@ -62,7 +62,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// Chooses the measure.
-    pub fn of(table: &Table<'_>, choice: MeasureChoice) -> Self {
+    pub fn of(table: &RunTable<'_>, choice: MeasureChoice) -> Self {
         let runs = 0..table.runs.len();
         let share_weights: Vec<f64> = runs
             .clone()
@@ -129,7 +129,7 @@ fn period(run: &ParsedSummary, unit: Unit) -> Option<u64> {
 }
 
 /// Returns a warning about the first run with another event than the first run, or with kernel time if that has none.
-fn different_event(table: &Table<'_>) -> Option<Diagnostic> {
+fn different_event(table: &RunTable<'_>) -> Option<Diagnostic> {
     let mut runs = table.runs.iter();
     let first = EventOfRun::of(runs.next()?);
     let (run, other) = runs

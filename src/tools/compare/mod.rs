@@ -30,8 +30,8 @@ pub use self::explanation::{Explanation, ExplanationKind};
 pub use self::matching::MatchedFunction;
 pub use self::measure::Measure;
 pub use self::options::{CompareOptions, MeasureChoice};
-pub use self::report::flame_graph::FlameGraph;
-pub use self::rules::{Rule, RuleResult};
+pub use self::report::flame_graph::ComparedFlameGraph;
+pub use self::rules::{GateRule, RuleResult};
 pub use self::summary_file::ParsedSummary;
 
 use crate::results::diagnostics::Diagnostic;
@@ -43,7 +43,7 @@ pub struct Compared {
     /// The differences.
     pub comparison: Comparison,
     /// The call trees of both sides.
-    pub flame_graph: FlameGraph,
+    pub flame_graph: ComparedFlameGraph,
     /// Warnings.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -64,8 +64,8 @@ pub fn compare(
         .map(|rule| rule.check(&comparison, &scale.diagnostics));
     comparison.rules = rules.collect::<Result<_, _>>()?;
     let flame_graph = match wants_graph {
-        true => FlameGraph::of(&table, &scale),
-        false => FlameGraph::default(),
+        true => ComparedFlameGraph::of(&table, &scale),
+        false => ComparedFlameGraph::default(),
     };
     Ok(Compared {
         comparison,

@@ -1,6 +1,6 @@
 //! How summaries are compared.
 
-use crate::tools::compare::rules::Rule;
+use crate::tools::compare::rules::GateRule;
 use crate::tools::compare::statistics::Assumptions;
 
 /// How summaries are compared.
@@ -15,7 +15,7 @@ pub struct CompareOptions {
     /// Variations from run to run that single runs cannot show.
     pub assumptions: Assumptions,
     /// Rules to check.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<GateRule>,
 }
 
 /// What functions are compared by.
@@ -45,7 +45,7 @@ impl Default for CompareOptions {
 impl CompareOptions {
     /// Returns the least change of a function that matters to a rule or the reader, in percentage points.
     pub(super) fn least_change(&self) -> f64 {
-        let rules = self.rules.iter().filter_map(Rule::least_change);
+        let rules = self.rules.iter().filter_map(GateRule::least_change);
         rules.fold(self.min_change, f64::min).max(0.0)
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// A rule, such as `self > 2%`.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Rule {
+pub struct GateRule {
     pub(super) quantity: Quantity,
     pub(super) limit: f64,
 }
@@ -49,7 +49,7 @@ pub struct RuleResult {
 /// What a rule may look like.
 const FORMS: &str = "expected 'self > N%', 'total > N%', 'cpu > N%' or 'named < N%'";
 
-impl FromStr for Rule {
+impl FromStr for GateRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -76,13 +76,13 @@ impl FromStr for Rule {
     }
 }
 
-impl std::fmt::Display for Rule {
+impl std::fmt::Display for GateRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}%", self.quantity.text(), self.limit)
     }
 }
 
-impl Rule {
+impl GateRule {
     /// Returns the least change of a function that breaks the rule, in percentage points.
     pub(super) fn least_change(&self) -> Option<f64> {
         matches!(self.quantity, Quantity::Own | Quantity::Total).then_some(self.limit)
@@ -102,7 +102,7 @@ mod tests {
             ("cpu > 150%", "cpu > 150%"),
             ("named < 95", "named < 95%"),
         ] {
-            assert_eq!(text.parse::<Rule>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<GateRule>().unwrap().to_string(), shown);
         }
         for text in [
             "",
@@ -117,7 +117,7 @@ mod tests {
             "self > NaN",
             "time > 2%",
         ] {
-            let error = text.parse::<Rule>().unwrap_err();
+            let error = text.parse::<GateRule>().unwrap_err();
             assert!(error.contains("'self > N%'"), "{text}: {error}");
         }
     }

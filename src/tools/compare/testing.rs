@@ -7,7 +7,7 @@ mod summaries;
 
 pub use self::summaries::Profile;
 use crate::results::summary::profile::FunctionKind;
-use crate::tools::compare::matching::{AFTER, BEFORE, Table};
+use crate::tools::compare::matching::{AFTER, BEFORE, RunTable};
 use crate::tools::compare::summary_file::ParsedSummary;
 use crate::tools::compare::{CompareOptions, Comparison, Estimate, FunctionChange, MatchedFunction, compare};
 
@@ -19,7 +19,7 @@ impl Profile {
 }
 
 /// Returns the names of a table's functions, with the samples in them on both sides.
-pub fn names(table: &Table<'_>) -> Vec<(String, u64, u64)> {
+pub fn names(table: &RunTable<'_>) -> Vec<(String, u64, u64)> {
     let own = |row, side| table.side_counts(row, side).own;
     let rows = table.live_rows();
     rows.map(|(row, function)| (function.name.clone(), own(row, BEFORE), own(row, AFTER)))

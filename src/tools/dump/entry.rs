@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 /// A range of bytes in a file and its decoded content.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub struct DumpEntry<'a> {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Size in the file, in bytes.
@@ -21,7 +21,7 @@ pub struct Entry<'a> {
     pub fields: Fields<'a>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> DumpEntry<'a> {
     /// Creates an entry without a time.
     pub(super) fn new(offset: u64, size: u64, kind: &'static str, fields: Fields<'a>) -> Self {
         Self {
@@ -88,11 +88,11 @@ pub enum Value<'a> {
     /// Nested fields.
     Fields(Fields<'a>),
     /// A list of values of the same variant.
-    List(List<'a>),
+    List(ValueList<'a>),
 }
 
 /// Values that are created while they are printed, as a record may have millions.
-pub struct List<'a>(Box<dyn Items<'a> + 'a>);
+pub struct ValueList<'a>(Box<dyn Items<'a> + 'a>);
 
 trait Items<'a> {
     fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_>;
@@ -116,7 +116,7 @@ impl<'a, T, F: Fn(&T) -> Value<'a>> Items<'a> for VecItems<T, F> {
     }
 }
 
-impl<'a> List<'a> {
+impl<'a> ValueList<'a> {
     /// Creates a list that iterates over a clone of `items` each time and converts each item with `value`.
     pub fn lazy<I>(items: I, value: impl Fn(I::Item) -> Value<'a> + 'a) -> Self
     where
@@ -141,7 +141,7 @@ impl<'a> List<'a> {
     }
 }
 
-impl fmt::Debug for List<'_> {
+impl fmt::Debug for ValueList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
@@ -224,7 +224,7 @@ impl<'a> Fields<'a> {
 
     /// Adds a list unless it is empty.
     #[must_use]
-    pub fn list(self, key: &'static str, list: List<'a>) -> Self {
+    pub fn list(self, key: &'static str, list: ValueList<'a>) -> Self {
         if list.iter().next().is_none() {
             return self;
         }
@@ -296,7 +296,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl Serialize for Entry<'_> {
+impl Serialize for DumpEntry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("offset", &self.offset)?;
@@ -343,20 +343,20 @@ impl Serialize for Value<'_> {
 }
 
 /// Text form: one line, followed by lines for lists of fields. It ends without a line break.
-impl Display for Entry<'_> {
+impl Display for DumpEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#010x} {} {}", self.offset, self.kind, self.details())
     }
 }
 
-impl Entry<'_> {
+impl DumpEntry<'_> {
     /// Returns the text form without offset and kind.
     pub fn details(&self) -> impl Display + '_ {
         Details(self)
     }
 }
 
-struct Details<'e, 'a>(&'e Entry<'a>);
+struct Details<'e, 'a>(&'e DumpEntry<'a>);
 
 impl Display for Details<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use memchr::memmem;
 
 /// Conditions on an entry; an entry must meet all of them.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct EntryFilter {
     /// Substring of the function's name.
     pub name: Option<Vec<u8>>,
     /// Address inside the code of the function.
@@ -23,7 +23,7 @@ pub struct TimeRange {
     to: Option<u64>,
 }
 
-impl Filter {
+impl EntryFilter {
     /// Returns whether the filter selects all entries.
     pub fn is_empty(&self) -> bool {
         !self.selects_functions() && self.times.is_none()

@@ -10,10 +10,10 @@ use jitdump::internals::format::record::{PREFIX_SIZE, Record, Records, Step};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
-use crate::tools::dump::entry::{CUT, Entry, Fields, PADDING, REPAIRED, Value};
+use crate::tools::dump::entry::{CUT, DumpEntry, Fields, PADDING, REPAIRED, Value};
 pub(crate) use crate::tools::dump::jitdump::content::kind_name;
-use crate::tools::dump::jitdump::content::{DecodedContent, ContentDecoder};
-use crate::tools::dump::jitdump::selection::Selection;
+use crate::tools::dump::jitdump::content::{ContentDecoder, DecodedContent};
+use crate::tools::dump::jitdump::selection::SelectedRecords;
 use crate::tools::dump::{EntrySink, Options};
 
 /// Passes the header, records and unreadable bytes of a jitdump to `sink`, as far as the filter selects them.
@@ -24,8 +24,10 @@ pub fn dump<E>(file: &[u8], options: &Options, sink: &mut EntrySink<'_, E>) -> R
         endian: byte_order(file).unwrap_or(ByteOrder::NATIVE),
         with_code: options.with_code,
     };
-    let selection = filter.selects_functions().then(|| Selection::of(file, filter));
-    let mut sink = |entry: &Entry<'_>| {
+    let selection = filter
+        .selects_functions()
+        .then(|| SelectedRecords::of(file, filter));
+    let mut sink = |entry: &DumpEntry<'_>| {
         let is_wanted = filter.is_empty()
             || filter.matches_time(entry.time)
                 && selection
@@ -47,7 +49,7 @@ pub fn dump<E>(file: &[u8], options: &Options, sink: &mut EntrySink<'_, E>) -> R
     if left == 0 {
         return Ok(());
     }
-    sink(&Entry::new(position, left, PADDING, Fields::new()))
+    sink(&DumpEntry::new(position, left, PADDING, Fields::new()))
 }
 
 /// Everything that is needed to decode a record.
@@ -58,7 +60,7 @@ struct RecordDecoder<'a> {
 }
 
 impl<'a> RecordDecoder<'a> {
-    fn header(&self) -> Entry<'a> {
+    fn header(&self) -> DumpEntry<'a> {
         let mut fields = Fields::new().byte_order(self.endian);
         let mut reader = Reader::new(self.file, self.endian);
         let is_complete = fields::read(&mut reader, fields::HEADER, &mut fields);
@@ -84,11 +86,11 @@ impl<'a> RecordDecoder<'a> {
                 fields = fields.fault(faults.join("; "));
             }
         }
-        Entry::new(0, size as u64, "header", fields)
+        DumpEntry::new(0, size as u64, "header", fields)
     }
 
     /// Converts a step of the record reader into an entry. `ahead` starts at the record after it.
-    fn entry(&self, step: Step<'a>, ahead: &Records<'a>) -> Entry<'a> {
+    fn entry(&self, step: Step<'a>, ahead: &Records<'a>) -> DumpEntry<'a> {
         match step {
             Step::Record(record) => self.record(&record, ahead),
             Step::Repaired(record) => {
@@ -99,7 +101,7 @@ impl<'a> RecordDecoder<'a> {
                 }
                 entry
             }
-            Step::Damage { offset, size } => Entry::damage(offset, size, Issue::JitdumpSkippedBytes),
+            Step::Damage { offset, size } => DumpEntry::damage(offset, size, Issue::JitdumpSkippedBytes),
             Step::CutTail { offset } => self.cut_tail(offset),
         }
     }
@@ -110,9 +112,9 @@ impl<'a> RecordDecoder<'a> {
         self.endian.u32_at(self.file, at).map(u64::from)
     }
 
-    fn record(&self, record: &Record<'a>, ahead: &Records<'a>) -> Entry<'a> {
+    fn record(&self, record: &Record<'a>, ahead: &Records<'a>) -> DumpEntry<'a> {
         let content = self.content(record.kind, record.content, ahead, false);
-        Entry {
+        DumpEntry {
             offset: record.offset,
             size: (record.content.len() as u64).saturating_add(PREFIX_SIZE as u64),
             kind: content.kind,
@@ -132,7 +134,7 @@ impl<'a> RecordDecoder<'a> {
     }
 
     /// Decodes an incomplete last record as far as possible.
-    fn cut_tail(&self, offset: u64) -> Entry<'a> {
+    fn cut_tail(&self, offset: u64) -> DumpEntry<'a> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let tail = self.file.get(start..).unwrap_or_default();
         let nothing = Records::new(&[], 0, self.endian);
@@ -140,7 +142,7 @@ impl<'a> RecordDecoder<'a> {
         let mut prefix = Fields::new();
         let is_complete = fields::read(&mut reader, fields::PREFIX, &mut prefix);
         let id = prefix.get_number("id").and_then(|id| u32::try_from(id).ok());
-        let mut entry = Entry {
+        let mut entry = DumpEntry {
             offset,
             size: tail.len() as u64,
             kind: CUT,

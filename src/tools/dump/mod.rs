@@ -44,8 +44,8 @@ pub(crate) mod jitdump;
 pub(crate) mod mono;
 mod xray;
 
-pub use self::entry::{Entry, Fields, Value};
-pub use self::filter::{Filter, TimeRange};
+pub use self::entry::{DumpEntry, Fields, Value};
+pub use self::filter::{EntryFilter, TimeRange};
 pub use self::xray::FunctionNames;
 use crate::results::FileKind;
 
@@ -70,7 +70,7 @@ fn shortened(name: &[u8]) -> &[u8] {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Selects the entries.
-    pub filter: Filter,
+    pub filter: EntryFilter,
     /// Whether to include the bytes of code.
     pub with_code: bool,
     /// Names of the functions of an XRay trace; empty if they are not known.
@@ -78,7 +78,7 @@ pub struct Options {
 }
 
 /// Callback that receives the entries of a file.
-pub type EntrySink<'p, E> = dyn FnMut(&Entry<'_>) -> Result<(), E> + 'p;
+pub type EntrySink<'p, E> = dyn FnMut(&DumpEntry<'_>) -> Result<(), E> + 'p;
 
 /// Passes the selected entries of a file to `sink`, in file order. Returns the first error of `sink`.
 pub fn dump<E>(file: &[u8], kind: FileKind, options: &Options, sink: &mut EntrySink<'_, E>) -> Result<(), E> {

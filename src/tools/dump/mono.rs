@@ -7,27 +7,27 @@ use jitdump::{Address, AddressRange, RuntimeTime};
 use crate::collections::hash::HashSet;
 use crate::results::diagnostics::Issue;
 use crate::tools::dump::EntrySink;
-use crate::tools::dump::entry::{CUT, Entry, Fields};
-use crate::tools::dump::filter::Filter;
-use crate::traces::mono::format::list::Frames;
+use crate::tools::dump::entry::{CUT, DumpEntry, Fields};
+use crate::tools::dump::filter::EntryFilter;
+use crate::traces::mono::format::list::MethodFrames;
 use crate::traces::mono::format::log::BUFFER_HEADER_SIZE;
-use crate::traces::mono::format::{Buffer, Header, Index, Kind, Log, Method, Names};
+use crate::traces::mono::format::{Log, LogBuffer, LogEventKind, LogHeader, LogIndex, LogNames, Method};
 
 /// Passes the entries of a log to `sink`, as far as the filter selects them.
-pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
+pub fn dump<E>(file: &[u8], filter: &EntryFilter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
     let size = file.len() as u64;
     let log = match Log::parse(file) {
         Ok(log) => log,
         // The format of the rest is unknown.
         Err(error) if filter.is_empty() => {
-            return sink(&Entry::damage(0, size, format!("it {error}")));
+            return sink(&DumpEntry::damage(0, size, format!("it {error}")));
         }
         Err(_) => return Ok(()),
     };
-    let names = Index::of(&log).names;
+    let names = LogIndex::of(&log).names;
     let selection = filter
         .selects_functions()
-        .then(|| Selection::of(&log, filter, &names));
+        .then(|| SelectedMethods::of(&log, filter, &names));
     let mut writer = EntryWriter {
         position: 0,
         has_no_filter: filter.is_empty(),
@@ -51,7 +51,7 @@ pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Res
             }
             let (kind, fields) = event::describe(event.kind);
             let fields = event::with_names(fields, &event.kind, &names, event.time);
-            (writer.sink)(&Entry {
+            (writer.sink)(&DumpEntry {
                 offset: event.offset,
                 size: end.saturating_sub(event.offset),
                 kind,
@@ -80,7 +80,7 @@ struct EntryWriter<'p, 'q, E> {
 
 impl<E> EntryWriter<'_, '_, E> {
     /// Passes on an entry that is not an event.
-    fn emit(&mut self, entry: Entry<'_>) -> Result<(), E> {
+    fn emit(&mut self, entry: DumpEntry<'_>) -> Result<(), E> {
         self.position = entry.offset.saturating_add(entry.size);
         match self.has_no_filter {
             true => (self.sink)(&entry),
@@ -92,12 +92,12 @@ impl<E> EntryWriter<'_, '_, E> {
     fn skip_to(&mut self, end: u64, fault: Issue) -> Result<(), E> {
         match end.saturating_sub(self.position) {
             0 => Ok(()),
-            size => self.emit(Entry::damage(self.position, size, fault)),
+            size => self.emit(DumpEntry::damage(self.position, size, fault)),
         }
     }
 }
 
-fn header<'a>(header: &Header<'a>) -> Entry<'a> {
+fn header<'a>(header: &LogHeader<'a>) -> DumpEntry<'a> {
     let fields = Fields::new()
         .number("major", header.major)
         .number("minor", header.minor)
@@ -111,10 +111,10 @@ fn header<'a>(header: &Header<'a>) -> Entry<'a> {
         .name_if("arguments", header.arguments)
         .name_if("architecture", header.architecture)
         .name_if("system", header.system);
-    Entry::new(0, header.size as u64, "header", fields)
+    DumpEntry::new(0, header.size as u64, "header", fields)
 }
 
-fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
+fn buffer_header<'a>(buffer: &LogBuffer<'a>) -> DumpEntry<'a> {
     let fields = Fields::new()
         .number("events_size", buffer.size())
         .number("time_base", buffer.time_base.0)
@@ -127,26 +127,26 @@ fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
         0 => fields,
         missing => fields.word(CUT, "events").number("missing", missing),
     };
-    Entry::new(buffer.offset, BUFFER_HEADER_SIZE as u64, "buffer", fields)
+    DumpEntry::new(buffer.offset, BUFFER_HEADER_SIZE as u64, "buffer", fields)
 }
 
 /// Methods that a filter selects.
-struct Selection<'f> {
-    filter: &'f Filter,
+struct SelectedMethods<'f> {
+    filter: &'f EntryFilter,
     methods: HashSet<Method>,
-    names: &'f Names<'f>,
+    names: &'f LogNames<'f>,
 }
 
-impl<'f> Selection<'f> {
+impl<'f> SelectedMethods<'f> {
     /// Collects the methods whose name and code match.
-    fn of(log: &Log<'_>, filter: &'f Filter, names: &'f Names<'f>) -> Self {
+    fn of(log: &Log<'_>, filter: &'f EntryFilter, names: &'f LogNames<'f>) -> Self {
         let mut selection = Self {
             filter,
             methods: HashSet::default(),
             names,
         };
         for event in log.events() {
-            if let Kind::Jit { method, .. } = event.kind
+            if let LogEventKind::Jit { method, .. } = event.kind
                 && selection.matches_code_of(&event.kind)
             {
                 selection.methods.insert(method);
@@ -156,18 +156,18 @@ impl<'f> Selection<'f> {
     }
 
     /// Returns whether an event has a name and an address range that match the filter.
-    fn matches_code_of(&self, kind: &Kind<'_>) -> bool {
+    fn matches_code_of(&self, kind: &LogEventKind<'_>) -> bool {
         let (start, size, name) = match *kind {
-            Kind::Jit {
+            LogEventKind::Jit {
                 code: start,
                 size,
                 name,
                 ..
             }
-            | Kind::CodeBuffer {
+            | LogEventKind::CodeBuffer {
                 start, size, name, ..
             }
-            | Kind::NativeSymbol { start, size, name } => (start, size, name),
+            | LogEventKind::NativeSymbol { start, size, name } => (start, size, name),
             _ => return false,
         };
         let range: Option<AddressRange> = AddressRange::new(start as Address, size);
@@ -176,25 +176,25 @@ impl<'f> Selection<'f> {
 
     /// Returns whether an event refers to a selected method, is about an object of a type whose name matches, or has a name and
     /// an address range that match.
-    fn selects(&self, kind: &Kind<'_>, time: RuntimeTime) -> bool {
-        let is_in = |frames: &Frames<'_>| frames.iter().any(|method| self.methods.contains(&method));
+    fn selects(&self, kind: &LogEventKind<'_>, time: RuntimeTime) -> bool {
+        let is_in = |frames: &MethodFrames<'_>| frames.iter().any(|method| self.methods.contains(&method));
         let is_type = |class| {
             let name = self.names.class(class, time);
             self.filter.address.is_none() && name.is_some_and(|name| self.filter.matches_name(name))
         };
         match kind {
-            Kind::Jit { method, .. }
-            | Kind::Enter(method)
-            | Kind::Leave(method)
-            | Kind::ExceptionLeave(method)
-            | Kind::Clause { method, .. } => self.methods.contains(method),
-            Kind::Allocation { class, frames, .. } => is_in(frames) || is_type(*class),
-            Kind::HeapObject { class, .. } => is_type(*class),
-            Kind::Throw { frames, .. }
-            | Kind::Monitor { frames, .. }
-            | Kind::HandleCreated { frames, .. }
-            | Kind::HandleDestroyed { frames, .. }
-            | Kind::SampleHit { frames, .. } => is_in(frames),
+            LogEventKind::Jit { method, .. }
+            | LogEventKind::Enter(method)
+            | LogEventKind::Leave(method)
+            | LogEventKind::ExceptionLeave(method)
+            | LogEventKind::Clause { method, .. } => self.methods.contains(method),
+            LogEventKind::Allocation { class, frames, .. } => is_in(frames) || is_type(*class),
+            LogEventKind::HeapObject { class, .. } => is_type(*class),
+            LogEventKind::Throw { frames, .. }
+            | LogEventKind::Monitor { frames, .. }
+            | LogEventKind::HandleCreated { frames, .. }
+            | LogEventKind::HandleDestroyed { frames, .. }
+            | LogEventKind::SampleHit { frames, .. } => is_in(frames),
             other => self.matches_code_of(other),
         }
     }

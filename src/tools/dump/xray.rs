@@ -5,12 +5,12 @@ use jitdump::ByteOrder;
 use crate::elf::limited_reads::MemoryRoom;
 use crate::elf::symbols::FunctionSymbols;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::tools::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
-use crate::tools::dump::filter::Filter;
+use crate::tools::dump::entry::{CUT, DAMAGE, DumpEntry, Fields, PADDING, Value};
+use crate::tools::dump::filter::EntryFilter;
 use crate::tools::dump::{EntrySink, MAX_REPEATED_NAME};
 use crate::traces::xray::format::{
-    BASIC_RECORD_SIZE, Buffer, FdrMetadata, GapReason, Header, InstrumentationMap, Mode, Record, RecordKind,
-    Records, Segment, Trace, header,
+    BASIC_RECORD_SIZE, FdrMetadata, GapReason, InstrumentationMap, RecordKind, Trace, TraceBuffer,
+    TraceHeader, TraceMode, TraceRecord, TraceRecords, TraceSegment, header,
 };
 
 /// Names of the functions of an instrumented binary, by the IDs that traces have.
@@ -44,15 +44,15 @@ impl FunctionNames {
 /// Traces have only the IDs of functions: a filter on names needs those of the binary, and one on addresses selects nothing.
 pub fn dump<E>(
     file: &[u8],
-    filter: &Filter,
+    filter: &EntryFilter,
     names: &FunctionNames,
     sink: &mut EntrySink<'_, E>,
 ) -> Result<(), E> {
-    let matches_function = |entry: &Entry<'_>| {
+    let matches_function = |entry: &DumpEntry<'_>| {
         let name = entry.fields.get_name("name");
         filter.address.is_none() && name.is_some_and(|name| filter.matches_name(name))
     };
-    let mut sink = |entry: &Entry<'_>| {
+    let mut sink = |entry: &DumpEntry<'_>| {
         let is_wanted = filter.is_empty()
             || filter.matches_time(entry.time) && (!filter.selects_functions() || matches_function(entry));
         if is_wanted { sink(entry) } else { Ok(()) }
@@ -61,7 +61,7 @@ pub fn dump<E>(
     let trace = match Trace::parse(file) {
         Ok(trace) => trace,
         // The format of the rest is unknown.
-        Err(error) => return sink(&Entry::damage(0, size, format!("it {error}"))),
+        Err(error) => return sink(&DumpEntry::damage(0, size, format!("it {error}"))),
     };
     sink(&trace_header(trace.header()))?;
     let mut writer = EntryWriter {
@@ -74,13 +74,13 @@ pub fn dump<E>(
     };
     for segment in trace.segments() {
         match segment {
-            Segment::Buffer(buffer) => writer.buffer(&trace, &buffer)?,
-            Segment::Gap {
+            TraceSegment::Buffer(buffer) => writer.buffer(&trace, &buffer)?,
+            TraceSegment::Gap {
                 end,
                 reason: GapReason::Empty,
                 ..
             } => writer.emit_metadata_to(end, None)?,
-            Segment::Gap {
+            TraceSegment::Gap {
                 end,
                 reason: GapReason::Issue(fault),
                 ..
@@ -88,8 +88,8 @@ pub fn dump<E>(
         }
     }
     match trace.header().mode {
-        Mode::Fdr => writer.emit_damage_to(size, Issue::XraySkippedBytes),
-        Mode::Basic => writer.emit_unknown_to(size),
+        TraceMode::Fdr => writer.emit_damage_to(size, Issue::XraySkippedBytes),
+        TraceMode::Basic => writer.emit_unknown_to(size),
     }
 }
 
@@ -97,7 +97,7 @@ struct EntryWriter<'f, 'p, E> {
     file: &'f [u8],
     names: &'f FunctionNames,
     endian: ByteOrder,
-    mode: Mode,
+    mode: TraceMode,
     /// Offset in the file up to which entries have been passed on, in bytes.
     position: u64,
     sink: &'p mut EntrySink<'p, E>,
@@ -114,7 +114,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
     ) -> Result<(), E> {
         let offset = self.position;
         self.position = offset.saturating_add(size);
-        (self.sink)(&Entry {
+        (self.sink)(&DumpEntry {
             offset,
             size,
             kind,
@@ -137,7 +137,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
         self.file.get(start..end).unwrap_or_default()
     }
 
-    fn buffer(&mut self, trace: &Trace<'f>, buffer: &Buffer) -> Result<(), E> {
+    fn buffer(&mut self, trace: &Trace<'f>, buffer: &TraceBuffer) -> Result<(), E> {
         let mut records = trace.records(buffer);
         while let Some(record) = records.next() {
             self.emit_skipped_to(record.offset, buffer, &records)?;
@@ -148,11 +148,16 @@ impl<'f, E> EntryWriter<'f, '_, E> {
     }
 
     /// Passes on the bytes up to `end` that the record reader has skipped.
-    fn emit_skipped_to(&mut self, end: u64, buffer: &Buffer, records: &Records<'_>) -> Result<(), E> {
+    fn emit_skipped_to(
+        &mut self,
+        end: u64,
+        buffer: &TraceBuffer,
+        records: &TraceRecords<'_>,
+    ) -> Result<(), E> {
         if self.position >= end {
             return Ok(());
         }
-        if self.mode == Mode::Basic {
+        if self.mode == TraceMode::Basic {
             return self.emit_unknown_to(end);
         }
         /// Faults after which the rest of the buffer is not read.
@@ -173,7 +178,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
     }
 
     /// Passes on metadata records up to `end`, and an incomplete record at the end of a buffer.
-    fn emit_metadata_to(&mut self, end: u64, buffer: Option<&Buffer>) -> Result<(), E> {
+    fn emit_metadata_to(&mut self, end: u64, buffer: Option<&TraceBuffer>) -> Result<(), E> {
         while self.position < end {
             let bytes = self.bytes_to(end);
             let left = end.saturating_sub(self.position);
@@ -252,7 +257,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
         Ok(())
     }
 
-    fn record(&mut self, record: &Record<'f>, size: u64, buffer: &Buffer) -> Result<(), E> {
+    fn record(&mut self, record: &TraceRecord<'f>, size: u64, buffer: &TraceBuffer) -> Result<(), E> {
         let fields = Fields::new().signed("thread", buffer.thread);
         let fields = match buffer.process {
             Some(process) => fields.signed("pid", process),
@@ -278,7 +283,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
 }
 
 /// Adds the size of a buffer, and the number of missing bytes if it is incomplete.
-fn with_extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields<'a> {
+fn with_extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&TraceBuffer>) -> Fields<'a> {
     let fields = fields.number("buffer_size", size);
     let there = buffer.map(|buffer| buffer.records_size());
     match there {
@@ -289,20 +294,20 @@ fn with_extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> F
     }
 }
 
-fn trace_header<'a>(header: &Header) -> Entry<'a> {
+fn trace_header<'a>(header: &TraceHeader) -> DumpEntry<'a> {
     let fields = Fields::new()
         .byte_order(header.endian)
         .number("version", header.version)
         .word(
             "mode",
             match header.mode {
-                Mode::Basic => "xray-basic",
-                Mode::Fdr => "xray-fdr",
+                TraceMode::Basic => "xray-basic",
+                TraceMode::Fdr => "xray-fdr",
             },
         )
         .with("constant_tsc", Value::Flag(header.constant_tsc))
         .with("nonstop_tsc", Value::Flag(header.nonstop_tsc))
         .number("cycle_frequency", header.frequency)
         .number_if("buffer_size", header.buffer_size);
-    Entry::new(0, header::SIZE as u64, "header", fields)
+    DumpEntry::new(0, header::SIZE as u64, "header", fields)
 }

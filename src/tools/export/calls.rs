@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use crate::collections::hash::HashMap;
 use crate::frames::stream::tables::{FrameIndex, Line, StackIndex};
-use crate::tools::export::profile::Profile;
+use crate::tools::export::profile::ExportedProfile;
 
 /// Numbers of things, in the order in which they were asked for.
 #[derive(Debug)]
@@ -59,15 +59,15 @@ pub struct CallNode<K> {
 
 /// The tree.
 #[derive(Debug)]
-pub struct Calls<K> {
+pub struct CallNodes<K> {
     /// Its nodes.
     pub nodes: Vec<CallNode<K>>,
     of_stack: Vec<Option<u32>>,
 }
 
-impl<K: Copy + Eq + Hash> Calls<K> {
+impl<K: Copy + Eq + Hash> CallNodes<K> {
     /// Makes the tree of the stacks of a profile. `key` returns what a format has of a call.
-    pub fn of(profile: &Profile, mut key: impl FnMut(StackCall) -> K) -> Self {
+    pub fn of(profile: &ExportedProfile, mut key: impl FnMut(StackCall) -> K) -> Self {
         let tables = &profile.tables;
         let mut calls = Self {
             nodes: Vec::new(),

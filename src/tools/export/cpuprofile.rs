@@ -7,9 +7,9 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Serialize;
 
 use crate::frames::stream::tables::NamedFunctionIndex;
-use crate::tools::export::calls::Calls;
-use crate::tools::export::json::{self, List};
-use crate::tools::export::profile::{Profile, WeightedStack, thread_label};
+use crate::tools::export::calls::CallNodes;
+use crate::tools::export::json::{self, LazyList};
+use crate::tools::export::profile::{ExportedProfile, WeightedStack, thread_label};
 
 /// ID of the node that calls all others.
 const ROOT: u32 = 1;
@@ -78,7 +78,7 @@ impl CallFrame {
         }
     }
 
-    fn of(profile: &Profile, index: NamedFunctionIndex) -> Self {
+    fn of(profile: &ExportedProfile, index: NamedFunctionIndex) -> Self {
         let function = &profile.tables.functions[index];
         let module = function
             .module
@@ -104,8 +104,8 @@ struct Ticks {
 }
 
 /// Writes the file.
-pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-    let calls = Calls::of(profile, |place| place.line.function);
+pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
+    let calls = CallNodes::of(profile, |place| place.line.function);
     let id = |row: &WeightedStack| {
         let node = calls.node(row.stack);
         node.map_or(UNKNOWN, |node| node.saturating_add(FIRST))
@@ -147,7 +147,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             .map(|(&(_, line), &ticks)| Ticks { line, ticks })
             .collect(),
     };
-    let all = List(|| {
+    let all = LazyList(|| {
         let root = std::iter::once(node(ROOT, CallFrame::without_place("(root)"), &*roots));
         let unknown = (unknown > 0).then(|| node(UNKNOWN, CallFrame::without_place("[unknown]"), &[]));
         let nodes = calls.nodes.iter().zip(&children).zip(FIRST..);
@@ -166,8 +166,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         nodes: all,
         start_time: start,
         end_time: times().next_back().unwrap_or_default(),
-        samples: List(|| profile.rows.iter().map(id)),
-        time_deltas: List(|| {
+        samples: LazyList(|| profile.rows.iter().map(id)),
+        time_deltas: LazyList(|| {
             let before = std::iter::once(start).chain(times());
             times()
                 .zip(before)

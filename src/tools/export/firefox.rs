@@ -18,11 +18,11 @@ use crate::frames::stream::tables::{
     FrameIndex, Line, Location, NamedFunctionIndex, SourceFileIndex, TierIndex,
 };
 use crate::tools::export::EXPORTER;
-use crate::tools::export::calls::{Calls, Numbers};
+use crate::tools::export::calls::{CallNodes, Numbers};
 use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
 use crate::tools::export::firefox_threads::threads;
 use crate::tools::export::json;
-use crate::tools::export::profile::{Home, Profile, WeightedStack};
+use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack};
 
 /// Version of the format.
 const VERSION: u32 = 70;
@@ -160,9 +160,9 @@ type CallKey = (FrameIndex, Line, u32);
 type FunctionKey = (NamedFunctionIndex, Option<SourceFileIndex>);
 
 /// Writes the file.
-pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let mut keys: Numbers<CallKey> = Numbers::default();
-    let calls = Calls::of(profile, |place| {
+    let calls = CallNodes::of(profile, |place| {
         keys.of((place.index, place.line, place.inline_depth))
     });
     let mut strings: Numbers<String> = Numbers::default();
@@ -261,7 +261,7 @@ fn category(kind: Kind) -> usize {
 }
 
 /// Returns the compiler tiers of the calls, in order.
-fn tiers(profile: &Profile, calls: &[CallKey]) -> Vec<TierIndex> {
+fn tiers(profile: &ExportedProfile, calls: &[CallKey]) -> Vec<TierIndex> {
     let tiers = calls
         .iter()
         .filter_map(|&(index, ..)| profile.tables.frames[index].tier);
@@ -272,7 +272,7 @@ fn tiers(profile: &Profile, calls: &[CallKey]) -> Vec<TierIndex> {
 }
 
 /// Describes the profile. The thread at the position `selected` is shown first, and has the samples `busiest`.
-fn meta(profile: &Profile, tiers: &[TierIndex], selected: usize, busiest: &[WeightedStack]) -> Value {
+fn meta(profile: &ExportedProfile, tiers: &[TierIndex], selected: usize, busiest: &[WeightedStack]) -> Value {
     let categories = CATEGORIES.map(|(kind, name, color)| {
         let own = tiers.iter().filter(|_| kind == Kind::Language);
         let own = own.map(|&tier| &*profile.tables.tiers[tier]);
@@ -317,7 +317,7 @@ fn interval(rows: &[WeightedStack]) -> f64 {
     times.get(times.len() / 2).map_or(1.0, |&time| milliseconds(time))
 }
 
-fn library(profile: &Profile, home: Home) -> Value {
+fn library(profile: &ExportedProfile, home: Home) -> Value {
     let path = profile.home_path(home);
     let module = profile.module(home);
     let name = module.map_or(&*path, |module| &module.name);
@@ -345,7 +345,7 @@ fn breakpad_id(build_id: &str) -> String {
 }
 
 fn function_table(
-    profile: &Profile,
+    profile: &ExportedProfile,
     functions: &[FunctionKey],
     strings: &mut Numbers<String>,
     resources: &mut Numbers<Home>,
@@ -396,7 +396,7 @@ fn location_table(places: &mut OriginalPositions) -> LocationTable {
 }
 
 fn source_table<'p>(
-    profile: &'p Profile,
+    profile: &'p ExportedProfile,
     files: &[SourceFileIndex],
     strings: &mut Numbers<String>,
 ) -> SourceTable<'p> {

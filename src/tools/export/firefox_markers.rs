@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::tools::export::calls::Numbers;
-use crate::tools::export::markers::RuntimeEvent;
-use crate::tools::export::profile::Profile;
+use crate::tools::export::markers::MarkedEvent;
+use crate::tools::export::profile::ExportedProfile;
 
 /// Marker of a former name of a thread.
 const NAME: &str = "Thread name";
@@ -105,7 +105,7 @@ impl MarkerSource {
     /// Adds the strings of markers. `categories` are those of compilers and of garbage collectors, `selected` is the position of
     /// the thread that viewers show first.
     pub fn new(
-        profile: &Profile,
+        profile: &ExportedProfile,
         strings: &mut Numbers<String>,
         categories: [usize; 2],
         selected: usize,
@@ -115,7 +115,7 @@ impl MarkerSource {
             let thread = marker.other_tid().map(|tid| tid.0);
             let [of_compilers, of_collectors] = categories;
             let (kind, category, end, fields) = match &marker.event {
-                RuntimeEvent::Compilation {
+                MarkedEvent::Compilation {
                     function,
                     position,
                     tier,
@@ -132,7 +132,7 @@ impl MarkerSource {
                     };
                     (COMPILATION, of_compilers, None, fields)
                 }
-                RuntimeEvent::Collection { generation, end } => {
+                MarkedEvent::Collection { generation, end } => {
                     let generation = *generation;
                     let fields = Fields::Collection { generation, thread };
                     (COLLECTION, of_collectors, Some(milliseconds(*end)), fields)

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::frames::stream::tables::Thread;
 use crate::results::summary::profile::Unit;
-use crate::tools::export::calls::Calls;
+use crate::tools::export::calls::CallNodes;
 use crate::tools::export::firefox_markers::{MarkerSource, MarkerTable, milliseconds};
-use crate::tools::export::json::List;
-use crate::tools::export::profile::{Profile, WeightedStack};
+use crate::tools::export::json::LazyList;
+use crate::tools::export::profile::{ExportedProfile, WeightedStack};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -44,12 +44,12 @@ struct Samples {
 
 /// Returns the threads: one for each thread and event with samples. Samples of the events of `durations` count for their time.
 pub fn threads(
-    profile: &Profile,
-    calls: &Calls<u32>,
+    profile: &ExportedProfile,
+    calls: &CallNodes<u32>,
     markers: &MarkerSource,
     durations: &[u32],
 ) -> impl Serialize {
-    List(move || {
+    LazyList(move || {
         // Readers need one at least.
         let empty = profile.rows.is_empty().then_some(&[][..]);
         let all = profile.by_thread().chain(empty).enumerate();
@@ -58,8 +58,8 @@ pub fn threads(
 }
 
 fn thread(
-    profile: &Profile,
-    calls: &Calls<u32>,
+    profile: &ExportedProfile,
+    calls: &CallNodes<u32>,
     markers: &MarkerSource,
     durations: &[u32],
     index: usize,

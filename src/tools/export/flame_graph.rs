@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use crate::frames::stream::Kind;
 use crate::results::summary::count;
-use crate::tools::export::calls::{Calls, Numbers};
-use crate::tools::export::profile::Profile;
+use crate::tools::export::calls::{CallNodes, Numbers};
+use crate::tools::export::profile::ExportedProfile;
 use crate::tools::flame_graph::{Color, FlameGraph, Heading, Known};
 
 /// Colors of kinds of code, and their names.
@@ -20,9 +20,9 @@ const COLORS: [(Kind, &str, Color); 7] = [
 ];
 
 /// Writes the file.
-pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let mut functions = Numbers::default();
-    let calls = Calls::of(profile, |place| functions.of(Some(place.line.function)));
+    let calls = CallNodes::of(profile, |place| functions.of(Some(place.line.function)));
     let unknown = functions.of(None) as usize;
     let mut graph: FlameGraph<1> = FlameGraph {
         names: functions

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 
 use crate::frames::stream::Kind;
 use crate::frames::stream::tables::{NamedFunctionIndex, Thread};
-use crate::tools::export::calls::Calls;
-use crate::tools::export::profile::Profile;
+use crate::tools::export::calls::CallNodes;
+use crate::tools::export::profile::ExportedProfile;
 
 /// Longest text of a frame in characters. Each stack has the texts of all its frames.
 const MAX_TEXT: usize = 1000;
@@ -17,8 +17,8 @@ const MAX_TEXT: usize = 1000;
 type Call = (NamedFunctionIndex, bool);
 
 /// Writes the file.
-pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-    let calls = Calls::of(profile, |place| (place.line.function, place.inline_depth > 0));
+pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
+    let calls = CallNodes::of(profile, |place| (place.line.function, place.inline_depth > 0));
     for of_thread in profile.by_thread() {
         let Some(first) = of_thread.first() else {
             continue;
@@ -47,7 +47,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn write_stack(profile: &Profile, path: Vec<Call>, out: &mut dyn Write) -> io::Result<()> {
+fn write_stack(profile: &ExportedProfile, path: Vec<Call>, out: &mut dyn Write) -> io::Result<()> {
     if path.is_empty() {
         out.write_all(b";[unknown]")?;
     }

@@ -5,9 +5,9 @@ use std::io;
 use serde::{Serialize, Serializer};
 
 /// A list that is computed when it is written.
-pub struct List<F>(pub F);
+pub struct LazyList<F>(pub F);
 
-impl<F, I> Serialize for List<F>
+impl<F, I> Serialize for LazyList<F>
 where
     F: Fn() -> I,
     I: Iterator,

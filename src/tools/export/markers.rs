@@ -36,12 +36,12 @@ pub struct Marker {
     /// Nanoseconds since the first record.
     pub time: u64,
     /// What happened.
-    pub event: RuntimeEvent,
+    pub event: MarkedEvent,
 }
 
 /// An event of a runtime.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum RuntimeEvent {
+pub enum MarkedEvent {
     /// A function was compiled, and its code loaded.
     Compilation {
         /// Its own name.
@@ -94,7 +94,7 @@ fn increment(counter: &mut u64) {
 }
 
 /// Times and IDs of the events that have a marker.
-struct Selection<'f> {
+struct MarkerSelection<'f> {
     filter: &'f SampleFilter,
     /// Time of the first and the last record.
     recorded: (Time, Time),
@@ -102,7 +102,7 @@ struct Selection<'f> {
     wanted: (Time, Time),
 }
 
-impl<'f> Selection<'f> {
+impl<'f> MarkerSelection<'f> {
     fn of(filter: &'f SampleFilter, recorded: Option<(Time, Time)>) -> Self {
         Self {
             filter,
@@ -138,14 +138,14 @@ impl Markers {
     /// Returns the markers of the selected processes, threads and times. Functions without samples have one only if
     /// `has_all_functions` is true.
     pub fn of(namer: &Namer<'_>, filter: &SampleFilter, has_all_functions: bool) -> Self {
-        let selection = Selection::of(filter, namer.tables.times);
+        let selection = MarkerSelection::of(filter, namer.tables.times);
         let mut markers = Self::default();
         markers.add_compilations(namer, &selection, has_all_functions);
         markers.add_collections(namer, &selection);
         markers
     }
 
-    fn add_compilations(&mut self, namer: &Namer<'_>, selection: &Selection<'_>, has_all: bool) {
+    fn add_compilations(&mut self, namer: &Namer<'_>, selection: &MarkerSelection<'_>, has_all: bool) {
         let functions = namer.tables.frames.iter().filter_map(|frame| match frame.code {
             FrameCode::Function(id) => Some(id),
             _ => None,
@@ -186,7 +186,7 @@ impl Markers {
         }
     }
 
-    fn add_collections(&mut self, namer: &Namer<'_>, selection: &Selection<'_>) {
+    fn add_collections(&mut self, namer: &Namer<'_>, selection: &MarkerSelection<'_>) {
         let recording = namer.recording;
         let alignments = recording.runtime_files.log_alignments();
         let mut found = Vec::new();
@@ -213,7 +213,7 @@ impl Markers {
                 tid: collection.tid,
                 is_elsewhere: false,
                 time: selection.since_start(start),
-                event: RuntimeEvent::Collection {
+                event: MarkedEvent::Collection {
                     generation: collection.generation,
                     end: selection.since_start(end),
                 },
@@ -256,7 +256,7 @@ impl Markers {
             in_other_processes,
             unpaired,
         } = self.left_out;
-        let is_collection = |marker: &&Marker| matches!(marker.event, RuntimeEvent::Collection { .. });
+        let is_collection = |marker: &&Marker| matches!(marker.event, MarkedEvent::Collection { .. });
         let collections = self.all.iter().filter(is_collection).count() as u64;
         let functions = (self.all.len() as u64).saturating_sub(collections);
         let left_out = [
@@ -290,7 +290,7 @@ impl Marker {
 }
 
 /// Returns the thread of the profile that compiled a function, if known, and the function.
-fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, RuntimeEvent)> {
+fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, MarkedEvent)> {
     let function = function_of(&namer.recording.runtime_files.used, compilation.function)?;
     let name = namer.v8_functions.name(function.name);
     let parts = names::parts(&name);
@@ -300,7 +300,7 @@ fn named(namer: &Namer<'_>, compilation: &Compilation) -> Option<(Option<Tid>, R
     let tier = function.tier();
     let position = parts.location.map(position);
     let plain = NameStyle::Plain.apply_declared(name.clone(), || Some(parts), tier);
-    let event = RuntimeEvent::Compilation {
+    let event = MarkedEvent::Compilation {
         function: printable(&plain),
         position,
         tier: tier.map(printable),

@@ -37,7 +37,7 @@ use crate::frames::stream::StreamOptions;
 use crate::load::Progress;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
-use crate::tools::export::profile::{Profile, Scope};
+use crate::tools::export::profile::{ExportedProfile, FormatScope};
 
 /// The program that writes the files.
 const EXPORTER: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
@@ -100,8 +100,8 @@ impl Format {
         }
     }
 
-    fn scope(self) -> Scope {
-        Scope {
+    fn scope(self) -> FormatScope {
+        FormatScope {
             has_times: matches!(self, Self::Firefox | Self::Speedscope | Self::CpuProfile),
             one_event: matches!(self, Self::Folded | Self::CpuProfile | Self::Svg),
             one_thread: self == Self::CpuProfile,
@@ -129,7 +129,7 @@ pub struct ExportOptions {
 #[derive(Debug)]
 pub struct Export {
     format: Format,
-    profile: Profile,
+    profile: ExportedProfile,
 }
 
 /// Reads a profile.
@@ -142,7 +142,7 @@ pub fn export(options: &ExportOptions, progress: &mut dyn Progress) -> Result<Ex
         marks_all_functions,
     } = options;
     let scope = format.scope();
-    let mut profile = Profile::read(stream, filter.as_ref(), scope, *marks_all_functions, progress)?;
+    let mut profile = ExportedProfile::read(stream, filter.as_ref(), scope, *marks_all_functions, progress)?;
     if *format == Format::Firefox {
         profile.read_texts(stream, *has_sources);
     }

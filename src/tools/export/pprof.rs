@@ -12,7 +12,7 @@ use crate::frames::stream::tables::{Event, FrameIndex, NamedFunctionIndex};
 use crate::results::summary::profile::Unit;
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::Numbers;
-use crate::tools::export::profile::{Home, Profile, WeightedStack};
+use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack};
 use crate::tools::export::protobuf::Message;
 
 /// Fields of the message `Profile`.
@@ -40,7 +40,7 @@ struct Mapping {
 }
 
 /// Writes the file.
-pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = Writer {
         profile,
         out: GzEncoder::new(out, Compression::default()),
@@ -57,7 +57,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 }
 
 struct Writer<'p, W: Write> {
-    profile: &'p Profile,
+    profile: &'p ExportedProfile,
     out: GzEncoder<W>,
     strings: Numbers<String>,
 }

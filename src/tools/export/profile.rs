@@ -10,7 +10,7 @@ use crate::collections::hash::HashMap;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{
-    Event, Frame, Module, NamedFunctionIndex, NamedModuleIndex, SourceFileIndex, StackIndex, Thread,
+    Event, Frame, NamedFunctionIndex, NamedModule, NamedModuleIndex, SourceFileIndex, StackIndex, Thread,
     ThreadIndex, TierIndex,
 };
 use crate::frames::stream::{Kind, Sample, SampleFilter, StreamOptions, Tables, read_then};
@@ -30,7 +30,7 @@ const SUBSTITUTED_INTERVAL: u64 = 1_000_000;
 
 /// What a format has room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scope {
+pub struct FormatScope {
     /// Whether it has each sample with its time, instead of the sums of equal stacks.
     pub has_times: bool,
     /// Whether it has one event only.
@@ -71,7 +71,7 @@ pub enum Home {
 
 /// The samples to export.
 #[derive(Debug)]
-pub struct Profile {
+pub struct ExportedProfile {
     /// What samples refer to.
     pub tables: Tables,
     /// Name of the profile.
@@ -92,13 +92,13 @@ pub struct Profile {
     used: Vec<bool>,
 }
 
-impl Profile {
+impl ExportedProfile {
     /// Reads the samples that have a function that matches in their stack, as far as the format has room for them. Functions
     /// without samples have markers if `marks_all` is true.
     pub fn read(
         options: &StreamOptions,
         filter: Option<&Regex>,
-        scope: Scope,
+        scope: FormatScope,
         marks_all: bool,
         progress: &mut dyn Progress,
     ) -> Result<Self, Diagnostic> {
@@ -193,7 +193,7 @@ impl Profile {
     }
 
     /// Leaves out what the format has no room for.
-    fn select(&mut self, scope: Scope) {
+    fn select(&mut self, scope: FormatScope) {
         let mut left_out = Vec::new();
         let mut events: Vec<u32> = self.rows.iter().map(|row| row.event).collect();
         events.sort_unstable();
@@ -351,7 +351,7 @@ impl Profile {
     }
 
     /// Returns the module of the code of a frame, if it is a file.
-    pub fn module(&self, home: Home) -> Option<&Module> {
+    pub fn module(&self, home: Home) -> Option<&NamedModule> {
         match home {
             Home::Module(module) => Some(&self.tables.modules[module]),
             _ => None,
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
     use jitdump::Time;
 
-    fn profile(rows: &[(u32, u32)]) -> Profile {
+    fn profile(rows: &[(u32, u32)]) -> ExportedProfile {
         let rows = rows.iter().map(|&(thread, event)| WeightedStack {
             thread: ThreadIndex(thread),
             event,
@@ -431,7 +431,7 @@ mod tests {
                 period: 10,
             },
         });
-        Profile {
+        ExportedProfile {
             tables: Tables::default(),
             markers: Markers::default(),
             texts: HashMap::default(),
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    const ALL: Scope = Scope {
+    const ALL: FormatScope = FormatScope {
         has_times: false,
         one_event: false,
         one_thread: false,
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn one_thread_is_the_one_with_most_samples() {
         let mut found = profile(&[(0, 3), (1, 3), (2, 3), (1, 3), (2, 3), (0, 4), (0, 4)]);
-        found.select(Scope {
+        found.select(FormatScope {
             one_event: true,
             one_thread: true,
             ..ALL

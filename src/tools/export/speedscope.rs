@@ -7,9 +7,9 @@ use serde::Serialize;
 use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::results::summary::profile::Unit;
 use crate::tools::export::EXPORTER;
-use crate::tools::export::calls::{Calls, Numbers};
-use crate::tools::export::json::{self, List};
-use crate::tools::export::profile::{Home, Profile, WeightedStack, thread_label};
+use crate::tools::export::calls::{CallNodes, Numbers};
+use crate::tools::export::json::{self, LazyList};
+use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack, thread_label};
 
 /// Name of the schema, which readers recognize the format by.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -59,10 +59,10 @@ struct Sampled<S, W> {
 }
 
 /// Writes the file.
-pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     // A function is one frame: equal frames of different numbers are different functions for speedscope.
     let mut functions: Numbers<Option<NamedFunctionIndex>> = Numbers::default();
-    let calls = Calls::of(profile, |place| functions.of(Some(place.line.function)));
+    let calls = CallNodes::of(profile, |place| functions.of(Some(place.line.function)));
     let unknown = functions.of(None);
     let path = |row: &WeightedStack| match calls.path(calls.node(row.stack)) {
         path if path.is_empty() => vec![unknown],
@@ -82,7 +82,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             .fold(0_u64, |sum, row| sum.saturating_add(row.weight.period));
         (name, event.map(|event| event.unit), end_value)
     };
-    let profiles = List(|| {
+    let profiles = LazyList(|| {
         profile.by_thread().map(|rows| {
             let (name, unit, end_value) = sampled(rows);
             Sampled {
@@ -95,8 +95,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
                 },
                 start_value: 0,
                 end_value,
-                samples: List(move || rows.iter().map(path)),
-                weights: List(move || rows.iter().map(|row| row.weight.period)),
+                samples: LazyList(move || rows.iter().map(path)),
+                weights: LazyList(move || rows.iter().map(|row| row.weight.period)),
             }
         })
     });
@@ -116,7 +116,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     json::write(out, &file)
 }
 
-fn frame(profile: &Profile, index: Option<NamedFunctionIndex>) -> Frame<'_> {
+fn frame(profile: &ExportedProfile, index: Option<NamedFunctionIndex>) -> Frame<'_> {
     let Some(index) = index else {
         return Frame {
             name: "[unknown]".to_owned(),

@@ -148,7 +148,11 @@ impl<const SIDES: usize> FlameGraph<SIDES> {
     }
 
     /// Returns the SVG file. `describe` returns what the title of a frame has after its name, and its color.
-    pub fn svg(&self, heading: Heading<'_>, describe: impl Fn(&FlameGraphNode<SIDES>) -> (String, Color)) -> String {
+    pub fn svg(
+        &self,
+        heading: Heading<'_>,
+        describe: impl Fn(&FlameGraphNode<SIDES>) -> (String, Color),
+    ) -> String {
         let frames = self.layout();
         let depth = frames
             .iter()

@@ -19,11 +19,11 @@ use crate::tools::timeline::code_box::{CodeBox, Item, item_of};
 use crate::tools::timeline::colors::color;
 use crate::tools::timeline::intervals::CodeBoxes;
 use crate::tools::timeline::regions;
-use crate::tools::timeline::samples::{BINS, Counter, BinnedSamples, Series, Span};
+use crate::tools::timeline::samples::{BINS, BinnedSamples, Counter, Series, Span};
 use crate::tools::timeline::source_lines::SourceLines;
-use crate::tools::timeline::tiers::{Ranks, Tiers};
-use crate::tools::timeline::values::{FORMAT, Locations, Process, Region, Values};
-use crate::tools::timeline::{Timeline, TimelineOptions};
+use crate::tools::timeline::tiers::{Ranks, TimelineTiers};
+use crate::tools::timeline::values::{FORMAT, Locations, PageValues, ProcessValues, Region};
+use crate::tools::timeline::{TimelineOptions, TimelinePage};
 use crate::units::Pid;
 
 /// Returns the content of the page.
@@ -32,10 +32,10 @@ pub fn timeline(
     scripts: &V8Scripts<'_>,
     options: &TimelineOptions,
     progress: &mut dyn Progress,
-) -> Timeline {
+) -> TimelinePage {
     let profile_index = &recording.profile.index;
     progress.start("reading samples", profile_index.data_end);
-    let tiers = Tiers::of(recording);
+    let tiers = TimelineTiers::of(recording);
     let timeline = &recording.timeline;
     let counter = Counter {
         selector: recording.selector(),
@@ -68,13 +68,13 @@ pub fn timeline(
         span: counter.span,
         processes: HashMap::default(),
         functions: HashMap::default(),
-        values: Values {
+        values: PageValues {
             format: FORMAT,
             input: recording.input.name.clone(),
             start: counter.span.start.0.to_string(),
             span: counter.span.length(),
             notes: notes(&diagnostics, &clocks, &counts.stacks),
-            ..Values::default()
+            ..PageValues::default()
         },
     };
     columns.write_processes(&code_boxes.all, &counts);
@@ -84,7 +84,7 @@ pub fn timeline(
     columns.write_samples(&counts, &mut names);
     columns.write_inlined(std::mem::take(&mut lines.inlined), &mut names);
     columns.write_lines(lines);
-    Timeline {
+    TimelinePage {
         values: columns.values,
         diagnostics,
         clocks,
@@ -115,19 +115,19 @@ fn recorded_name<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
 struct Columns<'a> {
     recording: &'a Recording<'a>,
     v8_functions: V8Functions<'a>,
-    tiers: &'a Tiers,
+    tiers: &'a TimelineTiers,
     ranks: Ranks,
     span: Span,
     /// Index of each process.
     processes: HashMap<Pid, u32>,
     /// Index of each function. Code in several processes is a separate function in each.
     functions: HashMap<(Item, u32), u32>,
-    values: Values,
+    values: PageValues,
 }
 
 impl Columns<'_> {
     fn write_processes(&mut self, code_boxes: &[CodeBox], counts: &BinnedSamples) {
-        let mut processes: BTreeMap<Pid, Process> = BTreeMap::new();
+        let mut processes: BTreeMap<Pid, ProcessValues> = BTreeMap::new();
         for code_box in code_boxes {
             processes.entry(code_box.pid).or_default();
         }
@@ -145,7 +145,7 @@ impl Columns<'_> {
         }
         for (index, (pid, process)) in (0u32..).zip(processes) {
             self.processes.insert(pid, index);
-            self.values.processes.push(Process {
+            self.values.processes.push(ProcessValues {
                 pid: pid.0,
                 ..process
             });

@@ -30,16 +30,19 @@ use crate::load::{
 use crate::results::diagnostics::Diagnostic;
 
 pub use page::html;
-pub use values::{Boxes, FORMAT, Functions, Inlined, Lines, Locations, Process, Region, Share, Values};
+pub use values::{
+    Boxes, FORMAT, FunctionColumns, InlinedColumns, LineColumns, Locations, PageValues, ProcessValues,
+    Region, SampleColumns,
+};
 
 /// Default name of the page.
 pub const DEFAULT_OUTPUT: &str = "timeline.html";
 
 /// Content of the page, and diagnostics.
 #[derive(Debug)]
-pub struct Timeline {
+pub struct TimelinePage {
     /// Content of the page.
-    pub values: Values,
+    pub values: PageValues,
     /// Warnings and notes.
     pub diagnostics: Vec<Diagnostic>,
     /// Alignment of each file whose clock differs from the profile's.
@@ -62,7 +65,7 @@ pub struct TimelineOptions {
 }
 
 /// Reads a profile and the files of its runtimes.
-pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Result<Timeline, Diagnostic> {
+pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Result<TimelinePage, Diagnostic> {
     let data = RecordingData::default();
     let needed = NeededFunctions {
         all: true,

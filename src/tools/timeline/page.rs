@@ -7,7 +7,7 @@
 use base64ct::{Base64, Encoding};
 use sha2::{Digest, Sha256};
 
-use crate::tools::timeline::Values;
+use crate::tools::timeline::PageValues;
 
 /// Template of the page, with placeholders.
 const PAGE: &str = include_str!("page/page.html");
@@ -32,7 +32,7 @@ const SCRIPTS: [&str; 9] = [
 ];
 
 /// Returns the page that shows `values`.
-pub fn html(values: &Values) -> serde_json::Result<String> {
+pub fn html(values: &PageValues) -> serde_json::Result<String> {
     let json = serde_json::to_string(values)?.replace('<', "\\u003c");
     let elements = |name: &str, contents: &[&str]| {
         let elements = contents
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn names_cannot_leave_where_they_stand() {
         let hostile = "</script><img src=x onerror=alert(1)>{{scripts}}\"";
-        let values = Values {
+        let values = PageValues {
             input: hostile.to_owned(),
             names: vec![hostile.to_owned()],
-            ..Values::default()
+            ..PageValues::default()
         };
         let page = html(&values).unwrap();
         assert!(!page.contains("<img"));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_place_of_the_page_is_filled() {
-        let page = html(&Values::default()).unwrap();
+        let page = html(&PageValues::default()).unwrap();
         assert!(!page.contains("{{"), "left in the page");
     }
 

@@ -50,7 +50,7 @@ impl SourceLines {
         let used = &recording.runtime_files.used;
         let by_function = by_function(counts);
         let mut lines = Self::default();
-        let mut files = Files::default();
+        let mut files = LineFiles::default();
         for (id, addresses) in &by_function {
             let Some(function) = function_of(used, *id) else {
                 continue;
@@ -199,12 +199,12 @@ fn by_function(counts: &BinnedSamples) -> Vec<(FunctionId, Addresses)> {
 
 /// Source files of lines.
 #[derive(Debug, Default)]
-struct Files {
+struct LineFiles {
     texts: Vec<SourceText>,
     indices: HashMap<(u32, Vec<u8>), u32>,
 }
 
-impl Files {
+impl LineFiles {
     /// Returns the index of a file of debug information.
     fn index(&mut self, info: &DebugInfo<'_>, file: u32, owner: u32) -> Option<u32> {
         let file = info

@@ -24,7 +24,7 @@ table_index! {
 
 /// Compilers of all code.
 #[derive(Debug, Default)]
-pub struct Tiers {
+pub struct TimelineTiers {
     /// Names of the compilers.
     names: IndexedTable<TierIndex, String>,
     indices: HashMap<String, TierIndex>,
@@ -41,7 +41,7 @@ pub struct Ranks {
     ranks: IndexedTable<TierIndex, u32>,
 }
 
-impl Tiers {
+impl TimelineTiers {
     /// Collects the compilers of a recording.
     pub fn of(recording: &Recording<'_>) -> Self {
         let mut tiers = Self::default();
@@ -115,7 +115,7 @@ mod tests {
     use crate::units::Pid;
 
     fn ranks(count: u32) -> Ranks {
-        let mut tiers = Tiers::default();
+        let mut tiers = TimelineTiers::default();
         let mut counts = BinnedSamples::default();
         for number in 0..count {
             let item = Item::Symbol(SymbolId {

@@ -12,7 +12,7 @@ pub const FORMAT: u32 = 2;
 /// Times are nanoseconds since the start of the recording, and addresses are bytes since the start of their region,
 /// because JavaScript's numbers are exact only up to 2^53. Larger values are strings.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Values {
+pub struct PageValues {
     /// Format version, [`FORMAT`].
     pub format: u32,
     /// Name of the profile.
@@ -22,7 +22,7 @@ pub struct Values {
     /// Length of the recording, in nanoseconds; never 0.
     pub span: u64,
     /// Processes with JIT code, by process ID.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessValues>,
     /// Compilers of the functions, those with the most samples first.
     pub tiers: Vec<String>,
     /// Colour of each compiler, as `#rrggbb`.
@@ -34,19 +34,19 @@ pub struct Values {
     /// Address regions with code, by process and address.
     pub regions: Vec<Region>,
     /// Functions, one per row.
-    pub functions: Functions,
+    pub functions: FunctionColumns,
     /// Indices of the functions that are part of their runtime, in ascending order.
     pub built_ins: Vec<u32>,
     /// Addresses and lifetimes of the functions, one rectangle per row.
     pub boxes: Boxes,
     /// Samples over time.
-    pub share: Share,
-    /// Paths of the source files of [`Values::lines`].
+    pub share: SampleColumns,
+    /// Paths of the source files of [`PageValues::lines`].
     pub files: Vec<String>,
     /// Samples by source line.
-    pub lines: Lines,
+    pub lines: LineColumns,
     /// Samples in inlined functions.
-    pub inlined: Inlined,
+    pub inlined: InlinedColumns,
     /// Source text around the lines, if requested.
     pub excerpts: Vec<Excerpt>,
     /// Notes on what is not shown, and why.
@@ -72,7 +72,7 @@ pub struct Locations {
 
 /// Columns of the source lines of functions, sorted by function, file and line.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Lines {
+pub struct LineColumns {
     /// Index of the function.
     pub function: Vec<u32>,
     /// Index of the file.
@@ -86,7 +86,7 @@ pub struct Lines {
 /// Columns of functions that are inlined into others, sorted by the function that contains them. Their samples are
 /// among those of that function.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Inlined {
+pub struct InlinedColumns {
     /// Index of the function that contains the code.
     pub function: Vec<u32>,
     /// Index of the inlined function's name.
@@ -97,7 +97,7 @@ pub struct Inlined {
 
 /// A process with JIT code.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Process {
+pub struct ProcessValues {
     /// Process ID.
     pub pid: u32,
     /// Number of samples.
@@ -119,7 +119,7 @@ pub struct Region {
 
 /// Columns of functions, one function per row.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Functions {
+pub struct FunctionColumns {
     /// Index of the name.
     pub name: Vec<u32>,
     /// Index of the compiler; `None` if unknown.
@@ -152,7 +152,7 @@ pub struct Boxes {
 
 /// Columns of sample counts over time, without zeros, sorted by process, series and bin.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Share {
+pub struct SampleColumns {
     /// Number of bins of equal length into which the recording is divided.
     pub bins: u32,
     /// Index of the process.

@@ -14,7 +14,7 @@ use crate::traces::aux_files::{LoggedCode, UsedLogs};
 use crate::traces::conversion::aux_source::{AuxSource, OpenedFiles};
 use crate::traces::conversion::event_selection::EventSet;
 use crate::traces::conversion::splice::splice;
-use crate::traces::conversion::synthesis::Origin;
+use crate::traces::conversion::synthesis::EventOrigin;
 use crate::traces::conversion::synthesize::{BaseProfile, SynthesizedProfile, synthesize};
 use crate::traces::options::TraceOptions;
 use crate::units::Pid;
@@ -112,7 +112,7 @@ impl<'a> AuxLogs<'a> {
         let architecture = architecture.unwrap_or_default();
         let base = match recorded {
             Some(profile) => BaseProfile::Recorded(profile),
-            None => BaseProfile::Nothing(Origin {
+            None => BaseProfile::Nothing(EventOrigin {
                 endian: ByteOrder::Little,
                 clock_id,
                 host: b"",

@@ -3,9 +3,9 @@
 use jitdump::{Address, RuntimeTime};
 
 use crate::collections::hash::HashMap;
-use crate::perf::synthetic::Thread;
-use crate::traces::conversion::call_tree::{CallTree, Stack};
-use crate::traces::conversion::chain::Chain;
+use crate::perf::synthetic::SyntheticThread;
+use crate::traces::conversion::call_tree::{ReplayedCalls, ReplayedStack};
+use crate::traces::conversion::chain::CallChain;
 use crate::traces::conversion::replay::Replay;
 use crate::traces::conversion::source::{
     EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TID, ReplaySource,
@@ -17,16 +17,16 @@ use crate::units::Pid;
 #[derive(Debug)]
 pub struct CallStackReplay<S: ReplaySource> {
     source: S,
-    calls: CallTree<S::Function>,
+    calls: ReplayedCalls<S::Function>,
     /// Stacks by sample index, empty if the thread is in no recorded call, each with the time of the call or return that
     /// led to it.
-    found: Vec<(Stack, RuntimeTime)>,
+    found: Vec<(ReplayedStack, RuntimeTime)>,
 }
 
 /// Current stack of a thread, and the index of its first sample that is not reached yet.
 #[derive(Clone, Copy, Debug)]
 struct ThreadState {
-    stack: Stack,
+    stack: ReplayedStack,
     time: RuntimeTime,
     next: usize,
 }
@@ -36,7 +36,7 @@ impl<S: ReplaySource> CallStackReplay<S> {
     pub fn new(source: S) -> Self {
         Self {
             source,
-            calls: CallTree::default(),
+            calls: ReplayedCalls::default(),
             found: Vec::new(),
         }
     }
@@ -45,7 +45,7 @@ impl<S: ReplaySource> CallStackReplay<S> {
     fn apply(
         &mut self,
         sample_keys: &[SampleKey],
-        thread: Thread,
+        thread: SyntheticThread,
         state: &mut ThreadState,
         event: &EventOf<S>,
     ) {
@@ -81,16 +81,16 @@ impl<S: ReplaySource> StackSource for CallStackReplay<S> {
 
     fn find(&mut self, mut sample_keys: Vec<SampleKey>) {
         sample_keys.sort_unstable();
-        self.found = vec![(Stack::EMPTY, RuntimeTime::default()); sample_keys.len()];
+        self.found = vec![(ReplayedStack::EMPTY, RuntimeTime::default()); sample_keys.len()];
         let threads = self.source.threads().into_iter();
-        let threads: Vec<Option<Thread>> = threads.map(|traced| Some(traced?.thread)).collect();
+        let threads: Vec<Option<SyntheticThread>> = threads.map(|traced| Some(traced?.thread)).collect();
         // A thread may be in several traces.
-        let mut states: HashMap<Thread, ThreadState> = HashMap::default();
+        let mut states: HashMap<SyntheticThread, ThreadState> = HashMap::default();
         for event in Replay::of(&self.source) {
             let thread = threads.get(event.context.thread).copied().flatten();
             if let Some(thread) = thread.filter(|thread| thread.tid.0 < FIRST_SYNTHETIC_TID) {
                 let state = states.entry(thread).or_insert_with(|| ThreadState {
-                    stack: Stack::EMPTY,
+                    stack: ReplayedStack::EMPTY,
                     time: RuntimeTime::default(),
                     next: sample_keys.partition_point(|key| (key.pid, key.tid) < (thread.pid, thread.tid)),
                 });
@@ -99,9 +99,9 @@ impl<S: ReplaySource> StackSource for CallStackReplay<S> {
         }
     }
 
-    fn write_chain(&mut self, pid: Pid, sample: usize, leaf: Address, chain: &mut Chain) -> bool {
+    fn write_chain(&mut self, pid: Pid, sample: usize, leaf: Address, chain: &mut CallChain) -> bool {
         let found = self.found.get(sample).copied();
-        let Some((stack, time)) = found.filter(|(stack, _)| *stack != Stack::EMPTY) else {
+        let Some((stack, time)) = found.filter(|(stack, _)| *stack != ReplayedStack::EMPTY) else {
             return false;
         };
         let innermost = self.calls.functions(stack).next();

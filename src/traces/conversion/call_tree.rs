@@ -12,9 +12,9 @@ use crate::results::diagnostics::Issue;
 
 /// A stack, identified by its innermost call, or an empty stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Stack(u32);
+pub struct ReplayedStack(u32);
 
-impl Stack {
+impl ReplayedStack {
     /// The stack without calls.
     pub const EMPTY: Self = Self(0);
 }
@@ -53,7 +53,7 @@ pub const MAX_STACKS: usize = 1 << 22;
 
 /// A function entry or exit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step<F> {
+pub enum CallStep<F> {
     /// The function was entered.
     Enter(F),
     /// The function was left, in whatever way.
@@ -62,20 +62,26 @@ pub enum Step<F> {
 
 /// Call stacks of functions `F`.
 #[derive(Clone, Debug, Default)]
-pub struct CallTree<F> {
+pub struct ReplayedCalls<F> {
     /// Caller's stack and function of each stack except the empty one, from stack 1 on.
-    calls: Vec<(Stack, F)>,
-    known: HashMap<(Stack, F), Stack>,
+    calls: Vec<(ReplayedStack, F)>,
+    known: HashMap<(ReplayedStack, F), ReplayedStack>,
     scan_budget: ScanBudget,
 }
 
-impl<F: Copy + Eq + Hash> CallTree<F> {
+impl<F: Copy + Eq + Hash> ReplayedCalls<F> {
     /// Returns the stack after a step, which was recorded at byte `offset` of a file. Steps that do not match
     /// the stack are counted in `losses`.
-    pub fn follow(&mut self, stack: Stack, step: Step<F>, offset: u64, losses: &mut Tally<Issue>) -> Stack {
+    pub fn follow(
+        &mut self,
+        stack: ReplayedStack,
+        step: CallStep<F>,
+        offset: u64,
+        losses: &mut Tally<Issue>,
+    ) -> ReplayedStack {
         let (issue, next) = match step {
-            Step::Enter(function) => (Issue::TooManyStacks, self.enter(stack, function)),
-            Step::Exit(function) => {
+            CallStep::Enter(function) => (Issue::TooManyStacks, self.enter(stack, function)),
+            CallStep::Exit(function) => {
                 let left = self.exit(stack, function);
                 let lost = left.map_or(0, |(_, lost)| lost as u64);
                 losses.add_many(Issue::CallWithoutEnd, lost, offset);
@@ -90,7 +96,7 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
 
     /// Returns the stack after a call of `function` from `stack`; `None` if there are already too many different
     /// stacks.
-    fn enter(&mut self, stack: Stack, function: F) -> Option<Stack> {
+    fn enter(&mut self, stack: ReplayedStack, function: F) -> Option<ReplayedStack> {
         if let Some(&known) = self.known.get(&(stack, function)) {
             return Some(known);
         }
@@ -98,14 +104,14 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
             return None;
         }
         self.calls.push((stack, function));
-        let new = Stack(u32::try_from(self.calls.len()).ok()?);
+        let new = ReplayedStack(u32::try_from(self.calls.len()).ok()?);
         self.known.insert((stack, function), new);
         Some(new)
     }
 
     /// Returns the stack after an exit from `function`, and the number of calls inside it that had no exits; `None` if
     /// the thread was not in that function.
-    fn exit(&mut self, stack: Stack, function: F) -> Option<(Stack, usize)> {
+    fn exit(&mut self, stack: ReplayedStack, function: F) -> Option<(ReplayedStack, usize)> {
         let mut outer = stack;
         let calls = &self.calls;
         let outwards = std::iter::from_fn(|| {
@@ -118,13 +124,13 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
     }
 
     /// Returns the stack of the caller of a stack's innermost call; `None` for the empty stack.
-    pub fn caller(&self, stack: Stack) -> Option<Stack> {
+    pub fn caller(&self, stack: ReplayedStack) -> Option<ReplayedStack> {
         let &(outer, _) = self.calls.get((stack.0 as usize).checked_sub(1)?)?;
         Some(outer)
     }
 
     /// Returns the functions of a stack, innermost first.
-    pub fn functions(&self, stack: Stack) -> impl Iterator<Item = F> {
+    pub fn functions(&self, stack: ReplayedStack) -> impl Iterator<Item = F> {
         let mut stack = stack;
         std::iter::from_fn(move || {
             let &(outer, function) = self.calls.get((stack.0 as usize).checked_sub(1)?)?;
@@ -140,8 +146,8 @@ mod tests {
 
     #[test]
     fn a_stack_that_comes_again_is_the_one_that_it_was() {
-        let mut tree = CallTree::default();
-        let main = tree.enter(Stack::EMPTY, "main").unwrap();
+        let mut tree = ReplayedCalls::default();
+        let main = tree.enter(ReplayedStack::EMPTY, "main").unwrap();
         let first = tree.enter(main, "work").unwrap();
         let second = tree.enter(main, "work").unwrap();
         assert_eq!(first, second);
@@ -155,25 +161,25 @@ mod tests {
 
     #[test]
     fn an_exit_leaves_the_calls_inside_as_well() {
-        let mut tree = CallTree::default();
-        let main = tree.enter(Stack::EMPTY, "main").unwrap();
+        let mut tree = ReplayedCalls::default();
+        let main = tree.enter(ReplayedStack::EMPTY, "main").unwrap();
         let outer = tree.enter(main, "outer").unwrap();
         let thrower = tree.enter(outer, "thrower").unwrap();
         assert_eq!(tree.exit(thrower, "thrower"), Some((outer, 0)));
-        assert_eq!(tree.exit(thrower, "main"), Some((Stack::EMPTY, 2)));
+        assert_eq!(tree.exit(thrower, "main"), Some((ReplayedStack::EMPTY, 2)));
         assert_eq!(tree.exit(thrower, "other"), None);
-        assert_eq!(tree.exit(Stack::EMPTY, "main"), None);
+        assert_eq!(tree.exit(ReplayedStack::EMPTY, "main"), None);
     }
 
     #[test]
     fn exits_that_belong_to_no_call_are_not_looked_for_again_and_again() {
-        let mut tree = CallTree::default();
-        let mut deep = Stack::EMPTY;
+        let mut tree = ReplayedCalls::default();
+        let mut deep = ReplayedStack::EMPTY;
         for function in 0..10_000 {
             deep = tree.enter(deep, function).unwrap();
         }
         let far =
-            |tree: &mut CallTree<u32>| tree.exit(deep, 10_000 - 4000).is_some_and(|left| left.1 == 3999);
+            |tree: &mut ReplayedCalls<u32>| tree.exit(deep, 10_000 - 4000).is_some_and(|left| left.1 == 3999);
         assert!(far(&mut tree));
         assert!(!far(&mut tree), "that has used up what there was");
         // Each of these exits allows 64 more calls to be searched, and searches one.
@@ -187,14 +193,14 @@ mod tests {
 
     #[test]
     fn there_are_no_more_stacks_than_there_is_room_for() {
-        let mut tree = CallTree::default();
-        let main = tree.enter(Stack::EMPTY, 0).unwrap();
-        tree.calls.resize((1 << 22) - 1, (Stack::EMPTY, 1));
+        let mut tree = ReplayedCalls::default();
+        let main = tree.enter(ReplayedStack::EMPTY, 0).unwrap();
+        tree.calls.resize((1 << 22) - 1, (ReplayedStack::EMPTY, 1));
         let last = tree.enter(main, 2).unwrap();
         assert_eq!(tree.functions(last).collect::<Vec<_>>(), [2, 0]);
         assert_eq!(tree.enter(main, 2), Some(last));
         let mut losses = Tally::default();
-        assert_eq!(tree.follow(main, Step::Enter(3), 7, &mut losses), main);
+        assert_eq!(tree.follow(main, CallStep::Enter(3), 7, &mut losses), main);
         assert_eq!(losses.offsets(Issue::TooManyStacks).last(), Some(&7));
     }
 }

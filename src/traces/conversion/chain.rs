@@ -8,11 +8,11 @@ pub const MAX_FRAMES: usize = 127;
 
 /// A call chain, innermost frame first, whose memory is reused.
 #[derive(Clone, Default, Debug)]
-pub struct Chain {
+pub struct CallChain {
     addresses: Vec<Address>,
 }
 
-impl Chain {
+impl CallChain {
     /// Starts a new chain with the innermost frame at `leaf`, if that is known.
     pub fn restart(&mut self, leaf: Option<Address>) {
         self.addresses.clear();
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn callers_go_on_inside_their_functions() {
-        let mut chain = Chain::default();
+        let mut chain = CallChain::default();
         chain.restart(None);
         assert!(chain.add([0x10, 0x20, 0x30].map(Address).into_iter()));
         assert_eq!(chain.frames(), [0x10, 0x21, 0x31].map(Address));
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn chains_end_at_the_limit() {
-        let mut chain = Chain::default();
+        let mut chain = CallChain::default();
         assert!(chain.add((0..127).map(Address)));
         chain.restart(Some(Address(1)));
         assert!(!chain.add((0..127).map(Address)));

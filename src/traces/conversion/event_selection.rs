@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::conversion::synthesis::{Definition, Measure};
+use crate::traces::conversion::synthesis::{Definition, SampleContent};
 use crate::traces::options::{MonoEvent, TraceOptions, XrayEvent};
 
 /// An event of the profile that is made from logs or traces.
@@ -41,21 +41,21 @@ pub enum ProfileEvent {
 
 impl ProfileEvent {
     fn definition(self) -> Definition<'static> {
-        let (name, measure): (&[u8], Measure) = match self {
-            Self::MonoAllocation => (b"mono/alloc-bytes/", Measure::Count),
-            Self::MonoException => (b"mono/exception/", Measure::Count),
-            Self::MonoContention => (b"mono/contention-ns/", Measure::Nanoseconds),
-            Self::MonoCollection => (b"mono/gc-ns/", Measure::Nanoseconds),
-            Self::MonoPause => (b"mono/gc-pause-ns/", Measure::Nanoseconds),
-            Self::MonoHeap => (b"mono/heap-bytes/", Measure::Count),
-            Self::MonoSample => (b"mono/sample/", Measure::Count),
-            Self::MonoSelfTime => (b"mono/self-ns/", Measure::Nanoseconds),
-            Self::MonoCall => (b"mono/calls/", Measure::Count),
-            Self::XraySelfTime => (b"xray/self-ns/", Measure::Nanoseconds),
-            Self::XrayCall => (b"xray/calls/", Measure::Count),
-            Self::XrayCustom => (b"xray/custom/", Measure::Bytes),
-            Self::XrayArgument => (b"xray/arguments/", Measure::Bytes),
-            Self::XrayCallTime => (b"xray/call-ns/", Measure::Nanoseconds),
+        let (name, measure): (&[u8], SampleContent) = match self {
+            Self::MonoAllocation => (b"mono/alloc-bytes/", SampleContent::Count),
+            Self::MonoException => (b"mono/exception/", SampleContent::Count),
+            Self::MonoContention => (b"mono/contention-ns/", SampleContent::Nanoseconds),
+            Self::MonoCollection => (b"mono/gc-ns/", SampleContent::Nanoseconds),
+            Self::MonoPause => (b"mono/gc-pause-ns/", SampleContent::Nanoseconds),
+            Self::MonoHeap => (b"mono/heap-bytes/", SampleContent::Count),
+            Self::MonoSample => (b"mono/sample/", SampleContent::Count),
+            Self::MonoSelfTime => (b"mono/self-ns/", SampleContent::Nanoseconds),
+            Self::MonoCall => (b"mono/calls/", SampleContent::Count),
+            Self::XraySelfTime => (b"xray/self-ns/", SampleContent::Nanoseconds),
+            Self::XrayCall => (b"xray/calls/", SampleContent::Count),
+            Self::XrayCustom => (b"xray/custom/", SampleContent::Bytes),
+            Self::XrayArgument => (b"xray/arguments/", SampleContent::Bytes),
+            Self::XrayCallTime => (b"xray/call-ns/", SampleContent::Nanoseconds),
         };
         Definition { name, measure }
     }

@@ -9,13 +9,13 @@ use jitdump::{RuntimeTime, Time};
 
 use crate::code::clock::Alignment;
 use crate::collections::hash::HashMap;
-use crate::perf::synthetic::Thread;
-use crate::traces::conversion::call_tree::{CallTree, Stack, Step};
-use crate::traces::conversion::chain::Chain;
+use crate::perf::synthetic::SyntheticThread;
+use crate::traces::conversion::call_tree::{CallStep, ReplayedCalls, ReplayedStack};
+use crate::traces::conversion::chain::CallChain;
 use crate::traces::conversion::event_selection::{EventSet, ProfileEvent};
 use crate::traces::conversion::replay::Replay;
 use crate::traces::conversion::source::{EventContext, EventKind, EventOf, ReplaySource};
-use crate::traces::conversion::synthesis::{Comm, Sample, ThreadStart};
+use crate::traces::conversion::synthesis::{Comm, SyntheticSample, ThreadStart};
 use crate::traces::conversion::synthesize::{EventSource, Out};
 use crate::traces::options::SamplingOptions;
 
@@ -49,8 +49,8 @@ impl ExtraSamples {
 /// State of a thread during the replay.
 #[derive(Clone, Copy, Debug)]
 struct ThreadState {
-    thread: Thread,
-    stack: Stack,
+    thread: SyntheticThread,
+    stack: ReplayedStack,
     /// Time of the thread's last entry or exit.
     since: RuntimeTime,
 }
@@ -64,7 +64,7 @@ struct Sum {
 
 /// Converts the events of a source into samples.
 #[derive(Debug)]
-pub struct Samples<'l, S: ReplaySource> {
+pub struct ReplayedSamples<'l, S: ReplaySource> {
     source: S,
     replay: Replay<S>,
     alignment: Alignment,
@@ -72,26 +72,26 @@ pub struct Samples<'l, S: ReplaySource> {
     threads: Vec<Option<ThreadState>>,
     event_set: &'l EventSet,
     sampling: SamplingOptions,
-    calls: CallTree<S::Function>,
-    chain: Chain,
+    calls: ReplayedCalls<S::Function>,
+    chain: CallChain,
     raw: Vec<u8>,
     /// Totals by thread and stack, if samples are aggregated.
-    sums: HashMap<(usize, Stack), Sum>,
+    sums: HashMap<(usize, ReplayedStack), Sum>,
     /// Times at which the calls of each thread's stack began, outermost first; empty if durations are not selected.
     begins: Vec<Vec<RuntimeTime>>,
     /// Totals that remain to be written at the end.
-    left: std::vec::IntoIter<((usize, Stack), Sum)>,
+    left: std::vec::IntoIter<((usize, ReplayedStack), Sum)>,
     extra_samples: ExtraSamples,
     latest: RuntimeTime,
 }
 
-impl<'l, S: ReplaySource> Samples<'l, S> {
+impl<'l, S: ReplaySource> ReplayedSamples<'l, S> {
     /// Starts the replay of a source.
     pub fn new(source: S, event_set: &'l EventSet, sampling: SamplingOptions) -> Self {
         let threads = source.threads().into_iter().map(|traced| {
             Some(ThreadState {
                 thread: traced?.thread,
-                stack: Stack::EMPTY,
+                stack: ReplayedStack::EMPTY,
                 since: RuntimeTime::default(),
             })
         });
@@ -104,8 +104,8 @@ impl<'l, S: ReplaySource> Samples<'l, S> {
             source,
             event_set,
             sampling,
-            calls: CallTree::default(),
-            chain: Chain::default(),
+            calls: ReplayedCalls::default(),
+            chain: CallChain::default(),
             raw: Vec::new(),
             sums: HashMap::default(),
             left: Vec::new().into_iter(),
@@ -143,15 +143,15 @@ impl<'l, S: ReplaySource> Samples<'l, S> {
         };
         match event.kind {
             EventKind::Call(step) => {
-                if before.stack != Stack::EMPTY {
+                if before.stack != ReplayedStack::EMPTY {
                     self.write_time(context, before, out)?;
                 }
                 match step {
-                    Step::Enter(_) => {
+                    CallStep::Enter(_) => {
                         self.begin_call(context, before.stack, now.stack);
                         self.write_call(context, now.stack, out)
                     }
-                    Step::Exit(_) => self.write_call_times(context, before.stack, now.stack, out),
+                    CallStep::Exit(_) => self.write_call_times(context, before.stack, now.stack, out),
                 }
             }
             EventKind::Other(other) => {
@@ -203,7 +203,12 @@ impl<'l, S: ReplaySource> Samples<'l, S> {
         Ok(())
     }
 
-    fn write_call(&mut self, context: &EventContext, stack: Stack, out: &mut Out<'_>) -> io::Result<()> {
+    fn write_call(
+        &mut self,
+        context: &EventContext,
+        stack: ReplayedStack,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
         if self.event_set.index_of(S::CALL).is_none() {
             return Ok(());
         }
@@ -217,7 +222,7 @@ impl<'l, S: ReplaySource> Samples<'l, S> {
     }
 
     /// Notes the time of a call that has led from one stack to another.
-    fn begin_call(&mut self, context: &EventContext, before: Stack, now: Stack) {
+    fn begin_call(&mut self, context: &EventContext, before: ReplayedStack, now: ReplayedStack) {
         if before != now
             && S::CALL_TIME.is_some_and(|event| self.event_set.index_of(event).is_some())
             && let Some(begins) = self.begins.get_mut(context.thread)
@@ -230,8 +235,8 @@ impl<'l, S: ReplaySource> Samples<'l, S> {
     fn write_call_times(
         &mut self,
         context: &EventContext,
-        mut stack: Stack,
-        outer: Stack,
+        mut stack: ReplayedStack,
+        outer: ReplayedStack,
         out: &mut Out<'_>,
     ) -> io::Result<()> {
         let Some(event) = S::CALL_TIME else {
@@ -250,13 +255,13 @@ impl<'l, S: ReplaySource> Samples<'l, S> {
     }
 
     /// Starts a chain with the calls of a stack.
-    fn start_chain(&mut self, context: &EventContext, stack: Stack) {
+    fn start_chain(&mut self, context: &EventContext, stack: ReplayedStack) {
         self.chain.restart(None);
         self.raw.clear();
         self.add_calls(context, stack);
     }
 
-    fn add_calls(&mut self, context: &EventContext, stack: Stack) {
+    fn add_calls(&mut self, context: &EventContext, stack: ReplayedStack) {
         let Some(state) = self.threads.get(context.thread).copied().flatten() else {
             return;
         };
@@ -277,7 +282,7 @@ impl<'l, S: ReplaySource> Samples<'l, S> {
         let (Some(event), Some(state)) = (self.event_set.index_of(event), state) else {
             return Ok(());
         };
-        out.sample(&Sample {
+        out.sample(&SyntheticSample {
             event,
             thread: state.thread,
             time: self.alignment.time(context.time),
@@ -308,7 +313,7 @@ impl<'l, S: ReplaySource> Samples<'l, S> {
     }
 }
 
-impl<S: ReplaySource> EventSource for Samples<'_, S> {
+impl<S: ReplaySource> EventSource for ReplayedSamples<'_, S> {
     fn next_time(&mut self) -> Option<Time> {
         if let Some(time) = self.replay.next_time() {
             return Some(self.alignment.time(time));
@@ -327,7 +332,7 @@ impl<S: ReplaySource> EventSource for Samples<'_, S> {
         }
         for traced in self.source.threads().into_iter().flatten() {
             let thread = traced.thread;
-            let parent = Thread::first_of(thread.pid);
+            let parent = SyntheticThread::first_of(thread.pid);
             if traced.is_known || thread == parent {
                 continue;
             }

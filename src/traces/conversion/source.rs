@@ -7,10 +7,10 @@ use std::io;
 use jitdump::{Address, RuntimeTime, Tally, Time};
 
 use crate::code::clock::Alignment;
-use crate::perf::synthetic::Thread;
+use crate::perf::synthetic::SyntheticThread;
 use crate::results::diagnostics::Issue;
-use crate::traces::conversion::call_tree::Step;
-use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::call_tree::CallStep;
+use crate::traces::conversion::chain::CallChain;
 use crate::traces::conversion::event_selection::ProfileEvent;
 use crate::traces::conversion::synthesize::Out;
 use crate::units::Pid;
@@ -23,7 +23,7 @@ pub const FIRST_SYNTHETIC_TID: u32 = 1 << 22;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TracedThread<'a> {
     /// Process and thread ID in the profile.
-    pub thread: Thread,
+    pub thread: SyntheticThread,
     /// Whether the profile has the thread.
     pub is_known: bool,
     /// Its name, if the log has one.
@@ -56,7 +56,7 @@ pub struct TraceEvent<F, O> {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum EventKind<F, O> {
     /// Entry or exit of a function `F`.
-    Call(Step<F>),
+    Call(CallStep<F>),
     /// Another event, as the format has it.
     Other(O),
 }
@@ -66,7 +66,7 @@ pub type EventOf<S> = TraceEvent<<S as ReplaySource>::Function, <S as ReplaySour
 
 /// A sample to make from an event that is no call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NewSample {
+pub struct EventSample {
     /// The event of the profile.
     pub event: ProfileEvent,
     /// Period in the unit of the event.
@@ -105,7 +105,7 @@ pub trait ReplaySource: Sized {
     #[must_use]
     fn add_frames(
         &mut self,
-        chain: &mut Chain,
+        chain: &mut CallChain,
         pid: Pid,
         functions: impl Iterator<Item = Self::Function>,
         time: RuntimeTime,
@@ -114,7 +114,7 @@ pub trait ReplaySource: Sized {
     /// Appends the callers at an event to a call chain, and counts a chain that is cut.
     fn add_callers(
         &mut self,
-        chain: &mut Chain,
+        chain: &mut CallChain,
         pid: Pid,
         functions: impl Iterator<Item = Self::Function>,
         context: &EventContext,
@@ -135,9 +135,9 @@ pub trait ReplaySource: Sized {
         &mut self,
         context: &EventContext,
         other: Self::Other,
-        chain: &mut Chain,
+        chain: &mut CallChain,
         raw: &mut Vec<u8>,
-    ) -> Option<NewSample>;
+    ) -> Option<EventSample>;
 
     /// Writes the names and mappings of processes that no profile describes, as of `start`.
     fn write_processes(&self, out: &mut Out<'_>, start: Time) -> io::Result<()>;

@@ -17,7 +17,7 @@ use crate::perf::record::Record;
 use crate::perf::sample::Sample;
 use crate::perf::{Profile, callchain, record};
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::chain::CallChain;
 use crate::units::{Pid, Tid};
 
 /// Thread and time of a sample that may get another call chain.
@@ -45,7 +45,7 @@ pub trait StackSource {
     fn find(&mut self, sample_keys: Vec<SampleKey>);
 
     /// Makes the call chain of the sample with index `sample` at `leaf`; returns `false` if it is not known.
-    fn write_chain(&mut self, pid: Pid, sample: usize, leaf: Address, chain: &mut Chain) -> bool;
+    fn write_chain(&mut self, pid: Pid, sample: usize, leaf: Address, chain: &mut CallChain) -> bool;
 }
 
 /// Call chains of a process that a source covers.
@@ -157,7 +157,7 @@ impl Splice<'_, '_> {
     fn rewrite(&mut self) -> io::Result<StreamedFile> {
         let mut temp_file = TempFile::create()?;
         let mut buffer = Vec::new();
-        let mut chain = Chain::default();
+        let mut chain = CallChain::default();
         // Number of samples of each source so far.
         let mut done = vec![0; self.sources.len()];
         let profile = self.profile;
@@ -182,7 +182,7 @@ impl Splice<'_, '_> {
         &mut self,
         record: &Record<'_>,
         done: &mut [usize],
-        chain: &mut Chain,
+        chain: &mut CallChain,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let Profile { attrs, endian, .. } = self.profile;

@@ -27,9 +27,9 @@ mod stand_alone;
 mod stream;
 mod synthesized;
 
-pub use definition::{Definition, Measure};
+pub use definition::{Definition, SampleContent};
 pub use process::{Comm, ThreadStart, write_comm, write_fork};
-pub use sample::{Sample, UNKNOWN_CPU};
-pub use stand_alone::Origin;
+pub use sample::{SyntheticSample, UNKNOWN_CPU};
+pub use stand_alone::EventOrigin;
 pub use stream::Synthesis;
 pub use synthesized::Synthesized;

@@ -8,10 +8,10 @@ use jitdump::Time;
 use crate::files::temp_file::temp_file_error;
 use crate::files::{StreamedFile, TempFile};
 use crate::perf::Profile;
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::conversion::merge::{Ahead, Merge};
-use crate::traces::conversion::synthesis::{Definition, Origin, Synthesis, Synthesized};
+use crate::traces::conversion::synthesis::{Definition, EventOrigin, Synthesis, Synthesized};
 
 /// Writer of a new profile's records.
 pub type Out<'p> = Synthesis<'p, TempFile>;
@@ -56,7 +56,7 @@ impl SynthesizedProfile {
 
     /// Returns the profile.
     pub fn profile(&self) -> Profile<'_> {
-        self.synthesized.profile(Data::of_file(&self.records))
+        self.synthesized.profile(ProfileBytes::of_file(&self.records))
     }
 }
 
@@ -66,7 +66,7 @@ pub enum BaseProfile<'p, 'o> {
     /// A recorded profile, with events added to it.
     Recorded(&'p Profile<'p>),
     /// Events alone.
-    Nothing(Origin<'o>),
+    Nothing(EventOrigin<'o>),
 }
 
 /// Makes a profile of `sources`, whose events are `definitions`.

@@ -14,12 +14,12 @@ use crate::traces::conversion::call_stack_replay::CallStackReplay;
 use crate::traces::conversion::event_selection::{
     EventSet, ProfileEvent, has_all_heap_shots, wanted_of_mono,
 };
-use crate::traces::conversion::samples::Samples;
+use crate::traces::conversion::samples::ReplayedSamples;
 use crate::traces::conversion::splice::StackSource;
 use crate::traces::conversion::synthesize::EventSource;
 use crate::traces::mono::events;
 use crate::traces::mono::logs::{Logs, ReadLog, architecture};
-use crate::traces::mono::memory::Memory;
+use crate::traces::mono::memory::MonoMemory;
 use crate::traces::mono::prepare::prepare;
 use crate::traces::options::{SamplingOptions, TraceOptions};
 
@@ -96,7 +96,8 @@ impl<'a> AuxSource<'a> for Logs<'a> {
         event_set: &'s EventSet,
     ) -> Vec<Box<dyn EventSource + 's>> {
         let sources = events::sources(self, has_all_heap_shots(options));
-        let samples = sources.map(|source| Samples::new(source, event_set, SamplingOptions::default()));
+        let samples =
+            sources.map(|source| ReplayedSamples::new(source, event_set, SamplingOptions::default()));
         samples.map(|samples| Box::new(samples) as _).collect()
     }
 
@@ -131,7 +132,7 @@ impl<'a> ReadLog<'a> {
         &self,
         profile: &IndexedProfile<'_>,
         machine: Machine,
-        core: Option<&Memory>,
+        core: Option<&MonoMemory>,
     ) -> LoggedCode<'a> {
         let code = self.code(&profile.index.processes, core, machine);
         let without_bytes = core.filter(|_| !code.is_empty() && !code.has_code());

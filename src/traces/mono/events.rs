@@ -7,16 +7,18 @@ use jitdump::{Address, RuntimeTime, Tally, Time};
 use crate::code::clock::Alignment;
 use crate::collections::hash::HashMap;
 use crate::collections::range_map::RangeMap;
-use crate::perf::synthetic::Thread;
+use crate::perf::synthetic::SyntheticThread;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::chain::CallChain;
 use crate::traces::conversion::event_selection::ProfileEvent;
-use crate::traces::conversion::source::{EventContext, NewSample, ReplaySource, TracedThread};
+use crate::traces::conversion::source::{EventContext, EventSample, ReplaySource, TracedThread};
 use crate::traces::conversion::synthesis::Comm;
 use crate::traces::conversion::synthesize::Out;
-use crate::traces::mono::format::event::{CollectionPhase, Kind, MonitorEvent, Object, TypeReference};
-use crate::traces::mono::format::list::Frames;
-use crate::traces::mono::format::{Index, Log, Method};
+use crate::traces::mono::format::event::{
+    CollectionPhase, LogEventKind, ManagedObject, MonitorEvent, TypeReference,
+};
+use crate::traces::mono::format::list::MethodFrames;
+use crate::traces::mono::format::{Log, LogIndex, Method};
 use crate::traces::mono::frame_addresses::FrameAddresses;
 use crate::traces::mono::heap_shots::HeapShots;
 use crate::traces::mono::logs::{Logs, ReadLog};
@@ -59,13 +61,13 @@ pub struct LogSource<'l, 'a> {
     name: String,
     pid: Pid,
     log: &'l Log<'a>,
-    index: &'l Index<'a>,
+    index: &'l LogIndex<'a>,
     threads: &'l Threads<'a>,
     alignment: Alignment,
     frame_addresses: &'l mut FrameAddresses,
     losses: &'l mut Tally<Issue>,
     /// Time at which each thread began to wait for a lock, the lock, and the thread's stack there.
-    waiting: HashMap<usize, (RuntimeTime, Object, Frames<'a>)>,
+    waiting: HashMap<usize, (RuntimeTime, ManagedObject, MethodFrames<'a>)>,
     /// Start time of each collection in progress, by generation.
     collecting: HashMap<u64, RuntimeTime>,
     /// Time at which the runtime stopped the world for a collection.
@@ -137,11 +139,11 @@ impl<'l, 'a> LogSource<'l, 'a> {
         context: &EventContext,
         event: ProfileEvent,
         period: u64,
-        frames: Frames<'_>,
-        chain: &mut Chain,
-    ) -> NewSample {
+        frames: MethodFrames<'_>,
+        chain: &mut CallChain,
+    ) -> EventSample {
         self.add_callers(chain, self.pid, frames.iter(), context);
-        NewSample {
+        EventSample {
             event,
             period,
             is_in_calls: frames.is_empty(),
@@ -152,10 +154,10 @@ impl<'l, 'a> LogSource<'l, 'a> {
     fn monitor(
         &mut self,
         context: &EventContext,
-        (event, object): (MonitorEvent, Object),
-        frames: Frames<'a>,
-        chain: &mut Chain,
-    ) -> Option<NewSample> {
+        (event, object): (MonitorEvent, ManagedObject),
+        frames: MethodFrames<'a>,
+        chain: &mut CallChain,
+    ) -> Option<EventSample> {
         let wait = (context.time, object, frames);
         let before = match event {
             MonitorEvent::Contention => self.waiting.insert(context.thread, wait),
@@ -183,8 +185,8 @@ impl<'l, 'a> LogSource<'l, 'a> {
         context: &EventContext,
         size: u64,
         class: TypeReference,
-        chain: &mut Chain,
-    ) -> Option<NewSample> {
+        chain: &mut CallChain,
+    ) -> Option<EventSample> {
         let start = self.heap_shot.get(&context.thread).copied().unwrap_or_default();
         let (number, count) = (self.heap_shots.number(start), self.heap_shots.count());
         if number < count && !self.has_all_heap_shots {
@@ -197,7 +199,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
             // There is room for two frames.
             let _ = chain.add(std::iter::once(address));
         }
-        Some(NewSample {
+        Some(EventSample {
             event: ProfileEvent::MonoHeap,
             period: size,
             is_in_calls: false,
@@ -210,8 +212,8 @@ impl<'l, 'a> LogSource<'l, 'a> {
         context: &EventContext,
         phase: CollectionPhase,
         generation: u64,
-        chain: &mut Chain,
-    ) -> Option<NewSample> {
+        chain: &mut CallChain,
+    ) -> Option<EventSample> {
         let (event, since) = match phase {
             CollectionPhase::Start => {
                 self.collecting.insert(generation, context.time);
@@ -236,7 +238,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
         chain.restart(Some(
             self.frame_addresses.synthetic_symbols.address(leaf.as_bytes()),
         ));
-        Some(NewSample {
+        Some(EventSample {
             event,
             period: context.time.0.saturating_sub(since.0),
             is_in_calls: false,
@@ -250,7 +252,7 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
     const CALL_TIME: Option<ProfileEvent> = None;
 
     type Function = Method;
-    type Other = Kind<'a>;
+    type Other = LogEventKind<'a>;
     type Events = ThreadWalk<'l, 'a>;
 
     fn threads(&self) -> Vec<Option<TracedThread<'_>>> {
@@ -267,7 +269,7 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
 
     fn add_frames(
         &mut self,
-        chain: &mut Chain,
+        chain: &mut CallChain,
         _pid: Pid,
         functions: impl Iterator<Item = Method>,
         time: RuntimeTime,
@@ -282,33 +284,37 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
     fn sample(
         &mut self,
         context: &EventContext,
-        kind: Kind<'a>,
-        chain: &mut Chain,
+        kind: LogEventKind<'a>,
+        chain: &mut CallChain,
         _raw: &mut Vec<u8>,
-    ) -> Option<NewSample> {
+    ) -> Option<EventSample> {
         match kind {
-            Kind::Allocation {
+            LogEventKind::Allocation {
                 class, size, frames, ..
             } => {
                 chain.restart(Some(self.type_address(b"new ", class, context.time)));
                 Some(self.in_stack(context, ProfileEvent::MonoAllocation, size, frames, chain))
             }
-            Kind::Throw { frames, .. } => {
+            LogEventKind::Throw { frames, .. } => {
                 Some(self.in_stack(context, ProfileEvent::MonoException, 1, frames, chain))
             }
-            Kind::Monitor {
+            LogEventKind::Monitor {
                 event,
                 object,
                 frames,
             } => self.monitor(context, (event, object), frames, chain),
-            Kind::Collection { phase, generation } => self.collection(context, phase, generation, chain),
-            Kind::HeapStart => {
+            LogEventKind::Collection { phase, generation } => {
+                self.collection(context, phase, generation, chain)
+            }
+            LogEventKind::HeapStart => {
                 self.heap_shot.insert(context.thread, context.time);
                 None
             }
-            Kind::HeapObject { size, class, .. } if size > 0 => self.heap_object(context, size, class, chain),
+            LogEventKind::HeapObject { size, class, .. } if size > 0 => {
+                self.heap_object(context, size, class, chain)
+            }
             // The sampled address, then the managed callers, or the return addresses if there are none.
-            Kind::SampleHit {
+            LogEventKind::SampleHit {
                 addresses, frames, ..
             } => {
                 let address = addresses.iter().next();
@@ -324,7 +330,7 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
                 if frames.is_empty() && !chain.add_return_addresses(returns) {
                     self.losses.add(Issue::ChainTooLong, context.offset);
                 }
-                Some(NewSample {
+                Some(EventSample {
                     event: ProfileEvent::MonoSample,
                     period: 1,
                     is_in_calls: false,
@@ -339,7 +345,7 @@ impl<'l, 'a> ReplaySource for LogSource<'l, 'a> {
             return Ok(());
         }
         out.comm(&Comm {
-            thread: Thread::first_of(self.pid),
+            thread: SyntheticThread::first_of(self.pid),
             time: start,
             name: b"mono",
             is_exec: true,

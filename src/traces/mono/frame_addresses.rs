@@ -8,7 +8,7 @@ use jitdump::{Address, AddressRange, RuntimeTime};
 use crate::code::process::Processes;
 use crate::collections::hash::HashMap;
 use crate::traces::conversion::synthetic_symbols::SyntheticSymbols;
-use crate::traces::mono::format::{Index, Method};
+use crate::traces::mono::format::{LogIndex, Method};
 use crate::units::Pid;
 
 /// Code of a method.
@@ -37,7 +37,7 @@ impl FrameAddresses {
     /// Creates the addresses for a log of process `pid`, whose programs have addresses of 64 bits or 32.
     /// `reserved` are the addresses of the synthetic symbols of other logs of that process.
     pub fn new(
-        index: &Index<'_>,
+        index: &LogIndex<'_>,
         processes: &Processes,
         pid: Pid,
         is_64: bool,
@@ -78,7 +78,7 @@ impl FrameAddresses {
 
     /// Returns the address of a method at a time: its code, or else its synthetic symbol. Of methods with the same code, only
     /// those with its name get its address.
-    pub fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
+    pub fn method(&mut self, index: &LogIndex<'_>, method: Method, time: RuntimeTime) -> Address {
         if let Some(code) = self.find(method, time).filter(|code| code.has_its_name) {
             if let Some(first_use) = self.first_uses.get_mut(code.function as usize) {
                 *first_use = Some(first_use.map_or(time, |earlier| earlier.min(time)));

@@ -5,7 +5,7 @@ use jitdump::RuntimeTime;
 use crate::collections::hash::HashMap;
 use crate::traces::aux_files::GarbageCollection;
 use crate::traces::mono::format::ThreadId;
-use crate::traces::mono::format::event::{CollectionPhase, Kind};
+use crate::traces::mono::format::event::{CollectionPhase, LogEventKind};
 use crate::traces::mono::logs::ReadLog;
 
 impl ReadLog<'_> {
@@ -15,7 +15,7 @@ impl ReadLog<'_> {
         let mut found = Vec::new();
         let mut unpaired: u64 = 0;
         for event in self.log.events() {
-            let Kind::Collection { phase, generation } = event.kind else {
+            let LogEventKind::Collection { phase, generation } = event.kind else {
                 continue;
             };
             // A thread starts and ends the collections that it needs.

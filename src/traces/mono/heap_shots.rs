@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jitdump::RuntimeTime;
 
 use crate::collections::hash::HashMap;
-use crate::traces::mono::format::event::Kind;
-use crate::traces::mono::format::{Event, ThreadId};
+use crate::traces::mono::format::event::LogEventKind;
+use crate::traces::mono::format::{LogEvent, ThreadId};
 
 /// Finds the heap shots of a log, event by event.
 #[derive(Debug, Default)]
@@ -25,12 +25,12 @@ pub struct HeapShots {
 
 impl HeapShotFinder {
     /// Adds an event from a buffer of a thread.
-    pub fn add(&mut self, thread: ThreadId, event: &Event<'_>) {
+    pub fn add(&mut self, thread: ThreadId, event: &LogEvent<'_>) {
         match event.kind {
-            Kind::HeapStart => {
+            LogEventKind::HeapStart => {
                 self.current.insert(thread, event.time);
             }
-            Kind::HeapObject { .. } => {
+            LogEventKind::HeapObject { .. } => {
                 // Objects before the first start have lost theirs.
                 self.starts
                     .insert(self.current.get(&thread).copied().unwrap_or_default());

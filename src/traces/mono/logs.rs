@@ -14,8 +14,8 @@ use crate::perf::event::Backing;
 use crate::results::FileKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::detect::is_packed;
-use crate::traces::mono::format::{Index, Log, packed};
-use crate::traces::mono::memory::Memory;
+use crate::traces::mono::format::{Log, LogIndex, packed};
+use crate::traces::mono::memory::MonoMemory;
 use crate::traces::mono::prepare::Prepared;
 use crate::traces::options::TraceOptions;
 use crate::units::Pid;
@@ -95,7 +95,7 @@ pub struct ReadLog<'a> {
     /// Reader of the log's header and events.
     pub log: Log<'a>,
     /// The log's code and names.
-    pub index: Index<'a>,
+    pub index: LogIndex<'a>,
     /// Errors found while decompressing the file.
     pub packing_faults: &'a Tally<Issue>,
     /// Clock, threads and addresses used to convert events and stacks; `None` until `prepare` was called.
@@ -112,7 +112,7 @@ impl<'a> ReadLog<'a> {
             file: &opened.file,
             pid: opened.pid,
             log,
-            index: Index::of(&log),
+            index: LogIndex::of(&log),
             packing_faults: &opened.faults,
             prepared: None,
             losses: Tally::default(),
@@ -125,7 +125,7 @@ impl<'a> ReadLog<'a> {
     pub fn code(
         &self,
         processes: &Processes,
-        core: Option<&Memory>,
+        core: Option<&MonoMemory>,
         recorded: Machine,
     ) -> SymbolOnlyCode<'a> {
         let machine = Machine {
@@ -220,7 +220,7 @@ pub struct Logs<'a> {
     /// Logs that were read.
     pub all: Vec<ReadLog<'a>>,
     /// Core file with their code, if the user gave one.
-    pub core: Option<&'a Memory>,
+    pub core: Option<&'a MonoMemory>,
     /// Compressed files that logs were read from.
     pub packed: Vec<&'a InputFile>,
     /// What to report of them as a whole.
@@ -246,7 +246,7 @@ impl Logs<'_> {
 /// Reads the logs that were opened, with a core file and diagnostics about them. Fails if one has an invalid header.
 pub fn read<'a>(
     opened: &'a [OpenLog],
-    core: Option<&'a Memory>,
+    core: Option<&'a MonoMemory>,
     mut diagnostics: Vec<Diagnostic>,
 ) -> Result<Logs<'a>, Diagnostic> {
     let logs = opened.iter();

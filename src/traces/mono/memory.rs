@@ -13,14 +13,14 @@ use crate::results::diagnostics::issues::CHECK_PATH;
 
 /// A core file. Only requested ranges are read, since core files are large and sparse.
 #[derive(Debug)]
-pub struct Memory {
+pub struct MonoMemory {
     file: OpenFile,
     core: CoreFile,
     /// Number of bytes that may still be read, at first the file's size: functions of damaged logs may overlap.
     room: Cell<u64>,
 }
 
-impl Memory {
+impl MonoMemory {
     /// Opens a core file.
     pub fn open(path: &Path) -> Result<Self, Diagnostic> {
         let file =

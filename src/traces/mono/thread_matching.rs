@@ -16,7 +16,7 @@ use crate::units::Pid;
 
 /// A thread in the profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Thread {
+pub struct ProfileThread {
     /// Thread ID.
     pub tid: u32,
     /// Start time; 0 if it is older than the profile.
@@ -66,8 +66,8 @@ const MAX_LEFT: usize = 1000;
 pub fn threads(
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
     pids: &HashSet<Pid>,
-) -> HashMap<Pid, Vec<Thread>> {
-    let mut all: HashMap<Pid, Vec<Thread>> = HashMap::default();
+) -> HashMap<Pid, Vec<ProfileThread>> {
+    let mut all: HashMap<Pid, Vec<ProfileThread>> = HashMap::default();
     // Thread IDs are reused after a thread has ended.
     let mut latest: HashMap<(Pid, u32), usize> = HashMap::default();
     for record in index.kept.iter(profile.endian) {
@@ -87,7 +87,7 @@ pub fn threads(
             (_, ThreadChange::End) => {}
             (_, change) => {
                 latest.insert((of, tid), threads.len());
-                threads.push(Thread {
+                threads.push(ProfileThread {
                     tid,
                     start: time,
                     end: Time::MAX,
@@ -107,10 +107,10 @@ pub fn threads(
 pub fn matches(
     logged: &[LoggedThread<'_>],
     alignment: &Alignment,
-    threads: &[Thread],
+    threads: &[ProfileThread],
     pid: Pid,
 ) -> Vec<Match> {
-    let names = Names::new(logged, alignment, threads);
+    let names = ThreadNames::new(logged, alignment, threads);
     let mut found: Vec<Match> = logged.iter().map(|thread| names.find(thread, pid)).collect();
     let taken = found.iter().filter_map(|found| match found {
         Match::Thread(tid) => Some(*tid),
@@ -118,7 +118,7 @@ pub fn matches(
     });
     let taken: HashSet<u32> = taken.collect();
     let left = threads.iter().filter(|thread| !taken.contains(&thread.tid));
-    let left: Vec<&Thread> = left.collect();
+    let left: Vec<&ProfileThread> = left.collect();
     for (found, thread) in found.iter_mut().zip(logged) {
         if thread.name.is_none() {
             *found = by_span(thread, alignment, &left);
@@ -129,7 +129,7 @@ pub fn matches(
 }
 
 /// Returns the only thread of `left` whose lifetime includes all events of `thread`.
-fn by_span(thread: &LoggedThread<'_>, alignment: &Alignment, left: &[&Thread]) -> Match {
+fn by_span(thread: &LoggedThread<'_>, alignment: &Alignment, left: &[&ProfileThread]) -> Match {
     if left.len() > MAX_LEFT {
         return Match::Ambiguous;
     }
@@ -140,7 +140,7 @@ fn by_span(thread: &LoggedThread<'_>, alignment: &Alignment, left: &[&Thread]) -
     one_of(fitting.next(), fitting.next())
 }
 
-fn one_of(first: Option<&&Thread>, second: Option<&&Thread>) -> Match {
+fn one_of(first: Option<&&ProfileThread>, second: Option<&&ProfileThread>) -> Match {
     match (first, second) {
         (Some(one), None) => Match::Thread(one.tid),
         (Some(_), Some(_)) => Match::Ambiguous,
@@ -167,20 +167,20 @@ fn drop_shared(found: &mut [Match]) {
 }
 
 /// Times at which threads got their names.
-struct Names<'a> {
+struct ThreadNames<'a> {
     alignment: &'a Alignment,
     /// Times in the log by name, on the profile's clock, sorted.
     logged: HashMap<&'a [u8], Vec<Time>>,
     /// Times in the profile by name, sorted, with the threads.
-    recorded: HashMap<&'a [u8], Vec<(Time, &'a Thread)>>,
+    recorded: HashMap<&'a [u8], Vec<(Time, &'a ProfileThread)>>,
 }
 
 fn short(name: &[u8]) -> &[u8] {
     name.get(..NAME_SIZE).unwrap_or(name)
 }
 
-impl<'a> Names<'a> {
-    fn new(logged: &[LoggedThread<'a>], alignment: &'a Alignment, threads: &'a [Thread]) -> Self {
+impl<'a> ThreadNames<'a> {
+    fn new(logged: &[LoggedThread<'a>], alignment: &'a Alignment, threads: &'a [ProfileThread]) -> Self {
         let mut names = Self {
             alignment,
             logged: HashMap::default(),
@@ -233,8 +233,8 @@ impl<'a> Names<'a> {
 mod tests {
     use super::*;
 
-    fn thread(tid: u32, start: u64, named: u64, name: &str) -> Thread {
-        Thread {
+    fn thread(tid: u32, start: u64, named: u64, name: &str) -> ProfileThread {
+        ProfileThread {
             tid,
             start: Time(start),
             end: Time::MAX,
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    fn matches(logged: &[LoggedThread<'_>], threads: &[Thread], pid: Pid) -> Vec<Match> {
+    fn matches(logged: &[LoggedThread<'_>], threads: &[ProfileThread], pid: Pid) -> Vec<Match> {
         super::matches(logged, &Alignment::Same, threads, pid)
     }
 

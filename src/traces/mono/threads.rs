@@ -9,10 +9,10 @@ use crate::code::clock::Alignment;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::perf::synthetic;
 use crate::traces::conversion::source::TracedThread;
-use crate::traces::mono::format::event::{Kind, Metadata, Stage};
-use crate::traces::mono::format::{Event, Log, ThreadId};
+use crate::traces::mono::format::event::{LogEventKind, Metadata, Stage};
+use crate::traces::mono::format::{Log, LogEvent, ThreadId};
 use crate::traces::mono::heap_shots::{HeapShotFinder, HeapShots};
-use crate::traces::mono::thread_matching::{LoggedThread, Match, Thread, matches};
+use crate::traces::mono::thread_matching::{LoggedThread, Match, ProfileThread, matches};
 use crate::traces::options::MonoEvent;
 use crate::units::{Pid, Tid};
 
@@ -31,9 +31,9 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet
             heap_shots.add(buffer.thread, &event);
             let (id, subject) = match event.kind {
                 // The writer thread logs the methods that all other threads compiled.
-                Kind::Jit { .. } => continue,
-                Kind::SampleHit { thread, .. } => (thread, None),
-                Kind::Metadata {
+                LogEventKind::Jit { .. } => continue,
+                LogEventKind::SampleHit { thread, .. } => (thread, None),
+                LogEventKind::Metadata {
                     stage,
                     subject: Metadata::Thread { thread, name },
                 } => (thread, Some((stage, name))),
@@ -61,7 +61,7 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet
             if let Some(thread) = threads.get_mut(index) {
                 let (first, last) = thread.span;
                 // Samples are in the buffers of another thread, so one of an earlier thread with the ID may follow.
-                let is_later = reused.contains(&id) && matches!(event.kind, Kind::SampleHit { .. });
+                let is_later = reused.contains(&id) && matches!(event.kind, LogEventKind::SampleHit { .. });
                 let first = if is_later { first } else { first.min(event.time) };
                 thread.span = (first, last.max(event.time));
                 if let Some((Stage::Name, name)) = subject {
@@ -77,15 +77,17 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet
 }
 
 /// Returns the kind of an event; `None` if it is not converted.
-fn kind_of(kind: &Kind<'_>) -> Option<MonoEvent> {
+fn kind_of(kind: &LogEventKind<'_>) -> Option<MonoEvent> {
     match kind {
-        Kind::Allocation { .. } => Some(MonoEvent::Allocations),
-        Kind::Throw { .. } => Some(MonoEvent::Exceptions),
-        Kind::Monitor { .. } => Some(MonoEvent::Contention),
-        Kind::Collection { .. } => Some(MonoEvent::Collections),
-        Kind::HeapObject { .. } => Some(MonoEvent::Heap),
-        Kind::SampleHit { .. } => Some(MonoEvent::Samples),
-        Kind::Enter(_) | Kind::Leave(_) | Kind::ExceptionLeave(_) => Some(MonoEvent::Calls),
+        LogEventKind::Allocation { .. } => Some(MonoEvent::Allocations),
+        LogEventKind::Throw { .. } => Some(MonoEvent::Exceptions),
+        LogEventKind::Monitor { .. } => Some(MonoEvent::Contention),
+        LogEventKind::Collection { .. } => Some(MonoEvent::Collections),
+        LogEventKind::HeapObject { .. } => Some(MonoEvent::Heap),
+        LogEventKind::SampleHit { .. } => Some(MonoEvent::Samples),
+        LogEventKind::Enter(_) | LogEventKind::Leave(_) | LogEventKind::ExceptionLeave(_) => {
+            Some(MonoEvent::Calls)
+        }
         _ => None,
     }
 }
@@ -106,7 +108,7 @@ impl<'a> Threads<'a> {
     /// get an ID from `synthetic_tids`, of which no other log gets any: readers identify a thread by its ID alone.
     pub fn new(
         logged: &[LoggedThread<'a>],
-        threads: &[Thread],
+        threads: &[ProfileThread],
         pid: Pid,
         alignment: &Alignment,
         synthetic_tids: &mut RangeInclusive<u32>,
@@ -125,7 +127,7 @@ impl<'a> Threads<'a> {
                 Match::Ambiguous | Match::Missing => None,
             };
             TracedThread {
-                thread: synthetic::Thread {
+                thread: synthetic::SyntheticThread {
                     pid,
                     tid: Tid(known.unwrap_or(synthetic)),
                 },
@@ -141,9 +143,9 @@ impl<'a> Threads<'a> {
     }
 
     /// Returns the index of the thread of an event.
-    pub fn index_of(&self, event: &Event<'_>) -> Option<usize> {
+    pub fn index_of(&self, event: &LogEvent<'_>) -> Option<usize> {
         let id = match event.kind {
-            Kind::SampleHit { thread, .. } => thread,
+            LogEventKind::SampleHit { thread, .. } => thread,
             _ => event.thread,
         };
         let threads = self.by_id.get(&id.0)?;

@@ -6,25 +6,25 @@ use jitdump::{RuntimeTime, Tally};
 
 use crate::collections::hash::HashMap;
 use crate::results::diagnostics::Issue;
-use crate::traces::conversion::call_tree::Step;
+use crate::traces::conversion::call_tree::CallStep;
 use crate::traces::conversion::source::{EventContext, EventKind, TraceEvent};
 use crate::traces::conversion::synthesis::UNKNOWN_CPU;
-use crate::traces::mono::format::event::Kind;
-use crate::traces::mono::format::log::{Buffer, Events};
-use crate::traces::mono::format::{Event, Log, Method, ThreadId};
+use crate::traces::mono::format::event::LogEventKind;
+use crate::traces::mono::format::log::{BufferEvents, LogBuffer};
+use crate::traces::mono::format::{Log, LogEvent, Method, ThreadId};
 use crate::traces::mono::threads::Threads;
 
 /// Iterator over the events of one thread. Events about code and names are left out: only their times step backwards.
 #[derive(Debug)]
 pub struct ThreadWalk<'l, 'a> {
     threads: &'l Threads<'a>,
-    buffers: vec::IntoIter<Buffer<'a>>,
-    events: Option<Events<'a>>,
+    buffers: vec::IntoIter<LogBuffer<'a>>,
+    events: Option<BufferEvents<'a>>,
     latest: RuntimeTime,
 }
 
 impl<'a> Iterator for ThreadWalk<'_, 'a> {
-    type Item = TraceEvent<Method, Kind<'a>>;
+    type Item = TraceEvent<Method, LogEventKind<'a>>;
 
     /// Returns the next event. If its time is before that of the event before, it gets that time: its buffer was written while
     /// a later one was.
@@ -49,13 +49,18 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
 }
 
 /// Returns an event if it is an action of a thread, and not data about code or names.
-fn happened(event: Event<'_>) -> Option<(Event<'_>, EventKind<Method, Kind<'_>>)> {
+fn happened(event: LogEvent<'_>) -> Option<(LogEvent<'_>, EventKind<Method, LogEventKind<'_>>)> {
     let kind = match event.kind {
-        Kind::Jit { .. } | Kind::CodeBuffer { .. } | Kind::Metadata { .. } | Kind::NativeSymbol { .. } => {
+        LogEventKind::Jit { .. }
+        | LogEventKind::CodeBuffer { .. }
+        | LogEventKind::Metadata { .. }
+        | LogEventKind::NativeSymbol { .. } => {
             return None;
         }
-        Kind::Enter(method) => EventKind::Call(Step::Enter(method)),
-        Kind::Leave(method) | Kind::ExceptionLeave(method) => EventKind::Call(Step::Exit(method)),
+        LogEventKind::Enter(method) => EventKind::Call(CallStep::Enter(method)),
+        LogEventKind::Leave(method) | LogEventKind::ExceptionLeave(method) => {
+            EventKind::Call(CallStep::Exit(method))
+        }
         kind => EventKind::Other(kind),
     };
     Some((event, kind))
@@ -80,7 +85,7 @@ pub fn walks<'l, 'a>(
     log: &Log<'a>,
     threads: &'l Threads<'a>,
 ) -> impl Iterator<Item = ThreadWalk<'l, 'a>> + use<'l, 'a> {
-    let mut buffers: Vec<Vec<Buffer<'a>>> = Vec::new();
+    let mut buffers: Vec<Vec<LogBuffer<'a>>> = Vec::new();
     let mut indexes: HashMap<ThreadId, usize> = HashMap::default();
     for buffer in log.buffers() {
         let index = *indexes.entry(buffer.thread).or_insert(buffers.len());

@@ -13,7 +13,7 @@ use crate::traces::aux_files::AuxFiles;
 use crate::traces::conversion::aux_source::AuxSource;
 use crate::traces::conversion::call_stack_replay::CallStackReplay;
 use crate::traces::conversion::event_selection::{EventSet, wanted_of_xray};
-use crate::traces::conversion::samples::Samples;
+use crate::traces::conversion::samples::ReplayedSamples;
 use crate::traces::conversion::splice::StackSource;
 use crate::traces::conversion::synthesize::EventSource;
 use crate::traces::options::{SamplingOptions, TraceOptions};
@@ -89,7 +89,11 @@ impl<'a> AuxSource<'a> for Traces<'a> {
             return Vec::new();
         }
         let source = TraceSource::new(self, Some(event_set));
-        vec![Box::new(Samples::new(source, event_set, options.sampling))]
+        vec![Box::new(ReplayedSamples::new(
+            source,
+            event_set,
+            options.sampling,
+        ))]
     }
 
     fn stack_sources<'s>(&'s mut self) -> Vec<Box<dyn StackSource + 's>> {
@@ -101,7 +105,7 @@ impl<'a> AuxSource<'a> for Traces<'a> {
 
     fn count(&mut self) {
         let source = TraceSource::new(self, None);
-        Samples::new(source, &EventSet::default(), SamplingOptions::default()).count();
+        ReplayedSamples::new(source, &EventSet::default(), SamplingOptions::default()).count();
     }
 
     /// Returns the synthetic symbols of each process, which stand for functions without a known address.

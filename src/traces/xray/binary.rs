@@ -13,7 +13,7 @@ use crate::elf::executable::Executable;
 use crate::files::InputFile;
 use crate::files::search::without_links;
 use crate::perf::event::Mmap;
-use crate::perf::synthetic::Mapping;
+use crate::perf::synthetic::SyntheticMapping;
 use crate::perf::{Profile, feature, record};
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -27,7 +27,7 @@ const DEFAULT_BASE_32: u64 = 0x5655_5000;
 
 /// An instrumented program or library.
 #[derive(Debug)]
-pub struct Binary {
+pub struct InstrumentedBinary {
     /// The file.
     pub file: Arc<InputFile>,
     /// Its instrumented functions.
@@ -56,7 +56,7 @@ impl LoadBias {
     }
 }
 
-impl Binary {
+impl InstrumentedBinary {
     /// Opens a file. Fails if it has no instrumentation map.
     pub fn open(path: &Path) -> Result<Self, Diagnostic> {
         let file =
@@ -97,14 +97,19 @@ impl Binary {
     }
 
     /// Returns the mappings of its code in a process.
-    pub fn mappings(&self, pid: Pid, base: LoadBias, time: Time) -> impl Iterator<Item = Mapping<'_>> {
+    pub fn mappings(
+        &self,
+        pid: Pid,
+        base: LoadBias,
+        time: Time,
+    ) -> impl Iterator<Item = SyntheticMapping<'_>> {
         let build_id = <[u8; BuildId::SIZE]>::try_from(&*self.functions.build_id).ok();
         let segments = self.code.segments.iter();
         segments.filter_map(move |segment| {
             // Mappings start at a page.
             let before = segment.file_offset % 0x1000;
             let start = Address(base.loaded(segment.range.start).0.checked_sub(before)?);
-            Some(Mapping {
+            Some(SyntheticMapping {
                 pid,
                 time,
                 range: AddressRange::new(start, segment.range.size().saturating_add(before))?,

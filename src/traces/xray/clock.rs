@@ -5,7 +5,7 @@ use jitdump::Time;
 use crate::code::clock::{CLOCK_MONOTONIC, ProfileClock};
 use crate::code::profile_index::TimeConversion;
 use crate::results::diagnostics::Issue;
-use crate::traces::xray::format::{Buffer, Index, Trace};
+use crate::traces::xray::format::{Trace, TraceBuffer, TraceIndex};
 use crate::traces::xray::tick_clock::{Calibration, Speed, TickClock};
 
 /// `CLOCK_REALTIME` of Linux' include/uapi/linux/time.h.
@@ -56,11 +56,11 @@ pub struct FoundClock {
 /// `distance` is the offset given by the user, in nanoseconds.
 pub fn find(
     trace: &Trace<'_>,
-    index: &Index,
+    index: &TraceIndex,
     profile: Option<&ProfileClock>,
     distance: Option<i64>,
 ) -> FoundClock {
-    let anchors = index.buffers().iter().filter_map(Buffer::anchor);
+    let anchors = index.buffers().iter().filter_map(TraceBuffer::anchor);
     let first_tick = index.buffers().iter().map(|buffer| buffer.tick).min();
     let frequency = trace.header().frequency;
     let found = TickClock::calibrate(frequency, anchors.collect(), first_tick.unwrap_or_default());

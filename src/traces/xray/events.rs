@@ -8,14 +8,14 @@ use jitdump::{Address, RuntimeTime, Tally, Time};
 use crate::bytes::base_name;
 use crate::code::clock::Alignment;
 use crate::collections::hash::HashSet;
-use crate::perf::synthetic::Thread;
+use crate::perf::synthetic::SyntheticThread;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::chain::CallChain;
 use crate::traces::conversion::event_selection::{EventSet, ProfileEvent};
-use crate::traces::conversion::source::{EventContext, NewSample, ReplaySource, TracedThread};
+use crate::traces::conversion::source::{EventContext, EventSample, ReplaySource, TracedThread};
 use crate::traces::conversion::synthesis::Comm;
 use crate::traces::conversion::synthesize::Out;
-use crate::traces::xray::binary::Binary;
+use crate::traces::xray::binary::InstrumentedBinary;
 use crate::traces::xray::format::RecordKind;
 use crate::traces::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
 use crate::traces::xray::walk::{ThreadWalk, walks};
@@ -41,7 +41,7 @@ pub struct TraceSource<'l, 'a> {
     traces: &'l [ReadTrace<'a>],
     counts: &'l mut [TraceCounts],
     processes: &'l mut BTreeMap<Pid, TracedProcess<'a>>,
-    binary: Option<&'l Binary>,
+    binary: Option<&'l InstrumentedBinary>,
     /// Index of the trace of each thread.
     traces_of_threads: Vec<usize>,
     /// Process of each thread; `None` for threads that are not used.
@@ -71,7 +71,7 @@ impl<'l, 'a> TraceSource<'l, 'a> {
     }
 
     /// Returns the binary, and the address in it of an address in a process.
-    fn linked(&self, pid: Pid, loaded: Address) -> Option<(&'l Binary, Address)> {
+    fn linked(&self, pid: Pid, loaded: Address) -> Option<(&'l InstrumentedBinary, Address)> {
         let base = self.processes.get(&pid)?.base?;
         Some((self.binary?, base.linked(loaded)))
     }
@@ -103,7 +103,7 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
     /// Returns the threads of all traces. A thread with several traces is one thread for each: calls that are open at
     /// the end of one trace end there.
     fn threads(&self) -> Vec<Option<TracedThread<'_>>> {
-        let mut known: HashSet<Thread> = HashSet::default();
+        let mut known: HashSet<SyntheticThread> = HashSet::default();
         let threads = self.traces.iter().flat_map(|trace| &trace.threads);
         let threads = threads.map(|traced| {
             let traced = (*traced)?;
@@ -125,7 +125,7 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
 
     fn add_frames(
         &mut self,
-        chain: &mut Chain,
+        chain: &mut CallChain,
         pid: Pid,
         functions: impl Iterator<Item = u32>,
         _time: RuntimeTime,
@@ -143,9 +143,9 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
         &mut self,
         context: &EventContext,
         record: RecordKind<'a>,
-        chain: &mut Chain,
+        chain: &mut CallChain,
         raw: &mut Vec<u8>,
-    ) -> Option<NewSample> {
+    ) -> Option<EventSample> {
         let event = match record {
             RecordKind::Argument(_) => ProfileEvent::XrayArgument,
             _ => ProfileEvent::XrayCustom,
@@ -166,7 +166,7 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
             }
             _ => return None,
         }
-        Some(NewSample {
+        Some(EventSample {
             event,
             period: 1,
             is_in_calls: true,
@@ -176,7 +176,7 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
     fn write_processes(&self, out: &mut Out<'_>, start: Time) -> io::Result<()> {
         for (&pid, process) in self.processes.iter() {
             out.comm(&Comm {
-                thread: Thread::first_of(pid),
+                thread: SyntheticThread::first_of(pid),
                 time: start,
                 name: &self.process_name(process),
                 is_exec: true,

@@ -3,7 +3,7 @@
 use jitdump::Address;
 
 use crate::code::process::Processes;
-use crate::traces::conversion::chain::Chain;
+use crate::traces::conversion::chain::CallChain;
 use crate::traces::conversion::synthetic_symbols::SyntheticSymbols;
 use crate::traces::xray::binary::LoadBias;
 use crate::traces::xray::format::InstrumentationMap;
@@ -57,7 +57,7 @@ impl<'a> FrameAddresses<'a> {
 
     /// Appends functions to a call chain, innermost first. Returns `false` if the chain is full before all are added.
     #[must_use]
-    pub fn add_to(&mut self, chain: &mut Chain, functions: impl Iterator<Item = u32>) -> bool {
+    pub fn add_to(&mut self, chain: &mut CallChain, functions: impl Iterator<Item = u32>) -> bool {
         chain.add(functions.map(|function| self.address(function)))
     }
 }

@@ -10,11 +10,11 @@ use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::files::InputFile;
-use crate::perf::synthetic::Thread;
+use crate::perf::synthetic::SyntheticThread;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::conversion::source::TracedThread;
 use crate::traces::options::TraceOptions;
-use crate::traces::xray::binary::{Binary, LoadBias};
+use crate::traces::xray::binary::{InstrumentedBinary, LoadBias};
 use crate::traces::xray::clock;
 use crate::traces::xray::format::Trace;
 use crate::traces::xray::frame_addresses::FrameAddresses;
@@ -29,7 +29,7 @@ pub fn read<'a>(
     options: &TraceOptions,
     clock_offset: Option<i64>,
     files: &'a [Arc<InputFile>],
-    binary: Option<&'a Binary>,
+    binary: Option<&'a InstrumentedBinary>,
     recorded: Option<&IndexedProfile<'_>>,
 ) -> Result<Traces<'a>, Diagnostic> {
     let mut traces = Traces {
@@ -59,7 +59,7 @@ pub fn read<'a>(
     for (file, trace) in files.iter().zip(&traces.all) {
         for (thread, found) in trace.index.threads().zip(&trace.threads) {
             let Some(TracedThread {
-                thread: Thread { pid, .. },
+                thread: SyntheticThread { pid, .. },
                 ..
             }) = *found
             else {
@@ -68,7 +68,7 @@ pub fn read<'a>(
             let process = traced.entry(pid).or_insert_with(|| {
                 let base = match recorded {
                     Some(_) => base_of(pid, &bases, processes),
-                    None => binary.map(Binary::default_base),
+                    None => binary.map(InstrumentedBinary::default_base),
                 };
                 without_base = without_base.saturating_add(base.is_none().into());
                 TracedProcess::new(file, pid, binary, base, processes)
@@ -142,7 +142,7 @@ impl<'a> TracedProcess<'a> {
     fn new(
         file: &'a Arc<InputFile>,
         pid: Pid,
-        binary: Option<&'a Binary>,
+        binary: Option<&'a InstrumentedBinary>,
         base: Option<LoadBias>,
         processes: &Processes,
     ) -> Self {

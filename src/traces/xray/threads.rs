@@ -4,9 +4,9 @@ use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashMap;
 use crate::perf::event;
-use crate::perf::synthetic::Thread;
+use crate::perf::synthetic::SyntheticThread;
 use crate::traces::conversion::source::{FIRST_SYNTHETIC_TID, TracedThread};
-use crate::traces::xray::format::Index;
+use crate::traces::xray::format::TraceIndex;
 use crate::units::{Pid, Tid};
 
 /// The threads of a profile.
@@ -36,11 +36,11 @@ impl<'p> ProfileThreads<'p> {
     }
 }
 
-/// Returns the threads of a trace, in the order of [`Index::threads`], by the IDs of those in `known`, if there is a
+/// Returns the threads of a trace, in the order of [`TraceIndex::threads`], by the IDs of those in `known`, if there is a
 /// profile. A thread whose process is not in the profile is an error with its process. `pid` is the one that the user
 /// gave.
 pub fn threads(
-    index: &Index,
+    index: &TraceIndex,
     known: Option<&ProfileThreads<'_>>,
     pid: Option<u32>,
 ) -> Vec<Result<TracedThread<'static>, Pid>> {
@@ -51,7 +51,7 @@ pub fn threads(
         let mut tid = Tid(positive(tid).unwrap_or(lowest));
         let Some(known) = known else {
             let pid = pid.or(process.and_then(positive)).unwrap_or(lowest);
-            let thread = Thread { pid: Pid(pid), tid };
+            let thread = SyntheticThread { pid: Pid(pid), tid };
             return Ok(TracedThread {
                 thread,
                 is_known: false,
@@ -73,7 +73,7 @@ pub fn threads(
             // A thread ID of a container may belong to another process outside of it.
             tid = Tid(tid.0 | FIRST_SYNTHETIC_TID);
         }
-        let thread = Thread { pid, tid };
+        let thread = SyntheticThread { pid, tid };
         Ok(TracedThread {
             thread,
             is_known: owner == Some(pid),

@@ -9,9 +9,9 @@ use crate::bytes::printable_path;
 use crate::files::InputFile;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::conversion::source::TracedThread;
-use crate::traces::xray::binary::{Binary, LoadBias};
+use crate::traces::xray::binary::{InstrumentedBinary, LoadBias};
 use crate::traces::xray::clock::FoundClock;
-use crate::traces::xray::format::{Index, Trace};
+use crate::traces::xray::format::{Trace, TraceIndex};
 use crate::traces::xray::frame_addresses::FrameAddresses;
 use crate::units::Pid;
 
@@ -23,7 +23,7 @@ pub struct ReadTrace<'a> {
     /// Reader of the trace's header and records.
     pub trace: Trace<'a>,
     /// Threads and buffers of the trace.
-    pub index: Index,
+    pub index: TraceIndex,
     /// The trace's clock.
     pub clock: FoundClock,
     /// Threads of the trace, in the order of the index; `None` if their process is not in the profile.
@@ -66,7 +66,7 @@ pub struct Traces<'a> {
     /// Processes that the traces are from.
     pub processes: BTreeMap<Pid, TracedProcess<'a>>,
     /// The instrumented binary, if the user gave one.
-    pub binary: Option<&'a Binary>,
+    pub binary: Option<&'a InstrumentedBinary>,
     /// What to report of them as a whole.
     pub diagnostics: Vec<Diagnostic>,
     /// What to report of those that are not used.

@@ -5,10 +5,10 @@ use std::slice;
 use jitdump::{RuntimeTime, Tally, Time};
 
 use crate::results::diagnostics::Issue;
-use crate::traces::conversion::call_tree::Step;
+use crate::traces::conversion::call_tree::CallStep;
 use crate::traces::conversion::source::{EventContext, EventKind, TraceEvent};
 use crate::traces::xray::clock::TraceClock;
-use crate::traces::xray::format::{Buffer, RecordKind, Records, Trace};
+use crate::traces::xray::format::{RecordKind, Trace, TraceBuffer, TraceRecords};
 use crate::traces::xray::traces::{ReadTrace, TraceCounts};
 
 /// A record with its time on the profile's clock.
@@ -20,12 +20,12 @@ pub type Event<'a> = TraceEvent<u32, RecordKind<'a>>;
 struct RecordWalk<'l, 'a> {
     trace: Trace<'a>,
     clock: TraceClock,
-    buffers: slice::Iter<'l, Buffer>,
-    records: Option<Records<'a>>,
+    buffers: slice::Iter<'l, TraceBuffer>,
+    records: Option<TraceRecords<'a>>,
     /// Index among the threads of all traces.
     thread: usize,
     latest: Time,
-    /// Whether the next record is the first of its buffer. [`Records`] counts ticks that step back inside a buffer.
+    /// Whether the next record is the first of its buffer. [`TraceRecords`] counts ticks that step back inside a buffer.
     is_first: bool,
     faults: Tally<Issue>,
 }
@@ -63,10 +63,10 @@ impl<'a> Iterator for RecordWalk<'_, 'a> {
 fn kind(kind: RecordKind<'_>) -> EventKind<u32, RecordKind<'_>> {
     match kind {
         RecordKind::Enter { function } | RecordKind::EnterWithArguments { function } => {
-            EventKind::Call(Step::Enter(function))
+            EventKind::Call(CallStep::Enter(function))
         }
         RecordKind::Exit { function } | RecordKind::TailExit { function } => {
-            EventKind::Call(Step::Exit(function))
+            EventKind::Call(CallStep::Exit(function))
         }
         other => EventKind::Other(other),
     }
@@ -89,7 +89,7 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
     fn next(&mut self) -> Option<Event<'a>> {
         let event = self.walk.next()?;
         match event.kind {
-            EventKind::Call(Step::Enter(_)) => self.calls = self.calls.saturating_add(1),
+            EventKind::Call(CallStep::Enter(_)) => self.calls = self.calls.saturating_add(1),
             EventKind::Other(RecordKind::Custom { .. } | RecordKind::Typed { .. }) => {
                 self.events = self.events.saturating_add(1);
             }

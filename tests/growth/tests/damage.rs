@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use jitdump::ByteOrder;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind};
+use jitinject::internals::traces::xray::format::{RecordKind, TraceMode};
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::profile::ProfileWriter;
@@ -94,7 +94,7 @@ fn a_sparse_dump_is_read_in_one_pass() {
 
 /// Returns an XRay trace with one buffer, which is 80 bytes long.
 fn trace() -> Vec<u8> {
-    let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 20);
+    let mut writer = Writer::new(TraceMode::Fdr, 5, ByteOrder::Little, 1 << 20);
     let record = |tick, kind| Record { tick, cpu: 0, kind };
     writer.buffer(&Buffer {
         process: 1,

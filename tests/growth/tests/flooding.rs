@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use jitdump::{Address, ByteOrder};
-use jitinject::internals::traces::mono::format::event::{Kind, Method};
+use jitinject::internals::traces::mono::format::event::{LogEventKind, Method};
 
 use crate::support::dump::DumpWriter;
 use crate::support::hostile::cases::{CODE, LAST, PID};
@@ -74,13 +74,13 @@ const FLOODS: &[Flood] = &[
             log.buffer(BASES);
             for (at, method) in (0..).zip(keys.numbers(COUNT)) {
                 let (method, code) = (Method(method), Address(CODE + at * 8));
-                let jit = Kind::Jit {
+                let jit = LogEventKind::Jit {
                     method,
                     code,
                     size: 8,
                     name: b"A:f ()",
                 };
-                for kind in [jit, Kind::Enter(method), Kind::Leave(method)] {
+                for kind in [jit, LogEventKind::Enter(method), LogEventKind::Leave(method)] {
                     assert!(log.kind(1000 + at, &kind));
                 }
             }
@@ -91,7 +91,7 @@ const FLOODS: &[Flood] = &[
         content: Content::MonoLog(|log, keys| {
             for (at, thread) in (0..).zip(keys.numbers(COUNT)) {
                 log.buffer(Bases { thread, ..BASES });
-                assert!(log.kind(1000 + at, &Kind::Enter(Method(1))));
+                assert!(log.kind(1000 + at, &LogEventKind::Enter(Method(1))));
             }
         }),
     },

@@ -3,7 +3,7 @@
 use std::fs;
 
 use jitdump::ByteOrder;
-use jitinject::internals::traces::xray::format::{Mode, RecordKind};
+use jitinject::internals::traces::xray::format::{RecordKind, TraceMode};
 
 use crate::support::xray_trace::{Buffer, Record, Writer};
 use crate::support::{assert_linear, inject};
@@ -101,7 +101,7 @@ const KINDS: [Kind; 8] = [
 fn work(kind: &Kind, records: u64) -> u64 {
     /// Maximum number of records in a buffer; real ones are smaller.
     const MAX_RECORDS: usize = 100_000;
-    let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 20);
+    let mut writer = Writer::new(TraceMode::Fdr, 5, ByteOrder::Little, 1 << 20);
     let mut buffer = Buffer {
         process: 1,
         thread: 1,

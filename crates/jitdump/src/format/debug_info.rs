@@ -11,7 +11,7 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
-use crate::debug_info::{DebugInfo, MAX_LINE, LineRow, SourceFile, SourceFunction};
+use crate::debug_info::{DebugInfo, LineRow, MAX_LINE, SourceFile, SourceFunction};
 use crate::format::record::MAX_PADDING;
 use crate::names;
 use crate::units::{Address, AddressRange};

@@ -16,7 +16,7 @@ use crate::units::Address;
 
 /// A layout of DEBUG_INFO2 records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layout {
+pub enum DebugInfo2Layout {
     /// Six lists that describe the next function to be loaded.
     Lists,
     /// Source positions with their callers, for the function at this address.
@@ -24,11 +24,11 @@ pub enum Layout {
 }
 
 /// Returns the layout of a record with this content; `None` if it has neither of the two.
-pub fn layout(content: &[u8], endian: ByteOrder) -> Option<Layout> {
+pub fn layout(content: &[u8], endian: ByteOrder) -> Option<DebugInfo2Layout> {
     if let Some(lists) = positions::RawLists::split(content, endian) {
-        return Some(Layout::Positions(lists.address));
+        return Some(DebugInfo2Layout::Positions(lists.address));
     }
-    lists::RawLists::split(content, endian).map(|_| Layout::Lists)
+    lists::EncodedLists::split(content, endian).map(|_| DebugInfo2Layout::Lists)
 }
 
 /// Parses the content of a record for a function of `size` bytes.
@@ -36,14 +36,14 @@ pub fn parse(content: &[u8], size: u32, endian: ByteOrder) -> Option<ParsedDebug
     if let Some(lists) = positions::RawLists::split(content, endian) {
         return Some(lists.read(size));
     }
-    Some(lists::RawLists::split(content, endian)?.read())
+    Some(lists::EncodedLists::split(content, endian)?.read())
 }
 
 /// Returns the lists of a record that has this layout.
-pub fn lists(content: &[u8], endian: ByteOrder) -> Option<lists::RawLists<'_>> {
+pub fn lists(content: &[u8], endian: ByteOrder) -> Option<lists::EncodedLists<'_>> {
     match layout(content, endian)? {
-        Layout::Lists => lists::RawLists::split(content, endian),
-        Layout::Positions(_) => None,
+        DebugInfo2Layout::Lists => lists::EncodedLists::split(content, endian),
+        DebugInfo2Layout::Positions(_) => None,
     }
 }
 
@@ -67,7 +67,7 @@ pub fn mismatch(content: &[u8], is_lists: bool, endian: ByteOrder) -> String {
         true => std::array::from_fn::<_, 8, _>(|_| number(false))
             .into_iter()
             .collect::<Option<Vec<u64>>>()
-            .and_then(|counts| lists::RawLists::expected(&counts)),
+            .and_then(|counts| lists::EncodedLists::expected(&counts)),
         false => std::array::from_fn::<_, 4, _>(|_| number(true))
             .into_iter()
             .collect::<Option<Vec<u64>>>()
@@ -92,7 +92,7 @@ pub fn mismatch(content: &[u8], is_lists: bool, endian: ByteOrder) -> String {
 /// Whether the sizes of lists of strings in a record with lists are not rounded up, as they should be.
 pub fn has_unrounded_sizes(content: &[u8], endian: ByteOrder) -> bool {
     positions::RawLists::split(content, endian).is_none()
-        && lists::RawLists::split(content, endian).is_some_and(|lists| !lists.is_rounded)
+        && lists::EncodedLists::split(content, endian).is_some_and(|lists| !lists.is_rounded)
 }
 
 /// Whether an index of a string is neither one of `count` strings nor all ones (none).

@@ -19,7 +19,7 @@ use crate::event::{CodeEvent, RuntimeTime};
 use crate::fault::Fault;
 use crate::format::debug_info::DebugInfoQuirks;
 use crate::format::dump::builder::IndexBuilder;
-use crate::format::dump::events::Events;
+use crate::format::dump::events::EventOrder;
 pub use crate::format::dump::function_table::FunctionRecords;
 pub(super) use crate::format::dump::function_table::FunctionTable;
 pub use crate::format::dump::growing::{GrowingIndex, NewEvents};
@@ -43,7 +43,7 @@ const MACHINE_OFFSET: u64 = 12;
 pub struct Dump<'a> {
     contents: Contents<'a>,
     index: Index,
-    events: Events,
+    events: EventOrder,
     first_time: Option<RuntimeTime>,
 }
 
@@ -104,10 +104,10 @@ impl<'a> Dump<'a> {
         }
         index.detect_quirks(contents);
         let events = match moves.is_empty() {
-            true => Events::of_loads(loads, &index.functions),
+            true => EventOrder::of_loads(loads, &index.functions),
             false => {
                 let code_indices = code_indices(contents, start, header.endian, index.functions.len());
-                Events::with_moves(loads, moves, &index.functions, &code_indices, &mut index.faults)
+                EventOrder::with_moves(loads, moves, &index.functions, &code_indices, &mut index.faults)
             }
         };
         Self {

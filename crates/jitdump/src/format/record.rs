@@ -6,7 +6,7 @@ mod window;
 
 pub use crate::format::record::contents::Contents;
 pub(super) use crate::format::record::growth::Growth;
-use crate::format::record::window::Window;
+use crate::format::record::window::ContentWindow;
 
 use crate::bytes::{ByteOrder, Reader};
 
@@ -126,7 +126,7 @@ impl<'a> Step<'a> {
 /// other. This check reads a bounded number of bytes, so the iteration takes linear time for any file.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
-    file: Window<'a>,
+    file: ContentWindow<'a>,
     position: usize,
     endian: ByteOrder,
     last_time: Option<u64>,
@@ -143,7 +143,7 @@ impl<'a> Records<'a> {
     /// Creates an iterator that starts at byte `start` of the file.
     pub fn new(file: &'a [u8], start: usize, endian: ByteOrder) -> Self {
         Self {
-            file: Window::whole(file),
+            file: ContentWindow::whole(file),
             position: start,
             endian,
             last_time: None,
@@ -151,7 +151,12 @@ impl<'a> Records<'a> {
     }
 
     /// Creates an iterator that starts at byte `position` of a file, after a record of time `last_time`.
-    fn in_window(file: Window<'a>, position: usize, endian: ByteOrder, last_time: Option<u64>) -> Self {
+    fn in_window(
+        file: ContentWindow<'a>,
+        position: usize,
+        endian: ByteOrder,
+        last_time: Option<u64>,
+    ) -> Self {
         Self {
             file,
             position,

@@ -8,7 +8,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
 use crate::fault::Fault;
 use crate::format::debug_info::MAX_BIAS;
-use crate::format::debug_info2::Layout;
+use crate::format::debug_info2::DebugInfo2Layout;
 use crate::format::record::{Record, RecordLocation};
 use crate::format::unwinding::{Placement, UnknownLayout, Unwinding};
 use crate::units::Address;
@@ -118,16 +118,21 @@ impl PendingRecords {
     }
 
     /// Adds a DEBUG_INFO2 record.
-    pub fn add_debug_info2(&mut self, layout: Layout, location: RecordLocation, faults: &mut Tally<Fault>) {
+    pub fn add_debug_info2(
+        &mut self,
+        layout: DebugInfo2Layout,
+        location: RecordLocation,
+        faults: &mut Tally<Fault>,
+    ) {
         self.start_batch(faults);
         let replaced = match layout {
-            Layout::Positions(address) => {
+            DebugInfo2Layout::Positions(address) => {
                 let pending = self.pending_debug_info(address, location, None);
                 let replaced = self.debug_info2.insert(address, pending);
                 self.last_debug_info2 = Some(address);
                 replaced.map(|replaced| replaced.location)
             }
-            Layout::Lists => self.next_debug_info2.replace(location),
+            DebugInfo2Layout::Lists => self.next_debug_info2.replace(location),
         };
         if let Some(location) = replaced {
             faults.add(Fault::DebugInfoUnpaired, location.offset);

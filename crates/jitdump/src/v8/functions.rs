@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::v8::scanner;
-use crate::v8::text::{Position, Text};
+use crate::v8::text::{Text, TextPosition};
 
 /// A function in a script, or the code of a script outside of all functions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,8 +92,8 @@ impl<'t> Script<'t> {
     }
 
     /// Returns the index of the function that V8 places at a position.
-    pub fn function_that_starts_at(&self, position: Position) -> Option<u32> {
-        if position == (Position { line: 1, column: 1 }) {
+    pub fn function_that_starts_at(&self, position: TextPosition) -> Option<u32> {
+        if position == (TextPosition { line: 1, column: 1 }) {
             return Some(0);
         }
         let offset = self.text.offset(position)?;

@@ -2,20 +2,24 @@
 
 use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, InlinedCall, MAX_DEPTH, SourceFile, SourceFunction};
-use crate::v8::text::Position;
+use crate::v8::text::TextPosition;
 use crate::v8::v8_inlining::{CallSites, InliningCandidate, InliningEvidence, Owners, simple_name};
 
 /// The inlined functions, and which of them is inlined into which.
-pub(super) struct Calls<'a> {
+pub(super) struct InlinedFunctions<'a> {
     /// The function itself, followed by the inlined ones.
     functions: Vec<InliningCandidate<'a>>,
     /// Caller of each function as an index, and the position of the call if it is known.
-    callers: Vec<(usize, Option<Position>)>,
+    callers: Vec<(usize, Option<TextPosition>)>,
 }
 
-impl<'a> Calls<'a> {
+impl<'a> InlinedFunctions<'a> {
     /// Finds the caller of each inlined function: the only one whose text calls it by its name, or else the outer function.
-    pub(super) fn new(own: InliningCandidate<'a>, owners: &Owners<'a>, evidence: InliningEvidence<'_, 'a>) -> Self {
+    pub(super) fn new(
+        own: InliningCandidate<'a>,
+        owners: &Owners<'a>,
+        evidence: InliningEvidence<'_, 'a>,
+    ) -> Self {
         let mut inlined: Vec<InliningCandidate<'a>> = owners.iter().flatten().copied().collect();
         inlined.sort_unstable();
         inlined.dedup();
@@ -157,14 +161,14 @@ impl<'a> Calls<'a> {
 }
 
 /// The position of a call, or only its line if there are several on one line.
-fn call_site(sites: &[Position]) -> Option<Position> {
+fn call_site(sites: &[TextPosition]) -> Option<TextPosition> {
     let (first, rest) = sites.split_first()?;
     match rest {
         [] => Some(*first),
         _ => rest
             .iter()
             .all(|site| site.line == first.line)
-            .then_some(Position {
+            .then_some(TextPosition {
                 line: first.line,
                 column: 0,
             }),

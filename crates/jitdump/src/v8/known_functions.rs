@@ -4,7 +4,7 @@
 //! (Sparkplug) has no inlined calls, so its records have all positions of the function and no others.
 
 use crate::collections::hash::HashMap;
-use crate::v8::text::Position;
+use crate::v8::text::TextPosition;
 
 /// A function of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,25 +12,25 @@ pub struct KnownFunction<'a> {
     /// Path of the script as the runtime wrote it.
     pub path: &'a [u8],
     /// Start of the function: of its parameters, or of an arrow function.
-    pub start: Position,
+    pub start: TextPosition,
     /// Name without tier and position; may be empty.
     pub name: &'a [u8],
     /// All positions of the function, sorted; empty if they are unknown.
-    positions: Vec<Position>,
+    positions: Vec<TextPosition>,
 }
 
 /// Functions by their starts and positions.
 #[derive(Clone, Debug, Default)]
 pub struct KnownFunctions<'a> {
     functions: Vec<KnownFunction<'a>>,
-    by_start: HashMap<(&'a [u8], Position), u32>,
+    by_start: HashMap<(&'a [u8], TextPosition), u32>,
     /// The functions with each position, and those that start there.
-    by_position: HashMap<Position, Vec<u32>>,
+    by_position: HashMap<TextPosition, Vec<u32>>,
 }
 
 impl<'a> KnownFunctions<'a> {
     /// Adds a function that was loaded. `positions` are those of its baseline code, or empty.
-    pub fn add(&mut self, path: &'a [u8], start: Position, name: &'a [u8], positions: Vec<Position>) {
+    pub fn add(&mut self, path: &'a [u8], start: TextPosition, name: &'a [u8], positions: Vec<TextPosition>) {
         let next = self.functions.len() as u32;
         let index = *self.by_start.entry((path, start)).or_insert(next);
         if index == next {
@@ -66,12 +66,12 @@ impl<'a> KnownFunctions<'a> {
     }
 
     /// Returns the function that starts at a position of a script.
-    pub fn starting_at(&self, path: &[u8], start: Position) -> Option<&KnownFunction<'a>> {
+    pub fn starting_at(&self, path: &[u8], start: TextPosition) -> Option<&KnownFunction<'a>> {
         self.functions.get(*self.by_start.get(&(path, start))? as usize)
     }
 
     /// Returns the functions that have a position or start there.
-    pub fn with_position(&self, position: Position) -> impl Iterator<Item = &KnownFunction<'a>> {
+    pub fn with_position(&self, position: TextPosition) -> impl Iterator<Item = &KnownFunction<'a>> {
         let indices = self.by_position.get(&position).into_iter().flatten();
         indices.filter_map(|&index| self.functions.get(index as usize))
     }
@@ -85,7 +85,7 @@ impl KnownFunction<'_> {
 
     /// Whether the function is known to have a position.
     #[doc(hidden)]
-    pub fn has(&self, position: Position) -> bool {
+    pub fn has(&self, position: TextPosition) -> bool {
         self.positions.binary_search(&position).is_ok()
     }
 }

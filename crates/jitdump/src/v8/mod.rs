@@ -23,4 +23,4 @@ pub mod v8_inlining;
 mod vlq;
 
 pub use functions::{NamedCall, Script, ScriptFunction};
-pub use text::{Position, Text};
+pub use text::{Text, TextPosition};

@@ -7,7 +7,7 @@ use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, SourceFile};
 use crate::v8::functions::Script;
 use crate::v8::source_map::{Original, SourceMap};
-use crate::v8::text::{Position, Text};
+use crate::v8::text::{Text, TextPosition};
 use crate::v8::v8_inlining::Scripts;
 
 /// The map of a script, with the paths of its sources.
@@ -38,7 +38,7 @@ pub struct OriginalFunction<'s> {
     /// Path of the file.
     pub path: &'s [u8],
     /// Start of the function.
-    pub start: Position,
+    pub start: TextPosition,
 }
 
 impl MappedScript {
@@ -89,9 +89,9 @@ impl MappedScript {
     pub fn function<'s>(
         &'s self,
         script: Option<&'s Script<'_>>,
-        start: Position,
+        start: TextPosition,
     ) -> Option<OriginalFunction<'s>> {
-        let is_whole = start == Position { line: 1, column: 1 };
+        let is_whole = start == TextPosition { line: 1, column: 1 };
         if is_whole && self.sources.len() > 1 {
             return None;
         }
@@ -184,7 +184,7 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
         let caller = callers
             .last()
             .and_then(|&caller| info.functions.get(caller as usize));
-        let position = Position {
+        let position = TextPosition {
             line: call.line,
             column: call.column.max(1),
         };
@@ -200,7 +200,7 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
         callers.push(call.function);
     }
     for row in info.rows.iter_mut().filter(|row| row.line > 0) {
-        let position = Position {
+        let position = TextPosition {
             line: row.line,
             column: row.column.max(1),
         };
@@ -212,7 +212,7 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
         }
     }
     for function in &mut info.functions {
-        let start = Position {
+        let start = TextPosition {
             line: function.line,
             column: function.column,
         };
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!((info.calls[0].line, info.functions[0].line), (4, 4));
         // An arrow function has the name of its variable, as the source writes it.
         let arrow = map
-            .function(Some(&script), Position { line: 1, column: 34 })
+            .function(Some(&script), TextPosition { line: 1, column: 34 })
             .unwrap();
         assert_eq!(
             (arrow.name, arrow.path, arrow.start.line),
@@ -370,7 +370,7 @@ mod tests {
         for (sources, is_mapped) in [(&["a.ts"][..], true), (&["a.ts", "b.ts"], false)] {
             let json = serde_json::json!({"version": 3, "sources": sources, "mappings": "AAAA"});
             let map = MappedScript::new(SourceMap::parse(json.to_string()).unwrap(), b"/app");
-            let at = |column| map.function(None, Position { line: 1, column });
+            let at = |column| map.function(None, TextPosition { line: 1, column });
             assert_eq!(at(1).is_some(), is_mapped);
             assert!(at(5).is_some());
         }

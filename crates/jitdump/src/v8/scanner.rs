@@ -20,7 +20,7 @@ const MAX_CALLS: usize = 1 << 22;
 
 /// What a script contains.
 #[derive(Debug)]
-pub struct Found {
+pub struct ScannedScript {
     /// Functions in the order of their ends; parents are not set.
     pub functions: Vec<ScriptFunction>,
     /// Calls in no order; their functions are not set.
@@ -31,7 +31,7 @@ pub struct Found {
 
 /// Scans a text of less than 4 GiB; `None` if brackets do not match, or are nested too deeply, or there are too many
 /// functions.
-pub fn scan(bytes: &[u8]) -> Option<Found> {
+pub fn scan(bytes: &[u8]) -> Option<ScannedScript> {
     let mut scanner = Scanner::new(bytes, false);
     let mut added = scanner.add_all();
     if scanner.has_types {
@@ -42,7 +42,7 @@ pub fn scan(bytes: &[u8]) -> Option<Found> {
     let is_whole = scanner.brackets.depth() == 1 && !scanner.lexer.has_failed();
     scanner.end_arrows(bytes.len() as u32, None);
     scanner.calls.retain(|call| !call.name.is_empty());
-    is_whole.then_some(Found {
+    is_whole.then_some(ScannedScript {
         functions: scanner.functions,
         calls: scanner.calls,
         token_starts: scanner.token_starts,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::v8::vlq;
-use crate::v8::{Position, Text};
+use crate::v8::{Text, TextPosition};
 
 /// Maximum number of mappings. With the texts of the sources, they take most of the memory.
 const MAX_MAPPINGS: usize = 1 << 24;
@@ -69,7 +69,7 @@ pub struct OriginalFile {
 pub struct SourceMap {
     /// The map in JSON.
     json: Vec<u8>,
-    mappings: Vec<Mapping>,
+    mappings: Vec<MapEntry>,
     sources: Vec<OriginalFile>,
     /// Size of the paths of the sources, in bytes.
     size_of_paths: usize,
@@ -78,7 +78,7 @@ pub struct SourceMap {
 
 /// Start of a range of generated text, up to the next mapping or the end of the line. All numbers count from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Mapping {
+struct MapEntry {
     line: u32,
     column: u32,
     /// Index of the source; [`NONE`] for text that no source has.
@@ -97,7 +97,7 @@ pub struct Original {
     /// The file, as an index into [`SourceMap::sources`].
     pub source: u32,
     /// The position in it.
-    pub position: Position,
+    pub position: TextPosition,
     /// Original name of the identifier that starts exactly at the generated position, as an index; `None` if the map has
     /// none.
     pub name: Option<u32>,
@@ -179,7 +179,7 @@ impl SourceMap {
     }
 
     /// Returns where a generated position comes from; `None` for text that no source has.
-    pub fn original(&self, generated: Position) -> Option<Original> {
+    pub fn original(&self, generated: TextPosition) -> Option<Original> {
         let (line, column) = (generated.line.checked_sub(1)?, generated.column.checked_sub(1)?);
         let after = self
             .mappings
@@ -191,7 +191,7 @@ impl SourceMap {
         let is_exact = mapping.column == column;
         Some(Original {
             source: mapping.source,
-            position: Position {
+            position: TextPosition {
                 line: mapping.source_line.saturating_add(1),
                 column: mapping.source_column.saturating_add(1),
             },
@@ -203,14 +203,14 @@ impl SourceMap {
     /// Checks that the script has all lines and columns of the map.
     pub fn check(&self, script: &Text<'_>) -> Result<(), MapError> {
         let lines = self.mappings.chunk_by(|one, next| one.line == next.line);
-        let has = |mapping: &Mapping| {
-            let position = Position {
+        let has = |mapping: &MapEntry| {
+            let position = TextPosition {
                 line: mapping.line.saturating_add(1),
                 column: mapping.column.saturating_add(1),
             };
             script.offset(position).is_some()
         };
-        let mut last = lines.filter_map(<[Mapping]>::last);
+        let mut last = lines.filter_map(<[MapEntry]>::last);
         match last.all(has) {
             true => Ok(()),
             false => Err(MapError::OtherScript),
@@ -270,7 +270,7 @@ impl SourceMap {
             serde_json::Value::String(name) => name,
             _ => String::new(),
         }));
-        let mut decoder = Decoder {
+        let mut decoder = MappingsDecoder {
             sources: (first_source, self.sources.len() as u32),
             names: (first_name, self.names.len() as u32),
             offset,
@@ -300,7 +300,7 @@ impl SourceMap {
     fn end_at(&mut self, start: Offset) -> Result<(), MapError> {
         check_room(self.mappings.len())?;
         if self.mappings.last().is_some_and(|last| last.line == start.line) {
-            self.mappings.push(Mapping {
+            self.mappings.push(MapEntry {
                 line: start.line,
                 column: start.column,
                 source: NONE,
@@ -351,7 +351,7 @@ fn with_root(root: &str, path: String) -> String {
 }
 
 /// Reads the mappings of one map.
-struct Decoder {
+struct MappingsDecoder {
     /// First index of its sources, and the one after the last.
     sources: (u32, u32),
     names: (u32, u32),
@@ -360,8 +360,8 @@ struct Decoder {
     state: [i64; 4],
 }
 
-impl Decoder {
-    fn decode(&mut self, text: &[u8], mappings: &mut Vec<Mapping>) -> Result<(), MapError> {
+impl MappingsDecoder {
+    fn decode(&mut self, text: &[u8], mappings: &mut Vec<MapEntry>) -> Result<(), MapError> {
         for (line, segments) in text.split(|&byte| byte == b';').enumerate() {
             let line_in_map = u32::try_from(line).map_err(|_| MapError::TooLarge)?;
             let line = self
@@ -383,10 +383,10 @@ impl Decoder {
         Ok(())
     }
 
-    fn segment(&mut self, text: &[u8], line: u32, column: &mut i64) -> Option<Mapping> {
+    fn segment(&mut self, text: &[u8], line: u32, column: &mut i64) -> Option<MapEntry> {
         let (distance, mut rest) = vlq::read(text)?;
         *column = column.checked_add(distance)?;
-        let mut mapping = Mapping {
+        let mut mapping = MapEntry {
             line,
             column: u32::try_from(*column).ok()?,
             source: NONE,
@@ -451,9 +451,9 @@ mod tests {
     }
 
     fn at(map: &SourceMap, line: u32, column: u32) -> Option<(String, u32, u32, Option<String>)> {
-        let original = map.original(Position { line, column })?;
+        let original = map.original(TextPosition { line, column })?;
         let source = &map.sources()[original.source as usize].path;
-        let Position { line, column } = original.position;
+        let TextPosition { line, column } = original.position;
         let name = original.name.and_then(|name| map.name(name));
         Some((source.clone(), line, column, name.map(str::to_owned)))
     }

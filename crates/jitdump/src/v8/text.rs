@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// A position in a text. The default is no position.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Position {
+pub struct TextPosition {
     /// Line, from 1.
     pub line: u32,
     /// Column in UTF-16 code units, from 1.
@@ -64,7 +64,7 @@ impl<'t> Text<'t> {
 
     /// Returns the offset of a position in bytes; `None` if the line does not have the column. The end of a line is
     /// a position, too.
-    pub fn offset(&self, position: Position) -> Option<u32> {
+    pub fn offset(&self, position: TextPosition) -> Option<u32> {
         let line = (position.line as usize).checked_sub(1)?;
         let start = *self.lines.get(line)?;
         // A line has its terminator; the last one has the end of the text.
@@ -100,7 +100,7 @@ impl<'t> Text<'t> {
     }
 
     /// Returns the position of an offset in bytes.
-    pub fn position(&self, offset: u32) -> Position {
+    pub fn position(&self, offset: u32) -> TextPosition {
         let line = self.lines.partition_point(|&start| start <= offset);
         let start = self
             .lines
@@ -112,7 +112,7 @@ impl<'t> Text<'t> {
             true => bytes,
             false => self.units_before(offset).saturating_sub(self.units_before(start)),
         };
-        Position {
+        TextPosition {
             line: line as u32,
             column: column.saturating_add(1),
         }
@@ -215,7 +215,7 @@ mod tests {
             }
         }
         let text = Text::new("\u{feff}é😀x\ny".as_bytes()).unwrap();
-        let at = |line, column| text.offset(Position { line, column });
+        let at = |line, column| text.offset(TextPosition { line, column });
         assert_eq!(
             (at(1, 1), at(1, 2), at(1, 4), at(2, 1)),
             (Some(0), Some(2), Some(6), Some(8))
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(
             Text::new(&b"a"[..])
                 .unwrap()
-                .offset(Position { line: 1, column: 2 }),
+                .offset(TextPosition { line: 1, column: 2 }),
             Some(1)
         );
         // Inside a surrogate pair, past the end of the line, past the last line.

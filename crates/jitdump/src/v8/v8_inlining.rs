@@ -16,9 +16,9 @@ use std::borrow::Cow;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::debug_info::DebugInfo;
 use crate::v8::functions::Script;
-use crate::v8::inlined_calls::Calls;
+use crate::v8::inlined_calls::InlinedFunctions;
 use crate::v8::known_functions::KnownFunctions;
-use crate::v8::text::Position;
+use crate::v8::text::TextPosition;
 
 /// Maximum number of functions to compare for a position. Only made-up files have more.
 const MAX_CANDIDATES: usize = 64;
@@ -41,14 +41,14 @@ pub struct InliningCandidate<'a> {
     /// Path of the script.
     pub path: &'a [u8],
     /// Start of the function.
-    pub start: Position,
+    pub start: TextPosition,
     /// Name of the function; may be empty.
     pub name: &'a [u8],
 }
 
 /// Number of rows of a function whose file was found to be wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Inlined {
+pub struct InliningCorrections {
     /// Rows that are in an inlined function.
     pub rows: u64,
     /// Rows in functions of other files.
@@ -63,10 +63,14 @@ pub(super) type Owners<'a> = Vec<Option<InliningCandidate<'a>>>;
 /// Adds the inlined calls to the debug information of an optimized function, whose rows must be sorted. Rows of functions that
 /// are not found lose their lines. Returns `None` if it is not affected: its position is unknown, or V8 names more than one
 /// file.
-pub fn add_calls<'a>(info: &mut DebugInfo<'a>, size: u32, evidence: InliningEvidence<'_, 'a>) -> Option<Inlined> {
+pub fn add_calls<'a>(
+    info: &mut DebugInfo<'a>,
+    size: u32,
+    evidence: InliningEvidence<'_, 'a>,
+) -> Option<InliningCorrections> {
     let [file] = &info.files[..] else { return None };
     let declared = info.functions.first().filter(|_| info.calls.is_empty())?;
-    let start = Position {
+    let start = TextPosition {
         line: declared.line,
         column: declared.column,
     };
@@ -79,16 +83,16 @@ pub fn add_calls<'a>(info: &mut DebugInfo<'a>, size: u32, evidence: InliningEvid
     let own = evidence.candidate(path, start);
     let owners = owners(info, own, evidence);
     let counts = count(&owners, own);
-    if counts != Inlined::default() {
-        Calls::new(own, &owners, evidence).write(info, size, &owners);
+    if counts != InliningCorrections::default() {
+        InlinedFunctions::new(own, &owners, evidence).write(info, size, &owners);
         // Merges ranges.
         info.normalise(size);
     }
     Some(counts)
 }
 
-fn count(owners: &Owners<'_>, own: InliningCandidate<'_>) -> Inlined {
-    let mut counts = Inlined::default();
+fn count(owners: &Owners<'_>, own: InliningCandidate<'_>) -> InliningCorrections {
+    let mut counts = InliningCorrections::default();
     for owner in owners {
         match owner {
             None => counts.unknown = counts.unknown.saturating_add(1),
@@ -105,7 +109,7 @@ fn count(owners: &Owners<'_>, own: InliningCandidate<'_>) -> Inlined {
 
 impl<'a> InliningEvidence<'_, 'a> {
     /// Returns the function that starts at a position.
-    fn candidate(&self, path: &'a [u8], start: Position) -> InliningCandidate<'a> {
+    fn candidate(&self, path: &'a [u8], start: TextPosition) -> InliningCandidate<'a> {
         let known = self.functions.starting_at(path, start);
         let in_script = || {
             let script = self.scripts.get(path)?;
@@ -121,7 +125,7 @@ impl<'a> InliningEvidence<'_, 'a> {
 
     /// Returns the functions that have a position, sorted. If nothing is known of the function itself, it has all
     /// positions after its start.
-    fn candidates(&self, position: Position, own: InliningCandidate<'a>) -> Vec<InliningCandidate<'a>> {
+    fn candidates(&self, position: TextPosition, own: InliningCandidate<'a>) -> Vec<InliningCandidate<'a>> {
         let known = self.functions.with_position(position).take(MAX_CANDIDATES);
         let mut all: Vec<_> = known
             .map(|known| self.candidate(known.path, known.start))
@@ -144,7 +148,7 @@ impl<'a> InliningEvidence<'_, 'a> {
     }
 
     /// Returns the function of a script at a position, unless its baseline code lacks the position.
-    fn in_script(&self, path: &'a [u8], position: Position) -> Option<InliningCandidate<'a>> {
+    fn in_script(&self, path: &'a [u8], position: TextPosition) -> Option<InliningCandidate<'a>> {
         let script = self.scripts.get(path)?;
         let offset = script.text().offset(position)?;
         if !script.is_token_start(offset) {
@@ -152,7 +156,7 @@ impl<'a> InliningEvidence<'_, 'a> {
         }
         let index = script.function_at(offset);
         let start = match index {
-            0 => Position { line: 1, column: 1 },
+            0 => TextPosition { line: 1, column: 1 },
             _ => script
                 .text()
                 .position(script.functions().get(index as usize)?.range.start),
@@ -178,7 +182,7 @@ impl<'a> InliningEvidence<'_, 'a> {
 }
 
 /// Positions of calls by the name of the called function.
-pub(super) type CallSites<'a> = HashMap<&'a [u8], Vec<Position>>;
+pub(super) type CallSites<'a> = HashMap<&'a [u8], Vec<TextPosition>>;
 
 /// Name of a function in a call: `small` for `exports.small` or `get small`.
 pub(super) fn simple_name(name: &[u8]) -> &[u8] {
@@ -200,7 +204,7 @@ const MAX_ELSEWHERE: usize = 1 << 16;
 struct InliningSearch<'e, 'a> {
     own: InliningCandidate<'a>,
     evidence: InliningEvidence<'e, 'a>,
-    candidates: HashMap<Position, Vec<InliningCandidate<'a>>>,
+    candidates: HashMap<TextPosition, Vec<InliningCandidate<'a>>>,
     /// Functions that were inlined; and the function itself.
     accepted: HashSet<InliningCandidate<'a>>,
     /// Names that the texts of accepted functions call.
@@ -237,7 +241,7 @@ impl<'a> InliningSearch<'_, 'a> {
 
     fn accept(&mut self) {
         // Functions in other scripts with a position, whoever calls them; and for how many more there is room.
-        let mut elsewhere: HashMap<Position, Vec<InliningCandidate<'a>>> = HashMap::default();
+        let mut elsewhere: HashMap<TextPosition, Vec<InliningCandidate<'a>>> = HashMap::default();
         let mut room = MAX_ELSEWHERE;
         for round in 0..MAX_ROUNDS {
             let of_each = self.candidates.values().flat_map(|candidates| {
@@ -257,7 +261,7 @@ impl<'a> InliningSearch<'_, 'a> {
             }
             // What no known function has may be in other scripts, in functions that are called.
             let unknown = self.candidates.iter().filter(|(_, found)| found.is_empty());
-            let mut unknown: Vec<Position> = unknown.map(|(&position, _)| position).collect();
+            let mut unknown: Vec<TextPosition> = unknown.map(|(&position, _)| position).collect();
             unknown.sort_unstable();
             for position in unknown {
                 let found = match elsewhere.get(&position) {
@@ -276,7 +280,7 @@ impl<'a> InliningSearch<'_, 'a> {
     }
 
     /// Returns the functions in other scripts that have a position.
-    fn in_other_scripts(&self, position: Position) -> Vec<InliningCandidate<'a>> {
+    fn in_other_scripts(&self, position: TextPosition) -> Vec<InliningCandidate<'a>> {
         let others = self
             .evidence
             .scripts
@@ -303,7 +307,8 @@ impl<'a> InliningSearch<'_, 'a> {
             .copied()
             .collect();
         let left = if called.is_empty() { accepted } else { called };
-        let coverage = |candidate: &InliningCandidate<'a>| self.coverage.get(candidate).copied().unwrap_or_default();
+        let coverage =
+            |candidate: &InliningCandidate<'a>| self.coverage.get(candidate).copied().unwrap_or_default();
         let most = left.iter().map(coverage).max();
         left.into_iter()
             .filter(|candidate| Some(coverage(candidate)) == most)
@@ -312,13 +317,17 @@ impl<'a> InliningSearch<'_, 'a> {
 }
 
 /// Returns the function of each row.
-fn owners<'a>(info: &DebugInfo<'a>, own: InliningCandidate<'a>, evidence: InliningEvidence<'_, 'a>) -> Owners<'a> {
+fn owners<'a>(
+    info: &DebugInfo<'a>,
+    own: InliningCandidate<'a>,
+    evidence: InliningEvidence<'_, 'a>,
+) -> Owners<'a> {
     let rows = info.rows.iter();
-    let positions = rows.map(|row| Position {
+    let positions = rows.map(|row| TextPosition {
         line: row.line,
         column: row.column,
     });
-    let positions: Vec<Position> = positions.collect();
+    let positions: Vec<TextPosition> = positions.collect();
     let mut search = InliningSearch {
         own,
         evidence,
@@ -341,7 +350,7 @@ fn owners<'a>(info: &DebugInfo<'a>, own: InliningCandidate<'a>, evidence: Inlini
         .candidates
         .iter()
         .map(|(&position, found)| (position, search.best(found)));
-    let best: HashMap<Position, Vec<InliningCandidate<'a>>> = best.collect();
+    let best: HashMap<TextPosition, Vec<InliningCandidate<'a>>> = best.collect();
     let candidates = positions.iter().map(|position| best.get(position));
     let candidates: Vec<&[InliningCandidate<'a>]> = candidates
         .map(|found| found.map_or(&[][..], Vec::as_slice))

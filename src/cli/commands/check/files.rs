@@ -13,7 +13,7 @@ use jitinject::internals::frames::source_files::paths::SourceFiles;
 use jitinject::internals::perf::header::is_profile;
 use jitinject::internals::results::FileKind;
 use jitinject::internals::tools::check;
-use jitinject::internals::tools::check::Report;
+use jitinject::internals::tools::check::CheckReport;
 use jitinject::{Diagnostic, Issue, LoadOptions};
 
 use crate::cli::commands::input::{RuntimeFile, base_name};
@@ -28,7 +28,7 @@ pub struct CheckedFile {
     /// Path, without control characters.
     pub path: String,
     /// Findings, or why it cannot be checked.
-    pub result: Result<Report, Diagnostic>,
+    pub result: Result<CheckReport, Diagnostic>,
 }
 
 /// Checks files lazily.
@@ -65,7 +65,7 @@ fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
     std::iter::once(first).chain(found)
 }
 
-fn check_if_known(path: &Path) -> Option<Result<Report, Diagnostic>> {
+fn check_if_known(path: &Path) -> Option<Result<CheckReport, Diagnostic>> {
     let name = base_name(path);
     let has_name = FileKind::from_name(name).is_some();
     let file = match InputFile::open(path) {
@@ -83,14 +83,14 @@ fn check_if_known(path: &Path) -> Option<Result<Report, Diagnostic>> {
 }
 
 /// Checks a file; `-` is standard input.
-pub fn check_named(path: &Path) -> Result<Report, Diagnostic> {
+pub fn check_named(path: &Path) -> Result<CheckReport, Diagnostic> {
     let input = RuntimeFile::open(path);
     input
         .map_err(|error| Diagnostic::cannot_read(path, &error))
         .and_then(check)
 }
 
-fn check(input: RuntimeFile) -> Result<Report, Diagnostic> {
+fn check(input: RuntimeFile) -> Result<CheckReport, Diagnostic> {
     let report = match is_profile(&input.file) {
         true => check::check_profile(&input.file).map_err(temp_file_error)?,
         false => check_runtime_file(&input)?,
@@ -101,7 +101,7 @@ fn check(input: RuntimeFile) -> Result<Report, Diagnostic> {
     }
 }
 
-fn check_runtime_file(input: &RuntimeFile) -> Result<Report, Diagnostic> {
+fn check_runtime_file(input: &RuntimeFile) -> Result<CheckReport, Diagnostic> {
     let kind = input.kind().ok_or_else(|| {
         let unknown = Diagnostic::new(Issue::NotARuntimeFile).in_file(input.file.path());
         unknown.with("kinds", "profile, jitdump")

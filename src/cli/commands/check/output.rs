@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use jitdump::printable;
 use jitinject::Diagnostic;
 use jitinject::internals::results::summary::count;
-use jitinject::internals::tools::check::{CheckedKind, Finding, Place, Report, Severity};
+use jitinject::internals::tools::check::{CheckReport, CheckedKind, Finding, Place, Severity};
 use serde::Serialize;
 
 use crate::cli::commands::check::files::CheckedFile;
@@ -30,7 +30,7 @@ pub struct Totals {
 
 impl Totals {
     /// Adds a file.
-    pub fn add(&mut self, report: &Report) {
+    pub fn add(&mut self, report: &CheckReport) {
         self.files = self.files.saturating_add(1);
         for (total, severity) in [
             (&mut self.errors, Severity::Error),
@@ -91,7 +91,7 @@ fn write_finding(output: &mut impl Write, path: &str, finding: &Finding) -> io::
 
 /// Prints the findings of a profile that was written, on standard error, with a line about the whole file unless only
 /// errors are printed.
-pub fn report_findings(path: &str, checked: &Report, least: Severity) {
+pub fn report_findings(path: &str, checked: &CheckReport, least: Severity) {
     let mut stderr = anstream::stderr().lock();
     let findings = checked.findings.iter();
     for finding in findings.filter(|finding| finding.rule.severity >= least) {

@@ -9,7 +9,7 @@ use jitdump::names::SourceLocation;
 use jitdump::v8::known_functions::KnownFunctions;
 use jitdump::v8::original_lines::SourceMaps;
 use jitdump::v8::v8_inlining::{InliningEvidence, Scripts};
-use jitdump::v8::{Position, original_lines, v8_inlining};
+use jitdump::v8::{TextPosition, original_lines, v8_inlining};
 use jitdump::{Dump, Function, names};
 
 use crate::code::CodeFile;
@@ -146,7 +146,7 @@ fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
         let positions = entries
             .iter()
             .filter(|entry| !entry.is_invalid() && entry.line > 0);
-        let positions = positions.map(|entry| Position {
+        let positions = positions.map(|entry| TextPosition {
             line: entry.line,
             column: entry.column_or_discriminator,
         });
@@ -156,8 +156,8 @@ fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
 }
 
 /// Returns where a function starts whose name has this location.
-fn start_of(location: &SourceLocation<'_>) -> Position {
-    Position {
+fn start_of(location: &SourceLocation<'_>) -> TextPosition {
+    TextPosition {
         line: location.line,
         column: location.column,
     }
@@ -203,7 +203,7 @@ impl<'a> ScriptsByPath<'a> {
         } else {
             original.name
         };
-        let Position { line, column } = original.start;
+        let TextPosition { line, column } = original.start;
         let position = format!(":{line}:{column}");
         Some([prefix, own_name, b" ", original.path, position.as_bytes()].concat())
     }

@@ -2,7 +2,7 @@
 
 /// Room for the files that are still to be read.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct OpenFileRoom {
     /// Maximum size of a file, in bytes.
     pub file: u64,
     /// Size of all files that are left, in bytes.
@@ -11,7 +11,7 @@ pub struct Room {
     pub files: usize,
 }
 
-impl Room {
+impl OpenFileRoom {
     /// Takes the room of a file of so many bytes. Returns whether there is enough.
     pub fn take(&mut self, size: u64) -> bool {
         let bytes = self.bytes.checked_sub(size).filter(|_| size <= self.file);

@@ -11,17 +11,17 @@ use std::sync::Mutex;
 
 use jitdump::v8::known_functions::KnownFunctions;
 use jitdump::v8::v8_inlining::Scripts;
-use jitdump::v8::{Position, Script};
+use jitdump::v8::{Script, TextPosition};
 
 use crate::collections::hash::HashMap;
 use crate::files::OpenFile;
 use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
-use crate::frames::source_files::v8_scripts::room::Room;
+use crate::frames::source_files::v8_scripts::room::OpenFileRoom;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 
 /// Room for scripts. It bounds time and memory.
-const ROOM: Room = Room {
+const ROOM: OpenFileRoom = OpenFileRoom {
     file: 64 << 20,
     bytes: 128 << 20,
     files: 4096,
@@ -43,7 +43,7 @@ pub struct ScriptFiles {
 impl ScriptFiles {
     /// Reads the scripts of functions. A file is not used if its functions start elsewhere: it has changed since.
     pub fn read<'k>(all: impl Iterator<Item = &'k KnownFunctions<'k>>, files: &SourceFiles<'_>) -> Self {
-        let mut starts: HashMap<&[u8], Vec<Position>> = HashMap::default();
+        let mut starts: HashMap<&[u8], Vec<TextPosition>> = HashMap::default();
         let mut paths = Vec::new();
         for function in all.flat_map(KnownFunctions::all) {
             let starts = starts.entry(function.path).or_insert_with(|| {
@@ -113,7 +113,7 @@ impl ScriptFiles {
 
 /// Reads a script, and counts the functions that start where V8 has found them. Returns nothing unless three of four do:
 /// V8 places some initializers elsewhere.
-fn scan(file: OpenFile, starts: &[Position]) -> Option<(usize, Script<'static>)> {
+fn scan(file: OpenFile, starts: &[TextPosition]) -> Option<(usize, Script<'static>)> {
     let text = file.read_part(0, file.size()).ok()?;
     let script = Script::scan(text)?;
     let found = starts

@@ -16,13 +16,13 @@ use jitdump::v8::source_map::{MapError, SourceMap, mapping_url};
 use crate::bytes::base_name;
 use crate::collections::hash::HashMap;
 use crate::frames::source_files::paths::{SourceFiles, percent_decoded};
-use crate::frames::source_files::v8_scripts::room::Room;
+use crate::frames::source_files::v8_scripts::room::OpenFileRoom;
 use crate::frames::source_files::v8_scripts::scripts::ScriptFiles;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 
 /// Room for maps, as many as scripts. In memory, a map takes several times its size.
-const ROOM: Room = Room {
+const ROOM: OpenFileRoom = OpenFileRoom {
     file: 128 << 20,
     bytes: 256 << 20,
     files: usize::MAX,
@@ -37,7 +37,7 @@ pub struct SourceMapFiles {
 }
 
 /// Where the map of a script is.
-enum Location {
+enum MapLocation {
     /// In the script.
     Inline(Vec<u8>),
     /// In a file that the user named, or in a folder that the user named, which is first.
@@ -48,7 +48,7 @@ enum Location {
     Elsewhere,
 }
 
-impl Location {
+impl MapLocation {
     /// Whether it is a map of the script's own.
     fn is_own(&self, script: &[u8], files: &SourceFiles<'_>) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl SourceMapFiles {
                     let is_only = of_name.get(base_name(path)) == Some(&1);
                     let own = if is_only { None } else { own() };
                     own.filter(|own| own.is_own(path, files))
-                        .unwrap_or(Location::Named(named, file))
+                        .unwrap_or(MapLocation::Named(named, file))
                 }
                 None => match own() {
                     Some(own) => own,
@@ -92,11 +92,11 @@ impl SourceMapFiles {
             };
             // Sources are relative to the map as it was on the machine of the recording.
             let folder = match &location {
-                Location::Named(_, file) => {
+                MapLocation::Named(_, file) => {
                     let folder = file.parent().unwrap_or(Path::new("."));
                     folder.as_os_str().as_bytes().to_vec()
                 }
-                Location::Beside(file) => {
+                MapLocation::Beside(file) => {
                     let file = file.as_os_str().as_bytes();
                     [original_lines::folder(path), b"/", original_lines::folder(file)].concat()
                 }
@@ -149,11 +149,11 @@ fn named_map(paths: &[PathBuf], script: &[u8]) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Finds the map that a script names by `url`.
-fn locate(url: &[u8]) -> Location {
+fn locate(url: &[u8]) -> MapLocation {
     if let Some(data) = url.strip_prefix(b"data:") {
         let comma = memchr::memchr(b',', data);
         let Some((kind, data)) = comma.and_then(|comma| data.split_at_checked(comma)) else {
-            return Location::Elsewhere;
+            return MapLocation::Elsewhere;
         };
         let data = data.get(1..).unwrap_or_default();
         let text = match kind.ends_with(b";base64") {
@@ -162,10 +162,10 @@ fn locate(url: &[u8]) -> Location {
                 .and_then(|data| Base64::decode_vec(data).ok()),
             false => Some(percent_decoded(data)),
         };
-        return text.map_or(Location::Elsewhere, Location::Inline);
+        return text.map_or(MapLocation::Elsewhere, MapLocation::Inline);
     }
     if memchr::memmem::find(url, b"://").is_some() {
-        return Location::Elsewhere;
+        return MapLocation::Elsewhere;
     }
     let relative = PathBuf::from(std::ffi::OsString::from_vec(percent_decoded(url)));
     // A script must not make this program read any file.
@@ -173,27 +173,27 @@ fn locate(url: &[u8]) -> Location {
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     match is_below {
-        true => Location::Beside(relative),
-        false => Location::Elsewhere,
+        true => MapLocation::Beside(relative),
+        false => MapLocation::Elsewhere,
     }
 }
 
 /// Reads the map of a script, if there is room for it.
 fn read(
-    location: Location,
+    location: MapLocation,
     script: &[u8],
     files: &SourceFiles<'_>,
-    room: &mut Room,
+    room: &mut OpenFileRoom,
 ) -> Result<Vec<u8>, Issue> {
     let mut take = |size| room.take(size).then_some(()).ok_or(Issue::SourceMapTooLarge);
     let file = match location {
-        Location::Inline(text) => {
+        MapLocation::Inline(text) => {
             take(text.len() as u64)?;
             return Ok(text);
         }
-        Location::Named(named, path) => files.open_named(&named, &path),
-        Location::Beside(path) => files.open_beside(script, &path),
-        Location::Elsewhere => return Err(Issue::SourceMapMissing),
+        MapLocation::Named(named, path) => files.open_named(&named, &path),
+        MapLocation::Beside(path) => files.open_beside(script, &path),
+        MapLocation::Elsewhere => return Err(Issue::SourceMapMissing),
     };
     let file = file.map_err(|_| Issue::SourceMapMissing)?;
     take(file.size())?;
@@ -207,9 +207,9 @@ mod tests {
 
     fn path_of(url: &str) -> Option<String> {
         match locate(url.as_bytes()) {
-            Location::Beside(path) => Some(path.into_os_string().into_string().unwrap()),
-            Location::Inline(text) => Some(format!("inline {}", String::from_utf8(text).unwrap())),
-            Location::Named(..) | Location::Elsewhere => None,
+            MapLocation::Beside(path) => Some(path.into_os_string().into_string().unwrap()),
+            MapLocation::Inline(text) => Some(format!("inline {}", String::from_utf8(text).unwrap())),
+            MapLocation::Named(..) | MapLocation::Elsewhere => None,
         }
     }
 

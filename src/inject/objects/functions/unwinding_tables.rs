@@ -5,11 +5,11 @@ use jitdump::{Address, AddressRange, Machine, Tally};
 
 use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
-use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, Tables};
+use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, UnwindTables};
 use crate::frames::unwind::made_tables;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::job::Job;
-use crate::inject::objects::{Input, TABLE_ALIGN};
+use crate::inject::objects::{ObjectInputs, TABLE_ALIGN};
 use crate::load::function_of;
 use crate::results::diagnostics::Issue;
 use crate::threads;
@@ -27,13 +27,13 @@ fn table_room(dump_bytes: u64) -> u64 {
 
 /// The unwinding tables of functions, each read once.
 pub(super) struct UnwindingTables<'a> {
-    input: &'a Input<'a>,
+    input: &'a ObjectInputs<'a>,
     /// Tables shared by many functions, by their offset in the file.
     shared: HashMap<(FileIndex, u64), FdeIndex<'a>>,
 }
 
 /// The unwinding table of a function in an object.
-struct FunctionTable<'a> {
+struct UnwindingTable<'a> {
     /// Address of the function in the object.
     address: u64,
     /// Addresses at which it was first loaded.
@@ -50,7 +50,7 @@ enum Entries<'a> {
     Made(Vec<u8>),
 }
 
-impl FunctionTable<'_> {
+impl UnwindingTable<'_> {
     /// Whether the runtime recorded it.
     fn is_recorded(&self) -> bool {
         !matches!(self.entries, Entries::Made(_))
@@ -58,17 +58,17 @@ impl FunctionTable<'_> {
 }
 
 /// Number of tables that runtimes recorded.
-fn recorded_count(tables: &[FunctionTable<'_>]) -> u64 {
+fn recorded_count(tables: &[UnwindingTable<'_>]) -> u64 {
     tables.iter().filter(|table| table.is_recorded()).count() as u64
 }
 
 /// Returns the unwinding tables of each object, and their address in the process. Counts what is left out in `faults`.
 pub(super) fn of_jobs<'a>(
-    input: &'a Input<'a>,
+    input: &'a ObjectInputs<'a>,
     jobs: &[Job<'_>],
     dump_bytes: u64,
     faults: &mut Tally<Issue>,
-) -> Vec<Option<(Tables, Address)>> {
+) -> Vec<Option<(UnwindTables, Address)>> {
     let mut tables = UnwindingTables {
         input,
         shared: HashMap::default(),
@@ -84,7 +84,7 @@ impl<'a> UnwindingTables<'a> {
         jobs: &[Job<'_>],
         dump_bytes: u64,
         faults: &mut Tally<Issue>,
-    ) -> Vec<Vec<FunctionTable<'a>>> {
+    ) -> Vec<Vec<UnwindingTable<'a>>> {
         let mut room = table_room(dump_bytes);
         let of_job = |job: &Job<'_>| {
             // Readers do not unwind stacks if an object may be at several addresses.
@@ -93,7 +93,7 @@ impl<'a> UnwindingTables<'a> {
             }
             let functions = job.functions();
             let tables = functions.filter_map(|(member, address)| self.table(member, address, job.machine));
-            let mut tables: Vec<FunctionTable<'a>> = tables.collect();
+            let mut tables: Vec<UnwindingTable<'a>> = tables.collect();
             let sizes = tables.iter().map(|table| self.max_size(table));
             room = room
                 .checked_sub(sizes.fold(0, u64::saturating_add))
@@ -108,7 +108,7 @@ impl<'a> UnwindingTables<'a> {
     }
 
     /// Reads the table of a function at `address` of an object.
-    fn table(&mut self, member: &CodeMapping, address: u64, machine: Machine) -> Option<FunctionTable<'a>> {
+    fn table(&mut self, member: &CodeMapping, address: u64, machine: Machine) -> Option<UnwindingTable<'a>> {
         let FunctionId { file, function } = member.function;
         let recorded = &self.input.files[file].code;
         let Some((offset, unwinding)) = recorded.unwinding(function) else {
@@ -129,7 +129,7 @@ impl<'a> UnwindingTables<'a> {
                 Entries::Shared(key)
             }
         };
-        Some(FunctionTable {
+        Some(UnwindingTable {
             address,
             code,
             entries,
@@ -137,13 +137,13 @@ impl<'a> UnwindingTables<'a> {
     }
 
     /// Makes a table for a function without one.
-    fn made_table(&self, member: &CodeMapping, address: u64, machine: Machine) -> Option<FunctionTable<'a>> {
+    fn made_table(&self, member: &CodeMapping, address: u64, machine: Machine) -> Option<UnwindingTable<'a>> {
         if !self.input.makes_tables(machine) {
             return None;
         }
         let function = function_of(self.input.files, member.function)?;
         let made = made_tables::eh_frame(machine, member.range, function.code?)?;
-        Some(FunctionTable {
+        Some(UnwindingTable {
             address,
             code: member.range,
             entries: Entries::Made(made),
@@ -152,7 +152,7 @@ impl<'a> UnwindingTables<'a> {
 
     /// Upper bound for the size of a function's table, in bytes. A table of its own counts for each of its
     /// addresses.
-    fn max_size(&self, table: &FunctionTable<'_>) -> u64 {
+    fn max_size(&self, table: &UnwindingTable<'_>) -> u64 {
         match &table.entries {
             Entries::Shared(key) => {
                 let shared = self.shared.get(key);
@@ -166,7 +166,7 @@ impl<'a> UnwindingTables<'a> {
     /// Adds the unwinding entries of a function to `all`, each with its address in the object.
     fn add_entries<'t>(
         &'t self,
-        table: &'t FunctionTable<'a>,
+        table: &'t UnwindingTable<'a>,
         machine: Machine,
         all: &mut Vec<(Fde<'t>, u64)>,
     ) {
@@ -201,7 +201,7 @@ impl<'a> UnwindingTables<'a> {
 
     /// Tables of an object if they are right after its code, and number of functions with recorded entries in them; `None` if
     /// there are no entries.
-    fn build(&self, job: &Job<'_>, of_functions: &[FunctionTable<'a>]) -> Option<(Tables, u64)> {
+    fn build(&self, job: &Job<'_>, of_functions: &[UnwindingTable<'a>]) -> Option<(UnwindTables, u64)> {
         let mut entries = Vec::new();
         let mut with_entry = 0;
         for table in of_functions {
@@ -213,7 +213,7 @@ impl<'a> UnwindingTables<'a> {
         entries.sort_by_key(|&(_, address)| address);
         entries.dedup_by_key(|&mut (_, address)| address);
         let is_empty = entries.is_empty();
-        let tables = Tables::build(entries.into_iter(), job.table_layout(job.range().end))?;
+        let tables = UnwindTables::build(entries.into_iter(), job.table_layout(job.range().end))?;
         (!is_empty).then_some((tables, with_entry))
     }
 
@@ -221,9 +221,9 @@ impl<'a> UnwindingTables<'a> {
     fn place(
         &self,
         jobs: &[Job<'_>],
-        of_functions: Vec<Vec<FunctionTable<'a>>>,
+        of_functions: Vec<Vec<UnwindingTable<'a>>>,
         faults: &mut Tally<Issue>,
-    ) -> Vec<Option<(Tables, Address)>> {
+    ) -> Vec<Option<(UnwindTables, Address)>> {
         let mut placed: Vec<_> = jobs.iter().map(|_| None).collect();
         if of_functions.iter().all(Vec::is_empty) {
             return placed;

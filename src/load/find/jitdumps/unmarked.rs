@@ -6,8 +6,8 @@ use jitdump::Time;
 
 use super::{FoundDumps, JitdumpSearch};
 use crate::collections::hash::HashSet;
-use crate::load::find::candidates::Candidate;
-use crate::load::find::dedup::{ContentId, Contents};
+use crate::load::find::candidates::CandidateDump;
+use crate::load::find::dedup::{ContentId, ContentIds};
 use crate::load::find::found_file::FoundFile;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
@@ -16,7 +16,7 @@ impl JitdumpSearch<'_> {
     /// Adds given files without a marker, for the process in their header. Files in folders are added only if
     /// that process has no other dump.
     pub(super) fn add_unmarked(&self, found: &mut FoundDumps) {
-        let mut contents = Contents::default();
+        let mut contents = ContentIds::default();
         let mut used: HashSet<ContentId> = HashSet::default();
         for dump in &found.dumps {
             used.insert(contents.of(&dump.file));
@@ -78,7 +78,7 @@ impl JitdumpSearch<'_> {
     fn add_beside(
         &self,
         found: &mut FoundDumps,
-        contents: &mut Contents,
+        contents: &mut ContentIds,
         used: &mut HashSet<ContentId>,
         done: &HashSet<Pid>,
     ) {
@@ -122,7 +122,7 @@ impl JitdumpSearch<'_> {
 }
 
 /// Adds a dump for the process in its header.
-fn add_by_header(found: &mut FoundDumps, candidate: &Candidate, pid: Pid) {
+fn add_by_header(found: &mut FoundDumps, candidate: &CandidateDump, pid: Pid) {
     let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
     found.diagnostics.push(by_header.with("pid", pid));
     found

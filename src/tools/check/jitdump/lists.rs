@@ -2,7 +2,7 @@
 
 use jitdump::debug_info::DebugInfo;
 use jitdump::internals::format::debug_info::ParsedDebugInfo;
-use jitdump::internals::format::debug_info2::Layout;
+use jitdump::internals::format::debug_info2::DebugInfo2Layout;
 use jitdump::internals::format::record::RecordLocation;
 use jitdump::internals::format::{Records, debug_info2};
 use jitdump::{Dump, Function};
@@ -33,7 +33,7 @@ pub(super) fn check(
                 .with_message(message())
         });
     };
-    if let Some(Layout::Positions(address)) = debug_info2::layout(content, endian)
+    if let Some(DebugInfo2Layout::Positions(address)) = debug_info2::layout(content, endian)
         && address != function.range.start
     {
         let start = function.range.start;

@@ -1,7 +1,7 @@
 //! Checks of each record of a jitdump, using only the records before it, as other readers do.
 
 use jitdump::internals::format;
-use jitdump::internals::format::debug_info2::Layout;
+use jitdump::internals::format::debug_info2::DebugInfo2Layout;
 use jitdump::internals::format::debug_info2::source_track::SourceTrack;
 use jitdump::internals::format::record::{PREFIX_SIZE, Record, Step};
 use jitdump::internals::format::source_file::EmbeddedSource;
@@ -215,15 +215,15 @@ impl<'a> RecordChecker<'_, 'a> {
         });
         let layout = debug_info2::layout(record.content, self.endian);
         // samply assigns only those with positions, so that others between them and their LOAD are no problem.
-        if matches!(layout, Some(Layout::Positions(_))) || self.pending.debug_info2.is_none() {
+        if matches!(layout, Some(DebugInfo2Layout::Positions(_))) || self.pending.debug_info2.is_none() {
             self.pending.debug_info2 = layout.map(|_| record.offset).or(self.pending.debug_info2);
         }
         let layout = match layout {
             None => return self.check_other_extension(record),
-            Some(Layout::Positions(_)) if kind == POSITIONS => return,
-            Some(Layout::Lists) if kind == record::EXTENSION_FIRST => return,
-            Some(Layout::Positions(_)) => "positions",
-            Some(Layout::Lists) => "lists",
+            Some(DebugInfo2Layout::Positions(_)) if kind == POSITIONS => return,
+            Some(DebugInfo2Layout::Lists) if kind == record::EXTENSION_FIRST => return,
+            Some(DebugInfo2Layout::Positions(_)) => "positions",
+            Some(DebugInfo2Layout::Lists) => "lists",
         };
         self.findings.add(&debug_info::OTHER_LAYOUT, record.offset, || {
             Place::default().with_message(format!("{layout} as type {kind}"))

@@ -1,7 +1,7 @@
 //! Checks of lines against the source files on this machine.
 
 use jitdump::debug_info::DebugInfo;
-use jitdump::v8::{Position, Text};
+use jitdump::v8::{Text, TextPosition};
 use jitdump::{Dump, names};
 
 use crate::collections::hash::HashMap;
@@ -33,7 +33,7 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
             .iter()
             .filter_map(|file| Some((&file.path[..], file.text?)));
         let embedded: HashMap<&[u8], &[u8]> = embedded.collect();
-        let (record, place, lines): (_, _, Vec<(&[u8], Position)>) =
+        let (record, place, lines): (_, _, Vec<(&[u8], TextPosition)>) =
             match (records.debug_info, records.debug_info2) {
                 (_, Some(place)) => ("DEBUG_INFO2", place, rows(&info).collect()),
                 (Some(place), None) => {
@@ -77,12 +77,12 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
     }
 }
 
-fn position(line: u32, column: u32) -> Position {
-    Position { line, column }
+fn position(line: u32, column: u32) -> TextPosition {
+    TextPosition { line, column }
 }
 
 /// Returns the files and positions of lines of a DEBUG_INFO2 record.
-fn rows<'i>(info: &'i DebugInfo<'_>) -> impl Iterator<Item = (&'i [u8], Position)> {
+fn rows<'i>(info: &'i DebugInfo<'_>) -> impl Iterator<Item = (&'i [u8], TextPosition)> {
     info.rows.iter().filter(|row| row.line > 0).filter_map(|row| {
         let file = info.files.get(row.file? as usize)?;
         Some((&file.path[..], position(row.line, row.column)))
@@ -93,7 +93,7 @@ fn rows<'i>(info: &'i DebugInfo<'_>) -> impl Iterator<Item = (&'i [u8], Position
 struct SourceTexts<'d, 'r> {
     read: ReadSource<'r>,
     /// Functions of V8 by the file that their name has: the file must have them, or it is not the one of the recording.
-    starts: HashMap<Vec<u8>, Vec<Position>>,
+    starts: HashMap<Vec<u8>, Vec<TextPosition>>,
     texts: HashMap<Vec<u8>, Option<Text<'static>>>,
     /// Texts in the jitdump, by their address in it.
     embedded: HashMap<(usize, usize), Option<Text<'d>>>,
@@ -102,13 +102,13 @@ struct SourceTexts<'d, 'r> {
 
 impl<'d, 'r> SourceTexts<'d, 'r> {
     fn new(dump: &Dump<'d>, read: ReadSource<'r>) -> Self {
-        let mut starts: HashMap<Vec<u8>, Vec<Position>> = HashMap::default();
+        let mut starts: HashMap<Vec<u8>, Vec<TextPosition>> = HashMap::default();
         let functions = (0..dump.function_count() as u32).filter_map(|number| dump.function(number));
         for function in functions.filter(|function| names::is_v8(function.name)) {
             if let Some(location) = names::source_locations(function.name).first()
                 && location.column > 0
             {
-                let start = Position {
+                let start = TextPosition {
                     line: location.line,
                     column: location.column,
                 };

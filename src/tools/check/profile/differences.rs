@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 use crate::collections::hash::{HashMap, RandomState};
 use crate::perf::record::{COMM, EXIT, FORK, MMAP, MMAP2, SAMPLE};
 use crate::tools::check::profile::peer::{Peer, Refusal};
-use crate::tools::check::profile::seen::{Ours, Seen, Values, kind_name};
+use crate::tools::check::profile::seen::{Ours, Seen, SeenValues, kind_name};
 
 /// Number of records of a group in which single ones are looked for. Each takes 48 bytes.
 const MAX_RECORDS: usize = 1 << 20;
@@ -154,7 +154,7 @@ fn find_in_group(
 /// Returns the values of a record that differ.
 fn describe(content: u64, ours: &Ours<'_>, peer: &Peer<'_>) -> Result<String, Refusal> {
     let (mut own, mut other) = (None, None);
-    let fields = |seen: &Seen<'_>| Some(seen.values.as_ref().map(Values::fields));
+    let fields = |seen: &Seen<'_>| Some(seen.values.as_ref().map(SeenValues::fields));
     ours.each(&mut |seen, _| {
         if own.is_none() && seen.content == content {
             own = fields(seen);

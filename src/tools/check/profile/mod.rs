@@ -18,7 +18,7 @@ use std::io;
 
 use crate::collections::hash::RandomState;
 use crate::files::{InputFile, TempFile};
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::resync::needs_repair;
 use crate::perf::sample::Sample;
 use crate::perf::{Container, Profile, compression, record};
@@ -49,7 +49,7 @@ pub(super) fn check(file: &[u8]) -> io::Result<(u64, Findings)> {
     findings.add_faults(&profile.faults, rule_of);
     let expanded = expand(&profile, &mut findings)?;
     let profile = match &expanded {
-        Some(expanded) => profile.with_records(Data::Memory(expanded)),
+        Some(expanded) => profile.with_records(ProfileBytes::Memory(expanded)),
         None => profile,
     };
     let walk = walk(&profile, &mut findings);

@@ -11,7 +11,7 @@ use linux_perf_data::linux_perf_event_reader::{EventRecord, Mmap2FileId, RawData
 use linux_perf_data::{Error, PerfFileReader, PerfFileRecord};
 
 use crate::collections::hash::RandomState;
-use crate::tools::check::profile::seen::{Chain, Seen, Values};
+use crate::tools::check::profile::seen::{Seen, SeenChain, SeenValues};
 
 /// Why there is no comparison.
 pub(super) enum Refusal {
@@ -78,7 +78,7 @@ impl Peer<'_> {
                     see(&Seen {
                         kind,
                         content: content(kind, record.misc, record.data),
-                        values: Some(Values::default()),
+                        values: Some(SeenValues::default()),
                     });
                 }
             }
@@ -87,15 +87,15 @@ impl Peer<'_> {
     }
 }
 
-fn values<'r>(event: usize, record: &RawEventRecord<'r>, hash: &RandomState) -> Option<Values<'r>> {
-    let values = Values {
+fn values<'r>(event: usize, record: &RawEventRecord<'r>, hash: &RandomState) -> Option<SeenValues<'r>> {
+    let values = SeenValues {
         time: record.timestamp(),
-        ..Values::default()
+        ..SeenValues::default()
     };
     // The library has the kernel's unsigned IDs as signed numbers.
     let id = |id: i32| Some(id as u32);
     Some(match record.parse().ok()? {
-        EventRecord::Sample(sample) => Values {
+        EventRecord::Sample(sample) => SeenValues {
             event: Some(event),
             pid: sample.pid.map(|pid| pid as u32),
             tid: sample.tid.map(|tid| tid as u32),
@@ -103,11 +103,11 @@ fn values<'r>(event: usize, record: &RawEventRecord<'r>, hash: &RandomState) -> 
             period: sample.period,
             chain: sample.callchain.map(|chain| {
                 let addresses = (0..chain.len()).filter_map(|at| chain.get(at));
-                Chain::of(addresses, hash)
+                SeenChain::of(addresses, hash)
             }),
             ..values
         },
-        EventRecord::Mmap(map) => Values {
+        EventRecord::Mmap(map) => SeenValues {
             pid: id(map.pid),
             tid: id(map.tid),
             address: Some(map.address),
@@ -116,7 +116,7 @@ fn values<'r>(event: usize, record: &RawEventRecord<'r>, hash: &RandomState) -> 
             name: Some(map.path.as_slice()),
             ..values
         },
-        EventRecord::Mmap2(map) => Values {
+        EventRecord::Mmap2(map) => SeenValues {
             pid: id(map.pid),
             tid: id(map.tid),
             address: Some(map.address),
@@ -129,13 +129,13 @@ fn values<'r>(event: usize, record: &RawEventRecord<'r>, hash: &RandomState) -> 
             name: Some(map.path.as_slice()),
             ..values
         },
-        EventRecord::Comm(comm) => Values {
+        EventRecord::Comm(comm) => SeenValues {
             pid: id(comm.pid),
             tid: id(comm.tid),
             name: Some(comm.name.as_slice()),
             ..values
         },
-        EventRecord::Fork(change) | EventRecord::Exit(change) => Values {
+        EventRecord::Fork(change) | EventRecord::Exit(change) => SeenValues {
             pid: id(change.pid),
             parent: id(change.ppid),
             tid: id(change.tid),

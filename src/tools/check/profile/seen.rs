@@ -16,12 +16,12 @@ pub(super) struct Seen<'s> {
     /// Hash of the type, the flags, and the bytes after the header.
     pub content: u64,
     /// The values in the record; `None` if the reader cannot parse it.
-    pub values: Option<Values<'s>>,
+    pub values: Option<SeenValues<'s>>,
 }
 
 /// The values in a record that tell what was sampled, and what was in memory.
 #[derive(Hash, Default)]
-pub(super) struct Values<'s> {
+pub(super) struct SeenValues<'s> {
     /// Index of the event of a sample.
     pub event: Option<usize>,
     pub time: Option<u64>,
@@ -36,19 +36,19 @@ pub(super) struct Values<'s> {
     /// Path of a mapping, or name of a thread.
     pub name: Option<Cow<'s, [u8]>>,
     pub period: Option<u64>,
-    pub chain: Option<Chain>,
+    pub chain: Option<SeenChain>,
 }
 
 /// A call chain.
 #[derive(Hash)]
-pub(super) struct Chain {
+pub(super) struct SeenChain {
     count: u64,
     last: u64,
     /// Hash of the addresses.
     addresses: u64,
 }
 
-impl Chain {
+impl SeenChain {
     /// Summarizes the addresses of a call chain.
     pub fn of(addresses: impl Iterator<Item = u64>, hash: &RandomState) -> Self {
         let (mut count, mut last) = (0_u64, 0);
@@ -67,7 +67,7 @@ impl Chain {
     }
 }
 
-impl Values<'_> {
+impl SeenValues<'_> {
     /// Returns each value by its name.
     pub fn fields(&self) -> [(&'static str, String); 12] {
         fn number<N: std::fmt::LowerHex>(number: Option<N>) -> String {
@@ -162,16 +162,16 @@ impl Ours<'_> {
         }
     }
 
-    fn values<'r>(&self, record: &Record<'r>) -> Option<Values<'r>> {
+    fn values<'r>(&self, record: &Record<'r>) -> Option<SeenValues<'r>> {
         let endian = self.profile.endian;
         if record.kind >= record::USER_TYPE_START {
-            return Some(Values::default());
+            return Some(SeenValues::default());
         }
         let event = self.profile.attrs.index_of(record, endian);
         let attr = self.profile.attrs.all().get(event)?;
-        let values = Values {
+        let values = SeenValues {
             time: attr.time_of(record, endian).map(|time| time.0),
-            ..Values::default()
+            ..SeenValues::default()
         };
         let mut body = record.body(endian);
         Some(match record.kind {
@@ -181,17 +181,17 @@ impl Ours<'_> {
                     return None;
                 }
                 let chain = sample.callchain.iter().map(|address| address.0);
-                Values {
+                SeenValues {
                     event: Some(event),
                     pid: sample.pid.map(|pid| pid.0),
                     tid: sample.tid.map(|tid| tid.0),
                     address: sample.ip.map(|ip| ip.0),
                     period: sample.period,
-                    chain: sample.callchain_offset.map(|_| Chain::of(chain, self.hash)),
+                    chain: sample.callchain_offset.map(|_| SeenChain::of(chain, self.hash)),
                     ..values
                 }
             }
-            record::MMAP | record::MMAP2 => Values {
+            record::MMAP | record::MMAP2 => SeenValues {
                 pid: Some(body.u32()?),
                 tid: Some(body.u32()?),
                 address: Some(body.u64()?),
@@ -204,13 +204,13 @@ impl Ours<'_> {
                 name: Some(until_nul(body.rest()).into()),
                 ..values
             },
-            record::COMM => Values {
+            record::COMM => SeenValues {
                 pid: Some(body.u32()?),
                 tid: Some(body.u32()?),
                 name: Some(until_nul(body.rest()).into()),
                 ..values
             },
-            record::FORK | record::EXIT => Values {
+            record::FORK | record::EXIT => SeenValues {
                 pid: Some(body.u32()?),
                 parent: Some(body.u32()?),
                 tid: Some(body.u32()?),

@@ -15,7 +15,7 @@ use crate::tools::compare::matching::folders::Folders;
 use crate::tools::compare::matching::identity::Identity;
 use crate::tools::compare::summary_file::ParsedSummary;
 
-pub use self::rows::{Callers, Counts, MatchedFunction, Table};
+pub use self::rows::{Callers, FunctionCounts, MatchedFunction, RunTable};
 
 /// Side of the comparison: index of the pair of values.
 pub const BEFORE: usize = 0;
@@ -29,7 +29,7 @@ type Key<'k> = (FunctionKind, &'k str, &'k str, Option<&'k str>);
 type Position = (u32, u32);
 
 /// Matches the functions of `before` with those of `after`.
-pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummary]) -> Table<'s> {
+pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummary]) -> RunTable<'s> {
     let runs: Vec<&ParsedSummary> = before.iter().chain(after).collect();
     let mut identities: Vec<Vec<Identity<'s>>> = threads::map(&runs, |run| {
         let functions = run.profile.functions.iter();
@@ -38,7 +38,7 @@ pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummar
     align_folders(&mut identities);
     let keys = Keys::of(&identities);
     let positions = Positions::of(&identities, &keys, before.len());
-    let mut table = Table::new(&runs, before.len());
+    let mut table = RunTable::new(&runs, before.len());
     let mut row_of: HashMap<(u32, u32), u32> = HashMap::default();
     for (run, functions) in identities.iter().enumerate() {
         let side = if run < before.len() { BEFORE } else { AFTER };
@@ -258,14 +258,14 @@ mod tests {
             .stacks(&[(-1, 0, 5), (0, 1, 90)]);
         let before = [profile.parse()];
         let table = match_functions(&before, &[]);
-        assert_eq!(table.counts(0, 0), Counts { own: 90, total: 95 });
+        assert_eq!(table.counts(0, 0), FunctionCounts { own: 90, total: 95 });
         // Stacks are in the order of their first samples, so that another one may be between callers and callees.
         let interleaved = profile
             .jit("JS:*g /a.js:9:1", 3)
             .stacks(&[(-1, 0, 5), (-1, 2, 3), (0, 1, 90)]);
         let before = [interleaved.parse()];
         let table = match_functions(&before, &[]);
-        assert_eq!(table.counts(0, 0), Counts { own: 90, total: 95 });
-        assert_eq!(table.counts(1, 0), Counts { own: 3, total: 3 });
+        assert_eq!(table.counts(0, 0), FunctionCounts { own: 90, total: 95 });
+        assert_eq!(table.counts(1, 0), FunctionCounts { own: 3, total: 3 });
     }
 }

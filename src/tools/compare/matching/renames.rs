@@ -4,7 +4,7 @@
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::results::summary::profile::FunctionKind;
-use crate::tools::compare::matching::rows::{Callers, MatchedFunction, Table};
+use crate::tools::compare::matching::rows::{Callers, MatchedFunction, RunTable};
 use crate::tools::compare::matching::{AFTER, BEFORE};
 
 /// Least share of the samples of its side. Smaller functions change no verdict, and chance makes them alike.
@@ -29,7 +29,7 @@ struct Leftover<'t, 's> {
 }
 
 /// Finds renamed and moved functions, and merges their rows.
-pub(super) fn find(table: &mut Table<'_>) {
+pub(super) fn find(table: &mut RunTable<'_>) {
     let [before, after] = [BEFORE, AFTER].map(|side| leftovers(table, side));
     let mut renamed: HashMap<u32, u32> = HashMap::default();
     let mut taken: HashSet<u32> = HashSet::default();
@@ -47,7 +47,7 @@ pub(super) fn find(table: &mut Table<'_>) {
     table.merge(&renamed);
 }
 
-fn leftovers<'t, 's>(table: &'t Table<'s>, side: usize) -> Vec<Leftover<'t, 's>> {
+fn leftovers<'t, 's>(table: &'t RunTable<'s>, side: usize) -> Vec<Leftover<'t, 's>> {
     let samples = table.runs_of(side).map(|run| table.samples(run));
     let all = samples.fold(0_u64, u64::saturating_add);
     let other = if side == BEFORE { AFTER } else { BEFORE };

@@ -15,7 +15,7 @@ const MAX_CALLERS: usize = 8;
 
 /// Functions of all runs.
 #[derive(Debug)]
-pub struct Table<'s> {
+pub struct RunTable<'s> {
     /// The runs: first those of one side, then those of the other.
     pub runs: Vec<&'s ParsedSummary>,
     /// Number of runs of the first side.
@@ -57,7 +57,7 @@ pub struct MatchedFunction {
 
 /// Samples of a function in one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct FunctionCounts {
     /// Samples in the function.
     pub own: u64,
     /// Samples with the function in their stack.
@@ -142,7 +142,7 @@ fn path_end(path: &str) -> &str {
     })
 }
 
-impl<'s> Table<'s> {
+impl<'s> RunTable<'s> {
     pub(super) fn new(runs: &[&'s ParsedSummary], runs_before: usize) -> Self {
         let sizes = runs.iter().map(|run| vec![0; run.profile.functions.len()]);
         Self {
@@ -197,10 +197,10 @@ impl<'s> Table<'s> {
     }
 
     /// Returns the samples of a function in a run.
-    pub fn counts(&self, row: u32, run: usize) -> Counts {
+    pub fn counts(&self, row: u32, run: usize) -> FunctionCounts {
         let counts = self.counts.get(self.cell(row, run)).copied();
         let EntryCounts { own, total, .. } = counts.unwrap_or_default();
-        Counts { own, total }
+        FunctionCounts { own, total }
     }
 
     /// Returns the runs of a side.
@@ -212,8 +212,8 @@ impl<'s> Table<'s> {
     }
 
     /// Returns the samples in a function, and with it in their stack, in all runs of a side.
-    pub fn side_counts(&self, row: u32, side: usize) -> Counts {
-        let mut sum = Counts::default();
+    pub fn side_counts(&self, row: u32, side: usize) -> FunctionCounts {
+        let mut sum = FunctionCounts::default();
         for run in self.runs_of(side) {
             let counts = self.counts(row, run);
             sum.own = sum.own.saturating_add(counts.own);

@@ -4,22 +4,22 @@
 //! and in inferno: red for more, blue for less.
 
 use crate::collections::hash::HashMap;
-use crate::tools::compare::matching::{AFTER, BEFORE, Table};
+use crate::tools::compare::matching::{AFTER, BEFORE, RunTable};
 use crate::tools::compare::measure::Scale;
 use crate::tools::flame_graph::{self, Color, Heading, Known};
 
 /// Call trees of both sides, merged.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct FlameGraph(flame_graph::FlameGraph<2>);
+pub struct ComparedFlameGraph(flame_graph::FlameGraph<2>);
 
 /// Returns how much more time a function itself takes.
 fn change(node: &flame_graph::FlameGraphNode<2>) -> f64 {
     node.own[1] - node.own[0]
 }
 
-impl FlameGraph {
+impl ComparedFlameGraph {
     /// Merges the call trees of all runs.
-    pub(in crate::tools::compare) fn of(table: &Table<'_>, scale: &Scale) -> Self {
+    pub(in crate::tools::compare) fn of(table: &RunTable<'_>, scale: &Scale) -> Self {
         let mut graph = flame_graph::FlameGraph::default();
         let mut names: HashMap<u32, usize> = HashMap::default();
         let mut known = Known::default();
@@ -98,7 +98,7 @@ mod tests {
     use crate::tools::compare::testing::Profile;
     use crate::tools::compare::{CompareOptions, compare};
 
-    fn graph(before: &Profile, after: &Profile) -> FlameGraph {
+    fn graph(before: &Profile, after: &Profile) -> ComparedFlameGraph {
         let [before, after] = [[before.parse()], [after.parse()]];
         let options = CompareOptions::default();
         compare(&before, &after, &options, true).unwrap().flame_graph

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFunction};
-use jitdump::internals::format::debug_info2::Layout as DebugInfo2Layout;
-use jitdump::internals::format::debug_info2::lists::RawLists;
+use jitdump::internals::format::debug_info2::DebugInfo2Layout;
+use jitdump::internals::format::debug_info2::lists::EncodedLists;
 use jitdump::internals::format::debug_info2::source_track::SourceTrack;
 use jitdump::internals::format::load::Load;
 use jitdump::internals::format::record::Records;
@@ -16,9 +16,9 @@ use jitdump::{Address, AddressRange, ByteOrder};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
-use crate::tools::dump::entry::{CUT, Fields, List, Value};
+use crate::tools::dump::entry::{CUT, Fields, Value, ValueList};
 use crate::tools::dump::jitdump::fields;
-use crate::tools::dump::jitdump::fields::Layout;
+use crate::tools::dump::jitdump::fields::FieldLayout;
 use crate::tools::dump::shortened;
 
 /// Number of records to search for a function's LOAD record, whose name is needed to repair damaged file
@@ -64,7 +64,7 @@ impl<'a> ContentDecoder<'a> {
     }
 
     /// Reads fixed fields. Returns a reader for the rest if all of them are present.
-    fn read_fixed(&self, layout: Layout) -> (Fields<'a>, Option<Reader<'a>>) {
+    fn read_fixed(&self, layout: FieldLayout) -> (Fields<'a>, Option<Reader<'a>>) {
         let mut fields = Fields::new();
         let mut reader = Reader::new(self.bytes, self.endian);
         let is_complete = fields::read(&mut reader, layout, &mut fields);
@@ -145,7 +145,7 @@ impl<'a> ContentDecoder<'a> {
             let sizes = entries.iter().map(|entry| entry.size as usize);
             let used = sizes.fold(0, usize::saturating_add);
             let fields = self.with_padding(fields, reader.rest().len().saturating_sub(used));
-            return fields.list("entries", List::from_vec(entries, line_entry));
+            return fields.list("entries", ValueList::from_vec(entries, line_entry));
         }
         let entries = debug_info::entries_until_truncated(self.bytes, self.endian);
         let there = entries.clone().count() as u64;
@@ -155,7 +155,7 @@ impl<'a> ContentDecoder<'a> {
             false => fields,
         };
         let fields = self.fault(fields, Issue::JitdumpBadDebugInfo);
-        fields.list("entries", List::lazy(entries, |entry| line_entry(&entry)))
+        fields.list("entries", ValueList::lazy(entries, |entry| line_entry(&entry)))
     }
 
     fn unwinding(&self) -> Fields<'a> {
@@ -289,7 +289,11 @@ pub(crate) fn kind_name(id: u32, content: &[u8], endian: ByteOrder) -> &'static 
 }
 
 /// Adds the functions, inlined calls and lines of a function. Records with lists also have counts, and flags of functions.
-fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&RawLists<'a>>) -> Fields<'a> {
+fn with_lines<'a>(
+    mut fields: Fields<'a>,
+    info: DebugInfo<'a>,
+    lists: Option<&EncodedLists<'a>>,
+) -> Fields<'a> {
     /// Names of the counts, as samply's author published them.
     const COUNTS: [&str; 6] = [
         "file_count",
@@ -301,7 +305,7 @@ fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&Ra
     ];
     for (name, count) in COUNTS
         .into_iter()
-        .zip(lists.map(RawLists::counts).into_iter().flatten())
+        .zip(lists.map(EncodedLists::counts).into_iter().flatten())
     {
         fields = fields.number(name, count);
     }
@@ -329,20 +333,23 @@ fn with_lines<'a>(mut fields: Fields<'a>, info: DebugInfo<'a>, lists: Option<&Ra
             .hex_if("flags", flags.map(u64::from));
         Value::Fields(file_of(fields, function.file))
     };
-    let flags = lists.into_iter().flat_map(RawLists::flags).map(Some);
+    let flags = lists.into_iter().flat_map(EncodedLists::flags).map(Some);
     let functions = info.functions.into_iter();
     let functions = functions.zip(flags.chain(std::iter::repeat(None))).collect();
     fields
-        .list("functions", List::from_vec(functions, function))
-        .list("inlined_calls", List::from_vec(info.calls, inlined_call(names)))
-        .list("lines", List::from_vec(info.rows, row))
+        .list("functions", ValueList::from_vec(functions, function))
+        .list(
+            "inlined_calls",
+            ValueList::from_vec(info.calls, inlined_call(names)),
+        )
+        .list("lines", ValueList::from_vec(info.rows, row))
 }
 
 /// Returns a closure that converts an inlined call; `names` are the names of its functions.
 fn inlined_call<'a>(names: Rc<[&'a [u8]]>) -> impl Fn(&InlinedCall) -> Value<'a> + 'a {
     move |call| {
         let name = names.get(call.function as usize).copied();
-        let ranges = List::from_vec(call.ranges.clone(), |range| {
+        let ranges = ValueList::from_vec(call.ranges.clone(), |range| {
             Value::Text(format!("{:#x}..{:#x}", range.start, range.end))
         });
         let fields = Fields::new().number("depth", call.depth);

@@ -22,10 +22,10 @@ pub enum FieldFormat {
 use FieldFormat::{Hex32, Hex64, Number32, Number64};
 
 /// Consecutive fields.
-pub type Layout = &'static [(&'static str, FieldFormat)];
+pub type FieldLayout = &'static [(&'static str, FieldFormat)];
 
 /// Fields of the file header.
-pub const HEADER: Layout = &[
+pub const HEADER: FieldLayout = &[
     ("magic", Hex32),
     ("version", Number32),
     ("total_size", Number32),
@@ -37,14 +37,14 @@ pub const HEADER: Layout = &[
 ];
 
 /// Fields of the record prefix.
-pub const PREFIX: Layout = &[
+pub const PREFIX: FieldLayout = &[
     ("id", Number32),
     ("total_size", Number32),
     ("timestamp", Number64),
 ];
 
 /// Fixed fields of LOAD records.
-pub const LOAD: Layout = &[
+pub const LOAD: FieldLayout = &[
     ("pid", Number32),
     ("tid", Number32),
     ("vma", Hex64),
@@ -54,7 +54,7 @@ pub const LOAD: Layout = &[
 ];
 
 /// Fixed fields of MOVE records.
-pub const MOVE: Layout = &[
+pub const MOVE: FieldLayout = &[
     ("pid", Number32),
     ("tid", Number32),
     ("vma", Hex64),
@@ -65,17 +65,17 @@ pub const MOVE: Layout = &[
 ];
 
 /// Fixed fields of DEBUG_INFO records.
-pub const DEBUG_INFO: Layout = &[("code_addr", Hex64), ("nr_entry", Number64)];
+pub const DEBUG_INFO: FieldLayout = &[("code_addr", Hex64), ("nr_entry", Number64)];
 
 /// Fixed fields of UNWINDING_INFO records.
-pub const UNWINDING_INFO: Layout = &[
+pub const UNWINDING_INFO: FieldLayout = &[
     ("unwind_data_size", Number64),
     ("eh_frame_hdr_size", Number64),
     ("mapped_size", Number64),
 ];
 
 /// Reads fields until one is missing. In that case, adds a field that names it and returns `false`.
-pub fn read(reader: &mut Reader<'_>, layout: Layout, fields: &mut Fields<'_>) -> bool {
+pub fn read(reader: &mut Reader<'_>, layout: FieldLayout, fields: &mut Fields<'_>) -> bool {
     for &(key, format) in layout {
         let value = match format {
             Number32 => reader.u32().map(|number| Value::Number(number.into())),

@@ -3,21 +3,21 @@
 use jitdump::{Address, AddressRange, Change, Dump, Machine};
 
 use crate::collections::hash::HashSet;
-use crate::tools::dump::entry::Entry;
-use crate::tools::dump::filter::Filter;
+use crate::tools::dump::entry::DumpEntry;
+use crate::tools::dump::filter::EntryFilter;
 
 /// Records of the matching functions, associated with them in the same way as for a profile.
-pub struct Selection<'f> {
-    filter: &'f Filter,
+pub struct SelectedRecords<'f> {
+    filter: &'f EntryFilter,
     /// Offsets of all records except moves, in bytes.
     offsets: HashSet<u64>,
     /// Moves, as time, old address and new address.
     moves: HashSet<(u64, u64, u64)>,
 }
 
-impl<'f> Selection<'f> {
+impl<'f> SelectedRecords<'f> {
     /// Finds the records of the matching functions.
-    pub fn of(file: &[u8], filter: &'f Filter) -> Self {
+    pub fn of(file: &[u8], filter: &'f EntryFilter) -> Self {
         let mut selection = Self {
             filter,
             offsets: HashSet::default(),
@@ -66,7 +66,7 @@ impl<'f> Selection<'f> {
     }
 
     /// Returns whether a record is selected. An incomplete one is compared with the filter itself.
-    pub fn selects(&self, entry: &Entry<'_>) -> bool {
+    pub fn selects(&self, entry: &DumpEntry<'_>) -> bool {
         if self.offsets.contains(&entry.offset) {
             return true;
         }

@@ -2,23 +2,24 @@
 
 use jitdump::{Address, RuntimeTime};
 
-use crate::tools::dump::entry::{Fields, List, Value};
+use crate::tools::dump::entry::{Fields, Value, ValueList};
 use crate::tools::dump::shortened;
-use crate::traces::mono::format::Names;
+use crate::traces::mono::format::LogNames;
 use crate::traces::mono::format::event::{
-    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Kind,
-    Metadata, MonitorEvent, Move, Object, Reference, Root, RootOrigin, Stage, TypeReference,
+    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, LogEventKind,
+    ManagedObject, Metadata, MonitorEvent, ObjectMove, ObjectReference, Root, RootOrigin, Stage,
+    TypeReference,
 };
-use crate::traces::mono::format::list::{Element, Frames, List as EventList};
+use crate::traces::mono::format::list::{Element, EncodedList, MethodFrames};
 
 /// Returns the type of an event and its fields.
-pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
+pub fn describe(kind: LogEventKind<'_>) -> (&'static str, Fields<'_>) {
     let fields = Fields::new();
     match kind {
-        Kind::Enter(method) => ("enter", fields.hex("method", method.0)),
-        Kind::Leave(method) => ("leave", fields.hex("method", method.0)),
-        Kind::ExceptionLeave(method) => ("exception_leave", fields.hex("method", method.0)),
-        Kind::Jit {
+        LogEventKind::Enter(method) => ("enter", fields.hex("method", method.0)),
+        LogEventKind::Leave(method) => ("leave", fields.hex("method", method.0)),
+        LogEventKind::ExceptionLeave(method) => ("exception_leave", fields.hex("method", method.0)),
+        LogEventKind::Jit {
             method,
             code,
             size,
@@ -27,7 +28,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.hex("method", method.0).hex("code_addr", code.0);
             ("jit", fields.number("code_size", size).name("name", name))
         }
-        Kind::CodeBuffer {
+        LogEventKind::CodeBuffer {
             kind,
             start,
             size,
@@ -37,9 +38,13 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.number("code_size", size);
             ("code_buffer", fields.name_if("name", name))
         }
-        Kind::Metadata { stage, subject } => metadata(fields.word("stage", stage_name(stage)), subject),
-        Kind::Throw { object, frames } => ("throw", with_stack(fields.hex("object", object.0), frames)),
-        Kind::Clause {
+        LogEventKind::Metadata { stage, subject } => {
+            metadata(fields.word("stage", stage_name(stage)), subject)
+        }
+        LogEventKind::Throw { object, frames } => {
+            ("throw", with_stack(fields.hex("object", object.0), frames))
+        }
+        LogEventKind::Clause {
             clause_type,
             number,
             method,
@@ -49,7 +54,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.number("clause", number).hex("method", method.0);
             ("clause", fields.hex_if("object", object.map(|object| object.0)))
         }
-        Kind::Monitor {
+        LogEventKind::Monitor {
             event,
             object,
             frames,
@@ -57,10 +62,10 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = with_monitor_event(fields, event).hex("object", object.0);
             ("monitor", with_stack(fields, frames))
         }
-        Kind::SyncPoint(point) => ("sync_point", fields.number("point", point)),
-        Kind::AotId(id) => ("aot_id", fields.name("id", id)),
+        LogEventKind::SyncPoint(point) => ("sync_point", fields.number("point", point)),
+        LogEventKind::AotId(id) => ("aot_id", fields.name("id", id)),
         // The garbage collector and the managed heap.
-        Kind::Allocation {
+        LogEventKind::Allocation {
             class,
             object,
             size,
@@ -70,19 +75,19 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.number("object_size", size);
             ("allocation", with_stack(fields, frames))
         }
-        Kind::Collection { phase, generation } => {
+        LogEventKind::Collection { phase, generation } => {
             let fields = with_phase(fields, phase);
             ("collection", fields.number("generation", generation))
         }
-        Kind::HeapResize { size } => ("heap_resize", fields.number("heap_size", size)),
-        Kind::Moves(moves) => {
-            let each = |it: Move| {
+        LogEventKind::HeapResize { size } => ("heap_resize", fields.number("heap_size", size)),
+        LogEventKind::Moves(moves) => {
+            let each = |it: ObjectMove| {
                 let fields = Fields::new().hex("from", it.from.0);
                 Value::Fields(fields.hex("to", it.to.0))
             };
             ("moves", with_list(fields, "objects", moves, each))
         }
-        Kind::HandleCreated {
+        LogEventKind::HandleCreated {
             handle_type,
             handle,
             object,
@@ -92,7 +97,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.hex("object", object.0);
             ("handle_created", with_stack(fields, frames))
         }
-        Kind::HandleDestroyed {
+        LogEventKind::HandleDestroyed {
             handle_type,
             handle,
             frames,
@@ -100,14 +105,18 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.number("handle_type", handle_type).hex("handle", handle);
             ("handle_destroyed", with_stack(fields, frames))
         }
-        Kind::FinalizeStart => ("finalize_start", fields),
-        Kind::FinalizeEnd => ("finalize_end", fields),
-        Kind::FinalizeObjectStart(Object(object)) => ("finalize_object_start", fields.hex("object", object)),
-        Kind::FinalizeObjectEnd(Object(object)) => ("finalize_object_end", fields.hex("object", object)),
+        LogEventKind::FinalizeStart => ("finalize_start", fields),
+        LogEventKind::FinalizeEnd => ("finalize_end", fields),
+        LogEventKind::FinalizeObjectStart(ManagedObject(object)) => {
+            ("finalize_object_start", fields.hex("object", object))
+        }
+        LogEventKind::FinalizeObjectEnd(ManagedObject(object)) => {
+            ("finalize_object_end", fields.hex("object", object))
+        }
         // Heap shots.
-        Kind::HeapStart => ("heap_start", fields),
-        Kind::HeapEnd => ("heap_end", fields),
-        Kind::HeapObject {
+        LogEventKind::HeapStart => ("heap_start", fields),
+        LogEventKind::HeapEnd => ("heap_end", fields),
+        LogEventKind::HeapObject {
             object,
             class,
             size,
@@ -118,17 +127,17 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields
                 .number("object_size", size)
                 .number_if("generation", generation);
-            let each = |it: Reference| {
+            let each = |it: ObjectReference| {
                 let fields = Fields::new().number_if("at", it.offset);
                 Value::Fields(fields.hex("object", it.object.0))
             };
             ("heap_object", with_list(fields, "references", references, each))
         }
-        Kind::HeapRoots { collection, roots } => {
+        LogEventKind::HeapRoots { collection, roots } => {
             let fields = fields.number_if("collection", collection);
             ("heap_roots", with_list(fields, "roots", roots, root))
         }
-        Kind::RootRegister {
+        LogEventKind::RootRegister {
             start,
             size,
             source,
@@ -139,9 +148,9 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.number("source", source).hex("key", key.0);
             ("root_register", fields.name("name", name))
         }
-        Kind::RootUnregister { start } => ("root_unregister", fields.hex("start", start.0)),
+        LogEventKind::RootUnregister { start } => ("root_unregister", fields.hex("start", start.0)),
         // Samples and counters.
-        Kind::SampleHit {
+        LogEventKind::SampleHit {
             sample_type,
             thread,
             addresses,
@@ -153,11 +162,11 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = with_list(fields, "addresses", addresses, |it: Address| Value::Hex(it.0));
             ("sample_hit", with_stack(fields, frames))
         }
-        Kind::NativeSymbol { start, size, name } => {
+        LogEventKind::NativeSymbol { start, size, name } => {
             let fields = fields.hex("code_addr", start.0).number("code_size", size);
             ("native_symbol", fields.name("name", name))
         }
-        Kind::NativeBinary {
+        LogEventKind::NativeBinary {
             start,
             offset,
             size,
@@ -167,16 +176,16 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.number("file_offset", offset);
             ("native_binary", fields.name("name", name))
         }
-        Kind::CounterDescriptions(counters) => {
+        LogEventKind::CounterDescriptions(counters) => {
             let fields = with_list(fields, "counters", counters, counter_description);
             ("counter_descriptions", fields)
         }
-        Kind::Counters { milliseconds, values } => {
+        LogEventKind::Counters { milliseconds, values } => {
             let fields = fields.number_if("milliseconds", milliseconds);
             ("counters", with_list(fields, "values", values, counter_change))
         }
         // Code coverage.
-        Kind::CoverageAssembly {
+        LogEventKind::CoverageAssembly {
             name,
             guid,
             file,
@@ -185,7 +194,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = with_coverage(fields, methods).name("name", name);
             ("coverage_assembly", fields.name("guid", guid).name("file", file))
         }
-        Kind::CoverageMethod {
+        LogEventKind::CoverageMethod {
             assembly,
             class,
             name,
@@ -203,7 +212,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
                 fields.name("assembly", assembly).name("file", file),
             )
         }
-        Kind::CoverageStatement {
+        LogEventKind::CoverageStatement {
             method,
             offset,
             count,
@@ -214,7 +223,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields.number("count", count).number("line", line);
             ("coverage_statement", fields.number("column", column))
         }
-        Kind::CoverageClass {
+        LogEventKind::CoverageClass {
             assembly,
             name,
             methods,
@@ -228,18 +237,18 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
 fn with_list<'a, T: Element<'a> + 'a>(
     fields: Fields<'a>,
     key: &'static str,
-    list: EventList<'a, T>,
+    list: EncodedList<'a, T>,
     value: impl Fn(T) -> Value<'a> + 'a,
 ) -> Fields<'a> {
-    fields.list(key, List::lazy(list.iter(), value))
+    fields.list(key, ValueList::lazy(list.iter(), value))
 }
 
 /// Adds a stack, innermost frame first, unless it is empty.
-fn with_stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
+fn with_stack<'a>(fields: Fields<'a>, frames: MethodFrames<'a>) -> Fields<'a> {
     if frames.is_empty() {
         return fields;
     }
-    let frames = List::lazy(frames.iter(), |method| Value::Hex(method.0));
+    let frames = ValueList::lazy(frames.iter(), |method| Value::Hex(method.0));
     fields.with("frames", Value::List(frames))
 }
 
@@ -247,32 +256,32 @@ fn with_stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
 /// the same name.
 pub fn with_names<'a>(
     fields: Fields<'a>,
-    kind: &Kind<'a>,
-    names: &'a Names<'a>,
+    kind: &LogEventKind<'a>,
+    names: &'a LogNames<'a>,
     time: RuntimeTime,
 ) -> Fields<'a> {
     let type_name = |fields: Fields<'a>, class| {
         let name = names.class(class, time);
         fields.name_if("type_name", shortened(name.unwrap_or_default()))
     };
-    let stack = |fields: Fields<'a>, frames: Frames<'a>| {
+    let stack = |fields: Fields<'a>, frames: MethodFrames<'a>| {
         let name = move |method| Value::Name(shortened(names.method(method, time).unwrap_or_default()));
-        fields.list("frame_names", List::lazy(frames.iter(), name))
+        fields.list("frame_names", ValueList::lazy(frames.iter(), name))
     };
     match *kind {
-        Kind::Enter(method)
-        | Kind::Leave(method)
-        | Kind::ExceptionLeave(method)
-        | Kind::Clause { method, .. } => {
+        LogEventKind::Enter(method)
+        | LogEventKind::Leave(method)
+        | LogEventKind::ExceptionLeave(method)
+        | LogEventKind::Clause { method, .. } => {
             fields.name_if("name", shortened(names.method(method, time).unwrap_or_default()))
         }
-        Kind::Allocation { class, frames, .. } => stack(type_name(fields, class), frames),
-        Kind::HeapObject { class, .. } => type_name(fields, class),
-        Kind::Throw { frames, .. }
-        | Kind::Monitor { frames, .. }
-        | Kind::HandleCreated { frames, .. }
-        | Kind::HandleDestroyed { frames, .. }
-        | Kind::SampleHit { frames, .. } => stack(fields, frames),
+        LogEventKind::Allocation { class, frames, .. } => stack(type_name(fields, class), frames),
+        LogEventKind::HeapObject { class, .. } => type_name(fields, class),
+        LogEventKind::Throw { frames, .. }
+        | LogEventKind::Monitor { frames, .. }
+        | LogEventKind::HandleCreated { frames, .. }
+        | LogEventKind::HandleDestroyed { frames, .. }
+        | LogEventKind::SampleHit { frames, .. } => stack(fields, frames),
         _ => fields,
     }
 }

@@ -15,12 +15,12 @@ pub struct Definition<'a> {
     /// like `mono/alloc-bytes/`.
     pub name: &'a [u8],
     /// What its samples measure.
-    pub measure: Measure,
+    pub measure: SampleContent,
 }
 
 /// What the samples of an event contain besides time, thread and call chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Measure {
+pub enum SampleContent {
     /// Periods in nanoseconds. The event is a software clock, whose periods readers show as time.
     Nanoseconds,
     /// Periods in any other unit. The event is emulation faults, which hardly any machine has. Readers treat
@@ -31,7 +31,7 @@ pub enum Measure {
     Bytes,
 }
 
-impl Measure {
+impl SampleContent {
     /// The software event (`enum perf_sw_ids`).
     fn config(self) -> u64 {
         match self {
@@ -94,7 +94,7 @@ impl SyntheticEvent {
 }
 
 /// Returns the attribute of an event.
-fn attr_bytes(measure: Measure, template: &AttrTemplate) -> Vec<u8> {
+fn attr_bytes(measure: SampleContent, template: &AttrTemplate) -> Vec<u8> {
     let endian = template.endian;
     let mut flags = AttrFlags::DISABLED
         | AttrFlags::MMAP

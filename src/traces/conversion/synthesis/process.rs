@@ -5,13 +5,13 @@ use jitdump::{ByteOrder, Time};
 use crate::bytes::{until_nul, write_padded};
 use crate::perf::event::MAX_THREAD_NAME;
 use crate::perf::record;
-use crate::perf::synthetic::{Event, Thread, padded, write_header, write_trailer};
+use crate::perf::synthetic::{RecordEvent, SyntheticThread, padded, write_header, write_trailer};
 
 /// A new name of a thread. The name of the first thread is that of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Comm<'a> {
     /// The thread.
-    pub thread: Thread,
+    pub thread: SyntheticThread,
     /// Time of the change.
     pub time: Time,
     /// The name. It ends at a NUL and after [`MAX_THREAD_NAME`] bytes.
@@ -24,15 +24,15 @@ pub struct Comm<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadStart {
     /// The thread.
-    pub thread: Thread,
+    pub thread: SyntheticThread,
     /// The thread that started it: of the same process for a new thread, of another one for a new process.
-    pub parent: Thread,
+    pub parent: SyntheticThread,
     /// Time of the start.
     pub time: Time,
 }
 
 /// Appends a COMM record.
-pub fn write_comm(out: &mut Vec<u8>, endian: ByteOrder, comm: &Comm<'_>, event: Event<'_>) {
+pub fn write_comm(out: &mut Vec<u8>, endian: ByteOrder, comm: &Comm<'_>, event: RecordEvent<'_>) {
     const FIXED: usize = record::HEADER_SIZE + 8;
     let name = until_nul(comm.name);
     let name = name.get(..MAX_THREAD_NAME).unwrap_or(name);
@@ -47,7 +47,7 @@ pub fn write_comm(out: &mut Vec<u8>, endian: ByteOrder, comm: &Comm<'_>, event: 
 }
 
 /// Appends a FORK record: the start of a thread.
-pub fn write_fork(out: &mut Vec<u8>, endian: ByteOrder, start: &ThreadStart, event: Event<'_>) {
+pub fn write_fork(out: &mut Vec<u8>, endian: ByteOrder, start: &ThreadStart, event: RecordEvent<'_>) {
     const SIZE: usize = record::HEADER_SIZE + 24;
     write_header(out, endian, record::FORK, 0, SIZE, event);
     let ThreadStart { thread, parent, time } = *start;

@@ -8,7 +8,7 @@ use jitdump::{Tally, Time};
 
 use crate::perf::profile::Profile;
 use crate::perf::record::Record;
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::perf::record::reader::RecordReader;
 use crate::results::diagnostics::Issue;
 use crate::traces::conversion::synthesis::identifier::{IdInserter, Outcome};
@@ -36,13 +36,13 @@ impl<W: Write> Write for Sink<W> {
 
 /// The records of a recording that have not been written yet.
 #[derive(Debug)]
-pub(super) struct Recording<'p> {
+pub(super) struct RemainingRecords<'p> {
     profile: &'p Profile<'p>,
     records: RecordReader<'p>,
     writer: RecordWriter<'p>,
 }
 
-impl<'p> Recording<'p> {
+impl<'p> RemainingRecords<'p> {
     /// Starts with the first record. `first_id` is the ID of the first event.
     pub fn new(profile: &'p Profile<'p>, first_id: u64) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl<'p> Recording<'p> {
 /// Writes the records of a recording.
 #[derive(Debug)]
 struct RecordWriter<'p> {
-    data: Data<'p>,
+    data: ProfileBytes<'p>,
     /// Offset and size of records in a pipe that hold header sections.
     head: Peekable<slice::Iter<'p, (u64, u64)>>,
     ids: IdInserter<'p>,

@@ -5,7 +5,7 @@ use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::perf::record::{self, HEADER_SIZE};
-use crate::perf::synthetic::Thread;
+use crate::perf::synthetic::SyntheticThread;
 use crate::traces::conversion::synthesis::definition::SyntheticEvent;
 
 /// Processor number that perf's readers show as -1.
@@ -13,11 +13,11 @@ pub const UNKNOWN_CPU: u32 = u32::MAX;
 
 /// A sample of a synthetic event.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
+pub struct SyntheticSample<'a> {
     /// Index of the event's definition.
     pub event: usize,
     /// Sampled thread.
-    pub thread: Thread,
+    pub thread: SyntheticThread,
     /// Time of the sample.
     pub time: Time,
     /// CPU of the sample; may be [`UNKNOWN_CPU`].
@@ -27,7 +27,7 @@ pub struct Sample<'a> {
     /// Call chain in user space, innermost first. Readers take all entries except the first for return
     /// addresses and look up the byte before them.
     pub chain: &'a [Address],
-    /// Bytes written by a program, for [`Bytes`](super::Measure::Bytes) events. Ignored for others.
+    /// Bytes written by a program, for [`Bytes`](super::SampleContent::Bytes) events. Ignored for others.
     pub raw: &'a [u8],
 }
 
@@ -52,7 +52,7 @@ const WORD: usize = 8;
 pub(super) fn write_sample(
     out: &mut Vec<u8>,
     endian: ByteOrder,
-    sample: &Sample<'_>,
+    sample: &SyntheticSample<'_>,
     event: &SyntheticEvent,
 ) -> Cut {
     let has_raw = event.attr.sample_format.contains(SampleFormat::RAW);
@@ -113,12 +113,12 @@ mod tests {
     use super::*;
     use crate::perf::record::{Record, Records};
     use crate::perf::sample;
-    use crate::traces::conversion::synthesis::definition::{AttrTemplate, Definition, Measure};
+    use crate::traces::conversion::synthesis::definition::{AttrTemplate, Definition, SampleContent};
     use crate::units::{Pid, Tid};
 
     const BOTH_ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
-    fn event(endian: ByteOrder, measure: Measure) -> SyntheticEvent {
+    fn event(endian: ByteOrder, measure: SampleContent) -> SyntheticEvent {
         let template = AttrTemplate {
             endian,
             attr_size: 128,
@@ -130,10 +130,10 @@ mod tests {
         SyntheticEvent::new(&Definition { name, measure }, 77, &template)
     }
 
-    fn made<'a>(chain: &'a [Address], raw: &'a [u8]) -> Sample<'a> {
-        Sample {
+    fn made<'a>(chain: &'a [Address], raw: &'a [u8]) -> SyntheticSample<'a> {
+        SyntheticSample {
             event: 0,
-            thread: Thread {
+            thread: SyntheticThread {
                 pid: Pid(5),
                 tid: Tid(6),
             },
@@ -160,11 +160,11 @@ mod tests {
     fn a_synthetic_sample_reads_back_in_both_byte_orders() {
         let chain = [Address(0x1000), Address(0x2000)];
         for endian in BOTH_ORDERS {
-            for (measure, raw) in [(Measure::Count, &b""[..]), (Measure::Bytes, b"12345")] {
+            for (measure, raw) in [(SampleContent::Count, &b""[..]), (SampleContent::Bytes, b"12345")] {
                 let event = event(endian, measure);
                 let mut out = Vec::new();
                 let cut = write_sample(&mut out, endian, &made(&chain, b"12345"), &event);
-                assert_eq!((cut.chain, cut.raw), (false, measure == Measure::Count));
+                assert_eq!((cut.chain, cut.raw), (false, measure == SampleContent::Count));
                 let mut records = Records::new(&out, 0, endian);
                 let record = records.next().unwrap();
                 assert!(records.next().is_none() && records.undecoded().is_none());
@@ -176,7 +176,7 @@ mod tests {
                 assert_eq!((sample.ip, sample.pid), (Some(chain[0]), Some(Pid(5))));
                 let addresses: Vec<_> = sample.callchain.iter().map(|it| it.0).collect();
                 assert_eq!(addresses, [PERF_CONTEXT_USER, 0x1000, 0x2000]);
-                if measure == Measure::Bytes {
+                if measure == SampleContent::Bytes {
                     let read = raw_of(&record, 2, endian);
                     assert_eq!((read.get(..5), (read.len() + 4) % 8), (Some(raw), 0));
                 }
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn oversized_chains_and_data_are_truncated() {
         let endian = ByteOrder::Little;
-        let event = event(endian, Measure::Bytes);
+        let event = event(endian, SampleContent::Bytes);
         let many = vec![Address(1); 10_000];
         let long = vec![7; 100_000];
         for (frames, bytes) in [

@@ -6,7 +6,7 @@ use crate::perf::feature::{self, Feature};
 
 /// Origin of the events in a profile that has no recording. Empty fields are left out of the profile.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
+pub struct EventOrigin<'a> {
     /// Endianness of the profile.
     pub endian: ByteOrder,
     /// Clock of all times, such as 1 for CLOCK_MONOTONIC; `None` for the scheduler's clock.
@@ -24,7 +24,7 @@ pub struct Origin<'a> {
 }
 
 /// Returns the sections that do not depend on the records.
-pub(super) fn features(origin: &Origin<'_>) -> Vec<Feature<'static>> {
+pub(super) fn features(origin: &EventOrigin<'_>) -> Vec<Feature<'static>> {
     let endian = origin.endian;
     let strings = [
         (feature::HOSTNAME, origin.host),

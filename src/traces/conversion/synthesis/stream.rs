@@ -10,17 +10,17 @@ use crate::perf::event::MAX_THREAD_NAME;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND_SIZE, write_finished_round};
 use crate::perf::profile::Profile;
-use crate::perf::synthetic::{Event, Mapping, write_mmap2};
+use crate::perf::synthetic::{RecordEvent, SyntheticMapping, write_mmap2};
 use crate::results::diagnostics::Issue;
 use crate::traces::conversion::synthesis::definition::{
     AttrTemplate, Definition, IdAllocator, SyntheticEvent,
 };
 use crate::traces::conversion::synthesis::event_desc;
 use crate::traces::conversion::synthesis::process::{Comm, ThreadStart, write_comm, write_fork};
-use crate::traces::conversion::synthesis::recording::{Recording, Sink};
-use crate::traces::conversion::synthesis::sample::{Sample, UNKNOWN_CPU, write_sample};
+use crate::traces::conversion::synthesis::recording::{RemainingRecords, Sink};
+use crate::traces::conversion::synthesis::sample::{SyntheticSample, UNKNOWN_CPU, write_sample};
 use crate::traces::conversion::synthesis::stand_alone;
-use crate::traces::conversion::synthesis::stand_alone::Origin;
+use crate::traces::conversion::synthesis::stand_alone::EventOrigin;
 use crate::traces::conversion::synthesis::synthesized::{Synthesized, copy_feature, with_identifiers};
 
 /// Writes a profile of synthetic records and, if there is a recording, of its records.
@@ -37,7 +37,7 @@ pub struct Synthesis<'p, W> {
     /// The attributes of the recording, changed, then those of `events`.
     attr_entries: Vec<AttrEntry>,
     features: Vec<Feature<'static>>,
-    recording: Option<Recording<'p>>,
+    recording: Option<RemainingRecords<'p>>,
     /// Bytes of records written before the last FINISHED_ROUND record.
     round_start: u64,
     /// Latest time of a synthetic record.
@@ -51,7 +51,7 @@ pub struct Synthesis<'p, W> {
 
 impl<'p, W: Write> Synthesis<'p, W> {
     /// Starts a profile of synthetic records only. Without definitions, it will have no records.
-    pub fn stand_alone(origin: &Origin<'_>, definitions: &[Definition<'_>], out: W) -> Self {
+    pub fn stand_alone(origin: &EventOrigin<'_>, definitions: &[Definition<'_>], out: W) -> Self {
         /// Attribute size in bytes that Linux writes since 5.13 (`PERF_ATTR_SIZE_VER7`).
         const ATTR_SIZE: usize = 128;
         let template = AttrTemplate {
@@ -106,7 +106,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
             Some(names) => synthesis.add_event_desc(&names),
             None => synthesis.write_event_names()?,
         }
-        synthesis.recording = Some(Recording::new(recorded, first_id.unwrap_or(0)));
+        synthesis.recording = Some(RemainingRecords::new(recorded, first_id.unwrap_or(0)));
         Ok(synthesis)
     }
 
@@ -161,7 +161,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     }
 
     /// Adds a sample. Fails with [`io::ErrorKind::InvalidInput`] if its event was not defined.
-    pub fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()> {
+    pub fn sample(&mut self, sample: &SyntheticSample<'_>) -> io::Result<()> {
         self.write_earlier(sample.time)?;
         let Some(event) = self.events.get(sample.event) else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -200,7 +200,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     }
 
     /// Adds a mapping.
-    pub fn map(&mut self, mapping: &Mapping<'_>) -> io::Result<()> {
+    pub fn map(&mut self, mapping: &SyntheticMapping<'_>) -> io::Result<()> {
         self.add_record(mapping.time, |out, endian, event| {
             write_mmap2(out, endian, mapping, event)
         })
@@ -210,13 +210,13 @@ impl<'p, W: Write> Synthesis<'p, W> {
     fn add_record(
         &mut self,
         time: Time,
-        write: impl FnOnce(&mut Vec<u8>, ByteOrder, Event<'_>),
+        write: impl FnOnce(&mut Vec<u8>, ByteOrder, RecordEvent<'_>),
     ) -> io::Result<()> {
         self.write_earlier(time)?;
         let Some(SyntheticEvent { attr, id, .. }) = self.events.first() else {
             return Ok(());
         };
-        write(&mut self.buffer, self.endian, Event { attr, id: *id });
+        write(&mut self.buffer, self.endian, RecordEvent { attr, id: *id });
         self.flush_buffer()
     }
 

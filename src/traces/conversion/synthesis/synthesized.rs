@@ -6,7 +6,7 @@ use crate::perf::attr::AttrEntry;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::Feature;
 use crate::perf::profile::{Container, Profile};
-use crate::perf::record::data::Data;
+use crate::perf::record::data::ProfileBytes;
 use crate::results::diagnostics::Issue;
 
 /// A synthesized profile without its records.
@@ -23,7 +23,7 @@ pub struct Synthesized {
 
 impl Synthesized {
     /// Returns the profile as if it had been recorded. `records` are the records that were written.
-    pub fn profile<'a>(&'a self, records: Data<'a>) -> Profile<'a> {
+    pub fn profile<'a>(&'a self, records: ProfileBytes<'a>) -> Profile<'a> {
         let features = self.features.iter();
         let features = features.map(|feature| Feature::new(feature.id, &*feature.content));
         Profile {

@@ -19,9 +19,9 @@
 use jitdump::{Address, AddressRange, RuntimeTime};
 
 use crate::collections::hash::{HashMap, HashSet};
-use crate::traces::mono::format::Names;
+use crate::traces::mono::format::LogNames;
 use crate::traces::mono::format::decode::MethodCall;
-use crate::traces::mono::format::event::{CodeBufferKind, Event, Kind, Method, ThreadId};
+use crate::traces::mono::format::event::{CodeBufferKind, LogEvent, LogEventKind, Method, ThreadId};
 
 /// A function of a log: a method or a helper with its code.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,12 +67,12 @@ impl<'a> LoggedFunction<'a> {
 
 /// The code of a log.
 #[derive(Clone, Debug, Default)]
-pub struct LoggedCode<'a> {
+pub struct LogCode<'a> {
     functions: Vec<LoggedFunction<'a>>,
     without_range: u64,
 }
 
-impl<'a> LoggedCode<'a> {
+impl<'a> LogCode<'a> {
     /// Returns all functions, in time order.
     pub fn functions(&self) -> &[LoggedFunction<'a>] {
         &self.functions
@@ -110,7 +110,7 @@ impl CodeInfo<'_> {
 
 /// Collects code information from events.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Collector<'a> {
+pub(super) struct CodeCollector<'a> {
     infos: Vec<CodeInfo<'a>>,
     /// Address and time of the last code buffer of each thread for a method, until the thread's next call.
     last_buffers: HashMap<ThreadId, (Address, RuntimeTime)>,
@@ -156,10 +156,10 @@ impl FirstEntries {
     }
 }
 
-impl<'a> Collector<'a> {
+impl<'a> CodeCollector<'a> {
     /// Adds an event that is not a call.
-    pub(super) fn add(&mut self, event: &Event<'a>) {
-        let Event { time, thread, .. } = *event;
+    pub(super) fn add(&mut self, event: &LogEvent<'a>) {
+        let LogEvent { time, thread, .. } = *event;
         let buffer = CodeInfo {
             start: Address(0),
             time,
@@ -169,7 +169,7 @@ impl<'a> Collector<'a> {
             trampoline: b"",
         };
         match event.kind {
-            Kind::Jit {
+            LogEventKind::Jit {
                 method,
                 code,
                 size,
@@ -180,7 +180,7 @@ impl<'a> Collector<'a> {
                 method: Some((method, name)),
                 ..buffer
             }),
-            Kind::CodeBuffer {
+            LogEventKind::CodeBuffer {
                 kind,
                 start,
                 size,
@@ -216,7 +216,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Merges the collected information into functions. `names` resolves methods.
-    pub(super) fn finish(mut self, names: &Names<'a>) -> LoggedCode<'a> {
+    pub(super) fn finish(mut self, names: &LogNames<'a>) -> LogCode<'a> {
         self.infos
             .sort_by_key(|info| (info.start, info.time, info.is_named()));
         let mut functions: Vec<LoggedFunction<'a>> = Vec::new();
@@ -249,7 +249,7 @@ impl<'a> Collector<'a> {
             function.methods.retain(|method| seen.insert(*method));
         }
         functions.sort_by_key(|function| (function.time, function.range.start));
-        LoggedCode {
+        LogCode {
             functions,
             without_range,
         }
@@ -261,7 +261,7 @@ impl<'a> Collector<'a> {
 fn name_by_calls<'a>(
     functions: &mut [LoggedFunction<'a>],
     entered_first: impl Iterator<Item = (Method, Address)>,
-    names: &Names<'a>,
+    names: &LogNames<'a>,
 ) {
     let with_code = functions.iter().flat_map(|function| &function.methods);
     let with_code: HashSet<Method> = with_code.map(|&(method, _)| method).collect();

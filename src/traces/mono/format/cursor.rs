@@ -3,7 +3,7 @@
 use jitdump::Address;
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::event::{Method, Object};
+use crate::traces::mono::format::event::{ManagedObject, Method};
 
 /// Maximum size of a 64-bit number in bytes, with seven bits per byte.
 const MAX_NUMBER: usize = 10;
@@ -33,8 +33,8 @@ impl Encoding {
     }
 
     /// Returns the object at a distance from the base.
-    pub fn object(&self, distance: u64) -> Object {
-        Object((self.object_base.wrapping_add(distance) << 3) & self.pointer_mask)
+    pub fn object(&self, distance: u64) -> ManagedObject {
+        ManagedObject((self.object_base.wrapping_add(distance) << 3) & self.pointer_mask)
     }
 
     /// Returns the method for a decoded value.
@@ -45,11 +45,11 @@ impl Encoding {
 
 /// Reads the content of a buffer from its start to its end.
 #[derive(Clone, Copy, Debug)]
-pub struct Cursor<'a> {
+pub struct BufferCursor<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> BufferCursor<'a> {
     /// Starts at the first byte of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -159,7 +159,7 @@ impl<'a> Cursor<'a> {
 
     /// Reads an object.
     #[inline]
-    pub fn object(&mut self, encoding: &Encoding) -> Result<Object, Issue> {
+    pub fn object(&mut self, encoding: &Encoding) -> Result<ManagedObject, Issue> {
         Ok(encoding.object(self.signed()?))
     }
 
@@ -188,7 +188,7 @@ pub fn last_signed(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let start = before.iter().rposition(|&byte| byte <= BITS);
     let start = start.map_or(0, |end| end.saturating_add(1));
     let (before, number) = bytes.split_at_checked(start)?;
-    Some((Cursor::new(number).signed().ok()?, before))
+    Some((BufferCursor::new(number).signed().ok()?, before))
 }
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
         let mut read = 0;
         for bytes in encoded() {
             let mut theirs = EndianSlice::new(&bytes, LittleEndian);
-            let mut ours = Cursor::new(&bytes);
+            let mut ours = BufferCursor::new(&bytes);
             match (theirs.read_uleb128(), ours.unsigned()) {
                 (Ok(theirs), Ok(ours)) => assert_eq!(ours, theirs, "{bytes:x?}"),
                 (Err(_), Err(_)) => continue,
@@ -236,7 +236,7 @@ mod tests {
         let mut read = 0;
         for bytes in encoded() {
             let mut theirs = EndianSlice::new(&bytes, LittleEndian);
-            let mut ours = Cursor::new(&bytes);
+            let mut ours = BufferCursor::new(&bytes);
             match (theirs.read_sleb128(), ours.signed()) {
                 (Ok(theirs), Ok(ours)) => assert_eq!(ours.cast_signed(), theirs, "{bytes:x?}"),
                 (Err(_), Err(_)) => continue,
@@ -251,8 +251,8 @@ mod tests {
                 both => panic!("{bytes:x?}: {both:?}"),
             }
             assert_eq!(ours.rest(), theirs.slice(), "{bytes:x?}");
-            let number = ours.since(Cursor::new(&bytes));
-            let value = Cursor::new(number).signed().unwrap();
+            let number = ours.since(BufferCursor::new(&bytes));
+            let value = BufferCursor::new(number).signed().unwrap();
             let behind = [&[0x80, 0x80, 0x01], number].concat();
             assert_eq!(last_signed(&behind), Some((value, &behind[..3])), "{bytes:x?}");
             read += 1;

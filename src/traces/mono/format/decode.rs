@@ -11,9 +11,9 @@ mod program;
 use jitdump::RuntimeTime;
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::cursor::{Cursor, Encoding};
-use crate::traces::mono::format::event::{Event, Kind, Method, Pointer, ThreadId, TypeReference};
-use crate::traces::mono::format::list::{Frames, StackEncoding};
+use crate::traces::mono::format::cursor::{BufferCursor, Encoding};
+use crate::traces::mono::format::event::{LogEvent, LogEventKind, Method, Pointer, ThreadId, TypeReference};
+use crate::traces::mono::format::list::{MethodFrames, StackEncoding};
 
 // Event types.
 const ALLOCATION: u8 = 0;
@@ -57,7 +57,7 @@ pub(super) struct MethodCall {
 /// Decodes events one by one.
 #[derive(Clone, Debug)]
 pub(super) struct EventDecoder<'a> {
-    cursor: Cursor<'a>,
+    cursor: BufferCursor<'a>,
     encoding: Encoding,
     thread: ThreadId,
     /// Time of the last event, in nanoseconds.
@@ -75,7 +75,7 @@ impl<'a> EventDecoder<'a> {
         method_base: u64,
     ) -> Self {
         Self {
-            cursor: Cursor::new(content),
+            cursor: BufferCursor::new(content),
             encoding,
             thread,
             time: time_base,
@@ -90,7 +90,7 @@ impl<'a> EventDecoder<'a> {
 
     /// Decodes the next event, which starts at `offset` in the file.
     #[inline]
-    pub(super) fn event(&mut self, offset: u64) -> Result<Event<'a>, Issue> {
+    pub(super) fn event(&mut self, offset: u64) -> Result<LogEvent<'a>, Issue> {
         let head = self.cursor.byte()?;
         let subtype = head & 0xf0;
         let mut own_time = None;
@@ -108,7 +108,7 @@ impl<'a> EventDecoder<'a> {
             META if self.since(SIMPLIFIED) => self.meta(subtype)?,
             _ => return Err(Issue::MonoUnknownEvent),
         };
-        Ok(Event {
+        Ok(LogEvent {
             time: RuntimeTime(own_time.unwrap_or(self.time)),
             thread: self.thread,
             offset,
@@ -118,7 +118,7 @@ impl<'a> EventDecoder<'a> {
 
     /// Decodes the next event if it is a valid call. Any other event is left for [`Self::event`].
     ///
-    /// An [`Event`] is as large as its largest kind, so creating one takes longer than decoding a call.
+    /// An [`LogEvent`] is as large as its largest kind, so creating one takes longer than decoding a call.
     #[inline]
     pub(super) fn call(&mut self) -> Option<MethodCall> {
         let mut cursor = self.cursor;
@@ -187,24 +187,24 @@ impl<'a> EventDecoder<'a> {
     }
 
     /// Reads a stack if `is_there` is set.
-    fn frames(&mut self, is_there: bool) -> Result<Frames<'a>, Issue> {
+    fn frames(&mut self, is_there: bool) -> Result<MethodFrames<'a>, Issue> {
         if !is_there {
-            return Ok(Frames::NONE);
+            return Ok(MethodFrames::NONE);
         }
         self.skip_old_flags()?;
         let stack_encoding = match self.since(SIMPLIFIED) {
             true => StackEncoding::Chained,
             false => StackEncoding::FromBase,
         };
-        Frames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)
+        MethodFrames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)
     }
 
     /// Decodes synchronization points and other events about the log itself.
-    fn meta(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
+    fn meta(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         match subtype {
-            0x00 => Ok(Kind::SyncPoint(self.cursor.byte()?)),
-            0x10 => Ok(Kind::AotId(self.cursor.string()?)),
+            0x00 => Ok(LogEventKind::SyncPoint(self.cursor.byte()?)),
+            0x10 => Ok(LogEventKind::AotId(self.cursor.string()?)),
             _ => Err(Issue::MonoUnknownEvent),
         }
     }
@@ -215,20 +215,20 @@ mod tests {
     use super::*;
 
     /// Decodes calls separately from other events.
-    fn calls_first<'a>(mut decoder: EventDecoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
+    fn calls_first<'a>(mut decoder: EventDecoder<'a>) -> Vec<Result<LogEvent<'a>, Issue>> {
         let mut walk = Vec::new();
         while decoder.remaining() > 0 && !matches!(walk.last(), Some(Err(_))) {
             let head = decoder.cursor.rest()[0];
             let event = match decoder.call() {
                 None => decoder.event(0),
-                Some(call) => Ok(Event {
+                Some(call) => Ok(LogEvent {
                     time: call.time,
                     thread: decoder.thread,
                     offset: 0,
                     kind: match (head, call.is_enter) {
-                        (0x23, true) => Kind::Enter(call.method),
-                        (0x13, false) => Kind::Leave(call.method),
-                        (0x33, false) => Kind::ExceptionLeave(call.method),
+                        (0x23, true) => LogEventKind::Enter(call.method),
+                        (0x13, false) => LogEventKind::Leave(call.method),
+                        (0x33, false) => LogEventKind::ExceptionLeave(call.method),
                         both => panic!("{both:x?} is not a call"),
                     },
                 }),
@@ -238,7 +238,7 @@ mod tests {
         walk
     }
 
-    fn events<'a>(mut decoder: EventDecoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
+    fn events<'a>(mut decoder: EventDecoder<'a>) -> Vec<Result<LogEvent<'a>, Issue>> {
         let mut walk = Vec::new();
         while decoder.remaining() > 0 && !matches!(walk.last(), Some(Err(_))) {
             walk.push(decoder.event(0));
@@ -263,7 +263,8 @@ mod tests {
                 pointer_base: 0x7f00_0000_1000,
                 object_base: 0,
             };
-            let decoder = |content| EventDecoder::new(content, encoding, ThreadId(7), 1 << 40, 0x5500_0000_2000);
+            let decoder =
+                |content| EventDecoder::new(content, encoding, ThreadId(7), 1 << 40, 0x5500_0000_2000);
             for end in 0..=content.len() {
                 let content = &content[..end];
                 let expected = events(decoder(content));

@@ -4,7 +4,7 @@
 
 use jitdump::{Address, RuntimeTime};
 
-use crate::traces::mono::format::list::{Frames, List};
+use crate::traces::mono::format::list::{EncodedList, MethodFrames};
 
 /// A method, identified by the address of the runtime's `MonoMethod`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -12,7 +12,7 @@ pub struct Method(pub u64);
 
 /// An object on the managed heap, identified by its address at that time. Collections move objects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Object(pub u64);
+pub struct ManagedObject(pub u64);
 
 /// Another structure of the runtime, identified by its address: a class, vtable, image, assembly, domain or
 /// context.
@@ -25,34 +25,34 @@ pub struct ThreadId(pub u64);
 
 /// An event of a log.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Event<'a> {
+pub struct LogEvent<'a> {
     /// Time in nanoseconds of CLOCK_MONOTONIC. An event without a time, as some are before data version 13,
     /// has the time of the event before it in the buffer.
     ///
     /// Times step back when Mono's writer thread logs methods that other threads compiled.
     pub time: RuntimeTime,
-    /// Thread that owns the buffer. For [`Kind::Jit`] and [`Kind::SampleHit`], that is the writer thread.
+    /// Thread that owns the buffer. For [`LogEventKind::Jit`] and [`LogEventKind::SampleHit`], that is the writer thread.
     pub thread: ThreadId,
     /// Offset in the file, or in the unpacked data of a packed file, in bytes.
     pub offset: u64,
     /// Content of the event.
-    pub kind: Kind<'a>,
+    pub kind: LogEventKind<'a>,
 }
 
 /// Content of an event. Names are as in the file, without the NUL. Stacks are empty if none was recorded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
-pub enum Kind<'a> {
+pub enum LogEventKind<'a> {
     /// An object was allocated.
     Allocation {
         /// Type of the object.
         class: TypeReference,
         /// The allocated object.
-        object: Object,
+        object: ManagedObject,
         /// Size on the heap, in bytes.
         size: u64,
         /// Stack of the allocation.
-        frames: Frames<'a>,
+        frames: MethodFrames<'a>,
     },
     /// The garbage collector reached a phase.
     Collection {
@@ -67,7 +67,7 @@ pub enum Kind<'a> {
         size: u64,
     },
     /// The garbage collector moved objects.
-    Moves(List<'a, Move>),
+    Moves(EncodedList<'a, ObjectMove>),
     /// A handle for an object was created.
     HandleCreated {
         /// `MonoGCHandleType`: 0 weak, 1 weak and tracking resurrection, 2 normal, 3 pinned.
@@ -75,27 +75,27 @@ pub enum Kind<'a> {
         /// ID of the handle.
         handle: u64,
         /// Object that the handle refers to.
-        object: Object,
+        object: ManagedObject,
         /// Stack of the creation.
-        frames: Frames<'a>,
+        frames: MethodFrames<'a>,
     },
     /// A handle was freed.
     HandleDestroyed {
-        /// Type of the handle, as in [`Kind::HandleCreated`].
+        /// Type of the handle, as in [`LogEventKind::HandleCreated`].
         handle_type: u64,
         /// ID of the handle.
         handle: u64,
         /// Stack of the destruction.
-        frames: Frames<'a>,
+        frames: MethodFrames<'a>,
     },
     /// The runtime starts to run finalizers.
     FinalizeStart,
     /// The runtime finished running finalizers.
     FinalizeEnd,
     /// The finalizer of an object starts.
-    FinalizeObjectStart(Object),
+    FinalizeObjectStart(ManagedObject),
     /// The finalizer of an object ended.
-    FinalizeObjectEnd(Object),
+    FinalizeObjectEnd(ManagedObject),
     /// A part of the runtime's metadata was loaded, unloaded or named.
     Metadata {
         /// What happened to it.
@@ -112,7 +112,7 @@ pub enum Kind<'a> {
     /// A method has native code, compiled at run time or ahead of time.
     ///
     /// From data version 8 on, the writer thread logs this event when it first encounters the method, after
-    /// [`Kind::CodeBuffer`].
+    /// [`LogEventKind::CodeBuffer`].
     Jit {
         /// The method.
         method: Method,
@@ -126,9 +126,9 @@ pub enum Kind<'a> {
     /// An exception was thrown.
     Throw {
         /// The exception.
-        object: Object,
+        object: ManagedObject,
         /// Stack of the throw.
-        frames: Frames<'a>,
+        frames: MethodFrames<'a>,
     },
     /// A clause of a method handles an exception.
     Clause {
@@ -139,16 +139,16 @@ pub enum Kind<'a> {
         /// The method.
         method: Method,
         /// The exception, from data version 14 on.
-        object: Option<Object>,
+        object: Option<ManagedObject>,
     },
     /// A thread waits for a lock, acquired it or failed to.
     Monitor {
         /// What happened.
         event: MonitorEvent,
         /// The object that has the lock.
-        object: Object,
+        object: ManagedObject,
         /// Stack of the thread; before data version 14 only for contention.
-        frames: Frames<'a>,
+        frames: MethodFrames<'a>,
     },
     /// A heap shot starts.
     HeapStart,
@@ -157,7 +157,7 @@ pub enum Kind<'a> {
     /// An object in a heap shot.
     HeapObject {
         /// The object.
-        object: Object,
+        object: ManagedObject,
         /// Type of the object.
         class: TypeReference,
         /// Size on the heap, in bytes; 0 if this event continues the references of the previous object.
@@ -165,14 +165,14 @@ pub enum Kind<'a> {
         /// Generation of the object, from data version 16 on.
         generation: Option<u8>,
         /// References from the object to others.
-        references: List<'a, Reference>,
+        references: EncodedList<'a, ObjectReference>,
     },
     /// Roots that keep objects alive.
     HeapRoots {
         /// Collection in which the roots were found; up to data version 14.
         collection: Option<u64>,
         /// The roots.
-        roots: List<'a, Root>,
+        roots: EncodedList<'a, Root>,
     },
     /// A memory range with roots was registered with the garbage collector.
     RootRegister {
@@ -199,9 +199,9 @@ pub enum Kind<'a> {
         /// Sampled thread; before data version 11 the thread of the buffer.
         thread: ThreadId,
         /// Instruction pointer and the recorded return addresses, innermost first.
-        addresses: List<'a, Address>,
+        addresses: EncodedList<'a, Address>,
         /// Stack of managed methods.
-        frames: Frames<'a>,
+        frames: MethodFrames<'a>,
     },
     /// A native function.
     NativeSymbol {
@@ -224,14 +224,14 @@ pub enum Kind<'a> {
         name: &'a [u8],
     },
     /// Descriptions of counters.
-    CounterDescriptions(List<'a, CounterDescription<'a>>),
+    CounterDescriptions(EncodedList<'a, CounterDescription<'a>>),
     /// Counters whose values changed.
     Counters {
         /// Milliseconds since the runtime started to read counters. Only before data version 13, where it is
         /// the event's only time.
         milliseconds: Option<u64>,
         /// The changed counters.
-        values: List<'a, CounterChange<'a>>,
+        values: EncodedList<'a, CounterChange<'a>>,
     },
     /// The runtime generated the code of a method, or code that is not a method.
     CodeBuffer {
@@ -276,7 +276,7 @@ pub enum Kind<'a> {
     },
     /// Coverage of a statement.
     CoverageStatement {
-        /// ID of the [`Kind::CoverageMethod`].
+        /// ID of the [`LogEventKind::CoverageMethod`].
         method: u64,
         /// IL offset relative to the previous statement.
         offset: u64,
@@ -356,7 +356,7 @@ pub enum MonitorEvent {
     Other(u8),
 }
 
-/// What happened to the subject of a [`Kind::Metadata`].
+/// What happened to the subject of a [`LogEventKind::Metadata`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stage {
     /// The subject was named. A class or image with no other event is loaded.
@@ -373,7 +373,7 @@ pub enum Stage {
     LoadError,
 }
 
-/// The subject of a [`Kind::Metadata`].
+/// The subject of a [`LogEventKind::Metadata`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Metadata<'a> {
@@ -465,27 +465,27 @@ pub enum CodeBufferKind {
 
 /// The move of an object by the garbage collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move {
+pub struct ObjectMove {
     /// Old address.
-    pub from: Object,
+    pub from: ManagedObject,
     /// New address.
-    pub to: Object,
+    pub to: ManagedObject,
 }
 
 /// A reference from one object to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reference {
+pub struct ObjectReference {
     /// Offset of the reference in the object, in bytes; from data version 2 on.
     pub offset: Option<u64>,
     /// Object that is referred to.
-    pub object: Object,
+    pub object: ManagedObject,
 }
 
 /// A root of the managed heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Root {
     /// Object that the root keeps alive.
-    pub object: Object,
+    pub object: ManagedObject,
     /// Address or kind of the root.
     pub origin: RootOrigin,
 }

@@ -14,7 +14,7 @@ const WITH_PORT: u8 = 8;
 
 /// The header of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header<'a> {
+pub struct LogHeader<'a> {
     /// Major version of the profiler, which determines the layout of the header.
     pub major: u8,
     /// Minor version of the profiler.
@@ -43,7 +43,7 @@ pub struct Header<'a> {
     pub size: usize,
 }
 
-impl<'a> Header<'a> {
+impl<'a> LogHeader<'a> {
     /// Parses the header at the start of a file.
     pub fn parse(file: &'a [u8]) -> Result<Self, Diagnostic> {
         let mut reader = Reader::new(file, ByteOrder::Little);

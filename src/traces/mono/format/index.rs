@@ -3,18 +3,18 @@
 use jitdump::{Address, RuntimeTime, Tally};
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::code::{Collector, LoggedCode};
-use crate::traces::mono::format::event::Kind;
+use crate::traces::mono::format::code::{CodeCollector, LogCode};
+use crate::traces::mono::format::event::LogEventKind;
 use crate::traces::mono::format::log::Log;
-use crate::traces::mono::format::names::Names;
+use crate::traces::mono::format::names::LogNames;
 
 /// Result of a first pass over a log. Its size depends on code and names, not on the number of events.
 #[derive(Clone, Debug, Default)]
-pub struct Index<'a> {
+pub struct LogIndex<'a> {
     /// Code of the log.
-    pub code: LoggedCode<'a>,
+    pub code: LogCode<'a>,
     /// Names of methods and classes.
-    pub names: Names<'a>,
+    pub names: LogNames<'a>,
     /// Symbols of native code, in file order.
     pub native_symbols: Vec<NativeSymbol<'a>>,
     /// Faults of the whole log; later passes find the same ones.
@@ -36,10 +36,10 @@ pub struct NativeSymbol<'a> {
     pub name: &'a [u8],
 }
 
-impl<'a> Index<'a> {
+impl<'a> LogIndex<'a> {
     /// Creates the index of a log.
     pub fn of(log: &Log<'a>) -> Self {
-        let mut code = Collector::default();
+        let mut code = CodeCollector::default();
         let mut index = Self::default();
         let mut buffers = log.buffers();
         for buffer in &mut buffers {
@@ -55,7 +55,7 @@ impl<'a> Index<'a> {
                 };
                 index.count(event.time);
                 index.names.add(event.time, &event.kind);
-                if let Kind::NativeSymbol { start, size, name } = event.kind {
+                if let LogEventKind::NativeSymbol { start, size, name } = event.kind {
                     index.native_symbols.push(NativeSymbol { start, size, name });
                 }
                 code.add(&event);

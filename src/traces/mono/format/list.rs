@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 use jitdump::Address;
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::cursor::{Cursor, Encoding, last_signed};
+use crate::traces::mono::format::cursor::{BufferCursor, Encoding, last_signed};
 use crate::traces::mono::format::event::{
-    CounterChange, CounterDescription, CounterValue, Method, Move, Reference, Root, RootOrigin,
+    CounterChange, CounterDescription, CounterValue, Method, ObjectMove, ObjectReference, Root, RootOrigin,
 };
 
 /// An element of a list.
@@ -20,27 +20,31 @@ pub trait Element<'a>: Copy {
 
     /// Reads the next element. `running` is 0 for the first element, and then keeps its value between
     /// elements.
-    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, running: &mut u64) -> Result<Self, Issue>;
+    fn read(cursor: &mut BufferCursor<'a>, encoding: &Encoding, running: &mut u64) -> Result<Self, Issue>;
 }
 
 /// A list of elements of one type.
 #[derive(Clone, Copy)]
-pub struct List<'a, T> {
+pub struct EncodedList<'a, T> {
     bytes: &'a [u8],
     count: u32,
     encoding: Encoding,
     elements: PhantomData<T>,
 }
 
-impl<'a, T: Element<'a>> List<'a, T> {
+impl<'a, T: Element<'a>> EncodedList<'a, T> {
     /// Reads a count and that many elements.
-    pub(super) fn read_counted(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
+    pub(super) fn read_counted(cursor: &mut BufferCursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
         let count = cursor.count(T::SIZE)?;
         Self::read(count, cursor, encoding)
     }
 
     /// Reads `count` elements.
-    pub(super) fn read(count: u64, cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
+    pub(super) fn read(
+        count: u64,
+        cursor: &mut BufferCursor<'a>,
+        encoding: &Encoding,
+    ) -> Result<Self, Issue> {
         let before = *cursor;
         let mut running = 0;
         for _ in 0..count {
@@ -57,7 +61,7 @@ impl<'a, T: Element<'a>> List<'a, T> {
     /// Iterates over the list.
     pub fn iter(&self) -> Iter<'a, T> {
         Iter {
-            cursor: Cursor::new(self.bytes),
+            cursor: BufferCursor::new(self.bytes),
             left: self.count,
             encoding: self.encoding,
             running: 0,
@@ -66,22 +70,22 @@ impl<'a, T: Element<'a>> List<'a, T> {
     }
 }
 
-impl<'a, T: Element<'a> + PartialEq> PartialEq for List<'a, T> {
+impl<'a, T: Element<'a> + PartialEq> PartialEq for EncodedList<'a, T> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl<'a, T: Element<'a> + fmt::Debug> fmt::Debug for List<'a, T> {
+impl<'a, T: Element<'a> + fmt::Debug> fmt::Debug for EncodedList<'a, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-/// Iterator over a [`List`].
+/// Iterator over an [`EncodedList`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a, T> {
-    cursor: Cursor<'a>,
+    cursor: BufferCursor<'a>,
     left: u32,
     encoding: Encoding,
     running: u64,
@@ -106,15 +110,15 @@ impl<'a, T: Element<'a>> ExactSizeIterator for Iter<'a, T> {}
 impl Element<'_> for Address {
     const SIZE: u64 = 1;
 
-    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
+    fn read(cursor: &mut BufferCursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         cursor.address(encoding)
     }
 }
 
-impl Element<'_> for Move {
+impl Element<'_> for ObjectMove {
     const SIZE: u64 = 2;
 
-    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
+    fn read(cursor: &mut BufferCursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         Ok(Self {
             from: cursor.object(encoding)?,
             to: cursor.object(encoding)?,
@@ -122,10 +126,10 @@ impl Element<'_> for Move {
     }
 }
 
-impl Element<'_> for Reference {
+impl Element<'_> for ObjectReference {
     const SIZE: u64 = 1;
 
-    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, running: &mut u64) -> Result<Self, Issue> {
+    fn read(cursor: &mut BufferCursor<'_>, encoding: &Encoding, running: &mut u64) -> Result<Self, Issue> {
         /// First data version with offsets, each relative to the previous one.
         const WITH_OFFSET: u8 = 2;
         let has_offset = encoding.version >= WITH_OFFSET;
@@ -142,7 +146,7 @@ impl Element<'_> for Reference {
 impl Element<'_> for Root {
     const SIZE: u64 = 2;
 
-    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
+    fn read(cursor: &mut BufferCursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         if encoding.roots_have_addresses {
             let address = cursor.address(encoding)?;
             return Ok(Self {
@@ -164,7 +168,7 @@ impl Element<'_> for Root {
 }
 
 /// Reads the type, unit or variance of a counter, which is one byte in data versions 13 and 14.
-fn counter_number(cursor: &mut Cursor<'_>, encoding: &Encoding) -> Result<u64, Issue> {
+fn counter_number(cursor: &mut BufferCursor<'_>, encoding: &Encoding) -> Result<u64, Issue> {
     match encoding.version {
         13 | 14 => Ok(cursor.byte()?.into()),
         _ => cursor.unsigned(),
@@ -174,7 +178,7 @@ fn counter_number(cursor: &mut Cursor<'_>, encoding: &Encoding) -> Result<u64, I
 impl<'a> Element<'a> for CounterDescription<'a> {
     const SIZE: u64 = 6;
 
-    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
+    fn read(cursor: &mut BufferCursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         /// The section that has a name in the event (`MONO_COUNTER_PERFCOUNTERS`).
         const NAMED: u64 = 1 << 15;
         let section = cursor.unsigned()?;
@@ -196,14 +200,17 @@ impl<'a> Element<'a> for CounterDescription<'a> {
 
 impl<'a> CounterChange<'a> {
     /// Reads all changes of an event, up to and including the index 0 that terminates them.
-    pub(super) fn read_all(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<List<'a, Self>, Issue> {
+    pub(super) fn read_all(
+        cursor: &mut BufferCursor<'a>,
+        encoding: &Encoding,
+    ) -> Result<EncodedList<'a, Self>, Issue> {
         let mut ahead = *cursor;
         let mut count = 0_u64;
-        while Cursor::new(ahead.rest()).unsigned()? != 0 {
+        while BufferCursor::new(ahead.rest()).unsigned()? != 0 {
             Self::read(&mut ahead, encoding, &mut 0)?;
             count = count.saturating_add(1);
         }
-        let list = List::read(count, cursor, encoding)?;
+        let list = EncodedList::read(count, cursor, encoding)?;
         cursor.unsigned()?;
         Ok(list)
     }
@@ -212,7 +219,7 @@ impl<'a> CounterChange<'a> {
 impl<'a> Element<'a> for CounterChange<'a> {
     const SIZE: u64 = 3;
 
-    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
+    fn read(cursor: &mut BufferCursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         let index = cursor.unsigned()?;
         let value = match counter_number(cursor, encoding)? {
             0 | 2 | 3 | 7 => CounterValue::Signed(cursor.signed()?.cast_signed()),
@@ -242,7 +249,7 @@ pub(super) enum StackEncoding {
 /// A stack of managed methods, innermost first regardless of the order in the file. Samples use this order,
 /// all other events the reverse.
 #[derive(Clone, Copy)]
-pub struct Frames<'a> {
+pub struct MethodFrames<'a> {
     bytes: &'a [u8],
     count: u32,
     stack_encoding: StackEncoding,
@@ -251,7 +258,7 @@ pub struct Frames<'a> {
     start: u64,
 }
 
-impl<'a> Frames<'a> {
+impl<'a> MethodFrames<'a> {
     /// An empty stack.
     pub const NONE: Self = Self {
         bytes: &[],
@@ -263,7 +270,7 @@ impl<'a> Frames<'a> {
 
     /// Reads a count and that many methods. `method` is the last method decoded in the buffer.
     pub(super) fn read(
-        cursor: &mut Cursor<'a>,
+        cursor: &mut BufferCursor<'a>,
         encoding: &Encoding,
         stack_encoding: StackEncoding,
         method: &mut u64,
@@ -311,21 +318,21 @@ impl<'a> Frames<'a> {
     }
 }
 
-impl PartialEq for Frames<'_> {
+impl PartialEq for MethodFrames<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl fmt::Debug for Frames<'_> {
+impl fmt::Debug for MethodFrames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-/// Iterator over [`Frames`].
+/// Iterator over [`MethodFrames`].
 #[derive(Clone, Debug)]
-pub struct FramesIter<'a>(Frames<'a>);
+pub struct FramesIter<'a>(MethodFrames<'a>);
 
 impl Iterator for FramesIter<'_> {
     type Item = Method;
@@ -347,7 +354,7 @@ impl Iterator for FramesIter<'_> {
                 frames.start.wrapping_add(difference)
             }
             StackEncoding::Inwards | StackEncoding::InwardsWithOffsets => {
-                let mut cursor = Cursor::new(frames.bytes);
+                let mut cursor = BufferCursor::new(frames.bytes);
                 frames.start = frames.start.wrapping_add(cursor.signed().ok()?);
                 if frames.stack_encoding == StackEncoding::InwardsWithOffsets {
                     cursor.signed().ok()?;

@@ -8,9 +8,9 @@ use jitdump::{ByteOrder, RuntimeTime, Tally};
 use crate::bytes::Reader;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::mono::format::cursor::Encoding;
-use crate::traces::mono::format::decode::{MethodCall, EventDecoder};
-use crate::traces::mono::format::event::{Event, ThreadId};
-use crate::traces::mono::format::header::Header;
+use crate::traces::mono::format::decode::{EventDecoder, MethodCall};
+use crate::traces::mono::format::event::{LogEvent, ThreadId};
+use crate::traces::mono::format::header::LogHeader;
 
 /// First four bytes of a buffer (`BUF_ID`, little-endian).
 pub(super) const BUFFER_ID: [u8; 4] = *b"\x01LPM";
@@ -26,25 +26,25 @@ const USUAL_BUFFER_SIZE: usize = 64 << 10;
 #[derive(Clone, Copy, Debug)]
 pub struct Log<'a> {
     file: &'a [u8],
-    header: Header<'a>,
+    header: LogHeader<'a>,
 }
 
 impl<'a> Log<'a> {
     /// Parses the header. Returns an error only if the file is not a log or has an unknown format. The intact
     /// parts of a damaged log remain readable.
     pub fn parse(file: &'a [u8]) -> Result<Self, Diagnostic> {
-        let header = Header::parse(file)?;
+        let header = LogHeader::parse(file)?;
         Ok(Self { file, header })
     }
 
     /// Returns the header.
-    pub fn header(&self) -> &Header<'a> {
+    pub fn header(&self) -> &LogHeader<'a> {
         &self.header
     }
 
     /// Iterates over the buffers in file order, which is also time order for each thread.
-    pub fn buffers(&self) -> Buffers<'a> {
-        Buffers {
+    pub fn buffers(&self) -> LogBuffers<'a> {
+        LogBuffers {
             file: self.file,
             header: self.header,
             position: self.header.size,
@@ -63,7 +63,7 @@ impl<'a> Log<'a> {
 
 /// A buffer, which has events of one thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Buffer<'a> {
+pub struct LogBuffer<'a> {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Thread that owns the buffer.
@@ -78,7 +78,7 @@ pub struct Buffer<'a> {
     size: usize,
 }
 
-impl<'a> Buffer<'a> {
+impl<'a> LogBuffer<'a> {
     /// Returns the encoded events.
     pub fn content(&self) -> &'a [u8] {
         self.content
@@ -112,8 +112,8 @@ impl<'a> Buffer<'a> {
     }
 
     /// Iterates over the events.
-    pub fn events(&self) -> Events<'a> {
-        Events {
+    pub fn events(&self) -> BufferEvents<'a> {
+        BufferEvents {
             end: self.end(),
             is_cut: self.content.len() < self.size,
             decoder: EventDecoder::new(
@@ -130,16 +130,16 @@ impl<'a> Buffer<'a> {
 
 /// Iterator over the buffers of a log.
 #[derive(Clone, Debug)]
-pub struct Buffers<'a> {
+pub struct LogBuffers<'a> {
     file: &'a [u8],
-    header: Header<'a>,
+    header: LogHeader<'a>,
     position: usize,
     faults: Tally<Issue>,
 }
 
 /// Iterator over the events of a buffer. Ends with the buffer, or before an event that cannot be decoded.
 #[derive(Clone, Debug)]
-pub struct Events<'a> {
+pub struct BufferEvents<'a> {
     /// End of the buffer in the file, in bytes.
     end: u64,
     is_cut: bool,
@@ -150,11 +150,11 @@ pub struct Events<'a> {
 /// Iterator over the events of a log.
 #[derive(Clone, Debug)]
 pub struct LogEvents<'a> {
-    buffers: Buffers<'a>,
-    current: Option<Events<'a>>,
+    buffers: LogBuffers<'a>,
+    current: Option<BufferEvents<'a>>,
 }
 
-impl Buffers<'_> {
+impl LogBuffers<'_> {
     /// Returns the faults found so far, except those of events.
     pub fn faults(&self) -> &Tally<Issue> {
         &self.faults
@@ -187,7 +187,7 @@ impl BufferHeader {
     }
 }
 
-impl<'a> Buffers<'a> {
+impl<'a> LogBuffers<'a> {
     /// Returns the offset of the next buffer at or after `from`, or the end of the file.
     fn next_start(&self, from: usize) -> usize {
         let rest = self.file.get(from..).unwrap_or_default();
@@ -198,15 +198,15 @@ impl<'a> Buffers<'a> {
     }
 
     /// Creates the buffer at `at` from its header and content.
-    fn buffer(&self, at: usize, header: &BufferHeader, content: &'a [u8]) -> Buffer<'a> {
+    fn buffer(&self, at: usize, header: &BufferHeader, content: &'a [u8]) -> LogBuffer<'a> {
         let [time_base, pointer_base, object_base, thread, method_base] = header.bases;
         /// First data version in which roots have addresses. Mono 2.0 also wrote this format as version 14.
         const WITH_ROOT_ADDRESSES: u8 = 15;
-        let Header {
+        let LogHeader {
             major, data_version, ..
         } = self.header;
         let early = major >= 2 && data_version == WITH_ROOT_ADDRESSES - 1;
-        Buffer {
+        LogBuffer {
             offset: at as u64,
             thread: ThreadId(thread),
             time_base: RuntimeTime(time_base),
@@ -227,10 +227,10 @@ impl<'a> Buffers<'a> {
     }
 }
 
-impl<'a> Iterator for Buffers<'a> {
-    type Item = Buffer<'a>;
+impl<'a> Iterator for LogBuffers<'a> {
+    type Item = LogBuffer<'a>;
 
-    fn next(&mut self) -> Option<Buffer<'a>> {
+    fn next(&mut self) -> Option<LogBuffer<'a>> {
         loop {
             let at = self.position;
             let bytes = self.file.get(at..).filter(|bytes| !bytes.is_empty())?;
@@ -266,7 +266,7 @@ impl<'a> Iterator for Buffers<'a> {
     }
 }
 
-impl Events<'_> {
+impl BufferEvents<'_> {
     /// Returns the offset of the next event in the file, or of the event with the fault if there is one.
     pub fn next_offset(&self) -> u64 {
         self.end.saturating_sub(self.decoder.remaining() as u64)
@@ -292,11 +292,11 @@ impl Events<'_> {
     }
 }
 
-impl<'a> Iterator for Events<'a> {
-    type Item = Event<'a>;
+impl<'a> Iterator for BufferEvents<'a> {
+    type Item = LogEvent<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Event<'a>> {
+    fn next(&mut self) -> Option<LogEvent<'a>> {
         let left = self.decoder.remaining();
         if left == 0 || self.fault.is_some() {
             return None;
@@ -320,10 +320,10 @@ impl LogEvents<'_> {
 }
 
 impl<'a> Iterator for LogEvents<'a> {
-    type Item = Event<'a>;
+    type Item = LogEvent<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Event<'a>> {
+    fn next(&mut self) -> Option<LogEvent<'a>> {
         loop {
             if let Some(events) = &mut self.current {
                 if let Some(event) = events.next() {

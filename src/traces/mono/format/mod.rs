@@ -23,9 +23,9 @@ pub mod log;
 pub mod names;
 pub mod packed;
 
-pub use code::{LoggedCode, LoggedFunction};
-pub use event::{Event, Kind, Method, Object, Pointer, ThreadId};
-pub use header::Header;
-pub use index::Index;
-pub use log::{Buffer, Log};
-pub use names::Names;
+pub use code::{LogCode, LoggedFunction};
+pub use event::{LogEvent, LogEventKind, ManagedObject, Method, Pointer, ThreadId};
+pub use header::LogHeader;
+pub use index::LogIndex;
+pub use log::{Log, LogBuffer};
+pub use names::LogNames;

@@ -6,7 +6,7 @@
 use jitdump::RuntimeTime;
 
 use crate::collections::hash::HashMap;
-use crate::traces::mono::format::event::{Kind, Metadata, Method, Pointer, Stage, TypeReference};
+use crate::traces::mono::format::event::{LogEventKind, Metadata, Method, Pointer, Stage, TypeReference};
 
 /// Values of IDs, each valid from a time on.
 #[derive(Clone, Debug, Default)]
@@ -52,22 +52,22 @@ impl<T: Copy + PartialEq> Definitions<T> {
 
 /// The names in a log.
 #[derive(Clone, Debug, Default)]
-pub struct Names<'a> {
+pub struct LogNames<'a> {
     methods: Definitions<&'a [u8]>,
     classes: Definitions<&'a [u8]>,
     vtables: Definitions<Pointer>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> LogNames<'a> {
     /// Adds the names in an event.
-    pub(super) fn add(&mut self, time: RuntimeTime, kind: &Kind<'a>) {
+    pub(super) fn add(&mut self, time: RuntimeTime, kind: &LogEventKind<'a>) {
         match *kind {
-            Kind::Jit { method, name, .. } => self.methods.add(method.0, time, name),
-            Kind::Metadata {
+            LogEventKind::Jit { method, name, .. } => self.methods.add(method.0, time, name),
+            LogEventKind::Metadata {
                 stage: Stage::LoadEnd | Stage::Name,
                 subject: Metadata::Class { class, name, .. },
             } => self.classes.add(class.0, time, name),
-            Kind::Metadata {
+            LogEventKind::Metadata {
                 stage: Stage::LoadEnd,
                 subject: Metadata::VTable { vtable, class, .. },
             } => self.vtables.add(vtable.0, time, class),

@@ -9,7 +9,7 @@ use flate2::bufread::GzDecoder;
 use jitdump::Tally;
 
 use crate::results::diagnostics::Issue;
-use crate::traces::mono::format::header::Header;
+use crate::traces::mono::format::header::LogHeader;
 use crate::traces::mono::format::log::{BUFFER_HEADER_SIZE, BUFFER_ID};
 
 /// Number of bytes to unpack at a time.
@@ -112,7 +112,7 @@ impl LogValidator {
                 Self::Header(start) => {
                     let before = start.len();
                     start.extend_from_slice(bytes);
-                    match Header::parse(start) {
+                    match LogHeader::parse(start) {
                         Ok(header) => {
                             bytes = bytes
                                 .get(header.size.saturating_sub(before)..)

@@ -7,10 +7,10 @@ use jitdump::{ByteOrder, Tally};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
-use crate::traces::xray::format::buffer::Buffer;
+use crate::traces::xray::format::buffer::TraceBuffer;
 use crate::traces::xray::format::header;
-use crate::traces::xray::format::header::Header;
-use crate::traces::xray::format::record::{Record, RecordKind};
+use crate::traces::xray::format::header::TraceHeader;
+use crate::traces::xray::format::record::{RecordKind, TraceRecord};
 
 /// Size of a record, in bytes.
 pub const RECORD_SIZE: usize = 32;
@@ -54,7 +54,7 @@ fn decode_content(record: &[u8; RECORD_SIZE], endian: ByteOrder) -> Option<Recor
 }
 
 /// Returns the process and thread ID of a record; `None` if its type is unknown.
-fn pid_and_tid(record: &[u8; RECORD_SIZE], header: &Header) -> Option<(Option<i32>, i32)> {
+fn pid_and_tid(record: &[u8; RECORD_SIZE], header: &TraceHeader) -> Option<(Option<i32>, i32)> {
     let mut reader = Reader::new(record, header.endian);
     match reader.u16()? {
         FUNCTION => reader.skip(14)?,
@@ -66,7 +66,7 @@ fn pid_and_tid(record: &[u8; RECORD_SIZE], header: &Header) -> Option<(Option<i3
 }
 
 /// Returns whether the data after a header starts with a plausible record.
-pub(super) fn starts_with_record(records: &[u8], header: &Header) -> bool {
+pub(super) fn starts_with_record(records: &[u8], header: &TraceHeader) -> bool {
     let is_first = |record| {
         let is_function = matches!(
             decode_content(record, header.endian),
@@ -80,14 +80,14 @@ pub(super) fn starts_with_record(records: &[u8], header: &Header) -> bool {
 /// Iterator over the runs of records of one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Runs<'a> {
-    header: Header,
+    header: TraceHeader,
     rest: &'a [u8],
     position: u64,
     faults: Tally<Issue>,
 }
 
 impl<'a> Runs<'a> {
-    pub(super) fn new(file: &'a [u8], header: Header) -> Self {
+    pub(super) fn new(file: &'a [u8], header: TraceHeader) -> Self {
         Self {
             header,
             rest: file.get(header::SIZE..).unwrap_or_default(),
@@ -103,10 +103,10 @@ impl<'a> Runs<'a> {
 }
 
 impl Iterator for Runs<'_> {
-    type Item = Buffer;
+    type Item = TraceBuffer;
 
-    fn next(&mut self) -> Option<Buffer> {
-        let mut run: Option<Buffer> = None;
+    fn next(&mut self) -> Option<TraceBuffer> {
+        let mut run: Option<TraceBuffer> = None;
         let mut has_tick = false;
         while let Some((record, rest)) = self.rest.split_first_chunk() {
             let (at, end) = (self.position, self.position.saturating_add(RECORD_SIZE as u64));
@@ -118,7 +118,7 @@ impl Iterator for Runs<'_> {
             match (&mut run, owner) {
                 (Some(run), _) => run.end = end,
                 (None, Some((process, thread))) => {
-                    run = Some(Buffer {
+                    run = Some(TraceBuffer {
                         process,
                         thread,
                         offset: at,
@@ -151,7 +151,7 @@ impl Iterator for Runs<'_> {
 
 /// Decodes the records of a run one by one.
 #[derive(Clone, Debug)]
-pub(super) struct Decoder<'a> {
+pub(super) struct BasicDecoder<'a> {
     rest: &'a [u8],
     offset: u64,
     endian: ByteOrder,
@@ -161,8 +161,8 @@ pub(super) struct Decoder<'a> {
     faults: Tally<Issue>,
 }
 
-impl<'a> Decoder<'a> {
-    pub(super) fn new(content: &'a [u8], header: &Header, buffer: &Buffer) -> Self {
+impl<'a> BasicDecoder<'a> {
+    pub(super) fn new(content: &'a [u8], header: &TraceHeader, buffer: &TraceBuffer) -> Self {
         Self {
             rest: content,
             offset: buffer.start,
@@ -184,7 +184,7 @@ impl<'a> Decoder<'a> {
 
     /// Returns the next record.
     #[inline]
-    pub(super) fn record(&mut self) -> Option<Record<'a>> {
+    pub(super) fn record(&mut self) -> Option<TraceRecord<'a>> {
         while let Some((record, rest)) = self.rest.split_first_chunk() {
             let offset = self.offset;
             self.rest = rest;
@@ -204,7 +204,7 @@ impl<'a> Decoder<'a> {
                     continue;
                 }
             };
-            return Some(Record {
+            return Some(TraceRecord {
                 tick: self.tick,
                 cpu: self.cpu,
                 offset,

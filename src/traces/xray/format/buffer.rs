@@ -6,7 +6,7 @@ use crate::traces::xray::format::fdr;
 
 /// A buffer: consecutive records of one thread. In basic mode, a run of records of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Buffer {
+pub struct TraceBuffer {
     /// Process ID in the PID namespace of the process; `None` if the trace does not have it, as before
     /// version 3.
     pub process: Option<i32>,
@@ -26,7 +26,7 @@ pub struct Buffer {
     pub(super) is_cut: bool,
 }
 
-impl Buffer {
+impl TraceBuffer {
     /// Returns the range of the file that holds the records, in bytes.
     pub fn content(&self) -> std::ops::Range<u64> {
         self.start..self.end

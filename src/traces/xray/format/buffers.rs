@@ -12,17 +12,17 @@ use jitdump::{RuntimeTime, Tally};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
-use crate::traces::xray::format::buffer::Buffer;
+use crate::traces::xray::format::buffer::TraceBuffer;
 use crate::traces::xray::format::fdr;
-use crate::traces::xray::format::fdr::{Decoder, METADATA_SIZE};
+use crate::traces::xray::format::fdr::{FdrDecoder, METADATA_SIZE};
 use crate::traces::xray::format::header;
-use crate::traces::xray::format::header::Header;
+use crate::traces::xray::format::header::TraceHeader;
 
 /// A part of a trace after its header: a buffer, or the bytes between two buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Segment {
+pub enum TraceSegment {
     /// A buffer, including the metadata records that start it.
-    Buffer(Buffer),
+    Buffer(TraceBuffer),
     /// Bytes outside of buffers.
     Gap {
         /// Offset in the file, in bytes.
@@ -54,29 +54,29 @@ const MAX_TRUSTED_SIZE: u64 = 1 << 30;
 
 /// Returns whether the data after a header starts with a buffer. Used to detect the file type, so it is
 /// strict.
-pub(super) fn starts_with_buffer(records: &[u8], header: &Header) -> bool {
+pub(super) fn starts_with_buffer(records: &[u8], header: &TraceHeader) -> bool {
     let is_there = |bytes: &[u8]| is_start(bytes, header, u64::MAX);
     records.get(..START_SIZE).is_some_and(is_there)
 }
 
 /// Returns whether `bytes` start with a metadata record of this kind.
-fn is_kind(bytes: &[u8], kind: u8, header: &Header) -> bool {
+fn is_kind(bytes: &[u8], kind: u8, header: &TraceHeader) -> bool {
     kind_of(bytes, header) == Some(kind)
 }
 
-fn kind_of(bytes: &[u8], header: &Header) -> Option<u8> {
+fn kind_of(bytes: &[u8], header: &TraceHeader) -> Option<u8> {
     fdr::metadata_kind(*bytes.first()?, header.endian)
 }
 
 /// Returns a reader for the fields of the metadata record at the start of `bytes`.
-fn fields_of<'a>(bytes: &'a [u8], header: &Header) -> Option<Reader<'a>> {
+fn fields_of<'a>(bytes: &'a [u8], header: &TraceHeader) -> Option<Reader<'a>> {
     let record = bytes.get(1..METADATA_SIZE)?;
     Some(Reader::new(record, header.endian))
 }
 
 /// Returns the nanoseconds of a wall time record. The record has microseconds, although llvm-xray takes them
 /// for nanoseconds.
-fn wall_time(bytes: &[u8], header: &Header) -> Option<RuntimeTime> {
+fn wall_time(bytes: &[u8], header: &TraceHeader) -> Option<RuntimeTime> {
     let mut body = fields_of(bytes, header)?;
     let (seconds, microseconds) = (body.u64()?, body.u32()?);
     let nanoseconds = u64::from(microseconds).checked_mul(1_000)?;
@@ -86,7 +86,7 @@ fn wall_time(bytes: &[u8], header: &Header) -> Option<RuntimeTime> {
 
 /// Returns whether `bytes` start with the first records of a buffer. `room` is the number of bytes available
 /// after its extents record.
-fn is_start(bytes: &[u8], header: &Header, room: u64) -> bool {
+fn is_start(bytes: &[u8], header: &TraceHeader, room: u64) -> bool {
     let has_extents = header.version >= fdr::WITH_EXTENTS;
     let new_buffer = match has_extents {
         true => bytes.get(METADATA_SIZE..).unwrap_or_default(),
@@ -104,7 +104,7 @@ fn is_start(bytes: &[u8], header: &Header, room: u64) -> bool {
 }
 
 /// Returns whether `bytes` start with an extents record whose size fits into `room` or a buffer of usual size.
-fn has_size(bytes: &[u8], header: &Header, room: u64) -> bool {
+fn has_size(bytes: &[u8], header: &TraceHeader, room: u64) -> bool {
     let usual = header.buffer_size.unwrap_or_default().min(MAX_TRUSTED_SIZE);
     let size = fields_of(bytes, header).and_then(|mut body| body.u64());
     is_kind(bytes, fdr::BUFFER_EXTENTS, header) && size.is_some_and(|size| size <= room.max(usual))
@@ -112,15 +112,15 @@ fn has_size(bytes: &[u8], header: &Header, room: u64) -> bool {
 
 /// Finds the buffers of a trace.
 #[derive(Clone, Debug)]
-pub(super) struct Buffers<'a> {
+pub(super) struct BufferFinder<'a> {
     file: &'a [u8],
-    header: Header,
+    header: TraceHeader,
     position: usize,
     faults: Tally<Issue>,
 }
 
-impl<'a> Buffers<'a> {
-    pub(super) fn new(file: &'a [u8], header: Header) -> Self {
+impl<'a> BufferFinder<'a> {
+    pub(super) fn new(file: &'a [u8], header: TraceHeader) -> Self {
         Self {
             file,
             header,
@@ -135,7 +135,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Returns the next buffer, or the bytes in place of one.
-    pub(super) fn next_segment(&mut self) -> Option<Segment> {
+    pub(super) fn next_segment(&mut self) -> Option<TraceSegment> {
         let at = self.position;
         if at >= self.file.len() {
             return None;
@@ -144,7 +144,7 @@ impl<'a> Buffers<'a> {
             self.header = header;
             self.position = at.saturating_add(header::SIZE);
             self.faults.add(Issue::XrayAnotherTrace, at as u64);
-            return Some(Segment::Gap {
+            return Some(TraceSegment::Gap {
                 offset: at as u64,
                 end: self.position as u64,
                 reason: GapReason::Issue(Issue::XrayAnotherTrace),
@@ -155,8 +155,8 @@ impl<'a> Buffers<'a> {
             _ => self.read_buffer_with_extents(at),
         };
         Some(match buffer {
-            Ok(buffer) => Segment::Buffer(buffer),
-            Err(reason) => Segment::Gap {
+            Ok(buffer) => TraceSegment::Buffer(buffer),
+            Err(reason) => TraceSegment::Gap {
                 offset: at as u64,
                 end: self.position as u64,
                 reason,
@@ -165,12 +165,12 @@ impl<'a> Buffers<'a> {
     }
 
     /// Returns the header of another trace of the same version, which the format allows between buffers.
-    fn header_at(&self, at: usize) -> Option<Header> {
+    fn header_at(&self, at: usize) -> Option<TraceHeader> {
         let bytes = self.bytes_from(at);
         if bytes.first_chunk::<4>() != self.file.first_chunk() {
             return None;
         }
-        let header = Header::parse(bytes).ok()?;
+        let header = TraceHeader::parse(bytes).ok()?;
         starts_with_buffer(bytes.get(header::SIZE..)?, &header).then_some(header)
     }
 
@@ -206,7 +206,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Reads a buffer of version 1, whose size is in the file header.
-    fn read_v1_buffer(&mut self, at: usize) -> Result<Buffer, GapReason> {
+    fn read_v1_buffer(&mut self, at: usize) -> Result<TraceBuffer, GapReason> {
         if !is_kind(self.bytes_from(at), fdr::NEW_BUFFER, &self.header) {
             return Err(GapReason::Issue(self.skip_to_next(at)));
         }
@@ -225,7 +225,7 @@ impl<'a> Buffers<'a> {
             // The missing bytes may be only those after the end-of-buffer record.
             let content = self.file.get(at..).unwrap_or_default();
             let records = content.get(METADATA_SIZE..).unwrap_or_default();
-            let mut decoder = Decoder::new(records, &self.header, &buffer);
+            let mut decoder = FdrDecoder::new(records, &self.header, &buffer);
             while decoder.record().is_some() {}
             if !decoder.has_end_marker() {
                 self.faults.add(Issue::XrayCutTail, at as u64);
@@ -235,7 +235,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Reads a buffer that starts with an extents record.
-    fn read_buffer_with_extents(&mut self, at: usize) -> Result<Buffer, GapReason> {
+    fn read_buffer_with_extents(&mut self, at: usize) -> Result<TraceBuffer, GapReason> {
         let bytes = self.bytes_from(at);
         if !is_kind(bytes, fdr::BUFFER_EXTENTS, &self.header) {
             return Err(GapReason::Issue(self.skip_to_next(at)));
@@ -258,7 +258,7 @@ impl<'a> Buffers<'a> {
         let (end, is_cut) = self.checked_end(at, start, end);
         self.position = end;
         let buffer = self.buffer(at, start);
-        buffer.map(|buffer| Buffer { is_cut, ..buffer })
+        buffer.map(|buffer| TraceBuffer { is_cut, ..buffer })
     }
 
     /// Returns the end of the buffer at `at` and whether the file ends before it. `end` is the end according
@@ -295,9 +295,9 @@ impl<'a> Buffers<'a> {
 
     /// Reads the buffer at `at` whose first record after the extents record is at `start`, and which ends at
     /// the current position.
-    fn buffer(&mut self, at: usize, start: usize) -> Result<Buffer, GapReason> {
+    fn buffer(&mut self, at: usize, start: usize) -> Result<TraceBuffer, GapReason> {
         let content = self.file.get(start..self.position).unwrap_or_default();
-        let mut buffer = Buffer {
+        let mut buffer = TraceBuffer {
             process: None,
             thread: 0,
             offset: at as u64,
@@ -317,7 +317,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Reads the metadata records up to the first tick; `None` if any other record comes first.
-    fn read_first_records(&self, content: &[u8], buffer: &mut Buffer) -> Option<()> {
+    fn read_first_records(&self, content: &[u8], buffer: &mut TraceBuffer) -> Option<()> {
         let header = &self.header;
         buffer.thread = fields_of(content, header)?.u32()? as i32;
         let mut rest = content.get(METADATA_SIZE..)?;

@@ -12,9 +12,9 @@ use jitdump::{ByteOrder, Tally};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
-use crate::traces::xray::format::buffer::Buffer;
-use crate::traces::xray::format::header::Header;
-use crate::traces::xray::format::record::{Record, RecordKind};
+use crate::traces::xray::format::buffer::TraceBuffer;
+use crate::traces::xray::format::header::TraceHeader;
+use crate::traces::xray::format::record::{RecordKind, TraceRecord};
 
 /// Sizes of function and metadata records, in bytes.
 pub(super) const FUNCTION_SIZE: usize = 8;
@@ -78,7 +78,7 @@ pub(super) fn function_fields(record: [u8; FUNCTION_SIZE], endian: ByteOrder) ->
 
 /// Decodes the records of a buffer one by one.
 #[derive(Clone, Debug)]
-pub(super) struct Decoder<'a> {
+pub(super) struct FdrDecoder<'a> {
     rest: &'a [u8],
     /// End of the buffer in the file, in bytes.
     end: u64,
@@ -99,7 +99,7 @@ pub(super) struct Decoder<'a> {
 }
 
 /// Result of reading a metadata record.
-enum Step<'a> {
+enum MetadataStep<'a> {
     Record {
         tick: u64,
         cpu: u16,
@@ -109,8 +109,8 @@ enum Step<'a> {
     End,
 }
 
-impl<'a> Decoder<'a> {
-    pub(super) fn new(content: &'a [u8], header: &Header, buffer: &Buffer) -> Self {
+impl<'a> FdrDecoder<'a> {
+    pub(super) fn new(content: &'a [u8], header: &TraceHeader, buffer: &TraceBuffer) -> Self {
         Self {
             rest: content,
             end: buffer.end,
@@ -143,7 +143,7 @@ impl<'a> Decoder<'a> {
 
     /// Returns the next call, argument or event.
     #[inline]
-    pub(super) fn record(&mut self) -> Option<Record<'a>> {
+    pub(super) fn record(&mut self) -> Option<TraceRecord<'a>> {
         loop {
             let offset = self.next_offset();
             let Some((&head, rest)) = self.rest.split_first_chunk::<FUNCTION_SIZE>() else {
@@ -165,9 +165,11 @@ impl<'a> Decoder<'a> {
                 }
             };
             match self.metadata(kind, offset) {
-                Step::Record { tick, cpu, kind } => return Some(self.make_record(tick, cpu, offset, kind)),
-                Step::Next => {}
-                Step::End => return None,
+                MetadataStep::Record { tick, cpu, kind } => {
+                    return Some(self.make_record(tick, cpu, offset, kind));
+                }
+                MetadataStep::Next => {}
+                MetadataStep::End => return None,
             }
         }
     }
@@ -181,7 +183,7 @@ impl<'a> Decoder<'a> {
 
     /// Decodes a function record; `None` if its action is unknown.
     #[inline]
-    fn function(&mut self, head: [u8; FUNCTION_SIZE], offset: u64) -> Option<Record<'a>> {
+    fn function(&mut self, head: [u8; FUNCTION_SIZE], offset: u64) -> Option<TraceRecord<'a>> {
         let (action, function, delta) = function_fields(head, self.endian);
         self.base = match self.base.checked_add(delta.into()) {
             Some(base) => base,
@@ -195,12 +197,12 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    fn make_record(&mut self, tick: u64, cpu: u16, offset: u64, kind: RecordKind<'a>) -> Record<'a> {
+    fn make_record(&mut self, tick: u64, cpu: u16, offset: u64, kind: RecordKind<'a>) -> TraceRecord<'a> {
         if tick < self.tick {
             self.faults.add(Issue::XrayTickBack, offset);
         }
         self.tick = tick;
-        Record {
+        TraceRecord {
             tick,
             cpu,
             offset,
@@ -214,7 +216,7 @@ impl<'a> Decoder<'a> {
         u64::MAX
     }
 
-    fn metadata(&mut self, kind: u8, offset: u64) -> Step<'a> {
+    fn metadata(&mut self, kind: u8, offset: u64) -> MetadataStep<'a> {
         let Some((record, rest)) = self.rest.split_at_checked(METADATA_SIZE) else {
             return self.finish(offset);
         };
@@ -232,27 +234,27 @@ impl<'a> Decoder<'a> {
             NEW_CPU_ID => self.new_cpu(&mut body),
             TSC_WRAP => body.u64().map(|tick| {
                 self.base = tick;
-                Step::Next
+                MetadataStep::Next
             }),
-            CALL_ARGUMENT => body.u64().map(|argument| Step::Record {
+            CALL_ARGUMENT => body.u64().map(|argument| MetadataStep::Record {
                 tick: self.tick,
                 cpu: self.cpu,
                 kind: RecordKind::Argument(argument),
             }),
-            WALL_TIME | PID => Some(Step::Next),
+            WALL_TIME | PID => Some(MetadataStep::Next),
             _ => None,
         };
         step.unwrap_or_else(|| self.abandon_buffer(Issue::XrayUnknownKind, offset))
     }
 
-    fn new_cpu(&mut self, body: &mut Reader<'_>) -> Option<Step<'a>> {
+    fn new_cpu(&mut self, body: &mut Reader<'_>) -> Option<MetadataStep<'a>> {
         self.cpu = body.u16()?;
         self.base = body.u64()?;
-        Some(Step::Next)
+        Some(MetadataStep::Next)
     }
 
     /// Decodes an event; `rest` starts with its payload.
-    fn event(&mut self, kind: u8, mut body: Reader<'_>, rest: &'a [u8], offset: u64) -> Step<'a> {
+    fn event(&mut self, kind: u8, mut body: Reader<'_>, rest: &'a [u8], offset: u64) -> MetadataStep<'a> {
         let Some(fields) = self.event_fields(&mut body, offset) else {
             return self.abandon_buffer(Issue::XrayUnknownKind, offset);
         };
@@ -277,7 +279,7 @@ impl<'a> Decoder<'a> {
             _ => RecordKind::Custom { payload },
         };
         let has_cpu = kind == CUSTOM_EVENT && self.version == WITH_EVENT_CPU;
-        Step::Record {
+        MetadataStep::Record {
             tick: fields.tick,
             cpu: if has_cpu { fields.number } else { self.cpu },
             kind: record_kind,
@@ -305,14 +307,14 @@ impl<'a> Decoder<'a> {
 
     /// Drops the rest of the buffer.
     #[cold]
-    fn abandon_buffer(&mut self, fault: Issue, offset: u64) -> Step<'a> {
+    fn abandon_buffer(&mut self, fault: Issue, offset: u64) -> MetadataStep<'a> {
         self.faults.add(fault, offset);
         self.end()
     }
 
     /// Ends the buffer, and reports remaining bytes that are not a complete record.
     #[cold]
-    fn finish(&mut self, offset: u64) -> Step<'a> {
+    fn finish(&mut self, offset: u64) -> MetadataStep<'a> {
         let is_short = self.loses_bytes() && self.typed_events > 0;
         if !self.rest.is_empty() && !self.is_cut && !is_short {
             self.faults.add(Issue::XrayCutRecord, offset);
@@ -323,14 +325,14 @@ impl<'a> Decoder<'a> {
         self.end()
     }
 
-    fn end(&mut self) -> Step<'a> {
+    fn end(&mut self) -> MetadataStep<'a> {
         if self.loses_bytes() {
             let lost = self.typed_events.saturating_mul(METADATA_SIZE as u64);
             self.faults.add_many(Issue::XrayLostByWriter, lost, self.end);
         }
         self.is_over = true;
         self.rest = &[];
-        Step::End
+        MetadataStep::End
     }
 
     // Quirk: compiler-rt does not count the 16-byte records of typed events, only their payload, and writes

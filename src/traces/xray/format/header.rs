@@ -16,14 +16,14 @@ pub const NEWEST_BASIC: u16 = 3;
 
 /// Recording mode of a trace, which selects the format after the header (`type` in the file).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum TraceMode {
     /// Type 0, `xray-basic`: independent records of a fixed size.
     Basic,
     /// Type 1, `xray-fdr`, the flight data recorder: buffers of threads.
     Fdr,
 }
 
-impl Mode {
+impl TraceMode {
     /// Returns the newest known version of the mode.
     fn newest(self) -> u16 {
         match self {
@@ -35,13 +35,13 @@ impl Mode {
 
 /// The header of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
+pub struct TraceHeader {
     /// Endianness of the traced program's machine and of the file.
     pub endian: ByteOrder,
     /// Version of the format, from 1 to [`NEWEST_FDR`] or [`NEWEST_BASIC`].
     pub version: u16,
     /// Recording mode.
-    pub mode: Mode,
+    pub mode: TraceMode,
     /// Whether ticks have a constant length at all processor frequencies.
     pub constant_tsc: bool,
     /// Whether ticks continue while the processor sleeps.
@@ -57,7 +57,7 @@ pub struct Header {
     pub buffer_size: Option<u64>,
 }
 
-impl Header {
+impl TraceHeader {
     /// Parses the header at the start of a file.
     pub fn parse(file: &[u8]) -> Result<Self, Diagnostic> {
         if file.is_empty() {
@@ -70,8 +70,8 @@ impl Header {
         };
         let unknown = |issue| Diagnostic::new(issue).with("version", version).with("kind", kind);
         let mode = match kind {
-            0 => Mode::Basic,
-            1 => Mode::Fdr,
+            0 => TraceMode::Basic,
+            1 => TraceMode::Fdr,
             _ => return Err(unknown(Issue::XrayType)),
         };
         let newest = mode.newest();
@@ -82,7 +82,7 @@ impl Header {
     }
 
     /// Returns `None` if the file ends inside the header.
-    fn fields(file: &[u8], endian: ByteOrder, version: u16, mode: Mode) -> Option<Self> {
+    fn fields(file: &[u8], endian: ByteOrder, version: u16, mode: TraceMode) -> Option<Self> {
         let mut reader = Reader::new(file, endian);
         reader.skip(4)?;
         // Quirk: basic mode initializes neither the other 30 bits nor anything after the frequency (LLVM 19;
@@ -103,7 +103,7 @@ impl Header {
             constant_tsc: bits & 1 != 0,
             nonstop_tsc: bits & 2 != 0,
             frequency,
-            buffer_size: (mode == Mode::Fdr).then_some(buffer_size),
+            buffer_size: (mode == TraceMode::Fdr).then_some(buffer_size),
         })
     }
 }

@@ -3,9 +3,9 @@
 use jitdump::Tally;
 
 use crate::results::diagnostics::Issue;
-use crate::traces::xray::format::Segment;
-use crate::traces::xray::format::buffer::Buffer;
-use crate::traces::xray::format::header::Mode;
+use crate::traces::xray::format::TraceSegment;
+use crate::traces::xray::format::buffer::TraceBuffer;
+use crate::traces::xray::format::header::TraceMode;
 use crate::traces::xray::format::trace::Trace;
 
 /// Maximum number of buffers in the index, which limits its memory to about a gigabyte. With the default
@@ -14,35 +14,35 @@ pub(super) const MAX_BUFFERS: usize = 1 << 24;
 
 /// The buffers of a thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Thread<'i> {
-    /// Process ID, as in [`Buffer`].
+pub struct ThreadBuffers<'i> {
+    /// Process ID, as in [`TraceBuffer`].
     pub process: Option<i32>,
     /// Thread ID.
     pub thread: i32,
     /// Its buffers, at least one, in the order in which the thread filled them: by wall time, and in file
     /// order within a microsecond. In basic mode, in file order.
-    pub buffers: &'i [Buffer],
+    pub buffers: &'i [TraceBuffer],
 }
 
 /// Result of a first pass over a trace. Its size depends on the number of buffers, not of records.
 #[derive(Clone, Debug, Default)]
-pub struct Index {
+pub struct TraceIndex {
     /// Sorted by process, thread, wall time and offset.
-    buffers: Vec<Buffer>,
+    buffers: Vec<TraceBuffer>,
     /// Faults outside of records. The iterators over records have those inside.
     pub faults: Tally<Issue>,
 }
 
-impl Index {
+impl TraceIndex {
     /// Creates the index of a trace.
     pub fn of(trace: &Trace<'_>) -> Self {
         let mut index = Self::default();
         let mut segments = trace.segments();
         for segment in &mut segments {
-            let Segment::Buffer(buffer) = segment else {
+            let TraceSegment::Buffer(buffer) = segment else {
                 continue;
             };
-            if buffer.wall.is_none() && trace.header().mode == Mode::Fdr {
+            if buffer.wall.is_none() && trace.header().mode == TraceMode::Fdr {
                 index.faults.add(Issue::XrayNoWallTime, buffer.offset);
             }
             index.add(buffer);
@@ -54,25 +54,25 @@ impl Index {
         index
     }
 
-    fn add(&mut self, buffer: Buffer) {
+    fn add(&mut self, buffer: TraceBuffer) {
         match has_room(self.buffers.len()) {
             true => self.buffers.push(buffer),
             false => self.faults.add(Issue::XrayTooManyBuffers, buffer.offset),
         }
     }
 
-    /// Returns all buffers, in the order of [`Index::threads`].
-    pub fn buffers(&self) -> &[Buffer] {
+    /// Returns all buffers, in the order of [`TraceIndex::threads`].
+    pub fn buffers(&self) -> &[TraceBuffer] {
         &self.buffers
     }
 
     /// Iterates over the threads, ordered by process and thread ID.
-    pub fn threads(&self) -> impl Iterator<Item = Thread<'_>> {
+    pub fn threads(&self) -> impl Iterator<Item = ThreadBuffers<'_>> {
         let of_one_thread =
-            |one: &Buffer, next: &Buffer| (one.process, one.thread) == (next.process, next.thread);
+            |one: &TraceBuffer, next: &TraceBuffer| (one.process, one.thread) == (next.process, next.thread);
         self.buffers.chunk_by(of_one_thread).filter_map(|buffers| {
             let first = buffers.first()?;
-            Some(Thread {
+            Some(ThreadBuffers {
                 process: first.process,
                 thread: first.thread,
                 buffers,

@@ -28,11 +28,11 @@ pub mod record;
 pub mod trace;
 
 pub use basic::RECORD_SIZE as BASIC_RECORD_SIZE;
-pub use buffer::{Anchor, Buffer};
-pub use buffers::{GapReason, Segment};
+pub use buffer::{Anchor, TraceBuffer};
+pub use buffers::{GapReason, TraceSegment};
 pub use fdr_metadata::FdrMetadata;
-pub use header::{Header, Mode};
-pub use index::{Index, Thread};
+pub use header::{TraceHeader, TraceMode};
+pub use index::{ThreadBuffers, TraceIndex};
 pub use instrumentation_map::InstrumentationMap;
-pub use record::{Record, RecordKind};
-pub use trace::{Records, Segments, Trace, is_trace};
+pub use record::{RecordKind, TraceRecord};
+pub use trace::{Segments, Trace, TraceRecords, is_trace};

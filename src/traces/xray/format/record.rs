@@ -2,7 +2,7 @@
 
 /// A record of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record<'a> {
+pub struct TraceRecord<'a> {
     /// Time in ticks; the header has the number of ticks per second. An argument has the tick of its function
     /// entry. If that entry is in another run of basic mode, the argument has the tick of the first function
     /// record after it.

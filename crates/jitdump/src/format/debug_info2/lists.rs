@@ -29,7 +29,7 @@ const LINE_SIZE: usize = 16;
 
 /// The lists of a record, not parsed yet.
 #[derive(Clone, Debug)]
-pub struct RawLists<'a> {
+pub struct EncodedLists<'a> {
     endian: ByteOrder,
     files: Strings<'a>,
     names: Strings<'a>,
@@ -43,7 +43,7 @@ pub struct RawLists<'a> {
 
 /// The numbers at the start of a record.
 #[derive(Clone, Copy, Debug)]
-struct Counts {
+struct ListLengths {
     files: u32,
     file_size: u32,
     names: u32,
@@ -54,7 +54,7 @@ struct Counts {
     lines: u32,
 }
 
-impl Counts {
+impl ListLengths {
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             files: reader.u32()?,
@@ -73,16 +73,16 @@ impl Counts {
     }
 }
 
-impl<'a> RawLists<'a> {
+impl<'a> EncodedLists<'a> {
     /// Splits a record's content into lists; `None` if the sizes don't match the record's.
     pub fn split(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
         let mut reader = Reader::new(content, endian);
-        let counts = Counts::read(&mut reader)?;
+        let counts = ListLengths::read(&mut reader)?;
         if counts.is_rounded() {
             return Self::split_lists(reader, endian, counts);
         }
         let rounded = || {
-            Some(Counts {
+            Some(ListLengths {
                 file_size: counts.file_size.checked_next_multiple_of(4)?,
                 name_size: counts.name_size.checked_next_multiple_of(4)?,
                 ..counts
@@ -128,7 +128,7 @@ impl<'a> RawLists<'a> {
         ])
     }
 
-    fn split_lists(mut reader: Reader<'a>, endian: ByteOrder, counts: Counts) -> Option<Self> {
+    fn split_lists(mut reader: Reader<'a>, endian: ByteOrder, counts: ListLengths) -> Option<Self> {
         let mut list = |count: u32, size: usize| reader.bytes(u64::from(count).checked_mul(size as u64)?);
         let lists = Self {
             endian,

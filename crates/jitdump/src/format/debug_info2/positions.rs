@@ -13,7 +13,7 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
-use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, LineRow, SourceFunction};
+use crate::debug_info::{InlinedCall, LineRow, MAX_DEPTH, MAX_RANGES, SourceFunction};
 use crate::format::debug_info::ParsedDebugInfo;
 use crate::format::debug_info2::{Files, Strings, is_missing};
 use crate::format::record::MAX_PADDING;

@@ -13,7 +13,7 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::format::debug_info::ParsedDebugInfo;
-use crate::format::debug_info2::lists::RawLists;
+use crate::format::debug_info2::lists::EncodedLists;
 use crate::units::Address;
 
 /// Maximum length of a track's name, in bytes.
@@ -27,7 +27,7 @@ pub struct SourceTrack<'a> {
     /// Name of the track.
     pub name: &'a [u8],
     /// The lists of the record, not parsed yet.
-    pub lists: RawLists<'a>,
+    pub lists: EncodedLists<'a>,
 }
 
 impl<'a> SourceTrack<'a> {
@@ -42,7 +42,7 @@ impl<'a> SourceTrack<'a> {
         let size = name.len().saturating_add(1);
         let padding = size.next_multiple_of(4).saturating_sub(size);
         let is_padded = reader.bytes(padding as u64)?.iter().all(|&byte| byte == 0);
-        let lists = RawLists::split(reader.rest(), endian)?;
+        let lists = EncodedLists::split(reader.rest(), endian)?;
         (is_name && is_padded).then_some(Self { start, name, lists })
     }
 

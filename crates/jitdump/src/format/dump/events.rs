@@ -8,7 +8,7 @@ use crate::format::moves::{LoadEvent, Move, merge_events};
 
 /// The order of loads and moves. Loads are in the table of functions.
 #[derive(Clone, Debug)]
-pub enum Events {
+pub enum EventOrder {
     /// The loads of all functions with code, in file order.
     InFileOrder,
     /// The loads of these functions.
@@ -17,7 +17,7 @@ pub enum Events {
     WithMoves(Vec<CodeEvent>),
 }
 
-impl Events {
+impl EventOrder {
     /// Sorts the loads of functions by time.
     pub fn of_loads(mut loads: Vec<u32>, functions: &FunctionTable) -> Self {
         sort(&mut loads, functions);

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use crate::bytes::{ByteOrder, RandomAccess};
-use crate::format::record::window::Window;
+use crate::format::record::window::ContentWindow;
 use crate::format::record::{PREFIX_SIZE, RecordLocation, Records, Step};
 
 /// Bytes read at a time for a walk over all records. Records fit into it, and it fits into a processor's cache.
@@ -71,7 +71,7 @@ fn walk_file(
             size = position.saturating_add(read);
             buffer.truncate(read);
         }
-        let window = Window::new(&buffer, position, size);
+        let window = ContentWindow::new(&buffer, position, size);
         let mut records = Records::in_window(window, position, endian, last_time);
         let start = position;
         loop {

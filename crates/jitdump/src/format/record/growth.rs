@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::bytes::{ByteOrder, RandomAccess};
-use crate::format::record::window::Window;
+use crate::format::record::window::ContentWindow;
 use crate::format::record::{Records, Step};
 
 /// Bytes read at first, in which most new records fit.
@@ -155,7 +155,7 @@ impl Growth {
     }
 
     fn records<'a>(&self, bytes: &'a [u8], end: usize, endian: ByteOrder) -> Records<'a> {
-        let window = Window::new(bytes, self.position, end);
+        let window = ContentWindow::new(bytes, self.position, end);
         Records::in_window(window, self.position, endian, self.last_time)
     }
 }

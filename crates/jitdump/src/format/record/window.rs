@@ -7,7 +7,7 @@ use std::cell::Cell;
 /// Offsets are those in the file. A read of bytes that the file has and the window lacks is noted; what was
 /// concluded from it may be wrong.
 #[derive(Clone, Debug)]
-pub struct Window<'a> {
+pub struct ContentWindow<'a> {
     bytes: &'a [u8],
     /// Offset of the first byte.
     start: usize,
@@ -16,7 +16,7 @@ pub struct Window<'a> {
     has_missed: Cell<bool>,
 }
 
-impl<'a> Window<'a> {
+impl<'a> ContentWindow<'a> {
     /// Creates a window of all bytes of a file.
     pub fn whole(file: &'a [u8]) -> Self {
         Self::new(file, 0, file.len())

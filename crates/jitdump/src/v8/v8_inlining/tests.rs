@@ -7,8 +7,8 @@ const MAIN: &str = "const { small } = require('./lib.js');\n\
 const LIBRARY: &str = "\n\nexports.small = function small(x) {\n  let s = x;\n\
     \x20 for (let i = 0; i < 50; i++) s = (s * 31 + leaf(i)) | 0;\n  return s;\n};\nfunction leaf(y) {\n  return y + 1;\n}\n";
 
-fn at((line, column): (u32, u32)) -> Position {
-    Position { line, column }
+fn at((line, column): (u32, u32)) -> TextPosition {
+    TextPosition { line, column }
 }
 
 /// Path, start, name and positions of a known function.
@@ -19,7 +19,7 @@ fn resolve(
     positions: &[(u32, u32)],
     known: &[Known<'_>],
     texts: &[(&str, &str)],
-) -> (Vec<String>, Vec<String>, Inlined) {
+) -> (Vec<String>, Vec<String>, InliningCorrections) {
     let mut functions = KnownFunctions::default();
     for &(path, start, name, positions) in known {
         let positions = positions.iter().copied().map(at).collect();
@@ -31,13 +31,16 @@ fn resolve(
         .map(|(path, text)| (path.as_bytes(), Script::scan(text.as_bytes()).unwrap()))
         .collect();
     let scripts: Scripts<'_> = texts.iter().map(|(path, script)| (*path, script)).collect();
-    let rows = positions.iter().zip(0..).map(|(&(line, column), number)| LineRow {
-        offset: number * 8,
-        file: Some(0),
-        line,
-        column,
-        discriminator: 0,
-    });
+    let rows = positions
+        .iter()
+        .zip(0..)
+        .map(|(&(line, column), number)| LineRow {
+            offset: number * 8,
+            file: Some(0),
+            line,
+            column,
+            discriminator: 0,
+        });
     let mut info = DebugInfo {
         files: vec![(&b"a.js"[..]).into()],
         functions: vec![SourceFunction {
@@ -102,7 +105,7 @@ fn baseline_code_shows_which_function_a_position_is_in() {
     assert_eq!(calls, ["0 tiny 0:0", "0 small 0:0"]);
     assert_eq!(
         counts,
-        Inlined {
+        InliningCorrections {
             rows: 3,
             in_other_files: 2,
             unknown: 0
@@ -271,7 +274,7 @@ fn many_functions_are_found_by_calls_from_many_others() {
     let (owners, _, counts) = resolve(&positions, &known, &[("a.js", &main)]);
     assert_eq!(owners[0], "f<hot a.js:6");
     assert_eq!(owners[COUNT as usize], "called0<f<hot b.js:50000");
-    let expected = Inlined {
+    let expected = InliningCorrections {
         rows: 2 * u64::from(COUNT),
         in_other_files: COUNT.into(),
         unknown: 0,

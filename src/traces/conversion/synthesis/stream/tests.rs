@@ -6,16 +6,16 @@ use super::*;
 use crate::perf::attr::AttrEntry;
 use crate::perf::profile::Container;
 use crate::perf::record;
-use crate::perf::record::data::Data;
-use crate::perf::synthetic::Thread;
+use crate::perf::record::data::ProfileBytes;
+use crate::perf::synthetic::SyntheticThread;
 use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL, attr};
-use crate::traces::conversion::synthesis::definition::Measure;
+use crate::traces::conversion::synthesis::definition::SampleContent;
 use crate::units::{Pid, Tid};
 
 const TID: u64 = 1 << 1;
 const TIME: u64 = 1 << 2;
 const ID: u64 = 1 << 6;
-const ORIGIN: Origin<'static> = Origin {
+const ORIGIN: EventOrigin<'static> = EventOrigin {
     endian: ORDER,
     clock_id: None,
     host: b"",
@@ -26,7 +26,7 @@ const ORIGIN: Origin<'static> = Origin {
 };
 const DEFINITIONS: [Definition<'static>; 1] = [Definition {
     name: b"mono/exception/",
-    measure: Measure::Count,
+    measure: SampleContent::Count,
 }];
 
 fn record(kind: u32, words: &[u64]) -> Vec<u8> {
@@ -39,7 +39,7 @@ fn profile(attr_entries: Vec<AttrEntry>, data: &[u8]) -> Profile<'_> {
         endian: ORDER,
         attrs: Attrs::read(&attr_entries, ORDER),
         attr_entries,
-        data: Data::from(data),
+        data: ProfileBytes::from(data),
         data_offset: 0,
         features: Vec::new(),
         header_records: Vec::new(),
@@ -47,10 +47,10 @@ fn profile(attr_entries: Vec<AttrEntry>, data: &[u8]) -> Profile<'_> {
     }
 }
 
-fn sample(time: u64) -> Sample<'static> {
-    Sample {
+fn sample(time: u64) -> SyntheticSample<'static> {
+    SyntheticSample {
         event: 0,
-        thread: Thread {
+        thread: SyntheticThread {
             pid: Pid(5),
             tid: Tid(6),
         },
@@ -100,7 +100,7 @@ fn synthetic_records_precede_the_first_later_record() {
     let data = data.concat();
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[5, 10, 25, 30, 35, 40, 50, 45]);
-    let found = shape(&synthesized.profile(Data::from(&records[..]))).into_iter();
+    let found = shape(&synthesized.profile(ProfileBytes::from(&records[..]))).into_iter();
     // 0 for the end of a round.
     let times: Vec<u64> = found.map(|(_, time)| time.unwrap_or(0)).collect();
     assert_eq!(times, [5, 10, 0, 10, 25, 30, 20, 0, 30, 35, 40, 40, 50, 45]);
@@ -111,20 +111,20 @@ fn synthetic_records_precede_the_first_later_record() {
 fn oversized_parts_are_truncated_and_counted() {
     let definitions = [Definition {
         name: b"xray/custom/",
-        measure: Measure::Bytes,
+        measure: SampleContent::Bytes,
     }];
     let mut synthesis = Synthesis::stand_alone(&ORIGIN, &definitions, Vec::new());
     let chain = vec![Address(1); 10_000];
     let raw = vec![0; 70_000];
     let thread = sample(0).thread;
     synthesis
-        .sample(&Sample {
+        .sample(&SyntheticSample {
             chain: &chain,
             ..sample(1)
         })
         .unwrap();
     synthesis
-        .sample(&Sample {
+        .sample(&SyntheticSample {
             raw: &raw,
             ..sample(2)
         })
@@ -184,7 +184,7 @@ fn without_times_synthetic_records_follow_the_recorded_ones() {
     let data = [record(record::SAMPLE, &[7]), record(record::COMM, &[1, 2, 7])].concat();
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[1, 2]);
-    let again = synthesized.profile(Data::from(&records[..]));
+    let again = synthesized.profile(ProfileBytes::from(&records[..]));
     assert!(!again.attrs.has_times());
     let kinds: Vec<u32> = shape(&again).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(
@@ -214,7 +214,7 @@ fn ids_inside_records_become_identifiers() {
     let data = data.concat();
     let recorded = profile(entries.collect(), &data);
     let (synthesized, records) = merged(&recorded, &[100]);
-    let again = synthesized.profile(Data::from(&records[..]));
+    let again = synthesized.profile(ProfileBytes::from(&records[..]));
     let found: Vec<_> = again
         .records_in_memory()
         .unwrap()
@@ -249,7 +249,7 @@ fn an_event_without_ids_gets_one_and_records_without_trailers_stay_so() {
     let data = [comm.clone(), record(record::SAMPLE, &[10])].concat();
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[100]);
-    let again = synthesized.profile(Data::from(&records[..]));
+    let again = synthesized.profile(ProfileBytes::from(&records[..]));
     let found: Vec<_> = again
         .records_in_memory()
         .unwrap()
@@ -281,7 +281,7 @@ fn unknown_identifiers_of_a_single_event_are_corrected() {
     let data = data.concat();
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[]);
-    let again = synthesized.profile(Data::from(&records[..]));
+    let again = synthesized.profile(ProfileBytes::from(&records[..]));
     let found: Vec<_> = again
         .records_in_memory()
         .unwrap()
@@ -311,7 +311,7 @@ fn perfs_own_records_and_unreadable_bytes_are_unchanged() {
     data.extend_from_slice(b"no record");
     let recorded = profile(entries, &data);
     let (synthesized, records) = merged(&recorded, &[7]);
-    let again = synthesized.profile(Data::from(&records[..]));
+    let again = synthesized.profile(ProfileBytes::from(&records[..]));
     let own = again.records_in_memory().unwrap().last().unwrap();
     assert_eq!(again.attrs.time_of(&own, ORDER), Some(Time(7)));
     let start = own.offset as usize;
@@ -337,7 +337,7 @@ fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
     let recorded = profile(entries(), &data);
     let (synthesized, records) = merged(&recorded, &[]);
     assert_eq!(synthesized.losses.count(Issue::StackWordLost), 1);
-    let again = synthesized.profile(Data::from(&records[..]));
+    let again = synthesized.profile(ProfileBytes::from(&records[..]));
     let found = again
         .records_in_memory()
         .unwrap()
@@ -353,7 +353,7 @@ fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
     let recorded = profile(entries(), &data);
     let (synthesized, records) = merged(&recorded, &[]);
     assert_eq!(synthesized.losses.count(Issue::RecordWithoutId), 1);
-    assert!(shape(&synthesized.profile(Data::from(&records[..]))).is_empty());
+    assert!(shape(&synthesized.profile(ProfileBytes::from(&records[..]))).is_empty());
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn event_desc_has_names_if_all_events_have_one() {
     };
     let mut recorded = profile(entries(), &[]);
     let (synthesized, records) = merged(&recorded, &[]);
-    let again = synthesized.profile(Data::from(&records[..]));
+    let again = synthesized.profile(ProfileBytes::from(&records[..]));
     assert_eq!(names(&again), None);
     let update = again.records_in_memory().unwrap().next().unwrap();
     assert_eq!(update.kind, record::EVENT_UPDATE);
@@ -385,7 +385,7 @@ fn event_desc_has_names_if_all_events_have_one() {
     assert!(records.is_empty());
     let expected = vec![b"cycles".to_vec(), b"mono/exception/".to_vec()];
     assert_eq!(
-        names(&synthesized.profile(Data::from(&records[..]))),
+        names(&synthesized.profile(ProfileBytes::from(&records[..]))),
         Some(expected)
     );
 }
@@ -396,14 +396,14 @@ fn a_long_synthetic_stream_has_rounds() {
     for time in 0..40_000 {
         synthesis.sample(&sample(time)).unwrap();
     }
-    let other = Sample {
+    let other = SyntheticSample {
         event: 1,
         ..sample(0)
     };
     let error = synthesis.sample(&other).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     let (synthesized, records) = synthesis.finish().unwrap();
-    let again = synthesized.profile(Data::from(&records[..]));
+    let again = synthesized.profile(ProfileBytes::from(&records[..]));
     let rounds = again
         .records_in_memory()
         .unwrap()

@@ -3,8 +3,8 @@
 use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::cursor::Encoding;
 use crate::traces::mono::format::decode::{EventDecoder, SIMPLIFIED};
-use crate::traces::mono::format::event::{CounterChange, Coverage, Kind, ThreadId};
-use crate::traces::mono::format::list::{Frames, List, StackEncoding};
+use crate::traces::mono::format::event::{CounterChange, Coverage, LogEventKind, ThreadId};
+use crate::traces::mono::format::list::{EncodedList, MethodFrames, StackEncoding};
 
 /// First data version in which samples have managed methods.
 const WITH_METHODS: u8 = 6;
@@ -21,12 +21,16 @@ const WITHOUT_BINARIES: u8 = 16;
 
 impl<'a> EventDecoder<'a> {
     /// Decodes a sample. Sets `own_time` if the event's time is not the base of the next event's time.
-    pub(super) fn sample(&mut self, subtype: u8, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
+    pub(super) fn sample(
+        &mut self,
+        subtype: u8,
+        own_time: &mut Option<u64>,
+    ) -> Result<LogEventKind<'a>, Issue> {
         Ok(match subtype {
             0x00 => self.sample_hit(own_time)?,
             0x10 => {
                 self.advance_if_simplified()?;
-                Kind::NativeSymbol {
+                LogEventKind::NativeSymbol {
                     start: self.cursor.address(&self.encoding)?,
                     size: self.cursor.unsigned()?,
                     name: self.cursor.string()?,
@@ -35,7 +39,10 @@ impl<'a> EventDecoder<'a> {
             0x20 if !self.since(WITHOUT_BINARIES) => self.native_binary()?,
             0x30 => {
                 self.advance_if_simplified()?;
-                Kind::CounterDescriptions(List::read_counted(&mut self.cursor, &self.encoding)?)
+                LogEventKind::CounterDescriptions(EncodedList::read_counted(
+                    &mut self.cursor,
+                    &self.encoding,
+                )?)
             }
             0x40 => {
                 let milliseconds = match self.since(SIMPLIFIED) {
@@ -45,7 +52,7 @@ impl<'a> EventDecoder<'a> {
                     }
                     false => Some(self.cursor.unsigned()?),
                 };
-                Kind::Counters {
+                LogEventKind::Counters {
                     milliseconds,
                     values: CounterChange::read_all(&mut self.cursor, &self.encoding)?,
                 }
@@ -54,7 +61,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
-    fn sample_hit(&mut self, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
+    fn sample_hit(&mut self, own_time: &mut Option<u64>) -> Result<LogEventKind<'a>, Issue> {
         let sample_type = if self.since(WITHOUT_TYPE) {
             self.advance()?;
             None
@@ -70,16 +77,16 @@ impl<'a> EventDecoder<'a> {
             true => ThreadId(self.pointer()?.0),
             false => self.thread,
         };
-        let addresses = List::read_counted(&mut self.cursor, &self.encoding)?;
+        let addresses = EncodedList::read_counted(&mut self.cursor, &self.encoding)?;
         let stack_encoding = match self.since(SIMPLIFIED) {
             true => StackEncoding::Inwards,
             false => StackEncoding::InwardsWithOffsets,
         };
         let frames = match self.since(WITH_METHODS) {
-            true => Frames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)?,
-            false => Frames::NONE,
+            true => MethodFrames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)?,
+            false => MethodFrames::NONE,
         };
-        Ok(Kind::SampleHit {
+        Ok(LogEventKind::SampleHit {
             sample_type,
             thread,
             addresses,
@@ -87,7 +94,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
-    fn native_binary(&mut self) -> Result<Kind<'a>, Issue> {
+    fn native_binary(&mut self) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         let encoding = match self.since(WITHOUT_TYPE) {
             true => self.encoding,
@@ -96,7 +103,7 @@ impl<'a> EventDecoder<'a> {
                 ..self.encoding
             },
         };
-        Ok(Kind::NativeBinary {
+        Ok(LogEventKind::NativeBinary {
             start: self.cursor.address(&encoding)?,
             offset: self.cursor.unsigned()?,
             size: self.cursor.unsigned()?,
@@ -104,16 +111,16 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
-    pub(super) fn coverage(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
+    pub(super) fn coverage(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance_if_simplified()?;
         Ok(match subtype {
-            0x00 => Kind::CoverageAssembly {
+            0x00 => LogEventKind::CoverageAssembly {
                 name: self.cursor.string()?,
                 guid: self.cursor.string()?,
                 file: self.cursor.string()?,
                 methods: self.covered()?,
             },
-            0x10 => Kind::CoverageMethod {
+            0x10 => LogEventKind::CoverageMethod {
                 assembly: self.cursor.string()?,
                 class: self.cursor.string()?,
                 name: self.cursor.string()?,
@@ -123,14 +130,14 @@ impl<'a> EventDecoder<'a> {
                 id: self.cursor.unsigned()?,
                 statements: self.cursor.unsigned()?,
             },
-            0x20 => Kind::CoverageStatement {
+            0x20 => LogEventKind::CoverageStatement {
                 method: self.cursor.unsigned()?,
                 offset: self.cursor.unsigned()?,
                 count: self.cursor.unsigned()?,
                 line: self.cursor.unsigned()?,
                 column: self.cursor.unsigned()?,
             },
-            0x30 => Kind::CoverageClass {
+            0x30 => LogEventKind::CoverageClass {
                 assembly: self.cursor.string()?,
                 name: self.cursor.string()?,
                 methods: self.covered()?,

@@ -2,7 +2,9 @@
 
 use crate::results::diagnostics::Issue;
 use crate::traces::mono::format::decode::{EventDecoder, HAS_STACK};
-use crate::traces::mono::format::event::{CodeBufferKind, Kind, Metadata, MonitorEvent, Stage, ThreadId};
+use crate::traces::mono::format::event::{
+    CodeBufferKind, LogEventKind, Metadata, MonitorEvent, Stage, ThreadId,
+};
 
 /// Data version that renumbered the kinds of code from 0, and moved the events of locks to a byte of their
 /// own. Since then, assemblies have an image and clauses have an exception.
@@ -12,7 +14,7 @@ const RENUMBERED: u8 = 14;
 const WITH_MVID: u8 = 16;
 
 impl<'a> EventDecoder<'a> {
-    pub(super) fn metadata(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
+    pub(super) fn metadata(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         let stage = match subtype {
             0x00 => Stage::Name,
             0x10 => Stage::LoadStart,
@@ -83,7 +85,7 @@ impl<'a> EventDecoder<'a> {
             },
             _ => return Err(Issue::MonoUnknownEvent),
         };
-        Ok(Kind::Metadata { stage, subject })
+        Ok(LogEventKind::Metadata { stage, subject })
     }
 
     /// Reads a name if the event is one that names its subject.
@@ -95,15 +97,15 @@ impl<'a> EventDecoder<'a> {
     }
 
     #[inline]
-    pub(super) fn method(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
+    pub(super) fn method(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         self.method = self.method.wrapping_add(self.cursor.signed()?);
         let method = self.encoding.method(self.method);
         Ok(match subtype {
-            0x10 => Kind::Leave(method),
-            0x20 => Kind::Enter(method),
-            0x30 => Kind::ExceptionLeave(method),
-            0x40 => Kind::Jit {
+            0x10 => LogEventKind::Leave(method),
+            0x20 => LogEventKind::Enter(method),
+            0x30 => LogEventKind::ExceptionLeave(method),
+            0x40 => LogEventKind::Jit {
                 method,
                 code: self.cursor.address(&self.encoding)?,
                 size: self.cursor.unsigned()?,
@@ -113,10 +115,10 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
-    pub(super) fn exception(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
+    pub(super) fn exception(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         Ok(match subtype & !HAS_STACK {
-            0x00 => Kind::Throw {
+            0x00 => LogEventKind::Throw {
                 object: self.cursor.object(&self.encoding)?,
                 frames: self.frames(subtype & HAS_STACK != 0)?,
             },
@@ -125,7 +127,7 @@ impl<'a> EventDecoder<'a> {
                 let number = self.cursor.unsigned()?;
                 self.method = self.method.wrapping_add(self.cursor.signed()?);
                 let object = self.since(RENUMBERED).then(|| self.cursor.object(&self.encoding));
-                Kind::Clause {
+                LogEventKind::Clause {
                     clause_type,
                     number,
                     method: self.encoding.method(self.method),
@@ -136,7 +138,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
-    pub(super) fn monitor(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
+    pub(super) fn monitor(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         let in_subtype = subtype >> 4 & 0x3;
         let event = match self.since(RENUMBERED) {
@@ -150,14 +152,14 @@ impl<'a> EventDecoder<'a> {
             other => MonitorEvent::Other(other),
         };
         let may_have_stack = self.since(RENUMBERED) || event == MonitorEvent::Contention;
-        Ok(Kind::Monitor {
+        Ok(LogEventKind::Monitor {
             event,
             object: self.cursor.object(&self.encoding)?,
             frames: self.frames(may_have_stack && subtype & HAS_STACK != 0)?,
         })
     }
 
-    pub(super) fn code_buffer(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
+    pub(super) fn code_buffer(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         if subtype != 0x10 {
             return Err(Issue::MonoUnknownEvent);
         }
@@ -168,7 +170,7 @@ impl<'a> EventDecoder<'a> {
             false => number.wrapping_sub(1),
         };
         let kind = CodeBufferKind::from_number(number);
-        Ok(Kind::CodeBuffer {
+        Ok(LogEventKind::CodeBuffer {
             kind,
             start: self.cursor.address(&self.encoding)?,
             size: self.cursor.unsigned()?,
