@@ -62,9 +62,16 @@ pub struct SampleFields<'a> {
 impl SampleFields<'_> {
     /// Returns the sampled address if it is in user space.
     pub fn user_ip(&self) -> Option<Address> {
-        self.sample
-            .ip
-            .filter(|_| self.record.cpu_mode() == record::MISC_USER)
+        self.sample.ip.filter(|_| self.cpu_mode() == record::MISC_USER)
+    }
+
+    /// Returns the mode of the sampled address. BPF programs write samples of waits in the kernel.
+    pub fn cpu_mode(&self) -> u16 {
+        if self.sample.is_off_cpu {
+            record::MISC_USER
+        } else {
+            self.record.cpu_mode()
+        }
     }
 }
 

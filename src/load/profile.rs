@@ -8,8 +8,8 @@ use crate::files::CompressionFormat;
 use crate::files::temp_file::temp_file_error;
 use crate::load::input::{InputFiles, MainFile};
 use crate::load::recording_data::{RecordingData, keep};
-use crate::perf::Profile;
 use crate::perf::record::data::ProfileBytes;
+use crate::perf::{Profile, feature};
 use crate::results::diagnostics::issues::RECORD_AGAIN;
 use crate::results::diagnostics::{Diagnostic, Issue};
 
@@ -32,6 +32,11 @@ pub fn read<'a>(input: &'a InputFiles, data: &'a RecordingData) -> Result<Indexe
         Ok::<_, Diagnostic>(IndexedProfile::new(profile, marker::dump_path))
     };
     let mut recorded = index(input.main.data())?;
+    // The version is 0 with a copy of the kernel only (`perf record --kcore`).
+    let version = recorded.profile.feature(feature::DIR_FORMAT).unwrap_or_default();
+    if input.parts.is_empty() && version.iter().any(|&byte| byte != 0) {
+        return Err(Diagnostic::new(Issue::ProfileParts).in_file(path));
+    }
     if recorded.index.needs_memory
         && let MainFile::Streamed(file) = &input.main
     {

@@ -54,6 +54,8 @@ pub struct Attr {
     stack_copy: u32,
     /// Number of units from one sample to the next, unless it varies (`sample_period` without `freq`).
     pub fixed_period: Option<u64>,
+    /// Maximum number of addresses in its call chains, if that is not the kernel's (`sample_max_stack`).
+    pub max_stack: Option<usize>,
     /// Whether it does not count in the kernel (`exclude_kernel`).
     pub excludes_kernel: bool,
     /// What the size of its samples depends on.
@@ -107,6 +109,7 @@ pub(crate) mod offset {
     pub const SAMPLE_STACK_USER: usize = 88;
     pub const CLOCKID: usize = 92;
     pub const SAMPLE_REGS_INTR: usize = 96;
+    pub const SAMPLE_MAX_STACK: usize = 108;
 }
 
 /// Size in bytes of the first published `struct perf_event_attr`, also meant by a size of 0.
@@ -171,6 +174,10 @@ impl Attr {
             unit: Unit::of(bytes, endian),
             stack_copy: endian.u32_at(bytes, offset::SAMPLE_STACK_USER).unwrap_or(0),
             fixed_period: (!flags.contains(AttrFlags::FREQ)).then(|| word(offset::SAMPLE_PERIOD)),
+            max_stack: endian
+                .u16_at(bytes, offset::SAMPLE_MAX_STACK)
+                .filter(|&most| most > 0)
+                .map(usize::from),
             excludes_kernel: flags.contains(AttrFlags::EXCLUDE_KERNEL),
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
             sample_pid: from_start(SampleFormat::TID),

@@ -3,6 +3,7 @@
 use jitdump::ByteOrder;
 
 use crate::bytes::Reader;
+use crate::perf::feature::HOSTNAME;
 use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// First eight bytes of a little-endian perf.data file.
@@ -119,13 +120,25 @@ impl FileHeader {
         for word in &mut features {
             *word = reader.u64()?;
         }
-        Some(Self {
+        let header = Self {
             endian,
             attr_size,
             attrs,
             data,
             features,
-        })
+        };
+        // Quirk: the bits are in words of the recording machine. A 32-bit big-endian one is recognised as in perf, by the feature
+        // that perf record always writes (`perf_file_header__read` in tools/perf/util/header.c). No capture shows it.
+        if endian == ByteOrder::Big && !header.has_feature(HOSTNAME) {
+            let of_32_bits = Self {
+                features: features.map(|word| word.rotate_left(32)),
+                ..header
+            };
+            if of_32_bits.has_feature(HOSTNAME) {
+                return Some(of_32_bits);
+            }
+        }
+        Some(header)
     }
 
     /// Whether the file has a feature section.
@@ -148,5 +161,36 @@ impl FileHeader {
         for word in self.features {
             self.endian.write_u64(out, word);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feature_bits_are_words_of_the_recording_machine() {
+        let set = 1_u64 << HOSTNAME | 1 << 24;
+        let header = |endian: ByteOrder, set: u64| {
+            let mut bytes = Vec::new();
+            bytes.extend_from_slice(match endian {
+                ByteOrder::Little => b"PERFILE2",
+                ByteOrder::Big => b"2ELIFREP",
+            });
+            for word in [104, 80, 0, 0, 104, 0, 0, 0, set, 0, 0, 0] {
+                endian.write_u64(&mut bytes, word);
+            }
+            FileHeader::parse(&mut Reader::new(&bytes[16..], endian), endian).unwrap()
+        };
+        for (endian, set) in [
+            (ByteOrder::Little, set),
+            (ByteOrder::Big, set),
+            (ByteOrder::Big, set.rotate_left(32)),
+        ] {
+            let header = header(endian, set);
+            let found: Vec<u8> = (0..64).filter(|&id| header.has_feature(id)).collect();
+            assert_eq!(found, [HOSTNAME, 24], "{set:#x}");
+        }
+        assert_eq!(header(ByteOrder::Big, 1 << 40).features[0], 1 << 40);
     }
 }

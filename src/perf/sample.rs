@@ -53,6 +53,8 @@ pub struct Sample<'a> {
     pub stack_end: Option<usize>,
     /// Whether the record ends before its last field. The fields before the cut are set.
     pub is_truncated: bool,
+    /// Whether the fields are those of a wait in user space, whatever mode the record has (`perf record --off-cpu`).
+    pub is_off_cpu: bool,
 }
 
 /// Words in a sample that are or could be code addresses.
@@ -170,6 +172,7 @@ impl<'a> Sample<'a> {
             stack_offset: None,
             stack_end: None,
             is_truncated: false,
+            is_off_cpu: false,
         }
     }
 
@@ -332,6 +335,7 @@ impl<'a> Sample<'a> {
         (self.pid, self.tid) = (Some(Pid(pid)), Some(Tid(tid)));
         self.period = Some(period);
         self.ip = entries.next();
+        self.is_off_cpu = true;
         self.callchain = chain;
         Some(())
     }

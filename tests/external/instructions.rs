@@ -508,6 +508,34 @@ fn stubs_have_names_if_the_symbols_are_in_a_separate_file() {
     );
 }
 
+/// perf records no build IDs in pipes, compressed profiles and recordings that were killed.
+#[test]
+fn debug_files_are_those_of_the_file_if_no_build_id_was_recorded() {
+    let folder = scratch();
+    let program = native_program(folder.path(), "native", &[]);
+    let symbols = symbols_of(&program);
+    let named = |&index: &u32| symbols.name(index).unwrap() == "work";
+    let work = (0..symbols.count()).find(named).unwrap();
+    let mut writer = ProfileWriter::new(ByteOrder::Little);
+    writer.mmap2(PID, BASE, 0x4000, 0, tools::text(&program), 500);
+    writer.sample(PID, 1000, &[BASE + symbols.range(work).unwrap().start.0], None);
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let debug_files = folder.path().join("debuginfod");
+    tools::separate_debug_file(&program, &debug_files);
+    let names = |debug_files: &Path| {
+        let found = json_of(
+            jitinject()
+                .args(["report", "--json", "--by", "symbol", "-i", tools::text(&profile)])
+                .env("HOME", folder.path())
+                .env("DEBUGINFOD_CACHE_PATH", debug_files),
+        );
+        found["rows"][0]["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(names(folder.path()), "native");
+    assert_eq!(names(&debug_files), "work");
+}
+
 #[test]
 fn samples_in_stubs_have_the_names_of_objdump() {
     let folder = scratch();

@@ -334,6 +334,21 @@ fn functions_that_only_waiting_threads_are_in_have_names() {
             let stacks = newest_stacks(&newest, &output);
             assert_eq!(stacks, [["fn_0", "fn_1"], ["fn_2", "fn_3"]]);
         }
+        let report = |more: &[&str]| {
+            let arguments = ["report", "--json", "-i", tools::text(&output)];
+            let ran = jitinject().args(arguments).args(more).output().unwrap();
+            serde_json::from_slice::<serde_json::Value>(&ran.stdout).unwrap()
+        };
+        let all = report(&[]);
+        for function in ["fn_0", "fn_2"] {
+            let rows = all["rows"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["name"] == function).unwrap();
+            assert_eq!(row["self"]["samples"], 1, "{all:#}");
+        }
+        // What perf has summed up is of the whole recording, so of its last time and of any part of it.
+        assert!(all["duration_ns"].as_u64().unwrap() < 10_000, "{all:#}");
+        let part = report(&["--time", "0.5,"]);
+        assert_eq!(part["event"]["samples"]["samples"], 1, "{part:#}");
     }
 }
 

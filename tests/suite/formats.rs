@@ -347,6 +347,16 @@ fn the_files_of_a_folder_become_one_in_the_order_of_time() {
     };
     let generated = generate(folder.path(), &plan);
     let scattered = scatter(folder.path(), &generated.profile, 12);
+    let main = scattered.join("data");
+    let ran = jitinject()
+        .args(["report", "-i", tools::text(&main)])
+        .output()
+        .unwrap();
+    assert!(
+        !ran.status.success() && reports(&said(&ran), "JI139", "data.0"),
+        "{}",
+        said(&ran)
+    );
     let dumps = ["--jitdump", tools::text(folder.path())];
     let output = write(folder.path(), &scattered, "out.data", &dumps);
     let stacks = shown::stacks(&output);

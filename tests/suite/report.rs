@@ -315,6 +315,52 @@ fn an_output_has_the_same_functions() {
         assert!(!before.is_empty());
         assert_eq!(before, after, "{by}");
     }
+    let in_code = |input: &Path| {
+        let output = run(&["report", "--json", tools::text(input)]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["missing"]["jit"].as_u64().unwrap()
+    };
+    assert_eq!(in_code(&profile), 455);
+    assert_eq!(in_code(&output), 455);
+}
+
+#[test]
+fn the_limit_of_an_event_cuts_its_stacks() {
+    const SAMPLE_MAX_STACK: usize = 104 + 108;
+    let folder = scratch();
+    let mut writer = recorded(folder.path(), &["a", "b", "c"]);
+    writer.attr_size = 112;
+    writer.sample(PID, 1000, &[address(0), address(1), address(2)], None);
+    writer.sample(PID, 1001, &[address(0), address(1)], None);
+    let mut bytes = writer.finish();
+    let profile = folder.path().join("perf.data");
+    for (limit, cut) in [(0, 0), (4, 0), (3, 1)] {
+        bytes[SAMPLE_MAX_STACK] = limit;
+        std::fs::write(&profile, &bytes).unwrap();
+        let output = run(&["report", "--json", tools::text(&profile)]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["missing"]["cut"], cut, "{limit}");
+    }
+}
+
+#[test]
+fn an_event_without_samples_is_reported_as_such() {
+    let other = json("node20-multievent", &[])["event"]["others"][0].clone();
+    let arguments = ["--event", other.as_str().unwrap(), "--time", "0,0"];
+    let report = json("node20-multievent", &arguments);
+    assert_eq!(report["event"]["name"], other);
+    assert_eq!(report["event"]["samples"]["samples"], 0);
+}
+
+#[test]
+fn processes_and_threads_without_samples_are_not_counted() {
+    let counts = |more: &[&str]| {
+        let report = json("cpython313-fork", more);
+        ["processes", "threads"].map(|of| report[of].as_u64().unwrap())
+    };
+    let [processes, threads] = counts(&[]);
+    assert!(processes > 1 && threads >= processes);
+    assert_eq!(counts(&["--pid", "1"]), [0, 0]);
 }
 
 #[test]

@@ -141,7 +141,10 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         };
         let file = found.find_map(|file| read(file, build_id));
         let file = file.or_else(|| self.reader.without_file(module).map(Arc::new))?;
+        // Pipes, compressed and unfinished profiles have no build IDs; the file at the path has its own.
+        let own = self.reader.build_id(&file);
         let debug = build_id
+            .or((!own.is_empty()).then_some(own))
             .filter(|_| self.reader.is_incomplete(&file))
             .and_then(|build_id| {
                 let mut found = self.files.debug_files(build_id);

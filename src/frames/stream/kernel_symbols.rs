@@ -28,17 +28,18 @@ pub struct KernelSymbols {
 
 impl KernelSymbols {
     /// Reads the symbols of the kernel that a profile was recorded on: from the copy in the profile's folder
-    /// (`perf record --kcore`), from the copy in perf's build-id cache, or from this kernel if it is the same build.
+    /// (`perf record --kcore`), from the copy in perf's build-id cache, or from this kernel if it is the same build. If no build
+    /// ID was recorded, as in pipes and compressed profiles, it must be the same boot: of `release`, and at the same address.
     /// A confined profile has its own copies only.
     pub fn find(
         map: &KernelMap<'_>,
         build_id: Option<&[u8]>,
+        release: Option<&[u8]>,
         copies: &[PathBuf],
         options: &LoadOptions,
     ) -> Self {
         let reach = options.reach();
-        let build_id = build_id.filter(|_| !reach.is_confined());
-        let beside = copies.iter().map(|copy| {
+        let beside = copies.iter().filter_map(|copy| {
             let path = copy.join("kallsyms");
             let file = reach.open_named(&options.input, &path).ok()?;
             file.read_part(0, MAX_BYTES).ok()
@@ -48,40 +49,40 @@ impl KernelSymbols {
             OpenFile::open(&path).ok()?.read_part(0, MAX_BYTES).ok()
         };
         let running = || {
-            build_id.filter(|id| is_running(id))?;
-            kernel::read("/proc/kallsyms").ok()
+            let kallsyms = || kernel::read("/proc/kallsyms").ok();
+            match build_id {
+                Some(build_id) => is_running(build_id).then(kallsyms).flatten(),
+                None => kallsyms().filter(|kallsyms| is_same_boot(kallsyms, map.reference, release)),
+            }
         };
-        let mut files = beside
-            .chain(std::iter::once_with(cached))
-            .chain(std::iter::once_with(running));
-        let found = files.find_map(|kallsyms| Self::parse(&kallsyms?, map.reference));
+        let elsewhere: [&dyn Fn() -> Option<Vec<u8>>; 2] = [&cached, &running];
+        let is_open = !reach.is_confined();
+        let elsewhere = elsewhere
+            .into_iter()
+            .filter(|_| is_open)
+            .filter_map(|read| read());
+        let found = beside
+            .chain(elsewhere)
+            .find_map(|kallsyms| Self::parse(&kallsyms, map.reference));
         found.unwrap_or_default()
     }
 
-    /// Parses lines of an address, a type, a name and the module, if it is not the kernel itself. The kernel was loaded so that
-    /// `_text` (or `_stext`) was at `reference`. In the file of another boot, it is at another address, and modules are anywhere,
-    /// so their symbols are left out. `None` without addresses, which the kernel hides from most users.
+    /// Parses a copy. The kernel was loaded so that `_text` (or `_stext`) was at `reference`. In the file of another boot, it is at
+    /// another address, and modules are anywhere, so their symbols are left out. `None` without addresses, which the kernel hides
+    /// from most users.
     fn parse(kallsyms: &[u8], reference: Address) -> Option<Self> {
         let mut symbols = Vec::new();
         let mut text = None;
-        for line in kallsyms.split(|&byte| byte == b'\n') {
-            let mut words = line
-                .split(|byte| byte.is_ascii_whitespace())
-                .filter(|word| !word.is_empty());
-            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let address = std::str::from_utf8(address).ok();
-            let Some(address) = address.and_then(|address| u64::from_str_radix(address, 16).ok()) else {
-                continue;
-            };
-            if !matches!(kind, b"t" | b"T" | b"w" | b"W") || address == 0 {
-                continue;
-            }
+        for KernelSymbol {
+            address,
+            name,
+            is_of_module,
+        } in functions(kallsyms)
+        {
             if name == b"_text" || name == b"_stext" && text.is_none() {
                 text = Some(address);
             }
-            symbols.push((address, name, words.next().is_some()));
+            symbols.push((address, name, is_of_module));
         }
         let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
         symbols.retain(|&(.., is_of_module)| moved == 0 || !is_of_module);
@@ -116,6 +117,38 @@ impl KernelSymbols {
         let (_, name) = self.symbols.get(index as usize)?;
         self.names.get(name.clone())
     }
+}
+
+/// A line of `/proc/kallsyms`.
+struct KernelSymbol<'a> {
+    address: u64,
+    name: &'a [u8],
+    is_of_module: bool,
+}
+
+/// Returns the functions in lines of an address, a type, a name and the module, if it is not the kernel itself.
+fn functions(kallsyms: &[u8]) -> impl Iterator<Item = KernelSymbol<'_>> {
+    kallsyms.split(|&byte| byte == b'\n').filter_map(|line| {
+        let words = line.split(|byte| byte.is_ascii_whitespace());
+        let mut words = words.filter(|word| !word.is_empty());
+        let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+        let address = std::str::from_utf8(address).ok()?;
+        let address = u64::from_str_radix(address, 16).ok()?;
+        let is_function = matches!(kind, b"t" | b"T" | b"w" | b"W") && address != 0;
+        is_function.then(|| KernelSymbol {
+            address,
+            name,
+            is_of_module: words.next().is_some(),
+        })
+    })
+}
+
+/// Whether this machine still runs the kernel that was at `reference`, since it has chosen that address when it started.
+fn is_same_boot(kallsyms: &[u8], reference: Address, release: Option<&[u8]>) -> bool {
+    let running = || kernel::read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.is_none_or(|release| running().trim_ascii_end() == release)
+        && functions(kallsyms)
+            .any(|symbol| symbol.address == reference.0 && matches!(symbol.name, b"_text" | b"_stext"))
 }
 
 /// Returns the build ID of the kernel in a profile's table.
@@ -162,6 +195,16 @@ mod tests {
         assert_eq!(moved(0xffff_ffff_d000_0010).unwrap(), "do_work");
         let same_boot = name(0xffff_ffff_8100_0000, 0xffff_ffff_c000_0010);
         assert_eq!(same_boot.unwrap(), "driver_run");
+    }
+
+    #[test]
+    fn without_a_build_id_the_kernel_must_be_at_the_recorded_address() {
+        let is_same = |reference, release| is_same_boot(KALLSYMS, Address(reference), release);
+        let running = kernel::read("/proc/sys/kernel/osrelease").unwrap();
+        assert!(is_same(0xffff_ffff_8100_0000, Some(running.trim_ascii_end())));
+        assert!(is_same(0xffff_ffff_8100_0000, None));
+        assert!(!is_same(0xffff_ffff_8100_0000, Some(b"another")));
+        assert!(!is_same(0xffff_ffff_8100_0100, None));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct LossCounts {
     pub unknown: u64,
     /// Call chains as long as the kernel records them.
     pub full_chains: FullChains,
+    /// Call chains as long as their event allows (`max-stack`).
+    pub limited: u64,
     /// Samples whose user callers were recorded apart.
     pub deferred: u64,
     /// Samples that end before their last field.
@@ -39,6 +41,7 @@ impl LossCounts {
             unnamed,
             without_symbol,
             unknown,
+            limited,
             full_chains,
             deferred,
             truncated,
@@ -50,6 +53,7 @@ impl LossCounts {
             (unnamed, other.unnamed),
             (without_symbol, other.without_symbol),
             (unknown, other.unknown),
+            (limited, other.limited),
             (deferred, other.deferred),
             (truncated, other.truncated),
             (without_callers, other.without_callers),
@@ -150,7 +154,7 @@ impl Losses {
             without_kernel,
             unwound: unwound.stacks,
             cut: match unwound.stacks {
-                0 => counts.full_chains.cut(),
+                0 => counts.full_chains.cut().saturating_add(counts.limited),
                 _ => unwound.cut,
             },
             deferred: counts.deferred,
@@ -176,7 +180,7 @@ impl Losses {
                 0 => of(
                     self.cut,
                     self.samples,
-                    "stacks cut at the kernel's limit (sysctl kernel.perf_event_max_stack)",
+                    "stacks cut at the limit (sysctl kernel.perf_event_max_stack, or max-stack of the event)",
                 ),
                 unwound => of(self.cut, unwound.max(self.samples), "stacks cut"),
             },

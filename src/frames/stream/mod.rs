@@ -62,6 +62,7 @@ use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, FrameSymbols, SampleWalk};
 use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
+use crate::perf::sample::OFF_CPU_SUMMARY_TIME;
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::profile::Unit;
@@ -196,23 +197,30 @@ pub fn walk<V: SampleVisitor>(
     progress.start("reading samples", index.data_end);
     let mut events = events_of(profile);
     let counted_as = match &how.filter.event {
-        Some(name) if events.iter().any(|event| event.name == *name) => (0..).take(events.len()).collect(),
-        _ => join_core_events(&mut events),
+        Some(name) if events.iter().any(|event| event.name == *name) => {
+            join_events(&mut events, |event| event.name.clone())
+        }
+        _ => join_events(&mut events, on_any_core),
     };
     let filter = how.filter.of_profile(&events, index.times)?;
     let mut count = |sample: &Sample, thread: ThreadKey| {
-        let sample = &Sample {
+        let mut sample = Sample {
             event: counted_as.get(sample.event as usize).copied().unwrap_or_default(),
             ..*sample
         };
-        if !filter.has(sample.event, thread, sample.time) {
+        // Waits that perf has summed up are of the whole recording.
+        let is_sum = sample.time.is_some_and(|time| time >= OFF_CPU_SUMMARY_TIME);
+        if !filter.has(sample.event, thread, sample.time.filter(|_| !is_sum)) {
             return;
+        }
+        if is_sum {
+            sample.time = index.times.map(|(_, last)| last);
         }
         if let Some(event) = events.get_mut(sample.event as usize) {
             event.samples = event.samples.saturating_add(1);
             event.period = event.period.saturating_add(sample.period);
         }
-        consumer(sample);
+        consumer(&sample);
     };
     let mut collected = Collected::of_profile(index.data_end);
     let visitors = symbols.selector.samples().visit(
@@ -262,30 +270,33 @@ fn events_of(profile: &Profile<'_>) -> Vec<Event> {
 
 /// Makes one event of those that count the same on cores of different types, such as `cpu_atom/cycles/P` and
 /// `cpu_core/cycles/P`, which perf opens both for `cycles:P`. Returns for each event the index of the one that its samples
-/// count for.
-fn join_core_events(events: &mut [Event]) -> Vec<u32> {
-    let on_any_core = |event: &Event| {
+/// count for. `perf record -e cycles,cycles -G A,B` opens events of one name, too.
+fn join_events(events: &mut [Event], name_of: impl Fn(&Event) -> String) -> Vec<u32> {
+    let names: Vec<String> = events.iter().map(name_of).collect();
+    let units: Vec<Unit> = events.iter().map(|event| event.unit).collect();
+    let mut first_of: HashMap<&str, usize> = HashMap::default();
+    let mut counted_as = Vec::with_capacity(events.len());
+    for (at, name) in names.iter().enumerate() {
+        let first = *first_of.entry(name).or_insert(at);
+        let is_same = first != at && units.get(first) == units.get(at);
+        if let (Some(event), true) = (events.get_mut(first), is_same) {
+            name.clone_into(&mut event.name);
+        }
+        counted_as.push(index_of(if is_same { first } else { at }));
+    }
+    counted_as
+}
+
+/// Returns the name of an event without the type of the cores.
+fn on_any_core(event: &Event) -> String {
+    let named = || {
         let (_, rest) = event.name.split_once('/')?;
         let (name, modifiers) = rest.rsplit_once('/')?;
         let separator = if modifiers.is_empty() { "" } else { ":" };
         let is_named = !name.is_empty() && !name.contains(['=', '/']);
         is_named.then(|| format!("{name}{separator}{modifiers}"))
     };
-    let names: Vec<Option<String>> = events.iter().map(on_any_core).collect();
-    let units: Vec<Unit> = events.iter().map(|event| event.unit).collect();
-    let mut first_of: HashMap<&str, usize> = HashMap::default();
-    let mut counted_as = Vec::with_capacity(events.len());
-    for (at, name) in names.iter().enumerate() {
-        let first = name
-            .as_ref()
-            .map_or(at, |name| *first_of.entry(name).or_insert(at));
-        let is_same = first != at && units.get(first) == units.get(at);
-        if let (Some(name), Some(event), true) = (name, events.get_mut(first), is_same) {
-            name.clone_into(&mut event.name);
-        }
-        counted_as.push(index_of(if is_same { first } else { at }));
-    }
-    counted_as
+    named().unwrap_or_else(|| event.name.clone())
 }
 
 impl Walked {
@@ -354,6 +365,8 @@ mod tests {
             ("cpu_core/event=0x3c/", cycles),
             ("intel_pt//", Unit::Occurrences),
             ("intel_bts//", Unit::Occurrences),
+            // Of different cgroups.
+            ("cpu-clock", Unit::Nanoseconds),
             ("cpu-clock", Unit::Nanoseconds),
         ]
         .map(|(name, unit)| Event {
@@ -365,8 +378,8 @@ mod tests {
         })
         .into();
         assert_eq!(
-            join_core_events(&mut events),
-            [0, 0, 2, 2, 4, 5, 6, 7, 8, 9, 10, 11]
+            join_events(&mut events, on_any_core),
+            [0, 0, 2, 2, 4, 5, 6, 7, 8, 9, 10, 11, 11]
         );
         let names: Vec<&str> = events.iter().map(|event| &*event.name).collect();
         assert_eq!(names[..2], ["cycles:P", "cpu_core/cycles/P"]);

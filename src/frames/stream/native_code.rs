@@ -65,5 +65,7 @@ fn kernel_symbols(
     let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
     let listed = kernel_build_id(feature::build_ids(table, profile.endian), kernel.name);
     let build_id = kernel.build_id.or(listed);
-    KernelSymbols::find(kernel, build_id, &recording.input.kernel_copies, options)
+    let release = profile.feature(feature::OS_RELEASE);
+    let release = release.and_then(|content| feature::read_string(content, profile.endian));
+    KernelSymbols::find(kernel, build_id, release, &recording.input.kernel_copies, options)
 }

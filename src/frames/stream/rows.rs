@@ -88,7 +88,7 @@ impl SampleRows {
                 code,
                 FrameCode::Function(_) | FrameCode::PerfMapSymbol(_) | FrameCode::UnnamedJit
             );
-            counts.jit += u64::from(is_jit);
+            counts.jit += u64::from(is_jit || taken.is_in_object);
             counts.unnamed += u64::from(code == FrameCode::UnnamedJit);
             counts.without_symbol +=
                 u64::from(matches!(code, FrameCode::Module(_) | FrameCode::KernelModule(_)));
@@ -96,8 +96,14 @@ impl SampleRows {
         }
         let entries = sample.callchain.count();
         counts.truncated += u64::from(sample.is_truncated);
-        if entries >= FullChains::DEFAULT_LENGTH {
-            counts.full_chains.add(sample.chain_addresses().count());
+        match attr.and_then(|attr| attr.max_stack) {
+            Some(most) => {
+                counts.limited += u64::from(entries >= most && sample.chain_addresses().count() >= most);
+            }
+            None if entries >= FullChains::DEFAULT_LENGTH => {
+                counts.full_chains.add(sample.chain_addresses().count());
+            }
+            None => {}
         }
         let deferred = |address: jitdump::Address| address.0 == USER_DEFERRED;
         counts.deferred += u64::from(entries > 0 && sample.callchain.iter().any(deferred));

@@ -47,6 +47,8 @@ pub struct TakenSample {
     pub period: u64,
     /// Position of the stack in the tree, with the sampled function.
     pub position: StackPosition,
+    /// Whether it is in an object of an earlier run, and so in JIT code.
+    pub is_in_object: bool,
     /// The sampled function, or that of the innermost caller if the sample has no address.
     pub place: Option<FrameAddress>,
 }
@@ -165,7 +167,7 @@ impl SampleVisitor for SampleWalk<'_> {
         let event = index_of(event);
         let time = located.lookup_time();
         self.rows.tree.start_sample(record.offset);
-        let mode = Mode::of_record(record.cpu_mode());
+        let mode = Mode::of_record(located.content.cpu_mode());
         let leaf = sample
             .ip
             .map(|ip| self.place(mode, located.space, ip, time, true).0);
@@ -174,6 +176,12 @@ impl SampleVisitor for SampleWalk<'_> {
             event,
             period,
             position: leaf.map_or(caller, |leaf| self.rows.tree.child(caller, leaf)),
+            is_in_object: leaf.is_some_and(|leaf| match leaf.code {
+                FrameCode::Native { module, .. } | FrameCode::Module(module) => {
+                    self.symbols.modules.has_jit_code(module)
+                }
+                _ => false,
+            }),
             place: leaf.or(innermost),
         };
         self.rows.add(located, &taken, profile);

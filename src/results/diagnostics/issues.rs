@@ -250,6 +250,9 @@ with_run_issues! { issues!
         "The format allows another header between buffers; known runtimes write a file for each trace."
 
     // The profile.
+    ProfileParts "JI139" Error "has no samples: perf record --threads wrote them to files beside it, data.0 and on"
+        "Such a profile is a directory."
+        "Pass the directory that has these files."
     NotAProfile "JI140" Error "not a perf.data file: it does not start with PERFILE2"
         "The input must be a file or stream that perf record wrote, a Mono log or an XRay trace."
         "-i is for what perf record wrote; pass files of runtimes with --jitdump, --perf-map, --mono-log or --xray-log."

@@ -278,7 +278,7 @@ impl ExportedProfile {
             .max_by_key(|&(position, rows)| (rows.len(), std::cmp::Reverse(position)))
     }
 
-    /// Returns the events of time whose samples stand for different times. Logs and traces have those, and time off the CPU.
+    /// Returns the events of time whose samples stand for different times. Logs and traces have those.
     pub fn events_of_durations(&self) -> Vec<u32> {
         let has_durations = |&event: &u32| {
             let mut periods = self.rows.iter().filter(|row| row.event == event);

@@ -138,7 +138,9 @@ impl EventReport {
 impl Report {
     /// Reports samples.
     pub fn of(tables: &Tables, counts: &SamplesByStack, options: &ReportOptions) -> Result<Self, Diagnostic> {
-        let event = first_event(tables);
+        let wanted = options.stream.filter.event.as_ref();
+        let wanted = wanted.and_then(|name| tables.events.iter().position(|event| event.name == *name));
+        let event = wanted.map_or_else(|| first_event(tables), |index| index as u32);
         let by = match options.function {
             Some(_) => By::Function,
             None => options.by,
@@ -160,7 +162,12 @@ impl Report {
         };
         let omitted = rows.len().saturating_sub(kept);
         rows.truncate(kept);
-        let pids: BTreeSet<_> = tables.threads.iter().map(|thread| thread.pid).collect();
+        let threads: BTreeSet<_> = counts
+            .iter()
+            .filter(|&(of, ..)| of == event)
+            .map(|(_, _, thread, _)| thread)
+            .collect();
+        let pids: BTreeSet<_> = threads.iter().map(|&thread| tables.threads[thread].pid).collect();
         let mut diagnostics = tables.diagnostics.clone();
         diagnostics.extend(Diagnostic::of_tally(&faults, None, false));
         Ok(Self {
@@ -168,7 +175,7 @@ impl Report {
             input: printable_path(&options.stream.load.input),
             event: EventReport::of(tables, event, all),
             processes: pids.len() as u64,
-            threads: tables.threads.len() as u64,
+            threads: threads.len() as u64,
             duration_ns: tables.times.map(|(start, end)| end.0.saturating_sub(start.0)),
             missing: tables.losses,
             kinds,
