@@ -29,6 +29,9 @@ impl FirstInterrupt {
     }
 }
 
+/// Whether signals go to a recorded program, and must not end this one: earlier runs have left their handlers.
+static ARE_PASSED: AtomicBool = AtomicBool::new(false);
+
 /// Collects signals while another program runs, which they are passed to.
 pub struct PassedSignals {
     signals: SignalsInfo<WithOrigin>,
@@ -43,6 +46,7 @@ impl PassedSignals {
     pub fn new() -> io::Result<Self> {
         let passed = without_ignored([SIGTERM, SIGHUP, SIGQUIT]).chain([SIGINT]);
         let signals = SignalsInfo::new(passed.clone())?;
+        ARE_PASSED.store(true, Ordering::Relaxed);
         let (arrivals, sender) = UnixStream::pair()?;
         arrivals.set_nonblocking(true)?;
         // Handlers run in the order of their registration: a signal is there before its byte.
@@ -72,6 +76,7 @@ impl PassedSignals {
 
 impl Drop for PassedSignals {
     fn drop(&mut self) {
+        ARE_PASSED.store(false, Ordering::Relaxed);
         for registered in self.registered.drain(..) {
             low_level::unregister(registered);
         }
@@ -95,6 +100,9 @@ pub fn handle_signals(reads_stream: bool) -> io::Result<FirstInterrupt> {
     };
     threads::spawn("signals", move || {
         for signal in &mut signals {
+            if ARE_PASSED.load(Ordering::Relaxed) {
+                continue;
+            }
             if signal == SIGINT && !ends_program.swap(true, Ordering::Relaxed) {
                 continue;
             }

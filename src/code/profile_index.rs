@@ -17,7 +17,7 @@ use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::needs_repair;
 use crate::perf::record::validation::RecordValidator;
 use crate::perf::record::{self, Record};
-use crate::perf::sample;
+use crate::perf::sample::{OFF_CPU_SUMMARY_TIME, Sample};
 use crate::units::Pid;
 
 /// Result of the first pass over a profile.
@@ -52,7 +52,7 @@ pub struct ProfileIndex {
     pub time_conversion: Option<TimeConversion>,
     /// Time of the earliest sample.
     pub first_sample: Option<Time>,
-    /// Earliest and latest record time, without zero and the placeholder [`sample::OFF_CPU_SUMMARY_TIME`]; `None` if records
+    /// Earliest and latest record time, without zero and the placeholder [`OFF_CPU_SUMMARY_TIME`]; `None` if records
     /// have no times.
     pub times: Option<(Time, Time)>,
     /// Inode of the mount namespace of each process, if it was recorded.
@@ -204,7 +204,7 @@ impl ProfileIndex {
         events: &mut Vec<ProcessEvent>,
     ) {
         let endian = profile.endian;
-        let is_time = |time: &Time| *time != Time(0) && *time < sample::OFF_CPU_SUMMARY_TIME;
+        let is_time = |time: &Time| *time != Time(0) && *time < OFF_CPU_SUMMARY_TIME;
         if let Some(time) = time.filter(is_time).filter(|_| profile.attrs.has_times()) {
             self.add_time(time);
         }
@@ -213,7 +213,13 @@ impl ProfileIndex {
             let first = self.first_sample.unwrap_or(time);
             self.first_sample = Some(first.min(time));
             let attr = profile.attrs.event_of(record, endian);
-            let pid = attr.and_then(|attr| attr.sample_pid(record, endian));
+            let pid = attr.and_then(|attr| {
+                if attr.is_bpf_output {
+                    Sample::parse(record, attr, endian).pid
+                } else {
+                    attr.sample_pid(record, endian)
+                }
+            });
             see(&mut self.sampled, &mut self.last_sampled, pid);
             return;
         }

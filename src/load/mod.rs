@@ -18,6 +18,7 @@ mod input;
 mod mapped_code;
 mod options;
 mod pid_resolver;
+pub mod process_stat;
 mod profile;
 mod progress;
 mod recording;

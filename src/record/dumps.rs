@@ -12,7 +12,7 @@ use jitdump::internals::format::marker::pid_in_name;
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::process_files::{SLACK, append_perf_map, copy_file, ids_of, open_perf_map, owner_of};
+use super::process_files::{append_perf_map, copy_file, ids_of, open_perf_map, owner_of};
 use super::recorded_process::RecordedProcess;
 use crate::bytes::{base_name, printable_path};
 use crate::code::profile_index::{FileMarker, ProfileIndex};
@@ -21,6 +21,7 @@ use crate::files::kernel;
 use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, NameInFolder, OpenFile};
+use crate::load::process_stat::{SLACK, start_of};
 use crate::units::Pid;
 
 /// A file of a runtime.
@@ -102,6 +103,11 @@ impl Collection<'_> {
     /// Copies the perf map of a process, and removes it if the process has ended.
     fn collect_perf_map(&self, pid: Pid) -> Option<CollectedFile> {
         let map = open_perf_map(pid.0).filter(|map| self.is_new(map))?;
+        // One of an earlier process with the same ID is older.
+        let modified = map.file().metadata().and_then(|found| found.modified()).ok()?;
+        if start_of(pid.0).is_some_and(|start| modified < start) {
+            return None;
+        }
         let target = append_perf_map(&map, pid.0, self.owner(pid), self.dumps, &mut || false).ok()?;
         let is_removed = self.may_remove(&map, pid) && remove_at_path(&map);
         Some(self.collected(map.path(), &target, !is_removed))

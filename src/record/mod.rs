@@ -28,7 +28,6 @@ mod perf;
 mod php;
 mod plan;
 mod process_files;
-mod process_stat;
 mod program;
 mod recorded;
 mod recorded_process;

@@ -1,7 +1,8 @@
 //! A recording as one file.
 
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tar::{Builder, EntryType, Header, HeaderMode};
@@ -81,10 +82,18 @@ fn add(
     name: &Path,
     found: &Metadata,
 ) -> io::Result<()> {
-    if found.is_file() {
-        return builder.append_file(name, &mut File::open(path)?);
-    }
     let mut header = Header::new_gnu();
+    if found.is_file() {
+        let mut file = File::open(path)?;
+        let found = file.metadata()?;
+        // What has holes is ours, and complete. Programs that still run may write to other files, of which this is the beginning.
+        if found.blocks().saturating_mul(512) < found.len() {
+            return builder.append_file(name, &mut file);
+        }
+        header.set_metadata_in_mode(&found, HeaderMode::Deterministic);
+        let content = file.chain(io::repeat(0)).take(found.len());
+        return builder.append_data(&mut header, name, content);
+    }
     header.set_metadata_in_mode(found, HeaderMode::Deterministic);
     if found.is_dir() {
         return builder.append_data(&mut header, name, io::empty());
@@ -93,5 +102,6 @@ fn add(
         header.set_entry_type(EntryType::Symlink);
         return builder.append_link(&mut header, name, fs::read_link(path)?);
     }
-    Err(io::Error::other("not a regular file"))
+    // Pipes and sockets of the program have no content.
+    Ok(())
 }

@@ -36,7 +36,13 @@ pub struct PerfOptions {
 impl PerfOptions {
     /// Returns whether whole CPUs are recorded, and not processes only.
     pub fn has_cpus(&self) -> bool {
-        self.all_cpus || self.cpus.is_some()
+        let is_option = |word: &OsString| {
+            let word = word.to_str().unwrap_or_default();
+            ["-a", "--all-cpus", "--cpu"].contains(&word)
+                || word.starts_with("-C")
+                || word.starts_with("--cpu=")
+        };
+        self.all_cpus || self.cpus.is_some() || self.arguments.iter().any(is_option)
     }
 
     /// Returns the same options, but for stacks.

@@ -293,10 +293,12 @@ impl Plan {
     /// Returns the profile that a path stands for: that in it if it is the folder of a recording, else itself.
     pub fn profile_at(path: PathBuf) -> PathBuf {
         let inside = path.join(PROFILE);
-        // Folders that perf writes have a file `data`.
-        match inside.is_file() && !path.join("data").exists() {
-            true => inside,
-            false => path,
+        // Folders that perf writes have a file `data`: the folder itself may be one, and the profile in it.
+        let is_profile = inside.is_file() || inside.join("data").is_file();
+        if is_profile && !path.join("data").exists() {
+            inside
+        } else {
+            path
         }
     }
 

@@ -7,23 +7,18 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use jitdump::internals::format::marker::pid_in_name;
 use jitdump::internals::perf_map;
-use rustix::param::clock_ticks_per_second;
 
-use super::process_stat::ProcessStat;
 use super::short_command::IsStopped;
 use crate::bytes::base_name;
 use crate::files::folder::PRIVATE;
 use crate::files::kernel;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile};
+use crate::load::process_stat::start_of;
 use crate::runtimes::{Description, Runtime};
-
-/// How much older than an event the files that were written after it may seem, since file systems store rounded times.
-pub const SLACK: Duration = Duration::from_secs(2);
 
 /// Bytes of a file that are copied between two looks at signals.
 const PIECE: u64 = 16 << 20;
@@ -65,22 +60,6 @@ pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
     };
     let map = perf_maps(pid).find(|map| fs::metadata(folder.join(map)).is_ok_and(|file| is_own(&file)));
     dumps.chain(map.map(|map| Path::new("/tmp").join(map))).collect()
-}
-
-/// Returns when a process started, or a moment before.
-fn start_of(pid: u32) -> Option<SystemTime> {
-    // First, so that the result is no later if this takes long.
-    let now = SystemTime::now();
-    let uptime = kernel::read_text("/proc/uptime").ok()?;
-    start_at(now, &uptime, ProcessStat::of(pid)?.start()?)
-}
-
-/// Returns the same for a process that started some clock ticks after the boot. `uptime` is what `/proc/uptime` has at `now`.
-fn start_at(now: SystemTime, uptime: &str, ticks: u64) -> Option<SystemTime> {
-    let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-    let age = uptime - ticks as f64 / clock_ticks_per_second() as f64;
-    let age = Duration::try_from_secs_f64(age.max(0.0)).ok()?;
-    now.checked_sub(age)?.checked_sub(SLACK)
 }
 
 /// Returns the paths in a list of mappings.
@@ -165,6 +144,8 @@ pub fn append_perf_map(
         Err(_) => place.create_file(PRIVATE)?,
     };
     copy_file(map, &copy, is_stopped)?;
+    // Whether it is older than its process decides whether it is used.
+    copy.set_modified(map.file().metadata()?.modified()?)?;
     Ok(place.path())
 }
 
@@ -305,23 +286,5 @@ mod tests {
         let names: Vec<PathBuf> = perf_maps(me).collect();
         assert!(names.contains(&format!("perf-{me}.map").into()), "{names:?}");
         assert_eq!(perf_maps(7_000_000).next(), Some("perf-7000000.map".into()));
-    }
-
-    #[test]
-    fn a_process_starts_before_its_files_are_written() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(10_000);
-        let ticks = 3 * clock_ticks_per_second();
-        let start = start_at(now, "1003.50 77.00\n", ticks).unwrap();
-        assert_eq!(
-            now.duration_since(start).unwrap(),
-            Duration::from_millis(1_000_500) + Duration::from_secs(2)
-        );
-        // The clock of the file is less exact than the one of the process.
-        let start = start_at(now, "3.00 0.00\n", ticks + 1).unwrap();
-        assert_eq!(now.duration_since(start).unwrap(), Duration::from_secs(2));
-        assert_eq!(start_at(now, "", ticks), None);
-        let me = start_of(std::process::id()).unwrap();
-        assert!(me <= SystemTime::now());
-        assert_eq!(start_of(u32::MAX), None);
     }
 }

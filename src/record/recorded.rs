@@ -46,6 +46,8 @@ impl ProgramStatus {
 pub struct Recorded {
     /// How the program ended.
     pub status: ProgramStatus,
+    /// Whether this program got a signal meanwhile.
+    pub is_interrupted: bool,
     /// When it started.
     pub started: SystemTime,
     /// How long it took.

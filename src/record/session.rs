@@ -206,7 +206,9 @@ impl<'a> Session<'a> {
         let (started, clock) = (SystemTime::now(), Instant::now());
         let is_foreground = is_foreground();
         let mut child = self.spawn(is_foreground)?;
-        let program = (!self.plan.command.is_empty()).then(|| self.pid_file());
+        // Through the descriptor: somebody may move the folder meanwhile.
+        let pid_file = self.folder.descriptor_path().join(PID_FILE);
+        let program = (!self.plan.command.is_empty()).then(|| pid_file.clone());
         let mut signals = Signals::new(child.id(), program.clone(), is_foreground);
         let mut watch = match &program {
             Some(_) => Watch::of_descendants(child.id(), self.plan, &self.profile()),
@@ -249,8 +251,11 @@ impl<'a> Session<'a> {
         // Those that came with the end of perf.
         signals.receive(control.signals());
         signals.end_group();
+        if let Some(signal) = signals.ending_in_foreground() {
+            watch.end_rest(signal);
+        }
         let status = match program {
-            Some(_) => match Start::read(&self.pid_file()) {
+            Some(_) => match Start::read(&pid_file) {
                 Start::Started(_) => signals.status_of_program(status),
                 Start::Failed(cause) => return Err(self.not_started(&cause)),
                 Start::Pending => match signals.received {
@@ -264,6 +269,7 @@ impl<'a> Session<'a> {
         let (processes, warned) = watch.into_processes();
         Ok(Outcome::Recorded(Recorded {
             status,
+            is_interrupted: signals.received.is_some(),
             started,
             duration: clock.elapsed(),
             processes,

@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group};
 use rustix::termios::tcgetpgrp;
 
 use super::launch::Start;
-use super::process_stat::ProcessStat;
 use super::recorded::ProgramStatus;
+use crate::load::process_stat::ProcessStat;
 
 /// Returns whether this program gets the signals of a terminal.
 #[expect(clippy::disallowed_methods, reason = "a device")]
@@ -140,6 +140,12 @@ impl Signals {
             // Usually, none is left.
             let _ = kill_process_group(group, signal);
         }
+    }
+
+    /// Returns the signal that ended the program if it was in the group of the terminal, where it may have left others.
+    pub fn ending_in_foreground(&self) -> Option<Signal> {
+        self.ending
+            .filter(|_| self.program.is_some() && self.is_foreground)
     }
 
     /// Whether the program has a process group of its own.

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::param::clock_ticks_per_second;
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
 
 use super::plan::Plan;
 use super::process_files::{files_of, maps_of, runtime_in};
-use super::process_stat::ProcessStat;
 use super::recorded_process::RecordedProcess;
 use crate::files::kernel;
 use crate::load::RUNTIME_FILES;
+use crate::load::process_stat::ProcessStat;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
 use sample_count::SampleCount;
@@ -144,6 +145,19 @@ impl<'a> Watch<'a> {
     /// warnings were about.
     pub fn into_processes(self) -> (Vec<RecordedProcess>, BTreeSet<Runtime>) {
         (self.recorded.into_values().collect(), self.warned)
+    }
+
+    /// Ends the processes that are left in the process group of this program.
+    pub fn end_rest(&self, signal: Signal) {
+        for (&pid, process) in &self.processes {
+            let stat = ProcessStat::of(pid).filter(|stat| stat.start() == Some(process.started));
+            let group = stat.and_then(|stat| stat.field(ProcessStat::GROUP));
+            if let Some(pid) = pid.try_into().ok().and_then(Pid::from_raw)
+                && group == Some(getpgrp().as_raw_nonzero().get())
+            {
+                let _ = kill_process(pid, signal);
+            }
+        }
     }
 
     fn find_descendants(&mut self) {

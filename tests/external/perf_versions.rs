@@ -342,7 +342,8 @@ fn functions_that_only_waiting_threads_are_in_have_names() {
         let all = report(&[]);
         for function in ["fn_0", "fn_2"] {
             let rows = all["rows"].as_array().unwrap();
-            let row = rows.iter().find(|row| row["name"] == function).unwrap();
+            let row = rows.iter().find(|row| row["name"] == function);
+            let row = row.unwrap_or_else(|| panic!("{all:#}"));
             assert_eq!(row["self"]["samples"], 1, "{all:#}");
         }
         // What perf has summed up is of the whole recording, so of its last time and of any part of it.

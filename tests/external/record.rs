@@ -416,6 +416,23 @@ fn control_c_and_other_signals_reach_the_program_once() {
     }
 }
 
+/// What the program has started would run on.
+#[test]
+fn the_end_of_the_duration_ends_all_processes_of_the_program() {
+    let scene = Scene::new(&[]);
+    let mut terminal = on_terminal(
+        &scene,
+        "-q --duration 1 -- sh -c 'sh -c \"echo \\$\\$ > new; mv new started; exec sleep 300\"; true'",
+    );
+    wait_until("the process", || scene.path("started").exists());
+    let started = std::fs::read_to_string(scene.path("started")).unwrap();
+    terminal.wait().unwrap();
+    let stat = format!("/proc/{}/stat", started.trim());
+    wait_until("the end of the process", || {
+        std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))
+    });
+}
+
 /// perf cannot write the profile, or, if the program got few samples, jitinject cannot write an object.
 #[test]
 fn a_full_disk_is_an_error() {

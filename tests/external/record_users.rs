@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jitdump::ByteOrder;
 
@@ -235,23 +235,30 @@ fn a_perf_map_of_a_third_user_is_not_that_of_java() {
     add_program(&scene, "jcmd", "#!/bin/sh\n");
     fs::write(scene.path("ready"), "").unwrap();
     let java = Running::start(&scene, &[tools::text(&java), "1000"]);
-    let record = |owner, age: Duration| {
+    let started = SystemTime::now();
+    let record = |owner, modified| {
         fs::write(&java.map, "7f00 10 FALSE\n").unwrap();
         chown(&java.map, Some(owner), None).unwrap();
         let file = fs::File::options().write(true).open(&java.map).unwrap();
-        file.set_modified(std::time::SystemTime::now() - age).unwrap();
+        file.set_modified(modified).unwrap();
         let output = record_with_programs(&scene, &["-p", &java.pid(), "--duration", "0.2"]);
         assert!(output.status.success(), "{}", said(&output));
         let copied = fs::read_to_string(scene.path(&format!("r/dumps/perf-{}.map", java.pid())));
         fs::remove_dir_all(scene.path("r")).unwrap();
         (copied.unwrap_or_default(), has_code(&said(&output), "JI448"))
     };
-    assert_eq!(record(VICTIM, Duration::ZERO), (String::new(), true));
+    assert_eq!(record(VICTIM, SystemTime::now()), (String::new(), true));
+    // Written by another process that had its ID.
+    let before = started - Duration::from_secs(3600);
+    assert_eq!(record(OTHER, before), (String::new(), true));
     // Its own, but not written on request. It is used as that of any other process is.
-    let (copied, is_reported) = record(OTHER, Duration::from_secs(3600));
+    wait_until("a request that is later, even with rounded times", || {
+        started.elapsed().is_ok_and(|age| age > Duration::from_secs(2))
+    });
+    let (copied, is_reported) = record(OTHER, started - Duration::from_secs(1));
     assert_eq!((&*copied, is_reported), ("7f00 10 FALSE\n", true));
     // Written on request: now, and again at the end.
-    let (copied, is_reported) = record(OTHER, Duration::ZERO);
+    let (copied, is_reported) = record(OTHER, SystemTime::now());
     assert_eq!((copied.lines().count(), is_reported), (2, false));
 }
 

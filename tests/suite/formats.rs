@@ -401,7 +401,7 @@ fn copies_of_the_kernels_code_stay_with_the_profile() {
         std::fs::write(input.join("kcore_dir").join(name), content).unwrap();
     }
     let dumps = capture::folder("node20-buildid");
-    let more = ["--jitdump", tools::text(&dumps)];
+    let more = ["--jitdump", tools::text(&dumps), "--verify"];
     for _ in 0..2 {
         // The second run replaces the output of the first one.
         let output = write(folder.path(), &input, "out", &more);

@@ -74,6 +74,7 @@ mod processes;
 mod readers;
 mod record;
 mod record_choices;
+mod record_pack;
 mod record_rights;
 mod records;
 mod report;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jitdump::ByteOrder;
 use serde_json::Value;
@@ -397,19 +397,24 @@ fn damage_is_counted_and_costs_nothing_else() {
     inject(&case.input(), &case.path("out.data"), &[]);
 }
 
-/// Process IDs are reused, and old files stay in /tmp.
-#[test]
-fn maps_that_are_older_than_their_process_are_not_its_own() {
+/// Returns a section that says what the wall clock was at second 20 of the profile.
+fn clock_data(wall_clock: u64) -> (u32, Vec<u8>) {
     const CLOCK_DATA: u32 = 29;
-    let wall_clock = 1_790_000_000 * SECOND;
-    let mut case = Case::with_process(10);
     let endian = ByteOrder::Little;
     let mut clocks = Vec::new();
     endian.write_u32(&mut clocks, 1);
     endian.write_u32(&mut clocks, 1);
     endian.write_u64(&mut clocks, wall_clock);
     endian.write_u64(&mut clocks, 20 * SECOND);
-    case.profile.features.push((CLOCK_DATA, clocks));
+    (CLOCK_DATA, clocks)
+}
+
+/// Process IDs are reused, and old files stay in /tmp.
+#[test]
+fn maps_that_are_older_than_their_process_are_not_its_own() {
+    let wall_clock = 1_790_000_000 * SECOND;
+    let mut case = Case::with_process(10);
+    case.profile.features.push(clock_data(wall_clock));
     // The process started at second 11, nine seconds before that time.
     let born = UNIX_EPOCH + Duration::from_nanos(wall_clock) - Duration::from_secs(9);
     case.sample(10, 0x104, "code");
@@ -433,6 +438,30 @@ fn maps_that_are_older_than_their_process_are_not_its_own() {
     let said = case.check(&[]);
     let older = format!("warning[JI057]: {}: ", map.display());
     assert!(said.contains(&older), "{said}");
+}
+
+/// Small process IDs, as in containers, are used again soon.
+#[test]
+fn a_process_that_was_there_before_the_profile_has_no_map_of_an_earlier_one() {
+    let mut process = processes::start_without_perf_map();
+    let pid = process.0.id();
+    let now = SystemTime::now() + Duration::from_secs(10);
+    let wall_clock = now.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut case = Case::new();
+    case.profile.features.push(clock_data(wall_clock));
+    case.profile.present(pid, 1);
+    case.anonymous(pid, REGION, 0x1_0000);
+    case.sample(pid, 0x104, "code");
+    let map = PathBuf::from(format!("/tmp/perf-{pid}.map"));
+    std::fs::write(&map, lines(&[(0x100, 0x40, "code")])).unwrap();
+    case.check(&[]);
+    let file = File::options().append(true).open(&map).unwrap();
+    file.set_modified(now - Duration::from_secs(3600)).unwrap();
+    case.expected[0].frames = vec![UNKNOWN.into()];
+    let said = case.check(&[]);
+    process.0.kill().unwrap();
+    std::fs::remove_file(&map).unwrap();
+    assert!(said.contains("warning[JI057]: "), "{said}");
 }
 
 #[test]

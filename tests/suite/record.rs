@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use jitinject::internals::files::walk::Scope;
-use jitinject::internals::files::{Folder, NameInFolder};
 use serde_json::Value;
 
 use crate::support::processes::{wait_for_rounds, wait_until};
@@ -329,6 +327,32 @@ fn a_recording_without_a_name_has_a_folder_that_no_other_one_of_its_second_has()
 }
 
 #[test]
+fn recordings_without_a_name_can_begin_at_the_same_time() {
+    let scene = Scene::new(PERF);
+    let start = |_| scene.command(&["record", "-q", "--", "true"]).spawn().unwrap();
+    let mut running: Vec<_> = (0..6).map(start).collect();
+    for recording in &mut running {
+        assert!(recording.wait().unwrap().success());
+    }
+    assert_eq!(std::fs::read_dir(scene.path("work")).unwrap().count(), 6);
+}
+
+/// As perf does with --threads and --kcore.
+#[test]
+fn the_profile_of_a_recording_may_be_a_folder() {
+    let scene = Scene::new(
+        &PERF
+            .replace(" \"$output\"\n", " \"$output/data\"\n")
+            .replace("cp CAPTURE", "mkdir \"$output\"; cp CAPTURE"),
+    );
+    let output = scene.run(&["record", "-o", "r", "--", "true"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(scene.path("work/r/perf.data/data").exists());
+    let report = scene.run(&["report", "r"]);
+    assert!(report.status.success(), "{}", said(&report));
+}
+
+#[test]
 fn the_exit_status_is_that_of_the_program() {
     let scene = Scene::new(PERF);
     let status = |name: &str, more: &[&str], command: &[&str]| {
@@ -616,44 +640,6 @@ fn the_summary_can_also_be_written_elsewhere() {
     let output = scene.run(&["record", "-o", "r3", "--summary", "absent/ci.json", "--", "php"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(!scene.path("work/r3").exists());
-}
-
-#[test]
-fn a_packed_recording_is_one_file() {
-    let scene = Scene::new(PERF);
-    scene.add("php", "exit 0");
-    let output = scene.run(&["record", "--pack", "-o", "r", "--", "php"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(
-        said(&output).contains("perf --buildid-dir r/debug report"),
-        "{}",
-        said(&output)
-    );
-    let (folder, archive) = (scene.path("work/r"), scene.path("work/r.tar.zst"));
-    let packed = std::fs::read(&archive).unwrap();
-    std::fs::write(scene.path("r.tar"), zstd::decode_all(&*packed).unwrap()).unwrap();
-    std::fs::create_dir(scene.path("unpacked")).unwrap();
-    let (tar, unpacked) = (scene.path("r.tar"), scene.path("unpacked"));
-    tools::run("tar", &["-xf", tools::text(&tar), "-C", tools::text(&unpacked)]);
-    let copy = unpacked.join("r");
-    tools::run("diff", &["-r", tools::text(&folder), tools::text(&copy)]);
-    // Users, modes and times are not in it.
-    let listed = Command::new("tar")
-        .args(["-tvf", tools::text(&tar)])
-        .output()
-        .unwrap();
-    let listed = String::from_utf8(listed.stdout).unwrap();
-    assert!(listed.lines().all(|line| line.contains(" 0/0 ")), "{listed}");
-    let again = scene.path("again.tar.zst");
-    let folder_of_copy = Folder::open(&copy, Scope::Named).unwrap();
-    jitinject::internals::record::pack(&folder_of_copy, NameInFolder::of(&again).unwrap()).unwrap();
-    assert!(std::fs::read(again).unwrap() == packed);
-    // Nothing is overwritten.
-    std::fs::remove_dir_all(&folder).unwrap();
-    let output = scene.run(&["record", "--pack", "-o", "r/", "--", "php"]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(reports(&said(&output), "JI442", "r.tar.zst"), "{}", said(&output));
-    assert!(!folder.exists() && std::fs::read(archive).unwrap() == packed);
 }
 
 /// The program is a shell with the name of a runtime, and ends when it has been reported.

@@ -195,6 +195,37 @@ fn several_runs_are_one_folder_for_compare() {
     assert!(reports(&said(&again), "JI442", "before"), "{}", said(&again));
 }
 
+/// The program handles the signal, and exits with 0.
+#[test]
+fn a_signal_in_a_later_run_reaches_its_program_and_ends_the_runs() {
+    let scene = Scene::new(PERF);
+    scene.add(
+        "server",
+        "[ -e first ] || { : > first; exit 0; }\n\
+         trap 'exit 0' TERM; : > ready; while :; do sleep 0.05; done",
+    );
+    let arguments = ["record", "-q", "--runs", "3", "-o", "r", "--", "server"];
+    let mut running = scene.command(&arguments).spawn().unwrap();
+    wait_until("the second run", || scene.path("work/ready").exists());
+    tools::run("kill", &["-TERM", &running.id().to_string()]);
+    let status = running.wait().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(0), None));
+    assert!(scene.path("work/r/run-2/summary.json").exists());
+    assert!(!scene.path("work/r/run-3").exists());
+}
+
+#[test]
+fn a_recording_that_was_moved_meanwhile_is_kept() {
+    let scene = Scene::new(PERF);
+    let output = scene.run(&["record", "-o", "r", "--", "mv", "r", "moved"]);
+    assert!(
+        reports(&said(&output), "JI401", "it was moved"),
+        "{}",
+        said(&output)
+    );
+    assert!(scene.path("work/moved/perf.data").exists());
+}
+
 /// Records with the SIGINT of a program in the background of a script: shells ignore it there. A script that exits with 0 on SIGINT is
 /// perf, or the program of a `perf` that runs it.
 fn end_by_sigint(perf: &str, arguments: &[&str]) {
@@ -276,7 +307,12 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
     scene.add_file("perf", &perf.replace("RECORDED", tools::text(&recorded)));
     scene.add("program", &format!("echo '7f000000 10 function' > {map}"));
     // A recording of all CPUs also has processes that it has not started.
-    for (options, is_moved) in [(&["-a"][..], false), (&[], true)] {
+    let of_cpus = [&["-a"][..], &["--perf-args", "-a"], &["--perf-args", "-C 0"]];
+    for (options, is_moved) in of_cpus
+        .map(|options| (options, false))
+        .into_iter()
+        .chain([(&[][..], true)])
+    {
         let output = scene.run(&[&["record", "-o", "r"], options, &["--", "program"]].concat());
         let said = said(&output);
         assert!(output.status.success(), "{said}");

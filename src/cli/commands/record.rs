@@ -229,6 +229,13 @@ impl Control for Terminal {
     }
 }
 
+/// The end of one recording.
+struct Run {
+    status: ExitCode,
+    /// Whether a signal ended it.
+    is_interrupted: bool,
+}
+
 impl RecordArguments {
     /// Returns why the arguments contradict each other, if they do.
     pub fn conflict(&self) -> Option<&'static str> {
@@ -275,7 +282,7 @@ impl RecordArguments {
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let recorded = match self.runs {
             Some(runs) => self.record_runs(runs),
-            None => self.record_once(self.folder()),
+            None => self.record_in_new_folder(),
         };
         match recorded {
             Err(error) if error.issue == Issue::ProgramNotFound => {
@@ -284,6 +291,21 @@ impl RecordArguments {
             }
             done => done,
         }
+    }
+
+    /// Records once.
+    fn record_in_new_folder(&self) -> Result<ExitCode, Diagnostic> {
+        const ATTEMPTS: usize = 100;
+        let mut recorded = self.record_once(self.folder());
+        for _ in 1..ATTEMPTS {
+            // Another recording of the same second may have created the folder meanwhile.
+            let is_taken = |error: &Diagnostic| error.issue == Issue::RecordingExists;
+            if self.output.is_some() || !recorded.as_ref().is_err_and(is_taken) {
+                break;
+            }
+            recorded = self.record_once(self.folder());
+        }
+        recorded.map(|run| run.status)
     }
 
     /// Records each run in a folder of its own.
@@ -295,25 +317,29 @@ impl RecordArguments {
                 print_message(&format!("run {run} of {runs}"));
             }
             let recorded = self.record_once(folder.join(format!("run-{run}")));
-            if !recorded.as_ref().is_ok_and(|code| *code == ExitCode::SUCCESS) {
+            let is_complete = |run: &Run| run.status == ExitCode::SUCCESS && !run.is_interrupted;
+            if !recorded.as_ref().is_ok_and(is_complete) {
                 // It stays if it has a recording.
                 let _ = created.remove_folder();
-                return recorded;
+                return recorded.map(|run| run.status);
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn record_once(&self, folder: PathBuf) -> Result<ExitCode, Diagnostic> {
+    fn record_once(&self, folder: PathBuf) -> Result<Run, Diagnostic> {
         let plan = Plan::new(&self.options(folder))?;
         if self.print {
             print(|output| output.write_all(plan.shell_text().as_bytes()))?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(Run {
+                status: ExitCode::SUCCESS,
+                is_interrupted: false,
+            });
         }
         self.record(&plan)
     }
 
-    fn record(&self, plan: &Plan) -> Result<ExitCode, Diagnostic> {
+    fn record(&self, plan: &Plan) -> Result<Run, Diagnostic> {
         let failed = |cause| Diagnostic::new(Issue::Signals).caused_by(&cause);
         let archive = archive_path(&plan.folder);
         if self.pack {
@@ -339,7 +365,12 @@ impl RecordArguments {
         warn(&session.attach(&mut terminal));
         let recorded = match session.run(&mut terminal)? {
             Outcome::Recorded(recorded) => recorded,
-            Outcome::Interrupted(signal) => return Ok(ProgramStatus::Killed(signal).exit_code().into()),
+            Outcome::Interrupted(signal) => {
+                return Ok(Run {
+                    status: ProgramStatus::Killed(signal).exit_code().into(),
+                    is_interrupted: true,
+                });
+            }
         };
         let mut bar = Bar::new(self.quiet, start_long_work(self.verbose, true)?);
         drop(terminal);
@@ -395,9 +426,12 @@ impl RecordArguments {
         if self.report {
             show(&options.output)?;
         }
-        Ok(match recorded.status.exit_code() {
-            0 => checked,
-            code => ExitCode::from(code),
+        Ok(Run {
+            status: match recorded.status.exit_code() {
+                0 => checked,
+                code => ExitCode::from(code),
+            },
+            is_interrupted: recorded.is_interrupted,
         })
     }
 

@@ -105,6 +105,8 @@ pub fn unwind<'a>(
     let advance = |bytes| progress.advance(bytes);
     let rewritten = rewrite::rewrite(&recording.profile, &unwinder, kept, advance);
     let (records, counts) = rewritten.map_err(temp_file_error)?;
+    // Code was placed in the address spaces of the records as they were read before.
+    recording.data.check_input()?;
     let lacking = Lacking::of(&counts, &modules);
     if is_optional && !lacking.is_tolerable(counts.frames) {
         let left = lacking.report(Issue::StacksLeftToReaders);

@@ -36,6 +36,7 @@ use crate::load::find::found_file::FoundFile;
 use crate::load::find::open::read_if;
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
+use crate::load::process_stat::start_of;
 use crate::perf::feature::{self, ClockData};
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -411,11 +412,19 @@ impl PerfMapSearch<'_> {
         Ok(file)
     }
 
-    /// Start time of a process; `None` if it started before the profile or the time is unknown.
+    /// Start time of a process; `None` if it is unknown.
     fn born(&self, pid: Pid) -> Option<SystemTime> {
         let processes = &self.profile_index.processes;
         let since = processes.space(processes.space_at(pid, Time(0))?).since;
-        (since != Time(0)).then(|| self.wall_clock(since))?
+        if since != Time(0) {
+            return self.wall_clock(since);
+        }
+        // It is older than the profile. If it still runs, it was there when the profile began, unlike another one with its ID.
+        let (begin, _) = self.profile_index.times?;
+        let begin = self.wall_clock(begin)?;
+        let is_confined = self.access.reach.is_confined();
+        let started = (!is_confined).then(|| start_of(pid.0)).flatten();
+        started.filter(|started| *started <= begin)
     }
 
     /// Wall clock time at a time of the profile, if known.

@@ -22,8 +22,8 @@ use crate::bytes::printable_path;
 use crate::files::Folder;
 use crate::files::kernel;
 use crate::files::walk::Scope;
+use crate::load::process_stat::ProcessStat;
 use crate::record::process_files::ids_of;
-use crate::record::process_stat::ProcessStat;
 use crate::record::short_command::IsStopped;
 
 /// How long to wait for a reply. The runtime writes the names of all code that it has compiled before it replies.
