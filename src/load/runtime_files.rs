@@ -246,7 +246,10 @@ impl<'a> RuntimeFiles<'a> {
 
     /// Determines clock offsets that the files alone leave open, using the samples in their code.
     fn settle(&mut self, profile: &IndexedProfile<'_>, clocks: &Clocks<'_>) {
-        if !self.used.iter().any(|used| used.alignment.is_estimate()) {
+        let files = self.used.enumerate();
+        let estimates = files.filter(|(_, used)| used.alignment.is_estimate());
+        let estimates: Vec<FileIndex> = estimates.map(|(file, _)| file).collect();
+        if estimates.is_empty() {
             return;
         }
         let processes = &profile.index.processes;
@@ -254,11 +257,9 @@ impl<'a> RuntimeFiles<'a> {
         let code = self.code_of_samples(profile);
         let is_needed = |range| code.as_ref().is_none_or(|code| code.overlaps(range));
         let mut events = Vec::new();
-        for (file, used) in self.used.enumerate() {
-            if used.alignment.is_estimate() {
-                let of_file = used.runtime_events(file, &owners, processes);
-                events.extend(of_file.filter(|event| is_needed(event.range)));
-            }
+        for file in estimates {
+            let of_file = self.used[file].runtime_events(file, &owners, processes);
+            events.extend(of_file.filter(|event| is_needed(event.range)));
         }
         let windows = LiveCode::new(events).windows(Samples::of(profile));
         if windows.unchecked > 0 {

@@ -99,6 +99,16 @@ impl LineEntry<'_> {
     }
 }
 
+/// The DEBUG_INFO record of a function.
+pub struct DebugInfoRecord<'a> {
+    /// Name of the function.
+    pub name: &'a [u8],
+    /// Addresses of its code.
+    pub code: AddressRange,
+    /// Content of the record.
+    pub content: &'a [u8],
+}
+
 impl DebugInfoQuirks {
     /// Detects the quirks of a jitdump from some of its functions and their records.
     ///
@@ -113,20 +123,20 @@ impl DebugInfoQuirks {
         reason = "sizes have 64 bits, their sums 128; `below` is not more than `functions`, which is not more than the records"
     )]
     pub fn detect<'a>(
-        records: impl Iterator<Item = (&'a [u8], AddressRange, &'a [u8])>,
+        records: impl Iterator<Item = DebugInfoRecord<'a>>,
         endian: ByteOrder,
         is_64: bool,
     ) -> Self {
         let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
         let (mut functions, mut exact, mut below, mut past_end) = (0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
-        for (name, range, content) in records {
-            let Some(entries) = entries(content, name, range, endian) else {
+        for DebugInfoRecord { name, code, content } in records {
+            let Some(entries) = entries(content, name, code, endian) else {
                 continue;
             };
             let entries = entries.iter().filter(|entry| !entry.is_end());
-            let offsets: Vec<i128> = entries.map(|entry| entry.offset(range.start, 0)).collect();
-            let size = i128::from(range.size());
+            let offsets: Vec<i128> = entries.map(|entry| entry.offset(code.start, 0)).collect();
+            let size = i128::from(code.size());
             let any = |range: std::ops::RangeInclusive<i128>| {
                 u64::from(offsets.iter().any(|offset| range.contains(offset)))
             };

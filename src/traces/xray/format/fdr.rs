@@ -60,18 +60,36 @@ pub(super) fn introducer(kind: u8, endian: ByteOrder) -> u8 {
     }
 }
 
-/// Returns action, function ID and tick difference of a function record.
-#[inline]
-pub(super) fn function_fields(record: [u8; FUNCTION_SIZE], endian: ByteOrder) -> (u32, u32, u32) {
-    match endian {
-        ByteOrder::Little => {
-            let both = u64::from_le_bytes(record);
-            ((both as u32 >> 1) & 7, both as u32 >> 4, (both >> 32) as u32)
-        }
-        ByteOrder::Big => {
-            let both = u64::from_be_bytes(record);
-            let word = (both >> 32) as u32;
-            ((word >> 28) & 7, word & 0x0fff_ffff, both as u32)
+/// Fields of a function record.
+pub(super) struct FunctionFields {
+    pub action: u32,
+    pub function: u32,
+    /// Ticks since the previous record.
+    pub delta: u32,
+}
+
+impl FunctionFields {
+    #[inline]
+    pub fn of(record: [u8; FUNCTION_SIZE], endian: ByteOrder) -> Self {
+        match endian {
+            ByteOrder::Little => {
+                let both = u64::from_le_bytes(record);
+                let word = both as u32;
+                Self {
+                    action: (word >> 1) & 7,
+                    function: word >> 4,
+                    delta: (both >> 32) as u32,
+                }
+            }
+            ByteOrder::Big => {
+                let both = u64::from_be_bytes(record);
+                let word = (both >> 32) as u32;
+                Self {
+                    action: (word >> 28) & 7,
+                    function: word & 0x0fff_ffff,
+                    delta: both as u32,
+                }
+            }
         }
     }
 }
@@ -178,18 +196,18 @@ impl<'a> FdrDecoder<'a> {
     /// has ID 0.
     #[inline]
     fn is_filler(&self, head: [u8; FUNCTION_SIZE]) -> bool {
-        self.version < WITH_EXTENTS && function_fields(head, self.endian).1 == 0
+        self.version < WITH_EXTENTS && FunctionFields::of(head, self.endian).function == 0
     }
 
     /// Decodes a function record; `None` if its action is unknown.
     #[inline]
     fn function(&mut self, head: [u8; FUNCTION_SIZE], offset: u64) -> Option<TraceRecord<'a>> {
-        let (action, function, delta) = function_fields(head, self.endian);
-        self.base = match self.base.checked_add(delta.into()) {
+        let fields = FunctionFields::of(head, self.endian);
+        self.base = match self.base.checked_add(fields.delta.into()) {
             Some(base) => base,
             None => self.overflow(offset),
         };
-        let Some(kind) = RecordKind::of_action(action, function) else {
+        let Some(kind) = RecordKind::of_action(fields.action, fields.function) else {
             self.faults.add(Issue::XrayUnknownRecord, offset);
             return None;
         };

@@ -69,11 +69,11 @@ impl FdrMetadata {
     /// Decodes the record at the start of `bytes` and returns its size in bytes; `None` if it is incomplete.
     pub fn parse(bytes: &[u8], endian: ByteOrder) -> Option<(Self, usize)> {
         let Some(kind) = fdr::metadata_kind(*bytes.first()?, endian) else {
-            let (action, function, delta) = fdr::function_fields(*bytes.first_chunk()?, endian);
+            let fields = fdr::FunctionFields::of(*bytes.first_chunk()?, endian);
             let record = Self::Function {
-                action,
-                function,
-                delta,
+                action: fields.action,
+                function: fields.function,
+                delta: fields.delta,
             };
             return Some((record, FUNCTION_SIZE));
         };

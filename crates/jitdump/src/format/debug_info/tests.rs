@@ -133,8 +133,12 @@ fn the_bias_is_that_of_v8_and_llvm_only() {
             record(&entries, b"")
         });
         let records: Vec<Vec<u8>> = entries.collect();
-        let pairs = records.iter().map(|content| (name, range(), &content[..]));
-        DebugInfoQuirks::detect(pairs, ORDER, true).bias
+        let records = records.iter().map(|content| DebugInfoRecord {
+            name,
+            code: range(),
+            content,
+        });
+        DebugInfoQuirks::detect(records, ORDER, true).bias
     };
     // V8: no entry below the bias, and not always one exactly there.
     assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x40, 0x60], &[0x47]]), 0x40);

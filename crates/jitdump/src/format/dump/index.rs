@@ -3,7 +3,7 @@
 use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
 use crate::fault::Fault;
-use crate::format::debug_info::DebugInfoQuirks;
+use crate::format::debug_info::{DebugInfoQuirks, DebugInfoRecord};
 use crate::format::dump::function_table::FunctionTable;
 use crate::format::header::Header;
 use crate::format::load::Load;
@@ -69,9 +69,11 @@ impl Index {
         let with_lines = self.functions.with_debug_info();
         let with_lines = with_lines.filter_map(|(number, debug_info)| {
             let load = contents.of(self.functions.get(number)?.load)?;
-            let name = Load::parse(load, self.header.endian)?.name;
-            let range = self.range(number)?;
-            Some((name, range, contents.of(debug_info)?))
+            Some(DebugInfoRecord {
+                name: Load::parse(load, self.header.endian)?.name,
+                code: self.range(number)?,
+                content: contents.of(debug_info)?,
+            })
         });
         let examined = with_lines.take(EXAMINED_FUNCTIONS);
         self.quirks = DebugInfoQuirks::detect(examined, self.header.endian, self.machine.is_64);
