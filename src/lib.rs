@@ -53,13 +53,13 @@ mod traces;
 use jitdump::internals::{bytes, collections, units};
 
 pub use frames::source_files::{SourceMapOptions, SourceOptions};
-pub use frames::unwind::{Kept, UnwindOptions};
+pub use frames::unwind::{KeptStacks, UnwindOptions};
 pub use inject::{InjectOptions, Layout, LineOptions, Tiers, inject};
 pub use load::{InputKind, LoadOptions, MonoEvent, Progress, SamplingOptions, TraceOptions, XrayEvent};
 pub use results::diagnostics::{Diagnostic, Issue, Severity};
 pub use results::name_style::NameStyle;
 pub use results::summary::{
-    CacheSummary, DumpSummary, FunctionSummary, PerfMapSummary, SampleSummary, Summary, SymbolSummary,
+    CacheSummary, CodeFileSummary, FunctionSummary, PerfMapSummary, SampleSummary, Summary, SymbolSummary,
     TierSummary, TraceSummary, UnwindSummary,
 };
 

@@ -52,14 +52,14 @@ pub struct Located<T> {
 
 /// Fields of a sample record.
 #[derive(Clone, Copy, Debug)]
-pub struct SampleFields<'a> {
+pub struct SampleRecord<'a> {
     /// The record.
     pub record: Record<'a>,
     /// Its fields.
     pub sample: Sample<'a>,
 }
 
-impl SampleFields<'_> {
+impl SampleRecord<'_> {
     /// Returns the sampled address if it is in user space.
     pub fn user_ip(&self) -> Option<Address> {
         self.sample.ip.filter(|_| self.cpu_mode() == record::MISC_USER)
@@ -82,7 +82,7 @@ pub trait SampleVisitor: Send {
     const BATCH: u64 = BATCH;
 
     /// Adds a sample.
-    fn sample(&mut self, sample: &Located<SampleFields<'_>>);
+    fn sample(&mut self, sample: &Located<SampleRecord<'_>>);
 
     /// Adds the user callers of an earlier sample, recorded later (`perf record --call-graph fp,defer`).
     fn deferred_chain(&mut self, _chain: &Located<Record<'_>>) {}
@@ -90,14 +90,14 @@ pub trait SampleVisitor: Send {
 
 /// Collects nothing.
 impl SampleVisitor for () {
-    fn sample(&mut self, _: &Located<SampleFields<'_>>) {}
+    fn sample(&mut self, _: &Located<SampleRecord<'_>>) {}
 }
 
 /// Two visitors.
 impl<A: SampleVisitor, B: SampleVisitor> SampleVisitor for (A, B) {
     const BATCH: u64 = if A::BATCH < B::BATCH { A::BATCH } else { B::BATCH };
 
-    fn sample(&mut self, sample: &Located<SampleFields<'_>>) {
+    fn sample(&mut self, sample: &Located<SampleRecord<'_>>) {
         self.0.sample(sample);
         self.1.sample(sample);
     }
@@ -125,7 +125,7 @@ impl<'a> Samples<'a> {
     }
 
     /// Calls `visit` with all samples in file order, until it returns a break.
-    pub fn try_for_each(self, mut visit: impl FnMut(&Located<SampleFields<'_>>) -> ControlFlow<()>) {
+    pub fn try_for_each(self, mut visit: impl FnMut(&Located<SampleRecord<'_>>) -> ControlFlow<()>) {
         let mut records = self.profile.records();
         let mut spaces = RecentSpaces::default();
         while let Some(record) = records.next() {
@@ -223,7 +223,7 @@ impl<'a> Samples<'a> {
         record: Record<'r>,
         attr: &Attr,
         spaces: &mut RecentSpaces,
-    ) -> Located<SampleFields<'r>> {
+    ) -> Located<SampleRecord<'r>> {
         let Profile { attrs, endian, .. } = self.profile;
         let time = attrs.sample_time(&record, attr, *endian);
         let sample = Sample::parse(&record, attr, *endian);
@@ -232,7 +232,7 @@ impl<'a> Samples<'a> {
             .and_then(|pid| spaces.at(self.processes, pid, time.unwrap_or(Time::LAST)));
         Located {
             pid: sample.pid,
-            content: SampleFields { record, sample },
+            content: SampleRecord { record, sample },
             time,
             space,
         }

@@ -12,7 +12,7 @@ use crate::code::paged_table::PagedTable;
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
-use crate::code::samples::{Located, SampleFields, Samples};
+use crate::code::samples::Samples;
 pub use crate::code::selection::walk::SelectionWalk;
 use crate::code::timeline::{FileIndex, FreedRangeIndex, Lookup, MappingIndex, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
@@ -246,36 +246,6 @@ impl<'a> Selector<'a> {
             profile: self.profile,
             processes: self.processes,
         }
-    }
-
-    /// Returns the frames of a sample in JIT code: of its call chain, and the sampled address, which is in `leaf`.
-    pub fn jit_frames(&self, located: &Located<SampleFields<'_>>, leaf: Option<SampledCode>) -> FrameCounts {
-        let mut frames = FrameCounts::default();
-        if let Some(leaf) = leaf {
-            frames.add(leaf.is_named());
-        }
-        let Some(space) = located.space.filter(|_| !located.content.record.is_guest()) else {
-            return frames;
-        };
-        let bounds = [self.timeline.code_bounds(space), self.timeline.jit_bounds(space)];
-        let sample = &located.content.sample;
-        for (index, address) in sample.chain_addresses().enumerate() {
-            let is_first = index == 0;
-            let is_sampled = is_first && Some(address) == sample.ip;
-            if is_sampled || !bounds.iter().flatten().any(|bounds| bounds.contains(address)) {
-                continue;
-            }
-            let time = located.lookup_time();
-            let lookup = self.timeline.at(space, address, time);
-            // The call chain of a precise event starts in the sampled function, at another address.
-            if is_first && leaf.is_some() && self.classify_ip(space, address, time, lookup) == leaf {
-                continue;
-            }
-            if let Some(is_named) = lookup.frame_has_name() {
-                frames.add(is_named);
-            }
-        }
-        frames
     }
 
     /// Classifies a sample taken at `ip`, given the `lookup` result there. Returns `None` if it is not JIT code.

@@ -3,13 +3,13 @@
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::UnwindSummary;
 
-pub use crate::perf::attr::Kept;
+pub use crate::perf::attr::KeptStacks;
 
 /// Options of unwinding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnwindOptions {
     /// What samples keep.
-    pub kept: Kept,
+    pub kept: KeptStacks,
     /// Whether stacks leave out the frames of interpreters next to the functions that they run.
     pub fold_interpreter: bool,
     /// Whether stacks stay for readers to unwind if this machine lacks files for it. A recording without copied stacks is

@@ -3,7 +3,7 @@
 use crate::load::{LoadOptions, Progress, Recording};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
-pub use crate::frames::unwind_options::{Kept, UnwindOptions, Unwound};
+pub use crate::frames::unwind_options::{KeptStacks, UnwindOptions, Unwound};
 
 /// Leaves a recording as it is, and reports that if its stacks were to be unwound.
 pub fn unwind<'a>(
@@ -52,7 +52,7 @@ mod tests {
             let data = RecordingData::default();
             let recording = load(|_| Ok(()), &options, NeededFunctions::default(), &data, &mut ()).unwrap();
             let how = UnwindOptions {
-                kept: Kept::Nothing,
+                kept: KeptStacks::Nothing,
                 fold_interpreter: false,
                 is_optional,
             };

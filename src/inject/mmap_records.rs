@@ -104,22 +104,22 @@ fn insert_maps(
 ) -> Result<(), Diagnostic> {
     let objects = objects
         .iter()
-        .map(|object| (object.time, object.sequence, Made::Object(object)));
+        .map(|object| (object.time, object.sequence, InsertedMapping::Object(object)));
     let freed_ranges = freed_ranges.iter().map(|freed_range| {
         (
             freed_range.since,
             freed_range.sequence,
-            Made::FreedRange(freed_range),
+            InsertedMapping::FreedRange(freed_range),
         )
     });
     // At the same time, in their sequence.
-    let mut made: Vec<(Time, u32, Made<'_>)> = objects.chain(freed_ranges).collect();
+    let mut made: Vec<(Time, u32, InsertedMapping<'_>)> = objects.chain(freed_ranges).collect();
     made.sort_by_key(|&(time, sequence, _)| (time, sequence));
     let mut insertion_points = profile_index.marks.insertion_points(profile);
     for (time, _, made) in made {
         let (first, second) = match made {
-            Made::Object(object) => object_mappings(object)?,
-            Made::FreedRange(freed_range) => (freed_mapping(profile_index, freed_range), None),
+            InsertedMapping::Object(object) => object_mappings(object)?,
+            InsertedMapping::FreedRange(freed_range) => (freed_mapping(profile_index, freed_range), None),
         };
         edits.insert(insertion_points.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
@@ -132,7 +132,7 @@ fn insert_maps(
 
 /// What a mapping is inserted for. There may be many, so the mappings are made one after the other.
 #[derive(Clone, Copy)]
-enum Made<'a> {
+enum InsertedMapping<'a> {
     Object(&'a PlacedObject),
     FreedRange(&'a FreedRange),
 }

@@ -1,8 +1,8 @@
 //! Injection: reads a profile and runtime files, writes ELF objects and a new profile that maps them.
 //!
 //! ```text
-//! Recording ─► unwinding ─► selection ─► [grouping] ─► [objects] ─► [mmap_records] ─► [output]
-//!                                           [sources] ─┘                                 └─► [report]: summary
+//! Recording ─► unwinding ─► selection ─► [objects]: functions in groups ─► [mmap_records] ─► [output]
+//!                                           └─ [sources]                                       └─► [report]: summary
 //! ```
 
 mod cache;
@@ -20,14 +20,14 @@ use crate::code::profile_index::ProfileIndex;
 use crate::frames::attribution::{CountedSamples, NativeCode, SampleObserver};
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::frames::unwind::{Unwound, unwind};
-use crate::inject::objects::grouping::Mapped;
+use crate::inject::objects::grouping::CodeToWrite;
 use crate::load::{NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::output::Rewrite;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::Summary;
 
 pub use crate::frames::source_files::{SourceMapOptions, SourceOptions};
-pub use crate::frames::unwind::{Kept, UnwindOptions};
+pub use crate::frames::unwind::{KeptStacks, UnwindOptions};
 pub use objects::source_paths::LineOptions;
 pub use options::{InjectOptions, Layout, Tiers};
 pub use output::DEFAULT_OUTPUT;
@@ -131,7 +131,7 @@ fn inject_recording(
         names: &options.names,
         has_copied_stacks: profile.attrs.copies_stacks(),
     };
-    let mapped = Mapped {
+    let mapped = CodeToWrite {
         mappings: &functions,
         freed_ranges: &freed_ranges,
         symbols: &symbols,
@@ -176,7 +176,7 @@ fn inject_recording(
         counted.summary(&v8_functions, track, &options.labels, &options.names, unwound)
     });
     let output_diagnostic = written.diagnostic();
-    let run = report::Run {
+    let run = report::SummaryInput {
         options,
         recording,
         unwound,
@@ -196,7 +196,7 @@ fn inject_recording(
 
 /// Commits all outputs, fills the build-ID cache and makes the summary.
 fn finish(
-    run: report::Run<'_>,
+    run: report::SummaryInput<'_>,
     written: output::Output,
     mut summary_output: SummaryOutput,
     rewrite: Rewrite<'_>,
@@ -204,11 +204,11 @@ fn finish(
 ) -> Result<Summary, Diagnostic> {
     let mut summary = None;
     let (left_out, folder) = written.finish(rewrite, run.recording.data, |left_out| {
-        let run = report::Run { left_out, ..run };
+        let run = report::SummaryInput { left_out, ..run };
         summary_output.stage(summary.insert(run.summary()))
     })?;
     let cached = cache::fill(run.options, folder.as_ref(), &run.objects.placed, progress)?;
-    let run = report::Run {
+    let run = report::SummaryInput {
         left_out: &left_out,
         cached: cached.as_ref(),
         ..run

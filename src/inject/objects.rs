@@ -22,7 +22,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::elf::object::TEXT_OFFSET;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::unwind::made_tables;
-use crate::inject::objects::grouping::{FunctionGroups, MAX_HOLE, Mapped, RecordsSize};
+use crate::inject::objects::grouping::{CodeToWrite, FunctionGroups, MAX_HOLE, RecordsSize};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
@@ -131,7 +131,7 @@ impl ObjectInputs<'_> {
     }
 
     /// Groups functions that a single map can cover. `mapped` must be from one selection.
-    pub fn groups(&self, layout: Layout, mapped: Mapped<'_>) -> FunctionGroups {
+    pub fn groups(&self, layout: Layout, mapped: CodeToWrite<'_>) -> FunctionGroups {
         let are_few = mapped.are_few();
         let max_hole = match layout {
             Layout::Function => return FunctionGroups::of_one(mapped.mappings),
@@ -150,7 +150,7 @@ impl ObjectInputs<'_> {
     pub fn objects<'g>(
         &self,
         layout: Layout,
-        mapped: Mapped<'_>,
+        mapped: CodeToWrite<'_>,
         groups: &'g FunctionGroups,
     ) -> Vec<ObjectMembers<'g>> {
         match self.can_share(layout) {
@@ -162,7 +162,7 @@ impl ObjectInputs<'_> {
     }
 
     /// Whether perf map symbols share objects.
-    pub fn shares_symbols(&self, layout: Layout, mapped: Mapped<'_>) -> bool {
+    pub fn shares_symbols(&self, layout: Layout, mapped: CodeToWrite<'_>) -> bool {
         self.can_share(layout) && (layout == Layout::Image || !mapped.are_few())
     }
 

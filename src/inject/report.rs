@@ -21,14 +21,14 @@ use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::ProfileSummary;
 use crate::results::summary::{
-    CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary, Summary,
-    SymbolSummary, Unnamed,
+    CacheSummary, CodeFileSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary,
+    Summary, SymbolSummary, Unnamed,
 };
 use crate::units::Pid;
 
 /// Everything that a run read and wrote.
 #[derive(Clone, Copy)]
-pub struct Run<'a> {
+pub struct SummaryInput<'a> {
     /// Options of the run.
     pub options: &'a InjectOptions,
     /// The profile and the code of its processes.
@@ -57,7 +57,7 @@ pub struct Run<'a> {
     pub cached: Option<&'a Filled>,
 }
 
-impl Run<'_> {
+impl SummaryInput<'_> {
     /// Returns the summary.
     pub fn summary(&self) -> Summary {
         let has_tiers = self.options.tiers != Tiers::Off;
@@ -76,7 +76,7 @@ impl Run<'_> {
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
             },
-            traces: self.recording.aux_logs.summaries(),
+            traces: self.recording.logs.summaries(),
             perf_maps: self.recording.maps.iter().map(map_summary).collect(),
             symbols: SymbolSummary {
                 known: self
@@ -324,8 +324,8 @@ fn samples_lost(lost: u64, all: u64) -> Option<Diagnostic> {
     (lost > 0).then_some(diagnostic)
 }
 
-fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
-    DumpSummary {
+fn dump_summary(used: &UsedFile<'_>) -> CodeFileSummary {
+    CodeFileSummary {
         kind: match used.code {
             CodeFile::Jitdump(_) => FileKind::Jitdump,
             CodeFile::SymbolOnly(ref code) => code.source,

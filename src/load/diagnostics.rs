@@ -22,8 +22,8 @@ impl Recording<'_> {
             all.extend(dump_faults(used));
             all.extend(dump_losses(used));
         }
-        all.extend(self.aux_logs.diagnostics());
-        let losses = Diagnostic::of_tally(&self.aux_logs.losses, None, false);
+        all.extend(self.logs.diagnostics());
+        let losses = Diagnostic::of_tally(&self.logs.losses, None, false);
         all.extend(losses.map(|loss| self.of_input(loss)));
         all.extend(of_maps(self.found_maps, self.maps.rows()));
         all
@@ -93,7 +93,7 @@ impl Recording<'_> {
         self.profile.index.markers.is_empty()
             && self.runtime_files.used.is_empty()
             && self.maps.is_empty()
-            && self.aux_logs.summaries().is_empty()
+            && self.logs.summaries().is_empty()
     }
 
     /// Reports that, and how the runtimes of the processes `pids` describe their code.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! options ─► [input]: files ─► [profile]: records without damage, and their index
-//!               └─► [find]: jitdumps, perf maps, logs and traces ─► [sources]: code, on the profile's clock
+//!               └─► [find]: jitdumps, perf maps, logs and traces ─► [runtime_files]: code, on the profile's clock
 //!                              └─► [`crate::traces`]: events and call chains for the profile
 //! ```
 //!

@@ -28,8 +28,8 @@ use crate::load::runtime_files::{RuntimeFiles, machine_of};
 use crate::load::shared_memory::SharedMemory;
 use crate::perf::record::data::ProfileBytes;
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::aux_files::UsedLogs;
-use crate::traces::conversion::AuxLogs;
+use crate::traces::conversion::LogConversion;
+use crate::traces::used_logs::UsedLogs;
 
 /// A profile with the code of its processes over time.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Recording<'a> {
     /// The profile, with events and call chains from logs and traces.
     pub profile: IndexedProfile<'a>,
     /// Logs of Mono's profiler and XRay traces.
-    pub aux_logs: UsedLogs<'a>,
+    pub logs: UsedLogs<'a>,
     /// Runtime files with code.
     pub runtime_files: RuntimeFiles<'a>,
     /// Jitdumps that were found.
@@ -85,12 +85,13 @@ pub fn load<'a>(
     let processes = recorded.as_ref().map(|recorded| &recorded.index.processes);
     let opened = logs::open(&options.trace, input, processes, &access)?;
     let opened = keep(&data.logs, opened);
-    let mut aux_logs = AuxLogs::read(opened, &options.trace, options.clock_offset, recorded.as_ref())?;
+    let mut conversion =
+        LogConversion::read(opened, &options.trace, options.clock_offset, recorded.as_ref())?;
     let (profile, found_dumps, mut runtime_files) = match recorded {
-        Some(recorded) => add_logs(options, &access, recorded, &mut aux_logs, data)?,
-        None => make_profile(options, &access, &mut aux_logs, data)?,
+        Some(recorded) => add_logs(options, &access, recorded, &mut conversion, data)?,
+        None => make_profile(options, &access, &mut conversion, data)?,
     };
-    runtime_files.add_symbols(&profile, &aux_logs);
+    runtime_files.add_symbols(&profile, &conversion);
     let found_maps = perf_maps::find(&profile, &found_dumps.dumps, options, &access)?;
     let found_maps = keep(&data.maps, found_maps);
     let maps = perf_maps::read(found_maps);
@@ -98,23 +99,24 @@ pub fn load<'a>(
     let copies_stacks = profile.profile.attrs.copies_stacks();
     let unwinds = needed.unwinding && copies_stacks;
     // AUX data have addresses that only a decoder can extract.
-    let recorded = match needed.all || unwinds || profile.index.has_aux {
-        true => None,
-        false => recorded_addresses(&profile, &runtime_files, &tables),
+    let addresses = if needed.all || unwinds || profile.index.has_aux {
+        None
+    } else {
+        recorded_addresses(&profile, &runtime_files, &tables)
     };
     let leaves_files = copies_stacks && !unwinds;
     let (timeline, loads_in_files) = place_code(
         &profile,
         &mut runtime_files,
         &tables,
-        recorded.as_ref(),
+        addresses.as_ref(),
         leaves_files,
     );
     Ok(Recording {
         input,
         data,
         profile,
-        aux_logs: aux_logs.finish(),
+        logs: conversion.finish(),
         runtime_files,
         found_dumps,
         found_maps,
@@ -129,29 +131,30 @@ fn add_logs<'a>(
     options: &LoadOptions,
     access: &Access,
     recorded: IndexedProfile<'a>,
-    aux_logs: &mut AuxLogs<'a>,
+    conversion: &mut LogConversion<'a>,
     data: &'a RecordingData,
 ) -> Result<(IndexedProfile<'a>, &'a FoundDumps, RuntimeFiles<'a>), Diagnostic> {
     let dumps = keep(&data.dumps, jitdumps::find(&recorded, options, access)?);
-    let has_events = aux_logs.has_events(&options.trace);
-    let has_stacks = aux_logs.has_stacks(&options.trace);
+    let has_events = conversion.has_events(&options.trace);
+    let has_stacks = conversion.has_stacks(&options.trace);
     let is_complete = !has_events && !has_stacks;
-    let mut runtime_files = RuntimeFiles::read(&recorded, dumps, aux_logs, is_complete, options.clock_offset);
+    let mut runtime_files =
+        RuntimeFiles::read(&recorded, dumps, conversion, is_complete, options.clock_offset);
     if is_complete {
         return Ok((recorded, dumps, runtime_files));
     }
-    aux_logs.prepare(Some(&recorded), &runtime_files.log_alignments());
+    conversion.prepare(Some(&recorded), &runtime_files.log_alignments());
     let mut profile = recorded.profile;
     if has_stacks {
-        let spliced = keep(&data.spliced, aux_logs.splice_stacks(&options.trace, &profile)?);
+        let spliced = keep(&data.spliced, conversion.splice_stacks(&options.trace, &profile)?);
         profile = profile.with_records(ProfileBytes::of_file(spliced));
     }
     if has_events {
-        let made = aux_logs.make_events(&options.trace, Some(&profile))?;
+        let made = conversion.make_events(&options.trace, Some(&profile))?;
         profile = keep(&data.synthesized, made).profile();
     }
     let profile = IndexedProfile::new(profile, marker::dump_path);
-    runtime_files.update_logs(&profile, aux_logs);
+    runtime_files.update_logs(&profile, conversion);
     Ok((profile, dumps, runtime_files))
 }
 
@@ -159,15 +162,15 @@ fn add_logs<'a>(
 fn make_profile<'a>(
     options: &LoadOptions,
     access: &Access,
-    aux_logs: &mut AuxLogs<'a>,
+    conversion: &mut LogConversion<'a>,
     data: &'a RecordingData,
 ) -> Result<(IndexedProfile<'a>, &'a FoundDumps, RuntimeFiles<'a>), Diagnostic> {
-    aux_logs.prepare(None, &[]);
-    let made = aux_logs.make_events(&options.trace, None)?;
+    conversion.prepare(None, &[]);
+    let made = conversion.make_events(&options.trace, None)?;
     let made = keep(&data.synthesized, made);
     let profile = IndexedProfile::new(made.profile(), marker::dump_path);
     let dumps = keep(&data.dumps, jitdumps::find(&profile, options, access)?);
-    let runtime_files = RuntimeFiles::read(&profile, dumps, aux_logs, true, options.clock_offset);
+    let runtime_files = RuntimeFiles::read(&profile, dumps, conversion, true, options.clock_offset);
     Ok((profile, dumps, runtime_files))
 }
 
@@ -240,7 +243,7 @@ impl Recording<'_> {
     pub fn files(&self) -> impl Iterator<Item = &FileOrigin> {
         let dumps = self.found_dumps.dumps.iter().map(|dump| dump.file.origin());
         let maps = self.found_maps.maps.iter().map(|map| &map.file);
-        let whole = maps.chain(self.aux_logs.files()).map(InputFile::origin);
+        let whole = maps.chain(self.logs.files()).map(InputFile::origin);
         self.input.origins().chain(whole).chain(dumps)
     }
 

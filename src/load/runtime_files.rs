@@ -25,8 +25,8 @@ use crate::load::mapped_code::MappedCode;
 use crate::load::pid_resolver::PidResolver;
 use crate::load::shared_memory::SharedMemory;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::aux_files::LoggedCode;
-use crate::traces::conversion::AuxLogs;
+use crate::traces::conversion::LogConversion;
+use crate::traces::used_logs::LoggedCode;
 use crate::units::Pid;
 
 /// A runtime file in use.
@@ -90,7 +90,7 @@ impl<'a> RuntimeFiles<'a> {
     pub fn read(
         profile: &IndexedProfile<'_>,
         found: &'a FoundDumps,
-        aux_logs: &AuxLogs<'a>,
+        conversion: &LogConversion<'a>,
         has_bytes: bool,
         clock_offset: Option<i64>,
     ) -> Self {
@@ -129,7 +129,7 @@ impl<'a> RuntimeFiles<'a> {
                 }
             }
         }
-        for logged in aux_logs.code(profile, machine, has_bytes) {
+        for logged in conversion.code(profile, machine, has_bytes) {
             files.add_log(logged, &mut clocks);
         }
         files.settle(profile, &clocks);
@@ -144,8 +144,8 @@ impl<'a> RuntimeFiles<'a> {
 
     /// Reads the code of logs again, once events and call chains were made from them: these add synthetic symbols,
     /// and functions that were called before the log mentions them.
-    pub fn update_logs(&mut self, profile: &IndexedProfile<'_>, aux_logs: &AuxLogs<'a>) {
-        let code = aux_logs.code(profile, machine_of(profile), true);
+    pub fn update_logs(&mut self, profile: &IndexedProfile<'_>, conversion: &LogConversion<'a>) {
+        let code = conversion.code(profile, machine_of(profile), true);
         for (logged, used) in code.zip(std::mem::take(&mut self.logs)) {
             self.diagnostics.extend(logged.diagnostic);
             if let Some(used) = used {
@@ -155,8 +155,8 @@ impl<'a> RuntimeFiles<'a> {
     }
 
     /// Adds the synthetic symbols of processes without other code.
-    pub fn add_symbols(&mut self, profile: &IndexedProfile<'_>, aux_logs: &AuxLogs<'_>) {
-        let code = aux_logs.symbols(machine_of(profile));
+    pub fn add_symbols(&mut self, profile: &IndexedProfile<'_>, conversion: &LogConversion<'_>) {
+        let code = conversion.symbols(machine_of(profile));
         let used = code.map(|(file, pid, code)| UsedFile::of_process(file, pid, code, Alignment::Same));
         self.used.extend(used);
     }

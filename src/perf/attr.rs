@@ -329,7 +329,7 @@ pub(crate) fn flag_bits(flags: u64, endian: ByteOrder) -> u64 {
 
 /// What samples with unwound stacks keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kept {
+pub enum KeptStacks {
     /// Neither registers nor stacks.
     Nothing,
     /// Both.
@@ -338,7 +338,7 @@ pub enum Kept {
 
 /// Changes an attribute for samples whose stacks are unwound: they have call chains with a user part, and no registers and
 /// stacks unless they are `kept`. perf inject --convert-callchain (7.3) makes the same changes. Other attributes stay.
-pub fn set_unwound(attr: &mut [u8], endian: ByteOrder, kept: Kept) {
+pub fn set_unwound(attr: &mut [u8], endian: ByteOrder, kept: KeptStacks) {
     if !Attr::parse(attr, endian).copies_stacks() {
         return;
     }
@@ -348,7 +348,7 @@ pub fn set_unwound(attr: &mut [u8], endian: ByteOrder, kept: Kept) {
     let mut flags = word(attr, offset::FLAGS);
     let no_user_part = AttrFlags::EXCLUDE_CALLCHAIN_USER.bits();
     flags &= !flag_bits(no_user_part, endian);
-    if kept == Kept::Nothing {
+    if kept == KeptStacks::Nothing {
         format.remove(SampleFormat::REGS_USER | SampleFormat::STACK_USER);
         endian.set_u64(attr, offset::SAMPLE_REGS_USER, 0);
         endian.set_u32(attr, offset::SAMPLE_STACK_USER, 0);

@@ -139,20 +139,21 @@ impl<'a> Mmap<'a> {
         // kernel/events/core.c), and perf's lists of them (is_anon_memory and is_no_dso_memory in
         // tools/perf/util/map.c).
         const ANONYMOUS: [&[u8]; 4] = [b"//anon", b"[anon:", b"/dev/zero", b"/anon_hugepage"];
-        const SHARED: [&[u8]; 5] = [b"/memfd:", b"/SYSV", b"/dev/shm/", b"[heap]", b"[stack"];
+        const SHARED_OR_DATA: [&[u8]; 5] = [b"/memfd:", b"/SYSV", b"/dev/shm/", b"[heap]", b"[stack"];
         // Where runtimes create a file for sharing memory, which they delete at once.
         const TEMPORARY: [&[u8]; 3] = [b"/tmp/", b"/var/tmp/", b"/run/"];
         // What perf calls anonymous memory, which `perf inject --mmap2-buildids` writes.
         let is_perf_map = self.name.starts_with(b"/tmp/perf-") && self.name.ends_with(b".map");
         let starts_with = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
         let deleted = self.name.strip_suffix(b" (deleted)");
+        let is_temporary = deleted.is_some() && starts_with(&TEMPORARY);
         if starts_with(&ANONYMOUS) || is_perf_map {
             Backing::Anonymous
         } else if deleted.unwrap_or(self.name).ends_with(b".so") {
             // Also below /dev/shm, as the objects of an output there, and libraries that programs of Java unpack into /tmp, and
             // delete when they are loaded (Netty).
             Backing::File
-        } else if starts_with(&SHARED) || starts_with(&TEMPORARY) && deleted.is_some() {
+        } else if starts_with(&SHARED_OR_DATA) || is_temporary {
             Backing::Shared
         } else {
             Backing::File

@@ -29,7 +29,7 @@ use crate::code::profile_index::ProfileIndex;
 use crate::files::folder::{PRIVATE, open_unchangeable};
 use crate::files::staged::write_file;
 use crate::files::{Folder, NameInFolder};
-use crate::inject::{InjectOptions, Kept, UnwindOptions};
+use crate::inject::{InjectOptions, KeptStacks, UnwindOptions};
 use crate::load::RUNTIME_FILES;
 use crate::results::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -400,7 +400,7 @@ impl<'a> Session<'a> {
         options.lines.keep_sources = self.plan.keep_sources;
         options.names = self.plan.names.clone();
         options.unwind = self.plan.perf.has_stack_copies().then_some(UnwindOptions {
-            kept: Kept::Nothing,
+            kept: KeptStacks::Nothing,
             fold_interpreter: false,
             is_optional: false,
         });

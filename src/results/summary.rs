@@ -30,7 +30,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_id_cache: Option<CacheSummary>,
     /// Jitdumps and Mono logs that were used.
-    pub dumps: Vec<DumpSummary>,
+    pub dumps: Vec<CodeFileSummary>,
     /// Counts of functions.
     pub functions: FunctionSummary,
     /// XRay traces.
@@ -69,7 +69,7 @@ pub struct CacheSummary {
 /// A file with functions.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
-pub struct DumpSummary {
+pub struct CodeFileSummary {
     /// Type of the file.
     pub kind: FileKind,
     /// Path of the file.
@@ -418,7 +418,7 @@ impl Summary {
     }
 }
 
-impl DumpSummary {
+impl CodeFileSummary {
     fn text(&self) -> String {
         let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
         format!(

@@ -2,10 +2,9 @@
 //!
 //! ```text
 //! [detect]: files ─► [mono], [xray] ─┬─► [conversion]: events, call chains and code of a profile
-//!                                    └─► [aux_files]: what a recording needs of them
+//!                                    └─► [used_logs]: what a recording needs of them
 //! ```
 
-pub mod aux_files;
 #[cfg(any(feature = "mono", feature = "xray"))]
 pub mod conversion;
 #[cfg(not(any(feature = "mono", feature = "xray")))]
@@ -15,5 +14,6 @@ pub mod detect;
 #[cfg(feature = "mono")]
 pub mod mono;
 pub mod options;
+pub mod used_logs;
 #[cfg(feature = "xray")]
 pub mod xray;

@@ -13,8 +13,8 @@ use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::files::{InputFile, StreamedFile};
 use crate::perf::Profile;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::aux_files::{LoggedCode, UsedLogs};
 use crate::traces::options::TraceOptions;
+use crate::traces::used_logs::{LoggedCode, UsedLogs};
 use crate::units::Pid;
 
 /// No opened logs or traces.

@@ -316,3 +316,46 @@ fn files_do_not_import_each_other_in_circles() {
         "a circle is smaller than its exception allows"
     );
 }
+
+/// Returns the modules in brackets in the pictures of a module's documentation.
+fn modules_in_pictures(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut is_picture = false;
+    for line in text.lines().filter_map(|line| line.strip_prefix("//!")) {
+        is_picture = match line.trim() {
+            "```text" => true,
+            "```" => false,
+            _ => is_picture,
+        };
+        let names = line.split('[').skip(1).filter_map(|rest| rest.split_once(']'));
+        let names = names.map(|(name, _)| name.trim_matches('`'));
+        let is_module = |name: &&str| {
+            name.chars()
+                .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || "_:".contains(it))
+        };
+        found.extend(names.filter(is_module).filter(|_| is_picture));
+    }
+    found
+}
+
+#[test]
+fn modules_in_pictures_exist() {
+    let mut checked = 0;
+    for folder in ["src", "crates/jitdump/src"] {
+        let folder = root().join(folder);
+        let sources = Sources::of(&folder);
+        for (module, file) in &sources.files {
+            let text = std::fs::read_to_string(folder.join(file)).unwrap();
+            for name in modules_in_pictures(&text) {
+                let names = |path: &str| path.split("::").map(str::to_owned).collect::<Names>();
+                let path = match name.strip_prefix("crate::") {
+                    Some(path) => names(path),
+                    None => [&module[..], &names(name)].concat(),
+                };
+                assert!(sources.files.contains_key(&path), "{file}: no module {name}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 50, "{checked}");
+}

@@ -12,7 +12,7 @@ use std::thread;
 use jitdump::ByteOrder;
 use jitinject::inject;
 use jitinject::internals::tools::timeline::{TimelineOptions, html, timeline};
-use jitinject::{InjectOptions, Kept, LoadOptions, TraceOptions, UnwindOptions};
+use jitinject::{InjectOptions, KeptStacks, LoadOptions, TraceOptions, UnwindOptions};
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
@@ -110,7 +110,7 @@ fn unwound_profiles_in_blocks_give_the_files_of_those_in_memory() {
         check(name, &capture::profile(name), |options| {
             options.unwind = Some(UnwindOptions {
                 is_optional: false,
-                kept: Kept::Nothing,
+                kept: KeptStacks::Nothing,
                 fold_interpreter: false,
             });
         });

@@ -201,7 +201,7 @@ impl Sweep {
 }
 
 impl<T: Copy> History<T> {
-    /// Builds the index of intervals that don't overlap, in any order.
+    /// Builds the index of intervals in any order, of which no two have an address at the same time.
     pub fn new(mut intervals: Vec<Interval<T>>) -> Self {
         // No two intervals start at the same time and address.
         intervals.sort_unstable_by_key(|interval| (interval.from, interval.range.start));

@@ -37,7 +37,9 @@ fn without_v8_prefix(name: &[u8]) -> Option<&[u8]> {
 /// Whether V8 writes names like this one for functions compiled with inlined calls.
 #[doc(hidden)]
 pub fn is_v8_optimized(name: &[u8]) -> bool {
-    is_v8(name) && matches!(tier(name), Some("Maglev" | "TurboFan"))
+    without_v8_prefix(name)
+        .and_then(v8_mark)
+        .is_some_and(|mark| mark.inlines)
 }
 
 /// Whether V8 writes names like this one for functions compiled by Sparkplug, its baseline compiler.
@@ -155,25 +157,39 @@ fn split_number(text: &[u8]) -> Option<(&[u8], u32)> {
 }
 
 /// V8's tiers by the marker after the prefix. Variants append `'` or other characters to the marker.
-const V8_MARKS: [(&str, &str); 6] = [
-    ("~", "Ignition"),
-    ("^", "Sparkplug"),
-    ("+", "Maglev"),
-    ("o+", "Maglev"),
-    ("*", "TurboFan"),
-    ("o*", "TurboFan"),
+const V8_MARKS: [V8Mark; 6] = [
+    V8Mark::new("~", "Ignition", false),
+    V8Mark::new("^", "Sparkplug", false),
+    V8Mark::new("+", "Maglev", true),
+    V8Mark::new("o+", "Maglev", true),
+    V8Mark::new("*", "TurboFan", true),
+    V8Mark::new("o*", "TurboFan", true),
 ];
 
-fn v8_mark(marked: &[u8]) -> Option<&'static (&'static str, &'static str)> {
+/// A mark of V8's names.
+struct V8Mark {
+    mark: &'static str,
+    tier: &'static str,
+    /// Whether the compiler inlines calls.
+    inlines: bool,
+}
+
+impl V8Mark {
+    const fn new(mark: &'static str, tier: &'static str, inlines: bool) -> Self {
+        Self { mark, tier, inlines }
+    }
+}
+
+fn v8_mark(marked: &[u8]) -> Option<&'static V8Mark> {
     V8_MARKS
         .iter()
-        .find(|(mark, _)| marked.starts_with(mark.as_bytes()))
+        .find(|mark| marked.starts_with(mark.mark.as_bytes()))
 }
 
 /// What follows the mark of a tier; `None` without a mark.
 fn without_v8_mark(marked: &[u8]) -> Option<&[u8]> {
-    let (mark, _) = v8_mark(marked)?;
-    let rest = marked.get(mark.len()..)?;
+    let mark = v8_mark(marked)?;
+    let rest = marked.get(mark.mark.len()..)?;
     // Variants of the compilers: `+'`, `*'`.
     Some(rest.strip_prefix(b"'").unwrap_or(rest))
 }
@@ -253,7 +269,7 @@ fn suffix(name: &[u8]) -> Option<&'static (&'static str, &'static str)> {
 
 /// Returns the compiler tier encoded in a function name.
 pub fn tier(name: &[u8]) -> Option<&'static str> {
-    let by_mark = without_v8_prefix(name).and_then(v8_mark).map(|(_, tier)| *tier);
+    let by_mark = without_v8_prefix(name).and_then(v8_mark).map(|mark| mark.tier);
     by_mark
         .or_else(|| suffix(name).map(|(_, tier)| *tier))
         .or_else(|| prefix(name).map(|(_, tier, _)| *tier))
@@ -267,8 +283,9 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
 #[doc(hidden)]
 pub fn all_tiers() -> impl Iterator<Item = &'static str> {
     let by_prefix = PREFIXES.iter().map(|(_, tier, _)| *tier);
-    let by_mark = V8_MARKS.iter().chain(&SUFFIXES).map(|(_, tier)| *tier);
-    by_prefix.chain(by_mark).chain(DOTNET)
+    let by_mark = V8_MARKS.iter().map(|mark| mark.tier);
+    let by_suffix = SUFFIXES.iter().map(|(_, tier)| *tier);
+    by_prefix.chain(by_mark).chain(by_suffix).chain(DOTNET)
 }
 
 /// Returns whether a name is that of code that is part of the runtime itself.

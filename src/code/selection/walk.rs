@@ -10,7 +10,7 @@ use crate::code::process::SpaceId;
 use crate::code::recent::known_addresses::KnownAddresses;
 use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie, replace_cookies};
 use crate::code::recent::{CachedCode, Recent};
-use crate::code::samples::{Located, SampleFields, SampleVisitor};
+use crate::code::samples::{Located, SampleRecord, SampleVisitor};
 use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector, SpaceCounts};
 use crate::code::timeline::{Code, Extent, FileIndex, Lookup, MappingIndex};
 use crate::perf::record::Record;
@@ -68,7 +68,7 @@ impl KnownFrame {
 
 /// State while reading some of the records.
 pub struct SelectionWalk<'a> {
-    marker: CodeMarker<'a>,
+    marker: HitCode<'a>,
     /// Context of the last sample.
     context: Option<FrameContext>,
     /// Samples of the address space of `context`.
@@ -79,7 +79,7 @@ pub struct SelectionWalk<'a> {
 }
 
 /// Looks up addresses, and marks the code there.
-struct CodeMarker<'a> {
+struct HitCode<'a> {
     selector: &'a Selector<'a>,
     selection: Selection,
     recent: Recent,
@@ -130,7 +130,7 @@ impl<'a> SelectionWalk<'a> {
     /// Starts a walk.
     pub fn new(selector: &'a Selector<'a>) -> Self {
         Self {
-            marker: CodeMarker {
+            marker: HitCode {
                 selector,
                 selection: selector.nothing(),
                 recent: Recent::default(),
@@ -152,8 +152,8 @@ impl<'a> SelectionWalk<'a> {
 }
 
 impl SampleVisitor for SelectionWalk<'_> {
-    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
-        let SampleFields { record, sample } = &located.content;
+    fn sample(&mut self, located: &Located<SampleRecord<'_>>) {
+        let SampleRecord { record, sample } = &located.content;
         let samples = &mut self.marker.selection.samples;
         samples.total += 1;
         samples.cut += u64::from(sample.is_truncated);
@@ -293,7 +293,7 @@ impl SelectionWalk<'_> {
     }
 }
 
-impl CodeMarker<'_> {
+impl HitCode<'_> {
     /// Adds the branches, registers and stack of a sample.
     fn add_possible_callers(&mut self, sample: &Sample<'_>, context: &FrameContext) {
         if !sample.branches.is_empty() {

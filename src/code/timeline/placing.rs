@@ -82,7 +82,7 @@ impl<'a> Placing<'a> {
             while let Some(event) = left.next_if(|event| event.time <= map.time) {
                 self.place(event);
             }
-            self.map(map);
+            self.add_map(map);
         }
         for event in left {
             self.place(event);
@@ -95,17 +95,17 @@ impl<'a> Placing<'a> {
         }
     }
 
-    fn map(&mut self, map: &Map) {
+    fn add_map(&mut self, map: &Map) {
         if map.backing == Backing::File {
             self.code.clear(map.range, map.time);
             self.memory.put(map.range, map.time, MemoryKind::File);
             return;
         }
         if self.parent.is_some() {
-            let over_files = self.memory.pieces(map.range);
-            let over_files = over_files.filter(|&(_, memory)| memory == MemoryKind::File);
-            let over_files: Vec<AddressRange> = over_files.map(|(piece, _)| piece).collect();
-            for piece in over_files {
+            let pieces = self.memory.pieces(map.range);
+            let of_files = pieces.filter(|&(_, memory)| memory == MemoryKind::File);
+            let of_files: Vec<AddressRange> = of_files.map(|(piece, _)| piece).collect();
+            for piece in of_files {
                 self.memory.put(piece, map.time, MemoryKind::New);
             }
         }

@@ -25,7 +25,7 @@ use crate::units::Pid;
 
 /// What a summary is made of.
 #[derive(Clone, Copy)]
-pub struct Counted<'a> {
+pub struct SummaryContext<'a> {
     /// The recording.
     pub recording: &'a Recording<'a>,
     /// What names its code.
@@ -132,8 +132,8 @@ pub struct IdentityNamer<'a> {
 
 impl<'a> IdentityNamer<'a> {
     /// Starts. `names` is the form of the names of JIT code.
-    pub fn new(counted: &Counted<'a>, names: &'a NameStyle) -> Self {
-        let Counted { recording, .. } = *counted;
+    pub fn new(counted: &SummaryContext<'a>, names: &'a NameStyle) -> Self {
+        let SummaryContext { recording, .. } = *counted;
         Self {
             recording,
             symbols: counted.symbols,

@@ -21,7 +21,7 @@ use crate::code::selection::{Selection, Selector};
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
 use crate::frames::attribution::functions::CountedFunctions;
-use crate::frames::attribution::identity::{Counted, IdentityNamer};
+use crate::frames::attribution::identity::{IdentityNamer, SummaryContext};
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::ranking::first_event;
@@ -108,7 +108,7 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
             .namer(recording, symbols, v8_functions, track, lines.as_ref(), unwound);
         let (mut tables, mut counts) = (namer.tables, self.counts);
         put_sampled_event_first(&mut tables, &mut counts);
-        let counted = Counted {
+        let counted = SummaryContext {
             recording,
             symbols,
             v8_functions,
@@ -134,7 +134,7 @@ fn put_sampled_event_first(tables: &mut Tables, counts: &mut SamplesByStack) {
     }
 }
 
-impl Counted<'_> {
+impl SummaryContext<'_> {
     /// Returns the summary. `labels` are those of the user, `names` is the form of the names of JIT code.
     fn summary(&self, labels: &BTreeMap<String, String>, names: &NameStyle) -> ProfileSummary {
         let Self {

@@ -1,7 +1,7 @@
 //! The functions, lines, modules or threads with most samples, of all processes and tiers together.
 //!
 //! ```text
-//! samples of [stream] ─► [counts]: samples by stack and thread ─► [groups]: row of each frame ─► rows, sorted
+//! samples of [`crate::frames::stream`] ─► [counts]: samples by stack and thread ─► [groups]: row of each frame ─► rows, sorted
 //! ```
 
 pub mod counts;

@@ -60,7 +60,7 @@ use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::rows::{Collected, ThreadKey};
 use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, FrameSymbols, SampleWalk};
-use crate::frames::unwind::{Kept, UnwindOptions, Unwound, unwind};
+use crate::frames::unwind::{KeptStacks, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::sample::OFF_CPU_SUMMARY_TIME;
 use crate::perf::{Profile, feature};
@@ -112,7 +112,7 @@ pub fn read_then<R>(
         let (recording, unwound) = match recording.profile.profile.attrs.copies_stacks() {
             true => {
                 let how = UnwindOptions {
-                    kept: Kept::Nothing,
+                    kept: KeptStacks::Nothing,
                     fold_interpreter: false,
                     is_optional: false,
                 };

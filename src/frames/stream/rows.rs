@@ -2,7 +2,7 @@
 
 use jitdump::Time;
 
-use crate::code::samples::{Located, SampleFields};
+use crate::code::samples::{Located, SampleRecord};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::frames::stream::call_tree::{CallTree, NodeIndex, StackPosition};
@@ -61,8 +61,8 @@ impl SampleRows {
     }
 
     /// Adds a sample.
-    pub fn add(&mut self, located: &Located<SampleFields<'_>>, taken: &TakenSample, profile: &Profile<'_>) {
-        let SampleFields { record, sample } = &located.content;
+    pub fn add(&mut self, located: &Located<SampleRecord<'_>>, taken: &TakenSample, profile: &Profile<'_>) {
+        let SampleRecord { record, sample } = &located.content;
         let attr = profile.attrs.all().get(taken.event as usize);
         let cpu = attr.and_then(|attr| attr.sample_cpu(record, profile.endian));
         let thread = self.thread(record.offset, (located.pid, sample.tid));

@@ -9,7 +9,7 @@ use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
 use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie};
-use crate::code::samples::{Located, SampleFields, SampleVisitor};
+use crate::code::samples::{Located, SampleRecord, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::Lookup;
 use crate::collections::indexed_table::index_of;
@@ -158,8 +158,8 @@ impl SampleVisitor for SampleWalk<'_> {
     /// A sample may have 40 bytes, and its row takes 64.
     const BATCH: u64 = 4 << 20;
 
-    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
-        let SampleFields { record, sample } = &located.content;
+    fn sample(&mut self, located: &Located<SampleRecord<'_>>) {
+        let SampleRecord { record, sample } = &located.content;
         let profile = self.symbols.selector.profile;
         let event = profile.attrs.index_of(record, profile.endian);
         let fixed = profile.attrs.all().get(event).and_then(|attr| attr.fixed_period);
@@ -193,7 +193,7 @@ impl SampleWalk<'_> {
     /// address. `mode` is that of the record, `leaf` is the frame of the sampled address.
     fn callers(
         &mut self,
-        located: &Located<SampleFields<'_>>,
+        located: &Located<SampleRecord<'_>>,
         mut mode: Mode,
         leaf: Option<FrameAddress>,
     ) -> (StackPosition, Option<FrameAddress>) {

@@ -4,7 +4,7 @@
 //!                 registers and stack of a sample
 //!                               ▼
 //! [native]: tables of files ─► [stack]: frame by frame ─► [rewrite]: samples with call chains
-//! [jit]: tables of runtimes ─►   ├─ [places]: rules for addresses of frames
+//! [jit]: tables of runtimes ─►   ├─ [known_address]: rules for addresses of frames
 //!                                ├─ [frameless]: functions without rules, where they have no frame
 //!                                │    └─ [x86_64_code]: their instructions
 //!                                └─ [step]: one frame, by its rules or by the frame pointer
@@ -61,7 +61,7 @@ use crate::results::diagnostics::issues::{LARGEST_COPIES, RECORD_LARGEST_COPIES}
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::UnwindSummary;
 
-pub use crate::frames::unwind_options::{Kept, UnwindOptions, Unwound};
+pub use crate::frames::unwind_options::{KeptStacks, UnwindOptions, Unwound};
 
 /// Replaces the copied stacks of a recording by call chains. A recording without copied stacks stays as it is.
 pub fn unwind<'a>(

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::code::profile_index::IndexedProfile;
-use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples, Visited};
+use crate::code::samples::{Located, SampleRecord, SampleVisitor, Samples, Visited};
 use crate::files::{StreamedFile, TempFile};
 use crate::frames::unwind::registers::Registers;
 use crate::frames::unwind::stack::{SampledStack, StackWalk, Unwinder, UnwoundCounts};
 use crate::frames::unwind::step::StackCopy;
 use crate::perf::Profile;
-use crate::perf::attr::Kept;
+use crate::perf::attr::KeptStacks;
 use crate::perf::callchain::unwound;
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::{
@@ -22,7 +22,7 @@ use crate::perf::record::{
 pub fn rewrite<'w, 'a>(
     recorded: &'w IndexedProfile<'w>,
     unwinder: &'w Unwinder<'a>,
-    kept: Kept,
+    kept: KeptStacks,
     mut progress: impl FnMut(u64),
 ) -> io::Result<(StreamedFile, UnwoundCounts)> {
     let IndexedProfile { profile, index } = recorded;
@@ -100,7 +100,7 @@ impl Output<'_> {
     }
 
     /// Copies a record that has attributes, in a pipe.
-    fn copy_header(&mut self, at: u64, kept: Kept) -> io::Result<()> {
+    fn copy_header(&mut self, at: u64, kept: KeptStacks) -> io::Result<()> {
         self.headers.seek(at);
         let Some(record) = self.headers.next() else {
             return Ok(());
@@ -116,7 +116,7 @@ impl Output<'_> {
 /// Unwinds the stacks of samples.
 struct Rewriter<'w, 'a> {
     profile: &'w Profile<'w>,
-    kept: Kept,
+    kept: KeptStacks,
     walk: StackWalk<'w, 'a>,
     chunk: NewSamples,
 }
@@ -149,8 +149,8 @@ struct UnwoundSample {
 }
 
 impl SampleVisitor for Rewriter<'_, '_> {
-    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
-        let SampleFields { record, sample } = &located.content;
+    fn sample(&mut self, located: &Located<SampleRecord<'_>>) {
+        let SampleRecord { record, sample } = &located.content;
         let endian = self.profile.endian;
         let Some(attr) = self.profile.attrs.event_of(record, endian) else {
             return;

@@ -10,8 +10,8 @@ pub fn read() -> Option<Vec<u8>> {
     const MAX: u64 = 1 << 20;
     let maps = kernel::read_text("/proc/self/maps").ok()?;
     let (start, end) = range(&maps)?;
-    let size = end.checked_sub(start)?;
-    let mut bytes = vec![0; usize::try_from(size.min(MAX)).ok()?];
+    let size = end.checked_sub(start).filter(|&size| size <= MAX)?;
+    let mut bytes = vec![0; usize::try_from(size).ok()?];
     let memory = kernel::open("/proc/self/mem").ok()?;
     memory.read_exact_at(&mut bytes, start).ok()?;
     Some(bytes)

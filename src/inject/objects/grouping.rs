@@ -77,7 +77,7 @@ pub struct GroupMembers<'a> {
 
 /// Everything that gets an object or a map.
 #[derive(Clone, Copy, Debug)]
-pub struct Mapped<'a> {
+pub struct CodeToWrite<'a> {
     /// Functions, by address space and time.
     pub mappings: &'a [CodeMapping],
     /// Ranges that code was moved from.
@@ -88,7 +88,7 @@ pub struct Mapped<'a> {
     pub unknown: &'a UnknownAddresses,
 }
 
-impl Mapped<'_> {
+impl CodeToWrite<'_> {
     /// Whether there are so few functions and symbols that each gets an object by default.
     pub fn are_few(&self) -> bool {
         self.mappings.len().saturating_add(self.symbols.len()) <= MAX_SEPARATE
@@ -113,7 +113,7 @@ impl FunctionGroups {
     /// them. `source` returns the size and kind of a function's records.
     pub fn as_large_as_can_be(
         processes: &Processes,
-        mapped: Mapped<'_>,
+        mapped: CodeToWrite<'_>,
         max_hole: u64,
         records_size: impl Fn(&CodeMapping) -> RecordsSize,
     ) -> Self {
@@ -333,7 +333,7 @@ mod tests {
         for &(pid, address) in unknown {
             addresses.insert(space(pid), Address(address));
         }
-        let mapped = Mapped {
+        let mapped = CodeToWrite {
             mappings: &mappings,
             freed_ranges: &freed_ranges,
             symbols: &[],

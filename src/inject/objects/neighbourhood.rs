@@ -7,7 +7,7 @@ use crate::code::timeline::CodeMapping;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::object::LEAD_IN;
-use crate::inject::objects::grouping::Mapped;
+use crate::inject::objects::grouping::CodeToWrite;
 use crate::perf::event::Backing;
 
 /// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
@@ -76,7 +76,7 @@ struct Ranges {
 
 impl Neighbourhoods {
     /// Collects the addresses of all that is `mapped`, and of the maps of `processes`.
-    pub fn new(processes: &Processes, mapped: Mapped<'_>, max_hole: u64) -> Self {
+    pub fn new(processes: &Processes, mapped: CodeToWrite<'_>, max_hole: u64) -> Self {
         let families = processes.families();
         let with_functions: HashSet<SpaceId> = mapped
             .mappings
@@ -229,7 +229,7 @@ mod tests {
                 since: Time(2),
                 sequence: 0,
             }];
-            let mapped = Mapped {
+            let mapped = CodeToWrite {
                 mappings: &mappings,
                 freed_ranges: &[],
                 symbols: &[],

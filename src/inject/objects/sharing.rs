@@ -23,7 +23,7 @@ use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::collections::hash::HashMap;
 use crate::inject::objects::grouping::{
-    FunctionGroups, GroupMembers, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, Mapped, RecordsSize, first_of,
+    CodeToWrite, FunctionGroups, GroupMembers, MAX_HOLE, MAX_SEPARATE, MAX_SPAN, RecordsSize, first_of,
     group_sizes, key,
 };
 use crate::inject::objects::neighbourhood::Neighbourhoods;
@@ -109,7 +109,7 @@ pub fn separate(groups: &FunctionGroups) -> Vec<ObjectMembers<'_>> {
 /// records.
 pub fn shared<'g>(
     processes: &Processes,
-    mapped: Mapped<'_>,
+    mapped: CodeToWrite<'_>,
     groups: &'g FunctionGroups,
     records_size: impl Fn(&CodeMapping) -> RecordsSize,
 ) -> Vec<ObjectMembers<'g>> {
@@ -166,7 +166,7 @@ fn range_of(functions: &[CodeMapping]) -> AddressRange {
 /// Returns groups that have nothing but unknown frames between them, by their indices and in the order of addresses.
 fn stretches(
     processes: &Processes,
-    mapped: Mapped<'_>,
+    mapped: CodeToWrite<'_>,
     groups: &[(GroupMembers<'_>, RecordsSize)],
 ) -> Vec<Vec<usize>> {
     // Each group as if it were a function.
@@ -180,7 +180,7 @@ fn stretches(
     let mut whole: Vec<(CodeMapping, RecordsSize, usize)> = whole.collect();
     whole.sort_by_key(|(mapping, ..)| (mapping.space, mapping.range, mapping.since, mapping.sequence));
     let nothing = UnknownAddresses::default();
-    let known = Mapped {
+    let known = CodeToWrite {
         unknown: &nothing,
         ..mapped
     };
@@ -360,7 +360,7 @@ mod tests {
         for &address in unknown {
             addresses.insert(space, Address(address));
         }
-        let mapped = Mapped {
+        let mapped = CodeToWrite {
             mappings: &mappings,
             freed_ranges: &[],
             symbols: &[],

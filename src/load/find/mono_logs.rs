@@ -11,7 +11,7 @@ use crate::load::find::open_given::open_given;
 use crate::load::input::InputFiles;
 use crate::load::options::InputKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::conversion::aux_source::{AuxSource, OpenedFiles};
+use crate::traces::conversion::log_format::{LogFormat, OpenedFiles};
 use crate::traces::detect::is_mono_log;
 use crate::traces::mono::memory::MonoMemory;
 use crate::traces::mono::{self, OpenLog, UnpackedLog};
@@ -109,7 +109,7 @@ impl OpenedFiles for OpenLogs {
         _: &TraceOptions,
         _: Option<i64>,
         _: Option<&IndexedProfile<'_>>,
-    ) -> Result<Box<dyn AuxSource<'a> + 'a>, Diagnostic> {
+    ) -> Result<Box<dyn LogFormat<'a> + 'a>, Diagnostic> {
         let logs = mono::read(&self.logs, self.core.as_ref(), self.diagnostics.clone())?;
         Ok(Box::new(logs))
     }

@@ -9,7 +9,7 @@ use crate::load::find::open_given::open_given;
 use crate::load::input::InputFiles;
 use crate::load::options::InputKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::conversion::aux_source::{AuxSource, OpenedFiles};
+use crate::traces::conversion::log_format::{LogFormat, OpenedFiles};
 use crate::traces::options::TraceOptions;
 use crate::traces::xray;
 use crate::traces::xray::binary::InstrumentedBinary;
@@ -78,7 +78,7 @@ impl OpenedFiles for OpenTraces {
         options: &TraceOptions,
         clock_offset: Option<i64>,
         recorded: Option<&IndexedProfile<'_>>,
-    ) -> Result<Box<dyn AuxSource<'a> + 'a>, Diagnostic> {
+    ) -> Result<Box<dyn LogFormat<'a> + 'a>, Diagnostic> {
         let mut traces = xray::read(options, clock_offset, &self.files, self.binary.as_ref(), recorded)?;
         traces.opening.clone_from(&self.diagnostics);
         Ok(Box::new(traces))

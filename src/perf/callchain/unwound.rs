@@ -3,7 +3,7 @@
 use jitdump::{ByteOrder, Tally};
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
-use crate::perf::attr::{self, Attrs, Kept};
+use crate::perf::attr::{self, Attrs, KeptStacks};
 use crate::perf::feature::{self, Feature};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::profile::{Container, Profile};
@@ -26,7 +26,7 @@ pub struct UnwoundHeader {
 
 impl UnwoundHeader {
     /// Changes the header sections of a profile.
-    pub fn of(profile: &Profile<'_>, kept: Kept) -> Self {
+    pub fn of(profile: &Profile<'_>, kept: KeptStacks) -> Self {
         let attrs = profile.attr_entries.iter().map(|entry| {
             let mut attr = entry.attr.clone();
             attr::set_unwound(&mut attr, profile.endian, kept);
@@ -68,7 +68,7 @@ impl UnwoundHeader {
 }
 
 /// Changes the attributes in an event description. It has the layout that perf's `write_event_desc` writes.
-fn set_event_desc(content: &mut [u8], endian: ByteOrder, kept: Kept) -> Option<()> {
+fn set_event_desc(content: &mut [u8], endian: ByteOrder, kept: KeptStacks) -> Option<()> {
     let count = endian.u32_at(content, 0)?;
     let size = usize::try_from(endian.u32_at(content, 4)?).ok()?;
     let mut at = 8usize;
@@ -84,7 +84,7 @@ fn set_event_desc(content: &mut [u8], endian: ByteOrder, kept: Kept) -> Option<(
 }
 
 /// Changes a record of a pipe that holds an attribute or an event description. `None` for all other records.
-pub fn header_record(record: &Record<'_>, endian: ByteOrder, kept: Kept) -> Option<Vec<u8>> {
+pub fn header_record(record: &Record<'_>, endian: ByteOrder, kept: KeptStacks) -> Option<Vec<u8>> {
     /// Offset of a feature's content, after its ID.
     const CONTENT: usize = HEADER_SIZE + WORD;
     let mut bytes = record.bytes.to_vec();
@@ -111,7 +111,7 @@ pub fn write_sample(
     record: &Record<'_>,
     sample: &Sample<'_>,
     stack: &[u64],
-    kept: Kept,
+    kept: KeptStacks,
 ) -> Option<()> {
     let place = sample.callchain_place?;
     let recorded = sample.callchain.count();
@@ -155,7 +155,7 @@ pub fn write_sample(
         endian.write_u64(out, address);
     }
     out.extend_from_slice(between);
-    if kept == Kept::Stacks {
+    if kept == KeptStacks::Stacks {
         let used = out.len().saturating_sub(start).saturating_add(rest.len());
         write_kept(out, endian, kept_bytes, sample, MAX_RECORD.saturating_sub(used));
     }
@@ -215,7 +215,7 @@ mod tests {
         let size = |depth: u64| {
             let stack: Vec<u64> = (0x1000..0x1000 + depth).collect();
             let mut out = Vec::new();
-            write_sample(&mut out, ORDER, &record, &sample, &stack, Kept::Nothing).unwrap();
+            write_sample(&mut out, ORDER, &record, &sample, &stack, KeptStacks::Nothing).unwrap();
             out.len()
         };
         // The header, three fields, the length of the chain and a marker have 48 bytes.

@@ -3,7 +3,7 @@
 //! ```text
 //! file ──► kind, detected by content ──► its reader, and a walk over its records
 //!                                                       │ [jitdump], [mono], [xray], [profile]
-//!          table of rules  [rules] ────────────────────► findings: rule, count, first places
+//! [`crate::results::diagnostics::rules`]: table of rules ──► findings: rule, count, first places
 //! ```
 //!
 //! Faults that a reader reports are findings. This module also finds errors that the readers repair silently, because

@@ -148,7 +148,7 @@ pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOpti
     let (level, cpu_level) = (level * (1.0 - CPU_PART), level * CPU_PART);
     let least = options.least_change();
     let rows: Vec<u32> = table.live_rows().map(|(row, _)| row).collect();
-    let tests = Tests {
+    let tests = FunctionTest {
         table,
         scale,
         options,
@@ -195,7 +195,7 @@ pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOpti
 }
 
 /// How functions are tested.
-struct Tests<'t, 's> {
+struct FunctionTest<'t, 's> {
     table: &'t RunTable<'s>,
     scale: &'t Scale,
     options: &'t CompareOptions,
@@ -205,7 +205,7 @@ struct Tests<'t, 's> {
     least: f64,
 }
 
-impl Tests<'_, '_> {
+impl FunctionTest<'_, '_> {
     /// Returns the values of a function in the runs of both sides.
     fn values(&self, row: u32, weights: &[f64], count: &impl Fn(FunctionCounts) -> u64) -> [Vec<f64>; 2] {
         [BEFORE, AFTER].map(|side| {

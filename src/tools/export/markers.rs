@@ -190,7 +190,7 @@ impl Markers {
         let recording = namer.recording;
         let alignments = recording.runtime_files.log_alignments();
         let mut found = Vec::new();
-        for logged in recording.aux_logs.garbage_collections(&alignments) {
+        for logged in recording.logs.garbage_collections(&alignments) {
             let (pid, alignment) = (logged.pid, logged.alignment);
             self.left_out.unpaired = self.left_out.unpaired.saturating_add(logged.unpaired);
             for collection in logged.all {

@@ -185,12 +185,11 @@ impl Columns<'_> {
         }
     }
 
-    fn write_boxes(&mut self, code_boxes: &[CodeBox], names: &mut HashMap<String, u32>) {
+    /// Adds boxes, which are sorted by process.
+    fn write_boxes(&mut self, code_boxes: &[CodeBox], known_names: &mut HashMap<String, u32>) {
         for of_process in code_boxes.chunk_by(|one, next| one.pid == next.pid) {
-            let Some(&process) = of_process
-                .first()
-                .and_then(|code_box| self.processes.get(&code_box.pid))
-            else {
+            let pid = of_process.first().map(|code_box| code_box.pid);
+            let Some(&process) = pid.and_then(|pid| self.processes.get(&pid)) else {
                 continue;
             };
             let regions = regions::regions(of_process.iter().map(|code_box| code_box.range).collect());
@@ -201,7 +200,7 @@ impl Columns<'_> {
                 size: region.size(),
             }));
             for code_box in of_process {
-                let function = self.function(code_box.item, process, names);
+                let function = self.function(code_box.item, process, known_names);
                 self.write_box(code_box, function, &regions, first);
             }
         }

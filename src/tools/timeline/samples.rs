@@ -7,7 +7,7 @@ use jitdump::Time;
 
 use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
-use crate::code::samples::{Located, SampleFields, SampleVisitor};
+use crate::code::samples::{Located, SampleRecord, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector, StackCounts};
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
@@ -100,7 +100,6 @@ impl BinnedSamples {
         merge(&mut self.code, other.code);
         merge(&mut self.offsets, other.offsets);
         merge(&mut self.bins, other.bins);
-        self.stacks.add(&other.stacks);
     }
 }
 
@@ -131,15 +130,20 @@ impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
         let walks = self.selector.samples().visit(
             &profile_index.marks,
             profile_index.data_end,
-            || CountingWalk {
-                counter: self,
-                counts: BinnedSamples::default(),
+            || {
+                let counting = CountingWalk {
+                    counter: self,
+                    counts: BinnedSamples::default(),
+                };
+                (counting, self.selector.start())
             },
             |_| (),
             |bytes| progress.advance(bytes),
         );
+        let (counting, selecting): (Vec<_>, Vec<_>) = walks.into_iter().unzip();
         let mut counts = BinnedSamples::default();
-        walks.into_iter().for_each(|walk| counts.merge(walk.counts));
+        counting.into_iter().for_each(|walk| counts.merge(walk.counts));
+        counts.stacks = self.selector.combine(selecting).samples.stacks;
         counts
     }
 }
@@ -151,7 +155,7 @@ struct CountingWalk<'a, T> {
 }
 
 impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> SampleVisitor for CountingWalk<'_, T> {
-    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
+    fn sample(&mut self, located: &Located<SampleRecord<'_>>) {
         let Self { counter, counts } = self;
         let (Some(pid), time) = (located.pid, located.lookup_time()) else {
             return;
@@ -164,7 +168,6 @@ impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> SampleVisitor for CountingW
             let lookup = selector.timeline.at(space, ip, time);
             selector.classify_ip(space, ip, time, lookup)
         });
-        counts.stacks.add_sample(selector.jit_frames(located, leaf));
         let (Some((space, ip)), Some(leaf)) = (sampled, leaf) else {
             return;
         };

@@ -3,10 +3,10 @@
 use jitdump::RuntimeTime;
 
 use crate::collections::hash::HashMap;
-use crate::traces::aux_files::GarbageCollection;
 use crate::traces::mono::format::ThreadId;
 use crate::traces::mono::format::event::{CollectionPhase, LogEventKind};
 use crate::traces::mono::logs::ReadLog;
+use crate::traces::used_logs::GarbageCollection;
 
 impl ReadLog<'_> {
     /// Returns the garbage collections, and the number of starts and ends without their counterpart.

@@ -18,9 +18,9 @@
 //! - With `calls`, Mono writes no stacks for other events. These get the stack of the calls around them.
 //! - The time between two events of a thread's calls belongs to the innermost call before the second event.
 
-mod aux_files;
 pub mod events;
 pub mod format;
+mod format_files;
 mod frame_addresses;
 mod garbage_collections;
 mod heap_shots;

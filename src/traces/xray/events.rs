@@ -192,10 +192,10 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
 
     fn finish(self, threads: impl Iterator<Item = Self::Events>) {
         threads.for_each(|thread| thread.add_to(self.counts));
-        let mut processes = self.processes.values();
-        let is_full = processes.any(|process| process.frame_addresses.synthetic_symbols.is_full());
-        let processes = self.processes.values();
-        let missing = processes.map(|process| process.frame_addresses.missing).sum();
+        let addresses = || self.processes.values().map(|process| &process.frame_addresses);
+        let is_full = addresses().any(|addresses| addresses.synthetic_symbols.is_full());
+        let missing = addresses().map(|addresses| addresses.missing).sum();
+        // A process may have several traces: the first one reports what all lack.
         if let Some(counts) = self.counts.first_mut() {
             counts.losses.add_unplaced(Issue::TooManyNames, is_full.into());
             counts.losses.add_unplaced(Issue::XrayMissingFunctions, missing);

@@ -15,11 +15,11 @@
 //! - A trace is read twice, by buffers and by records, and nothing of it is kept. Memory grows with
 //!   buffers, threads and distinct stacks.
 
-mod aux_files;
 pub mod binary;
 mod clock;
 pub mod events;
 pub mod format;
+mod format_files;
 mod frame_addresses;
 mod read;
 mod threads;

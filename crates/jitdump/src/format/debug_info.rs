@@ -184,49 +184,39 @@ pub fn parse<'a>(
         }
     };
     let mut files = Files::default();
-    let size = i128::from(range.size());
-    let offset = |entry: &LineEntry<'_>| entry.offset(range.start, quirks.bias);
-    let has_start = entries.iter().any(|entry| offset(entry) == 0);
+    let places = EntryPlaces::new(&entries, range, quirks.bias);
     // The file of entries without a file name.
     let own_file = locations.first().map(|location| location.path);
     lines.info.rows.reserve_exact(entries.len());
     lines.repaired = entries.iter().filter(|entry| entry.is_repaired).count() as u64;
     for (at, entry) in entries.iter().enumerate() {
-        let mut offset = offset(entry);
+        let place = places.of(entry, at == 0);
         if entry.is_invalid() {
             lines.invalid = lines.invalid.saturating_add(1);
             // Its code does not have the line of the entry before.
-            if (0..size).contains(&offset) {
+            if let EntryPlace::Code(offset) = place {
                 lines.info.rows.push(LineRow {
-                    offset: offset as u32,
-                    file: None,
-                    line: 0,
-                    column: 0,
-                    discriminator: 0,
+                    offset,
+                    ..LineRow::default()
                 });
             }
             continue;
         }
-        // Quirk: Erlang's first entry is for the function's header, below its code (capture erlang25).
-        if at == 0 && (-HEADER_SIZE..0).contains(&offset) {
-            if has_start {
+        let offset = match place {
+            EntryPlace::Code(offset) => offset,
+            EntryPlace::Nowhere => continue,
+            EntryPlace::Outside => {
+                lines.outside = lines.outside.saturating_add(1);
                 continue;
             }
-            offset = 0;
-        }
-        if !(0..size).contains(&offset) {
-            // An entry that marks the end of the code is not an error.
-            let is_the_end = entry.is_end() || offset == size;
-            lines.outside = lines.outside.saturating_add(u64::from(!is_the_end));
-            continue;
-        }
+        };
         let (column, discriminator) = match quirks.has_discriminators {
             true => (0, entry.column_or_discriminator),
             false => (entry.column_or_discriminator, 0),
         };
         let name = Some(entry.name).filter(|name| !name.is_empty());
         lines.info.rows.push(LineRow {
-            offset: offset as u32,
+            offset,
             file: name
                 .or(own_file.filter(|_| entry.line > 0))
                 .map(|name| files.add(name)),
@@ -244,28 +234,81 @@ pub fn parse<'a>(
         line: location.map_or(0, |location| location.line),
         column: location.map_or(0, |location| location.column),
     };
-    // Quirk: V8 writes offsets in the bytecode of a function as addresses of its Sparkplug code, for which it has no other table
-    // (captures node20, node20-arm64-fp: most are no multiples of 4). All of the code has the line of the function instead, or the
-    // first one if its name has none. V8 is recognised by its function names.
     if names::is_v8_baseline(name) {
         lines.outside = 0;
-        let first = lines.info.rows.first().map(|row| LineRow { offset: 0, ..*row });
-        let of_function = function.file.map(|file| LineRow {
-            offset: 0,
-            file: Some(file),
-            line: function.line,
-            column: function.column,
-            discriminator: 0,
-        });
-        lines.info.rows = of_function.or(first).into_iter().collect();
+        lines.info.rows = baseline_row(&function, &lines.info.rows).into_iter().collect();
     }
     lines.info.functions = vec![function];
     lines.info.files = files.finish();
     Some(lines)
 }
 
-/// Maximum distance in bytes between the start of a function's header and its code.
-const HEADER_SIZE: i128 = 0x80;
+/// Returns the row of all code of V8's Sparkplug.
+///
+/// Quirk: V8 writes offsets in the bytecode of a function as addresses of its Sparkplug code, for which it has no other table
+/// (captures node20, node20-arm64-fp: most are no multiples of 4). All of the code has the line of the function instead, or the
+/// first one if its name has none. V8 is recognised by its function names.
+fn baseline_row(function: &SourceFunction<'_>, rows: &[LineRow]) -> Option<LineRow> {
+    let of_function = function.file.map(|file| LineRow {
+        offset: 0,
+        file: Some(file),
+        line: function.line,
+        column: function.column,
+        discriminator: 0,
+    });
+    of_function.or(rows.first().map(|row| LineRow { offset: 0, ..*row }))
+}
+
+/// Where the code of an entry is.
+enum EntryPlace {
+    /// At this offset in the code of the function, in bytes.
+    Code(u32),
+    /// The entry marks the end of the code, or is for the header of the function.
+    Nowhere,
+    /// In no code of the function.
+    Outside,
+}
+
+/// Where the code of the entries of a record is.
+struct EntryPlaces {
+    code: AddressRange,
+    bias: u64,
+    /// Whether an entry is for the first byte.
+    has_start: bool,
+}
+
+impl EntryPlaces {
+    fn new(entries: &[LineEntry<'_>], code: AddressRange, bias: u64) -> Self {
+        let has_start = entries.iter().any(|entry| entry.offset(code.start, bias) == 0);
+        Self {
+            code,
+            bias,
+            has_start,
+        }
+    }
+
+    fn of(&self, entry: &LineEntry<'_>, is_first: bool) -> EntryPlace {
+        let size = i128::from(self.code.size());
+        let offset = entry.offset(self.code.start, self.bias);
+        if (0..size).contains(&offset) {
+            EntryPlace::Code(offset as u32)
+        } else if is_first && (-MAX_ERLANG_HEADER..0).contains(&offset) && !entry.is_invalid() {
+            // Quirk: Erlang's first entry is for the function's header, below its code (capture erlang25).
+            if self.has_start {
+                EntryPlace::Nowhere
+            } else {
+                EntryPlace::Code(0)
+            }
+        } else if entry.is_end() || offset == size {
+            EntryPlace::Nowhere
+        } else {
+            EntryPlace::Outside
+        }
+    }
+}
+
+/// Maximum distance in bytes between the start of the header of an Erlang function and its code.
+const MAX_ERLANG_HEADER: i128 = 0x80;
 
 /// Reads the entries at the start of a record whose number of entries is wrong, up to the first one that is invalid or not in
 /// the function; `None` if there are none.

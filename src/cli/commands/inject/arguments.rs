@@ -11,7 +11,7 @@ use jitinject::internals::files::stdio::is_standard;
 use jitinject::internals::inject::DEFAULT_OUTPUT;
 use jitinject::internals::record::Plan;
 use jitinject::{
-    Diagnostic, InjectOptions, InputKind, Kept, Layout, LineOptions, LoadOptions, MonoEvent, NameStyle,
+    Diagnostic, InjectOptions, InputKind, KeptStacks, Layout, LineOptions, LoadOptions, MonoEvent, NameStyle,
     SamplingOptions, Tiers, TraceOptions, UnwindOptions, XrayEvent,
 };
 
@@ -351,8 +351,8 @@ impl InjectArguments {
     fn unwinding(&self) -> Option<UnwindOptions> {
         let kept = match self.unwind {
             _ if self.no_unwind => return None,
-            Some(UnwindArgument::Keep) => Kept::Stacks,
-            Some(UnwindArgument::Replace) | None => Kept::Nothing,
+            Some(UnwindArgument::Keep) => KeptStacks::Stacks,
+            Some(UnwindArgument::Replace) | None => KeptStacks::Nothing,
         };
         Some(UnwindOptions {
             kept,

@@ -21,7 +21,7 @@ impl JitdumpSearch<'_> {
         for dump in &found.dumps {
             used.insert(contents.of(&dump.file));
         }
-        let injected = self.injected();
+        let injected = self.pids_of_earlier_run();
         let mut with_dump: HashSet<Pid> = found.dumps.iter().flat_map(|dump| &dump.pids).copied().collect();
         for given in &self.given.all {
             let candidate = match &given.opened {
@@ -109,15 +109,12 @@ impl JitdumpSearch<'_> {
 
     /// Returns the processes whose dump an earlier run used: those with its objects, and those that started
     /// them. These have no objects themselves if no sample references their code.
-    fn injected(&self) -> HashSet<Pid> {
+    fn pids_of_earlier_run(&self) -> HashSet<Pid> {
         let processes = &self.profile_index.processes;
         let maps = self.profile_index.injected.iter().filter(|map| map.is_dumped);
         let own: HashSet<Pid> = maps.map(|map| map.pid).collect();
-        let mut all = own.clone();
-        for pid in own {
-            all.extend(processes.starters(pid));
-        }
-        all
+        let starters = own.iter().flat_map(|&pid| processes.starters(pid));
+        starters.chain(own.iter().copied()).collect()
     }
 }
 

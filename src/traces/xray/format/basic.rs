@@ -56,11 +56,13 @@ fn decode_content(record: &[u8; RECORD_SIZE], endian: ByteOrder) -> Option<Recor
 /// Returns the process and thread ID of a record; `None` if its type is unknown.
 fn pid_and_tid(record: &[u8; RECORD_SIZE], header: &TraceHeader) -> Option<(Option<i32>, i32)> {
     let mut reader = Reader::new(record, header.endian);
-    match reader.u16()? {
-        FUNCTION => reader.skip(14)?,
-        ARGUMENT => reader.skip(6)?,
+    // CPU, action and function; then the time, if it is a call.
+    let before_ids = match reader.u16()? {
+        FUNCTION => 6 + 8,
+        ARGUMENT => 6,
         _ => return None,
-    }
+    };
+    reader.skip(before_ids)?;
     let (thread, process) = (reader.u32()? as i32, reader.u32()? as i32);
     Some(((header.version >= WITH_PID).then_some(process), thread))
 }

@@ -10,14 +10,14 @@ use crate::code::profile_index::IndexedProfile;
 use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::files::InputFile;
 use crate::results::diagnostics::Diagnostic;
-use crate::traces::aux_files::{AuxFiles, LoggedCode};
 use crate::traces::conversion::event_selection::EventSet;
 use crate::traces::conversion::splice::StackSource;
 use crate::traces::conversion::synthesize::EventSource;
 use crate::traces::options::TraceOptions;
+use crate::traces::used_logs::{FormatFiles, LoggedCode};
 use crate::units::Pid;
 
-/// Opened logs or traces of one format, whose data [`AuxSource`] borrows.
+/// Opened logs or traces of one format, whose data [`LogFormat`] borrows.
 pub trait OpenedFiles: Debug {
     /// Reads them. `clock_offset` is the number of nanoseconds to add to their times, if the user gave it. `recorded` is the
     /// profile that they belong to, if there is one. Fails if one has an invalid header.
@@ -26,11 +26,11 @@ pub trait OpenedFiles: Debug {
         options: &TraceOptions,
         clock_offset: Option<i64>,
         recorded: Option<&IndexedProfile<'_>>,
-    ) -> Result<Box<dyn AuxSource<'a> + 'a>, Diagnostic>;
+    ) -> Result<Box<dyn LogFormat<'a> + 'a>, Diagnostic>;
 }
 
 /// Logs or traces that become events, call chains and code of a profile. The code borrows data that live for `'a`.
-pub trait AuxSource<'a>: AuxFiles {
+pub trait LogFormat<'a>: FormatFiles {
     /// Whether events are to be added to a profile.
     fn has_events(&self, options: &TraceOptions) -> bool;
 

@@ -9,19 +9,19 @@ use crate::files::InputFile;
 use crate::results::FileKind;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::TraceSummary;
-use crate::traces::aux_files::AuxFiles;
-use crate::traces::conversion::aux_source::AuxSource;
 use crate::traces::conversion::call_stack_replay::CallStackReplay;
 use crate::traces::conversion::event_selection::{EventSet, wanted_of_xray};
+use crate::traces::conversion::log_format::LogFormat;
 use crate::traces::conversion::samples::ReplayedSamples;
 use crate::traces::conversion::splice::StackSource;
 use crate::traces::conversion::synthesize::EventSource;
 use crate::traces::options::{SamplingOptions, TraceOptions};
+use crate::traces::used_logs::FormatFiles;
 use crate::traces::xray::events::{TraceSource, call_source};
 use crate::traces::xray::traces::Traces;
 use crate::units::Pid;
 
-impl AuxFiles for Traces<'_> {
+impl FormatFiles for Traces<'_> {
     fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -62,7 +62,7 @@ impl AuxFiles for Traces<'_> {
     }
 }
 
-impl<'a> AuxSource<'a> for Traces<'a> {
+impl<'a> LogFormat<'a> for Traces<'a> {
     fn has_events(&self, options: &TraceOptions) -> bool {
         wanted_of_xray(options, true).is_none_or(|kinds| !kinds.is_empty())
     }

@@ -10,27 +10,27 @@ use crate::code::symbol_only_code::SymbolOnlyCode;
 use crate::files::{InputFile, StreamedFile};
 use crate::perf::Profile;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::aux_files::{LoggedCode, UsedLogs};
-use crate::traces::conversion::aux_source::{AuxSource, OpenedFiles};
 use crate::traces::conversion::event_selection::EventSet;
+use crate::traces::conversion::log_format::{LogFormat, OpenedFiles};
 use crate::traces::conversion::splice::splice;
 use crate::traces::conversion::synthesis::EventOrigin;
 use crate::traces::conversion::synthesize::{BaseProfile, SynthesizedProfile, synthesize};
 use crate::traces::options::TraceOptions;
+use crate::traces::used_logs::{LoggedCode, UsedLogs};
 use crate::units::Pid;
 
 /// Logs and traces while they are converted.
 #[derive(Debug)]
-pub struct AuxLogs<'a> {
+pub struct LogConversion<'a> {
     /// Those of each format.
-    formats: Vec<Box<dyn AuxSource<'a> + 'a>>,
+    formats: Vec<Box<dyn LogFormat<'a> + 'a>>,
     /// Data that the profile does not contain as it was logged.
     losses: Tally<Issue>,
     /// Messages about clocks and call chains.
     diagnostics: Vec<Diagnostic>,
 }
 
-impl<'a> AuxLogs<'a> {
+impl<'a> LogConversion<'a> {
     /// Reads logs and traces; see [`OpenedFiles::read`].
     pub fn read(
         opened: &'a [Box<dyn OpenedFiles>],
@@ -49,7 +49,7 @@ impl<'a> AuxLogs<'a> {
     }
 
     /// Returns those of each format that has any.
-    fn used(&self) -> impl Iterator<Item = &(dyn AuxSource<'a> + 'a)> {
+    fn used(&self) -> impl Iterator<Item = &(dyn LogFormat<'a> + 'a)> {
         let formats = self.formats.iter().map(|format| &**format);
         formats.filter(|format| !format.is_empty())
     }
@@ -64,13 +64,13 @@ impl<'a> AuxLogs<'a> {
         self.used().next().is_some() && options.splice_stacks
     }
 
-    /// Prepares the conversion of events and stacks; see [`AuxSource::prepare`].
+    /// Prepares the conversion of events and stacks; see [`LogFormat::prepare`].
     pub fn prepare(&mut self, recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Alignment>]) {
         let formats = self.formats.iter_mut();
         formats.for_each(|format| format.prepare(recorded, alignments));
     }
 
-    /// Returns the code of each log; see [`AuxSource::code`].
+    /// Returns the code of each log; see [`LogFormat::code`].
     pub fn code<'s>(
         &'s self,
         profile: &'s IndexedProfile<'_>,

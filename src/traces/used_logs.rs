@@ -16,7 +16,7 @@ use crate::units::{Pid, Tid};
 #[derive(Debug, Default)]
 pub struct UsedLogs<'a> {
     /// Those of each format.
-    pub(super) formats: Vec<Box<dyn AuxFiles + 'a>>,
+    pub(super) formats: Vec<Box<dyn FormatFiles + 'a>>,
     /// Data that the profile does not contain as it was logged.
     pub losses: Tally<Issue>,
     /// Messages about clocks and call chains.
@@ -54,7 +54,7 @@ impl UsedLogs<'_> {
 }
 
 /// The logs or traces of one format that belong to a profile.
-pub trait AuxFiles: Debug {
+pub trait FormatFiles: Debug {
     /// Whether there are none.
     fn is_empty(&self) -> bool;
 

@@ -8,12 +8,11 @@ use crate::code::clock::{Alignment, CLOCK_MONOTONIC, RuntimeClock};
 use crate::code::profile_index::IndexedProfile;
 use crate::files::InputFile;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::traces::aux_files::{AuxFiles, LoggedCode, LoggedCollections};
-use crate::traces::conversion::aux_source::AuxSource;
 use crate::traces::conversion::call_stack_replay::CallStackReplay;
 use crate::traces::conversion::event_selection::{
     EventSet, ProfileEvent, has_all_heap_shots, wanted_of_mono,
 };
+use crate::traces::conversion::log_format::LogFormat;
 use crate::traces::conversion::samples::ReplayedSamples;
 use crate::traces::conversion::splice::StackSource;
 use crate::traces::conversion::synthesize::EventSource;
@@ -22,8 +21,9 @@ use crate::traces::mono::logs::{Logs, ReadLog, architecture};
 use crate::traces::mono::memory::MonoMemory;
 use crate::traces::mono::prepare::prepare;
 use crate::traces::options::{SamplingOptions, TraceOptions};
+use crate::traces::used_logs::{FormatFiles, LoggedCode, LoggedCollections};
 
-impl AuxFiles for Logs<'_> {
+impl FormatFiles for Logs<'_> {
     fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -64,7 +64,7 @@ impl AuxFiles for Logs<'_> {
     }
 }
 
-impl<'a> AuxSource<'a> for Logs<'a> {
+impl<'a> LogFormat<'a> for Logs<'a> {
     fn has_events(&self, options: &TraceOptions) -> bool {
         wanted_of_mono(options, true).is_none_or(|kinds| !kinds.is_empty())
     }
