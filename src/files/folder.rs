@@ -198,7 +198,7 @@ impl NameInFolder {
         Ok(Folder::open(folder, Scope::Named)?.at(name))
     }
 
-    /// As [`Place::of`], unless the directory of the path is open already.
+    /// As [`Self::of`], unless the directory of the path is open already.
     pub fn within(path: &Path, open: Option<&Folder>) -> io::Result<Self> {
         open.and_then(|open| open.place_of(path))
             .map_or_else(|| Self::of(path), Ok)

@@ -38,9 +38,9 @@ impl SynthesizedProfile {
 
 /// No logs and traces.
 #[derive(Debug)]
-pub struct AuxLogs<'a>(PhantomData<&'a ()>);
+pub struct LogConversion<'a>(PhantomData<&'a ()>);
 
-impl<'a> AuxLogs<'a> {
+impl<'a> LogConversion<'a> {
     /// Reads nothing.
     pub fn read(
         _: &'a [Box<dyn OpenedFiles>],
