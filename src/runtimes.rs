@@ -87,6 +87,13 @@ pub struct Description {
     launchers: &'static [&'static str],
     /// Command line or setting that makes it log its code.
     pub how: &'static str,
+    /// What a command line has if it makes the runtime log its code; `None` if a variable does.
+    pub option: Option<&'static str>,
+    /// Argument with which the runtime prints its version.
+    pub version_argument: Option<&'static str>,
+    /// Whether its variables have no effect on programs without it, or with a version that does not know them. Java prints a line
+    /// about them, and old versions of Erlang and Ruby do not start.
+    pub is_harmless: bool,
     /// How to record stacks with its functions, if frame pointers are not enough.
     pub stacks: Option<&'static str>,
 }
@@ -95,301 +102,292 @@ pub struct Description {
 /// OpenJ9, Ruby, Julia, ROOT, WAMR, Wasmer, HHVM and Dart, and MoarVM's jitdump.
 static DESCRIPTIONS: [Description; 28] = [
     Description {
-        runtime: Runtime::Node,
         id: Some("node"),
-        name: "Node.js",
         programs: &["node", "nodejs"],
-        libraries: &[],
         launchers: &["npm", "npx", "yarn", "pnpm", "corepack", "tsx", "ts-node"],
-        how: "node --perf-prof --interpreted-frames-native-stack app.js, with --perf-prof-unwinding-info as well for \
+        option: Some("--perf-prof"),
+        version_argument: Some("--version"),
+        ..Description::new(
+            Runtime::Node,
+            "Node.js",
+            "node --perf-prof --interpreted-frames-native-stack app.js, with --perf-prof-unwinding-info as well for \
               perf record --call-graph dwarf",
-        stacks: None,
+        )
     },
     Description {
-        runtime: Runtime::Deno,
         id: Some("deno"),
-        name: "Deno",
         programs: &["deno"],
-        libraries: &[],
-        launchers: &[],
-        how: "deno run --v8-flags=--perf-prof app.ts",
-        stacks: None,
+        option: Some("--perf-prof"),
+        version_argument: Some("--version"),
+        ..Description::new(Runtime::Deno, "Deno", "deno run --v8-flags=--perf-prof app.ts")
     },
     Description {
-        runtime: Runtime::Chromium,
-        id: None,
-        name: "Chromium",
         programs: &["chrome", "chromium", "chromium-browser"],
-        libraries: &[],
-        launchers: &[],
-        how: "chromium --no-sandbox --js-flags=--perf-prof",
-        stacks: None,
+        option: Some("--perf-prof"),
+        ..Description::new(
+            Runtime::Chromium,
+            "Chromium",
+            "chromium --no-sandbox --js-flags=--perf-prof",
+        )
     },
     Description {
-        runtime: Runtime::Bun,
         id: Some("bun"),
-        name: "Bun",
         programs: &["bun", "bunx"],
-        libraries: &[],
-        launchers: &[],
-        how: "BUN_JSC_useJITDump=1 BUN_JSC_jitDumpDirectory=/tmp bun app.ts",
-        stacks: None,
+        version_argument: Some("--version"),
+        ..Description::new(
+            Runtime::Bun,
+            "Bun",
+            "BUN_JSC_useJITDump=1 BUN_JSC_jitDumpDirectory=/tmp bun app.ts",
+        )
     },
     Description {
-        runtime: Runtime::JavaScriptCore,
         id: Some("jsc"),
-        name: "JavaScriptCore",
         programs: &["jsc"],
         libraries: &["libjavascriptcoregtk", "libJavaScriptCore"],
-        launchers: &[],
-        how: "JSC_useJITDump=1 JSC_jitDumpDirectory=/tmp jsc app.js",
-        stacks: None,
+        ..Description::new(
+            Runtime::JavaScriptCore,
+            "JavaScriptCore",
+            "JSC_useJITDump=1 JSC_jitDumpDirectory=/tmp jsc app.js",
+        )
     },
     Description {
-        runtime: Runtime::SpiderMonkey,
         id: Some("spidermonkey"),
-        name: "SpiderMonkey",
         programs: &["firefox", "firefox-bin", "firefox-esr", "js"],
         libraries: &["libxul.so", "libmozjs"],
-        launchers: &[],
-        how: "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
-        stacks: None,
+        ..Description::new(
+            Runtime::SpiderMonkey,
+            "SpiderMonkey",
+            "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
+        )
     },
     Description {
-        runtime: Runtime::Python,
         id: Some("python"),
-        name: "CPython",
         programs: &["python"],
         libraries: &["libpython3"],
         launchers: &["pytest", "py.test", "tox", "nox", "uv", "poetry", "pipenv"],
-        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf,32768 before 3.15; \
-              python3.12 -X perf app.py for names only; earlier versions log no code",
+        option: Some("perf_jit"),
+        version_argument: Some("--version"),
         stacks: Some(
             "its interpreter keeps no frame pointers and needs copies of stacks: python3.13 -X perf_jit app.py, recorded with \
              --call-graph dwarf,32768",
         ),
+        ..Description::new(
+            Runtime::Python,
+            "CPython",
+            "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf,32768 before 3.15; \
+              python3.12 -X perf app.py for names only; earlier versions log no code",
+        )
     },
     Description {
-        runtime: Runtime::Numba,
         id: Some("numba"),
-        name: "Numba",
         programs: &["numba"],
         libraries: &["libllvmlite"],
-        launchers: &[],
-        how: "NUMBA_ENABLE_PROFILING=1 python3 app.py, with an llvmlite that is built with perf support, which the wheels are not",
-        stacks: None,
+        ..Description::new(
+            Runtime::Numba,
+            "Numba",
+            "NUMBA_ENABLE_PROFILING=1 python3 app.py, with an llvmlite that is built with perf support, which the wheels are not",
+        )
     },
     Description {
-        runtime: Runtime::Php,
         id: Some("php"),
-        name: "PHP",
         programs: &["php", "php-cgi", "php-fpm"],
         libraries: &["libphp", "opcache.so"],
         launchers: &["composer", "phpunit"],
-        how: "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=64M -d opcache.jit_debug=32 \
+        option: Some("opcache.jit_debug"),
+        version_argument: Some("--version"),
+        ..Description::new(
+            Runtime::Php,
+            "PHP",
+            "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=64M -d opcache.jit_debug=32 \
               -d opcache.file_update_protection=0 app.php",
-        stacks: None,
+        )
     },
     Description {
-        runtime: Runtime::Erlang,
         id: Some("erlang"),
-        name: "Erlang/OTP",
         programs: &["erl", "beam"],
-        libraries: &[],
         launchers: &[
             "escript", "erlc", "dialyzer", "typer", "ct_run", "elixir", "iex", "mix", "rebar3", "gleam",
         ],
-        how: "erl +JPperf true",
-        stacks: None,
+        option: Some("+JPperf"),
+        is_harmless: false,
+        ..Description::new(Runtime::Erlang, "Erlang/OTP", "erl +JPperf true")
     },
     Description {
-        runtime: Runtime::Java,
         id: Some("java"),
-        name: "Java",
         programs: &["java"],
         libraries: &["libjvm.so"],
         launchers: &[
             "javac", "javadoc", "jar", "jshell", "gradle", "gradlew", "mvn", "mvnw", "ant", "sbt", "scala",
             "scalac", "kotlin", "kotlinc", "groovy", "clojure", "clj", "lein",
         ],
-        how: "java -XX:+PreserveFramePointer -agentpath:/path/to/libperf-jvmti.so App, with the absolute path of the agent, \
+        version_argument: Some("--version"),
+        is_harmless: false,
+        ..Description::new(
+            Runtime::Java,
+            "Java",
+            "java -XX:+PreserveFramePointer -agentpath:/path/to/libperf-jvmti.so App, with the absolute path of the agent, \
               which is built from tools/perf/jvmti of the kernel's sources; for names only, java \
               -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit App (17 and later)",
-        stacks: None,
+        )
     },
     Description {
-        runtime: Runtime::OpenJ9,
-        id: None,
-        name: "OpenJ9",
         programs: &[],
         libraries: &["libj9jit", "libj9vm"],
-        launchers: &[],
-        how: "java -XX:+PerfTool App, for names only",
-        stacks: None,
+        ..Description::new(
+            Runtime::OpenJ9,
+            "OpenJ9",
+            "java -XX:+PerfTool App, for names only",
+        )
     },
     Description {
-        runtime: Runtime::DotNet,
         id: Some("dotnet"),
-        name: ".NET",
         programs: &["dotnet"],
         libraries: &["libcoreclr.so"],
         launchers: &["pwsh"],
-        how: "DOTNET_PerfMapEnabled=1 DOTNET_EnableWriteXorExecute=0 dotnet app.dll, with DOTNET_PerfMapStubGranularity=2 as \
+        version_argument: Some("--list-runtimes"),
+        ..Description::new(
+            Runtime::DotNet,
+            ".NET",
+            "DOTNET_PerfMapEnabled=1 DOTNET_EnableWriteXorExecute=0 dotnet app.dll, with DOTNET_PerfMapStubGranularity=2 as \
               well for .NET 10, whose jitdump ends in its second record without it",
-        stacks: None,
+        )
     },
     Description {
-        runtime: Runtime::Mono,
         id: Some("mono"),
-        name: "Mono",
         programs: &["mono", "mono-boehm", "mono-sgen"],
         libraries: &["libmonosgen"],
         launchers: &["mcs", "csharp"],
-        how: "mono --jitmap app.exe for names only; mono --profile=log:nodefaults,jit,output=app.mlpd app.exe, and \
+        option: Some("--jitmap"),
+        version_argument: Some("--version"),
+        ..Description::new(
+            Runtime::Mono,
+            "Mono",
+            "mono --jitmap app.exe for names only; mono --profile=log:nodefaults,jit,output=app.mlpd app.exe, and \
               jitinject --mono-log app.mlpd",
-        stacks: None,
+        )
     },
     Description {
-        runtime: Runtime::Ruby,
         id: Some("ruby"),
-        name: "Ruby",
         programs: &["ruby"],
         libraries: &["libruby"],
         launchers: &["bundle", "rake", "rails", "rspec"],
-        how: "ruby --yjit --yjit-perf app.rb (3.3 and later) or ruby --zjit --zjit-perf app.rb (4.0 and later), for names only; \
+        version_argument: Some("--version"),
+        is_harmless: false,
+        ..Description::new(
+            Runtime::Ruby,
+            "Ruby",
+            "ruby --yjit --yjit-perf app.rb (3.3 and later) or ruby --zjit --zjit-perf app.rb (4.0 and later), for names only; \
               if built with that compiler, which Debian's is not",
-        stacks: None,
+        )
     },
     Description {
-        runtime: Runtime::Julia,
         id: Some("julia"),
-        name: "Julia",
         programs: &["julia"],
         libraries: &["libjulia"],
-        launchers: &[],
-        how: "ENABLE_JITPROFILING=1 julia app.jl",
-        stacks: None,
+        version_argument: Some("--version"),
+        ..Description::new(Runtime::Julia, "Julia", "ENABLE_JITPROFILING=1 julia app.jl")
     },
     Description {
-        runtime: Runtime::LuaJit,
-        id: None,
-        name: "LuaJIT",
         programs: &["luajit"],
         libraries: &["libluajit"],
-        launchers: &[],
-        how: "it has no option for this; only one built with -DLUAJIT_USE_PERFTOOLS writes a perf map",
-        stacks: None,
+        ..Description::new(
+            Runtime::LuaJit,
+            "LuaJIT",
+            "it has no option for this; only one built with -DLUAJIT_USE_PERFTOOLS writes a perf map",
+        )
     },
     Description {
-        runtime: Runtime::PostgreSql,
-        id: None,
-        name: "PostgreSQL",
         programs: &["postgres"],
         libraries: &["llvmjit.so"],
-        launchers: &[],
-        how: "jit_profiling_support = on in postgresql.conf",
-        stacks: None,
+        ..Description::new(
+            Runtime::PostgreSql,
+            "PostgreSQL",
+            "jit_profiling_support = on in postgresql.conf",
+        )
     },
     Description {
-        runtime: Runtime::Lli,
         id: Some("lli"),
-        name: "LLVM",
         programs: &["lli"],
         libraries: &["libLLVM"],
-        launchers: &[],
-        how: "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's PerfSupportPlugin",
-        stacks: None,
+        version_argument: Some("--version"),
+        ..Description::new(
+            Runtime::Lli,
+            "LLVM",
+            "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's PerfSupportPlugin",
+        )
     },
     Description {
-        runtime: Runtime::Root,
         id: Some("root"),
-        name: "ROOT",
         programs: &["root", "root.exe", "cling"],
         libraries: &["libCling"],
-        launchers: &[],
-        how: "CLING_PROFILE=1 root app.C",
-        stacks: None,
+        ..Description::new(Runtime::Root, "ROOT", "CLING_PROFILE=1 root app.C")
     },
     Description {
-        runtime: Runtime::OneDnn,
         id: Some("onednn"),
-        name: "oneDNN",
         programs: &["benchdnn"],
         libraries: &["libdnnl", "libmkldnn"],
-        launchers: &[],
-        how: "ONEDNN_JIT_PROFILE=6 app",
-        stacks: None,
+        ..Description::new(Runtime::OneDnn, "oneDNN", "ONEDNN_JIT_PROFILE=6 app")
     },
     Description {
-        runtime: Runtime::Wasmtime,
         id: Some("wasmtime"),
-        name: "Wasmtime",
         programs: &["wasmtime"],
-        // That of the Python package has an underscore.
+        // That of the Python package has an underscore.,
         libraries: &["libwasmtime", "_libwasmtime"],
-        launchers: &[],
-        how: "wasmtime run --profile=jitdump app.wasm; a program of your own sets Config::profiler(ProfilingStrategy::JitDump)",
-        stacks: None,
+        option: Some("--profile=jitdump"),
+        version_argument: Some("--version"),
+        ..Description::new(
+            Runtime::Wasmtime,
+            "Wasmtime",
+            "wasmtime run --profile=jitdump app.wasm; a program of your own sets Config::profiler(ProfilingStrategy::JitDump)",
+        )
     },
     Description {
-        runtime: Runtime::Qemu,
         id: Some("qemu"),
-        name: "QEMU",
         programs: &["qemu", "qemu-"],
-        libraries: &[],
-        launchers: &[],
-        how: "qemu-x86_64 -jitdump app (8.1 and later)",
-        stacks: None,
+        option: Some("-jitdump"),
+        version_argument: Some("--version"),
+        ..Description::new(Runtime::Qemu, "QEMU", "qemu-x86_64 -jitdump app (8.1 and later)")
     },
     Description {
-        runtime: Runtime::MoarVm,
         id: Some("moarvm"),
-        name: "MoarVM",
         programs: &["moar"],
         libraries: &["libmoar"],
         launchers: &["raku", "rakudo", "perl6"],
-        how: "MVM_JIT_PERF_DUMP=1 raku app.raku; before 2026, MVM_JIT_PERF_MAP=1 for names only",
-        stacks: None,
+        ..Description::new(
+            Runtime::MoarVm,
+            "MoarVM",
+            "MVM_JIT_PERF_DUMP=1 raku app.raku; before 2026, MVM_JIT_PERF_MAP=1 for names only",
+        )
     },
     Description {
-        runtime: Runtime::Wamr,
-        id: None,
-        name: "WAMR",
         programs: &["iwasm"],
         libraries: &["libiwasm", "libvmlib"],
-        launchers: &[],
-        how: "iwasm --enable-linux-perf app.wasm, if built with WAMR_BUILD_LINUX_PERF=1 and LLVM's JIT compiler",
-        stacks: None,
+        ..Description::new(
+            Runtime::Wamr,
+            "WAMR",
+            "iwasm --enable-linux-perf app.wasm, if built with WAMR_BUILD_LINUX_PERF=1 and LLVM's JIT compiler",
+        )
     },
     Description {
-        runtime: Runtime::Wasmer,
         id: Some("wasmer"),
-        name: "Wasmer",
         programs: &["wasmer"],
         libraries: &["libwasmer"],
-        launchers: &[],
-        how: "wasmer run --profiler=perfmap app.wasm, for names only",
-        stacks: None,
+        ..Description::new(
+            Runtime::Wasmer,
+            "Wasmer",
+            "wasmer run --profiler=perfmap app.wasm, for names only",
+        )
     },
     Description {
-        runtime: Runtime::Hhvm,
         id: Some("hhvm"),
-        name: "HHVM",
         programs: &["hhvm"],
-        libraries: &[],
-        launchers: &[],
-        how: "hhvm -vEval.PerfJitDump=true app.hack",
-        stacks: None,
+        ..Description::new(Runtime::Hhvm, "HHVM", "hhvm -vEval.PerfJitDump=true app.hack")
     },
     Description {
-        runtime: Runtime::Dart,
         id: Some("dart"),
-        name: "Dart",
         programs: &["dart", "dartvm"],
-        libraries: &[],
         launchers: &["flutter"],
-        how: "dart --generate_perf_jitdump app.dart",
-        stacks: None,
+        ..Description::new(Runtime::Dart, "Dart", "dart --generate_perf_jitdump app.dart")
     },
 ];
 
@@ -439,6 +437,22 @@ impl Runtime {
 }
 
 impl Description {
+    const fn new(runtime: Runtime, name: &'static str, how: &'static str) -> Self {
+        Self {
+            runtime,
+            id: None,
+            name,
+            programs: &[],
+            libraries: &[],
+            launchers: &[],
+            how,
+            option: None,
+            version_argument: None,
+            is_harmless: true,
+            stacks: None,
+        }
+    }
+
     /// Returns the command line or setting that makes it log its code on a machine, or why there is none.
     pub fn how_on(&self, machine: Machine) -> &'static str {
         let has_support = match self.runtime {
@@ -461,20 +475,6 @@ impl Description {
     /// Returns the runtime that a program or library is part of.
     pub fn of_file(name: &[u8]) -> Option<&'static Self> {
         Self::all().find(|description| description.has_file(name))
-    }
-
-    /// Returns what a command line has if it makes the runtime log its code; `None` if that is a variable.
-    pub fn option(&self) -> Option<&'static str> {
-        Some(match self.runtime {
-            Runtime::Node | Runtime::Deno | Runtime::Chromium => "--perf-prof",
-            Runtime::Python => "perf_jit",
-            Runtime::Php => "opcache.jit_debug",
-            Runtime::Erlang => "+JPperf",
-            Runtime::Mono => "--jitmap",
-            Runtime::Wasmtime => "--profile=jitdump",
-            Runtime::Qemu => "-jitdump",
-            _ => return None,
-        })
     }
 
     /// Whether a program or library is part of the runtime.

@@ -38,7 +38,7 @@ pub fn how_to_enable(
     let command = profile.feature(feature::COMMAND_LINE).unwrap_or_default();
     run.map(|runtime| {
         let enable = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
-        let option = runtime.option();
+        let option = runtime.option;
         match option.filter(|option| memchr::memmem::find(command, option.as_bytes()).is_some()) {
             Some(option) => enable.with(
                 "how",

@@ -118,17 +118,9 @@ opcache.jit_debug=32
 opcache.file_update_protection=0
 ";
 
-impl Runtime {
-    /// Whether the variables of the runtime have no effect on programs without it, or with a version that does not
-    /// know them. Java prints a line about them, and old versions of Erlang and Ruby do not start.
-    fn is_harmless(self) -> bool {
-        !matches!(self, Self::Java | Self::Erlang | Self::Ruby)
-    }
-}
-
 /// Whether the variables of a runtime are set. `runtimes` and `has_others` are those of an [`EnvironmentRequest`].
 pub fn is_set_for(runtime: Runtime, runtimes: &[Runtime], has_others: bool) -> bool {
-    runtimes.contains(&runtime) || (has_others && runtime.is_harmless())
+    runtimes.contains(&runtime) || (has_others && runtime.description().is_none_or(|known| known.is_harmless))
 }
 
 /// Whether variables of a runtime are among those that are set.

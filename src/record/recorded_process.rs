@@ -107,28 +107,13 @@ pub fn add_versions(processes: &mut [RecordedProcess]) {
 
 /// Returns the first line that a runtime prints about its version.
 fn version_of(program: &SafeProgram, runtime: Runtime) -> Option<String> {
-    let argument = match runtime {
-        Runtime::Erlang => {
-            // beam.smp is started by erl only, and its version is in the name of a directory: erts-13.1.5/bin.
-            let mut folders = program.path.ancestors().filter_map(Path::file_name);
-            let folder = folders.find(|name| name.as_bytes().starts_with(b"erts-"));
-            return folder.map(|name| printable(name.as_bytes()));
-        }
-        Runtime::DotNet => "--list-runtimes",
-        Runtime::Node
-        | Runtime::Deno
-        | Runtime::Bun
-        | Runtime::Python
-        | Runtime::Php
-        | Runtime::Java
-        | Runtime::Mono
-        | Runtime::Ruby
-        | Runtime::Julia
-        | Runtime::Lli
-        | Runtime::Wasmtime
-        | Runtime::Qemu => "--version",
-        _ => return None,
-    };
+    if runtime == Runtime::Erlang {
+        // beam.smp is started by erl only, and its version is in the name of a directory: erts-13.1.5/bin.
+        let mut folders = program.path.ancestors().filter_map(Path::file_name);
+        let folder = folders.find(|name| name.as_bytes().starts_with(b"erts-"));
+        return folder.map(|name| printable(name.as_bytes()));
+    }
+    let argument = runtime.description()?.version_argument?;
     let mut command = program.command();
     command.arg(argument);
     let printed = short_command::run(command, false, PATIENCE, &mut || false).ok()?;

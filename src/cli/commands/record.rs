@@ -144,6 +144,8 @@ pub struct RecordArguments {
     g: bool,
 
     /// How to record stacks: fp, dwarf[,SIZE], lbr, or none; with perf 7, also fp,defer
+    ///
+    /// perf report shows the callers that lbr and fp,defer record; jitinject report and export leave them out.
     #[arg(long, value_name = "MODE", help_heading = RECORDING)]
     call_graph: Option<String>,
 
