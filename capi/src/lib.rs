@@ -138,11 +138,29 @@ pub unsafe extern "C" fn jitinject_close(symbolizer: *mut Symbolizer) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn jitinject_update(symbolizer: *mut Symbolizer) -> i64 {
     // SAFETY: it is valid or NULL, and only the caller uses it.
-    let Some(symbolizer) = (unsafe { symbolizer.as_mut() }) else {
+    let symbolizer = unsafe { symbolizer.as_mut() };
+    updated(symbolizer, Jitdump::update)
+}
+
+/// Like jitinject_update(), for a file that nothing writes to any more: damage and an unfinished record at its end are not waited
+/// for. For a process, there is no difference.
+///
+/// # Safety
+///
+/// `symbolizer` is from an open function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn jitinject_finish(symbolizer: *mut Symbolizer) -> i64 {
+    // SAFETY: it is valid or NULL, and only the caller uses it.
+    let symbolizer = unsafe { symbolizer.as_mut() };
+    updated(symbolizer, Jitdump::finish)
+}
+
+fn updated(symbolizer: Option<&mut Symbolizer>, read: fn(&mut Jitdump) -> Result<usize, Error>) -> i64 {
+    let Some(symbolizer) = symbolizer else {
         return -1;
     };
     let updated = match &mut symbolizer.source {
-        Source::File(dump) => dump.update(),
+        Source::File(dump) => read(dump),
         Source::Process(process) => process.update(),
     };
     match updated {

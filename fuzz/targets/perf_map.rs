@@ -1,10 +1,10 @@
 //! Arbitrary perf maps: each line is a symbol or is reported.
 
 use jitdump::Fault;
-use jitdump::internals::perf_map;
+use jitdump::{PerfMap, PerfMapSymbol};
 
 pub fn run(input: &[u8]) {
-    let map = perf_map::parse(input);
+    let map = PerfMap::parse(input);
     let lines = input.split(|&byte| byte == b'\n');
     let lines: Vec<&[u8]> = lines.filter(|line| !matches!(line, [] | [b'\r'])).collect();
     let parts = lines.iter().flat_map(|line| line.split(|&byte| byte == 0));
@@ -24,8 +24,8 @@ pub fn run(input: &[u8]) {
         text.extend_from_slice(symbol.name);
         text.push(b'\n');
     }
-    let again = perf_map::parse(&text);
-    let is_plain = |symbol: &perf_map::PerfMapSymbol<'_>| !symbol.name.ends_with(b"\r");
+    let again = PerfMap::parse(&text);
+    let is_plain = |symbol: &PerfMapSymbol<'_>| !symbol.name.ends_with(b"\r");
     if map.symbols.iter().all(is_plain) {
         assert_eq!(again.symbols, map.symbols);
     }

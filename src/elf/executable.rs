@@ -59,10 +59,12 @@ impl Executable {
             })
         });
         let segments = segments.take(MAX_SEGMENTS).collect();
-        let sections = header.sections(endian, file)?;
+        let sections = header.sections(endian, file).unwrap_or_default();
         let mut functions = RangeMap::default();
         for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
-            let symbols = sections.symbols(endian, file, kind)?;
+            let Ok(symbols) = sections.symbols(endian, file, kind) else {
+                continue;
+            };
             for symbol in symbols.iter().filter(|symbol| symbol.st_type() == elf::STT_FUNC) {
                 let start = Address(symbol.st_value(endian).into());
                 if let Some(range) = AddressRange::new(start, symbol.st_size(endian).into()) {

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
+use jitdump::PerfMap;
 use jitdump::internals::format::marker::pid_in_name;
-use jitdump::internals::perf_map;
 
 use super::short_command::IsStopped;
 use crate::bytes::base_name;
@@ -132,7 +132,7 @@ pub fn append_perf_map(
 ) -> io::Result<PathBuf> {
     let start = map.read_start()?;
     let line = start.split_inclusive(|&byte| byte == b'\n').next();
-    let is_map = line.is_none_or(|line| !perf_map::parse(line).symbols.is_empty());
+    let is_map = line.is_none_or(|line| !PerfMap::parse(line).symbols.is_empty());
     if map.origin().owner != user || !is_map {
         return Err(ErrorKind::PermissionDenied.into());
     }

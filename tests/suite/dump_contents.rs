@@ -449,3 +449,24 @@ fn repeated_names_have_a_limit() {
     };
     assert_eq!((name_of("jit"), name_of("enter")), (name, "x".repeat(1023)));
 }
+
+/// An entry that repeats the name of the one before takes 18 bytes.
+#[test]
+fn repeated_names_of_lines_have_a_limit() {
+    const CODE: u64 = 0x4000_0000;
+    let name = "x".repeat(3000);
+    let mut content = [CODE.to_le_bytes(), 2_u64.to_le_bytes()].concat();
+    for path in [name.as_bytes(), b"\xff"] {
+        content.extend_from_slice(&CODE.to_le_bytes());
+        content.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+        content.extend_from_slice(path);
+        content.push(0);
+    }
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 17);
+    dump.record(2, 900, &content);
+    dump.load(1000, CODE, 1, b"f", &[0x90; 16]);
+    let pieces = pieces(&dump.bytes);
+    let lines = pieces.iter().find(|piece| piece["entries"].is_array()).unwrap();
+    let names = [0, 1].map(|line| lines["entries"][line]["name"].as_str().unwrap().to_owned());
+    assert_eq!(names, [name, "x".repeat(1024)]);
+}

@@ -5,9 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use jitdump::symbolize::{Function, Jitdump, Process};
-use jitdump::{Address, AddressRange, Change, Dump, Machine, RuntimeTime, Time};
+use jitdump::{Address, AddressRange, ByteOrder, Change, Dump, Machine, RuntimeTime, Time};
 
+use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::{capture, scratch};
+
+const CODE: u64 = 0x4000_0000;
 
 /// Returns jitdumps of several runtimes.
 fn recorded() -> Vec<PathBuf> {
@@ -186,6 +189,49 @@ fn damage_in_a_growing_file_is_passed_over() {
     }
 }
 
+/// No record starts with them, so they are no unfinished one.
+#[test]
+fn few_damaged_bytes_are_passed_over_without_waiting_for_the_end() {
+    let folder = scratch();
+    let path = folder.path().join("jit-1.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 1);
+    for function in 0..200 {
+        if function == 10 {
+            dump.bytes.extend([0xab; 40]);
+        }
+        dump.load(1000 + function, CODE + function * 16, function, b"f", &[0x90; 16]);
+    }
+    std::fs::write(&path, &dump.bytes).unwrap();
+    let mut growing = Jitdump::open(&path).unwrap();
+    assert_eq!(growing.update().unwrap(), 200);
+    // A recorded one: a process that CPython forked writes to the file of its parent.
+    let recorded = capture::folder("cpython313-fork").join("jit-23220.dump");
+    let bytes = std::fs::read(&recorded).unwrap();
+    let whole = Dump::parse(&bytes, Machine::host()).unwrap().function_count();
+    assert_eq!(Jitdump::open(&recorded).unwrap().update().unwrap(), whole);
+}
+
+#[test]
+fn the_last_functions_of_a_finished_file_have_their_lines() {
+    let folder = scratch();
+    let path = folder.path().join("jit-1.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 1);
+    for function in 0..3 {
+        let address = CODE + function * 16;
+        dump.load(1000 + function, address, function, b"f", &[0x90; 16]);
+        // After the function, as some runtimes write it.
+        dump.debug_info(1000 + function, address, b"/s.py", 5);
+    }
+    std::fs::write(&path, &dump.bytes).unwrap();
+    let mut growing = Jitdump::open(&path).unwrap();
+    assert_eq!(growing.finish().unwrap(), 3);
+    let lines = growing.functions().map(|(_, function)| {
+        let frames = growing.frames(function, function.range.start);
+        frames.map(|frame| frame.line).collect::<Vec<_>>()
+    });
+    assert_eq!(lines.collect::<Vec<_>>(), [[Some(5)], [Some(5)], [Some(5)]]);
+}
+
 #[test]
 fn other_files_are_refused_and_early_ones_are_waited_for() {
     let folder = scratch();
@@ -212,6 +258,7 @@ fn other_files_are_refused_and_early_ones_are_waited_for() {
 fn jitdumps_that_a_process_has_mapped_are_read() {
     an_error_hides_neither_other_errors_nor_functions();
     a_process_has_a_limited_number_of_open_jitdumps();
+    a_jitdump_that_was_started_again_is_opened_again();
 }
 
 #[expect(unsafe_code, reason = "nothing writes to the files that are mapped")]
@@ -273,4 +320,25 @@ fn an_error_hides_neither_other_errors_nor_functions() {
     assert_eq!(process.dumps().len(), 2);
     let mut alone = Jitdump::open(&folder.path().join("jit-2.dump")).unwrap();
     assert_eq!(count, 2 * alone.update().unwrap());
+}
+
+/// A runtime that switches its log off and on truncates the file, and a process with the same ID does.
+fn a_jitdump_that_was_started_again_is_opened_again() {
+    let dump = |pid, functions| {
+        let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, pid);
+        for function in 0..functions {
+            dump.load(1000, CODE + function * 16, function, b"f", &[0x90; 16]);
+        }
+        dump.bytes
+    };
+    for (pid, functions) in [(1, 3), (2, 20)] {
+        let folder = scratch();
+        let path = folder.path().join("jit-1.dump");
+        let _mapped = map(&path, &dump(1, 10));
+        let mut process = Process::new(std::process::id());
+        assert_eq!(process.update().unwrap(), 10);
+        std::fs::write(&path, dump(pid, functions)).unwrap();
+        assert!(process.update().is_err());
+        assert_eq!(process.update().unwrap(), functions as usize);
+    }
 }

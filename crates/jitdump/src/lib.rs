@@ -3,7 +3,7 @@
 //! | to | use |
 //! | --- | --- |
 //! | read a jitdump: functions, code, lines, inlined calls, unwinding tables | [`Dump`] |
-//! | read a perf map | [`PerfMap`] |
+//! | read a perf map | [`PerfMap::parse`] |
 //! | name addresses of a running process | [`symbolize`] |
 //! | take names apart: compiler tiers, source positions | [`names`] |
 //! | keep code at addresses over time | [`history`] |
@@ -77,7 +77,7 @@ pub use event::{Change, CodeEvent, RuntimeTime};
 pub use fault::Fault;
 pub use format::{Dump, Function, FunctionSources, Header, Index};
 pub use machine::Machine;
-pub use perf_map::PerfMap;
+pub use perf_map::{PerfMap, PerfMapSymbol};
 pub use units::{Address, AddressRange, Time};
 
 /// What the program jitinject shares with this crate. It changes in any version.

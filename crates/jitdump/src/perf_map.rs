@@ -34,35 +34,37 @@ pub struct PerfMap<'a> {
     pub faults: Tally<Fault>,
 }
 
+impl<'a> PerfMap<'a> {
+    /// Parses a perf map. Invalid lines are skipped and counted.
+    pub fn parse(file: &'a [u8]) -> Self {
+        let mut map = Self::default();
+        let mut points = Vec::new();
+        let mut offset = 0;
+        for line in file.split_inclusive(|&byte| byte == b'\n') {
+            let content = line.strip_suffix(b"\n").unwrap_or(line);
+            let content = content.strip_suffix(b"\r").unwrap_or(content);
+            // Quirk: .NET ends some lines with a NUL instead of a newline (.NET 8.0.4, one line in 1000). As in perf, other
+            // text after a NUL is ignored.
+            for (at, part) in content.split(|&byte| byte == 0).enumerate() {
+                match parse_line(part) {
+                    Some((symbol, true)) => map.symbols.push(symbol),
+                    Some((symbol, false)) => points.push(symbol),
+                    None if at > 0 || content.is_empty() => {}
+                    None => map.faults.add(Fault::InvalidLine, offset),
+                }
+            }
+            offset = offset.saturating_add(line.len() as u64);
+        }
+        // As in perf, a symbol of size 0 names its start address. It must not hide a function there, so it goes
+        // first.
+        map.symbols.splice(..0, points);
+        map
+    }
+}
+
 /// Symbols of this size in bytes or more are rejected: no function is as large, and the symbol would also
 /// name unrelated code.
 const MAX_SIZE: u64 = 1 << 32;
-
-/// Parses a perf map. Invalid lines are skipped and counted.
-pub fn parse(file: &[u8]) -> PerfMap<'_> {
-    let mut map = PerfMap::default();
-    let mut points = Vec::new();
-    let mut offset = 0;
-    for line in file.split_inclusive(|&byte| byte == b'\n') {
-        let content = line.strip_suffix(b"\n").unwrap_or(line);
-        let content = content.strip_suffix(b"\r").unwrap_or(content);
-        // Quirk: .NET ends some lines with a NUL instead of a newline (.NET 8.0.4, one line in 1000). As in perf, other
-        // text after a NUL is ignored.
-        for (at, part) in content.split(|&byte| byte == 0).enumerate() {
-            match parse_line(part) {
-                Some((symbol, true)) => map.symbols.push(symbol),
-                Some((symbol, false)) => points.push(symbol),
-                None if at > 0 || content.is_empty() => {}
-                None => map.faults.add(Fault::InvalidLine, offset),
-            }
-        }
-        offset = offset.saturating_add(line.len() as u64);
-    }
-    // As in perf, a symbol of size 0 names its start address. It must not hide a function there, so it goes
-    // first.
-    map.symbols.splice(..0, points);
-    map
-}
 
 /// Parses a line into its symbol and whether the symbol's size is not 0.
 fn parse_line(line: &[u8]) -> Option<(PerfMapSymbol<'_>, bool)> {
@@ -122,7 +124,7 @@ mod tests {
 
     /// Start, size and name of each symbol.
     fn symbols(file: &str) -> Vec<(u64, u64, String)> {
-        let symbols = parse(file.as_bytes()).symbols;
+        let symbols = PerfMap::parse(file.as_bytes()).symbols;
         let parts = symbols.iter().map(|symbol| {
             let name = String::from_utf8_lossy(symbol.name).into_owned();
             (symbol.range.start.0, symbol.range.size(), name)
@@ -175,13 +177,13 @@ mod tests {
             "\u{1b}[2J",
         ] {
             let file = format!("\n10 10 good\n{line}\n20 10 good\n");
-            let map = parse(file.as_bytes());
+            let map = PerfMap::parse(file.as_bytes());
             assert_eq!(map.symbols.len(), 2, "{line:?}");
             assert_eq!(map.faults.count(Fault::InvalidLine), 1, "{line:?}");
             assert_eq!(map.faults.iter().next().unwrap().1.first_offset, 12, "{line:?}");
         }
-        assert!(parse(b"").faults.is_empty());
-        assert!(parse(b"\n\r\n\n").faults.is_empty());
+        assert!(PerfMap::parse(b"").faults.is_empty());
+        assert!(PerfMap::parse(b"\n\r\n\n").faults.is_empty());
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl FunctionGroups {
     }
 
     /// Creates groups with as many functions as can share an object, with holes of at most `max_hole` bytes between
-    /// them. `source` returns the size and kind of a function's records.
+    /// them. `records_size` returns the size and kind of a function's records.
     pub fn as_large_as_can_be(
         processes: &Processes,
         mapped: CodeToWrite<'_>,

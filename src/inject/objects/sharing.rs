@@ -105,8 +105,8 @@ pub fn separate(groups: &FunctionGroups) -> Vec<ObjectMembers<'_>> {
     groups.iter().map(ObjectMembers::of_group).collect()
 }
 
-/// Returns objects of `groups`, each with one group if these are few. `source` returns the size and kind of a function's
-/// records.
+/// Returns objects of `groups`, each with one group if these are few. `records_size` returns the size and kind of a
+/// function's records.
 pub fn shared<'g>(
     processes: &Processes,
     mapped: CodeToWrite<'_>,

@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jitdump::internals::format::marker;
-use jitdump::internals::perf_map;
 use jitdump::internals::perf_map::{PerfMapSymbol, pid_in_name};
 use jitdump::{PerfMap, Time};
 
@@ -113,7 +112,7 @@ pub fn all_symbols<'m>(
 pub fn read(found: &FoundMaps) -> IndexedTable<SymbolTableIndex, UsedMap<'_>> {
     let used = found.maps.iter().map(|found| UsedMap {
         found,
-        map: perf_map::parse(&found.file),
+        map: PerfMap::parse(&found.file),
     });
     used.collect()
 }

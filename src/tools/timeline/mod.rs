@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Recording ─► [samples]: samples by code and time ───────┐
-//!     ├──────► [intervals]: code by address and time ─────┼─► [build] ─► Values ─► [page]: self-contained HTML
+//!     ├──────► [intervals]: code by address and time ─────┼─► [build] ─► PageValues ─► [page]: self-contained HTML
 //!     ├──────► [tiers]: compiler of each function ────────┤
 //!     └──────► [source_lines]: by line, inlined function ─┘
 //! ```

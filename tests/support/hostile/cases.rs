@@ -45,6 +45,7 @@ impl Case {
 
 const MOVE: u32 = 1;
 const DEBUG_INFO: u32 = 2;
+const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
 const CLOSE: u32 = 3;
 const UNKNOWN: u32 = 77;
 
@@ -235,6 +236,35 @@ pub const CASES: &[Case] = &[
         dump.load(1000, CODE, 1, b"f", &vec![0x90; 3 * count as usize]);
         profile.sample(PID, 2000, &[CODE + 4], None);
     }),
+    case("lines that share a long name", |count, dump, profile, _| {
+        let mut content = [CODE.to_le_bytes(), (3 * count).to_le_bytes()].concat();
+        for at in 0..3 * count {
+            content.extend_from_slice(&(CODE + at).to_le_bytes());
+            content.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+            match at {
+                0 => content.extend(vec![b'n'; 50 * count as usize]),
+                // As the entry before.
+                _ => content.push(0xff),
+            }
+            content.push(0);
+        }
+        dump.record(DEBUG_INFO, 900, &content);
+        dump.load(1000, CODE, 1, b"f", &vec![0x90; 3 * count as usize]);
+        profile.sample(PID, 2000, &[CODE + 4], None);
+    }),
+    case(
+        "a source of zeros that all functions name",
+        |count, dump, profile, _| {
+            let content = [&b"/zeros\0"[..], &vec![0; 50 * count as usize]].concat();
+            dump.record(EMBEDDED_SOURCE_FILE, 900, &content);
+            for at in 0..count {
+                let address = CODE + at * 16;
+                dump.debug_info(900, address, b"/zeros", 1);
+                dump.load(1000, address, at, b"f", &[0x90; 16]);
+                profile.sample(PID, LAST, &[address + 4], None);
+            }
+        },
+    ),
     case("calls as deep as they can be", |count, dump, profile, _| {
         inlined(dump, (count * 5) as u32, |at| at % 70, |at| (at / 70 * 4, 4));
         profile.sample(PID, 2000, &[CODE + 4], None);
@@ -438,7 +468,6 @@ fn inlined(dump: &mut DumpWriter, count: u32, depth: impl Fn(u32) -> u32, range:
 
 /// Writes functions that share a source file, and its text of `size` bytes.
 fn sources(count: u64, size: usize, dump: &mut DumpWriter, profile: &mut ProfileWriter) {
-    const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
     dump.record(
         EMBEDDED_SOURCE_FILE,
         800,

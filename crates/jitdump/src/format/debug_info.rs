@@ -71,6 +71,8 @@ pub struct LineEntry<'a> {
     pub name: &'a [u8],
     /// Whether the record refers to the name of the previous entry instead of writing it out.
     pub is_same_name: bool,
+    /// Whether the name has no control characters.
+    pub has_clean_name: bool,
     /// Whether the name was damaged and has been repaired.
     pub is_repaired: bool,
     /// Size of the entry in the record, in bytes.
@@ -95,7 +97,7 @@ impl LineEntry<'_> {
 
     /// Returns whether the entry is invalid: its line is impossible, or its name has control characters.
     pub fn is_invalid(&self) -> bool {
-        self.line > MAX_LINE || !is_clean(self.name)
+        self.line > MAX_LINE || !self.has_clean_name
     }
 }
 
@@ -329,7 +331,8 @@ fn whole_entries<'a>(
     let end = i128::from(range.size());
     let is_whole = |entry: &LineEntry<'_>| {
         let is_inside = (0..=end).contains(&entry.offset(range.start, bias));
-        is_inside && !entry.is_invalid() && std::str::from_utf8(entry.name).is_ok()
+        let is_text = || entry.is_same_name || std::str::from_utf8(entry.name).is_ok();
+        is_inside && !entry.is_invalid() && is_text()
     };
     let entries: Vec<_> = EntryIter::new(reader, u64::MAX, None)
         .take_while(is_whole)
@@ -406,7 +409,8 @@ pub struct EntryIter<'a> {
     left: u64,
     /// The path that damaged names are compared with.
     path: Option<&'a [u8]>,
-    last_name: Option<&'a [u8]>,
+    /// The last name, and whether it has no control characters. Any number of entries can have a long one.
+    last_name: Option<(&'a [u8], bool)>,
 }
 
 impl<'a> EntryIter<'a> {
@@ -443,13 +447,15 @@ impl<'a> Iterator for EntryIter<'a> {
         };
         let last = self.last_name.filter(|_| name == SAME_NAME);
         let size = self.rest().len().saturating_sub(reader.rest().len());
-        (self.reader, self.left, self.last_name) = (reader, left, Some(last.unwrap_or(name)));
+        let (name, has_clean_name) = last.unwrap_or_else(|| (name, is_clean(name)));
+        (self.reader, self.left, self.last_name) = (reader, left, Some((name, has_clean_name)));
         Some(LineEntry {
             address,
             line,
             column_or_discriminator,
-            name: last.unwrap_or(name),
+            name,
             is_same_name: last.is_some(),
+            has_clean_name,
             is_repaired: damaged.is_some(),
             size: u32::try_from(size).unwrap_or(u32::MAX),
         })
@@ -485,6 +491,7 @@ fn read_equal_sized<'a>(
     }
     let low = range.start.0;
     let high = range.end.0.saturating_add(MAX_BIAS);
+    let has_clean_name = is_clean(path);
     let entry = |bytes: &[u8]| {
         let mut reader = Reader::new(bytes, endian);
         let (address, line, column_or_discriminator) = (reader.u64()?, reader.u32()?, reader.u32()?);
@@ -495,6 +502,7 @@ fn read_equal_sized<'a>(
             column_or_discriminator,
             name: path,
             is_same_name: false,
+            has_clean_name,
             is_repaired: true,
             size: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         })
@@ -512,15 +520,24 @@ fn is_clean(name: &[u8]) -> bool {
 struct Files<'a> {
     known: HashMap<&'a [u8], u32>,
     paths: Vec<&'a [u8]>,
+    /// The path that was added last, and its index: entries that share a name are not hashed again.
+    last: Option<(&'a [u8], u32)>,
 }
 
 impl<'a> Files<'a> {
     fn add(&mut self, path: &'a [u8]) -> u32 {
-        *self.known.entry(path).or_insert_with(|| {
+        if let Some((last, number)) = self.last
+            && std::ptr::eq(last, path)
+        {
+            return number;
+        }
+        let number = *self.known.entry(path).or_insert_with(|| {
             let number = self.paths.len() as u32;
             self.paths.push(path);
             number
-        })
+        });
+        self.last = Some((path, number));
+        number
     }
 
     fn has(&self, path: &[u8]) -> bool {

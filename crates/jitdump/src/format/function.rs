@@ -13,7 +13,6 @@ use crate::format::dump::{FunctionRecords, Index};
 use crate::format::load::Load;
 use crate::format::record;
 use crate::format::record::{Contents, RecordLocation};
-use crate::format::source_file::EmbeddedSource;
 use crate::format::tier;
 use crate::names;
 use crate::names::{NameParts, SourceLocation};
@@ -237,10 +236,8 @@ impl<'a> Records<'a> {
             };
             let before = versions.partition_point(|version| version.record.offset < load.offset);
             let version = versions.get(before.saturating_sub(1));
-            file.text = version.and_then(|version| {
-                let content = self.contents.of(version.record)?;
-                Some(EmbeddedSource::parse(content, self.index.header.endian)?.text)
-            });
+            file.text =
+                version.and_then(|version| version.text(self.contents.of(version.record)?, &file.path));
         }
     }
 }

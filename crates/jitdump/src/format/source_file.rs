@@ -22,6 +22,8 @@ pub struct EmbeddedSource<'a> {
     pub path: &'a [u8],
     /// Text of the file.
     pub text: &'a [u8],
+    /// Offset of the text in the content of the record, in bytes.
+    pub text_start: usize,
 }
 
 impl<'a> EmbeddedSource<'a> {
@@ -36,12 +38,14 @@ impl<'a> EmbeddedSource<'a> {
         let mut reader = Reader::new(content, endian);
         let (path_size, text_size) = (reader.u32()?, reader.u32()?);
         let path = reader.bytes(path_size.into())?;
+        let text_start = content.len().checked_sub(reader.rest().len())?;
         let text = reader.bytes(text_size.into())?;
         let padding = reader.rest();
         let is_padding = padding.len() <= MAX_PADDING && padding.iter().all(|&byte| byte == 0);
         is_padding.then_some(Self {
             path: path.strip_suffix(b"\0").unwrap_or(path),
             text: text.strip_suffix(b"\0").unwrap_or(text),
+            text_start,
         })
     }
 
@@ -50,7 +54,11 @@ impl<'a> EmbeddedSource<'a> {
         while let [rest @ .., 0] = text {
             text = rest;
         }
-        Some(Self { path, text })
+        Some(Self {
+            path,
+            text,
+            text_start: path.len().checked_add(1)?,
+        })
     }
 }
 
@@ -60,18 +68,22 @@ mod tests {
 
     #[test]
     fn both_layouts_are_read() {
-        let expected = EmbeddedSource {
+        let expected = |text_start| EmbeddedSource {
             path: b"/a/b.js",
             text: b"let a;\n",
+            text_start,
         };
         let with_nul = b"/a/b.js\0let a;\n\0\0\0";
-        assert_eq!(EmbeddedSource::parse(with_nul, ByteOrder::Little), Some(expected));
+        assert_eq!(
+            EmbeddedSource::parse(with_nul, ByteOrder::Little),
+            Some(expected(8))
+        );
         for endian in [ByteOrder::Little, ByteOrder::Big] {
             let mut sized = Vec::new();
             endian.write_u32(&mut sized, 7);
             endian.write_u32(&mut sized, 7);
             sized.extend_from_slice(b"/a/b.jslet a;\n\0\0");
-            assert_eq!(EmbeddedSource::parse(&sized, endian), Some(expected));
+            assert_eq!(EmbeddedSource::parse(&sized, endian), Some(expected(15)));
         }
         for other in [&b""[..], b"no end", b"\0text", b"\x1b[2J\0text"] {
             assert_eq!(EmbeddedSource::parse(other, ByteOrder::Little), None, "{other:?}");

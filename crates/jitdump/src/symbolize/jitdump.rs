@@ -143,7 +143,9 @@ impl Jitdump {
                 })
             }
         };
-        if file.size() < read.index.position() {
+        // Or it was truncated, and has grown again since.
+        let is_other = Header::read(&file).ok() != Some(*read.index.index().header());
+        if file.size() < read.index.position() || is_other {
             return Err(Error::from(ErrorKind::Shrunk).in_file(path));
         }
         let mut count = 0usize;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{ffi::OsStr, io, mem};
 
 use crate::collections::hash::HashSet;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::files::OpenFile;
 use crate::files::kernel;
 use crate::files::walk::{self, Scope};
@@ -90,6 +90,11 @@ impl Process {
             // It fails again in the next call.
             Err(_) if failed.is_some() => true,
             Err(error) => {
+                if matches!(error.kind(), ErrorKind::Shrunk) {
+                    // The runtime has started its log again. The next call opens it.
+                    let (_, inode) = dump.file_id();
+                    self.seen.retain(|&(_, other)| other != inode);
+                }
                 failed = Some(error);
                 false
             }
@@ -122,16 +127,23 @@ impl Process {
 
 /// Opens a mapped file, whatever root directory the process has. Another file at its path is refused.
 fn open(pid: u32, marker: &Marker<'_>) -> io::Result<OpenFile> {
+    // Its addresses have no leading zeros there, as they have in `/proc/PID/maps` below 256 MiB.
+    let mapped = || {
+        let addresses = std::str::from_utf8(marker.addresses).unwrap_or_default();
+        let mut ends = addresses.split('-').map(|end| end.trim_start_matches('0'));
+        let mut end = || ends.next().filter(|end| !end.is_empty()).unwrap_or("0");
+        let name = format!("/proc/{pid}/map_files/{}-{}", end(), end());
+        OpenFile::open(Path::new(&name))
+    };
+    let by_path = || {
+        let path = Path::new(OsStr::from_bytes(marker.path));
+        let inside = path.strip_prefix("/").map_err(io::Error::other)?;
+        walk::open(inside, Scope::Beneath(Path::new(&format!("/proc/{pid}/root"))))
+    };
     let file = match marker.is_deleted {
-        true => {
-            let name = OsStr::from_bytes(marker.addresses);
-            OpenFile::open(&Path::new(&format!("/proc/{pid}/map_files")).join(name))?
-        }
-        false => {
-            let path = Path::new(OsStr::from_bytes(marker.path));
-            let inside = path.strip_prefix("/").map_err(io::Error::other)?;
-            walk::open(inside, Scope::Beneath(Path::new(&format!("/proc/{pid}/root"))))?
-        }
+        true => mapped()?,
+        // The kernel names the file of a process in a chroot by its path outside of that.
+        false => by_path().or_else(|error| mapped().map_err(|_| error))?,
     };
     match file.file_id().1 == marker.inode {
         true => Ok(file),

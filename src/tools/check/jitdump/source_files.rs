@@ -5,6 +5,7 @@ use jitdump::v8::{Text, TextPosition};
 use jitdump::{Dump, names};
 
 use crate::collections::hash::HashMap;
+use crate::files::walk::MAX_PATH;
 use crate::results::diagnostics::rules::debug_info as rules;
 use crate::tools::check::ReadSource;
 use crate::tools::check::findings::{Findings, Place};
@@ -46,7 +47,9 @@ pub(super) fn check(dump: &Dump<'_>, read: ReadSource<'_>, findings: &mut Findin
                 }
                 (None, None) => continue,
             };
-        let mut outside = lines.iter().filter(|(name, position)| {
+        // Any number of lines can have the same name, which is looked up for each.
+        let lines = lines.iter().filter(|(name, _)| name.len() < MAX_PATH);
+        let mut outside = lines.filter(|(name, position)| {
             let text = match embedded.get(name) {
                 Some(&text) => files.embedded(text),
                 None => files.of(name),

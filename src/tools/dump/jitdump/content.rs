@@ -372,7 +372,11 @@ fn line_entry<'a>(entry: &debug_info::LineEntry<'a>) -> Value<'a> {
         true => fields.flag(crate::tools::dump::entry::REPAIRED),
         false => fields,
     };
-    Value::Fields(fields.name("name", entry.name))
+    let name = match entry.is_same_name {
+        true => shortened(entry.name),
+        false => entry.name,
+    };
+    Value::Fields(fields.name("name", name))
 }
 
 /// Returns the next loaded function, at `address` if it is set. `None` if it is too far ahead or comes after

@@ -112,6 +112,7 @@ impl IndexBuilder {
                 Some(source) => {
                     let text = EmbeddedText {
                         record: record.location(),
+                        start: source.text_start,
                         size: source.text.len() as u64,
                     };
                     self.index

@@ -67,6 +67,10 @@ impl GrowingIndex {
         let has_more = self.growth.advance(file, endian, is_complete, &mut |step| {
             loads.extend(builder.add(step));
         });
+        if is_complete && !has_more {
+            // Nothing follows that they could belong to.
+            builder.pending.drop_all(&mut builder.index.faults);
+        }
         let reassigned = builder.pending.take_reassigned();
         builder.index.functions.add_debug_info(reassigned);
         let events = NewEvents {

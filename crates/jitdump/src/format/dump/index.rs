@@ -18,8 +18,20 @@ pub type EmbeddedSources = HashMap<Vec<u8>, Vec<EmbeddedText>>;
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddedText {
     pub record: RecordLocation,
+    /// Offset of the text in the content of the record, in bytes.
+    pub start: usize,
     /// Size of the text, in bytes.
     pub size: u64,
+}
+
+impl EmbeddedText {
+    /// Returns the text in the content of its record, without looking for its end again, which may be far before that of the
+    /// record; `None` if the file has changed.
+    pub fn text<'a>(&self, content: &'a [u8], path: &[u8]) -> Option<&'a [u8]> {
+        let (before, rest) = content.split_at_checked(self.start)?;
+        let has_path = before.strip_suffix(b"\0").unwrap_or(before).ends_with(path);
+        rest.get(..usize::try_from(self.size).ok()?).filter(|_| has_path)
+    }
 }
 
 /// Number of functions with lines that are examined for quirks. All functions of a file come from the same runtime.

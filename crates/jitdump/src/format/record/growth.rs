@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::bytes::{ByteOrder, RandomAccess};
 use crate::format::record::window::ContentWindow;
-use crate::format::record::{Records, Step};
+use crate::format::record::{PREFIX_SIZE, Records, Step};
 
 /// Bytes read at first, in which most new records fit.
 const FIRST_WINDOW_SIZE: usize = 16 << 10;
@@ -18,8 +18,9 @@ const MAX_UNFINISHED: usize = 1 << 20;
 /// How far a walk has come.
 ///
 /// Bytes at the end of the file may be the first part of a record. They stay unread until the rest is there, or, if
-/// they are many, until three valid records follow them. Bytes are then damage, as in [`Records`]. The end is read
-/// again only after it has grown by half, so the walk takes linear time however often it goes on.
+/// they are many or no record starts with them, until three valid records follow them. Bytes are then damage, as in
+/// [`Records`]. The end is read again only after it has grown by half, so the walk takes linear time however often it
+/// goes on.
 #[derive(Clone, Debug)]
 pub struct Growth {
     position: usize,
@@ -96,11 +97,13 @@ impl Growth {
             }
             let next_end = self.records(&buffer, end, endian).next_end();
             let is_there = is_complete || next_end.is_some_and(|end| end <= size);
-            if !has_all && (is_there || left > MAX_UNFINISHED) {
+            // No record starts with such bytes, so they need not wait for the rest of one.
+            let may_be_damage = left > MAX_UNFINISHED || next_end.is_none() && left >= PREFIX_SIZE;
+            if !has_all && (is_there || may_be_damage) {
                 window_size = window_size.saturating_mul(8).max(WINDOW_SIZE);
                 continue;
             }
-            if has_all && left > MAX_UNFINISHED && self.skip_damage(&buffer, size, endian, visit) {
+            if has_all && may_be_damage && self.skip_damage(&buffer, size, endian, visit) {
                 return true;
             }
             if left > FIRST_WINDOW_SIZE {
@@ -172,8 +175,8 @@ mod tests {
     #[test]
     fn up_to_1_mib_may_be_an_unfinished_record() {
         for (size, expected) in [(1 << 20, &[1][..]), ((1 << 20) + 1, &[1, 2, 3, 4])] {
-            // Its first bytes are a size of 4 GiB.
-            let mut unfinished = vec![0xff; 8];
+            // Its first bytes are the type of a LOAD record and a size of 4 GiB.
+            let mut unfinished = vec![0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
             unfinished.resize(size - 3 * 16, 0);
             let file = [close(1), unfinished, close(2), close(3), close(4)].concat();
             let mut growth = Growth::new(0);
