@@ -111,6 +111,16 @@ void jitinject_close(jitinject_symbolizer *symbolizer);
 int64_t jitinject_update(jitinject_symbolizer *symbolizer);
 
 /*
+ Like jitinject_update(), for a file that nothing writes to any more: damage and an unfinished record at its end are not waited
+ for. For a process, there is no difference.
+
+ # Safety
+
+ `symbolizer` is from an open function.
+ */
+int64_t jitinject_finish(jitinject_symbolizer *symbolizer);
+
+/*
  Returns the message of the last error. Valid until the next error of the symbolizer.
 
  # Safety
