@@ -175,6 +175,6 @@ fn the_header_is_that_of_the_library() {
         .collect::<Vec<_>>()
         .join("\n");
     let declared = names(&declarations.replace(['*', ' '], "\n"), "\njitinject_");
-    assert_eq!(exported.len(), 7);
+    assert_eq!(exported.len(), 8);
     assert_eq!(declared, exported);
 }

@@ -449,14 +449,7 @@ fn lines_that_are_not_read_are_reported_by_a_report_and_after_a_recording() {
         let folder = scratch();
         let program = native_program(folder.path(), "native", &[]);
         change_debug_info(&program, change);
-        let symbols = symbols_of(&program);
-        let named = |&index: &u32| symbols.name(index).unwrap() == "work";
-        let work = (0..symbols.count()).find(named).unwrap();
-        let mut writer = ProfileWriter::new(ByteOrder::Little);
-        writer.mmap2(PID, BASE, 0x4000, 0, tools::text(&program), 500);
-        writer.sample(PID, 1000, &[BASE + symbols.range(work).unwrap().start.0], None);
-        let profile = folder.path().join("perf.data");
-        std::fs::write(&profile, writer.finish()).unwrap();
+        let profile = sampled_in_work(folder.path(), &program);
         let arguments = ["report", "-i", tools::text(&profile)];
         let reported = said(&jitinject().args(arguments).output().unwrap());
         assert!(reported.contains(code), "{reported}");
@@ -508,19 +501,25 @@ fn stubs_have_names_if_the_symbols_are_in_a_separate_file() {
     );
 }
 
+/// Writes a profile with a sample in the function `work` of a program, without its build ID.
+fn sampled_in_work(folder: &Path, program: &Path) -> PathBuf {
+    let symbols = symbols_of(program);
+    let named = |&index: &u32| symbols.name(index).unwrap() == "work";
+    let work = (0..symbols.count()).find(named).unwrap();
+    let mut writer = ProfileWriter::new(ByteOrder::Little);
+    writer.mmap2(PID, BASE, 0x4000, 0, tools::text(program), 500);
+    writer.sample(PID, 1000, &[BASE + symbols.range(work).unwrap().start.0], None);
+    let profile = folder.join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    profile
+}
+
 /// perf records no build IDs in pipes, compressed profiles and recordings that were killed.
 #[test]
 fn debug_files_are_those_of_the_file_if_no_build_id_was_recorded() {
     let folder = scratch();
     let program = native_program(folder.path(), "native", &[]);
-    let symbols = symbols_of(&program);
-    let named = |&index: &u32| symbols.name(index).unwrap() == "work";
-    let work = (0..symbols.count()).find(named).unwrap();
-    let mut writer = ProfileWriter::new(ByteOrder::Little);
-    writer.mmap2(PID, BASE, 0x4000, 0, tools::text(&program), 500);
-    writer.sample(PID, 1000, &[BASE + symbols.range(work).unwrap().start.0], None);
-    let profile = folder.path().join("perf.data");
-    std::fs::write(&profile, writer.finish()).unwrap();
+    let profile = sampled_in_work(folder.path(), &program);
     let debug_files = folder.path().join("debuginfod");
     tools::separate_debug_file(&program, &debug_files);
     let names = |debug_files: &Path| {

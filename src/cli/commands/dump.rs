@@ -92,30 +92,10 @@ struct Preamble {
 impl DumpArguments {
     /// Prints the file.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let input =
-            RuntimeFile::open(&self.file).map_err(|cause| Diagnostic::cannot_read(&self.file, &cause))?;
-        if input.file.is_empty() {
-            let faults = faults(&input).join("; ");
-            let empty = match faults.is_empty() {
-                true => Diagnostic::new(Issue::EmptyFile),
-                false => Diagnostic::new(Issue::NothingUnpacked).with("faults", faults),
-            };
-            return Err(empty.in_file(&self.file));
-        }
-        let unknown = || {
-            let unknown = Diagnostic::new(Issue::NotARuntimeFile).in_file(&self.file);
-            unknown.with("kinds", "jitdump")
-        };
-        let kind = input.kind().ok_or_else(unknown)?;
-        let options = Options {
-            filter: EntryFilter {
-                name: self.name.as_ref().map(|name| name.as_bytes().to_vec()),
-                address: self.address,
-                times: self.time,
-            },
-            with_code: self.code,
-            function_names: self.function_names()?,
-        };
+        let cannot_read = |cause| Diagnostic::cannot_read(&self.file, &cause);
+        let input = RuntimeFile::open(&self.file).map_err(cannot_read)?;
+        let kind = self.kind_of(&input)?;
+        let options = self.options()?;
         let has_names = self.xray_binary.is_some() && self.address.is_none();
         if options.filter.selects_functions() && kind == FileKind::XrayTrace && !has_names {
             report(&Diagnostic::new(Issue::NamesNeedFunctions));
@@ -143,6 +123,34 @@ impl DumpArguments {
 }
 
 impl DumpArguments {
+    /// Returns the kind of a file. Fails if it is empty, or none that can be printed.
+    fn kind_of(&self, input: &RuntimeFile) -> Result<FileKind, Diagnostic> {
+        if input.file.is_empty() {
+            let faults = faults(input).join("; ");
+            let empty = match faults.is_empty() {
+                true => Diagnostic::new(Issue::EmptyFile),
+                false => Diagnostic::new(Issue::NothingUnpacked).with("faults", faults),
+            };
+            return Err(empty.in_file(&self.file));
+        }
+        input.kind().ok_or_else(|| {
+            let unknown = Diagnostic::new(Issue::NotARuntimeFile).in_file(&self.file);
+            unknown.with("kinds", "jitdump")
+        })
+    }
+
+    fn options(&self) -> Result<Options, Diagnostic> {
+        Ok(Options {
+            filter: EntryFilter {
+                name: self.name.as_ref().map(|name| name.as_bytes().to_vec()),
+                address: self.address,
+                times: self.time,
+            },
+            with_code: self.code,
+            function_names: self.function_names()?,
+        })
+    }
+
     /// Reads the names of a trace's functions.
     fn function_names(&self) -> Result<FunctionNames, Diagnostic> {
         let Some(path) = &self.xray_binary else {
