@@ -131,7 +131,7 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
     }];
     let mut synthesis = Synthesis::with_recording(profile, &definitions, Vec::new()).unwrap();
     for time in times {
-        let sample = synthesis::Sample {
+        let sample = synthesis::SyntheticSample {
             event: 0,
             thread: SyntheticThread::first_of(Pid(1)),
             time,

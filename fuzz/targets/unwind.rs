@@ -8,7 +8,7 @@ use jitdump::{Address, ByteOrder};
 use jitinject::inject;
 use jitinject::internals::perf::sample::{ChainEntry, Sample};
 use jitinject::internals::perf::{Profile, record};
-use jitinject::{InjectOptions, Kept, UnwindOptions};
+use jitinject::{InjectOptions, KeptStacks, UnwindOptions};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::dump::{DumpWriter, X86_64};
 use jitinject_fuzz::profile::{ProfileWriter, UserStack, field};
@@ -36,8 +36,8 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
 pub fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
     let kept = match choices.flag() {
-        false => Kept::Nothing,
-        true => Kept::Stacks,
+        false => KeptStacks::Nothing,
+        true => KeptStacks::Stacks,
     };
     let fold_interpreter = choices.flag();
     let ip = CODE + u64::from(choices.byte());
@@ -104,8 +104,8 @@ pub fn run(input: &[u8]) {
         assert_eq!(entries.next(), Some(ChainEntry::Address(Address(address))));
         assert!(sample.callchain.count() <= words + 4);
         match kept {
-            Kept::Nothing => assert_eq!(sample.stack.count() + sample.registers.count(), 0),
-            Kept::Stacks => assert!(sample.stack.count() <= words && sample.registers.count() > 0),
+            KeptStacks::Nothing => assert_eq!(sample.stack.count() + sample.registers.count(), 0),
+            KeptStacks::Stacks => assert!(sample.stack.count() <= words && sample.registers.count() > 0),
         }
     }
     let _ = fs::remove_dir_all(folder.join("out.data.elf"));
