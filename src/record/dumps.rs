@@ -12,7 +12,7 @@ use jitdump::internals::format::marker::pid_in_name;
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::process_files::{append_perf_map, copy_file, ids_of, open_perf_map, owner_of};
+use super::process_files::{append_perf_map, copy_file, ids_of, may_be_of, open_perf_map, owner_of};
 use super::recorded_process::RecordedProcess;
 use crate::bytes::{base_name, printable_path};
 use crate::code::profile_index::{FileMarker, ProfileIndex};
@@ -103,9 +103,8 @@ impl Collection<'_> {
     /// Copies the perf map of a process, and removes it if the process has ended.
     fn collect_perf_map(&self, pid: Pid) -> Option<CollectedFile> {
         let map = open_perf_map(pid.0).filter(|map| self.is_new(map))?;
-        // One of an earlier process with the same ID is older.
-        let modified = map.file().metadata().and_then(|found| found.modified()).ok()?;
-        if start_of(pid.0).is_some_and(|start| modified < start) {
+        let found = map.file().metadata().ok()?;
+        if !may_be_of(&found, start_of(pid.0)) {
             return None;
         }
         let target = append_perf_map(&map, pid.0, self.owner(pid), self.dumps, &mut || false).ok()?;

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use jitdump::PerfMap;
 use jitdump::internals::format::marker::pid_in_name;
@@ -54,12 +55,14 @@ pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
     let dumps = dumps.map(|path| PathBuf::from(OsStr::from_bytes(path)));
     let folder = root_of(pid).join("tmp");
     let start = start_of(pid);
-    // A file of an earlier process with the same ID is older.
-    let is_own = |file: &Metadata| {
-        file.is_file() && start.is_none_or(|start| file.modified().is_ok_and(|it| it >= start))
-    };
+    let is_own = |file: &Metadata| file.is_file() && may_be_of(file, start);
     let map = perf_maps(pid).find(|map| fs::metadata(folder.join(map)).is_ok_and(|file| is_own(&file)));
     dumps.chain(map.map(|map| Path::new("/tmp").join(map))).collect()
+}
+
+/// Whether a file may be of the process that started then. One of an earlier process with the same ID is older.
+pub fn may_be_of(file: &Metadata, start: Option<SystemTime>) -> bool {
+    start.is_none_or(|start| file.modified().is_ok_and(|modified| modified >= start))
 }
 
 /// Returns the paths in a list of mappings.

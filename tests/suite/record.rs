@@ -329,7 +329,11 @@ fn a_recording_without_a_name_has_a_folder_that_no_other_one_of_its_second_has()
 #[test]
 fn recordings_without_a_name_can_begin_at_the_same_time() {
     let scene = Scene::new(PERF);
-    let start = |_| scene.command(&["record", "-q", "--", "true"]).spawn().unwrap();
+    let commands = [
+        &["record", "-q", "--", "true"][..],
+        &["record", "-q", "--runs", "2", "--", "true"],
+    ];
+    let start = |at: usize| scene.command(commands[at % 2]).spawn().unwrap();
     let mut running: Vec<_> = (0..6).map(start).collect();
     for recording in &mut running {
         assert!(recording.wait().unwrap().success());

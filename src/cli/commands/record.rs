@@ -282,10 +282,10 @@ impl RecordArguments {
 
     /// Records, and names the profile.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let recorded = match self.runs {
-            Some(runs) => self.record_runs(runs),
-            None => self.record_in_new_folder(),
-        };
+        let recorded = self.in_new_folder(|folder| match self.runs {
+            Some(runs) => self.record_runs(runs, &folder),
+            None => self.record_once(folder).map(|run| run.status),
+        });
         match recorded {
             Err(error) if error.issue == Issue::ProgramNotFound => {
                 report(&error.as_error());
@@ -295,25 +295,25 @@ impl RecordArguments {
         }
     }
 
-    /// Records once.
-    fn record_in_new_folder(&self) -> Result<ExitCode, Diagnostic> {
+    /// Records in a new folder. Another recording of the same second may create one without a name first.
+    fn in_new_folder(
+        &self,
+        record: impl Fn(PathBuf) -> Result<ExitCode, Diagnostic>,
+    ) -> Result<ExitCode, Diagnostic> {
         const ATTEMPTS: usize = 100;
-        let mut recorded = self.record_once(self.folder());
+        let is_taken = |error: &Diagnostic| self.output.is_none() && error.issue == Issue::RecordingExists;
         for _ in 1..ATTEMPTS {
-            // Another recording of the same second may have created the folder meanwhile.
-            let is_taken = |error: &Diagnostic| error.issue == Issue::RecordingExists;
-            if self.output.is_some() || !recorded.as_ref().is_err_and(is_taken) {
-                break;
+            let recorded = record(self.folder());
+            if !recorded.as_ref().is_err_and(is_taken) {
+                return recorded;
             }
-            recorded = self.record_once(self.folder());
         }
-        recorded.map(|run| run.status)
+        record(self.folder())
     }
 
     /// Records each run in a folder of its own.
-    fn record_runs(&self, runs: u32) -> Result<ExitCode, Diagnostic> {
-        let folder = self.folder();
-        let created = create_folder(&folder)?;
+    fn record_runs(&self, runs: u32, folder: &Path) -> Result<ExitCode, Diagnostic> {
+        let created = create_folder(folder)?;
         for run in 1..=runs {
             if !self.quiet {
                 print_message(&format!("run {run} of {runs}"));

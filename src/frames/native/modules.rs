@@ -61,6 +61,8 @@ impl MappedModule {
 pub struct Modules {
     /// All modules.
     pub all: IndexedTable<ModuleIndex, Module>,
+    /// Whether each is an object of jitinject or perf inject.
+    are_objects: IndexedTable<ModuleIndex, bool>,
     spaces: IndexedTable<SpaceId, SpaceModules>,
     /// Maps of the kernel and its modules, by start address.
     kernel: Vec<(AddressRange, ModuleIndex)>,
@@ -145,7 +147,9 @@ impl Modules {
             .map(|map| (map.range, numbers.of(map.name, map.build_id)))
             .collect();
         kernel.sort_unstable_by_key(|&(range, _)| range.start);
+        let is_object = |module: &Module| store::has_functions(base_name(&module.path)).is_some();
         Self {
+            are_objects: numbers.all.map(is_object),
             all: numbers.all,
             spaces,
             kernel,
@@ -154,7 +158,7 @@ impl Modules {
 
     /// Whether a module is an object of jitinject or perf inject, in a profile that was injected before.
     pub fn has_jit_code(&self, module: ModuleIndex) -> bool {
-        store::has_functions(base_name(&self.all[module].path)).is_some()
+        self.are_objects[module]
     }
 
     /// Returns the module at an address of an address space at a time, and times around it at which it is there, or

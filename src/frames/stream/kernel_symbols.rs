@@ -55,12 +55,12 @@ impl KernelSymbols {
                 None => kallsyms().filter(|kallsyms| is_same_boot(kallsyms, map.reference, release)),
             }
         };
-        let elsewhere: [&dyn Fn() -> Option<Vec<u8>>; 2] = [&cached, &running];
-        let is_open = !reach.is_confined();
-        let elsewhere = elsewhere
-            .into_iter()
-            .filter(|_| is_open)
-            .filter_map(|read| read());
+        let elsewhere = || {
+            std::iter::once_with(cached)
+                .chain(std::iter::once_with(running))
+                .flatten()
+        };
+        let elsewhere = (!reach.is_confined()).then(elsewhere).into_iter().flatten();
         let found = beside
             .chain(elsewhere)
             .find_map(|kallsyms| Self::parse(&kallsyms, map.reference));

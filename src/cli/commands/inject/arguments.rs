@@ -334,8 +334,8 @@ impl InjectArguments {
         if self.input.is_some() && self.profile.is_some() && self.input != self.profile {
             return Some("two different profiles; name one, with or without --input");
         }
-        let is_pipe = fs::metadata(&self.output).is_ok_and(|output| output.file_type().is_fifo());
-        if self.verify && (is_standard(&self.output) || is_pipe) {
+        let is_pipe = || fs::metadata(&self.output).is_ok_and(|output| output.file_type().is_fifo());
+        if self.verify && (is_standard(&self.output) || is_pipe()) {
             return Some("--verify reads the output, which cannot be standard output or a pipe");
         }
         let takes_both = is_standard(&self.output) && self.summary.as_deref().is_some_and(is_standard);
