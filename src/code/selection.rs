@@ -208,6 +208,11 @@ impl SampledCode {
     pub fn is_named(self) -> bool {
         matches!(self, Self::Function(_) | Self::Symbol(_))
     }
+
+    /// Whether it is in a function, even if it is uncertain in which one.
+    pub fn is_in_function(self) -> bool {
+        self.is_named() || matches!(self, Self::Doubtful(_))
+    }
 }
 
 impl<'a> Selector<'a> {

@@ -52,7 +52,7 @@ fn with_cut_ends(mut diagnostics: Vec<Diagnostic>, samples: &SampleSummary) -> V
 impl Plan {
     /// Returns the option that makes the recording set the variables of a runtime, if it does not.
     fn missing_option(&self, runtime: &Description) -> Option<String> {
-        let is_set = is_set_for(runtime.runtime, &self.runtimes, self.has_others);
+        let is_set = is_set_for(runtime.runtime, &self.runtimes, self.has_others());
         let id = runtime.id.filter(|_| self.sets_environment() && !is_set)?;
         Some(format!("record it again with --runtime {id}"))
     }
@@ -114,7 +114,7 @@ impl Plan {
                 named(runtime).with("how", format_args!("{OPTIONS_WERE_SET}: {}", runtime.how))
             }
             _ if diagnostic.issue == Issue::DumpStillWritten => {
-                let folder = shell_word(&printable(self.folder.as_os_str().as_bytes()));
+                let folder = shell_word(&printable(self.folder().as_os_str().as_bytes()));
                 diagnostic.clone().with("folder", folder).with_remedy(READ_AGAIN)
             }
             _ => diagnostic.clone(),
@@ -136,7 +136,7 @@ mod tests {
             runtimes: runtimes.to_vec(),
             ..RecordOptions::default()
         };
-        Plan::new(&options).unwrap()
+        Plan::new(options).unwrap()
     }
 
     fn enable(runtime: Runtime) -> Diagnostic {
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_jitdump_that_is_still_written_is_read_again_from_the_folder_of_the_recording() {
         let mut plan = plan("./absent-script", &[]);
-        plan.folder = "my recording".into();
+        plan.options.output = "my recording".into();
         let written = [Diagnostic::new(Issue::DumpStillWritten)];
         let advised = plan.advised(&written, &SampleSummary::default(), &BTreeSet::new());
         let help = advised[0].help();

@@ -106,8 +106,8 @@ impl Manifest {
         Self {
             format: FORMAT,
             jitinject_version: env!("CARGO_PKG_VERSION"),
-            command: texts(&plan.typed),
-            recorded_command: (plan.command != plan.typed).then(|| texts(&plan.command)),
+            command: texts(&plan.options.command),
+            recorded_command: (plan.command != plan.options.command).then(|| texts(&plan.command)),
             pids: plan.perf.pids.clone(),
             folder: printable_path(plan.path("").components().as_path()),
             working_directory: std::env::current_dir().ok().map(|path| printable_path(&path)),

@@ -68,12 +68,10 @@ pub struct RecordOptions {
 /// A recording that has not been started.
 #[derive(Debug)]
 pub struct Plan {
-    /// Folder of the recording, as the user named it.
-    pub folder: PathBuf,
+    /// Options as they were given.
+    pub options: RecordOptions,
     /// Program to record, with options that its runtime needs; empty to record what runs already.
     pub command: Vec<OsString>,
-    /// Command as the user typed it.
-    pub typed: Vec<OsString>,
     /// Runtimes that the program is known to start.
     pub runtimes: Vec<Runtime>,
     /// Variables to set.
@@ -82,20 +80,10 @@ pub struct Plan {
     pub perf: PerfOptions,
     /// What to ask of running processes.
     pub attach: AttachOptions,
-    /// When to end the recording, if the program still runs.
-    pub duration: Option<Duration>,
-    /// Whether to copy the source files that lines name.
-    pub keep_sources: bool,
-    /// Track of source lines, as it was given.
-    pub track: Option<String>,
-    /// Form of the names of functions.
-    pub names: NameStyle,
     /// What the user may want to know.
     pub notes: Vec<String>,
     /// What will be missing.
     pub diagnostics: Vec<Diagnostic>,
-    /// Whether variables of other runtimes are set, too.
-    pub(super) has_others: bool,
     /// Absolute path of the folder.
     absolute: PathBuf,
     /// Index of the program in the command.
@@ -116,14 +104,12 @@ pub fn default_folder() -> PathBuf {
 
 impl Plan {
     /// Plans a recording. Nothing is written, and nothing is started except for a PHP that is asked for its configuration.
-    pub fn new(options: &RecordOptions) -> Result<Self, Diagnostic> {
+    pub fn new(options: RecordOptions) -> Result<Self, Diagnostic> {
         let folder = absolute(&options.output);
         let folder = folder.map_err(|cause| Diagnostic::cannot_write(&options.output, &cause))?;
         let program = program_of(&options.command, &search_path());
         let mut plan = Self {
-            folder: options.output.clone(),
             command: options.command.clone(),
-            typed: options.command.clone(),
             runtimes: options.runtimes.clone(),
             environment: Vec::new(),
             perf: options.perf.clone(),
@@ -131,28 +117,24 @@ impl Plan {
                 has_requests: !options.without_environment,
                 has_remote_exec: options.has_remote_exec,
             },
-            duration: options.duration,
-            keep_sources: !options.without_sources,
-            track: options.track.clone(),
-            names: options.names.clone(),
             notes: Vec::new(),
             diagnostics: Vec::new(),
-            has_others: options.runtimes.is_empty(),
             absolute: folder,
             program: program.index,
+            options,
         };
         // Runtimes of what is recorded, with their executables.
-        let pids = options.perf.pids.iter().copied();
+        let pids = plan.perf.pids.clone();
         let executable = |pid| kernel::read_link(format!("/proc/{pid}/exe")).ok();
         let of_processes = pids
-            .clone()
-            .map(|pid| (Runtime::of_process(pid), executable(pid)));
+            .iter()
+            .map(|&pid| (Runtime::of_process(pid), executable(pid)));
         let mut recorded: Vec<(Option<Runtime>, Option<PathBuf>)> = of_processes.collect();
         if recorded.is_empty() {
             recorded.push((program.runtime, program.file.clone()));
         }
         plan.diagnostics
-            .extend(pids.filter_map(|pid| plan.attach.without_log(pid)));
+            .extend(pids.into_iter().filter_map(|pid| plan.attach.without_log(pid)));
         if plan.runtimes.is_empty() {
             let runtimes: BTreeSet<Runtime> = recorded.iter().filter_map(|(runtime, _)| *runtime).collect();
             plan.runtimes.extend(runtimes);
@@ -162,8 +144,8 @@ impl Plan {
             recorded.retain(|(runtime, _)| runtime.is_none_or(|runtime| runtime == Runtime::Python));
             plan.choose_stacks_of_cpython(&recorded);
         }
-        if !options.command.is_empty() && !options.without_environment {
-            plan.set_environment(options, program.file.as_deref());
+        if !plan.command.is_empty() && !plan.options.without_environment {
+            plan.set_environment(program.file.as_deref());
             if let Some(runtime) = program.runtime.filter(|_| program.is_runtime)
                 && plan.runtimes.contains(&runtime)
                 && let Some(option) = environment::added_option(runtime, &plan.command, program.index)
@@ -209,9 +191,10 @@ impl Plan {
         php == Some(PhpCompiler::SwitchedOff)
     }
 
-    fn set_environment(&mut self, options: &RecordOptions, program: Option<&Path>) {
+    fn set_environment(&mut self, program: Option<&Path>) {
         let is_java = self.runtimes.contains(&Runtime::Java);
-        let agent = options
+        let agent = self
+            .options
             .java_agent
             .as_ref()
             .map(|path| absolute(path).unwrap_or(path.clone()));
@@ -243,7 +226,7 @@ impl Plan {
             dumps: &dumps,
             command: &self.command,
             runtimes: &self.runtimes,
-            has_others: self.has_others,
+            has_others: self.has_others(),
             without: &without,
             has_stack_copies: self.perf.has_stack_copies(),
             java_agent: agent.as_deref(),
@@ -285,9 +268,14 @@ impl Plan {
         self.path(RUNTIME_FILES)
     }
 
+    /// Returns the folder of the recording, as the user named it.
+    pub fn folder(&self) -> &Path {
+        &self.options.output
+    }
+
     /// Returns the profile as perf records it, below the folder as the user named it.
     pub fn profile(&self) -> PathBuf {
-        self.folder.join(PROFILE)
+        self.folder().join(PROFILE)
     }
 
     /// Returns the profile that a path stands for: that in it if it is the folder of a recording, else itself.
@@ -300,6 +288,11 @@ impl Plan {
         } else {
             path
         }
+    }
+
+    /// Whether variables of other runtimes are set, too.
+    pub(super) fn has_others(&self) -> bool {
+        self.options.runtimes.is_empty()
     }
 
     /// Whether variables are set for the program.
@@ -362,7 +355,7 @@ impl Plan {
     /// Returns the command with which the user of `sudo` gets files that belong to root.
     pub fn chown_command(&self, archive: Option<&Path>) -> Option<String> {
         let word = |word: &OsStr| shell_word(&printable(word.as_bytes()));
-        let paths = [Some(self.folder.as_path()), archive];
+        let paths = [Some(self.folder()), archive];
         let words = paths.into_iter().flatten().map(|path| word(path.as_os_str()));
         let words: Vec<String> = words.collect();
         let user = user_of_sudo()?;
@@ -380,7 +373,7 @@ impl Plan {
         let _ = writeln!(
             text,
             "mkdir -m 700 {} {}",
-            path(&self.folder),
+            path(self.folder()),
             path(&self.dumps())
         );
         if let Some(file) = self.php_settings() {
@@ -401,7 +394,7 @@ impl Plan {
         );
         let mut line = vec![OsString::from("perf")];
         line.extend(self.perf.command_line(&self.profile(), false));
-        match (self.command.is_empty(), self.duration) {
+        match (self.command.is_empty(), self.options.duration) {
             (true, Some(duration)) => {
                 line.extend(["--", "sleep"].map(OsString::from));
                 line.push(duration.as_secs_f64().to_string().into());
@@ -417,16 +410,20 @@ impl Plan {
         }
         let words: Vec<String> = line.iter().map(|it| word(it)).collect();
         let _ = writeln!(text, "{}", words.join(" "));
-        let file = |name: &str| path(&self.folder.join(name));
-        let sources = if self.keep_sources { " --keep-sources" } else { "" };
+        let file = |name: &str| path(&self.folder().join(name));
+        let sources = if self.options.without_sources {
+            ""
+        } else {
+            " --keep-sources"
+        };
         let unwind = if self.perf.has_stack_copies() {
             " --unwind"
         } else {
             ""
         };
-        let track = self.track.as_ref();
+        let track = self.options.track.as_ref();
         let track = track.map_or_else(String::new, |track| format!(" --track {}", shell_word(track)));
-        let names = match &self.names {
+        let names = match &self.options.names {
             NameStyle::Full => String::new(),
             names => format!(" --names {}", shell_word(&names.to_string())),
         };
@@ -534,7 +531,7 @@ mod tests {
                 ..RecordOptions::default()
             };
             options.perf.pids = pids.to_vec();
-            let plan = Plan::new(&options).unwrap();
+            let plan = Plan::new(options).unwrap();
             (plan.runtimes, plan.perf.call_graph)
         };
         let plans = [plan(&[node, python]), plan(&[python, node])];
@@ -554,7 +551,7 @@ mod tests {
             output: "r".into(),
             ..RecordOptions::default()
         };
-        let mut plan = Plan::new(&options).unwrap();
+        let mut plan = Plan::new(options).unwrap();
         assert!(plan.runtimes_without_folder(true).is_empty());
         assert!(plan.diagnostics.is_empty());
         assert_eq!(plan.runtimes_without_folder(false), [Runtime::Node]);

@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
     pub fn create(plan: &'a Plan, launcher: Vec<OsString>) -> Result<Self, Diagnostic> {
         let perf = Plan::find_perf()?;
         plan.check_program()?;
-        let failed = |cause: io::Error| not_created(&plan.folder, &cause);
+        let failed = |cause: io::Error| not_created(plan.folder(), &cause);
         let path = plan.path("");
         let place = NameInFolder::of(path.components().as_path()).map_err(failed)?;
         let folder = place.create_private_folder().map_err(failed)?;
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
             failed(cause)
         })?;
         let reached = match open_unchangeable(folder.path()) {
-            Some(_) => plan.folder.clone(),
+            Some(_) => plan.folder().to_owned(),
             None => folder.descriptor_path(),
         };
         Ok(Self {
@@ -196,7 +196,7 @@ impl<'a> Session<'a> {
                 return Ok(Outcome::Recorded(recorded));
             }
             let cause = io::Error::other("it was moved, or another folder was put in its place");
-            return Err(Diagnostic::cannot_write(&self.plan.folder, &cause));
+            return Err(Diagnostic::cannot_write(self.plan.folder(), &cause));
         }
         remove(&self.place, &self.folder);
         recorded
@@ -229,7 +229,7 @@ impl<'a> Session<'a> {
             }
             signals.receive(control.signals());
             let elapsed = clock.elapsed();
-            let duration = self.plan.duration.filter(|_| program.is_some());
+            let duration = self.plan.options.duration.filter(|_| program.is_some());
             if duration.is_some_and(|duration| elapsed >= duration) {
                 signals.stop();
             }
@@ -303,7 +303,7 @@ impl<'a> Session<'a> {
             if let Some(path) = std::env::var_os("PATH") {
                 perf.env(USER_PATH, path);
             }
-        } else if let Some(duration) = self.plan.duration {
+        } else if let Some(duration) = self.plan.options.duration {
             // perf starts it when it records, which may take a while.
             perf.args(["--", "sleep", &duration.as_secs_f64().to_string()]);
         }
@@ -377,7 +377,7 @@ impl<'a> Session<'a> {
         let written = manifest
             .to_json()
             .and_then(|json| write_file(self.folder.at(MANIFEST), &json));
-        written.map_err(|cause| Diagnostic::cannot_write(&self.plan.folder.join(MANIFEST), &cause))
+        written.map_err(|cause| Diagnostic::cannot_write(&self.plan.folder().join(MANIFEST), &cause))
     }
 
     /// Packs the folder, and returns the size of the archive in bytes.
@@ -388,7 +388,7 @@ impl<'a> Session<'a> {
 
     /// Returns the options for the injection of the recording.
     pub fn inject_options(&self) -> InjectOptions {
-        let folder = &self.plan.folder;
+        let folder = self.plan.folder();
         let mut options = InjectOptions::new(self.plan.profile(), folder.join("perf.jit.data"));
         options.load.jitdumps = vec![folder.join(RUNTIME_FILES)];
         options.load.perf_maps = vec![folder.join(RUNTIME_FILES)];
@@ -397,8 +397,8 @@ impl<'a> Session<'a> {
         options.is_cache_linked = true;
         options.summary = Some(folder.join(SUMMARY));
         options.lines.sources.source_dir = std::env::current_dir().ok();
-        options.lines.keep_sources = self.plan.keep_sources;
-        options.names = self.plan.names.clone();
+        options.lines.keep_sources = !self.plan.options.without_sources;
+        options.names = self.plan.options.names.clone();
         options.unwind = self.plan.perf.has_stack_copies().then_some(UnwindOptions {
             kept: KeptStacks::Nothing,
             fold_interpreter: false,

@@ -330,7 +330,7 @@ impl RecordArguments {
     }
 
     fn record_once(&self, folder: PathBuf) -> Result<Run, Diagnostic> {
-        let plan = Plan::new(&self.options(folder))?;
+        let plan = Plan::new(self.options(folder))?;
         if self.print {
             print(|output| output.write_all(plan.shell_text().as_bytes()))?;
             return Ok(Run {
@@ -343,7 +343,7 @@ impl RecordArguments {
 
     fn record(&self, plan: &Plan) -> Result<Run, Diagnostic> {
         let failed = |cause| Diagnostic::new(Issue::Signals).caused_by(&cause);
-        let archive = archive_path(&plan.folder);
+        let archive = archive_path(plan.folder());
         if self.pack {
             refuse_existing(&archive)?;
         }
@@ -447,13 +447,13 @@ impl RecordArguments {
         }
         lines.extend(summary.counts_text(self.verbose).lines().map(str::to_owned));
         lines.extend(hottest);
-        let archive = archive_path(&plan.folder);
+        let archive = archive_path(plan.folder());
         if let Some(chown) = plan.chown_command(self.pack.then_some(&*archive)) {
-            let folder = printable_path(&plan.folder);
+            let folder = printable_path(plan.folder());
             lines.push(format!("{folder} belongs to root; to make it yours: {chown}"));
         }
         if !self.report {
-            let folder = shell_word(&printable_path(&plan.folder));
+            let folder = shell_word(&printable_path(plan.folder()));
             let profile = shell_word(&summary.output);
             lines.push(format!("next: jitinject report {folder}"));
             lines.push(format!("  or: perf report --no-children -i {profile}"));

@@ -5,14 +5,13 @@ use std::ops::Range;
 use jitdump::history::intersection;
 use jitdump::{Address, AddressRange, Time};
 
-use crate::code::perf_map_symbols::SymbolId;
 use crate::code::process::SpaceId;
 use crate::code::recent::known_addresses::KnownAddresses;
 use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie, replace_cookies};
 use crate::code::recent::{CachedCode, Recent};
 use crate::code::samples::{Located, SampleRecord, SampleVisitor};
 use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector, SpaceCounts};
-use crate::code::timeline::{Code, Extent, FileIndex, Lookup, MappingIndex};
+use crate::code::timeline::{Code, Extent, Lookup, MappingIndex};
 use crate::perf::record::Record;
 use crate::perf::sample::{self, Sample, deferred_callers};
 
@@ -84,46 +83,9 @@ struct HitCode<'a> {
     selection: Selection,
     recent: Recent,
     /// Code at sampled addresses, marked already.
-    leaves: KnownAddresses<Option<Leaf>>,
+    leaves: KnownAddresses<Option<SampledCode>>,
     /// Whether frames have names, if they are in JIT code; marked already.
     frames: KnownAddresses<Option<bool>>,
-}
-
-/// JIT code that a sample was taken in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Leaf {
-    Function(MappingIndex),
-    Symbol(SymbolId),
-    Doubtful(FileIndex),
-    BeforeLoad,
-    NotInDump,
-    DumpUnusable,
-    NoDump,
-}
-
-impl From<SampledCode> for Leaf {
-    fn from(code: SampledCode) -> Self {
-        match code {
-            SampledCode::Function(at) => Self::Function(at),
-            SampledCode::Symbol(symbol) => Self::Symbol(symbol.id),
-            SampledCode::Doubtful(file) => Self::Doubtful(file),
-            SampledCode::BeforeLoad => Self::BeforeLoad,
-            SampledCode::NotInDump => Self::NotInDump,
-            SampledCode::DumpUnusable => Self::DumpUnusable,
-            SampledCode::NoDump => Self::NoDump,
-        }
-    }
-}
-
-impl Leaf {
-    fn is_named(self) -> bool {
-        matches!(self, Self::Function(_) | Self::Symbol(_))
-    }
-
-    /// Whether it is in a function, even if it is uncertain in which one.
-    fn is_in_function(self) -> bool {
-        matches!(self, Self::Function(_) | Self::Symbol(_) | Self::Doubtful(_))
-    }
 }
 
 impl<'a> SelectionWalk<'a> {
@@ -233,7 +195,12 @@ impl SelectionWalk<'_> {
     /// `leaf` is the code at the sampled address. Returns whether a later record has the frames in user space, if there can be
     /// code in this address space.
     #[inline]
-    fn add_callers(&mut self, sample: &Sample<'_>, leaf: Option<Leaf>, frames: &mut FrameCounts) -> bool {
+    fn add_callers(
+        &mut self,
+        sample: &Sample<'_>,
+        leaf: Option<SampledCode>,
+        frames: &mut FrameCounts,
+    ) -> bool {
         let Self {
             marker,
             context,
@@ -244,7 +211,7 @@ impl SelectionWalk<'_> {
         let Some(context) = context.as_ref().filter(|context| context.has_content()) else {
             return false;
         };
-        let mut is_in_stack = leaf.is_some_and(Leaf::is_in_function);
+        let mut is_in_stack = leaf.is_some_and(SampledCode::is_in_function);
         let endian = marker.selector.profile.endian;
         let chain = chains.of((Some(context.space), sample.tid));
         let mut words = sample.callchain.words();
@@ -313,12 +280,12 @@ impl HitCode<'_> {
 
     /// Returns the JIT code at a sampled address, and marks it or records the address as unknown.
     #[inline]
-    fn leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<Leaf> {
+    fn leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<SampledCode> {
         if let Some(found) = self.recent.get(space, ip, time)
             && let Code::Function(at) = found.code
             && !self.selector.is_uncertain(at)
         {
-            return Some(Leaf::Function(at));
+            return Some(SampledCode::Function(at));
         }
         match self.leaves.get(space, ip, time) {
             Some((&leaf, _)) => leaf,
@@ -326,12 +293,12 @@ impl HitCode<'_> {
         }
     }
 
-    fn new_leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<Leaf> {
+    fn new_leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<SampledCode> {
         self.selection.lookups += 1;
         let (lookup, extent) = self.find(space, ip, time);
         self.mark(space, ip, lookup);
         self.note_unknown(space, ip, lookup);
-        let leaf = self.selector.classify_ip(space, ip, time, lookup).map(Leaf::from);
+        let leaf = self.selector.classify_ip(space, ip, time, lookup);
         let times = match extent {
             _ if matches!(lookup, Lookup::Function(at) if self.selector.is_uncertain(at)) => {
                 time..Time(time.0.saturating_add(1))
@@ -516,23 +483,23 @@ impl HitCode<'_> {
     }
 
     /// Counts a sample in JIT code.
-    fn count(&mut self, leaf: Leaf, of_space: &mut SpaceCounts) {
+    fn count(&mut self, leaf: SampledCode, of_space: &mut SpaceCounts) {
         let samples = &mut self.selection.samples;
         let (counter, part) = match leaf {
-            Leaf::Function(at) => (&mut samples.named, Some(&mut self.selection.hits[at])),
-            Leaf::Symbol(symbol) => {
+            SampledCode::Function(at) => (&mut samples.named, Some(&mut self.selection.hits[at])),
+            SampledCode::Symbol(symbol) => {
                 samples.named_by_map += 1;
-                let hits = self.selection.symbol_hits.entry(symbol).or_default();
+                let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
                 (&mut samples.named, Some(hits))
             }
-            Leaf::Doubtful(file) => {
+            SampledCode::Doubtful(file) => {
                 self.selection.doubtful[file] += 1;
                 (&mut samples.doubtful, None)
             }
-            Leaf::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
-            Leaf::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
-            Leaf::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
-            Leaf::NoDump => (&mut samples.no_dump, Some(&mut of_space.no_dump)),
+            SampledCode::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
+            SampledCode::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
+            SampledCode::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
+            SampledCode::NoDump => (&mut samples.no_dump, Some(&mut of_space.no_dump)),
         };
         *counter += 1;
         if let Some(part) = part {

@@ -220,13 +220,10 @@ impl<'f, E> EntryWriter<'f, '_, E> {
                     (kind, fields.number("missing", missing))
                 }
                 FdrMetadata::Argument(argument) => ("argument", fields.hex("argument", argument)),
-                FdrMetadata::Function {
-                    action,
-                    function,
-                    delta,
-                } => {
-                    let fields = fields.number("action", action).number("function", function);
-                    let fields = fields.number("delta", delta);
+                FdrMetadata::Function(record) => {
+                    let fields = fields.number("action", record.action);
+                    let fields = fields.number("function", record.function);
+                    let fields = fields.number("delta", record.delta);
                     ("unknown", fields.fault(Issue::XrayUnknownRecord))
                 }
                 FdrMetadata::Unknown(number) => {

@@ -61,14 +61,18 @@ pub(super) fn introducer(kind: u8, endian: ByteOrder) -> u8 {
 }
 
 /// Fields of a function record.
-pub(super) struct FunctionFields {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionFields {
+    /// Code of the action.
     pub action: u32,
+    /// Function ID.
     pub function: u32,
     /// Ticks since the previous record.
     pub delta: u32,
 }
 
 impl FunctionFields {
+    /// Decodes a record.
     #[inline]
     pub fn of(record: [u8; FUNCTION_SIZE], endian: ByteOrder) -> Self {
         match endian {

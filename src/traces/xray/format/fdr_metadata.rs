@@ -5,7 +5,7 @@ use jitdump::ByteOrder;
 
 use crate::bytes::Reader;
 use crate::traces::xray::format::fdr;
-use crate::traces::xray::format::fdr::{FUNCTION_SIZE, METADATA_SIZE};
+use crate::traces::xray::format::fdr::{FUNCTION_SIZE, FunctionFields, METADATA_SIZE};
 
 /// A metadata record, or another record that could not be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,14 +53,7 @@ pub enum FdrMetadata {
     /// Argument of the previous function entry.
     Argument(u64),
     /// Function record whose action is neither an entry nor an exit.
-    Function {
-        /// Code of the action.
-        action: u32,
-        /// Function ID.
-        function: u32,
-        /// Ticks since the previous record.
-        delta: u32,
-    },
+    Function(FunctionFields),
     /// Metadata record of this unknown kind.
     Unknown(u8),
 }
@@ -69,13 +62,8 @@ impl FdrMetadata {
     /// Decodes the record at the start of `bytes` and returns its size in bytes; `None` if it is incomplete.
     pub fn parse(bytes: &[u8], endian: ByteOrder) -> Option<(Self, usize)> {
         let Some(kind) = fdr::metadata_kind(*bytes.first()?, endian) else {
-            let fields = fdr::FunctionFields::of(*bytes.first_chunk()?, endian);
-            let record = Self::Function {
-                action: fields.action,
-                function: fields.function,
-                delta: fields.delta,
-            };
-            return Some((record, FUNCTION_SIZE));
+            let fields = FunctionFields::of(*bytes.first_chunk()?, endian);
+            return Some((Self::Function(fields), FUNCTION_SIZE));
         };
         let mut body = Reader::new(bytes.get(1..METADATA_SIZE)?, endian);
         let record = match kind {
