@@ -210,17 +210,7 @@ impl ProfileIndex {
         }
         let time = time.unwrap_or_default();
         if record.kind == record::SAMPLE {
-            let first = self.first_sample.unwrap_or(time);
-            self.first_sample = Some(first.min(time));
-            let attr = profile.attrs.event_of(record, endian);
-            let pid = attr.and_then(|attr| {
-                if attr.is_bpf_output {
-                    Sample::parse(record, attr, endian).pid
-                } else {
-                    attr.sample_pid(record, endian)
-                }
-            });
-            see(&mut self.sampled, &mut self.last_sampled, pid);
+            self.add_sample(profile, record, time);
             return;
         }
         self.has_refused |= needs_repair(record, &profile.attrs, endian);
@@ -229,56 +219,21 @@ impl ProfileIndex {
         }
         match record.kind {
             record::MMAP | record::MMAP2 => {
-                let Some(mmap) = Mmap::parse(record, endian) else {
-                    return;
-                };
-                if self.map_event_id.is_none() {
-                    let attr = profile.attrs.event_of(record, endian);
-                    self.map_event_id = attr.and_then(|attr| attr.id_of(record, endian));
-                }
-                if let Some(path) = marked_path(mmap.name) {
-                    self.markers.push(FileMarker {
-                        pid: mmap.pid,
-                        time,
-                        path: path.to_vec(),
-                        file: mmap.file,
-                        record: record.offset,
-                    });
-                }
-                self.injected
-                    .extend(
-                        store::has_functions(base_name(mmap.name)).map(|is_dumped| EarlierMap {
-                            pid: mmap.pid,
-                            time,
-                            range: mmap.range,
-                            is_dumped,
-                        }),
-                    );
-                let map = Map {
-                    time,
-                    range: mmap.range,
-                    backing: mmap.backing(),
-                    is_shared: mmap.is_shared,
-                    record: record.offset,
-                };
-                events.push(ProcessEvent::Map(mmap.pid, map));
+                events.extend(self.add_map(profile, record, time, marked_path));
             }
             record::FORK => {
                 let fork = Fork::parse(record, endian);
-                events.extend(fork.map(
-                    |Fork {
-                         child,
-                         parent,
-                         is_synthesized,
-                     }| match is_synthesized {
+                events.extend(fork.map(|fork| {
+                    let Fork { child, parent, .. } = fork;
+                    match fork.is_synthesized {
                         true => ProcessEvent::Earlier {
                             pid: child,
                             parent,
                             time,
                         },
                         false => ProcessEvent::Fork { child, parent, time },
-                    },
-                ));
+                    }
+                }));
             }
             record::COMM => {
                 see(
@@ -316,6 +271,56 @@ impl ProfileIndex {
             }
             _ => {}
         }
+    }
+
+    #[inline]
+    fn add_sample(&mut self, profile: &Profile<'_>, record: &Record<'_>, time: Time) {
+        let first = self.first_sample.unwrap_or(time);
+        self.first_sample = Some(first.min(time));
+        let attr = profile.attrs.event_of(record, profile.endian);
+        let pid = attr.and_then(|attr| match attr.is_bpf_output {
+            true => Sample::parse(record, attr, profile.endian).pid,
+            false => attr.sample_pid(record, profile.endian),
+        });
+        see(&mut self.sampled, &mut self.last_sampled, pid);
+    }
+
+    fn add_map(
+        &mut self,
+        profile: &Profile<'_>,
+        record: &Record<'_>,
+        time: Time,
+        marked_path: &impl Fn(&[u8]) -> Option<&[u8]>,
+    ) -> Option<ProcessEvent> {
+        let mmap = Mmap::parse(record, profile.endian)?;
+        if self.map_event_id.is_none() {
+            let attr = profile.attrs.event_of(record, profile.endian);
+            self.map_event_id = attr.and_then(|attr| attr.id_of(record, profile.endian));
+        }
+        if let Some(path) = marked_path(mmap.name) {
+            self.markers.push(FileMarker {
+                pid: mmap.pid,
+                time,
+                path: path.to_vec(),
+                file: mmap.file,
+                record: record.offset,
+            });
+        }
+        let is_dumped = store::has_functions(base_name(mmap.name));
+        self.injected.extend(is_dumped.map(|is_dumped| EarlierMap {
+            pid: mmap.pid,
+            time,
+            range: mmap.range,
+            is_dumped,
+        }));
+        let map = Map {
+            time,
+            range: mmap.range,
+            backing: mmap.backing(),
+            is_shared: mmap.is_shared,
+            record: record.offset,
+        };
+        Some(ProcessEvent::Map(mmap.pid, map))
     }
 }
 

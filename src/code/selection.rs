@@ -185,12 +185,12 @@ impl Doubts {
 }
 
 /// JIT code that a sample was taken in.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SampledCode {
     /// A function: an index into [`Timeline::mappings`].
     Function(MappingIndex),
     /// A perf map symbol.
-    Symbol(PlacedSymbol),
+    Symbol(SymbolId),
     /// A function of this file of a runtime, but which one depends on the error of the clock alignment.
     Doubtful(FileIndex),
     /// Code that is loaded only later.
@@ -267,7 +267,7 @@ impl<'a> Selector<'a> {
                 Some(file) => SampledCode::Doubtful(file),
                 None => SampledCode::Function(at),
             },
-            Lookup::Symbol(symbol) => SampledCode::Symbol(symbol),
+            Lookup::Symbol(symbol) => SampledCode::Symbol(symbol.id),
             Lookup::File => return None,
             Lookup::Unmapped if dump == DumpState::None => return None,
             _ if self.timeline.has_later_code(space, ip, time) => SampledCode::BeforeLoad,

@@ -34,8 +34,6 @@ pub use output::DEFAULT_OUTPUT;
 pub use summary_file::SummaryOutput;
 
 pub(crate) use sources::KeptSources;
-#[cfg(any(feature = "export", feature = "report", feature = "timeline"))]
-pub(crate) use sources::SourceName;
 
 /// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
 pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {

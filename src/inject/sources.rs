@@ -17,7 +17,7 @@ use crate::collections::hash::HashMap;
 use crate::files::objects::store::Store;
 use crate::files::objects::stored_source::StoredSource;
 use crate::files::open_file::is_trusted;
-use crate::frames::source_files::{SourceFiles, SourceOptions};
+use crate::frames::source_files::{SourceFiles, SourceName, SourceOptions};
 use crate::load::LoadOptions;
 use crate::results::diagnostics::{Diagnostic, Issue};
 
@@ -26,28 +26,6 @@ const MAX_FILE: u64 = 32 << 20;
 
 /// Maximum size of all source files, in bytes.
 const MAX_FILES: u64 = 512 << 20;
-
-/// A source file that lines name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SourceName {
-    /// Owner of the runtime's file.
-    pub owner: u32,
-    /// Path in the runtime's file or in a source map.
-    pub path: Vec<u8>,
-    /// Path of the script whose source map names the file, if no runtime does.
-    pub script: Option<Vec<u8>>,
-}
-
-impl SourceName {
-    /// Returns the name of a file in lines of a runtime's file that belongs to `owner`.
-    pub fn new(owner: u32, file: &SourceFile<'_>) -> Self {
-        Self {
-            owner,
-            path: file.path.to_vec(),
-            script: file.script.as_deref().map(<[u8]>::to_vec),
-        }
-    }
-}
 
 /// Text of a source file.
 #[derive(Clone, PartialEq, Eq, Debug)]

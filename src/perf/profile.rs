@@ -6,7 +6,7 @@ use jitdump::{ByteOrder, Tally};
 
 use crate::bytes::Reader;
 use crate::perf::attr::{self, AttrEntry, Attrs};
-use crate::perf::feature::{self, Feature};
+use crate::perf::feature::{self, BuildIdEntry, Feature};
 use crate::perf::header::{AnyHeader, FILE_HEADER_SIZE, FileHeader, FileSection, PIPE_HEADER_SIZE};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
@@ -157,10 +157,10 @@ impl<'a> Profile<'a> {
         RecordReader::new(self.data, offset, self.endian)
     }
 
-    /// Reads the records from `start` to `end`, offsets of records in bytes from the first one.
-    pub fn records_between(&self, start: u64, end: u64) -> RecordReader<'a> {
-        let data = self.data.part(0, end).unwrap_or(self.data);
-        RecordReader::new(data, start, self.endian)
+    /// Returns the build IDs of files in the header.
+    pub fn build_ids(&self) -> impl Iterator<Item = BuildIdEntry<'_>> {
+        let table = self.feature(feature::BUILD_ID).unwrap_or_default();
+        feature::build_ids(table, self.endian)
     }
 
     /// Returns the content of a feature section; `None` if the profile does not have it.

@@ -1,6 +1,7 @@
 //! The summary of a run, as text and as JSON.
 
 pub mod event_counts;
+pub mod outermost;
 pub mod profile;
 
 use std::fmt::Write as _;

@@ -3,7 +3,7 @@
 use jitdump::printable;
 use serde::Serialize;
 
-use crate::inject::SourceName;
+use crate::frames::source_files::SourceName;
 use crate::results::diagnostics::Issue;
 use crate::tools::source_texts::Texts;
 

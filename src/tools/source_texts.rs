@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 use crate::bytes::hex_digits;
 use crate::files::objects::stored_source::{LIST_PREFIX, SOURCES, read_list};
 use crate::files::walk::{self, Scope};
-use crate::frames::source_files::SourceOptions;
-use crate::inject::{DEFAULT_OUTPUT, KeptSources, SourceName};
+use crate::frames::source_files::{SourceName, SourceOptions};
+use crate::inject::{DEFAULT_OUTPUT, KeptSources};
 use crate::load::LoadOptions;
 use crate::results::diagnostics::Issue;
 

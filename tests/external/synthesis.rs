@@ -48,11 +48,7 @@ fn origin(endian: ByteOrder) -> EventOrigin<'static> {
     EventOrigin {
         endian,
         clock_id: Some(1),
-        host: b"somewhere",
-        os_release: b"6.1.0",
-        version: b"0.1",
         architecture: b"x86_64",
-        command_line: &[b"jitinject", b"--some"],
     }
 }
 
@@ -247,11 +243,7 @@ fn events_that_stand_alone_come_back_from_perf_as_they_were_made() {
         let raw = tools::run(&perf, &["script", "-f", "-i", path, "-F", "event,bpf-output"]);
         assert!(raw.contains("a payl") && raw.contains("load"), "{perf}: {raw}");
         let head = tools::run(&perf, &["report", "-f", "--header-only", "-i", path]);
-        for line in [
-            "# hostname : somewhere",
-            "# arch : x86_64",
-            "# cmdline : jitinject --some",
-        ] {
+        for line in ["# arch : x86_64", "# cmdline : jitinject"] {
             assert!(head.contains(line), "{perf}: {head}");
         }
     }

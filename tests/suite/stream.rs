@@ -99,7 +99,7 @@ fn inlined_calls_are_functions_with_lines() {
         for call in tables.calls(sample.stack) {
             let function = &tables.functions[call.line.function];
             // Libraries of this machine may have some, too.
-            if call.inline_depth > 0 && call.frame.kind == Kind::Language {
+            if call.inline_depth > 0 && tables.frames[call.frame].kind == Kind::Language {
                 inlined.insert((function.name.clone(), function.line, call.line.line > 0));
             }
         }

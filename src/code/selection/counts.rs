@@ -54,10 +54,7 @@ impl SampleCounts {
 
     /// Share of the samples in JIT code that have a name, in percent; 100 if there are no such samples.
     pub fn named_percent(&self) -> f64 {
-        match self.jit() {
-            0 => 100.0,
-            jit => self.named as f64 * 100.0 / jit as f64,
-        }
+        percent(self.named, self.jit())
     }
 }
 
@@ -89,10 +86,15 @@ impl StackCounts {
 
     /// Share of the frames in JIT code that have a name, in percent; 100 if there are no such frames.
     pub fn named_percent(&self) -> f64 {
-        match self.frames {
-            0 => 100.0,
-            frames => self.named as f64 * 100.0 / frames as f64,
-        }
+        percent(self.named, self.frames)
+    }
+}
+
+/// Returns a part in percent; 100 if all is nothing.
+fn percent(part: u64, all: u64) -> f64 {
+    match all {
+        0 => 100.0,
+        all => part as f64 * 100.0 / all as f64,
     }
 }
 

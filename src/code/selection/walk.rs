@@ -487,9 +487,9 @@ impl HitCode<'_> {
         let samples = &mut self.selection.samples;
         let (counter, part) = match leaf {
             SampledCode::Function(at) => (&mut samples.named, Some(&mut self.selection.hits[at])),
-            SampledCode::Symbol(symbol) => {
+            SampledCode::Symbol(id) => {
                 samples.named_by_map += 1;
-                let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
+                let hits = self.selection.symbol_hits.entry(id).or_default();
                 (&mut samples.named, Some(hits))
             }
             SampledCode::Doubtful(file) => {

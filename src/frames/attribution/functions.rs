@@ -6,8 +6,9 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
 use crate::frames::attribution::tree::{EventFunction, FunctionTree};
-use crate::frames::stream::call_tree::{CallTreeNode, NodeIndex, Weight};
-use crate::results::summary::profile::FunctionProfile;
+use crate::frames::stream::call_tree::{NodeIndex, Weight};
+use crate::results::summary::outermost::visit_outermost;
+use crate::results::summary::profile::{FunctionProfile, StackNode};
 
 /// Number of callers listed for each function.
 const CALLERS: usize = 3;
@@ -72,9 +73,16 @@ impl CountedFunctions {
 fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &FunctionTree) {
     let mut callers: HashMap<(IdentityIndex, IdentityIndex), u64> = HashMap::default();
     let mut samples: HashMap<(IdentityIndex, u32), FunctionSamples> = HashMap::default();
-    let totals = totals(tree);
-    for index in outermost(&tree.nodes) {
-        let (node, total) = (&tree.nodes[index], totals[index]);
+    let node = |index| {
+        let (node, own) = (&tree.nodes[NodeIndex(index)], &tree.own[NodeIndex(index)]);
+        StackNode {
+            caller: node.caller().map(u32::from),
+            function: node.frame.function.0,
+            own: own.samples,
+        }
+    };
+    visit_outermost(tree.nodes.len(), rows.len(), node, |index, total| {
+        let node = &tree.nodes[NodeIndex(index)];
         let EventFunction { event, function } = node.frame;
         let of_event = samples.entry((function, event)).or_default();
         of_event.total = of_event.total.saturating_add(total);
@@ -82,7 +90,7 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
             let caller = tree.nodes[caller].frame.function;
             *callers.entry((function, caller)).or_default() += total;
         }
-    }
+    });
     for (node, &own) in tree
         .nodes
         .iter()
@@ -108,49 +116,6 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
             callers.push((caller.0, samples));
         }
     }
-}
-
-/// Returns the number of samples of each node and all below it.
-fn totals(FunctionTree { nodes, own, .. }: &FunctionTree) -> IndexedTable<NodeIndex, u64> {
-    let mut totals = own.map(|own| own.samples);
-    for (index, node) in nodes.enumerate().rev() {
-        if let Some(caller) = node.caller() {
-            totals[caller] = totals[caller].saturating_add(totals[index]);
-        }
-    }
-    totals
-}
-
-/// Returns the nodes whose function is not among their callers already: recursive functions count once.
-fn outermost(nodes: &IndexedTable<NodeIndex, CallTreeNode<EventFunction>>) -> Vec<NodeIndex> {
-    // The last callee of each node, and the callee before each one.
-    let mut last_callees = nodes.map(|_| None);
-    let mut before = nodes.map(|_| None);
-    let mut pending = Vec::new();
-    for (index, node) in nodes.enumerate() {
-        match node.caller() {
-            Some(caller) => before[index] = last_callees[caller].replace(index),
-            None => pending.push((index, false)),
-        }
-    }
-    // Number of times that each function is among the callers of the current node.
-    let mut active: HashMap<IdentityIndex, u32> = HashMap::default();
-    let mut found = Vec::new();
-    while let Some((index, is_done)) = pending.pop() {
-        let depth = active.entry(nodes[index].frame.function).or_default();
-        if is_done {
-            *depth -= 1;
-            continue;
-        }
-        if *depth == 0 {
-            found.push(index);
-        }
-        *depth += 1;
-        pending.push((index, true));
-        let callees = std::iter::successors(last_callees[index], |&callee| before[callee]);
-        pending.extend(callees.map(|callee| (callee, false)));
-    }
-    found
 }
 
 #[cfg(test)]

@@ -195,11 +195,9 @@ impl SummaryContext<'_> {
 /// Returns the events with the samples in the tree.
 fn events(tables: &Tables, tree: &FunctionTree) -> Vec<EventSummary> {
     let events = tables.events.iter().map(|event| EventSummary {
-        name: event.name.clone(),
-        unit: event.unit,
-        excludes_kernel: event.without_kernel,
         samples: 0,
         period: 0,
+        ..event.clone()
     });
     let mut events: Vec<EventSummary> = events.collect();
     for (node, own) in tree.nodes.iter().zip(&tree.own) {
@@ -239,14 +237,13 @@ fn threads(tables: &Tables, counts: &SamplesByStack) -> Vec<ThreadSummary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::stream::tables::Event;
 
     #[test]
     fn the_first_event_with_samples_comes_first() {
-        let event = |name: &str, samples| Event {
+        let event = |name: &str, samples| EventSummary {
             name: name.to_owned(),
             unit: Unit::Cycles,
-            without_kernel: false,
+            excludes_kernel: false,
             samples,
             period: samples,
         };

@@ -48,7 +48,9 @@ pub trait ContentReader: Debug {
     fn is_incomplete(&self, content: &Self::Content) -> bool;
 
     /// Returns the content of a module that is in no file.
-    fn without_file(&self, module: &Module) -> Option<Self::Content>;
+    fn without_file(&self, _: &Module) -> Option<Self::Content> {
+        None
+    }
 }
 
 /// One kind of content of all modules, read when it is first asked for.

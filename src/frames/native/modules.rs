@@ -12,7 +12,6 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::files::objects::store;
 use crate::perf::event::{Backing, KernelMap, Mmap};
-use crate::perf::feature::{self, build_ids};
 
 table_index! {
     /// Index of a module.
@@ -106,10 +105,8 @@ impl Modules {
     ) -> Self {
         let processes = &index.processes;
         let mut numbers = Numbers::default();
-        let listed = profile.feature(feature::BUILD_ID).unwrap_or_default();
-        numbers.build_ids = build_ids(listed, profile.endian)
-            .map(|entry| (entry.name, entry.build_id))
-            .collect();
+        let listed = profile.build_ids();
+        numbers.build_ids = listed.map(|entry| (entry.name, entry.build_id)).collect();
         let mut is_needed: IndexedTable<SpaceId, bool> =
             processes.iter().map(|(id, _)| is_sampled(id)).collect();
         // A process comes after the one that it was copied from.

@@ -6,7 +6,7 @@ use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::{FunctionSymbols, code_at};
 use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContent, ModuleContents};
 use crate::frames::native::files::NativeFiles;
-use crate::frames::native::modules::{Module, ModuleIndex, Modules};
+use crate::frames::native::modules::{ModuleIndex, Modules};
 use crate::results::diagnostics::Diagnostic;
 
 /// Symbols of all modules, each read when it is first asked for.
@@ -41,10 +41,6 @@ impl ContentReader for SymbolReader {
 
     fn is_incomplete(&self, symbols: &FunctionSymbols) -> bool {
         !symbols.is_complete
-    }
-
-    fn without_file(&self, _: &Module) -> Option<FunctionSymbols> {
-        None
     }
 }
 

@@ -35,12 +35,6 @@ impl SamplesByStack {
         self.0 = swapped.collect();
     }
 
-    /// Returns all samples, in no order.
-    pub fn all(self) -> impl Iterator<Item = (u32, Option<StackIndex>, ThreadIndex, Weight)> {
-        let all = self.0.into_iter();
-        all.map(|((event, stack, thread), weight)| (event, stack, thread, weight))
-    }
-
     /// Iterates over all samples, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Option<StackIndex>, ThreadIndex, Weight)> {
         let all = self.0.iter();

@@ -205,16 +205,7 @@ mod tests {
 
     #[test]
     fn a_row_has_the_first_three_functions_that_it_was_inlined_into() {
-        let function = |name: &str| NamedFunction {
-            kind: Kind::Language,
-            name: name.to_owned(),
-            is_named: true,
-            module: None,
-            file: None,
-            line: 0,
-            column: 0,
-            generated: None,
-        };
+        let function = |name: &str| NamedFunction::new(Kind::Language, name.to_owned(), None);
         let functions = ["one", "two", "three", "four"].map(function);
         let mut tables = Tables::default();
         tables.functions.extend(functions);

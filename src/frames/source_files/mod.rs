@@ -21,6 +21,28 @@ use jitdump::debug_info::SourceFile;
 
 use crate::files::open_file::is_trusted;
 
+/// A source file that lines name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SourceName {
+    /// Owner of the runtime's file.
+    pub owner: u32,
+    /// Path in the runtime's file or in a source map.
+    pub path: Vec<u8>,
+    /// Path of the script whose source map names the file, if no runtime does.
+    pub script: Option<Vec<u8>>,
+}
+
+impl SourceName {
+    /// Returns the name of a file in lines of a runtime's file that belongs to `owner`.
+    pub fn new(owner: u32, file: &SourceFile<'_>) -> Self {
+        Self {
+            owner,
+            path: file.path.to_vec(),
+            script: file.script.as_deref().map(<[u8]>::to_vec),
+        }
+    }
+}
+
 /// Returns the text of a file that may be in an output, if it is known. `owner` is that of the jitdump. The text in a source map
 /// comes from this machine, where `owner` may not be allowed to read it.
 pub fn text_to_write<'a>(file: &SourceFile<'a>, owner: u32) -> Option<&'a [u8]> {

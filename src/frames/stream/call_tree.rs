@@ -1,6 +1,5 @@
 //! A tree of call stacks.
 
-use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
 
 use hashbrown::HashTable;
@@ -49,11 +48,6 @@ pub enum StackPosition {
     /// There is no room for its node.
     NoRoom,
 }
-
-/// What distinguishes the frames of a tree.
-pub trait TreeFrame: Copy + Eq + Hash + Debug {}
-
-impl<T: Copy + Eq + Hash + Debug> TreeFrame for T {}
 
 /// A function in a stack. No two nodes are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -117,7 +111,7 @@ impl<F> CallTree<F> {
     }
 }
 
-impl<F: TreeFrame> CallTree<F> {
+impl<F: Copy + Eq + Hash> CallTree<F> {
     /// Starts with a sample that comes after all others, at an offset from the first record in bytes.
     pub fn start_sample(&mut self, offset: u64) {
         self.sample = offset;
@@ -126,17 +120,9 @@ impl<F: TreeFrame> CallTree<F> {
     /// Adds the nodes of trees for later records. Each has some of these. Returns the position here of each node of each tree.
     pub fn merge(&mut self, later: &[Self]) -> Vec<IndexedTable<NodeIndex, StackPosition>> {
         let mut here = vec![IndexedTable::default(); later.len()];
-        let mut runs: Vec<_> = later.iter().map(|tree| tree.runs().peekable()).collect();
-        loop {
-            let heads = runs.iter_mut().enumerate();
-            let heads = heads.filter_map(|(tree, runs)| Some((runs.peek()?.0, tree)));
-            let Some((_, tree)) = heads.min() else {
-                break;
-            };
-            let (Some(here), Some((_, nodes))) =
-                (here.get_mut(tree), runs.get_mut(tree).and_then(Iterator::next))
-            else {
-                break;
+        for (tree, (_, nodes)) in merged(later.iter().map(Self::runs), |&(sample, _)| sample) {
+            let Some(here) = here.get_mut(tree) else {
+                continue;
             };
             for node in nodes {
                 let caller = node
@@ -204,6 +190,20 @@ impl<F: TreeFrame> CallTree<F> {
     pub fn into_nodes(self) -> IndexedTable<NodeIndex, CallTreeNode<F>> {
         self.nodes
     }
+}
+
+/// Merges what several parts have, each sorted by offset. Each item comes with the number of its part.
+pub(super) fn merged<I: Iterator>(
+    parts: impl Iterator<Item = I>,
+    offset: impl Fn(&I::Item) -> u64,
+) -> impl Iterator<Item = (usize, I::Item)> {
+    let mut parts: Vec<_> = parts.map(Iterator::peekable).collect();
+    std::iter::from_fn(move || {
+        let heads = parts.iter_mut().enumerate();
+        let heads = heads.filter_map(|(part, items)| Some((offset(items.peek()?), part)));
+        let (_, part) = heads.min()?;
+        Some((part, parts.get_mut(part)?.next()?))
+    })
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jitdump::Time;
 
-use crate::frames::stream::tables::Event;
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::results::summary::profile::EventSummary;
 use crate::units::{Pid, Tid};
 
 /// Which samples to read. Without values, all.
@@ -35,7 +35,7 @@ impl SampleFilter {
     /// Returns the filter for a profile with these events, whose records have these times. Fails if it has no such event.
     pub(super) fn of_profile(
         &self,
-        events: &[Event],
+        events: &[EventSummary],
         times: Option<(Time, Time)>,
     ) -> Result<ProfileFilter<'_>, Diagnostic> {
         let event = self.event.as_ref().map(|name| {

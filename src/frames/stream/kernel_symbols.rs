@@ -12,7 +12,6 @@ use crate::files::objects::build_id_cache;
 use crate::files::{OpenFile, kernel};
 use crate::load::LoadOptions;
 use crate::perf::event::KernelMap;
-use crate::perf::feature::BuildIdEntry;
 
 /// Maximum size of a copy in bytes. Kernels with many modules have 20 MB.
 const MAX_BYTES: u64 = 1 << 28;
@@ -71,31 +70,25 @@ impl KernelSymbols {
     /// another address, and modules are anywhere, so their symbols are left out. `None` without addresses, which the kernel hides
     /// from most users.
     fn parse(kallsyms: &[u8], reference: Address) -> Option<Self> {
-        let mut symbols = Vec::new();
+        let mut symbols: Vec<KernelSymbol<'_>> = functions(kallsyms).collect();
         let mut text = None;
-        for KernelSymbol {
-            address,
-            name,
-            is_of_module,
-        } in functions(kallsyms)
-        {
-            if name == b"_text" || name == b"_stext" && text.is_none() {
-                text = Some(address);
+        for symbol in &symbols {
+            if symbol.name == b"_text" || symbol.name == b"_stext" && text.is_none() {
+                text = Some(symbol.address);
             }
-            symbols.push((address, name, is_of_module));
         }
         let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
-        symbols.retain(|&(.., is_of_module)| moved == 0 || !is_of_module);
-        for (address, ..) in &mut symbols {
-            *address = address.wrapping_add(moved);
+        symbols.retain(|symbol| moved == 0 || !symbol.is_of_module);
+        for symbol in &mut symbols {
+            symbol.address = symbol.address.wrapping_add(moved);
         }
         symbols.sort_unstable();
-        symbols.dedup_by_key(|&mut (address, ..)| address);
+        symbols.dedup_by_key(|symbol| symbol.address);
         let mut names = String::new();
-        let symbols = symbols.into_iter().map(|(address, name, _)| {
+        let symbols = symbols.into_iter().map(|symbol| {
             let start = names.len();
-            names.push_str(&String::from_utf8_lossy(name));
-            (Address(address), start..names.len())
+            names.push_str(&String::from_utf8_lossy(symbol.name));
+            (Address(symbol.address), start..names.len())
         });
         let symbols: Vec<(Address, Range<usize>)> = symbols.collect();
         (!symbols.is_empty()).then_some(Self { symbols, names })
@@ -120,6 +113,7 @@ impl KernelSymbols {
 }
 
 /// A line of `/proc/kallsyms`.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct KernelSymbol<'a> {
     address: u64,
     name: &'a [u8],
@@ -149,14 +143,6 @@ fn is_same_boot(kallsyms: &[u8], reference: Address, release: Option<&[u8]>) -> 
     release.is_none_or(|release| running().trim_ascii_end() == release)
         && functions(kallsyms)
             .any(|symbol| symbol.address == reference.0 && matches!(symbol.name, b"_text" | b"_stext"))
-}
-
-/// Returns the build ID of the kernel in a profile's table.
-pub fn kernel_build_id<'a>(
-    mut table: impl Iterator<Item = BuildIdEntry<'a>>,
-    name: &[u8],
-) -> Option<&'a [u8]> {
-    table.find(|entry| entry.name == name).map(|entry| entry.build_id)
 }
 
 /// Returns the path of the copy in perf's build-id cache.

@@ -6,6 +6,20 @@ use jitdump::debug_info::{self, DebugInfo};
 
 use crate::frames::stream::tables::{Line, Location, NamedFunctionIndex, SourceFileIndex};
 
+/// Owner of files whose paths are of an unknown user.
+pub const NOBODY: u32 = u32::MAX;
+
+/// Debug information of a function, and the same in the generated files.
+#[derive(Debug)]
+pub struct RecordedLines<'a> {
+    /// The debug information.
+    pub info: DebugInfo<'a>,
+    /// The same in the generated files, if source maps led from there.
+    pub generated: Option<DebugInfo<'a>>,
+    /// User who chose the paths in it.
+    pub owner: u32,
+}
+
 /// Lines and inlined calls of a function, with the functions and files in the tables.
 pub struct FunctionLines<'a> {
     /// Functions, as in the debug information.

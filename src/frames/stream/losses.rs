@@ -7,60 +7,33 @@ use serde::Serialize;
 use crate::frames::unwind::Unwound;
 use crate::results::summary::count;
 
-/// Counts of the whole profile.
+/// Losses while samples are counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossCounts {
-    /// All samples.
-    pub samples: u64,
-    /// Samples in JIT code.
-    pub jit: u64,
-    /// Samples in JIT code without a name.
-    pub unnamed: u64,
-    /// Samples in files without a symbol for the address.
-    pub without_symbol: u64,
-    /// Samples in nothing that is known.
-    pub unknown: u64,
+    /// What is counted so far. Of the stacks that are cut, those as long as their event allows (`max-stack`).
+    pub losses: Losses,
     /// Call chains as long as the kernel records them.
     pub full_chains: FullChains,
-    /// Call chains as long as their event allows (`max-stack`).
-    pub limited: u64,
-    /// Samples whose user callers were recorded apart.
-    pub deferred: u64,
-    /// Samples that end before their last field.
-    pub truncated: u64,
-    /// Samples without callers because there were too many stacks.
-    pub without_callers: u64,
 }
 
 impl LossCounts {
     /// Adds the counts of another part.
     pub(super) fn add(&mut self, other: &Self) {
-        let Self {
-            samples,
-            jit,
-            unnamed,
-            without_symbol,
-            unknown,
-            limited,
-            full_chains,
-            deferred,
-            truncated,
-            without_callers,
-        } = self;
+        let (own, others) = (&mut self.losses, &other.losses);
         for (own, other) in [
-            (samples, other.samples),
-            (jit, other.jit),
-            (unnamed, other.unnamed),
-            (without_symbol, other.without_symbol),
-            (unknown, other.unknown),
-            (limited, other.limited),
-            (deferred, other.deferred),
-            (truncated, other.truncated),
-            (without_callers, other.without_callers),
+            (&mut own.samples, others.samples),
+            (&mut own.jit, others.jit),
+            (&mut own.unnamed, others.unnamed),
+            (&mut own.without_symbol, others.without_symbol),
+            (&mut own.unknown, others.unknown),
+            (&mut own.cut, others.cut),
+            (&mut own.deferred, others.deferred),
+            (&mut own.truncated, others.truncated),
+            (&mut own.without_callers, others.without_callers),
         ] {
             *own = own.saturating_add(other);
         }
-        full_chains.merge(&other.full_chains);
+        self.full_chains.merge(&other.full_chains);
     }
 }
 
@@ -145,21 +118,14 @@ impl Losses {
     pub(super) fn of(counts: &LossCounts, lost: u64, unwound: &Unwound, without_kernel: bool) -> Self {
         let unwound = unwound.summary.unwrap_or_default();
         Self {
-            samples: counts.samples,
             lost,
-            jit: counts.jit,
-            unnamed: counts.unnamed,
-            without_symbol: counts.without_symbol,
-            unknown: counts.unknown,
             without_kernel,
             unwound: unwound.stacks,
             cut: match unwound.stacks {
-                0 => counts.full_chains.cut().saturating_add(counts.limited),
+                0 => counts.full_chains.cut().saturating_add(counts.losses.cut),
                 _ => unwound.cut,
             },
-            deferred: counts.deferred,
-            truncated: counts.truncated,
-            without_callers: counts.without_callers,
+            ..counts.losses
         }
     }
 

@@ -58,14 +58,14 @@ use crate::frames::stream::losses::LossCounts;
 use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::rows::{Collected, ThreadKey};
-use crate::frames::stream::tables::{Event, Stack, StackIndex, ThreadIndex};
+use crate::frames::stream::tables::{Stack, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, FrameSymbols, SampleWalk};
 use crate::frames::unwind::{KeptStacks, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::sample::OFF_CPU_SUMMARY_TIME;
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Diagnostic;
-use crate::results::summary::profile::Unit;
+use crate::results::summary::profile::{EventSummary, Unit};
 
 /// What to read.
 #[derive(Clone, Debug, Default)]
@@ -172,7 +172,7 @@ pub struct Walked {
     places: Vec<FrameAddress>,
     threads: IndexedTable<ThreadIndex, ThreadKey>,
     counts: LossCounts,
-    events: Vec<Event>,
+    events: Vec<EventSummary>,
 }
 
 /// How to walk.
@@ -251,27 +251,34 @@ pub fn walk<V: SampleVisitor>(
 }
 
 /// Returns the events, without their samples.
-fn events_of(profile: &Profile<'_>) -> Vec<Event> {
+fn events_of(profile: &Profile<'_>) -> Vec<EventSummary> {
     let names = profile.feature(feature::EVENT_DESC);
     let mut names = names
         .into_iter()
         .flat_map(|content| feature::event_names(content, profile.endian).map(printable));
     let attrs = profile.attrs.all().iter().enumerate();
     attrs
-        .map(|(index, attr)| Event {
+        .map(|(index, attr)| EventSummary {
             name: names.next().unwrap_or_else(|| format!("event {index}")),
             unit: attr.unit,
-            without_kernel: attr.excludes_kernel,
+            excludes_kernel: attr.excludes_kernel,
             samples: 0,
             period: 0,
         })
         .collect()
 }
 
+/// Whether no sampled event of time or cycles counts in the kernel. Events of logs and traces never do.
+fn are_without_kernel(events: &[EventSummary]) -> bool {
+    let is_time = |event: &&EventSummary| event.samples > 0 && event.unit != Unit::Occurrences;
+    let mut sampled = events.iter().filter(is_time).peekable();
+    sampled.peek().is_some() && sampled.all(|event| event.excludes_kernel)
+}
+
 /// Makes one event of those that count the same on cores of different types, such as `cpu_atom/cycles/P` and
 /// `cpu_core/cycles/P`, which perf opens both for `cycles:P`. Returns for each event the index of the one that its samples
 /// count for. `perf record -e cycles,cycles -G A,B` opens events of one name, too.
-fn join_events(events: &mut [Event], name_of: impl Fn(&Event) -> String) -> Vec<u32> {
+fn join_events(events: &mut [EventSummary], name_of: impl Fn(&EventSummary) -> String) -> Vec<u32> {
     let names: Vec<String> = events.iter().map(name_of).collect();
     let units: Vec<Unit> = events.iter().map(|event| event.unit).collect();
     let mut first_of: HashMap<&str, usize> = HashMap::default();
@@ -288,7 +295,7 @@ fn join_events(events: &mut [Event], name_of: impl Fn(&Event) -> String) -> Vec<
 }
 
 /// Returns the name of an event without the type of the cores.
-fn on_any_core(event: &Event) -> String {
+fn on_any_core(event: &EventSummary) -> String {
     let named = || {
         let (_, rest) = event.name.split_once('/')?;
         let (name, modifiers) = rest.rsplit_once('/')?;
@@ -338,7 +345,7 @@ impl Walked {
             .collect();
         threads::add(tables, threads, &recording.profile);
         let lost = recording.profile.index.lost();
-        tables.losses = Losses::of(&counts, lost, unwound, Event::are_without_kernel(&events));
+        tables.losses = Losses::of(&counts, lost, unwound, are_without_kernel(&events));
         tables.events = events;
         tables.times = recording.profile.index.times;
         namer
@@ -352,7 +359,7 @@ mod tests {
     #[test]
     fn events_of_cores_of_different_types_are_one() {
         let cycles = Unit::Cycles;
-        let mut events: Vec<Event> = [
+        let mut events: Vec<EventSummary> = [
             ("cpu_atom/cycles/P", cycles),
             ("cpu_core/cycles/P", cycles),
             ("cpu_atom/cache-misses/", Unit::Occurrences),
@@ -369,10 +376,10 @@ mod tests {
             ("cpu-clock", Unit::Nanoseconds),
             ("cpu-clock", Unit::Nanoseconds),
         ]
-        .map(|(name, unit)| Event {
+        .map(|(name, unit)| EventSummary {
             name: name.to_owned(),
             unit,
-            without_kernel: false,
+            excludes_kernel: false,
             samples: 0,
             period: 0,
         })

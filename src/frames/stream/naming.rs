@@ -11,12 +11,12 @@ use crate::code::timeline::FunctionId;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::symbols::DecodedNames;
 use crate::frames::native::modules;
-use crate::frames::source_files::text_to_write;
 use crate::frames::source_files::v8_functions::V8Functions;
+use crate::frames::source_files::{SourceName, text_to_write};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::kinds::{self, Kind};
-use crate::frames::stream::lines::{DebugInfoWithFiles, FunctionLines, chains};
-use crate::frames::stream::native_lines::{NativeFunction, NativeLines};
+use crate::frames::stream::lines::{DebugInfoWithFiles, FunctionLines, NOBODY, RecordedLines, chains};
+use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::tables::{
     File, Frame, Line, Location, NamedFunction, NamedFunctionIndex, NamedModule, NamedModuleIndex,
     SourceFileIndex, Symbol, SymbolIndex, Tables, TierIndex,
@@ -24,9 +24,6 @@ use crate::frames::stream::tables::{
 use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::NameStyle;
-
-/// Owner of files whose paths are of an unknown user.
-const NOBODY: u32 = u32::MAX;
 
 /// Names places. There is a frame for each, in the same order.
 pub struct Namer<'a> {
@@ -64,11 +61,20 @@ struct Named<'a> {
     lines: Option<FunctionLines<'a>>,
 }
 
-/// Debug information of a function, and the same in the generated files.
-struct Recorded<'a> {
-    info: DebugInfo<'a>,
-    generated: Option<DebugInfo<'a>>,
-    owner: u32,
+impl Named<'_> {
+    /// What has neither a symbol nor lines.
+    fn of(kind: Kind, module: Option<NamedModuleIndex>, function: NamedFunctionIndex) -> Self {
+        Self {
+            kind,
+            module,
+            symbol: None,
+            tier: None,
+            function,
+            start: 0,
+            linked: None,
+            lines: None,
+        }
+    }
 }
 
 impl<'a> Namer<'a> {
@@ -104,7 +110,7 @@ impl<'a> Namer<'a> {
             let read = module
                 .zip(self.native_lines)
                 .and_then(|(module, lines)| lines.read(module));
-            let mut infos: HashMap<u32, NativeFunction<'_>> = match (&read, self.native_lines) {
+            let mut infos: HashMap<u32, RecordedLines<'_>> = match (&read, self.native_lines) {
                 (Some(read), Some(lines)) => {
                     let ranges = functions.clone().filter_map(|of| {
                         let symbol = of.first()?.native_symbol()?;
@@ -137,7 +143,7 @@ impl<'a> Namer<'a> {
         &mut self,
         code: FrameCode,
         offsets: &[u64],
-        native: Option<NativeFunction<'l>>,
+        native: Option<RecordedLines<'l>>,
     ) -> Vec<Frame>
     where
         'a: 'l,
@@ -153,7 +159,7 @@ impl<'a> Namer<'a> {
         &mut self,
         code: FrameCode,
         offsets: &[u64],
-        native: Option<NativeFunction<'l>>,
+        native: Option<RecordedLines<'l>>,
     ) -> Vec<Arc<[Line]>>
     where
         'a: 'l,
@@ -224,7 +230,7 @@ impl<'a> Namer<'a> {
         }])
     }
 
-    fn name<'l>(&mut self, code: FrameCode, native: Option<NativeFunction<'l>>) -> Named<'l>
+    fn name<'l>(&mut self, code: FrameCode, native: Option<RecordedLines<'l>>) -> Named<'l>
     where
         'a: 'l,
     {
@@ -258,25 +264,10 @@ impl<'a> Namer<'a> {
     /// Code without a symbol.
     fn unnamed(&mut self, kind: Kind, name: String, module: Option<NamedModuleIndex>) -> Named<'a> {
         let function = self.function(NamedFunction {
-            kind,
-            name,
             is_named: false,
-            module,
-            file: None,
-            line: 0,
-            column: 0,
-            generated: None,
+            ..NamedFunction::new(kind, name, module)
         });
-        Named {
-            kind,
-            module,
-            symbol: None,
-            tier: None,
-            function,
-            start: 0,
-            linked: None,
-            lines: None,
-        }
+        Named::of(kind, module, function)
     }
 
     fn jit_function(&mut self, code: FrameCode, id: FunctionId) -> Option<Named<'a>> {
@@ -309,7 +300,7 @@ impl<'a> Namer<'a> {
             jitted.range.start.0,
             Some(jitted.range.size()),
         );
-        let recorded = info.map(|info| Recorded {
+        let recorded = info.map(|info| RecordedLines {
             info,
             generated,
             owner,
@@ -349,14 +340,9 @@ impl<'a> Namer<'a> {
             Some(symbol.range.size()),
         );
         Some(Named {
-            kind,
-            module: None,
             symbol: Some(symbol),
             tier,
-            function,
-            start: 0,
-            linked: None,
-            lines: None,
+            ..Named::of(kind, None, function)
         })
     }
 
@@ -364,14 +350,10 @@ impl<'a> Namer<'a> {
     fn declared(&mut self, kind: Kind, plain: String, name: &[u8], owner: u32) -> NamedFunction {
         let location = self.location(name, owner);
         NamedFunction {
-            kind,
-            name: plain,
-            is_named: true,
-            module: None,
             file: location.map(|location| location.file),
             line: location.map_or(0, |location| location.line),
             column: location.map_or(0, |location| location.column),
-            generated: None,
+            ..NamedFunction::new(kind, plain, None)
         }
     }
 
@@ -397,7 +379,7 @@ impl<'a> Namer<'a> {
 
     /// Adds the functions and files of debug information. `own` is the function itself, which gets its place from there if its
     /// name has none.
-    fn add_lines<'l>(&mut self, recorded: Recorded<'l>, own: &mut NamedFunction) -> FunctionLines<'l> {
+    fn add_lines<'l>(&mut self, recorded: RecordedLines<'l>, own: &mut NamedFunction) -> FunctionLines<'l> {
         let places = self.places(recorded.info, recorded.owner);
         let generated = recorded.generated.map(|info| self.places(info, recorded.owner));
         let is_native = own.module.is_some();
@@ -452,7 +434,7 @@ impl<'a> Namer<'a> {
         code: FrameCode,
         module: modules::ModuleIndex,
         symbol: u32,
-        found: Option<NativeFunction<'l>>,
+        found: Option<RecordedLines<'l>>,
     ) -> Option<Named<'l>> {
         let native = &self.symbols.native;
         let (name, range) = native.symbol(module, symbol)?;
@@ -471,25 +453,11 @@ impl<'a> Namer<'a> {
             }
             false => {
                 let kind = kinds::of_native(&name);
-                let function = NamedFunction {
-                    kind,
-                    name: printable(name.as_bytes()),
-                    is_named: true,
-                    module: Some(own),
-                    file: None,
-                    line: 0,
-                    column: 0,
-                    generated: None,
-                };
+                let function = NamedFunction::new(kind, printable(name.as_bytes()), Some(own));
                 (kind, function, None)
             }
         };
-        let recorded = found.map(|found| Recorded {
-            info: found.info,
-            generated: None,
-            owner: found.author.unwrap_or(NOBODY),
-        });
-        let lines = recorded.map(|recorded| self.add_lines(recorded, &mut function));
+        let lines = found.map(|recorded| self.add_lines(recorded, &mut function));
         Some(Named {
             kind,
             module: Some(own),
@@ -512,25 +480,10 @@ impl<'a> Namer<'a> {
         let module = module.map(|module| self.module(module));
         let kind = kinds::of_kernel(&name);
         let symbol = self.add_symbol(code, name.clone(), start.0, None);
-        let function = self.function(NamedFunction {
-            kind,
-            name,
-            is_named: true,
-            module,
-            file: None,
-            line: 0,
-            column: 0,
-            generated: None,
-        });
+        let function = self.function(NamedFunction::new(kind, name, module));
         Some(Named {
-            kind,
-            module,
             symbol: Some(symbol),
-            tier: None,
-            function,
-            start: 0,
-            linked: None,
-            lines: None,
+            ..Named::of(kind, module, function)
         })
     }
 
@@ -562,17 +515,15 @@ impl<'a> Namer<'a> {
         if let Some(&known) = self.files.get(&key) {
             let known_file = &mut self.tables.files[known];
             known_file.text = known_file.text.take().or_else(|| text.map(<[u8]>::to_vec));
-            known_file.script = known_file
-                .script
+            let script = &mut known_file.name.script;
+            *script = script
                 .take()
                 .or_else(|| file.script.as_deref().map(<[u8]>::to_vec));
             return known;
         }
         let index = self.tables.files.push(File {
             path: printable(&file.path),
-            recorded_path: file.path.to_vec(),
-            owner,
-            script: file.script.as_deref().map(<[u8]>::to_vec),
+            name: SourceName::new(owner, file),
             text: text.map(<[u8]>::to_vec),
         });
         self.files.insert(key, index);

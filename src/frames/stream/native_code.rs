@@ -4,7 +4,7 @@ use crate::code::selection::Selector;
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
-use crate::frames::stream::kernel_symbols::{KernelSymbols, kernel_build_id};
+use crate::frames::stream::kernel_symbols::KernelSymbols;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{LoadOptions, Recording};
@@ -62,9 +62,8 @@ fn kernel_symbols(
     let Some(kernel) = kernel_maps.iter().find(|map| map.name == b"[kernel.kallsyms]") else {
         return KernelSymbols::default();
     };
-    let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
-    let listed = kernel_build_id(feature::build_ids(table, profile.endian), kernel.name);
-    let build_id = kernel.build_id.or(listed);
+    let listed = profile.build_ids().find(|entry| entry.name == kernel.name);
+    let build_id = kernel.build_id.or(listed.map(|entry| entry.build_id));
     let release = profile.feature(feature::OS_RELEASE);
     let release = release.and_then(|content| feature::read_string(content, profile.endian));
     KernelSymbols::find(kernel, build_id, release, &recording.input.kernel_copies, options)

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jitdump::AddressRange;
-use jitdump::debug_info::DebugInfo;
 
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::line_info::LineInfo;
 use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContents};
 use crate::frames::native::files::NativeFiles;
-use crate::frames::native::modules::{Module, ModuleIndex, Modules};
+use crate::frames::native::modules::{ModuleIndex, Modules};
+use crate::frames::stream::lines::{NOBODY, RecordedLines};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Reads the lines of modules.
@@ -30,15 +30,6 @@ struct LineReader;
 pub struct ModuleLines {
     lines: Arc<LineInfo>,
     author: Option<u32>,
-}
-
-/// Lines and inlined calls of a native function.
-#[derive(Debug)]
-pub struct NativeFunction<'l> {
-    /// The debug information.
-    pub info: DebugInfo<'l>,
-    /// User who chose the paths in it, if that is certain.
-    pub author: Option<u32>,
 }
 
 impl ContentReader for LineReader {
@@ -64,10 +55,6 @@ impl ContentReader for LineReader {
 
     fn is_incomplete(&self, lines: &LineInfo) -> bool {
         lines.is_empty
-    }
-
-    fn without_file(&self, _: &Module) -> Option<LineInfo> {
-        None
     }
 }
 
@@ -95,16 +82,17 @@ impl<'a> NativeLines<'a> {
     }
 
     /// Returns the lines and inlined calls of functions at linked addresses, which must ascend.
-    pub fn functions<'l>(&self, module: &'l ModuleLines, wanted: &[AddressRange]) -> Vec<NativeFunction<'l>> {
+    pub fn functions<'l>(&self, module: &'l ModuleLines, wanted: &[AddressRange]) -> Vec<RecordedLines<'l>> {
         let found = module.lines.functions(wanted);
         if found.is_none() {
             self.sections.refuse();
         }
         let (found, damaged) = found.unwrap_or_default();
         self.damaged.fetch_add(damaged, Ordering::Relaxed);
-        let functions = found.into_iter().map(|info| NativeFunction {
+        let functions = found.into_iter().map(|info| RecordedLines {
             info,
-            author: module.author,
+            generated: None,
+            owner: module.author.unwrap_or(NOBODY),
         });
         functions.collect()
     }

@@ -5,7 +5,7 @@ use jitdump::Time;
 use crate::code::samples::{Located, SampleRecord};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
-use crate::frames::stream::call_tree::{CallTree, NodeIndex, StackPosition};
+use crate::frames::stream::call_tree::{CallTree, NodeIndex, StackPosition, merged};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::losses::{FullChains, LossCounts};
 use crate::frames::stream::tables::{Sample, StackIndex, ThreadIndex};
@@ -79,8 +79,8 @@ impl SampleRows {
             cpu,
             node,
         });
-        let counts = &mut self.counts;
-        counts.samples += 1;
+        let LossCounts { losses, full_chains } = &mut self.counts;
+        losses.samples += 1;
         if sample.ip.is_some()
             && let Some(FrameAddress { code, .. }) = taken.place
         {
@@ -88,25 +88,25 @@ impl SampleRows {
                 code,
                 FrameCode::Function(_) | FrameCode::PerfMapSymbol(_) | FrameCode::UnnamedJit
             );
-            counts.jit += u64::from(is_jit || taken.is_in_object);
-            counts.unnamed += u64::from(code == FrameCode::UnnamedJit);
-            counts.without_symbol +=
+            losses.jit += u64::from(is_jit || taken.is_in_object);
+            losses.unnamed += u64::from(code == FrameCode::UnnamedJit);
+            losses.without_symbol +=
                 u64::from(matches!(code, FrameCode::Module(_) | FrameCode::KernelModule(_)));
-            counts.unknown += u64::from(code == FrameCode::Unknown);
+            losses.unknown += u64::from(code == FrameCode::Unknown);
         }
         let entries = sample.callchain.count();
-        counts.truncated += u64::from(sample.is_truncated);
+        losses.truncated += u64::from(sample.is_truncated);
         match attr.and_then(|attr| attr.max_stack) {
             Some(most) => {
-                counts.limited += u64::from(entries >= most && sample.chain_addresses().count() >= most);
+                losses.cut += u64::from(entries >= most && sample.chain_addresses().count() >= most);
             }
             None if entries >= FullChains::DEFAULT_LENGTH => {
-                counts.full_chains.add(sample.chain_addresses().count());
+                full_chains.add(sample.chain_addresses().count());
             }
             None => {}
         }
         let deferred = |address: jitdump::Address| address.0 == USER_DEFERRED;
-        counts.deferred += u64::from(entries > 0 && sample.callchain.iter().any(deferred));
+        losses.deferred += u64::from(entries > 0 && sample.callchain.iter().any(deferred));
     }
 }
 
@@ -159,25 +159,18 @@ impl Collected {
             trees.push(part.tree);
         }
         let here = self.tree.merge(&trees);
-        let mut parts: Vec<_> = parts
-            .iter()
-            .zip(&here)
-            .zip(&trees)
-            .map(|(((rows, threads), here), tree)| (rows.iter().peekable(), threads, here, tree))
-            .collect();
-        loop {
-            let heads = parts.iter_mut().enumerate();
-            let heads = heads.filter_map(|(part, (rows, ..))| Some((rows.peek()?.offset, part)));
-            let Some((_, part)) = heads.min() else { break };
-            let Some((rows, threads, here, tree)) = parts.get_mut(part) else {
-                break;
+        let rows = merged(parts.iter().map(|(rows, _)| rows.iter()), |row| row.offset);
+        for (part, row) in rows {
+            let (Some((_, threads)), Some(here), Some(tree)) =
+                (parts.get(part), here.get(part), trees.get(part))
+            else {
+                continue;
             };
-            let Some(row) = rows.next() else { break };
             let thread = threads[row.thread];
             let stack = row.node.and_then(|node| match here[node] {
                 StackPosition::Node(found) => Some(found),
                 StackPosition::Outside | StackPosition::NoRoom => {
-                    self.counts.without_callers += 1;
+                    self.counts.losses.without_callers += 1;
                     // Without the address, there are only as many as functions.
                     let FrameAddress { code, .. } = tree.frame(node);
                     self.tree.root(FrameAddress { code, offset: 0 })

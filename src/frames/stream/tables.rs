@@ -5,12 +5,13 @@ use std::sync::Arc;
 use jitdump::Time;
 
 use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::frames::source_files::SourceName;
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::losses::Losses;
 use crate::results::diagnostics::Diagnostic;
-use crate::results::summary::profile::Unit;
+use crate::results::summary::profile::EventSummary;
 use crate::units::{Pid, Tid};
 
 table_index! {
@@ -84,7 +85,7 @@ impl Sample {
 #[derive(Debug, Default)]
 pub struct Tables {
     /// Events.
-    pub events: Vec<Event>,
+    pub events: Vec<EventSummary>,
     /// Threads, in the order of their first samples.
     pub threads: IndexedTable<ThreadIndex, Thread>,
     /// Stacks. A caller comes before what it calls.
@@ -107,30 +108,6 @@ pub struct Tables {
     pub times: Option<(Time, Time)>,
     /// What is not as it should be.
     pub diagnostics: Vec<Diagnostic>,
-}
-
-/// An event.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Event {
-    /// Name, such as `cycles:u`.
-    pub name: String,
-    /// What it counts.
-    pub unit: Unit,
-    /// Whether it does not count in the kernel.
-    pub without_kernel: bool,
-    /// Number of samples.
-    pub samples: u64,
-    /// Sum of their periods.
-    pub period: u64,
-}
-
-impl Event {
-    /// Whether no sampled event of time or cycles counts in the kernel. Events of logs and traces never do.
-    pub(super) fn are_without_kernel(events: &[Self]) -> bool {
-        let is_time = |event: &&Self| event.samples > 0 && event.unit != Unit::Occurrences;
-        let mut sampled = events.iter().filter(is_time).peekable();
-        sampled.peek().is_some() && sampled.all(|event| event.without_kernel)
-    }
 }
 
 /// A thread.
@@ -260,12 +237,8 @@ pub struct Symbol {
 pub struct File {
     /// Path, as the runtime or a source map has it.
     pub path: String,
-    /// The same in bytes.
-    pub recorded_path: Vec<u8>,
-    /// Owner of the runtime's file that names it.
-    pub owner: u32,
-    /// Path of the script whose source map names it, if no runtime does.
-    pub script: Option<Vec<u8>>,
+    /// The same in bytes, and who names it.
+    pub name: SourceName,
     /// Text, if a runtime's file or a source map has it.
     pub text: Option<Vec<u8>>,
 }
@@ -282,10 +255,10 @@ pub struct NamedModule {
 }
 
 /// A function in a stack.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'t> {
-    /// The frame of machine code.
-    pub frame: &'t Frame,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Call {
+    /// Index of the frame of machine code.
+    pub frame: FrameIndex,
     /// The function and its line.
     pub line: Line,
     /// Number of callers in the same frame of machine code; 0 for the function that was compiled.
@@ -300,6 +273,20 @@ impl Location {
 }
 
 impl NamedFunction {
+    /// Returns a function with a name of its own, whose place is unknown.
+    pub fn new(kind: Kind, name: String, module: Option<NamedModuleIndex>) -> Self {
+        Self {
+            kind,
+            name,
+            is_named: true,
+            module,
+            file: None,
+            line: 0,
+            column: 0,
+            generated: None,
+        }
+    }
+
     /// Returns where it starts in the file of the source.
     pub fn location(&self) -> Option<Location> {
         Location::of(self.file, self.line, self.column)
@@ -336,18 +323,19 @@ impl Tables {
     }
 
     /// Iterates over the functions in a stack, with the inlined ones, the innermost first.
-    pub fn calls(&self, stack: Option<StackIndex>) -> impl Iterator<Item = Call<'_>> {
-        self.frames(stack).flat_map(|frame| {
-            let depths = (0..frame.lines.len() as u32).rev();
-            frame
-                .lines
-                .iter()
-                .zip(depths)
-                .map(move |(&line, inline_depth)| Call {
-                    frame,
-                    line,
-                    inline_depth,
-                })
+    pub fn calls(&self, stack: Option<StackIndex>) -> impl Iterator<Item = Call> {
+        self.frame_indices(stack)
+            .flat_map(move |frame| self.calls_in(frame))
+    }
+
+    /// Iterates over the functions in a frame, the innermost first.
+    pub fn calls_in(&self, frame: FrameIndex) -> impl DoubleEndedIterator<Item = Call> {
+        let lines = &self.frames[frame].lines;
+        let depths = (0..lines.len() as u32).rev();
+        lines.iter().zip(depths).map(move |(&line, inline_depth)| Call {
+            frame,
+            line,
+            inline_depth,
         })
     }
 

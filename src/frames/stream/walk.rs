@@ -329,7 +329,7 @@ impl SampleWalk<'_> {
         if let Some((&place, times)) = known.get(space, address, time) {
             return (place, times.clone());
         }
-        let FoundCode { code, offset, times } =
+        let (FrameAddress { code, offset }, times) =
             self.symbols
                 .user_frame(&mut self.recent, space, address, time, is_leaf);
         let place = self.place_in(code, offset);
@@ -342,16 +342,8 @@ impl SampleWalk<'_> {
     }
 }
 
-/// What is at an address.
-struct FoundCode {
-    code: FrameCode,
-    /// As [`FrameAddress::offset`].
-    offset: u64,
-    /// Times at which it is the same.
-    times: Range<Time>,
-}
-
 impl FrameSymbols<'_> {
+    /// Returns what is at an address, and times around `time` at which it is the same.
     fn user_frame(
         &self,
         recent: &mut Recent,
@@ -359,7 +351,7 @@ impl FrameSymbols<'_> {
         address: Address,
         time: Time,
         is_leaf: bool,
-    ) -> FoundCode {
+    ) -> (FrameAddress, Range<Time>) {
         let timeline = self.selector.timeline;
         let (lookup, extent) = recent.lookup(timeline, space, address, time);
         let times = match (lookup, extent) {
@@ -381,18 +373,16 @@ impl FrameSymbols<'_> {
                 let offset = address.0.saturating_sub(mapping.range.start.0);
                 (FrameCode::Function(mapping.function), offset)
             }
-            Some(SampledCode::Symbol(symbol)) => (FrameCode::PerfMapSymbol(symbol.id), address.0),
+            Some(SampledCode::Symbol(id)) => (FrameCode::PerfMapSymbol(id), address.0),
             Some(_) => (FrameCode::UnnamedJit, address.0),
             None => {
                 let (mapped, mapped_times) = self.modules.with_times(space, address, time);
-                return FoundCode {
-                    code: self.native_code(mapped, address),
-                    offset: mapped.map_or(address.0, |mapped| mapped.file_offset(address)),
-                    times: intersection(times, mapped_times),
-                };
+                let code = self.native_code(mapped, address);
+                let offset = mapped.map_or(address.0, |mapped| mapped.file_offset(address));
+                return (FrameAddress { code, offset }, intersection(times, mapped_times));
             }
         };
-        FoundCode { code, offset, times }
+        (FrameAddress { code, offset }, times)
     }
 
     fn native_code(&self, mapped: Option<MappedModule>, address: Address) -> FrameCode {

@@ -7,6 +7,7 @@ use jitdump::{Address, AddressRange};
 use crate::code::process::{Processes, SpaceId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
+use crate::collections::range_map::merged;
 
 /// Allocator of addresses near code where no process with that code maps anything.
 pub struct FreeAddresses {
@@ -124,17 +125,10 @@ struct Obstacles {
 }
 
 impl Obstacles {
-    fn new(mut ranges: Vec<AddressRange>) -> Self {
-        ranges.sort_unstable();
-        ranges.dedup_by(|range, before| {
-            let is_joined = is_joined(before.end, range.start);
-            if is_joined {
-                before.end = before.end.max(range.end);
-            }
-            is_joined
-        });
+    fn new(ranges: Vec<AddressRange>) -> Self {
+        let ranges = merged(ranges, is_joined).into_iter();
         Self {
-            ends: ranges.into_iter().map(|range| (range.start, range.end)).collect(),
+            ends: ranges.map(|range| (range.start, range.end)).collect(),
         }
     }
 

@@ -6,10 +6,10 @@ use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::eh_frame::{TableLayout, UnwindTables};
 use crate::elf::object::{LEAD_IN, text_address};
+use crate::frames::source_files::SourceName;
 use crate::frames::source_files::v8_functions::Lines;
 use crate::inject::objects::sharing::{Block, ObjectMembers};
 use crate::inject::objects::{ObjectInputs, TABLE_ALIGN};
-use crate::inject::sources::SourceName;
 
 /// Maximum number of objects to encode at a time, and the size of records in bytes from which on no object is
 /// added. Both limit memory.

@@ -6,6 +6,7 @@ use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::CodeMapping;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
+use crate::collections::range_map::merged;
 use crate::elf::object::LEAD_IN;
 use crate::inject::objects::grouping::CodeToWrite;
 use crate::perf::event::Backing;
@@ -19,16 +20,8 @@ const FILE_MARGIN: u64 = 256 << 20;
 struct Taken(Vec<AddressRange>);
 
 impl Taken {
-    fn new(mut ranges: Vec<AddressRange>) -> Self {
-        ranges.sort_unstable();
-        ranges.dedup_by(|range, before| {
-            let is_joined = range.start <= before.end;
-            if is_joined {
-                before.end = before.end.max(range.end);
-            }
-            is_joined
-        });
-        Self(ranges)
+    fn new(ranges: Vec<AddressRange>) -> Self {
+        Self(merged(ranges, |end, start| start <= end))
     }
 
     fn is_free(&self, range: AddressRange) -> bool {

@@ -13,8 +13,8 @@ use crate::collections::hash::HashMap;
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::ObjectFunction;
 use crate::files::objects::stored_source::{StoredSource, folder_name};
-use crate::frames::source_files::{SourceOptions, text_to_write};
-use crate::inject::sources::{KeptSources, SourceName};
+use crate::frames::source_files::{SourceName, SourceOptions, text_to_write};
+use crate::inject::sources::KeptSources;
 use crate::results::name_style::NameStyle;
 
 /// How line tables are written.

@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use jitdump::internals::perf_map::PerfMapSymbol;
-use jitdump::{AddressRange, Machine, Tally, Time};
+use jitdump::{Tally, Time};
 
 use crate::code::perf_map_symbols::PlacedSymbol;
-use crate::code::process::SpaceId;
 use crate::elf::dwarf::{Encoder, EncoderMemory};
 use crate::elf::eh_frame::{TableLayout, UnwindTables};
 use crate::elf::object::{self, CodeBytes, ObjectContent, ObjectFunction, PlacedTables};
@@ -17,13 +16,13 @@ use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
 use crate::inject::objects::{ObjectInputs, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
+use crate::load::symbol_of;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::units::{BuildId, Pid};
+use crate::units::BuildId;
 
 /// Writer of objects for symbols.
 struct SymbolWriter<'a> {
     input: &'a ObjectInputs<'a>,
-    machine: Machine,
 }
 
 /// Maximum number of symbols in an object, and of the bytes of their names.
@@ -44,15 +43,6 @@ struct Member<'a, 'p> {
     offset: u64,
 }
 
-/// Symbols of one perf map that share an object.
-struct SymbolsOfMap<'a, 'p> {
-    pid: Pid,
-    /// Owner of the perf map.
-    owner: u32,
-    /// By their addresses in the object; not empty.
-    members: Vec<Member<'a, 'p>>,
-}
-
 /// Writes objects for the symbols in `placed`, which must be sorted, and adds them to `objects`. Each has one symbol, unless
 /// they `are_shared`. Reports the number of finished entries to `progress`.
 pub fn write(
@@ -64,141 +54,112 @@ pub fn write(
     objects: &mut Objects,
     mut progress: impl FnMut(u64),
 ) -> Result<(), Diagnostic> {
-    let writer = SymbolWriter {
-        input,
-        machine: input.recorded,
-    };
-    let of_one = |one: &PlacedSymbol, other: &PlacedSymbol| one.id == other.id;
+    let writer = SymbolWriter { input };
     let mut memory = EncoderMemory::default();
     for of_table in placed.chunk_by(|one, other| one.id.table == other.id.table) {
-        let mut symbols = of_table
-            .chunk_by(of_one)
-            .filter_map(|places| Some((writer.symbol(places.first()?)?, places)));
+        let symbols = of_table.chunk_by(|one, other| one.id == other.id);
+        let symbols = symbols.filter_map(|places| {
+            Some(Member {
+                symbol: symbol_of(input.maps, places.first()?.id)?,
+                places,
+                offset: 0,
+            })
+        });
         if are_shared {
-            let mut symbols: Vec<_> = symbols.collect();
-            symbols.sort_by_key(|((_, symbol, _), _)| symbol.range);
+            let mut symbols: Vec<Member<'_, '_>> = symbols.collect();
+            symbols.sort_by_key(|member| member.symbol.range);
             for members in shared(symbols) {
-                writer.write(&members, output, kept, objects, &mut memory)?;
-                progress(members.place_count());
+                progress(writer.write(&members, output, kept, objects, &mut memory)?);
             }
         } else {
-            symbols.try_for_each(|((pid, symbol, owner), places)| {
-                let members = SymbolsOfMap::of_one(pid, owner, symbol, places);
-                writer.write(&members, output, kept, objects, &mut memory)?;
-                progress(members.place_count());
-                Ok::<_, Diagnostic>(())
-            })?;
+            for member in symbols {
+                progress(writer.write(&[member], output, kept, objects, &mut memory)?);
+            }
         }
     }
     Ok(())
 }
 
-impl<'a, 'p> SymbolsOfMap<'a, 'p> {
-    fn of_one(pid: Pid, owner: u32, symbol: PerfMapSymbol<'a>, places: &'p [PlacedSymbol]) -> Self {
-        Self {
-            pid,
-            owner,
-            members: vec![Member {
-                symbol,
-                places,
-                offset: 0,
-            }],
-        }
-    }
-
-    fn place_count(&self) -> u64 {
-        let places = self.members.iter().map(|member| member.places.len() as u64);
-        places.sum()
-    }
-}
-
-/// A symbol with the process and the owner of its perf map, and its places.
-type Found<'a, 'p> = ((Pid, PerfMapSymbol<'a>, u32), &'p [PlacedSymbol]);
-
 /// Distributes symbols of one perf map, in the order of addresses, to objects. They keep their distances if these are small, so
 /// that most objects are that of one stretch of memory.
-fn shared<'a, 'p>(symbols: Vec<Found<'a, 'p>>) -> Vec<SymbolsOfMap<'a, 'p>> {
-    let mut all: Vec<SymbolsOfMap<'a, 'p>> = Vec::new();
+fn shared<'a, 'p>(symbols: Vec<Member<'a, 'p>>) -> Vec<Vec<Member<'a, 'p>>> {
+    let mut all: Vec<Vec<Member<'a, 'p>>> = Vec::new();
     let mut names = 0usize;
     // End of the last symbol: its address in the object and in the process.
     let mut end = (0u64, 0u64);
-    for ((pid, symbol, owner), places) in symbols {
-        let start = symbol.range.start.0;
-        names = names.saturating_add(symbol.name.len());
-        let distance = start.checked_sub(end.1).filter(|&distance| distance <= MAX_HOLE);
-        let offset = match distance {
+    for member in symbols {
+        let (range, name_size) = (member.symbol.range, member.symbol.name.len());
+        names = names.saturating_add(name_size);
+        let distance = range.start.0.checked_sub(end.1);
+        let offset = match distance.filter(|&distance| distance <= MAX_HOLE) {
             Some(distance) => end.0.saturating_add(distance),
             None => end.0.next_multiple_of(TABLE_ALIGN),
         };
         let last = all.last_mut().filter(|last| {
-            let span = offset.saturating_add(symbol.range.size());
-            last.members.len() < MAX_SHARED && names <= MAX_NAMES && span <= MAX_SPAN
+            let span = offset.saturating_add(range.size());
+            last.len() < MAX_SHARED && names <= MAX_NAMES && span <= MAX_SPAN
         });
         let offset = match last {
             Some(last) => {
-                last.members.push(Member {
-                    symbol,
-                    places,
-                    offset,
-                });
+                last.push(Member { offset, ..member });
                 offset
             }
             None => {
-                names = symbol.name.len();
-                all.push(SymbolsOfMap::of_one(pid, owner, symbol, places));
+                names = name_size;
+                all.push(vec![member]);
                 0
             }
         };
-        end = (offset.saturating_add(symbol.range.size()), symbol.range.end.0);
+        end = (offset.saturating_add(range.size()), range.end.0);
     }
     all
 }
 
 impl<'a> SymbolWriter<'a> {
-    /// Returns a symbol, and the process and the owner of its perf map.
-    fn symbol(&self, place: &PlacedSymbol) -> Option<(Pid, PerfMapSymbol<'a>, u32)> {
-        let used = &self.input.maps[place.id.table];
-        let symbol = used.map.symbols.get(place.id.symbol as usize)?;
-        Some((used.found.pid, *symbol, used.found.file.owner()))
-    }
-
-    /// Writes an object.
+    /// Writes an object for symbols of one perf map, by their addresses in the object. Returns the number of their places.
     fn write(
         &self,
-        members: &SymbolsOfMap<'a, '_>,
+        members: &[Member<'a, '_>],
         output: &mut Output,
         kept: &mut KeptSources,
         objects: &mut Objects,
         memory: &mut EncoderMemory,
-    ) -> Result<(), Diagnostic> {
-        let Some(first) = members.members.first() else {
-            return Ok(());
+    ) -> Result<u64, Diagnostic> {
+        let first = members
+            .first()
+            .and_then(|first| Some((first, first.places.first()?)));
+        let Some((first, place)) = first else {
+            return Ok(0);
         };
+        let found = self.input.maps[place.id.table].found;
+        let owner = found.file.owner();
         let store = output.store()?;
         let lines = &self.input.lines;
         if lines.keep_sources {
-            let infos = members.members.iter();
+            let infos = members.iter();
             let infos = infos.filter_map(|member| self.input.v8_functions.declaration(member.symbol.name));
-            let names = infos.flat_map(|mut info| lines.sources_to_keep(&mut info, members.owner));
+            let names = infos.flat_map(|mut info| lines.sources_to_keep(&mut info, owner));
             kept.keep(names.collect(), store, &mut objects.faults)?;
         }
         let places = SourcePlaces {
             store: store.folder(),
             folders: &SourceFolders::default(),
             kept,
-            owner: members.owner,
+            owner,
         };
-        let (bytes, build_id) = self.encode(&members.members, places, &mut objects.faults, memory);
+        let (bytes, build_id) = self.encode(members, places, &mut objects.faults, memory);
         let kind = ObjectKind::Symbol(first.symbol.range.start);
-        let file = store.write(members.pid, kind, &bytes, &build_id)?;
-        objects.symbols += members.members.len() as u64;
+        let file = store.write(found.pid, kind, &bytes, &build_id)?;
+        objects.symbols += members.len() as u64;
         objects.symbol_objects += 1;
         let path: Arc<[u8]> = path_for_readers(&store.folder().join(file)).into();
-        let placed = members.members.iter().flat_map(|member| {
+        let placed = members.iter().flat_map(|member| {
             let places = member.places.iter();
-            places.map(|place| (place, self.file_offset(member, place)))
+            places.map(|place| (*place, self.file_offset(member, place)))
         });
-        for place in joined(placed.collect(), members.members.len() > 1) {
+        let placed: Vec<(PlacedSymbol, u64)> = placed.collect();
+        let count = placed.len() as u64;
+        for (place, file_offset) in joined(placed, members.len() > 1) {
             objects.placed.push(PlacedObject {
                 pid: self.input.processes.space(place.space).pid,
                 space: place.space,
@@ -206,13 +167,13 @@ impl<'a> SymbolWriter<'a> {
                 time: Time(place.since.0.saturating_add(1)),
                 sequence: 0,
                 range: place.range,
-                file_offset: place.file_offset,
+                file_offset,
                 tables: None,
                 build_id,
                 path: path.clone(),
             });
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Offset of a part of a symbol in a file that contained the code of all.
@@ -254,7 +215,7 @@ impl<'a> SymbolWriter<'a> {
         });
         let functions: Vec<ObjectFunction<'_>> = functions.collect();
         let lines = &self.input.lines;
-        let mut encoder = Encoder::new(memory, lines.settings(self.machine));
+        let mut encoder = Encoder::new(memory, lines.settings(self.input.recorded));
         for (member, function) in members.iter().zip(&functions) {
             if let Some(info) = self.input.v8_functions.declaration(member.symbol.name) {
                 // There is an object for few symbols, so texts of source maps would be in many.
@@ -271,12 +232,12 @@ impl<'a> SymbolWriter<'a> {
         let eh_frame = end.next_multiple_of(TABLE_ALIGN);
         let layout = TableLayout {
             eh_frame,
-            endian: self.machine.endian,
-            address_size: self.machine.address_size(),
+            endian: self.input.recorded.endian,
+            address_size: self.input.recorded.address_size(),
         };
         let tables = UnwindTables::build(std::iter::empty(), layout).unwrap_or_default();
         let content = ObjectContent {
-            machine: self.machine,
+            machine: self.input.recorded,
             functions: &functions,
             address: members.first().map_or(0, |first| first.symbol.range.start.0),
             time: 0,
@@ -292,43 +253,27 @@ impl<'a> SymbolWriter<'a> {
     }
 }
 
-/// A part of an object in memory.
-struct MappedPart {
-    space: SpaceId,
-    since: Time,
-    range: AddressRange,
-    file_offset: u64,
-}
-
 /// Joins places that follow each other in memory and in their object, if it has several symbols, so that one map covers them.
-/// They are sorted by address space and time.
-fn joined(mut places: Vec<(&PlacedSymbol, u64)>, are_several: bool) -> Vec<MappedPart> {
+/// They are sorted by address space and time. Each is with its offset in the file.
+fn joined(mut places: Vec<(PlacedSymbol, u64)>, are_several: bool) -> Vec<(PlacedSymbol, u64)> {
     places.sort_by_key(|(place, _)| (place.space, place.since, place.range));
-    let mut joined: Vec<MappedPart> = Vec::new();
-    for (place, file_offset) in places {
-        let last = joined.last_mut().filter(|last| {
-            let end = last.file_offset.saturating_add(last.range.size());
-            are_several
-                && (last.space, last.since) == (place.space, place.since)
-                && last.range.end == place.range.start
-                && end == file_offset
-        });
-        match last {
-            Some(last) => last.range.end = place.range.end,
-            None => joined.push(MappedPart {
-                space: place.space,
-                since: place.since,
-                range: place.range,
-                file_offset,
-            }),
+    places.dedup_by(|(place, file_offset), (last, last_offset)| {
+        let end = last_offset.saturating_add(last.range.size());
+        let follows = are_several
+            && (last.space, last.since) == (place.space, place.since)
+            && last.range.end == place.range.start
+            && end == *file_offset;
+        if follows {
+            last.range.end = place.range.end;
         }
-    }
-    joined
+        follows
+    });
+    places
 }
 
 #[cfg(test)]
 mod tests {
-    use jitdump::Address;
+    use jitdump::{Address, AddressRange};
 
     use super::*;
 
@@ -338,11 +283,14 @@ mod tests {
         let symbol = |&(start, size, name_size): &(u64, u64, usize)| {
             let range = AddressRange::new(Address(start), size).unwrap();
             let name = &name[..name_size];
-            ((Pid(1), PerfMapSymbol { range, name }, 0), &[][..])
+            Member {
+                symbol: PerfMapSymbol { range, name },
+                places: &[],
+                offset: 0,
+            }
         };
         let objects = shared(symbols.iter().map(symbol).collect());
-        let offsets =
-            |object: &SymbolsOfMap<'_, '_>| object.members.iter().map(|member| member.offset).collect();
+        let offsets = |object: &Vec<Member<'_, '_>>| object.iter().map(|member| member.offset).collect();
         objects.iter().map(offsets).collect()
     }
 

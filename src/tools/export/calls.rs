@@ -3,7 +3,7 @@
 use std::hash::Hash;
 
 use crate::collections::hash::HashMap;
-use crate::frames::stream::tables::{FrameIndex, Line, StackIndex};
+use crate::frames::stream::tables::{Call, StackIndex};
 use crate::tools::export::profile::ExportedProfile;
 
 /// Numbers of things, in the order in which they were asked for.
@@ -37,17 +37,6 @@ impl<K: Clone + Eq + Hash> Numbers<K> {
     }
 }
 
-/// A call in a stack.
-#[derive(Clone, Copy, Debug)]
-pub struct StackCall {
-    /// Index of the frame of machine code.
-    pub index: FrameIndex,
-    /// The function, and its line.
-    pub line: Line,
-    /// Number of callers in the same frame.
-    pub inline_depth: u32,
-}
-
 /// A node: a call below another one.
 #[derive(Clone, Copy, Debug)]
 pub struct CallNode<K> {
@@ -67,7 +56,7 @@ pub struct CallNodes<K> {
 
 impl<K: Copy + Eq + Hash> CallNodes<K> {
     /// Makes the tree of the stacks of a profile. `key` returns what a format has of a call.
-    pub fn of(profile: &ExportedProfile, mut key: impl FnMut(StackCall) -> K) -> Self {
+    pub fn of(profile: &ExportedProfile, mut key: impl FnMut(Call) -> K) -> Self {
         let tables = &profile.tables;
         let mut calls = Self {
             nodes: Vec::new(),
@@ -80,13 +69,8 @@ impl<K: Copy + Eq + Hash> CallNodes<K> {
                 continue;
             }
             let mut at = calls.node(stack.caller);
-            let frame = &tables.frames[stack.frame];
-            for (&line, inline_depth) in frame.lines.iter().rev().zip(0..) {
-                let call = key(StackCall {
-                    index: stack.frame,
-                    line,
-                    inline_depth,
-                });
+            for call in tables.calls_in(stack.frame).rev() {
+                let call = key(call);
                 at = Some(*known.entry((at, call)).or_insert_with(|| {
                     calls.nodes.push(CallNode { caller: at, call });
                     u32::try_from(calls.nodes.len().saturating_sub(1)).unwrap_or(u32::MAX)

@@ -14,9 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::frames::stream::Kind;
-use crate::frames::stream::tables::{
-    FrameIndex, Line, Location, NamedFunctionIndex, SourceFileIndex, TierIndex,
-};
+use crate::frames::stream::tables::{Call, Location, NamedFunctionIndex, SourceFileIndex, TierIndex};
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::{CallNodes, Numbers};
 use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
@@ -153,22 +151,17 @@ fn line_and_column(place: Option<Location>) -> (Option<u32>, Option<u32>) {
     place.map_or((None, None), |place| (known(place.line), known(place.column)))
 }
 
-/// A call in a frame of machine code, and the number of its caller there.
-type CallKey = (FrameIndex, Line, u32);
-
 /// A function, as the lines of a file.
 type FunctionKey = (NamedFunctionIndex, Option<SourceFileIndex>);
 
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
-    let mut keys: Numbers<CallKey> = Numbers::default();
-    let calls = CallNodes::of(profile, |place| {
-        keys.of((place.index, place.line, place.inline_depth))
-    });
+    let mut keys: Numbers<Call> = Numbers::default();
+    let calls = CallNodes::of(profile, |call| keys.of(call));
     let mut strings: Numbers<String> = Numbers::default();
     let mut resources: Numbers<Home> = Numbers::default();
-    let libraries = Libraries::of(keys.all.iter().map(|&(index, ..)| {
-        let frame = &profile.tables.frames[index];
+    let libraries = Libraries::of(keys.all.iter().map(|call| {
+        let frame = &profile.tables.frames[call.frame];
         let home = match profile.home(frame) {
             Home::Jit(_) => Home::Jit(None),
             home => home,
@@ -179,8 +172,13 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let mut functions: Numbers<FunctionKey> = Numbers::default();
     let mut places = OriginalPositions::default();
     let mut table = FrameTable::default();
-    for (&(index, line, inline_depth), &(library, address)) in keys.all.iter().zip(&libraries.of_calls) {
-        let frame = &profile.tables.frames[index];
+    for (&call, &(library, address)) in keys.all.iter().zip(&libraries.of_calls) {
+        let Call {
+            frame,
+            line,
+            inline_depth,
+        } = call;
+        let frame = &profile.tables.frames[frame];
         let compiled = line.compiled();
         let declared = || profile.tables.functions[line.function].compiled();
         let file = compiled.or_else(declared).map(|location| location.file);
@@ -261,10 +259,10 @@ fn category(kind: Kind) -> usize {
 }
 
 /// Returns the compiler tiers of the calls, in order.
-fn tiers(profile: &ExportedProfile, calls: &[CallKey]) -> Vec<TierIndex> {
+fn tiers(profile: &ExportedProfile, calls: &[Call]) -> Vec<TierIndex> {
     let tiers = calls
         .iter()
-        .filter_map(|&(index, ..)| profile.tables.frames[index].tier);
+        .filter_map(|call| profile.tables.frames[call.frame].tier);
     let mut tiers: Vec<TierIndex> = tiers.collect();
     tiers.sort_unstable();
     tiers.dedup();

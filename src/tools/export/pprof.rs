@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::frames::stream::tables::{Event, FrameIndex, NamedFunctionIndex};
-use crate::results::summary::profile::Unit;
+use crate::frames::stream::tables::{FrameIndex, NamedFunctionIndex};
+use crate::results::summary::profile::{EventSummary, Unit};
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::Numbers;
 use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack};
@@ -269,7 +269,7 @@ impl<W: Write> Writer<'_, W> {
 }
 
 /// Returns the name of an event as readers accept it: Pyroscope takes colons for separators, and refuses hyphens.
-fn type_name(event: &Event) -> String {
+fn type_name(event: &EventSummary) -> String {
     let is_kept = |character: char| character.is_alphanumeric();
     let characters = event.name.chars();
     characters

@@ -10,15 +10,14 @@ use crate::collections::hash::HashMap;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{
-    Event, Frame, NamedFunctionIndex, NamedModule, NamedModuleIndex, SourceFileIndex, StackIndex, Thread,
+    Frame, NamedFunctionIndex, NamedModule, NamedModuleIndex, SourceFileIndex, StackIndex, Thread,
     ThreadIndex, TierIndex,
 };
 use crate::frames::stream::{Kind, Sample, SampleFilter, StreamOptions, Tables, read_then};
-use crate::inject::SourceName;
 use crate::load::Progress;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
-use crate::results::summary::profile::Unit;
+use crate::results::summary::profile::{EventSummary, Unit};
 use crate::tools::export::markers::Markers;
 use crate::tools::source_texts::Texts;
 
@@ -124,7 +123,7 @@ impl ExportedProfile {
                 .then(|| Markers::of(namer, &options.filter, marks_all));
             Ok((mem::take(&mut namer.tables), markers.unwrap_or_default()))
         })?;
-        rows.extend(counts.all().map(|(event, stack, thread, weight)| WeightedStack {
+        rows.extend(counts.iter().map(|(event, stack, thread, weight)| WeightedStack {
             thread,
             event,
             time: 0,
@@ -171,14 +170,9 @@ impl ExportedProfile {
             if file.text.is_some() {
                 continue;
             }
-            let name = SourceName {
-                owner: file.owner,
-                path: file.recorded_path.clone(),
-                script: file.script.clone(),
-            };
             let text = match has_all {
-                true => Some(texts.read(&name)),
-                false => texts.read_kept(&name),
+                true => Some(texts.read(&file.name)),
+                false => texts.read_kept(&file.name),
             };
             match text {
                 Some(Ok(text)) => self.texts.extend([(index, text)]),
@@ -292,7 +286,7 @@ impl ExportedProfile {
     }
 
     /// Returns an event.
-    pub fn event(&self, event: u32) -> Option<&Event> {
+    pub fn event(&self, event: u32) -> Option<&EventSummary> {
         self.tables.events.get(event as usize)
     }
 
@@ -304,7 +298,7 @@ impl ExportedProfile {
     }
 
     /// Returns the first event.
-    pub fn first_event(&self) -> Option<&Event> {
+    pub fn first_event(&self) -> Option<&EventSummary> {
         self.event(*self.events.first()?)
     }
 

@@ -11,7 +11,6 @@ use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{NamedFunctionIndex, SourceFileIndex};
 use crate::frames::stream::{Kind, StreamOptions, Tables};
-use crate::inject::SourceName;
 use crate::results::diagnostics::Issue;
 use crate::tools::excerpts::SourceText;
 use crate::tools::report::ReportOptions;
@@ -107,64 +106,13 @@ pub fn report(
     let (&row, others) = found.split_first()?;
     let others_omitted = others.len().saturating_sub(most) as u64;
     let others = others.iter().take(most).map(|row| described(row)).collect();
-    let row = row.clone();
-    let is_it = |function: NamedFunctionIndex| row.functions.contains(&function);
-    // Between two functions of the language there may be an interpreter, or built-in code.
-    let skips_native = row.kind == Some(Kind::Language);
-    let is_language = |&function: &NamedFunctionIndex| tables.functions[function].kind == Kind::Language;
-    // Returns what it calls or is called by, of the functions on that side of it in a stack, the nearest first.
-    let nearest = |side: &mut dyn Iterator<Item = NamedFunctionIndex>| {
-        let mut side = side.peekable();
-        let next = side.peek().copied();
-        let language = skips_native.then(|| side.find(is_language)).flatten();
-        let other = language.or(next).filter(|&other| !is_it(other))?;
-        Some(named(tables, other))
-    };
-    let mut shares = Shares::default();
-    for (stack, _, weight) in counts.of_event(event) {
-        let calls: Vec<(NamedFunctionIndex, Option<SourceFileIndex>, u32, Option<&str>)> = tables
-            .calls(stack)
-            .map(|call| {
-                let tier = call.frame.tier.map(|tier| &*tables.tiers[tier]);
-                (call.line.function, call.line.file, call.line.line, tier)
-            })
-            .collect();
-        if let Some(&(function, file, line, tier)) = calls.first()
-            && is_it(function)
-        {
-            if let Some(file) = file.filter(|_| line > 0) {
-                shares.lines.entry((file, line)).or_default()[0].add(weight);
-            }
-            if let Some(tier) = tier {
-                shares.tiers.entry(tier.to_owned()).or_default().add(weight);
-            }
-        }
-        let (mut lines, mut callers, mut callees) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for (at, &(function, file, line, _)) in calls.iter().enumerate() {
-            if !is_it(function) {
-                continue;
-            }
-            lines.extend(file.filter(|_| line > 0).map(|file| (file, line)));
-            let (inner, outer) = calls.split_at(at);
-            let (inner, outer) = (inner.iter().rev(), outer.iter().skip(1));
-            callees.extend(nearest(&mut inner.map(|call| call.0)));
-            callers.extend(nearest(&mut outer.map(|call| call.0)));
-        }
-        for line in lines {
-            shares.lines.entry(line).or_default()[1].add(weight);
-        }
-        for (set, shares) in [(callers, &mut shares.callers), (callees, &mut shares.callees)] {
-            for name in set {
-                shares.entry(name).or_default().add(weight);
-            }
-        }
-    }
+    let shares = Shares::of(tables, counts, event, row);
     let (lines, lines_omitted) = source_lines(tables, &shares.lines, &options.stream, faults);
     let (tiers, tiers_omitted) = largest(shares.tiers, most);
     let (callers, callers_omitted) = largest(shares.callers, most);
     let (callees, callees_omitted) = largest(shares.callees, most);
     Some(FunctionReport {
-        row,
+        row: row.clone(),
         tiers,
         tiers_omitted,
         lines,
@@ -186,6 +134,63 @@ struct Shares {
     lines: Lines,
     callers: BTreeMap<String, Weight>,
     callees: BTreeMap<String, Weight>,
+}
+
+impl Shares {
+    fn of(tables: &Tables, counts: &SamplesByStack, event: u32, row: &RankedRow) -> Self {
+        let is_it = |function: NamedFunctionIndex| row.functions.contains(&function);
+        // Between two functions of the language there may be an interpreter, or built-in code.
+        let skips_native = row.kind == Some(Kind::Language);
+        let is_language = |&function: &NamedFunctionIndex| tables.functions[function].kind == Kind::Language;
+        // Returns what it calls or is called by, of the functions on that side of it in a stack, the nearest first.
+        let nearest = |side: &mut dyn Iterator<Item = NamedFunctionIndex>| {
+            let mut side = side.peekable();
+            let next = side.peek().copied();
+            let language = skips_native.then(|| side.find(is_language)).flatten();
+            let other = language.or(next).filter(|&other| !is_it(other))?;
+            Some(named(tables, other))
+        };
+        let mut shares = Self::default();
+        for (stack, _, weight) in counts.of_event(event) {
+            let calls: Vec<(NamedFunctionIndex, Option<SourceFileIndex>, u32, Option<&str>)> = tables
+                .calls(stack)
+                .map(|call| {
+                    let tier = tables.frames[call.frame].tier.map(|tier| &*tables.tiers[tier]);
+                    (call.line.function, call.line.file, call.line.line, tier)
+                })
+                .collect();
+            if let Some(&(function, file, line, tier)) = calls.first()
+                && is_it(function)
+            {
+                if let Some(file) = file.filter(|_| line > 0) {
+                    shares.lines.entry((file, line)).or_default()[0].add(weight);
+                }
+                if let Some(tier) = tier {
+                    shares.tiers.entry(tier.to_owned()).or_default().add(weight);
+                }
+            }
+            let (mut lines, mut callers, mut callees) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+            for (at, &(function, file, line, _)) in calls.iter().enumerate() {
+                if !is_it(function) {
+                    continue;
+                }
+                lines.extend(file.filter(|_| line > 0).map(|file| (file, line)));
+                let (inner, outer) = calls.split_at(at);
+                let (inner, outer) = (inner.iter().rev(), outer.iter().skip(1));
+                callees.extend(nearest(&mut inner.map(|call| call.0)));
+                callers.extend(nearest(&mut outer.map(|call| call.0)));
+            }
+            for line in lines {
+                shares.lines.entry(line).or_default()[1].add(weight);
+            }
+            for (set, shares) in [(callers, &mut shares.callers), (callees, &mut shares.callees)] {
+                for name in set {
+                    shares.entry(name).or_default().add(weight);
+                }
+            }
+        }
+        shares
+    }
 }
 
 /// Returns a function as text.
@@ -221,11 +226,7 @@ fn source_lines(
         .map(|&file| {
             let file = &tables.files[file];
             SourceText {
-                name: SourceName {
-                    owner: file.owner,
-                    path: file.recorded_path.clone(),
-                    script: file.script.clone(),
-                },
+                name: file.name.clone(),
                 text: file.text.clone(),
             }
         })
@@ -287,6 +288,7 @@ fn most_sampled(mut all: Vec<(SourceFileIndex, u32)>, lines: &Lines) -> (Vec<(So
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::source_files::SourceName;
     use crate::frames::stream::tables::File;
 
     #[test]
@@ -347,9 +349,11 @@ mod tests {
             .collect();
         let file = tables.files.push(File {
             path: "work.js".to_owned(),
-            recorded_path: b"work.js".to_vec(),
-            owner: 0,
-            script: None,
+            name: SourceName {
+                owner: 0,
+                path: b"work.js".to_vec(),
+                script: None,
+            },
             text: Some(text),
         });
         let lines = Lines::from([((file, 10), [Weight::default(); 2])]);

@@ -15,7 +15,7 @@ use crate::load::function_of;
 use crate::load::symbol_of;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::{count, percent};
-use crate::tools::timeline::code_box::{CodeBox, Item, item_of};
+use crate::tools::timeline::code_box::{CodeBox, Item, NamedCode};
 use crate::tools::timeline::colors::color;
 use crate::tools::timeline::intervals::CodeBoxes;
 use crate::tools::timeline::regions;
@@ -40,7 +40,7 @@ pub fn timeline(
     let counter = Counter {
         selector: recording.selector(),
         span: Span::of(profile_index),
-        tier: |leaf| tiers.compiler_of(item_of(timeline, leaf)?),
+        tier: |code: NamedCode| tiers.compiler_of(code.item(timeline)),
     };
     let counts = counter.walk(profile_index, progress);
     let v8_functions = scripts.functions();
@@ -264,10 +264,8 @@ impl Columns<'_> {
         let sorted: BTreeMap<_, _> = counts.code.iter().collect();
         for (&(leaf, space), &count) in sorted {
             let process = self.processes.get(&processes.space(space).pid).copied();
-            let (Some(item), Some(process)) = (item_of(timeline, leaf), process) else {
-                continue;
-            };
-            let function = self.function(item, process, names);
+            let Some(process) = process else { continue };
+            let function = self.function(leaf.item(timeline), process, names);
             if let Some(samples) = self.values.functions.samples.get_mut(function as usize) {
                 *samples += u64::from(count);
             }

@@ -2,9 +2,9 @@
 
 use jitdump::{AddressRange, Time};
 
-use crate::code::perf_map_symbols::SymbolId;
-use crate::code::selection::SampledCode;
-use crate::code::timeline::{FunctionId, Timeline};
+use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
+use crate::code::process::SpaceId;
+use crate::code::timeline::{FunctionId, MappingIndex, Timeline};
 use crate::units::Pid;
 
 /// Code with a name.
@@ -34,11 +34,29 @@ pub struct CodeBox {
     pub samples: u32,
 }
 
-/// Returns the function or symbol that a sample was taken in.
-pub fn item_of(timeline: &Timeline, leaf: SampledCode) -> Option<Item> {
-    match leaf {
-        SampledCode::Function(at) => Some(Item::Function(timeline.mappings()[at].function)),
-        SampledCode::Symbol(symbol) => Some(Item::Symbol(symbol.id)),
-        _ => None,
+/// Code with a name, where samples can be taken in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum NamedCode {
+    /// A function: an index into [`Timeline::mappings`].
+    Function(MappingIndex),
+    /// A perf map symbol.
+    Symbol(PlacedSymbol),
+}
+
+impl NamedCode {
+    /// Returns the function or symbol.
+    pub fn item(self, timeline: &Timeline) -> Item {
+        match self {
+            Self::Function(at) => Item::Function(timeline.mappings()[at].function),
+            Self::Symbol(symbol) => Item::Symbol(symbol.id),
+        }
+    }
+
+    /// Returns the address space in which it was loaded.
+    pub fn home(self, timeline: &Timeline) -> SpaceId {
+        match self {
+            Self::Function(at) => timeline.mappings()[at].space,
+            Self::Symbol(symbol) => symbol.space,
+        }
     }
 }

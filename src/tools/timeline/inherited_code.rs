@@ -6,12 +6,11 @@ use jitdump::history::Builder;
 use jitdump::{AddressRange, Time};
 
 use crate::code::process::{AddressSpace, SpaceId};
-use crate::code::selection::SampledCode;
 use crate::code::timeline::{Code, Lookup, MappingIndex, Timeline};
 use crate::collections::hash::HashMap;
 use crate::load::Recording;
 use crate::perf::event::Backing;
-use crate::tools::timeline::code_box::{CodeBox, item_of};
+use crate::tools::timeline::code_box::{CodeBox, NamedCode};
 use crate::tools::timeline::samples::BinnedSamples;
 
 /// Maximum number of ranges of inherited code to use. Code may be overwritten at many addresses and inherited by many
@@ -33,9 +32,9 @@ impl Inherited {
     /// Finds the inherited code of a recording.
     pub fn of(recording: &Recording<'_>, counts: &BinnedSamples) -> Self {
         let (processes, timeline) = (&recording.profile.index.processes, &recording.timeline);
-        let mut by_space: BTreeMap<SpaceId, Vec<(SampledCode, u32)>> = BTreeMap::new();
+        let mut by_space: BTreeMap<SpaceId, Vec<(NamedCode, u32)>> = BTreeMap::new();
         for (&(leaf, space), &count) in &counts.code {
-            if home_of(timeline, leaf) != Some(space) {
+            if leaf.home(timeline) != space {
                 by_space.entry(space).or_default().push((leaf, count));
             }
         }
@@ -59,16 +58,16 @@ impl Inherited {
             let code = code.finish();
             inherited
                 .code_boxes
-                .extend(code.intervals().iter().filter_map(|interval| {
+                .extend(code.intervals().iter().map(|interval| {
                     let (leaf, samples) = interval.value;
-                    Some(CodeBox {
-                        item: item_of(timeline, leaf)?,
+                    CodeBox {
+                        item: leaf.item(timeline),
                         pid: space.pid,
                         range: interval.range,
                         from: interval.from,
                         until: interval.until.min(space.until),
                         samples,
-                    })
+                    }
                 }));
         }
         inherited
@@ -83,23 +82,14 @@ impl Inherited {
     }
 }
 
-/// Returns the address space in which code was loaded.
-fn home_of(timeline: &Timeline, leaf: SampledCode) -> Option<SpaceId> {
-    match leaf {
-        SampledCode::Function(at) => Some(timeline.mappings()[at].space),
-        SampledCode::Symbol(symbol) => Some(symbol.space),
-        _ => None,
-    }
-}
-
 /// Returns the ranges of the inherited functions, split where they were partly overwritten at any time.
 fn pieces(
     recording: &Recording<'_>,
-    inherited: &BTreeMap<SpaceId, Vec<(SampledCode, u32)>>,
+    inherited: &BTreeMap<SpaceId, Vec<(NamedCode, u32)>>,
 ) -> HashMap<MappingIndex, Vec<AddressRange>> {
     let mut pieces: HashMap<MappingIndex, Vec<AddressRange>> = HashMap::default();
     for &(leaf, _) in inherited.values().flatten() {
-        if let SampledCode::Function(at) = leaf {
+        if let NamedCode::Function(at) = leaf {
             pieces.entry(at).or_default();
         }
     }
@@ -122,18 +112,17 @@ fn pieces(
 fn places<'a>(
     space: &'a AddressSpace,
     timeline: &'a Timeline,
-    leaf: SampledCode,
+    leaf: NamedCode,
     pieces: &'a HashMap<MappingIndex, Vec<AddressRange>>,
 ) -> impl Iterator<Item = AddressRange> + 'a {
     let (of_function, of_symbol) = match leaf {
-        SampledCode::Function(at) => (pieces.get(&at).map_or(&[][..], Vec::as_slice), None),
-        SampledCode::Symbol(symbol) => (&[][..], Some(symbol.range)),
-        _ => (&[][..], None),
+        NamedCode::Function(at) => (pieces.get(&at).map_or(&[][..], Vec::as_slice), None),
+        NamedCode::Symbol(symbol) => (&[][..], Some(symbol.range)),
     };
     let is_there = move |range: &&AddressRange| {
         space.parent.is_some_and(|(parent, forked)| {
             let lookup = timeline.at(parent, range.start, forked);
-            matches!(lookup, Lookup::Function(at) if leaf == SampledCode::Function(at))
+            matches!(lookup, Lookup::Function(at) if leaf == NamedCode::Function(at))
         })
     };
     of_function.iter().filter(is_there).copied().chain(of_symbol)

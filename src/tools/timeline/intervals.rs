@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::code::perf_map_symbols::PlacedSymbol;
-use crate::code::selection::SampledCode;
 use crate::code::timeline::Code;
 use crate::load::Recording;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::tools::timeline::code_box::{CodeBox, Item};
+use crate::tools::timeline::code_box::{CodeBox, Item, NamedCode};
 use crate::tools::timeline::inherited_code::Inherited;
 use crate::tools::timeline::samples::{BinnedSamples, Span};
 
@@ -52,7 +51,7 @@ impl CodeBoxes {
                     range: interval.range,
                     from: interval.from,
                     until: interval.until.min(space.until),
-                    samples: counts.of(SampledCode::Function(at), id),
+                    samples: counts.of(NamedCode::Function(at), id),
                 };
                 code_boxes.add(code_box, span);
             }
@@ -60,8 +59,8 @@ impl CodeBoxes {
         let mut symbols;
         (symbols, code_boxes.has_more_symbols) = first_symbols(timeline.all_symbols());
         symbols.extend(counts.code.keys().filter_map(|&(leaf, _)| match leaf {
-            SampledCode::Symbol(symbol) => Some(symbol),
-            _ => None,
+            NamedCode::Symbol(symbol) => Some(symbol),
+            NamedCode::Function(_) => None,
         }));
         for symbol in symbols {
             let space = processes.space(symbol.space);
@@ -71,7 +70,7 @@ impl CodeBoxes {
                 range: symbol.range,
                 from: symbol.since,
                 until: timeline.end_of(symbol).min(space.until),
-                samples: counts.of(SampledCode::Symbol(symbol), symbol.space),
+                samples: counts.of(NamedCode::Symbol(symbol), symbol.space),
             };
             code_boxes.add(code_box, span);
         }

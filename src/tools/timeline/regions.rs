@@ -4,6 +4,8 @@
 
 use jitdump::{Address, AddressRange};
 
+use crate::collections::range_map::merged;
+
 /// Gaps smaller than this are never cut, in bytes: one page.
 const MIN_GAP: u64 = 4096;
 
@@ -15,24 +17,10 @@ const MAX_GAP: u64 = 1 << 32;
 const MAX_REGIONS: usize = 64;
 
 /// Returns the regions that contain all of `ranges`, by address.
-pub fn regions(mut ranges: Vec<AddressRange>) -> Vec<AddressRange> {
-    ranges.sort_unstable();
-    let mut covered: Vec<AddressRange> = Vec::new();
-    for range in ranges {
-        match covered.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => covered.push(range),
-        }
-    }
+pub fn regions(ranges: Vec<AddressRange>) -> Vec<AddressRange> {
+    let covered = merged(ranges, |end, start| start <= end);
     let least = least_gap(&covered);
-    let mut regions: Vec<AddressRange> = Vec::new();
-    for range in covered {
-        match regions.last_mut() {
-            Some(last) if gap(last.end, range.start) < least => last.end = range.end,
-            _ => regions.push(range),
-        }
-    }
-    regions
+    merged(covered, |end, start| gap(end, start) < least)
 }
 
 /// Returns the size from which on gaps between `covered` addresses are cut, so that only the largest ones are.

@@ -9,9 +9,10 @@ use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::samples::{Located, SampleRecord, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector, StackCounts};
-use crate::code::timeline::FunctionId;
+use crate::code::timeline::{FunctionId, Lookup};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::load::Progress;
+use crate::tools::timeline::code_box::NamedCode;
 use crate::tools::timeline::tiers::TierIndex;
 use crate::units::Pid;
 
@@ -72,7 +73,7 @@ pub enum Series {
 pub struct BinnedSamples {
     /// Samples in functions and symbols, by the address space that they were taken in, which may have inherited the
     /// code.
-    pub code: HashMap<(SampledCode, SpaceId), u32>,
+    pub code: HashMap<(NamedCode, SpaceId), u32>,
     /// Samples in functions by the offset in the code, in bytes.
     pub offsets: HashMap<(FunctionId, SpaceId, u32), u32>,
     /// Samples by process, series and bin.
@@ -92,7 +93,7 @@ impl BinnedSamples {
     }
 
     /// Returns the number of samples of an address space in a function or symbol.
-    pub fn of(&self, leaf: SampledCode, space: SpaceId) -> u32 {
+    pub fn of(&self, leaf: NamedCode, space: SpaceId) -> u32 {
         self.code.get(&(leaf, space)).copied().unwrap_or(0)
     }
 
@@ -124,7 +125,7 @@ pub struct Counter<'a, T> {
     pub tier: T,
 }
 
-impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
+impl<T: Fn(NamedCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
     /// Counts the samples of all records.
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> BinnedSamples {
         let walks = self.selector.samples().visit(
@@ -154,7 +155,7 @@ struct CountingWalk<'a, T> {
     counts: BinnedSamples,
 }
 
-impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> SampleVisitor for CountingWalk<'_, T> {
+impl<T: Fn(NamedCode) -> Option<TierIndex> + Sync> SampleVisitor for CountingWalk<'_, T> {
     fn sample(&mut self, located: &Located<SampleRecord<'_>>) {
         let Self { counter, counts } = self;
         let (Some(pid), time) = (located.pid, located.lookup_time()) else {
@@ -164,26 +165,31 @@ impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> SampleVisitor for CountingW
         add(&mut counts.bins, (pid, Series::All, bin), 1);
         let selector = &counter.selector;
         let sampled = located.space.zip(located.content.user_ip());
-        let leaf = sampled.and_then(|(space, ip)| {
+        let found = sampled.and_then(|(space, ip)| {
             let lookup = selector.timeline.at(space, ip, time);
-            selector.classify_ip(space, ip, time, lookup)
+            Some((lookup, selector.classify_ip(space, ip, time, lookup)?))
         });
-        let (Some((space, ip)), Some(leaf)) = (sampled, leaf) else {
+        let (Some((space, ip)), Some((lookup, leaf))) = (sampled, found) else {
             return;
         };
-        if let SampledCode::Function(at) = leaf {
+        let code = match (leaf, lookup) {
+            (SampledCode::Function(at), _) => Some(NamedCode::Function(at)),
+            (SampledCode::Symbol(_), Lookup::Symbol(symbol)) => Some(NamedCode::Symbol(symbol)),
+            _ => None,
+        };
+        if let Some(NamedCode::Function(at)) = code {
             let mapping = &selector.timeline.mappings()[at];
             let offset = ip.0.saturating_sub(mapping.range.start.0);
             if let Ok(offset) = u32::try_from(offset) {
                 add(&mut counts.offsets, (mapping.function, space, offset), 1);
             }
         }
-        let series = match leaf {
-            SampledCode::Function(_) | SampledCode::Symbol(_) => {
-                add(&mut counts.code, (leaf, space), 1);
-                Series::Tier((counter.tier)(leaf))
+        let series = match code {
+            Some(code) => {
+                add(&mut counts.code, (code, space), 1);
+                Series::Tier((counter.tier)(code))
             }
-            _ => Series::Unnamed,
+            None => Series::Unnamed,
         };
         add(&mut counts.bins, (pid, series, bin), 1);
     }

@@ -115,11 +115,7 @@ impl<'a> LogConversion<'a> {
             None => BaseProfile::Nothing(EventOrigin {
                 endian: ByteOrder::Little,
                 clock_id,
-                host: b"",
-                os_release: b"",
-                version: env!("CARGO_PKG_VERSION").as_bytes(),
                 architecture: &architecture,
-                command_line: &[b"jitinject"],
             }),
         };
         let formats = self.formats.iter_mut();

@@ -13,8 +13,8 @@ use crate::elf::executable::Executable;
 use crate::files::InputFile;
 use crate::files::search::without_links;
 use crate::perf::event::Mmap;
+use crate::perf::record;
 use crate::perf::synthetic::SyntheticMapping;
-use crate::perf::{Profile, feature, record};
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::traces::xray::format::InstrumentationMap;
@@ -129,7 +129,8 @@ impl InstrumentedBinary {
     ) -> HashMap<Pid, LoadBias> {
         let path = &*self.path;
         let name = base_name(path);
-        let build_ids = build_ids(profile);
+        let build_ids = profile.build_ids().map(|entry| (entry.name, entry.build_id));
+        let build_ids: HashMap<&[u8], &[u8]> = build_ids.collect();
         let mut bases = HashMap::default();
         let mut others = 0u64;
         for record in index.kept.iter(profile.endian) {
@@ -172,12 +173,4 @@ fn same_build_id(recorded: &[u8], own: &[u8]) -> bool {
     let size = own.len().min(BuildId::SIZE);
     let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
     recorded.get(..size) == own.get(..size) && recorded.get(size..).is_none_or(is_zero)
-}
-
-/// Returns the build IDs in the profile's header, by path.
-fn build_ids<'a>(profile: &'a Profile<'_>) -> HashMap<&'a [u8], &'a [u8]> {
-    let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
-    feature::build_ids(table, profile.endian)
-        .map(|entry| (entry.name, entry.build_id))
-        .collect()
 }

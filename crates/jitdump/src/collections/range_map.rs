@@ -4,6 +4,22 @@ use std::collections::BTreeMap;
 
 use crate::units::{Address, AddressRange};
 
+/// Sorts ranges, and merges each with those before it if the end of these and its start are joined.
+pub fn merged(
+    mut ranges: Vec<AddressRange>,
+    is_joined: impl Fn(Address, Address) -> bool,
+) -> Vec<AddressRange> {
+    ranges.sort_unstable();
+    ranges.dedup_by(|range, before| {
+        let is_joined = is_joined(before.end, range.start);
+        if is_joined {
+            before.end = before.end.max(range.end);
+        }
+        is_joined
+    });
+    ranges
+}
+
 /// A map from address ranges that do not overlap to values. Later values replace earlier ones.
 #[derive(Clone, Debug)]
 pub struct RangeMap<V> {

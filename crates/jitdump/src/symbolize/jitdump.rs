@@ -76,25 +76,6 @@ pub struct Frame {
     pub is_inlined: bool,
 }
 
-/// The frames at an address: inlined calls first, the function itself last.
-#[derive(Clone, Debug, Default)]
-pub struct Frames(vec::IntoIter<Frame>);
-
-impl Iterator for Frames {
-    type Item = Frame;
-
-    fn next(&mut self) -> Option<Frame> {
-        self.0.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
-}
-
-impl ExactSizeIterator for Frames {}
-impl std::iter::FusedIterator for Frames {}
-
 impl Jitdump {
     /// Opens a regular file, which may still be empty. Nothing is read before [`update`](Self::update).
     pub fn open(path: &Path) -> Result<Self, Error> {
@@ -207,12 +188,12 @@ impl Jitdump {
         })
     }
 
-    /// Reads the source line and the inlined calls at an address of a function. Without lines, there is one frame with
-    /// the function's name. There is none if the file has changed or cannot be read, or if the address is outside the
+    /// Reads the source line and the inlined calls at an address of a function: inlined calls first, the function itself last.
+    /// Without lines, there is one frame with the function's name. There is none if the file has changed or cannot be read, or if the address is outside the
     /// function.
-    pub fn frames(&self, function: Function, address: Address) -> Frames {
+    pub fn frames(&self, function: Function, address: Address) -> vec::IntoIter<Frame> {
         let frames = self.find_frames(function, address).unwrap_or_default();
-        Frames(frames.into_iter())
+        frames.into_iter()
     }
 
     fn find_frames(&self, function: Function, address: Address) -> Option<Vec<Frame>> {

@@ -42,5 +42,5 @@ mod growing_history;
 mod jitdump;
 mod process;
 
-pub use jitdump::{Frame, Frames, Function, Jitdump, Symbol};
+pub use jitdump::{Frame, Function, Jitdump, Symbol};
 pub use process::Process;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::collections::hash::{HashMap, HashSet};
+use crate::tools::compare::matching::identity::base_name;
 
 /// Files of one name that a file is compared with. Names such as `index.js` occur in many folders.
 const MAX_CANDIDATES: usize = 16;
@@ -45,14 +46,14 @@ impl Folders {
         let mut remaining: Vec<&str> = self.files.iter().map(|file| &**file).collect();
         remaining.sort_unstable();
         for file in remaining.into_iter().filter(|file| !files.contains(file)) {
-            let same_name = absent.entry(file_name(file)).or_default();
+            let same_name = absent.entry(base_name(file)).or_default();
             if same_name.len() < MAX_CANDIDATES {
                 same_name.push(file);
             }
         }
         let mut votes: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for file in files.iter().filter(|file| !self.files.contains(**file)) {
-            let candidates = absent.get(file_name(file)).into_iter().flatten();
+            let candidates = absent.get(base_name(file)).into_iter().flatten();
             let suffixes = candidates.map(|other| (common_suffix(file, other), *other));
             let Some((size, other)) = longest(suffixes) else {
                 continue;
@@ -93,10 +94,6 @@ impl MovedFolders {
             None => Cow::Borrowed(path),
         }
     }
-}
-
-fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Whether a path is in a folder. Relative paths are in the folder without a name.

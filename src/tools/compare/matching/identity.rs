@@ -47,30 +47,21 @@ impl<'a> Identity<'a> {
         let name = &*function.name;
         match function.kind {
             FunctionKind::Jit => Self::of_jit(function),
-            FunctionKind::Native => Self {
-                kind: FunctionKind::Native,
-                origin: module(function),
-                name: native_name(name),
-                file: None,
-                path: None,
-                position: (0, 0),
-            },
-            FunctionKind::Module => Self {
-                kind: FunctionKind::Module,
-                origin: Cow::Borrowed(""),
-                name: without_numbers(base_name(name)),
-                file: None,
-                path: None,
-                position: (0, 0),
-            },
-            kind @ (FunctionKind::Kernel | FunctionKind::Unknown) => Self {
-                kind,
-                origin: Cow::Borrowed(""),
-                name: Cow::Borrowed(name),
-                file: None,
-                path: None,
-                position: (0, 0),
-            },
+            FunctionKind::Native => Self::plain(function, module(function), native_name(name)),
+            FunctionKind::Module => Self::plain(function, "".into(), without_numbers(base_name(name))),
+            FunctionKind::Kernel | FunctionKind::Unknown => Self::plain(function, "".into(), name.into()),
+        }
+    }
+
+    /// A function that is not distinguished by its file.
+    fn plain(function: &FunctionProfile, origin: Cow<'a, str>, name: Cow<'a, str>) -> Self {
+        Self {
+            kind: function.kind,
+            origin,
+            name,
+            file: None,
+            path: None,
+            position: (0, 0),
         }
     }
 
@@ -225,7 +216,8 @@ fn module(function: &FunctionProfile) -> Cow<'_, str> {
     without_numbers(base_name(function.module.as_deref().unwrap_or_default()))
 }
 
-fn base_name(path: &str) -> &str {
+/// Returns the part of a path after the last slash.
+pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

@@ -4,6 +4,7 @@
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::results::summary::profile::FunctionKind;
+use crate::tools::compare::matching::identity::base_name;
 use crate::tools::compare::matching::rows::{Callers, MatchedFunction, RunTable};
 use crate::tools::compare::matching::{AFTER, BEFORE};
 
@@ -120,7 +121,7 @@ fn same_body<'l, 't, 's>(
         let caller = leftover.callers.first().map(|&(caller, _)| caller);
         let function = leftover.function;
         let place = function.module.clone().or_else(|| function.file.clone());
-        let place = place.map(|path| path.rsplit('/').next().unwrap_or_default().to_owned());
+        let place = place.map(|path| base_name(&path).to_owned());
         (function.kind, function.runtime.clone(), place, caller)
     };
     let mut groups: HashMap<_, [Vec<&'l Leftover<'t, 's>>; 2]> = HashMap::default();

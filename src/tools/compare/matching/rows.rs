@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
-use crate::collections::hash::HashMap;
 use serde::Serialize;
 
-use crate::results::summary::profile::{FunctionKind, FunctionProfile};
-use crate::tools::compare::matching::identity::Identity;
+use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
+use crate::results::summary::outermost::visit_outermost;
+use crate::results::summary::profile::{FunctionKind, FunctionProfile, StackNode};
+use crate::tools::compare::matching::identity::{Identity, base_name};
 use crate::tools::compare::matching::{AFTER, BEFORE};
 use crate::tools::compare::summary_file::ParsedSummary;
 
@@ -98,7 +100,7 @@ impl MatchedFunction {
             file: identity.path.as_deref().map(str::to_owned),
             line: line.or(function.line),
             runtime: function.runtime.clone().map(Cow::into_owned),
-            module: module.map(|path| path.rsplit('/').next().unwrap_or(path).to_owned()),
+            module: module.map(|path| base_name(path).to_owned()),
             previous: None,
             is_current,
         }
@@ -318,51 +320,30 @@ impl<'s> RunTable<'s> {
     /// Returns the samples with each of some functions in their stack, by the call tree of a run.
     fn tree_totals(&self, run: usize, is_wanted: impl Fn(u32) -> bool) -> HashMap<u32, u64> {
         let mut totals: HashMap<u32, u64> = HashMap::default();
-        let Some(summary) = self.runs.get(run) else {
+        let (Some(summary), Some(rows)) = (self.runs.get(run), self.rows.get(run)) else {
             return totals;
         };
-        let stacks = &summary.profile.stacks;
-        let mut below: Vec<u64> = stacks.iter().map(|node| node.own).collect();
-        for (index, node) in stacks.iter().enumerate().rev() {
-            let samples = below.get(index).copied().unwrap_or_default();
-            if let Some(caller) = node.caller.and_then(|caller| below.get_mut(caller as usize)) {
-                *caller = caller.saturating_add(samples);
-            }
-        }
-        // How often each function is on the path from the root to the current node.
-        let mut on_path = vec![0_u32; self.functions.len()];
-        // Nodes are in the order of their first samples: other stacks are between a function and its callees.
-        let mut callees: Vec<Vec<u32>> = vec![Vec::new(); stacks.len()];
-        let mut pending = Vec::new();
-        for (index, node) in (0_u32..).zip(stacks) {
-            match node.caller.and_then(|caller| callees.get_mut(caller as usize)) {
-                Some(callees) => callees.push(index),
-                None => pending.push((index, false)),
-            }
-        }
-        while let Some((index, is_done)) = pending.pop() {
-            let Some(node) = stacks.get(index as usize) else {
-                continue;
-            };
-            let row = self.row(run, node.function as usize);
-            let on_path = row.and_then(|row| Some((row, on_path.get_mut(row as usize)?)));
-            if is_done {
-                if let Some((_, depth)) = on_path {
-                    *depth = depth.saturating_sub(1);
-                }
-                continue;
-            }
-            if let Some((row, depth)) = on_path {
-                *depth = depth.saturating_add(1);
-                if *depth == 1 && is_wanted(row) {
+        let row = |function| rows.get(function as usize).copied().unwrap_or_default();
+        let nodes = summary.profile.stacks.iter();
+        let nodes: IndexedTable<u32, StackNode> = nodes
+            .map(|node| StackNode {
+                function: row(node.function),
+                ..*node
+            })
+            .collect();
+        let count = self.functions.len();
+        visit_outermost(
+            nodes.len(),
+            count,
+            |index| nodes[index],
+            |index, samples| {
+                let row = nodes[index].function;
+                if is_wanted(row) {
                     let total = totals.entry(row).or_default();
-                    *total = total.saturating_add(below.get(index as usize).copied().unwrap_or_default());
+                    *total = total.saturating_add(samples);
                 }
-            }
-            pending.push((index, true));
-            let callees = callees.get_mut(index as usize).map(std::mem::take);
-            pending.extend(callees.into_iter().flatten().map(|callee| (callee, false)));
-        }
+            },
+        );
         totals
     }
 

@@ -18,11 +18,7 @@ const ID: u64 = 1 << 6;
 const ORIGIN: EventOrigin<'static> = EventOrigin {
     endian: ORDER,
     clock_id: None,
-    host: b"",
-    os_release: b"",
-    version: b"",
     architecture: b"",
-    command_line: &[],
 };
 const DEFINITIONS: [Definition<'static>; 1] = [Definition {
     name: b"mono/exception/",
@@ -410,5 +406,14 @@ fn a_long_synthetic_stream_has_rounds() {
         .filter(|it| it.kind == record::FINISHED_ROUND);
     assert_eq!(rounds.count() as u64, records.len() as u64 / ROUND_SIZE + 1);
     let ids: Vec<u8> = again.features.iter().map(|feature| feature.id).collect();
-    assert_eq!(ids, [feature::NR_CPUS, feature::EVENT_DESC, feature::SAMPLE_TIME]);
+    assert_eq!(
+        ids,
+        [
+            feature::VERSION,
+            feature::NR_CPUS,
+            feature::COMMAND_LINE,
+            feature::EVENT_DESC,
+            feature::SAMPLE_TIME
+        ]
+    );
 }
