@@ -118,7 +118,7 @@ impl<'o> KeptSources<'o> {
         let file = file.map_err(issue)?;
         let trail = &file.origin().trail;
         // Somebody else could have put a hard link to a private file into the folder.
-        let may_be_planted = trail.is_shared && !file.is_public();
+        let may_be_planted = trail.is_shared && !file.has_public_mode();
         if may_be_planted || !trail.link_owners.iter().all(|&owner| is_trusted(owner)) {
             return Err(Issue::SourceRefused);
         }

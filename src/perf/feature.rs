@@ -5,8 +5,9 @@
 //! compressed records and for records in several files.
 
 use std::borrow::Cow;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jitdump::ByteOrder;
+use jitdump::{ByteOrder, Time};
 use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
 
 use crate::bytes::{Reader, until_nul};
@@ -166,6 +167,14 @@ impl ClockData {
             wall_clock: reader.u64()?,
             profile_clock: reader.u64()?,
         })
+    }
+
+    /// Returns the wall clock time at a time of the profile; `None` if there is no such time.
+    pub fn wall_time(&self, time: Time) -> Option<SystemTime> {
+        let earlier = self.profile_clock.saturating_sub(time.0);
+        let later = time.0.saturating_sub(self.profile_clock);
+        let wall_clock = self.wall_clock.checked_add(later)?.checked_sub(earlier)?;
+        UNIX_EPOCH.checked_add(Duration::from_nanos(wall_clock))
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support::FUNCTION_LAYOUT;
 use crate::support::recording::{NAMED, PID, Recording};
@@ -80,6 +81,13 @@ fn dumps_of_strangers_are_refused_unless_the_process_mapped_them() {
     give_away(&recording.dump);
     let said = recording.inject(&[]);
     assert!(said.contains(NAMED), "{said}");
+    // A later file with the inode of that one.
+    let created = fs::metadata(&recording.dump).unwrap().created().unwrap();
+    let profile = fs::File::options().write(true).open(&recording.profile).unwrap();
+    profile.set_modified(created - Duration::from_secs(60)).unwrap();
+    let said = recording.inject(&[]);
+    assert_is_strangers(&said, "warning[JI215]", &recording.dump);
+    assert!(!said.contains(NAMED), "{said}");
 
     // The profile has the same owner, and -f was given.
     let recording = Recording::new();
@@ -167,6 +175,79 @@ fn links_of_strangers_are_theirs_wherever_they_lead() {
             assert!(named.contains(NAMED), "who names a file means it: {named}");
         }
     }
+}
+
+/// The owner of a jitdump sees the names and lines in the output.
+#[test]
+fn private_scripts_are_not_read_for_jitdumps_of_strangers() {
+    if !has_users(
+        module_path!(),
+        "private_scripts_are_not_read_for_jitdumps_of_strangers",
+    ) {
+        return;
+    }
+    let folder = scratch();
+    let recorded = b"/tmp/typescript/bundle/app.js";
+    // As long as the recorded path, so that the jitdump keeps its layout.
+    let place = tempfile::Builder::new()
+        .prefix("ji-scripts-")
+        .rand_bytes(6)
+        .tempdir_in("/tmp")
+        .unwrap();
+    let path = place.path().join("app.js");
+    let path = tools::text(&path);
+    assert_eq!(path.len(), recorded.len());
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let read = |name: &str| fs::read(capture::folder("node20-typescript").join(name)).unwrap();
+    for name in ["app.js", "app.js.map"] {
+        fs::write(place.path().join(name), read(name)).unwrap();
+    }
+    let mut dump = read("jit-18825.dump");
+    let places: Vec<usize> = memchr::memmem::find_iter(&dump, recorded).collect();
+    for at in places {
+        dump[at..at + recorded.len()].copy_from_slice(path.as_bytes());
+    }
+    let jitdump = folder.path().join("jit-18825.dump");
+    fs::write(&jitdump, dump).unwrap();
+    let said = || {
+        let jitdump = tools::text(&jitdump);
+        let profile = capture::profile("node20-typescript");
+        inject(
+            &profile,
+            &folder.path().join("out.data"),
+            &["--verbose", "--jitdump", jitdump],
+        )
+    };
+    let set_mode = |name: &str, mode| {
+        fs::set_permissions(place.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let objects = || objects_of(&folder.path().join("out.data"));
+    let has_original_names = || {
+        let bytes = objects()
+            .into_iter()
+            .filter(|path| path.is_file())
+            .map(|path| fs::read(path).unwrap());
+        bytes
+            .into_iter()
+            .any(|bytes| memchr::memmem::find(&bytes, b"perimeter").is_some())
+    };
+    set_mode("app.js", 0o600);
+    assert!(!has_code(&said(), "JI293") && has_original_names());
+    give_away(&jitdump);
+    let refused = said();
+    assert!(has_code(&refused, "JI293") && !has_original_names(), "{refused}");
+    set_mode("app.js", 0o644);
+    assert!(!has_code(&said(), "JI293") && has_original_names());
+    set_mode("app.js.map", 0o600);
+    let refused = said();
+    assert!(has_code(&refused, "JI293") && !has_original_names(), "{refused}");
+    // The user's own file.
+    give_away(&place.path().join("app.js.map"));
+    assert!(!has_code(&said(), "JI293") && has_original_names());
+    // Others do not get to it.
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let refused = said();
+    assert!(has_code(&refused, "JI293") && !has_original_names(), "{refused}");
 }
 
 /// In a world-writable directory, a FIFO may have the name of the output, and another user may read from it.

@@ -273,6 +273,40 @@ fn files_that_only_a_map_names_are_kept_near_the_script() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let (names, said) = kept(&["--source-dir", elsewhere.path().to_str().unwrap()]);
     assert!(!names.contains("id_key"), "{names:?}: {said}");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::create_dir(elsewhere.path().join(".hidden")).unwrap();
+    for hidden in [".env", ".hidden/key"] {
+        let hidden = elsewhere.path().join(hidden);
+        std::fs::copy(&key, &hidden).unwrap();
+        let files = files.map(|(name, content)| match name {
+            MAP => (
+                name,
+                String::from_utf8_lossy(content).replace(text(&key), text(&hidden)),
+            ),
+            _ => (name, String::from_utf8_lossy(content).into_owned()),
+        });
+        let files = files
+            .each_ref()
+            .map(|(name, content)| (*name, content.as_bytes()));
+        let run = run(
+            &files,
+            &["-v", "--keep-sources", "--source-dir", text(elsewhere.path())],
+        );
+        assert!(has_code(&run.said, "JI274"), "{}", run.said);
+    }
+}
+
+/// A repository of others may have it.
+#[test]
+fn a_map_that_is_a_link_is_not_read() {
+    let folder = scratch();
+    let elsewhere = scratch();
+    std::fs::write(folder.path().join(SCRIPT), data(SCRIPT)).unwrap();
+    std::fs::write(elsewhere.path().join(MAP), data(MAP)).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join(MAP), folder.path().join(MAP)).unwrap();
+    let run = run_in(folder, &[]);
+    assert!(run.is_unmapped(), "{}", run.said);
+    assert!(has_code(&run.said, "JI270"), "{}", run.said);
 }
 
 /// The name of `round` in all outputs of a run.

@@ -93,22 +93,31 @@ impl<'o> SourceFiles<'o> {
         }
     }
 
+    /// Whether the user named the folder of a file, in place of the recorded one.
+    pub fn is_named(&self, path: &[u8]) -> bool {
+        self.options.mapping(path).1.is_some()
+    }
+
     /// Opens the file that a runtime named.
     pub fn open(&self, path: &[u8]) -> io::Result<OpenFile> {
         let (path, folder) = self.options.local(path).ok_or(io::ErrorKind::NotFound)?;
         self.open_in(folder, &path)
     }
 
-    /// Opens a file beside the one that a runtime named; `inside` must not lead out of its folder.
+    /// Opens a file in the folder of the one that a runtime named, or below. Links in that folder are not followed: it may be
+    /// the work of others, and they could lead to any file of the user.
     pub fn open_beside(&self, path: &[u8], inside: &Path) -> io::Result<OpenFile> {
-        let (path, folder) = self.options.local(path).ok_or(io::ErrorKind::NotFound)?;
-        let beside = path.parent().ok_or(io::ErrorKind::NotFound)?.join(inside);
-        self.open_in(folder, &beside)
+        let (path, named) = self.options.local(path).ok_or(io::ErrorKind::NotFound)?;
+        let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
+        match self.reach.is_confined() {
+            true => self.open_in(named, &folder.join(inside)),
+            false => walk::open(inside, Scope::BeneathRecorded(folder)),
+        }
     }
 
     /// Opens a file that the source map of a script names. Maps come with packages of others, and could name any file of the
-    /// user: only files below the folder of the script count, and those below [`SourceOptions::source_dir`] that everybody
-    /// may read. Links are not followed.
+    /// user: only files below the folder of the script count, and those below [`SourceOptions::source_dir`] whose mode lets
+    /// everybody read them, and that are not hidden (`.env`). Links are not followed.
     pub fn open_original(&self, path: &[u8], script: &[u8]) -> io::Result<OpenFile> {
         let (path, named) = self.options.local(path).ok_or(io::ErrorKind::NotFound)?;
         let open = |folder: &Path, scope| {
@@ -127,7 +136,7 @@ impl<'o> SourceFiles<'o> {
             Some(file) => file,
             None => {
                 let file = below().ok_or(io::ErrorKind::PermissionDenied)??;
-                file.is_public()
+                (file.has_public_mode() && !is_hidden(&path, source_dir))
                     .then_some(file)
                     .ok_or(io::ErrorKind::PermissionDenied.into())
             }
@@ -150,6 +159,13 @@ impl<'o> SourceFiles<'o> {
             None => self.reach.open_recorded(path),
         }
     }
+}
+
+/// Whether a file below a folder, or one of the folders between them, is hidden.
+fn is_hidden(path: &Path, folder: Option<&Path>) -> bool {
+    let inside = folder.and_then(|folder| path.strip_prefix(folder).ok());
+    let mut parts = inside.unwrap_or(path).components();
+    parts.any(|part| part.as_os_str().as_bytes().starts_with(b"."))
 }
 
 /// Replaces the prefix `old` of `path` with `new`, if it ends at a component boundary.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use jitdump::internals::format::marker::{is_dump_name, pid_in_name};
 use jitdump::internals::format::{first_time, last_time};
@@ -35,6 +36,8 @@ pub struct CandidateDump {
     pub header: Header,
     /// Time of the first record.
     pub first: Option<RuntimeTime>,
+    /// When the file was created, if the file system has it.
+    pub created: Option<SystemTime>,
     /// Latest time in the file, if it was needed so far.
     last: Arc<OnceLock<Option<RuntimeTime>>>,
 }
@@ -46,10 +49,12 @@ impl CandidateDump {
             Header::parse(start)?;
             Ok(())
         })?;
+        let created = file.created();
         let file = PagedFile::of(file).map_err(|cause| Diagnostic::unusable(&cause))?;
         let header = Header::read(&file).map_err(|error| Diagnostic::from(error).as_unused())?;
         Ok(Self {
             first: first_time(&file, &header),
+            created,
             last: Arc::default(),
             header,
             file: Arc::new(file),

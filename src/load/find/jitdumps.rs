@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use jitdump::internals::format::marker::pid_in_name;
 use jitdump::{Time, printable};
@@ -29,6 +30,7 @@ use crate::bytes::printable_path;
 use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{FileMarker, IndexedProfile, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
+use crate::files::open_file::is_trusted;
 use crate::files::walk::{self, Scope};
 use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;
@@ -38,6 +40,7 @@ use crate::load::find::folders::{Folders, beside};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::load::options::LoadOptions;
+use crate::perf::feature::{self, ClockData};
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
@@ -74,7 +77,10 @@ pub fn find(
     }
     let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
     let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
-    Ok(JitdumpSearch::new(index, clock_offset, &options.input, files, access).run())
+    let mut search = JitdumpSearch::new(index, clock_offset, &options.input, files, access);
+    let clock = profile.feature(feature::CLOCK_DATA);
+    search.clock = clock.and_then(|content| ClockData::parse(content, profile.endian));
+    Ok(search.run())
 }
 
 /// A search for jitdumps.
@@ -83,6 +89,10 @@ struct JitdumpSearch<'a> {
     profile_index: &'a ProfileIndex,
     /// Nanoseconds to add to the dumps' times to get profile times, if known.
     clock_offset: Option<i64>,
+    /// The profile's clock and the wall clock, if recorded.
+    clock: Option<ClockData>,
+    /// When the profile was last written, if it is a file.
+    profile_modified: Option<SystemTime>,
     /// Folders of the profile.
     beside: [PathBuf; 2],
     /// Inode of jitinject's mount namespace.
@@ -110,6 +120,10 @@ struct JitdumpSearch<'a> {
 /// Maximum number of attempts to match given files with markers: a thousand containers that each have a dump
 /// of the same name make a million pairs.
 const MAX_TRIES: usize = 1 << 20;
+
+/// How much later than its mapping a file may seem to be created: file systems have the time of the last tick, and the wall
+/// clock may be adjusted.
+const CLOCK_ERROR: Duration = Duration::from_millis(20);
 
 /// Maximum number of files to list, with reasons, for a marker without a dump.
 const MAX_REASONS: usize = 10;
@@ -155,6 +169,8 @@ impl<'a> JitdumpSearch<'a> {
         Self {
             profile_index,
             clock_offset,
+            clock: None,
+            profile_modified: fs::metadata(input).and_then(|profile| profile.modified()).ok(),
             access,
             named: named.map(|file| file.path.clone()).collect(),
             beside: beside(input),
@@ -463,11 +479,36 @@ impl<'a> JitdumpSearch<'a> {
     fn check(&self, candidate: &CandidateDump, group: &MarkerGroup<'_>) -> Result<(), Diagnostic> {
         self.check_times(candidate, group.first.time)?;
         // A file that the process has mapped is its own, whoever owns it.
-        let (_, inode) = candidate.file.file_id();
-        if group.identity.file_id.is_some_and(|id| id.inode == inode) {
+        if self.is_mapped(candidate, group) {
             return Ok(());
         }
         self.check_owner(candidate, group.first.pid)
+    }
+
+    /// Whether a file is the one that was mapped. Its inode alone does not show that: when a file is removed, its inode becomes
+    /// free, and a link of somebody else may lead to another file system.
+    fn is_mapped(&self, candidate: &CandidateDump, group: &MarkerGroup<'_>) -> bool {
+        let (_, inode) = candidate.file.file_id();
+        let has_inode = group.identity.file_id.is_some_and(|id| id.inode == inode);
+        let mapped = self.mapped_by(group.first.time);
+        let times = candidate.created.zip(mapped);
+        let existed = times.is_some_and(|(created, mapped)| created <= mapped);
+        let links = &candidate.file.origin().trail.link_owners;
+        has_inode && existed && links.iter().all(|&owner| is_trusted(owner))
+    }
+
+    /// Returns a time at which a file had been mapped whose marker has the time `marked`, 0 if it was before the profile.
+    fn mapped_by(&self, marked: Time) -> Option<SystemTime> {
+        let begin = self.profile_index.times.map(|(begin, _)| begin);
+        let time = Some(marked).filter(|&time| time != Time(0)).or(begin);
+        let mapped = self
+            .clock
+            .zip(time)
+            .and_then(|(clock, time)| clock.wall_time(time));
+        match mapped {
+            Some(mapped) => mapped.checked_add(CLOCK_ERROR),
+            None => self.profile_modified,
+        }
     }
 
     /// Rejects a file with an untrusted owner, unless the user named the file.

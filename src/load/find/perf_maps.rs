@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use jitdump::internals::format::marker;
 use jitdump::internals::perf_map::{PerfMapSymbol, pid_in_name};
@@ -428,11 +428,7 @@ impl PerfMapSearch<'_> {
 
     /// Wall clock time at a time of the profile, if known.
     fn wall_clock(&self, time: Time) -> Option<SystemTime> {
-        let clock = self.clock?;
-        let earlier = clock.profile_clock.saturating_sub(time.0);
-        let later = time.0.saturating_sub(clock.profile_clock);
-        let wall_clock = clock.wall_clock.checked_add(later)?.checked_sub(earlier)?;
-        UNIX_EPOCH.checked_add(Duration::from_nanos(wall_clock))
+        self.clock?.wall_time(time)
     }
 
     /// Notes which given files are not used, and why. Files in folders are noted only if another one was
@@ -487,6 +483,7 @@ fn namespace_pid(pid: Pid) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::UNIX_EPOCH;
 
     #[test]
     fn clocks_may_have_been_set_back_by_a_minute() {

@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -93,14 +94,24 @@ impl OpenFile {
         &self.origin.path
     }
 
-    /// Whether everybody may read the file, by its mode.
+    /// Whether everybody may read the file: by its mode, and by those of the folders on the way to it.
     pub fn is_public(&self) -> bool {
+        self.has_public_mode() && !self.origin.trail.is_closed
+    }
+
+    /// Whether the mode of the file lets everybody read it who gets to its folder.
+    pub fn has_public_mode(&self) -> bool {
         self.metadata.mode() & 0o004 != 0
     }
 
     /// Whether the file belongs to the current user or to root. Other users could have made it for this program to read.
     pub fn is_trusted(&self) -> bool {
         is_trusted(self.origin.owner)
+    }
+
+    /// Returns when the file was created, if the file system has it.
+    pub fn created(&self) -> Option<SystemTime> {
+        self.metadata.created().ok()
     }
 
     /// Returns the size in bytes when the file was opened.

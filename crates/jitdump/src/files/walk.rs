@@ -38,6 +38,7 @@ const READ_FLAGS: OFlags = OFlags::RDONLY
 
 /// Bits of modes.
 const OTHERS_WRITE: u32 = 0o002;
+const OTHERS_SEARCH: u32 = 0o001;
 const STICKY: u32 = 0o1000;
 
 /// Where a path may lead. Folders in it are the user's choice, or this program's.
@@ -67,6 +68,8 @@ pub struct Trail {
     /// the group of a folder are left out: in most cases, it is the group of one user. In a folder like `/tmp`, others can
     /// create files and links to files, but not replace folders of somebody else.
     pub is_shared: bool,
+    /// Whether a folder on the way is closed to users other than its owner and group.
+    pub is_closed: bool,
 }
 
 /// Opens a regular file. Rejects all others, if possible without opening them, since that has side effects on some
@@ -166,6 +169,7 @@ impl FolderWalk {
         }
         if self.folders.is_empty() && !path.has_root() {
             self.push(rustix::fs::openat(CWD, ".", PATH_FLAGS, Mode::empty())?);
+            self.trail.is_closed |= is_working_folder_closed();
         }
         let mut steps = steps(path)?;
         while let Some(step) = steps.pop() {
@@ -235,6 +239,7 @@ impl FolderWalk {
                 let is_sticky = stat.st_mode & STICKY != 0;
                 let is_open = stat.st_mode & OTHERS_WRITE != 0;
                 self.trail.is_shared |= !is_trusted(stat.st_uid) || is_open && !is_sticky;
+                self.trail.is_closed |= stat.st_mode & OTHERS_SEARCH == 0;
                 self.push(found);
                 Ok(None)
             }
@@ -280,6 +285,17 @@ impl FolderWalk {
     fn open_here(&self, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
         Ok(rustix::fs::openat(self.here()?, name, flags, Mode::empty())?)
     }
+}
+
+/// Whether the working directory, or one above it, is closed to other users, or not known.
+fn is_working_folder_closed() -> bool {
+    let Ok(working) = std::env::current_dir() else {
+        return true;
+    };
+    working.ancestors().any(|folder| {
+        let found = rustix::fs::stat(folder);
+        found.map_or(true, |stat| stat.st_mode & OTHERS_SEARCH == 0)
+    })
 }
 
 fn outside() -> io::Error {

@@ -4,6 +4,8 @@ mod room;
 mod scripts;
 mod source_maps;
 
+use std::collections::BTreeMap;
+
 use jitdump::debug_info::DebugInfo;
 use jitdump::names::SourceLocation;
 use jitdump::v8::known_functions::KnownFunctions;
@@ -46,8 +48,13 @@ impl<'a> V8Scripts<'a> {
     ) -> Self {
         let known = known_functions(&recording.runtime_files.used, &functions.collect::<Vec<_>>());
         let of_maps = known_symbols(&recording.maps, symbols);
+        let used = &recording.runtime_files.used;
+        let of_files = known
+            .enumerate()
+            .filter_map(|(file, known)| Some((used[file].found.file.origin().owner, known.as_ref()?)));
+        let of_maps = of_maps.iter().map(|(&owner, known)| (owner, known));
         let sources = SourceFiles::new(options, load);
-        let scripts = ScriptFiles::read(known.iter().flatten().chain([&of_maps]), &sources);
+        let scripts = ScriptFiles::read(of_files.chain(of_maps), &sources);
         let mut maps = SourceMapFiles::read(&scripts, &sources);
         let mut diagnostics: Vec<Diagnostic> = scripts.diagnostics().collect();
         diagnostics.append(&mut maps.diagnostics);
@@ -99,23 +106,27 @@ fn known_functions<'a>(
     known.collect()
 }
 
-/// The functions of V8 among symbols.
+/// The functions of V8 among symbols, by the owner of the perf map.
 fn known_symbols<'a>(
     maps: &'a IndexedTable<SymbolTableIndex, UsedMap<'_>>,
     symbols: impl Iterator<Item = SymbolId>,
-) -> KnownFunctions<'a> {
-    let mut functions = KnownFunctions::default();
-    for symbol in symbols.filter_map(|id| symbol_of(maps, id)) {
+) -> BTreeMap<u32, KnownFunctions<'a>> {
+    let mut of_owners: BTreeMap<u32, KnownFunctions<'a>> = BTreeMap::new();
+    for (id, symbol) in symbols.filter_map(|id| Some((id, symbol_of(maps, id)?))) {
         if let Some(location) = names::source_locations(symbol.name).first()
             && names::is_v8(symbol.name)
             && location.column > 0
         {
             let name = names::v8_function_name(symbol.name, location).unwrap_or_default();
             let start = start_of(location);
+            let functions = of_owners.entry(maps[id.table].found.file.owner()).or_default();
             functions.add(location.path, start, name, Vec::new());
         }
     }
-    functions.finish()
+    let of_owners = of_owners.into_iter();
+    of_owners
+        .map(|(owner, functions)| (owner, functions.finish()))
+        .collect()
 }
 
 /// Returns the functions of a jitdump that V8 compiled from scripts.

@@ -15,6 +15,7 @@ use jitdump::v8::{Script, TextPosition};
 
 use crate::collections::hash::HashMap;
 use crate::files::OpenFile;
+use crate::files::open_file::is_trusted;
 use crate::frames::source_files::paths::{SourceFiles, SourceOptions};
 use crate::frames::source_files::v8_scripts::room::OpenFileRoom;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -33,48 +34,96 @@ const OPEN_AT_ONCE: usize = 8;
 /// The scripts whose text is on this machine, and is that of the recording, by their paths in jitdumps.
 #[derive(Debug, Default)]
 pub struct ScriptFiles {
-    scripts: HashMap<Vec<u8>, Script<'static>>,
+    scripts: HashMap<Vec<u8>, FoundScript>,
     /// Number of scripts whose text is another one.
     others: u64,
+    /// Number of files that were not read because they are private, and other users have named them.
+    private: u64,
     /// Number of files that were not read, for lack of room.
     left_out: u64,
 }
 
+/// A script on this machine.
+#[derive(Debug)]
+struct FoundScript {
+    script: Script<'static>,
+    /// Number of functions that start where V8 has found them.
+    found: usize,
+    namers: Namers,
+}
+
+/// Other users whose files name a script, each once. They see names and lines of what is read for them, and could name any
+/// file.
+#[derive(Clone, Debug, Default)]
+pub struct Namers(Vec<u32>);
+
+impl Namers {
+    /// Adds a user, except for root and the current one.
+    fn add(&mut self, user: u32) {
+        if !is_trusted(user) && !self.0.contains(&user) {
+            self.0.push(user);
+        }
+    }
+
+    /// Whether all of them may read a file: everybody may, or it is their own.
+    pub fn may_read(&self, file: &OpenFile) -> bool {
+        file.is_public() || self.0.iter().all(|&user| user == file.origin().owner)
+    }
+}
+
 impl ScriptFiles {
-    /// Reads the scripts of functions. A file is not used if its functions start elsewhere: it has changed since.
-    pub fn read<'k>(all: impl Iterator<Item = &'k KnownFunctions<'k>>, files: &SourceFiles<'_>) -> Self {
-        let mut starts: HashMap<&[u8], Vec<TextPosition>> = HashMap::default();
+    /// Reads the scripts of functions, each with the owner of the files that name them. A script is not used if its functions
+    /// start elsewhere: it has changed since.
+    pub fn read<'k>(
+        all: impl Iterator<Item = (u32, &'k KnownFunctions<'k>)>,
+        files: &SourceFiles<'_>,
+    ) -> Self {
+        let mut named: HashMap<&[u8], (Vec<TextPosition>, Namers)> = HashMap::default();
         let mut paths = Vec::new();
-        for function in all.flat_map(KnownFunctions::all) {
-            let starts = starts.entry(function.path).or_insert_with(|| {
-                paths.push(function.path);
-                Vec::new()
-            });
-            starts.push(function.start);
+        for (owner, functions) in all {
+            for function in functions.all() {
+                let (starts, namers) = named.entry(function.path).or_insert_with(|| {
+                    paths.push(function.path);
+                    Default::default()
+                });
+                starts.push(function.start);
+                namers.add(owner);
+            }
         }
         let mut room = ROOM;
-        let (mut others, mut left_out) = (0u64, 0u64);
-        let mut scripts: HashMap<Vec<u8>, (usize, Script<'static>)> = HashMap::default();
+        let (mut others, mut private, mut left_out) = (0u64, 0u64, 0u64);
+        let mut scripts: HashMap<Vec<u8>, FoundScript> = HashMap::default();
         for paths in paths.chunks(OPEN_AT_ONCE) {
             let mut jobs = Vec::new();
             for &path in paths {
+                let Some((_, namers)) = named.get(path) else {
+                    continue;
+                };
                 let compiled = path_compiled_by_deno(path).and_then(|path| files.open_cached(&path).ok());
                 for file in files.open(path).ok().into_iter().chain(compiled) {
-                    match room.take(file.size()) {
-                        true => jobs.push((path, Mutex::new(Some(file)))),
-                        false => left_out = left_out.saturating_add(1),
+                    if !files.is_named(path) && !namers.may_read(&file) {
+                        private = private.saturating_add(1);
+                    } else if room.take(file.size()) {
+                        jobs.push((path, Mutex::new(Some(file))));
+                    } else {
+                        left_out = left_out.saturating_add(1);
                     }
                 }
             }
             let read = threads::map(&jobs, |(path, file)| {
                 let file = file.lock().ok()?.take()?;
-                scan(file, starts.get(path)?)
+                let (starts, namers) = named.get(path)?;
+                let (found, script) = scan(file, starts)?;
+                Some(FoundScript {
+                    script,
+                    found,
+                    namers: namers.clone(),
+                })
             });
             for ((path, _), script) in jobs.iter().zip(read) {
-                let Some((found, script)) = script else { continue };
-                let is_better = |(best, _): &(usize, _)| found > *best;
-                if scripts.get(*path).is_none_or(is_better) {
-                    scripts.insert(path.to_vec(), (found, script));
+                let Some(script) = script else { continue };
+                if scripts.get(*path).is_none_or(|best| script.found > best.found) {
+                    scripts.insert(path.to_vec(), script);
                 }
             }
             let mut with_file: Vec<&[u8]> = jobs.iter().map(|(path, _)| *path).collect();
@@ -83,11 +132,9 @@ impl ScriptFiles {
             others = others.saturating_add(with_file.iter().filter(is_other).count() as u64);
         }
         Self {
+            scripts,
             others,
-            scripts: scripts
-                .into_iter()
-                .map(|(path, (_, script))| (path, script))
-                .collect(),
+            private,
             left_out,
         }
     }
@@ -96,14 +143,21 @@ impl ScriptFiles {
     pub fn by_path(&self) -> Scripts<'_> {
         self.scripts
             .iter()
-            .map(|(path, script)| (&path[..], script))
+            .map(|(path, found)| (&path[..], &found.script))
             .collect()
+    }
+
+    /// Returns the users whose files name a script.
+    pub fn namers(&self, path: &[u8]) -> Namers {
+        let found = self.scripts.get(path);
+        found.map_or_else(Namers::default, |found| found.namers.clone())
     }
 
     /// Reports the scripts that are other ones on this machine, and those that were not read.
     pub fn diagnostics(&self) -> impl Iterator<Item = Diagnostic> {
         let counts = [
             (Issue::ScriptDiffers, self.others),
+            (Issue::ScriptPrivate, self.private),
             (Issue::ScriptTooLarge, self.left_out),
         ];
         let counts = counts.into_iter().filter(|&(_, count)| count > 0);

@@ -17,7 +17,7 @@ use crate::bytes::base_name;
 use crate::collections::hash::HashMap;
 use crate::frames::source_files::paths::{SourceFiles, percent_decoded};
 use crate::frames::source_files::v8_scripts::room::OpenFileRoom;
-use crate::frames::source_files::v8_scripts::scripts::ScriptFiles;
+use crate::frames::source_files::v8_scripts::scripts::{Namers, ScriptFiles};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 
@@ -102,7 +102,7 @@ impl SourceMapFiles {
                 }
                 _ => original_lines::folder(path).to_vec(),
             };
-            match read(location, path, files, &mut room) {
+            match read(location, path, &scripts.namers(path), files, &mut room) {
                 Ok(bytes) => jobs.push((path, script, Mutex::new(bytes), folder)),
                 Err(issue) => all
                     .diagnostics
@@ -182,10 +182,12 @@ fn locate(url: &[u8]) -> MapLocation {
 fn read(
     location: MapLocation,
     script: &[u8],
+    namers: &Namers,
     files: &SourceFiles<'_>,
     room: &mut OpenFileRoom,
 ) -> Result<Vec<u8>, Issue> {
     let mut take = |size| room.take(size).then_some(()).ok_or(Issue::SourceMapTooLarge);
+    let is_named = matches!(location, MapLocation::Named(..)) || files.is_named(script);
     let file = match location {
         MapLocation::Inline(text) => {
             take(text.len() as u64)?;
@@ -196,6 +198,9 @@ fn read(
         MapLocation::Elsewhere => return Err(Issue::SourceMapMissing),
     };
     let file = file.map_err(|_| Issue::SourceMapMissing)?;
+    if !is_named && !namers.may_read(&file) {
+        return Err(Issue::ScriptPrivate);
+    }
     take(file.size())?;
     file.read_part(0, file.size())
         .map_err(|_| Issue::SourceMapMissing)
