@@ -209,9 +209,10 @@ fn private_scripts_are_not_read_for_jitdumps_of_strangers() {
     }
     let jitdump = folder.path().join("jit-18825.dump");
     fs::write(&jitdump, dump).unwrap();
+    let profile = folder.path().join("perf.data");
+    fs::copy(capture::profile("node20-typescript"), &profile).unwrap();
     let said = || {
         let jitdump = tools::text(&jitdump);
-        let profile = capture::profile("node20-typescript");
         inject(
             &profile,
             &folder.path().join("out.data"),

@@ -125,10 +125,6 @@ macro_rules! with_run_issues {
     ScriptTooLarge "JI279" Note "{count} script{|s} on this machine not read: too large"
         "Scripts may have 64 MiB each, 128 MiB together, and there may be 4,096. Functions of the others have the lines of the script that the runtime ran, not those of a source map, and fewer inlined calls."
 
-    ScriptPrivate "JI293" Note "{count} script{|s} or source map{|s} not read: private, and named by the file of another user"
-        "The owner of a jitdump or perf map sees names and lines of what it names, so only files that everybody may read, or that belong to that user, are read for it."
-        "Run jitinject as that user, or name the folder of the scripts with --path-map."
-
     // Events made of logs and traces, and their call chains.
     ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"
         "A record holds a limited number of frames."
@@ -156,6 +152,9 @@ macro_rules! with_run_issues {
         "Adding the ID would exceed the size of a record."
     ChainsReplaced "JI292" Note "{source}: {known} of {total} samples in its code got the recorded call chain"
         "--splice-stacks replaced call chains of samples by those of a log or trace."
+    ScriptPrivate "JI293" Note "{count} script{|s} or source map{|s} not read: private, and named by the file of another user"
+        "The owner of a jitdump or perf map sees names and lines of what it names, so only files that everybody may read, or that belong to that user, are read for it."
+        "Run jitinject as that user, or name the folder of the scripts with --path-map."
     // The page of `timeline`.
     BoxesBefore "JI300" Note "{count} function{|s} not shown: gone before the recording began"
         "The page shows what was loaded during the recording."
