@@ -12,7 +12,8 @@ use crate::collections::hash::HashMap;
 use crate::collections::range_map::RangeMap;
 use crate::perf::event::{Backing, FileId, Mmap};
 
-/// Maximum number of ranges of shared memory in all address spaces together. A server with a thousand workers has a few for each.
+/// Maximum number of ranges of shared memory in all address spaces together, with those that forked processes replace. A server
+/// with a thousand workers has a few for each.
 const MAX_RANGES: usize = 1 << 20;
 
 /// Shared memory of processes, and the address spaces that have it.
@@ -52,6 +53,12 @@ impl SharedMemory {
         let mut known: HashMap<MemoryId, usize> = HashMap::default();
         let mut room = max_ranges;
         for (id, space) in processes.iter() {
+            let parent = space.parent.and_then(|(parent, _)| shared.of_spaces.get(&parent));
+            let copied = parent.map_or(0, RangeMap::piece_count);
+            if copied > room {
+                shared.is_incomplete = true;
+                continue;
+            }
             let inherited = space.parent.and_then(|parent| shared.inherited(parent));
             let mut memory = inherited.unwrap_or_default();
             for map in &space.maps {
@@ -73,14 +80,15 @@ impl SharedMemory {
                 });
                 memory.insert(map.range, (since, index), |_, _| {});
             }
-            if memory.is_empty() {
-                continue;
-            }
-            let Some(left) = room.checked_sub(memory.piece_count()) else {
+            // Copying takes time, even if the process maps something else there.
+            let Some(left) = room.checked_sub(memory.piece_count().max(copied)) else {
                 shared.is_incomplete = true;
                 continue;
             };
             room = left;
+            if memory.is_empty() {
+                continue;
+            }
             let indices = memory.iter().map(|(_, (_, index))| index);
             for index in indices.filter(|_| is_sampled(id)) {
                 let sharers = shared.sharers.get_mut(index);
@@ -200,5 +208,13 @@ mod tests {
         let events = || vec![map(1, 10, 0x1000, true), fork(1, 2, 20), fork(1, 3, 20)];
         assert_eq!(sharers(events(), 1, 3), (vec![1, 2, 3], false));
         assert_eq!(sharers(events(), 1, 2), (vec![1, 2], true));
+        // A process that has none any more had a copy, too.
+        let events = || {
+            let mut events = events();
+            events.push(map(2, 30, 0x1000, false));
+            events
+        };
+        assert_eq!(sharers(events(), 1, 3), (vec![1, 3], false));
+        assert_eq!(sharers(events(), 1, 2), (vec![1], true));
     }
 }

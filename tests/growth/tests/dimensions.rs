@@ -114,6 +114,23 @@ const DIMENSIONS: &[Dimension] = &[
         max_files: 0,
     },
     Dimension {
+        name: "forks of a process with shared memory",
+        write: |files, size| {
+            files.load(1000, CODE, 1);
+            (0..size).for_each(|at| {
+                files
+                    .profile
+                    .shared_memory(PID, 2 * CODE + 0x2000 * at, 0x1000, 600)
+            });
+            (0..size).for_each(|at| files.profile.fork(1000 + at as u32, PID, 1001 + at));
+            files.sample(1002 + size, CODE + 1);
+        },
+        // There are more copies of the memory than are made.
+        size: 2000,
+        options: &[],
+        max_files: 20,
+    },
+    Dimension {
         name: "inlined calls that alternate",
         write: |files, size| {
             for at in 0..size {
