@@ -23,7 +23,6 @@ fn summary(folder: &Path, name: &str, functions: Vec<Value>) -> PathBuf {
 
 /// Compares two runs with `count` functions each, in files that `path` names.
 fn work(count: u64, path: fn(&str, u64) -> String) -> u64 {
-    let folder = tempfile::tempdir().unwrap();
     let functions = |root: &str, line: u64| -> Vec<Value> {
         let function = |number: u64| {
             let name = format!("JS:*f{number} {}:{}:1", path(root, number), number + line);
@@ -32,8 +31,14 @@ fn work(count: u64, path: fn(&str, u64) -> String) -> u64 {
         };
         (0..count).map(function).collect()
     };
-    let before = summary(folder.path(), "before.json", functions("/home/me", 1));
-    let after = summary(folder.path(), "after.json", functions("/ci", 3));
+    compare(functions("/home/me", 1), functions("/ci", 3), count)
+}
+
+/// Compares two runs, which must have `count` functions; returns the blocks passed.
+fn compare(before: Vec<Value>, after: Vec<Value>, count: u64) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let before = summary(folder.path(), "before.json", before);
+    let after = summary(folder.path(), "after.json", after);
     let arguments = [
         "compare".as_ref(),
         "--json".as_ref(),
@@ -62,5 +67,20 @@ fn work_grows_with_the_functions() {
 fn files_of_one_name_are_compared_with_a_few() {
     assert_linear("files of one name", 500, |count| {
         work(count, |root, number| format!("{root}/{number}/index.js"))
+    });
+}
+
+#[test]
+fn tiers_of_a_renamed_function_are_found_once() {
+    assert_linear("tiers", 1000, |count| {
+        let functions = |name: &str| -> Vec<Value> {
+            let tiers = (0..count).map(|number| format!("T{number}"));
+            let function = |tier: String| {
+                json!({"name": name, "kind": "jit", "tier": tier, "size": 64,
+                    "self": [10], "total": [20]})
+            };
+            tiers.map(function).collect()
+        };
+        compare(functions("f"), functions("g"), 1)
     });
 }

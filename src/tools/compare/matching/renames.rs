@@ -25,7 +25,8 @@ struct Leftover<'t, 's> {
     row: u32,
     function: &'t MatchedFunction,
     share: f64,
-    sizes: Vec<(&'s str, u64)>,
+    /// Sizes of code by tier.
+    sizes: HashMap<&'s str, u64>,
     callers: Callers,
 }
 
@@ -152,9 +153,8 @@ fn same_body<'l, 't, 's>(
 
 /// Whether the code has similar sizes in the same tier; `None` if no size is known.
 fn sizes_fit(from: &Leftover<'_, '_>, to: &Leftover<'_, '_>) -> Option<bool> {
-    let same_tier = from.sizes.iter().filter_map(|&(tier, size)| {
-        let mut others = to.sizes.iter();
-        let &(_, other) = others.find(|&&(other, _)| other == tier)?;
+    let same_tier = from.sizes.iter().filter_map(|(&tier, &size)| {
+        let &other = to.sizes.get(tier)?;
         let difference = size.abs_diff(other) as f64;
         Some(difference <= size.max(other) as f64 * MAX_SIZE_DIFFERENCE)
     });

@@ -347,22 +347,19 @@ impl<'s> RunTable<'s> {
         totals
     }
 
-    /// Returns the sizes of code of each function by tier, on one side.
+    /// Returns the sizes of code of each function by tier, on one side: the first of each tier.
     pub(super) fn sizes(
         &self,
         side: usize,
         is_wanted: impl Fn(u32) -> bool,
-    ) -> HashMap<u32, Vec<(&'s str, u64)>> {
-        let mut sizes: HashMap<u32, Vec<(&str, u64)>> = HashMap::default();
+    ) -> HashMap<u32, HashMap<&'s str, u64>> {
+        let mut sizes: HashMap<u32, HashMap<&str, u64>> = HashMap::default();
         for (_, row, function) in self.entries(side) {
             let Some(size) = function.size.filter(|_| is_wanted(row)) else {
                 continue;
             };
-            let known = sizes.entry(row).or_default();
             let tier = function.tier.as_deref().unwrap_or_default();
-            if known.iter().all(|&(other, _)| other != tier) {
-                known.push((tier, size));
-            }
+            sizes.entry(row).or_default().entry(tier).or_insert(size);
         }
         sizes
     }
