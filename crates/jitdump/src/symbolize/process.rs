@@ -16,16 +16,22 @@ use crate::units::{Address, Time};
 /// Maximum number of open jitdumps of a process. Each takes a file descriptor of this program; a process could map any number.
 const MAX_DUMPS: usize = 64;
 
+/// Maximum number of files that one call opens. The next one opens the others.
+const MAX_OPENED: usize = 1024;
+
 /// A process, with the jitdumps that it has mapped. A runtime maps its jitdump because that is how perf finds it.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
     dumps: Vec<Jitdump>,
-    /// Devices and inodes of mapped files that are in use or unusable.
-    seen: HashSet<(Vec<u8>, u64)>,
+    /// Files that are not opened again: those that are still mapped, and those of open jitdumps.
+    seen: HashSet<MappedFile>,
     /// Functions that no call has counted yet.
     uncounted: usize,
 }
+
+/// Device and inode of a mapped file.
+type MappedFile = (Vec<u8>, u64);
 
 /// A mapping of a jitdump, from `/proc/PID/maps`.
 #[derive(PartialEq, Eq, Debug)]
@@ -36,6 +42,12 @@ struct Marker<'a> {
     inode: u64,
     path: &'a [u8],
     is_deleted: bool,
+}
+
+impl Marker<'_> {
+    fn file(&self) -> MappedFile {
+        (self.device.to_owned(), self.inode)
+    }
 }
 
 impl Process {
@@ -53,18 +65,26 @@ impl Process {
     /// the number of functions that were loaded or moved since the last call that did not fail.
     ///
     /// At most 64 jitdumps of a process are open, those that were found last. Others are closed, and their functions are no longer
-    /// found. A call that closes some fails.
+    /// found. A call that closes some fails. Of more than 1,024 that are new, the next call opens the others.
     ///
     /// After the end of the process, and if its mappings cannot be read, only open jitdumps are read. Fails if a mapped
-    /// file cannot be opened or read, or is not a jitdump, once for each such file: of several, the next call fails for the next
-    /// one. A call that fails also reads the other open jitdumps.
+    /// file cannot be opened or read, or is not a jitdump, once for each such file as long as it is mapped: of several, the next
+    /// call fails for the next one. A call that fails also reads the other open jitdumps.
     pub fn update(&mut self) -> Result<usize, Error> {
         let mut failed = None;
         let maps = kernel::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let mapped: HashSet<MappedFile> = markers(&maps).map(|marker| marker.file()).collect();
+        let is_open = |inode: u64| self.dumps.iter().any(|dump| dump.file_id().1 == inode);
+        self.seen.retain(|file| mapped.contains(file) || is_open(file.1));
+        let mut opened = 0;
         for marker in markers(&maps) {
-            if !self.seen.insert((marker.device.to_owned(), marker.inode)) {
+            if opened == MAX_OPENED {
+                break;
+            }
+            if !self.seen.insert(marker.file()) {
                 continue;
             }
+            opened += 1;
             match open(self.pid, &marker) {
                 Ok(file) => {
                     if let Some(closed) = self.add(Jitdump::new(file)) {
