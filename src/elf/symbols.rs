@@ -75,7 +75,7 @@ impl FunctionSymbols {
                 has_size: symbol.size() > 0,
                 is_strong: !symbol.is_weak(),
                 is_global: symbol.is_global(),
-                underscores: Reverse(name.iter().take_while(|&&byte| byte == b'_').count()),
+                underscores: Reverse(underscores(name)),
                 length: name.len(),
                 name: Reverse(name),
             };
@@ -202,6 +202,12 @@ impl FunctionSymbols {
     pub fn range(&self, index: u32) -> Option<AddressRange> {
         Some(self.symbols.get(index as usize)?.range)
     }
+}
+
+/// Returns the number of underscores that a name starts with, up to 64: any number of symbols may have the same long name.
+fn underscores(name: &[u8]) -> usize {
+    let start = name.iter().take(64);
+    start.take_while(|&&byte| byte == b'_').count()
 }
 
 /// Parses an ELF file; `None` if it is not one, or if `is_wanted` is false for its build ID. Returns the build ID as well; empty
@@ -345,6 +351,14 @@ mod tests {
         assert_eq!(encoded(4089).len(), 4096);
         assert_eq!(demangled(&encoded(4089)), Some("f".repeat(4089)));
         assert_eq!(demangled(&encoded(4090)), None);
+    }
+
+    #[test]
+    fn some_underscores_are_counted() {
+        for (name, count) in [("", 0), ("a_", 0), ("__libc_start", 2)] {
+            assert_eq!(underscores(name.as_bytes()), count, "{name}");
+        }
+        assert_eq!(underscores(&[b'_'; 65_000]), 64);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use object::read::ReadCache;
 
@@ -20,6 +20,10 @@ const MAX_MODULES: u32 = 4096;
 
 /// Maximum bytes of holes in a file. Linkers leave at most some between segments, and reading a hole takes time and memory.
 const MAX_HOLES: u64 = 16 << 20;
+
+/// Maximum number of times that a file is read. With links, any number of modules can be one file, of which
+/// [`ModuleContents::read_once`] keeps nothing.
+const MAX_READS: u32 = 64;
 
 /// An ELF file that is read as far as there is memory.
 pub type ElfReads<'c, 'f> = LimitedReads<'c, &'f File>;
@@ -60,13 +64,16 @@ pub struct ModuleContents<'a, R: ContentReader> {
     modules: &'a Modules,
     found: IndexedTable<ModuleIndex, OnceLock<Option<ModuleContent<R::Content>>>>,
     files: &'a NativeFiles,
-    /// Contents by the device and inode of their file, which several modules may share.
-    read: Mutex<FileContents<R::Content>>,
+    /// Contents that are kept, by their file, which several modules may share.
+    read: Mutex<HashMap<FileId, Arc<R::Content>>>,
+    /// How often each file was read; `None` for those that are refused.
+    reads: Mutex<HashMap<FileId, Option<u32>>>,
     /// Number of files that are sparse, too many, or need too much memory.
     refused: AtomicU64,
 }
 
-type FileContents<C> = HashMap<(u64, u64), Arc<C>>;
+/// Device and inode.
+type FileId = (u64, u64);
 
 /// What the files of a module have.
 #[derive(Debug)]
@@ -88,6 +95,7 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
             found: modules.all.map(|_| OnceLock::new()),
             files,
             read: Mutex::default(),
+            reads: Mutex::default(),
             refused: AtomicU64::new(0),
         }
     }
@@ -100,7 +108,7 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
     /// Reads the same, and keeps nothing of it.
     pub fn read_once(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
         let found = self.find(module);
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.read).clear();
         found
     }
 
@@ -156,28 +164,39 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
     }
 
     fn read_file(&self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<R::Content>> {
-        let lock = || self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().get(&file.file_id()).cloned();
+        let id = file.file_id();
+        let known = lock(&self.read).get(&id).cloned();
         if let Some(known) = known {
             return is_same_build(build_id, self.reader.build_id(&known)).then_some(known);
         }
+        let reads = lock(&self.reads).get(&id).copied();
+        let reads = reads.unwrap_or(Some(0))?;
         let memory = self.files.memory().file();
-        let is_sparse = file.refuse_holes(MAX_HOLES).is_err();
+        let is_refused = reads >= MAX_READS || file.refuse_holes(MAX_HOLES).is_err();
         let read = || {
             read_build(file, build_id, &memory, |file, is_wanted| {
                 self.reader.read(file, &memory, is_wanted)
             })
         };
-        let content = (!is_sparse).then(read).flatten();
-        if is_sparse || memory.is_exceeded() {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+        let content = (!is_refused).then(read).flatten();
+        if is_refused || memory.is_exceeded() {
+            let before = lock(&self.reads).insert(id, None);
+            // Another thread may have refused it meanwhile.
+            if before != Some(None) {
+                self.refuse();
+            }
             return None;
         }
         let content = Arc::new(content?);
         memory.keep(self.reader.memory_size(&content));
-        lock().insert(file.file_id(), content.clone());
+        lock(&self.reads).insert(id, Some(reads.saturating_add(1)));
+        lock(&self.read).insert(id, content.clone());
         Some(content)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads a file as far as there is memory. `read` gets a function that is true for `build_id`.
@@ -259,8 +278,40 @@ mod tests {
             let path = folder.path().join(format!("{size}.so"));
             File::create(&path).unwrap().set_len(size).unwrap();
             let file = OpenFile::open(&path).unwrap();
-            assert_eq!(contents.read_file(&file, None).is_some(), is_read, "{size}");
-            assert_eq!(contents.refused("symbols").is_none(), is_read, "{size}");
+            // A file that is refused is counted once, however many modules it is.
+            for _ in 0..2 {
+                assert_eq!(contents.read_file(&file, None).is_some(), is_read, "{size}");
+            }
+            let refused = contents.refused("symbols").map(|refused| refused.count);
+            assert_eq!(refused, (!is_read).then_some(1), "{size}");
         }
+    }
+
+    #[test]
+    fn a_file_of_which_nothing_is_kept_is_read_for_64_modules() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths: Vec<_> = (0..66).map(|at| folder.path().join(format!("{at}.so"))).collect();
+        File::create(&paths[0]).unwrap();
+        let mut modules = Modules::default();
+        for path in &paths {
+            if *path != paths[0] {
+                std::fs::hard_link(&paths[0], path).unwrap();
+            }
+            modules.all.push(Module {
+                path: path.to_str().unwrap().into(),
+                build_id: None,
+            });
+        }
+        let files = NativeFiles::new(&LoadOptions::default());
+        let contents = ModuleContents::new(&modules, &files, Anything);
+        for at in 0..66 {
+            contents.read_once(ModuleIndex(at));
+            let refused = contents.refused("lines").map(|refused| refused.count);
+            assert_eq!(refused, (at >= 64).then_some(1), "{at}");
+        }
+        // Contents that are kept are read once.
+        let contents = ModuleContents::new(&modules, &files, Anything);
+        let has_content = |at| contents.of(ModuleIndex(at)).is_some();
+        assert!((0..66).all(has_content) && contents.refused("symbols").is_none());
     }
 }
