@@ -88,6 +88,11 @@ fn every_sample_is_the_own_one_of_one_row() {
                 .all(|row| samples(row, "self") <= samples(row, "total")),
             "{by}"
         );
+        // The text has no column of charged samples.
+        if ["module", "tier", "kind", "thread", "process"].contains(&by) {
+            let own = rows(&report).iter().map(|row| samples(row, "self"));
+            assert!(own.is_sorted_by(|one, next| one >= next), "{by}");
+        }
         let kinds = report["kinds"].as_array().unwrap().iter();
         assert_eq!(kinds.map(|row| samples(row, "samples")).sum::<u64>(), all);
     }

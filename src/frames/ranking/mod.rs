@@ -58,6 +58,11 @@ impl By {
         ("process", Self::Process),
     ];
 
+    /// Whether samples of other code are charged to rows: only code calls something.
+    pub fn has_charged(self) -> bool {
+        matches!(self, Self::Function | Self::Symbol | Self::Line | Self::File)
+    }
+
     /// Returns the name.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, by)| *by == self);
@@ -202,7 +207,8 @@ impl Ranking {
             .filter(|row| row.total.samples > 0)
             .collect();
         rows.sort_by(|one, other| {
-            let key = |row: &RankedRow| [row.charged, row.own, row.total].map(|part| Reverse(part.period));
+            let charged = |row: &RankedRow| by.has_charged().then_some(row.charged).unwrap_or_default();
+            let key = |row: &RankedRow| [charged(row), row.own, row.total].map(|part| Reverse(part.period));
             (key(one), &one.name, &one.file, one.line).cmp(&(
                 key(other),
                 &other.name,

@@ -77,16 +77,16 @@ impl Report {
         shares.collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the columns with shares. Only code calls something that can be charged to it.
+    /// Returns the columns with shares.
     pub(super) fn shares(&self) -> &'static [ShareColumn] {
         const SHARES: &[ShareColumn] = &[
             ("charged", |row| row.charged),
             ("self", |row| row.own),
             ("total", |row| row.total),
         ];
-        match self.by {
-            By::Function | By::Symbol | By::Line | By::File => SHARES,
-            _ => SHARES.get(1..).unwrap_or_default(),
+        match self.by.has_charged() {
+            true => SHARES,
+            false => SHARES.get(1..).unwrap_or_default(),
         }
     }
 
