@@ -8,6 +8,7 @@ use crate::files::CompressionFormat;
 use crate::files::temp_file::temp_file_error;
 use crate::load::input::{InputFiles, MainFile};
 use crate::load::recording_data::{RecordingData, keep};
+use crate::perf::event::Backing;
 use crate::perf::record::data::ProfileBytes;
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::issues::RECORD_AGAIN;
@@ -79,7 +80,8 @@ fn is_damaged(index: &ProfileIndex) -> bool {
 ///
 /// Its output has no mark, but each process gets new addresses from 2 MiB on, without gaps (`user_space_start` in
 /// tools/perf/util/aslr.c). Processes of 64-bit machines have their stack, libraries and vDSO much higher. Some
-/// addresses wrap around below 0 (those of files mapped at several addresses, such as Java's class archive).
+/// addresses wrap around below 0 (those of files mapped at several addresses, such as Java's class archive). Anonymous memory
+/// may be anywhere: all of a process has one new start, and keeps its distances, also those between address spaces.
 /// `testdata/cpython313-dwarf/aslr.data` is such a profile.
 fn is_remapped(processes: &Processes) -> bool {
     const FIRST: u64 = 0x20_0000;
@@ -95,7 +97,7 @@ fn is_remapped(processes: &Processes) -> bool {
         space
             .maps
             .iter()
-            .any(|map| LIBRARIES.contains(&map.range.start.0))
+            .any(|map| map.backing == Backing::File && LIBRARIES.contains(&map.range.start.0))
     };
     first_maps.next().is_some_and(|map| map.range.start.0 == FIRST)
         && first_maps.all(|map| map.range.start.0 == FIRST)
@@ -106,20 +108,21 @@ fn is_remapped(processes: &Processes) -> bool {
 mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
-    use crate::perf::event::Backing;
     use crate::units::Pid;
     use jitdump::{Address, AddressRange};
 
     fn is_remapped_with(starts: &[(u32, u64)]) -> bool {
-        let maps = starts.iter().map(|&(pid, start)| {
-            ProcessEvent::Map(
-                Pid(pid),
-                Map::private(
-                    1,
-                    AddressRange::new(Address(start), 0x1000).unwrap(),
-                    Backing::File,
-                ),
-            )
+        let files: Vec<_> = starts
+            .iter()
+            .map(|&(pid, start)| (pid, start, Backing::File))
+            .collect();
+        is_remapped_with_maps(&files)
+    }
+
+    fn is_remapped_with_maps(maps: &[(u32, u64, Backing)]) -> bool {
+        let maps = maps.iter().map(|&(pid, start, backing)| {
+            let range = AddressRange::new(Address(start), 0x1000).unwrap();
+            ProcessEvent::Map(Pid(pid), Map::private(1, range, backing))
         });
         is_remapped(&Processes::new(maps.collect()))
     }
@@ -128,6 +131,8 @@ mod tests {
     fn ordinary_address_spaces_are_not_taken_for_replaced_ones() {
         const FIRST: u64 = 0x20_0000;
         assert!(is_remapped_with(&[(1, FIRST), (1, FIRST + 0x2000), (2, FIRST)]));
+        let anonymous = (1, 0x56_a605_d000, Backing::Anonymous);
+        assert!(is_remapped_with_maps(&[(1, FIRST, Backing::File), anonymous]));
         assert!(!is_remapped_with(&[]));
         // lld links programs to the same address, but their libraries are elsewhere.
         assert!(!is_remapped_with(&[(1, FIRST), (1, 0x7fff_f7fc_1000)]));

@@ -341,9 +341,13 @@ impl Summary {
         if self.traces.is_empty() || !self.dumps.is_empty() || objects > 0 {
             // Perf maps have their own line.
             if self.perf_maps.is_empty() || !self.dumps.is_empty() {
+                let moved = match functions.moved {
+                    0 => String::new(),
+                    moved => format!("{moved} moved, "),
+                };
                 let _ = write!(
                     text,
-                    "{}, {} loaded, {} touched by samples, ",
+                    "{}, {} loaded, {moved}{} touched by samples, ",
                     self.files(),
                     count(functions.loaded, "function"),
                     functions.touched,

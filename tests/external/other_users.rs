@@ -230,7 +230,7 @@ fn private_scripts_are_not_read_for_jitdumps_of_strangers() {
             .map(|path| fs::read(path).unwrap());
         bytes
             .into_iter()
-            .any(|bytes| memchr::memmem::find(&bytes, b"perimeter").is_some())
+            .any(|bytes| memchr::memmem::find(&bytes, b"shapes.ts").is_some())
     };
     set_mode("app.js", 0o600);
     assert!(!has_code(&said(), "JI293") && has_original_names());

@@ -148,6 +148,25 @@ fn a_dump_that_no_marker_leads_to_is_used_for_the_process_in_its_header() {
 }
 
 #[test]
+fn the_second_dump_of_a_process_in_a_folder_is_named_if_it_is_not_used() {
+    let mut case = Case::new();
+    case.profile.comm(7, "program", true, 1000 * SECOND);
+    case.sample(7, 1002 * SECOND, "function");
+    write(
+        &case.path("dumps/1.bin"),
+        &dump_with(7, &[(7, 1001 * SECOND, "function")]),
+    );
+    let second = case.path("dumps/2.bin");
+    write(&second, &dump_with(7, &[(7, 1003 * SECOND, "another")]));
+    let said = case.check(&["-v", "--jitdump", tools::text(&case.path("dumps"))]);
+    let not_used = Diagnostic::new(Issue::ProcessHasDump).in_file(&second);
+    assert!(
+        reports(&said, "JI229", &not_used.with("pid", 7).to_string()),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_dump_beside_the_profile_needs_no_marker() {
     for name in ["jit-7.dump", "dumps/jit-7.dump"] {
         let mut case = Case::new();

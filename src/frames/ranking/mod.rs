@@ -207,7 +207,10 @@ impl Ranking {
             .filter(|row| row.total.samples > 0)
             .collect();
         rows.sort_by(|one, other| {
-            let charged = |row: &RankedRow| by.has_charged().then_some(row.charged).unwrap_or_default();
+            let charged = |row: &RankedRow| match by.has_charged() {
+                true => row.charged,
+                false => Weight::default(),
+            };
             let key = |row: &RankedRow| [charged(row), row.own, row.total].map(|part| Reverse(part.period));
             (key(one), &one.name, &one.file, one.line).cmp(&(
                 key(other),

@@ -62,6 +62,9 @@ macro_rules! with_run_issues {
         "check searches folders for files of these kinds."
     OtherDumpMapped "JI228" Warning "not used: process {pid} mapped another jitdump, which has code at the same addresses"
         "A process has one function at an address at a time, so both files cannot be of one process. The mapping shows which is."
+    ProcessHasDump "JI229" Note "not used: process {pid} has another jitdump, and no mapping refers to this one"
+        "Of the files in folders, a process without recorded mappings of its jitdumps gets the first that fits. A process that executes another program may write a second one."
+        "Name the file with --jitdump, in place of its folder."
     // Clocks.
     ClockDoubtful "JI240" Warning "{count} sample{|s} at addresses that held several functions not counted as named: the clock offset is uncertain"
         "The file uses another clock than the profile, and the distance is not known well enough to tell these functions apart."

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use crate::frames::ranking::RankedRow;
 use crate::frames::stream::call_tree::Weight;
 use crate::results::summary::{count, count_of};
+use crate::tools::report::Report;
 use crate::tools::report::function::{FunctionReport, Share, SourceLine};
 use crate::tools::report::instructions::{CodeCopy, FunctionCode, InstructionLine};
-use crate::tools::report::{By, Report};
 
 /// A column with shares: its name, and the samples of a row in it.
 pub(super) type ShareColumn = (&'static str, fn(&RankedRow) -> Weight);

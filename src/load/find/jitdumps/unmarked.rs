@@ -62,10 +62,14 @@ impl JitdumpSearch<'_> {
                     used.insert(content);
                     with_dump.insert(pid);
                 }
+                Ok(()) => {
+                    let another = Diagnostic::new(Issue::ProcessHasDump).in_file(candidate.file.path());
+                    found.diagnostics.push(another.with("pid", pid));
+                }
                 Err(rejected) if given.is_named => {
                     found.diagnostics.push(rejected.in_file(candidate.file.path()));
                 }
-                _ => {}
+                Err(_) => {}
             }
         }
         let missing = found.missing.iter().map(|&(pid, _)| pid);
