@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -20,10 +21,11 @@ use rustix::net::{
 
 use crate::bytes::printable_path;
 use crate::files::Folder;
+use crate::files::folder::descriptor_path;
 use crate::files::kernel;
 use crate::files::walk::Scope;
 use crate::load::process_stat::ProcessStat;
-use crate::record::process_files::ids_of;
+use crate::record::process_files::{ids_of, owner_of};
 use crate::record::short_command::IsStopped;
 
 /// How long to wait for a reply. The runtime writes the names of all code that it has compiled before it replies.
@@ -69,7 +71,7 @@ impl Command {
 enum Failure {
     /// There is no socket in the folder.
     NoSocket(PathBuf),
-    /// Another process waits at the socket.
+    /// Another process waits at the socket, or it is no socket of the process's owner.
     OtherProcess,
     /// There was no reply in time.
     Silence,
@@ -242,8 +244,8 @@ impl DiagnosticPort {
         is_stopped: IsStopped<'_>,
     ) -> Result<(), Failure> {
         let deadline = Instant::now() + patience;
-        let socket = self.connect()?;
-        // Others may create files in /tmp.
+        let socket = self.connect(owner_of(pid))?;
+        // Others of the same owner may create sockets, too.
         if socket_peercred(&socket)?.pid.as_raw_nonzero().get() != pid.cast_signed() {
             return Err(Failure::OtherProcess);
         }
@@ -256,16 +258,22 @@ impl DiagnosticPort {
         read_reply(|buffer| read_until(&mut socket, buffer, deadline, is_stopped))
     }
 
-    /// Connects without waiting. A path through the folder's descriptor is short enough for any folder.
-    fn connect(&self) -> Result<OwnedFd, Failure> {
+    /// Connects without waiting to a socket of this user, but follows no link: others may create files in /tmp. A path through a
+    /// descriptor is short enough for any folder.
+    fn connect(&self, owner: Option<u32>) -> Result<OwnedFd, Failure> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = match openat(&self.folder, &self.name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Err(Failure::NoSocket(self.folder_path.clone())),
+            other => other?,
+        };
+        let stat = fstat(&found)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || owner != Some(stat.st_uid) {
+            return Err(Failure::OtherProcess);
+        }
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let path = self.folder.descriptor_path().join(&self.name);
-        match connect(&socket, &SocketAddrUnix::new(path)?) {
-            Ok(()) => Ok(socket),
-            Err(Errno::NOENT) => Err(Failure::NoSocket(self.folder_path.clone())),
-            Err(cause) => Err(cause.into()),
-        }
+        connect(&socket, &SocketAddrUnix::new(descriptor_path(&found))?)?;
+        Ok(socket)
     }
 }
 
@@ -329,10 +337,9 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    use rustix::fs::{Mode, OFlags, open};
+    use rustix::fs::open;
 
     use super::*;
-    use crate::files::folder::descriptor_path;
 
     const NAME: &str = "dotnet-diagnostic-1-2-socket";
 
@@ -450,7 +457,7 @@ mod tests {
         let listener = UnixListener::bind(root.path().join(NAME)).unwrap();
         rustix::net::listen(&listener, 0).unwrap();
         let port = DiagnosticPort::open(root.path(), Path::new("/"), NAME.to_owned()).unwrap();
-        let _first = port.connect().unwrap();
+        let _first = port.connect(owner_of(std::process::id())).unwrap();
         let failed = port.ask(std::process::id(), Command::EnablePerfMap, PATIENCE, &mut || {
             false
         });
@@ -460,9 +467,9 @@ mod tests {
     #[test]
     fn only_the_process_itself_is_asked() {
         let root = tempfile::tempdir().unwrap();
+        let open = |folder: &str| DiagnosticPort::open(root.path(), Path::new(folder), NAME.to_owned());
         let port = |folder: &str| {
-            DiagnosticPort::open(root.path(), Path::new(folder), NAME.to_owned())
-                .and_then(|port| port.ask(1, Command::EnablePerfMap, PATIENCE, &mut || false))
+            open(folder).and_then(|port| port.ask(1, Command::EnablePerfMap, PATIENCE, &mut || false))
         };
         let absent = "it has no diagnostic socket in /absent, as with DOTNET_EnableDiagnostics=0";
         assert_eq!(port("/absent").unwrap_err().to_string(), absent);
@@ -473,7 +480,27 @@ mod tests {
         std::os::unix::fs::symlink(root.path(), root.path().join("out")).unwrap();
         assert!(matches!(port("/out"), Err(Failure::NoSocket(_))));
         drop(listener);
-        assert!(matches!(port("/"), Err(Failure::Io(_))));
+        let of_user = open("/").unwrap().connect(owner_of(std::process::id()));
+        assert!(matches!(of_user, Err(Failure::Io(_))), "{of_user:?}");
+    }
+
+    #[test]
+    fn neither_a_link_nor_a_socket_of_another_user_is_connected_to() {
+        let root = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(root.path().join("other.sock")).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let me = owner_of(std::process::id()).unwrap();
+        let port = DiagnosticPort::open(root.path(), Path::new("/"), NAME.to_owned()).unwrap();
+        let place = root.path().join(NAME);
+        std::os::unix::fs::symlink("other.sock", &place).unwrap();
+        assert!(matches!(port.connect(Some(me)), Err(Failure::OtherProcess)));
+        fs::remove_file(&place).unwrap();
+        fs::rename(root.path().join("other.sock"), &place).unwrap();
+        for owner in [None, Some(me + 1)] {
+            assert!(matches!(port.connect(owner), Err(Failure::OtherProcess)));
+        }
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert!(port.connect(Some(me)).is_ok() && listener.accept().is_ok());
     }
 
     #[test]
