@@ -12,6 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use crate::bytes::{BLOCK_SIZE, BlockFile};
 use crate::collections::hash::RandomState;
@@ -77,6 +78,11 @@ impl StreamedFile {
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Returns the time of the last modification.
+    pub fn modified(&self) -> io::Result<SystemTime> {
+        self.file.metadata().modified()
     }
 
     /// Reads the whole file, as it is now.

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use jitdump::Tally;
 
@@ -236,6 +237,14 @@ impl MainFile {
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.origin().path
+    }
+
+    /// Returns the time of the last modification.
+    pub fn modified(&self) -> io::Result<SystemTime> {
+        match self {
+            Self::Whole(file) => Ok(file.modified()),
+            Self::Streamed(file) => file.modified(),
+        }
     }
 
     /// Returns the bytes of the file.

@@ -1,6 +1,7 @@
 //! A profile with the code of its processes.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use jitdump::internals::format::marker;
 use jitdump::{AddressRange, Machine};
@@ -26,6 +27,7 @@ use crate::load::progress::Progress;
 use crate::load::recording_data::{RecordingData, keep};
 use crate::load::runtime_files::{RuntimeFiles, machine_of};
 use crate::load::shared_memory::SharedMemory;
+use crate::perf::feature::{self, ClockData};
 use crate::perf::record::data::ProfileBytes;
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::conversion::LogConversion;
@@ -74,7 +76,6 @@ pub fn load<'a>(
 ) -> Result<Recording<'a>, Diagnostic> {
     let input = keep(&data.input, input::open(options)?);
     progress.input_ended();
-    let access = Access::new(options, input.main.origin().owner);
     let recorded = match input.kind {
         InputKind::Profile => Some(profile::read(input, data)?),
         InputKind::MonoLog | InputKind::XrayTrace => None,
@@ -82,6 +83,9 @@ pub fn load<'a>(
     if let Some(recorded) = &recorded {
         prepare(&recorded.index)?;
     }
+    let end = recorded.as_ref().and_then(end_of);
+    let end = end.or_else(|| input.main.modified().ok());
+    let access = Access::new(options, input.main.origin().owner, end);
     let processes = recorded.as_ref().map(|recorded| &recorded.index.processes);
     let opened = logs::open(&options.trace, input, processes, &access)?;
     let opened = keep(&data.logs, opened);
@@ -124,6 +128,13 @@ pub fn load<'a>(
         timeline,
         loads_in_files,
     })
+}
+
+/// Returns when a profile ended, if its clock is known.
+fn end_of(IndexedProfile { profile, index }: &IndexedProfile<'_>) -> Option<SystemTime> {
+    let (_, end) = index.times?;
+    let clock = profile.feature(feature::CLOCK_DATA)?;
+    ClockData::parse(clock, profile.endian)?.wall_clock_at(end)
 }
 
 /// Reads the runtime files of a recorded profile, and adds the events and call chains of logs and traces to it.

@@ -169,8 +169,8 @@ impl ClockData {
         })
     }
 
-    /// Returns the wall clock time at a time of the profile; `None` if there is no such time.
-    pub fn wall_time(&self, time: Time) -> Option<SystemTime> {
+    /// Returns the wall clock time at a time of the profile.
+    pub fn wall_clock_at(self, time: Time) -> Option<SystemTime> {
         let earlier = self.profile_clock.saturating_sub(time.0);
         let later = time.0.saturating_sub(self.profile_clock);
         let wall_clock = self.wall_clock.checked_add(later)?.checked_sub(earlier)?;

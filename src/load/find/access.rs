@@ -1,5 +1,7 @@
 //! Which files may be opened and used.
 
+use std::time::SystemTime;
+
 use crate::files::Reach;
 use crate::load::find::ownership::OwnerCheck;
 use crate::load::options::LoadOptions;
@@ -14,11 +16,11 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns the restrictions for a profile that belongs to the user ID `profile_owner`.
-    pub fn new(options: &LoadOptions, profile_owner: u32) -> Self {
+    /// Returns the restrictions for a profile that belongs to the user ID `profile_owner` and ended then, if that is known.
+    pub fn new(options: &LoadOptions, profile_owner: u32, end: Option<SystemTime>) -> Self {
         Self {
             reach: options.reach(),
-            ownership: OwnerCheck::new(options, profile_owner),
+            ownership: OwnerCheck::new(options, profile_owner, end),
         }
     }
 }

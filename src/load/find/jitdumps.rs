@@ -504,7 +504,7 @@ impl<'a> JitdumpSearch<'a> {
         let mapped = self
             .clock
             .zip(time)
-            .and_then(|(clock, time)| clock.wall_time(time));
+            .and_then(|(clock, time)| clock.wall_clock_at(time));
         match mapped {
             Some(mapped) => mapped.checked_add(CLOCK_ERROR),
             None => self.profile_modified,
@@ -575,7 +575,7 @@ mod tests {
     #[test]
     fn given_files_are_compared_1_048_576_times_and_the_rest_is_counted() {
         let index = ProfileIndex::default();
-        let access = Access::new(&LoadOptions::default(), 0);
+        let access = Access::new(&LoadOptions::default(), 0, None);
         let input = Path::new("/nowhere/perf.data");
         let search = JitdumpSearch::new(&index, None, input, UserFiles::default(), &access);
         let mut places = vec![0; 1_048_575];

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::time::SystemTime;
 
 use crate::files::FileOrigin;
 use crate::files::open_file::is_trusted;
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
+use crate::load::process_stat::{SLACK, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
@@ -17,14 +19,17 @@ use crate::units::Pid;
 pub struct OwnerCheck {
     profile_owner: u32,
     is_blind: bool,
+    /// End of the profile, if known.
+    end: Option<SystemTime>,
 }
 
 impl OwnerCheck {
-    /// Creates the checks for a profile that belongs to the user ID `profile_owner`.
-    pub fn new(options: &LoadOptions, profile_owner: u32) -> Self {
+    /// Creates the checks for a profile that belongs to the user ID `profile_owner` and ended then, if that is known.
+    pub fn new(options: &LoadOptions, profile_owner: u32, end: Option<SystemTime>) -> Self {
         Self {
             profile_owner,
             is_blind: options.force,
+            end,
         }
     }
 
@@ -45,7 +50,39 @@ impl OwnerCheck {
     }
 
     fn has(&self, owner: u32, pid: Option<Pid>) -> bool {
-        let is_of = |pid| fs::metadata(process_folder(pid)).is_ok_and(|process| process.uid() == owner);
+        let is_of = |pid| self.is_of_running(owner, pid);
         is_trusted(owner) || owner == self.profile_owner || pid.is_some_and(is_of)
+    }
+
+    /// Whether a process of the profile still runs and belongs to a user. One that started after the end has only its ID.
+    fn is_of_running(&self, owner: u32, pid: Pid) -> bool {
+        // The start is read last: of a process that gets the ID meanwhile, it is later.
+        let is_owner = fs::metadata(process_folder(pid)).is_ok_and(|process| process.uid() == owner);
+        let started = || start_of(pid.0)?.checked_add(SLACK);
+        let was_there = |end: SystemTime| started().is_some_and(|started| started <= end);
+        is_owner && self.end.is_some_and(was_there)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_owner_of_a_process_that_started_after_the_profile_does_not_count() {
+        let me = Pid(std::process::id());
+        let owner = fs::metadata(process_folder(me)).unwrap().uid();
+        let started = start_of(me.0).unwrap() + SLACK;
+        let minute = Duration::from_secs(60);
+        for (end, is_owner) in [
+            (None, false),
+            (Some(started - minute), false),
+            (Some(started + minute), true),
+        ] {
+            let check = OwnerCheck::new(&LoadOptions::default(), 0, end);
+            assert_eq!(check.is_of_running(owner, me), is_owner, "{end:?}");
+            assert!(!check.is_of_running(owner + 1, me));
+        }
     }
 }

@@ -428,7 +428,7 @@ impl PerfMapSearch<'_> {
 
     /// Wall clock time at a time of the profile, if known.
     fn wall_clock(&self, time: Time) -> Option<SystemTime> {
-        self.clock?.wall_time(time)
+        self.clock?.wall_clock_at(time)
     }
 
     /// Notes which given files are not used, and why. Files in folders are noted only if another one was
@@ -482,8 +482,9 @@ fn namespace_pid(pid: Pid) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::UNIX_EPOCH;
+
+    use super::*;
 
     #[test]
     fn clocks_may_have_been_set_back_by_a_minute() {
