@@ -50,8 +50,20 @@ pub struct Folder {
 impl Folder {
     /// Opens a directory.
     pub fn open(path: &Path, scope: Scope<'_>) -> io::Result<Self> {
-        let (handle, path) = walk::open_folder(path, scope)?;
-        Ok(Self::new(handle, path))
+        Self::open_by_links_of(path, scope, |_| true)
+    }
+
+    /// Opens a directory. Fails if a link of another user than those that `may_lead` leads there.
+    pub fn open_by_links_of(
+        path: &Path,
+        scope: Scope<'_>,
+        may_lead: impl Fn(u32) -> bool,
+    ) -> io::Result<Self> {
+        let (handle, path, trail) = walk::open_folder(path, scope)?;
+        match trail.link_owners.into_iter().all(may_lead) {
+            true => Ok(Self::new(handle, path)),
+            false => Err(ErrorKind::PermissionDenied.into()),
+        }
     }
 
     /// Opens the directory that the user named, through any links. Creates it and its parents if they are missing.
@@ -534,6 +546,9 @@ mod tests {
         assert!(opened("/out").is_err());
         symlink("/tmp", root.path().join("link")).unwrap();
         assert!(opened("link").is_ok());
+        let (me, link, scope) = (geteuid().as_raw(), Path::new("link"), Scope::Root(root.path()));
+        let by_links_of = |user: u32| Folder::open_by_links_of(link, scope, |owner| owner == user);
+        assert!(by_links_of(me).is_ok() && by_links_of(me + 1).is_err());
         fs::write(root.path().join("file"), "").unwrap();
         assert!(opened("file").is_err());
     }

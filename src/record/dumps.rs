@@ -1,7 +1,7 @@
 //! The files of runtimes, moved into the directory of a recording.
 
-use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +18,7 @@ use crate::bytes::{base_name, printable_path};
 use crate::code::profile_index::{FileMarker, ProfileIndex};
 use crate::files::folder::PRIVATE;
 use crate::files::kernel;
+use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, NameInFolder, OpenFile};
@@ -46,6 +47,8 @@ pub struct Collection<'a> {
     pub dumps: &'a Folder,
     /// Processes that were looked at while they ran.
     pub processes: &'a [RecordedProcess],
+    /// Owners of the processes that were seen while they ran.
+    pub owners: &'a BTreeMap<u32, u32>,
     /// When the recording started.
     pub started: SystemTime,
     /// Whether the recording started all processes, so their files are part of it.
@@ -60,7 +63,7 @@ struct WrittenFile {
 
 impl Collection<'_> {
     /// Moves the jitdumps that the processes of a profile have mapped, and their perf maps. Files of processes that still run,
-    /// or that existed before, are copied.
+    /// that existed before, or whose owner is unknown, are copied.
     ///
     /// A file that cannot be moved or copied stays; injection finds it there, or reports that it is missing.
     pub fn run(&self, index: &ProfileIndex) -> Vec<CollectedFile> {
@@ -83,10 +86,11 @@ impl Collection<'_> {
                 collected.extend(maps.filter_map(|map| self.collect(&map, pid)));
             }
         }
-        for (folder, number, pid) in folders.into_iter().filter(|_| self.is_own) {
-            let logs = v8_logs(&folder, number);
-            let logs = logs.filter(|log| !log.starts_with(self.dumps.path()));
-            collected.extend(logs.filter_map(|log| self.collect(&log, pid)));
+        let is_known = |(_, _, pid): &(PathBuf, u32, Pid)| self.is_own && self.owner(*pid).is_some();
+        for (folder, number, pid) in folders.into_iter().filter(is_known) {
+            let mut logs = self.v8_logs(&folder, number, pid);
+            logs.retain(|log| !log.starts_with(self.dumps.path()));
+            collected.extend(logs.iter().filter_map(|log| self.collect(log, pid)));
         }
         let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
         for pid in pids {
@@ -107,14 +111,26 @@ impl Collection<'_> {
         if !may_be_of(&found, start_of(pid.0)) {
             return None;
         }
-        let target = append_perf_map(&map, pid.0, self.owner(pid), self.dumps, &mut || false).ok()?;
-        let is_removed = self.may_remove(&map, pid) && remove_at_path(&map);
+        let target = append_perf_map(&map, pid.0, self.user(pid), self.dumps, &mut || false).ok()?;
+        let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
         Some(self.collected(map.path(), &target, !is_removed))
+    }
+
+    /// Whether the files of a process are moved: it was recorded from its start, is known, and has ended.
+    fn may_move(&self, pid: Pid) -> bool {
+        self.is_own && !is_running(pid) && self.owner(pid).is_some()
     }
 
     /// Whether a file of a process, of which there is a copy, is the user's to remove.
     fn may_remove(&self, file: &OpenFile, pid: Pid) -> bool {
-        self.is_own && !is_running(pid) && file.origin().owner == geteuid().as_raw()
+        self.may_move(pid) && file.origin().owner == geteuid().as_raw()
+    }
+
+    /// Removes a file from where it was opened, unless another one is there by now. Returns whether that was possible.
+    fn remove_at_path(&self, file: &OpenFile, pid: Pid) -> bool {
+        let folder = self.open_folder(folder_of(file.path()), pid);
+        let place = folder.zip(file.path().file_name());
+        place.is_some_and(|(folder, name)| folder.at(name).remove_file(file).is_ok())
     }
 
     /// Returns the jitdumps outside of the folder that markers lead to, each once, with a process.
@@ -150,19 +166,47 @@ impl Collection<'_> {
 
     /// Opens a file if it is that of a process and was written during the recording.
     fn find(&self, path: &Path, pid: Pid) -> Option<WrittenFile> {
-        let place = Folder::open(folder_of(path), Scope::Recorded)
-            .ok()?
-            .at(path.file_name()?);
+        let place = self.open_folder(folder_of(path), pid)?.at(path.file_name()?);
         let file = place.open_file().ok()?;
-        let is_found = file.origin().owner == self.owner(pid) && self.is_new(&file);
+        let is_found = file.origin().owner == self.user(pid) && self.is_new(&file);
         is_found.then_some(WrittenFile { place, file })
     }
 
-    /// Returns the user whose files are those of a process: its owner.
-    fn owner(&self, pid: Pid) -> u32 {
-        let known = || self.known(pid).find_map(|process| process.owner);
-        let own = || geteuid().as_raw();
-        owner_of(pid.0).or_else(known).unwrap_or_else(own)
+    /// Opens a directory, unless a link of somebody else than root and the owner of the process leads there.
+    fn open_folder(&self, path: &Path, pid: Pid) -> Option<Folder> {
+        let owner = self.owner(pid);
+        let may_lead = |user| is_trusted(user) || owner == Some(user);
+        Folder::open_by_links_of(path, Scope::Recorded, may_lead).ok()
+    }
+
+    /// Returns the logs that V8 writes beside its jitdump, which nothing reads.
+    fn v8_logs(&self, folder: &Path, number: u32, pid: Pid) -> Vec<PathBuf> {
+        let end = format!("-{number}-v8.log");
+        let Some(folder) = self.open_folder(folder, pid) else {
+            return Vec::new();
+        };
+        let Ok(entries) = folder.entries() else {
+            return Vec::new();
+        };
+        let logs = entries.flatten().map(|(place, _)| place).filter(|place| {
+            let name = place.name.as_bytes();
+            name.starts_with(b"isolate") && name.ends_with(end.as_bytes())
+        });
+        logs.map(|log| log.path()).collect()
+    }
+
+    /// Returns the owner of a process. For root, it is unknown whose processes were that were not seen while they ran. The kernel
+    /// lets other users record their own only.
+    fn owner(&self, pid: Pid) -> Option<u32> {
+        let me = geteuid();
+        let own = (!me.is_root()).then_some(me.as_raw());
+        let noted = self.owners.get(&pid.0).copied();
+        noted.or_else(|| owner_of(pid.0)).or(own)
+    }
+
+    /// Returns the user whose files are those of a process.
+    fn user(&self, pid: Pid) -> u32 {
+        self.owner(pid).unwrap_or_else(|| geteuid().as_raw())
     }
 
     /// Whether a number is the ID of a process in one of its namespaces.
@@ -182,13 +226,13 @@ impl Collection<'_> {
     }
 
     /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
-    /// runs or ran before the recording, or if the ID in the file's name is not its own.
+    /// runs or ran before the recording, if its owner is unknown, or if the ID in the file's name is not its own.
     fn collect(&self, path: &Path, pid: Pid) -> Option<CollectedFile> {
         let WrittenFile { place, file } = self.find(path, pid)?;
         let mut parts = place.name.as_bytes().split(|byte| b"-.".contains(byte));
         let number = |part| std::str::from_utf8(part).ok()?.parse().ok();
         let is_of_process = parts.any(|part| number(part).is_some_and(|number| self.has_id(pid, number)));
-        let is_moved = self.is_own && is_of_process && !is_running(pid);
+        let is_moved = is_of_process && self.may_move(pid);
         let target = self.dumps.without(&place.name).ok()?.at(&place.name);
         let mut is_left = !is_moved;
         if !(is_moved && place.move_file(&file, &target)) {
@@ -214,13 +258,6 @@ impl Collection<'_> {
     }
 }
 
-/// Removes a file from where it was opened, unless another one is there by now. Returns whether that was possible.
-fn remove_at_path(file: &OpenFile) -> bool {
-    let folder = Folder::open(folder_of(file.path()), Scope::Recorded).ok();
-    let place = folder.zip(file.path().file_name());
-    place.is_some_and(|(folder, name)| folder.at(name).remove_file(file).is_ok())
-}
-
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
 fn beside(jitdump: &Path, pid: Pid) -> [PathBuf; 2] {
     // In a container, the process has another ID.
@@ -229,18 +266,65 @@ fn beside(jitdump: &Path, pid: Pid) -> [PathBuf; 2] {
     [format!("perf-{pid}.map"), format!("perfinfo-{pid}.map")].map(|name| jitdump.with_file_name(name))
 }
 
-/// Returns the logs that V8 writes beside its jitdump, which nothing reads.
-fn v8_logs(folder: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
-    let end = OsString::from(format!("-{pid}-v8.log"));
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let logs = entries.filter(move |entry| {
-        let name = entry.file_name();
-        name.as_bytes().starts_with(b"isolate") && name.as_bytes().ends_with(end.as_bytes())
-    });
-    logs.map(|entry| entry.path())
-}
-
 /// Returns whether a process has not exited. One that has, and that nobody waits for, has no program.
 fn is_running(pid: Pid) -> bool {
     kernel::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitdump::Time;
+
+    /// No process has this ID.
+    const ENDED: u32 = 4_193_901;
+
+    /// Collects a jitdump that a process has mapped which has ended, and a log, with an ID in their names. Returns the number of
+    /// files that stay, and that are collected.
+    fn collect(number: u32, owners: &BTreeMap<u32, u32>) -> (usize, usize) {
+        let started = SystemTime::now();
+        let scratch = tempfile::tempdir().unwrap();
+        let work = scratch.path().join("work");
+        fs::create_dir(&work).unwrap();
+        let dump = work.join(format!("jit-{number}.dump"));
+        for path in [&dump, &work.join(format!("isolate0x1-{number}-v8.log"))] {
+            fs::write(path, "content").unwrap();
+        }
+        let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
+        let dumps = folder.at("dumps").create_private_folder().unwrap();
+        let mut index = ProfileIndex::default();
+        index.markers.push(FileMarker {
+            pid: Pid(ENDED),
+            time: Time(0),
+            path: dump.as_os_str().as_bytes().to_vec(),
+            file: None,
+            record: 0,
+        });
+        let collection = Collection {
+            folder: &folder,
+            dumps: &dumps,
+            processes: &[],
+            owners,
+            started,
+            is_own: true,
+        };
+        let collected = collection.run(&index).len();
+        (fs::read_dir(work).unwrap().count(), collected)
+    }
+
+    #[test]
+    fn nothing_is_moved_of_a_process_whose_owner_is_another_or_unknown() {
+        let me = geteuid().as_raw();
+        assert_eq!(collect(ENDED, &BTreeMap::from([(ENDED, me)])), (0, 2));
+        assert_eq!(collect(ENDED, &BTreeMap::from([(ENDED, me + 1)])), (2, 0));
+        let of_unknown = if me == 0 { (2, 1) } else { (0, 2) };
+        assert_eq!(collect(ENDED, &BTreeMap::new()), of_unknown);
+    }
+
+    /// A process may map any file that it can read.
+    #[test]
+    fn files_of_other_programs_are_copied_and_not_moved() {
+        let owners = BTreeMap::from([(ENDED, geteuid().as_raw())]);
+        assert_eq!(collect(77, &owners), (2, 1));
+    }
 }

@@ -1,6 +1,6 @@
 //! A finished recording, and how the program ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
@@ -54,6 +54,8 @@ pub struct Recorded {
     pub duration: Duration,
     /// Processes of known runtimes, except for short ones.
     pub processes: Vec<RecordedProcess>,
+    /// User IDs of the owners of processes, except for short ones.
+    pub owners: BTreeMap<u32, u32>,
     /// Runtimes that have used time without a log, as was printed meanwhile.
     pub warned: BTreeSet<Runtime>,
     /// What went wrong with running processes at the end.

@@ -51,9 +51,6 @@ pub struct RecordedProcess {
     /// Root directory, if it is not that of the recorder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
-    /// User ID of its owner.
-    #[serde(skip)]
-    pub(super) owner: Option<u32>,
     /// File of its program, and its runtime, if the version can be asked for.
     #[serde(skip)]
     program_file: Option<(PathBuf, Runtime)>,
@@ -77,7 +74,6 @@ impl RecordedProcess {
             inner_pids: ids_of(pid).into_iter().skip(1).collect(),
             namespaces: namespaces.map(|link| printable_path(&link)).collect(),
             root: (!has_same_root(pid)).then(root),
-            owner: owner_of(pid),
             program_file: (is_runtime && SafeProgram::open(pid, &path).is_some())
                 .then_some((path, runtime.runtime)),
         })

@@ -266,13 +266,14 @@ impl<'a> Session<'a> {
             None if status.success() || signals.has_stopped => ProgramStatus::Stopped,
             None => return Err(self.explain(status)),
         };
-        let (processes, warned) = watch.into_processes();
+        let (processes, owners, warned) = watch.into_processes();
         Ok(Outcome::Recorded(Recorded {
             status,
             is_interrupted: signals.received.is_some(),
             started,
             duration: clock.elapsed(),
             processes,
+            owners,
             warned,
             diagnostics: Vec::new(),
         }))
@@ -366,6 +367,7 @@ impl<'a> Session<'a> {
             folder: &self.folder,
             dumps: &self.dumps,
             processes: &recorded.processes,
+            owners: &recorded.owners,
             started: recorded.started,
             is_own: !self.plan.command.is_empty() && !self.plan.perf.has_cpus(),
         };

@@ -11,7 +11,7 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 
 use super::plan::Plan;
-use super::process_files::{files_of, maps_of, runtime_in};
+use super::process_files::{files_of, maps_of, owner_of, runtime_in};
 use super::recorded_process::RecordedProcess;
 use crate::files::kernel;
 use crate::load::RUNTIME_FILES;
@@ -53,6 +53,8 @@ pub struct Watch<'a> {
     warned: BTreeSet<Runtime>,
     /// Processes of known runtimes, by start and process ID.
     recorded: BTreeMap<(u64, u32), RecordedProcess>,
+    /// User IDs of the owners of all processes, likewise.
+    owners: BTreeMap<(u64, u32), u32>,
 }
 
 /// A recorded process.
@@ -91,6 +93,7 @@ impl<'a> Watch<'a> {
             files: BTreeSet::new(),
             warned: BTreeSet::new(),
             recorded: BTreeMap::new(),
+            owners: BTreeMap::new(),
         }
     }
 
@@ -112,6 +115,11 @@ impl<'a> Watch<'a> {
                 };
             }
             process.looks += 1;
+            if let Some(owner) = owner_of(pid) {
+                let noted = self.owners.entry((started, pid)).or_insert(owner);
+                // A process of a user is root's while it executes su.
+                *noted = if owner == 0 { *noted } else { owner };
+            }
             let is_check = self.perf.is_some() && !process.is_checked && cpu_time >= PATIENCE;
             // The list of mappings may be long.
             let is_time = process.looks.is_power_of_two() && !process.has_files;
@@ -141,10 +149,11 @@ impl<'a> Watch<'a> {
         (self.status(elapsed), warnings)
     }
 
-    /// Returns the processes of known runtimes that ran at one of the looks, in the order of their starts, and the runtimes that
-    /// warnings were about.
-    pub fn into_processes(self) -> (Vec<RecordedProcess>, BTreeSet<Runtime>) {
-        (self.recorded.into_values().collect(), self.warned)
+    /// Returns the processes of known runtimes that ran at one of the looks, in the order of their starts, the owners of all that
+    /// did, and the runtimes that warnings were about.
+    pub fn into_processes(self) -> (Vec<RecordedProcess>, BTreeMap<u32, u32>, BTreeSet<Runtime>) {
+        let recorded = self.recorded.into_values().collect();
+        (recorded, owners_by_id(&self.owners), self.warned)
     }
 
     /// Ends the processes that are left in the process group of this program.
@@ -198,6 +207,18 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// Returns the owners of processes by their IDs, without IDs that processes of several users had.
+fn owners_by_id(owners: &BTreeMap<(u64, u32), u32>) -> BTreeMap<u32, u32> {
+    let (mut by_id, mut several) = (BTreeMap::new(), BTreeSet::new());
+    for (&(_, pid), &owner) in owners {
+        if *by_id.entry(pid).or_insert(owner) != owner {
+            several.insert(pid);
+        }
+    }
+    by_id.retain(|pid, _| !several.contains(pid));
+    by_id
+}
+
 /// Returns the processes that the threads of a process have started.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
@@ -231,6 +252,13 @@ fn writes_at_exit(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_owner_of_an_id_of_several_users_is_unknown() {
+        let owners = [((1, 7), 10), ((1, 8), 10), ((5, 8), 10), ((5, 7), 0)];
+        let by_id = owners_by_id(&BTreeMap::from(owners));
+        assert_eq!(by_id, BTreeMap::from([(8, 10)]));
+    }
 
     #[test]
     fn processes_have_a_start_and_children() {

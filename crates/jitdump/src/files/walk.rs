@@ -89,11 +89,11 @@ pub fn open_from(folder: BorrowedFd<'_>, path: &Path) -> io::Result<OpenFile> {
     walk.finish(found, path)
 }
 
-/// Opens a directory, which need not be readable. Returns its path, too.
-pub fn open_folder(path: &Path, scope: Scope<'_>) -> io::Result<(OwnedFd, PathBuf)> {
+/// Opens a directory, which need not be readable. Returns its path and what was passed on the way, too.
+pub fn open_folder(path: &Path, scope: Scope<'_>) -> io::Result<(OwnedFd, PathBuf, Trail)> {
     let (mut walk, shown, found) = follow(path, scope)?;
     let folder = walk.folders.pop().filter(|_| found.is_none());
-    Ok((folder.ok_or(io::ErrorKind::NotADirectory)?, shown))
+    Ok((folder.ok_or(io::ErrorKind::NotADirectory)?, shown, walk.trail))
 }
 
 /// Follows a path. Returns the path to show, and the file at the end; `None` if it is a folder, the last one of the walk.
