@@ -1,5 +1,6 @@
 //! Options for loading a recording.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::files::Reach;
@@ -26,6 +27,9 @@ pub struct LoadOptions {
     pub clock_offset: Option<i64>,
     /// Whether to read a profile and runtime files that belong to other users.
     pub force: bool,
+    /// Owners of processes, as user IDs by process ID, if they are known: their jitdumps and perf maps of these processes are
+    /// used, too.
+    pub process_owners: BTreeMap<u32, u32>,
     /// Whether to open files only in the folder of the profile and below, and to follow no symbolic links to
     /// runtime files. Running processes and `/tmp` are not searched then.
     pub confine: bool,

@@ -13,7 +13,7 @@
 //! The directory and `dumps` in it stay open ([`crate::files::folder`]): files are created, moved and copied
 //! through their descriptors, also by the injection. So whoever can change the path cannot redirect them.
 //! Copies of jitdumps and perf maps keep their owner, because ownership decides whether they are used and which
-//! sources they may name. A process's files, and links on their path, must belong to its owner or root, and only files with its
+//! sources they may name. A process's files must belong to its owner, links on their path also to root, and only files with its
 //! ID in their names are moved, if its owner is known.
 
 mod advice;

@@ -389,11 +389,12 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the options for the injection of the recording.
-    pub fn inject_options(&self) -> InjectOptions {
+    pub fn inject_options(&self, recorded: &Recorded) -> InjectOptions {
         let folder = self.plan.folder();
         let mut options = InjectOptions::new(self.plan.profile(), folder.join("perf.jit.data"));
         options.load.jitdumps = vec![folder.join(RUNTIME_FILES)];
         options.load.perf_maps = vec![folder.join(RUNTIME_FILES)];
+        options.load.process_owners = recorded.owners.clone();
         options.folder = Some(self.folder.clone().with_path(folder.components().as_path()));
         options.build_id_cache = Some(folder.join("debug"));
         options.is_cache_linked = true;

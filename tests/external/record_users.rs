@@ -136,6 +136,26 @@ fn a_copy_of_a_jitdump_has_the_owner_of_the_original() {
     assert_eq!(owners, [OTHER; 2]);
 }
 
+/// The process has ended, and root cannot ask whose it was.
+#[test]
+fn a_perf_map_of_a_program_that_root_starts_as_another_user_is_used() {
+    if !has_users(
+        module_path!(),
+        "a_perf_map_of_a_program_that_root_starts_as_another_user_is_used",
+    ) {
+        return;
+    }
+    let scene = scene_of_other(&[("fib.js", "app.js")]);
+    let node = as_user(OTHER, &["node", "--perf-basic-prof", "app.js"]);
+    let command: Vec<&str> = node.get_args().map(|word| word.to_str().unwrap()).collect();
+    let output = scene.record(&[&["--no-env", "--", "setpriv"], &command[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    scene.remove_maps();
+    assert!(!has_code(&said(&output), "JI208"), "{}", said(&output));
+    let samples = &scene.json("summary.json")["samples"];
+    assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+}
+
 /// In a mount namespace of one's own, every file can be given every name.
 #[test]
 fn a_perf_map_that_a_container_has_mounted_is_not_copied() {

@@ -377,7 +377,7 @@ impl RecordArguments {
         let mut bar = Bar::new(self.quiet, start_long_work(self.verbose, true)?);
         drop(terminal);
         warn(&recorded.diagnostics);
-        let mut options = session.inject_options();
+        let mut options = session.inject_options(&recorded);
         options.labels = self.label.iter().cloned().collect();
         options.lines.track = self.track.name();
         self.track.apply(&mut options.lines.sources);

@@ -1,5 +1,6 @@
 //! Ownership checks of runtime files.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
@@ -15,9 +16,11 @@ use crate::units::Pid;
 /// Decides which files may be used. In folders such as `/tmp`, anybody can create files with the names of
 /// other users' runtime files, and false names would be shown as true. The owner of a symbolic link chooses
 /// its target, so links are checked too.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OwnerCheck {
     profile_owner: u32,
+    /// Owners of processes, by ID.
+    process_owners: BTreeMap<u32, u32>,
     is_blind: bool,
     /// End of the profile, if known.
     end: Option<SystemTime>,
@@ -28,13 +31,14 @@ impl OwnerCheck {
     pub fn new(options: &LoadOptions, profile_owner: u32, end: Option<SystemTime>) -> Self {
         Self {
             profile_owner,
+            process_owners: options.process_owners.clone(),
             is_blind: options.force,
             end,
         }
     }
 
     /// Rejects a file unless it and each link on its path belong to root, the current user, the owner of the
-    /// profile, or the owner of the process `pid`, if that is known, while it runs.
+    /// profile, or the owner of the process `pid`, who is known while it runs, or by the options.
     pub fn check(&self, file: &FileOrigin, pid: Option<Pid>) -> Result<(), Diagnostic> {
         if self.is_blind {
             return Ok(());
@@ -50,7 +54,8 @@ impl OwnerCheck {
     }
 
     fn has(&self, owner: u32, pid: Option<Pid>) -> bool {
-        let is_of = |pid| self.is_of_running(owner, pid);
+        let is_noted = |pid: Pid| self.process_owners.get(&pid.0) == Some(&owner);
+        let is_of = |pid| is_noted(pid) || self.is_of_running(owner, pid);
         is_trusted(owner) || owner == self.profile_owner || pid.is_some_and(is_of)
     }
 
@@ -69,6 +74,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    use rustix::process::geteuid;
+
     #[test]
     fn the_owner_of_a_process_that_started_after_the_profile_does_not_count() {
         let me = Pid(std::process::id());
@@ -84,5 +91,20 @@ mod tests {
             assert_eq!(check.is_of_running(owner, me), is_owner, "{end:?}");
             assert!(!check.is_of_running(owner + 1, me));
         }
+    }
+
+    #[test]
+    fn an_owner_that_options_name_counts_for_the_process_alone() {
+        // No process has these IDs.
+        let [process, other] = [Pid(4_193_902), Pid(4_193_903)];
+        let user = geteuid().as_raw() + 1;
+        let options = LoadOptions {
+            process_owners: BTreeMap::from([(process.0, user)]),
+            ..LoadOptions::default()
+        };
+        let check = OwnerCheck::new(&options, 0, None);
+        assert!(check.has(user, Some(process)));
+        assert!(!check.has(user + 1, Some(process)));
+        assert!(!check.has(user, Some(other)) && !check.has(user, None));
     }
 }
