@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, NameInFolder, OpenFile};
 use crate::load::process_stat::{SLACK, start_of};
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
 /// A file of a runtime.
@@ -65,8 +67,8 @@ impl Collection<'_> {
     /// Moves the jitdumps that the processes of a profile have mapped, and their perf maps. Files of processes that still run,
     /// that existed before, or whose owner is unknown, are copied.
     ///
-    /// A file that cannot be moved or copied stays; injection finds it there, or reports that it is missing.
-    pub fn run(&self, index: &ProfileIndex) -> Vec<CollectedFile> {
+    /// A file that cannot be moved or copied stays, and is reported; injection may find it there.
+    pub fn run(&self, index: &ProfileIndex) -> (Vec<CollectedFile>, Vec<Diagnostic>) {
         let mut collected = Vec::new();
         // V8 writes its log to the working directory, even if its jitdump is elsewhere.
         let mut folders = BTreeSet::new();
@@ -101,19 +103,31 @@ impl Collection<'_> {
                 collected.extend(self.collect(&list, pid));
             }
         }
-        collected
+        let (mut files, mut left_out) = (Vec::new(), Vec::new());
+        for file in collected {
+            match file {
+                Ok(file) => files.push(file),
+                Err(diagnostic) => left_out.push(diagnostic),
+            }
+        }
+        (files, left_out)
     }
 
     /// Copies the perf map of a process, and removes it if the process has ended.
-    fn collect_perf_map(&self, pid: Pid) -> Option<CollectedFile> {
+    fn collect_perf_map(&self, pid: Pid) -> Option<Result<CollectedFile, Diagnostic>> {
         let map = open_perf_map(pid.0).filter(|map| self.is_new(map))?;
         let found = map.file().metadata().ok()?;
         if !may_be_of(&found, start_of(pid.0)) {
             return None;
         }
-        let target = append_perf_map(&map, pid.0, self.user(pid), self.dumps, &mut || false).ok()?;
+        let target = match append_perf_map(&map, pid.0, self.user(pid), self.dumps, &mut || false) {
+            Ok(target) => target,
+            // It is no perf map of the process.
+            Err(cause) if cause.kind() == ErrorKind::PermissionDenied => return None,
+            Err(cause) => return Some(Err(left_out(map.path(), &cause))),
+        };
         let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
-        Some(self.collected(map.path(), &target, !is_removed))
+        Some(Ok(self.collected(map.path(), &target, !is_removed)))
     }
 
     /// Whether the files of a process are moved: it was recorded from its start, is known, and has ended.
@@ -227,7 +241,7 @@ impl Collection<'_> {
 
     /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
     /// runs or ran before the recording, if its owner is unknown, or if the ID in the file's name is not its own.
-    fn collect(&self, path: &Path, pid: Pid) -> Option<CollectedFile> {
+    fn collect(&self, path: &Path, pid: Pid) -> Option<Result<CollectedFile, Diagnostic>> {
         let WrittenFile { place, file } = self.find(path, pid)?;
         let mut parts = place.name.as_bytes().split(|byte| b"-.".contains(byte));
         let number = |part| std::str::from_utf8(part).ok()?.parse().ok();
@@ -237,16 +251,16 @@ impl Collection<'_> {
         let mut is_left = !is_moved;
         if !(is_moved && place.move_file(&file, &target)) {
             let copy = target.create_file(PRIVATE).ok()?;
-            if copy_file(&file, &copy, &mut || false).is_err() {
+            if let Err(cause) = copy_file(&file, &copy, &mut || false) {
                 let _ = target.remove();
-                return None;
+                return Some(Err(left_out(path, &cause)));
             }
             // Another user's is only believed because it is the one that the process mapped. A copy of a file that cannot be
             // removed is enough.
             let may_remove = is_of_process && self.may_remove(&file, pid);
             is_left = !(may_remove && place.remove_file(&file).is_ok());
         }
-        Some(self.collected(path, &target.path(), is_left))
+        Some(Ok(self.collected(path, &target.path(), is_left)))
     }
 
     fn collected(&self, path: &Path, target: &Path, is_left: bool) -> CollectedFile {
@@ -256,6 +270,12 @@ impl Collection<'_> {
             is_left,
         }
     }
+}
+
+fn left_out(path: &Path, cause: &io::Error) -> Diagnostic {
+    Diagnostic::new(Issue::NotCollected)
+        .in_file(path)
+        .caused_by(cause)
 }
 
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
@@ -308,8 +328,9 @@ mod tests {
             started,
             is_own: true,
         };
-        let collected = collection.run(&index).len();
-        (fs::read_dir(work).unwrap().count(), collected)
+        let (collected, left_out) = collection.run(&index);
+        assert!(left_out.is_empty(), "{left_out:?}");
+        (fs::read_dir(work).unwrap().count(), collected.len())
     }
 
     #[test]

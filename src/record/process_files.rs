@@ -24,6 +24,9 @@ use crate::runtimes::{Description, Runtime};
 /// Bytes of a file that are copied between two looks at signals.
 const PIECE: u64 = 16 << 20;
 
+/// Bytes of a file that may be in holes, which a copy does not have.
+const MAX_HOLES: u64 = 16 << 20;
+
 /// Returns the runtime of a process, by its program and its libraries.
 pub fn runtime_of(pid: u32) -> Option<&'static Description> {
     runtime_in(pid, &maps_of(pid))
@@ -159,7 +162,7 @@ pub fn append_perf_map(
 pub fn copy_file(file: &OpenFile, copy: &File, is_stopped: IsStopped<'_>) -> io::Result<()> {
     let (old, owner) = (copy.metadata()?, file.origin().owner);
     let system = rustix::fs::fstatvfs(copy)?;
-    file.current_size()?;
+    file.refuse_holes(MAX_HOLES)?;
     if file.size() > system.f_bavail.saturating_mul(system.f_frsize) / 2 {
         return Err(ErrorKind::StorageFull.into());
     }
@@ -255,9 +258,11 @@ mod tests {
         assert_eq!(scene.copied(), "7f00 10 name\n");
         let map = scene.write("7f00 10 name\n");
         let file = File::options().write(true).open(map.path()).unwrap();
-        file.set_len(2 << 30).unwrap();
-        let failed = scene.append(&scene.open()).unwrap_err().to_string();
-        assert!(failed.contains("is sparse"), "{failed}");
+        for len in [17 << 20, 2 << 30] {
+            file.set_len(len).unwrap();
+            let failed = scene.append(&scene.open()).unwrap_err().to_string();
+            assert!(failed.contains("is sparse"), "{failed}");
+        }
         let system = rustix::fs::statvfs(map.path()).unwrap();
         file.set_len(system.f_bavail * system.f_frsize / 2 + (1 << 20))
             .unwrap();

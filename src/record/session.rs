@@ -361,8 +361,12 @@ impl<'a> Session<'a> {
         failed.with("cause", cause)
     }
 
-    /// Moves the files of runtimes into the folder. `index` is that of the profile.
-    pub fn collect(&self, recorded: &Recorded, index: &ProfileIndex) -> Vec<CollectedFile> {
+    /// Moves the files of runtimes into the folder. `index` is that of the profile. Returns them, and what is left out.
+    pub fn collect(
+        &self,
+        recorded: &Recorded,
+        index: &ProfileIndex,
+    ) -> (Vec<CollectedFile>, Vec<Diagnostic>) {
         let collection = Collection {
             folder: &self.folder,
             dumps: &self.dumps,

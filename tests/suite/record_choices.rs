@@ -292,21 +292,42 @@ fn processes_of_a_server_end_with_it() {
     }
 }
 
-#[test]
-fn perf_maps_of_processes_that_have_ended_are_moved() {
-    // Larger than the IDs of most machines, and of no other test.
-    const PID: u32 = 4_193_900;
-    let map = format!("/tmp/perf-{PID}.map");
+/// Returns a scene with a perf that records a process, and a program that runs a script.
+fn scene_of_process(pid: u32, script: &str) -> Scene {
     let mut profile = ProfileWriter::new(ByteOrder::Little);
-    profile.comm(PID, "program", true, 1000);
-    profile.mmap2(PID, 0x7f00_0000, 0x1000, 0, "//anon", 1000);
-    profile.sample(PID, 2000, &[0x7f00_0004], None);
+    profile.comm(pid, "program", true, 1000);
+    profile.mmap2(pid, 0x7f00_0000, 0x1000, 0, "//anon", 1000);
+    profile.sample(pid, 2000, &[0x7f00_0004], None);
     let scene = Scene::new(&PERF.replace("CAPTURE/perf.data", "RECORDED"));
     let recorded = scene.path("recorded");
     std::fs::write(&recorded, profile.finish()).unwrap();
     let perf = std::fs::read_to_string(scene.path("bin/perf")).unwrap();
     scene.add_file("perf", &perf.replace("RECORDED", tools::text(&recorded)));
-    scene.add("program", &format!("echo '7f000000 10 function' > {map}"));
+    scene.add("program", script);
+    scene
+}
+
+/// A copy would take the space on disk that the file does not.
+#[test]
+fn a_perf_map_of_holes_is_left_out() {
+    const PID: u32 = 4_193_904;
+    let map = format!("/tmp/perf-{PID}.map");
+    let script = format!("echo '7f000000 10 function' > {map}; truncate -s 17M {map}");
+    let scene = scene_of_process(PID, &script);
+    let output = scene.run(&["record", "-o", "r", "--", "program"]);
+    let removed = std::fs::remove_file(&map);
+    assert!(reports(&said(&output), "JI454", &map), "{}", said(&output));
+    removed.unwrap();
+    let copy = scene.path("work/r/dumps").join(format!("perf-{PID}.map"));
+    assert_eq!(copy.metadata().map_or(0, |copied| copied.len()), 0);
+}
+
+#[test]
+fn perf_maps_of_processes_that_have_ended_are_moved() {
+    // Larger than the IDs of most machines, and of no other test.
+    const PID: u32 = 4_193_900;
+    let map = format!("/tmp/perf-{PID}.map");
+    let scene = scene_of_process(PID, &format!("echo '7f000000 10 function' > {map}"));
     // A recording of all CPUs also has processes that it has not started.
     let of_cpus = [&["-a"][..], &["--perf-args", "-a"], &["--perf-args", "-C 0"]];
     // Root does not know whose process it was: nobody has seen it.

@@ -381,9 +381,10 @@ impl RecordArguments {
         options.labels = self.label.iter().cloned().collect();
         options.lines.track = self.track.name();
         self.track.apply(&mut options.lines.sources);
-        let (mut without_kernel, mut left) = (None, Vec::new());
+        let (mut without_kernel, mut left, mut left_out) = (None, Vec::new(), Vec::new());
         let collect = |index: &ProfileIndex| {
-            let files = session.collect(&recorded, index);
+            let (files, failed) = session.collect(&recorded, index);
+            left_out = failed;
             let paths = files.iter().filter(|file| file.is_left);
             left.extend(paths.map(|file| file.written_to.clone()));
             without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
@@ -401,6 +402,7 @@ impl RecordArguments {
         drop(bar);
         let summary = summary?;
         warn(without_kernel.as_slice());
+        warn(&left_out);
         if let Some(Report { missing, .. }) = &mut hottest {
             // There are messages of these.
             missing.without_kernel &= without_kernel.is_none();
