@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use tar::{Builder, EntryType, Header, HeaderMode};
 use zstd::stream::write::Encoder;
 
@@ -31,20 +33,21 @@ pub fn refuse_existing(archive: &Path) -> Result<(), Diagnostic> {
 }
 
 /// Packs a folder. The archive appears whole or not at all, and does not contain users, modes or times, so the same files
-/// make the same archive. Returns its size in bytes.
-pub fn pack(folder: &Folder, archive: NameInFolder) -> io::Result<u64> {
+/// make the same archive. Returns its size in bytes, and what is left out.
+pub fn pack(folder: &Folder, archive: NameInFolder) -> io::Result<(u64, Vec<Diagnostic>)> {
     let mut staged = StagedFile::create(archive)?;
+    let mut left_out = Vec::new();
     // The path itself is a link.
-    let packed = write(&folder.descriptor_path().join("."), staged.file())?;
+    let size = write(&folder.descriptor_path().join("."), staged.file(), &mut left_out)?;
     staged.commit()?;
-    Ok(packed)
+    Ok((size, left_out))
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the folder of the recording, which follows no links"
 )]
-fn write(folder: &Path, file: &mut File) -> io::Result<u64> {
+fn write(folder: &Path, file: &mut File, left_out: &mut Vec<Diagnostic>) -> io::Result<u64> {
     let mut builder = Builder::new(Encoder::new(&mut *file, LEVEL)?);
     builder.mode(HeaderMode::Deterministic);
     builder.follow_symlinks(false);
@@ -54,7 +57,7 @@ fn write(folder: &Path, file: &mut File) -> io::Result<u64> {
     let mut open = vec![(folder.to_owned(), name)];
     while let Some((path, name)) = open.pop() {
         let found = fs::symlink_metadata(&path)?;
-        add(&mut builder, &path, &name, &found)?;
+        add(&mut builder, &path, &name, &found, left_out)?;
         if found.is_dir() {
             let entries = fs::read_dir(&path)?.map(|entry| entry.map(|entry| entry.file_name()));
             let mut names = entries.collect::<io::Result<Vec<_>>>()?;
@@ -81,10 +84,20 @@ fn add(
     path: &Path,
     name: &Path,
     found: &Metadata,
+    left_out: &mut Vec<Diagnostic>,
 ) -> io::Result<()> {
     let mut header = Header::new_gnu();
     if found.is_file() {
-        let mut file = File::open(path)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = match rustix::fs::open(path, flags, Mode::empty()) {
+            // Its owner has a lease on it.
+            Err(cause @ Errno::WOULDBLOCK) => {
+                let diagnostic = Diagnostic::new(Issue::NotCollected).in_file(name);
+                left_out.push(diagnostic.caused_by(&cause.into()));
+                return Ok(());
+            }
+            opened => File::from(opened?),
+        };
         let found = file.metadata()?;
         // What has holes is ours, and complete. Programs that still run may write to other files, of which this is the beginning.
         if found.blocks().saturating_mul(512) < found.len() {

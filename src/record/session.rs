@@ -386,8 +386,8 @@ impl<'a> Session<'a> {
         written.map_err(|cause| Diagnostic::cannot_write(&self.plan.folder().join(MANIFEST), &cause))
     }
 
-    /// Packs the folder, and returns the size of the archive in bytes.
-    pub fn pack(&self, archive: &Path) -> Result<u64, Diagnostic> {
+    /// Packs the folder, and returns the size of the archive in bytes, and what is left out.
+    pub fn pack(&self, archive: &Path) -> Result<(u64, Vec<Diagnostic>), Diagnostic> {
         let place = self.place.folder.at(archive.file_name().unwrap_or_default());
         pack(&self.folder, place).map_err(|cause| Diagnostic::cannot_write(archive, &cause))
     }

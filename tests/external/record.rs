@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use jitinject::Issue;
+use jitinject::internals::files::walk::Scope;
+use jitinject::internals::files::{Folder, NameInFolder};
+use jitinject::internals::record::pack;
 use serde_json::Value;
 
 use crate::support::processes::wait_until;
@@ -496,6 +500,33 @@ fn a_dump_of_more_than_2_gb() {
     let samples = &scene.json("summary.json")["samples"];
     assert!(samples["jit"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
     assert!(samples["named_percent"].as_f64().unwrap() >= 95.0, "{samples}");
+}
+
+/// Whoever opens it is kept waiting for 45 seconds.
+#[test]
+fn a_file_with_a_lease_is_not_packed() {
+    const LEASE: &str = "$SIG{IO} = 'IGNORE'; open(F, '+<', 'r/held') && fcntl(F, 1024, 1) or die $!;
+        open(R, '>', 'ready'); sleep 1000";
+    let folder = scratch();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("r")).unwrap();
+    std::fs::write(path("r/held"), "held").unwrap();
+    let mut perl = Command::new("perl")
+        .args(["-e", LEASE])
+        .current_dir(folder.path())
+        .spawn()
+        .unwrap();
+    wait_until("the lease", || path("ready").exists());
+    let opened = Folder::open(&path("r"), Scope::Named).unwrap();
+    let packed = pack(&opened, NameInFolder::of(&path("r.tar.zst")).unwrap());
+    perl.kill().unwrap();
+    perl.wait().unwrap();
+    let (_, left_out) = packed.unwrap();
+    let left_out: Vec<_> = left_out
+        .iter()
+        .map(|found| (found.issue, found.file.as_deref()))
+        .collect();
+    assert_eq!(left_out, [(Issue::NotCollected, Some("r/held"))]);
 }
 
 #[test]

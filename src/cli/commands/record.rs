@@ -416,7 +416,8 @@ impl RecordArguments {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
         if self.pack {
-            let size = session.pack(&archive)?;
+            let (size, unpacked) = session.pack(&archive)?;
+            warn(&unpacked);
             if !self.quiet {
                 print_message(&packed_text(plan, &archive, size));
             }
