@@ -93,7 +93,7 @@ fn add(
             // Its owner has a lease on it.
             Err(cause @ Errno::WOULDBLOCK) => {
                 let diagnostic = Diagnostic::new(Issue::NotCollected).in_file(name);
-                left_out.push(diagnostic.caused_by(&cause.into()));
+                left_out.push(diagnostic.caused_by(&io::Error::from(cause)));
                 return Ok(());
             }
             opened => File::from(opened?),

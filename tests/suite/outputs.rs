@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -408,5 +408,25 @@ fn outputs_in_an_open_folder_stay_there_whatever_its_path_is() {
         assert!(!names(&at("moved/debug/.build-id")).is_empty());
         assert_eq!(names(&at("folder")), ["summary.json"]);
         assert_eq!(fs::read(at("folder/summary.json")).unwrap(), b"precious");
+    }
+}
+
+#[test]
+fn new_parents_of_a_folder_of_objects_are_the_user_s_whatever_the_umask_is() {
+    let folder = scratch();
+    let at = |name: &str| folder.path().join(name);
+    let output = Command::new("sh")
+        .args(["-c", "umask 0; exec \"$@\"", "sh"])
+        .args([env!("CARGO_BIN_EXE_jitinject"), "-i"])
+        .arg(capture::profile("php82"))
+        .arg("-o")
+        .arg(at("out.data"))
+        .arg("--elf-dir")
+        .arg(at("n1/n2/objects"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    for name in ["n1", "n1/n2", "n1/n2/objects"] {
+        assert_eq!(at(name).metadata().unwrap().mode() & 0o777, 0o755, "{name}");
     }
 }

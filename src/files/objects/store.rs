@@ -17,7 +17,6 @@
 //! its objects. On file systems without locks, nothing is removed. A stream has no name; its objects stay
 //! as long as there is a `perf.jit.data`, which may refer to others there.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -411,7 +410,7 @@ fn absolute(folder: &Path, store_mode: StoreMode) -> io::Result<PathBuf> {
     };
     let parent = folder_of(folder);
     if store_mode == StoreMode::Shared {
-        fs::create_dir_all(parent)?;
+        Folder::create_all(parent)?;
     }
     Ok(without_links(parent)?.join(name))
 }
