@@ -157,7 +157,7 @@ fn the_second_dump_of_a_process_in_a_folder_is_named_if_it_is_not_used() {
         &dump_with(7, &[(7, 1001 * SECOND, "function")]),
     );
     let second = case.path("dumps/2.bin");
-    write(&second, &dump_with(7, &[(7, 1003 * SECOND, "another")]));
+    write(&second, &dump_with(7, &[(7, 1001 * SECOND, "another")]));
     let said = case.check(&["-v", "--jitdump", tools::text(&case.path("dumps"))]);
     let not_used = Diagnostic::new(Issue::ProcessHasDump).in_file(&second);
     assert!(
