@@ -92,7 +92,7 @@ pub struct Description {
     /// Argument with which the runtime prints its version.
     pub version_argument: Option<&'static str>,
     /// Whether its variables have no effect on programs without it, or with a version that does not know them. Java prints a line
-    /// about them, and old versions of Erlang and Ruby do not start.
+    /// about them, old versions of Erlang and Ruby do not start, and Numba's code becomes that of a debug build.
     pub is_harmless: bool,
     /// How to record stacks with its functions, if frame pointers are not enough.
     pub stacks: Option<&'static str>,
@@ -182,6 +182,7 @@ static DESCRIPTIONS: [Description; 28] = [
         id: Some("numba"),
         programs: &["numba"],
         libraries: &["libllvmlite"],
+        is_harmless: false,
         ..Description::new(
             Runtime::Numba,
             "Numba",

@@ -45,7 +45,7 @@ const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Set
 const FOLDER: &str = "DIR";
 
 /// Variables of all runtimes that are started without options. [`java_options`] has those of Java.
-const SETTINGS: [Setting; 28] = [
+const SETTINGS: [Setting; 26] = [
     words(
         Runtime::Node,
         "NODE_OPTIONS",
@@ -66,9 +66,6 @@ const SETTINGS: [Setting; 28] = [
     // CPython 3.13 prefers the second one, which 3.12 does not have.
     value(Runtime::Python, "PYTHONPERFSUPPORT", "1"),
     value(Runtime::Python, "PYTHON_PERF_JIT_SUPPORT", "1"),
-    // Cinder, a CPython with a JIT compiler.
-    value(Runtime::Python, "JIT_PERFMAP", "1"),
-    value(Runtime::Python, "JIT_DUMPDIR", "DIR"),
     value(Runtime::Numba, "NUMBA_ENABLE_PROFILING", "1"),
     Setting {
         runtime: Runtime::Php,
@@ -84,7 +81,7 @@ const SETTINGS: [Setting; 28] = [
     value(Runtime::DotNet, "DOTNET_EnableWriteXorExecute", "0"),
     value(Runtime::DotNet, "DOTNET_PerfMapStubGranularity", "2"),
     words(Runtime::Mono, "MONO_ENV_OPTIONS", "--jitmap"),
-    words(Runtime::Ruby, RUBY, "--yjit --yjit-perf"),
+    words(Runtime::Ruby, RUBY, YJIT),
     value(Runtime::Julia, "ENABLE_JITPROFILING", "1"),
     value(Runtime::MoarVm, "MVM_JIT_PERF_DUMP", "1"),
     // Before 2026.
@@ -98,10 +95,13 @@ const SETTINGS: [Setting; 28] = [
 const JAVA: &str = "JAVA_TOOL_OPTIONS";
 
 /// Ruby's variable with options.
-const RUBY: &str = "RUBYOPT";
+pub const RUBY: &str = "RUBYOPT";
+
+/// Ruby's options.
+const YJIT: &str = "--yjit --yjit-perf";
 
 /// Ruby's options if it runs with its other compiler.
-const ZJIT: &str = "--zjit --zjit-perf";
+pub const ZJIT: &str = "--zjit --zjit-perf";
 
 /// Folder for PHP's settings, in that of the dumps.
 pub const PHP_FOLDER: &str = "php";
@@ -165,10 +165,10 @@ pub fn variables(
         }
     };
     for setting in SETTINGS.iter().filter(|setting| is_wanted(setting.runtime)) {
-        let mut text = setting.value.to_owned();
-        if setting.name == RUBY && has_compiler(b"--zjit", request.command, current(RUBY).as_deref()) {
-            ZJIT.clone_into(&mut text);
-        }
+        let mut text = match setting.name {
+            RUBY => ruby_options(request.command, current(RUBY).as_deref()).to_owned(),
+            _ => setting.value.to_owned(),
+        };
         if setting.runtime == Runtime::Node && request.has_stack_copies {
             text.push_str(" --perf-prof-unwinding-info");
         }
@@ -202,6 +202,15 @@ pub fn cannot_name(folder: &Path) -> impl Iterator<Item = (Runtime, u8)> {
 fn has_compiler(compiler: &[u8], command: &[OsString], options: Option<&OsStr>) -> bool {
     let of_command = command.iter().any(|word| word.as_bytes().starts_with(compiler));
     of_command || options.is_some_and(|options| memchr::memmem::find(options.as_bytes(), compiler).is_some())
+}
+
+/// Returns Ruby's options for the compiler that a command and the present value of its variable choose.
+pub fn ruby_options(command: &[OsString], current: Option<&OsStr>) -> &'static str {
+    if has_compiler(b"--zjit", command, current) {
+        ZJIT
+    } else {
+        YJIT
+    }
 }
 
 /// Whether Ruby compiles code without this program, too.
@@ -389,6 +398,7 @@ mod tests {
             ("JAVA_TOOL_OPTIONS", Runtime::Java),
             ("ERL_FLAGS", Runtime::Erlang),
             ("RUBYOPT", Runtime::Ruby),
+            ("NUMBA_ENABLE_PROFILING", Runtime::Numba),
         ] {
             assert_eq!(value_of(&request(&[], true), name, None), None);
             assert!(value_of(&request(&[runtime], true), name, None).is_some());
@@ -419,7 +429,7 @@ mod tests {
     #[test]
     fn ruby_keeps_the_compiler_that_was_chosen() {
         let mut ruby = request(&[Runtime::Ruby], false);
-        assert_eq!(value_of(&ruby, RUBY, None).unwrap(), "--yjit --yjit-perf");
+        assert_eq!(value_of(&ruby, RUBY, None).unwrap(), YJIT);
         assert_eq!(
             value_of(&ruby, RUBY, Some("--zjit")).unwrap(),
             format!("--zjit {ZJIT}")

@@ -31,6 +31,7 @@ mod process_files;
 mod program;
 mod recorded;
 mod recorded_process;
+mod ruby;
 mod session;
 mod short_command;
 mod signals;

@@ -18,6 +18,7 @@ use super::environment::{self, EnvironmentRequest, PHP_FILE, PHP_FOLDER, PHP_SET
 use super::perf::PerfOptions;
 use super::php::PhpCompiler;
 use super::program::{ends_recording, find, program_of, search_path, user_of_sudo};
+use super::ruby;
 use crate::bytes::base_name;
 use crate::bytes::printable_path;
 use crate::files::kernel;
@@ -103,7 +104,8 @@ pub fn default_folder() -> PathBuf {
 }
 
 impl Plan {
-    /// Plans a recording. Nothing is written, and nothing is started except for a PHP that is asked for its configuration.
+    /// Plans a recording. Nothing is written, and nothing is started except for PHP and Ruby, which are asked
+    /// for their configuration.
     pub fn new(options: RecordOptions) -> Result<Self, Diagnostic> {
         let folder = absolute(&options.output);
         let folder = folder.map_err(|cause| Diagnostic::cannot_write(&options.output, &cause))?;
@@ -171,24 +173,39 @@ impl Plan {
         }
     }
 
-    /// Notes a compiler that runs in the recording only. Returns whether PHP's must stay off.
-    fn note_compiler(&mut self, program: Option<&Path>) -> bool {
-        let php = self.runtimes.contains(&Runtime::Php);
-        let php = php.then(|| program.map_or(PhpCompiler::Off, PhpCompiler::of));
-        let note = match php {
-            Some(PhpCompiler::SwitchedOff) => {
-                "PHP: opcache is switched off by configuration and stays off, so there is no JIT code"
+    /// Notes compilers that run in the recording only. Returns the runtimes whose variables must stay as they are.
+    fn note_compilers(&mut self, program: Option<&Path>) -> Vec<Runtime> {
+        let mut without = Vec::new();
+        if self.runtimes.contains(&Runtime::Php) {
+            let note = match program.map_or(PhpCompiler::Off, PhpCompiler::of) {
+                PhpCompiler::On => None,
+                PhpCompiler::SwitchedOff => {
+                    without.push(Runtime::Php);
+                    Some(
+                        "PHP: opcache is switched off by configuration and stays off, so there is no JIT code",
+                    )
+                }
+                PhpCompiler::Off => Some(
+                    "PHP: its JIT compiler, which is off otherwise, is switched on for the recording; --no-env leaves it off",
+                ),
+            };
+            self.notes.extend(note.map(str::to_owned));
+        }
+        if self.runtimes.contains(&Runtime::Ruby) {
+            let current = env::var_os(environment::RUBY);
+            let options = environment::ruby_options(&self.command, current.as_deref());
+            if let Some(cause) = ruby::refusal(program, options) {
+                without.push(Runtime::Ruby);
+                self.notes.push(format!(
+                    "Ruby: it does not take {options}, which is left out: {cause}"
+                ));
+            } else if !environment::has_ruby_compiler(&self.command) {
+                let note =
+                    "Ruby: its JIT compiler is switched on for the recording; --no-env leaves it as it is";
+                self.notes.push(note.to_owned());
             }
-            Some(PhpCompiler::Off) => {
-                "PHP: its JIT compiler, which is off otherwise, is switched on for the recording; --no-env leaves it off"
-            }
-            _ if self.runtimes.contains(&Runtime::Ruby) && !environment::has_ruby_compiler(&self.command) => {
-                "Ruby: its JIT compiler is switched on for the recording; --no-env leaves it as it is"
-            }
-            _ => return false,
-        };
-        self.notes.push(note.to_owned());
-        php == Some(PhpCompiler::SwitchedOff)
+        }
+        without
     }
 
     fn set_environment(&mut self, program: Option<&Path>) {
@@ -210,9 +227,7 @@ impl Plan {
         self.diagnostics.extend(self.environment_reset());
         let has_folder = access(".", Access::WRITE_OK).is_ok();
         let mut without = self.runtimes_without_folder(has_folder).to_vec();
-        if self.note_compiler(program) {
-            without.push(Runtime::Php);
-        }
+        without.extend(self.note_compilers(program));
         let dumps = self.dumps();
         for (runtime, separator) in environment::cannot_name(&dumps) {
             without.push(runtime);

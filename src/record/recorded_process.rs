@@ -118,7 +118,7 @@ fn version_of(program: &SafeProgram, runtime: Runtime) -> Option<String> {
 }
 
 /// Returns the first line that is not empty, or the beginning of a long one.
-fn first_line(text: &[u8]) -> Option<String> {
+pub(super) fn first_line(text: &[u8]) -> Option<String> {
     let lines = text.split(|&byte| byte == b'\n');
     let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty())?;
     Some(printable(line.get(..MAX_VERSION).unwrap_or(line)))

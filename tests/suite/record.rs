@@ -101,6 +101,7 @@ fn the_plan_of_each_runtime_can_be_printed() {
     // Its build has no frame pointers.
     scene.add("python3", "exit 0");
     scene.add_file("task", "#!/usr/bin/env python3\n");
+    scene.add("ruby", "echo 'ruby 4.0.0 +YJIT +ZJIT [x86_64-linux]'");
     let node = "export NODE_OPTIONS='--perf-prof --interpreted-frames-native-stack'".to_owned();
     let java = "-XX:+DumpPerfMapAtExit".to_owned();
     let erlang = "export ERL_FLAGS='+JPperf true'".to_owned();

@@ -164,6 +164,44 @@ fn php_is_compiled_only_if_its_configuration_permits_it() {
     assert!(!said(&plain).contains("PHP: "), "{}", said(&plain));
 }
 
+/// Ruby 3.1 has the compiler without the option, and Debian's 3.3 only a warning.
+#[test]
+fn ruby_gets_only_options_that_it_takes() {
+    let scene = Scene::new(PERF);
+    scene.add_file("bundle", "#!/usr/bin/env ruby\n");
+    for (at, (answer, is_set, note)) in [
+        (
+            "echo 'ruby 3.4.1 +YJIT [x86_64-linux]'",
+            true,
+            "is switched on for the recording; --no-env leaves it as it is",
+        ),
+        (
+            "echo 'ruby: invalid yjit option' >&2; exit 1",
+            false,
+            "left out: ruby: invalid yjit option",
+        ),
+        (
+            "echo 'warning: without YJIT' >&2; echo 'ruby 3.3.8 [x86_64-linux]'",
+            false,
+            "left out: warning: without YJIT",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let asked = "[ \"$*\" != '--yjit --yjit-perf --version' ]";
+        scene.add("ruby", &format!("{asked} || {{ {answer}; exit; }}"));
+        for command in ["ruby app.rb", "bundle exec app"] {
+            let variables = printed(&scene, command);
+            assert_eq!(variables.contains("RUBYOPT"), is_set, "{answer}: {variables}");
+        }
+        let output = scene.run(&["record", "-o", &format!("r{at}"), "--", "ruby", "app.rb"]);
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(note), "{said}");
+    }
+}
+
 #[test]
 fn several_runs_are_one_folder_for_compare() {
     let scene = Scene::new(PERF);

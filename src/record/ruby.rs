@@ -1,0 +1,50 @@
+//! Whether a Ruby takes the options that make it log its code. Some do not start with them, or print a warning.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::environment::{RUBY, ZJIT};
+use super::program::{find, search_path};
+use super::recorded_process::{SafeProgram, first_line};
+use super::short_command;
+use crate::bytes::base_name;
+use crate::files::search::without_links;
+use crate::runtimes::Runtime;
+
+/// Time that Ruby has to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Returns why the Ruby that a program is or starts does not take options that switch its compiler on, if it does not. It is asked
+/// for its version, which names the compiler, unless the user must not run it.
+pub fn refusal(program: Option<&Path>, options: &str) -> Option<String> {
+    let ruby = ruby_of(program)?;
+    let is_safe = without_links(&ruby).is_ok_and(|file| SafeProgram::of(&file, true).is_some());
+    if !is_safe {
+        return Some("it was not asked, because other users can change it".to_owned());
+    }
+    // The programs of version managers find out by their name which one to start.
+    let mut command = Command::new(ruby);
+    command.args(options.split(' ')).arg("--version").env_remove(RUBY);
+    let printed = match short_command::run(command, true, PATIENCE, &mut || false) {
+        Ok(printed) => printed,
+        Err(cause) => return Some(cause.to_string()),
+    };
+    let compiler = if options == ZJIT { "+ZJIT" } else { "+YJIT" };
+    let is_on = memchr::memmem::find(&printed.text, compiler.as_bytes()).is_some();
+    let reason = || first_line(&printed.text).unwrap_or_else(|| printed.status.to_string());
+    (!printed.status.success() || !is_on).then(reason)
+}
+
+/// Returns the program itself if it is Ruby, else the first one in `PATH`.
+fn ruby_of(program: Option<&Path>) -> Option<PathBuf> {
+    let description = Runtime::Ruby.description()?;
+    let has_name = |path: &Path| description.has_program(base_name(path.as_os_str().as_bytes()));
+    let is_ruby = |path: &&Path| has_name(path) || without_links(path).is_ok_and(|path| has_name(&path));
+    match program.filter(is_ruby) {
+        Some(program) => Some(program.to_owned()),
+        None => find(OsStr::new("ruby"), &search_path()),
+    }
+}
