@@ -263,8 +263,8 @@ static DESCRIPTIONS: [Description; 28] = [
         ..Description::new(
             Runtime::Mono,
             "Mono",
-            "mono --jitmap app.exe for names only; mono --profile=log:nodefaults,jit,output=app.mlpd app.exe, and \
-              jitinject --mono-log app.mlpd",
+            "MONO_DEBUG=disable_omit_fp mono --jitmap app.exe for names only; mono \
+              --profile=log:nodefaults,jit,output=app.mlpd app.exe, and jitinject --mono-log app.mlpd",
         )
     },
     Description {

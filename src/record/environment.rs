@@ -45,7 +45,7 @@ const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Set
 const FOLDER: &str = "DIR";
 
 /// Variables of all runtimes that are started without options. [`java_options`] has those of Java.
-const SETTINGS: [Setting; 26] = [
+const SETTINGS: [Setting; 27] = [
     words(
         Runtime::Node,
         "NODE_OPTIONS",
@@ -81,6 +81,13 @@ const SETTINGS: [Setting; 26] = [
     value(Runtime::DotNet, "DOTNET_EnableWriteXorExecute", "0"),
     value(Runtime::DotNet, "DOTNET_PerfMapStubGranularity", "2"),
     words(Runtime::Mono, "MONO_ENV_OPTIONS", "--jitmap"),
+    // With frame pointers.
+    Setting {
+        runtime: Runtime::Mono,
+        name: "MONO_DEBUG",
+        value: "disable_omit_fp",
+        mode: ValueMode::Append(b','),
+    },
     words(Runtime::Ruby, RUBY, YJIT),
     value(Runtime::Julia, "ENABLE_JITPROFILING", "1"),
     value(Runtime::MoarVm, "MVM_JIT_PERF_DUMP", "1"),
@@ -387,6 +394,7 @@ mod tests {
         assert_eq!(value("PHP_INI_SCAN_DIR", None).unwrap(), ":/r/dumps/php");
         assert_eq!(value("PHP_INI_SCAN_DIR", Some("/e")).unwrap(), "/e:/r/dumps/php");
         assert_eq!(value("PHP_INI_SCAN_DIR", Some("")).unwrap(), "/r/dumps/php");
+        assert_eq!(value("MONO_DEBUG", Some("gdb")).unwrap(), "gdb,disable_omit_fp");
         assert_eq!(value("JITDUMPDIR", None).unwrap(), "/r/dumps");
         assert_eq!(value("JITDUMPDIR", Some("/mine")), None);
         assert_eq!(value("DOTNET_PerfMapEnabled", Some("3")), None);

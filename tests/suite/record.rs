@@ -128,6 +128,7 @@ fn the_plan_of_each_runtime_can_be_printed() {
         ("gradle test", &java),
         ("javac App.java", &java),
         ("mono app.exe", &"export MONO_ENV_OPTIONS=--jitmap".to_owned()),
+        ("mono app.exe", &"export MONO_DEBUG=disable_omit_fp".to_owned()),
         (
             "dotnet app.dll",
             &format!("export DOTNET_PerfMapJitDumpPath={dumps}"),
