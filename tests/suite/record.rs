@@ -550,6 +550,18 @@ fn what_a_running_process_cannot_do_is_said() {
     }
 }
 
+/// Its backends do that.
+#[test]
+fn a_server_of_postgresql_need_not_write_a_jitdump() {
+    let scene = Scene::new(PERF);
+    let mut child = running(&scene, "postgres");
+    let output = scene.run(&["record", "-o", "r", "-p", &child.id().to_string()]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(!has_code(&said(&output), "JI447"), "{}", said(&output));
+}
+
 /// Code that Java has discarded at the end is in the first map only.
 #[test]
 fn java_is_asked_for_a_map_before_and_after() {

@@ -34,7 +34,9 @@ impl AttachOptions {
     /// Returns why the code of a running process will have no names, if that is clear from the start.
     pub fn without_log(self, pid: u32) -> Option<Diagnostic> {
         let runtime = process_files::runtime_of(pid)?;
-        if self.has(runtime.runtime) || process_files::has_files(pid) {
+        // Only the backends of a PostgreSQL server write jitdumps.
+        let logs_later = self.has(runtime.runtime) || runtime.runtime == Runtime::PostgreSql;
+        if logs_later || process_files::has_files(pid) {
             return None;
         }
         let without = Diagnostic::new(Issue::StartedWithoutLog).with("pid", pid);
