@@ -15,6 +15,7 @@ use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
 use crate::inject::{output, tiers};
+use crate::load::advice::has_runtime;
 use crate::load::{InputKind, Recording, UsedFile, UsedMap};
 use crate::results::FileKind;
 use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
@@ -24,6 +25,7 @@ use crate::results::summary::{
     CacheSummary, CodeFileSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary,
     Summary, SymbolSummary, Unnamed,
 };
+use crate::runtimes::Runtime;
 use crate::units::Pid;
 
 /// Everything that a run read and wrote.
@@ -89,7 +91,7 @@ impl SummaryInput<'_> {
                 written: self.objects.symbols,
                 objects: self.objects.symbol_objects,
             },
-            samples: sample_summary(self.selection),
+            samples: sample_summary(self.selection, self.has_undescribed_php()),
             unwound: self.unwound.summary,
             tiers: has_tiers.then(|| tiers::tiers(self.recording, self.selection)),
             profile: self.profile.cloned(),
@@ -225,6 +227,14 @@ impl SummaryInput<'_> {
         matching.map(|(pid, _)| pid).collect()
     }
 
+    /// Whether PHP runs in a process whose jitdump lacks sampled code.
+    fn has_undescribed_php(&self) -> bool {
+        let spaces = self.selection.spaces.iter();
+        let spaces = spaces.filter(|(_, counts)| counts.not_in_dump > 0);
+        let spaces = spaces.map(|(space, _)| space);
+        has_runtime(&self.recording.profile, spaces, Runtime::Php)
+    }
+
     /// The processes whose runtimes should have logged their code, or more of it.
     fn silent_processes(&self) -> HashSet<Pid> {
         let samples = &self.selection.samples;
@@ -346,7 +356,8 @@ fn map_summary(used: &UsedMap<'_>) -> PerfMapSummary {
     }
 }
 
-fn sample_summary(selection: &Selection) -> SampleSummary {
+/// Counts samples. `is_php` is whether PHP runs where a jitdump has no function.
+fn sample_summary(selection: &Selection, is_php: bool) -> SampleSummary {
     let samples = &selection.samples;
     SampleSummary {
         total: samples.total,
@@ -360,6 +371,7 @@ fn sample_summary(selection: &Selection) -> SampleSummary {
             not_in_dump: samples.not_in_dump,
             dump_unusable: samples.dump_unusable,
             no_dump: samples.no_dump,
+            is_php,
         },
         with_named_frame: samples.with_named_frame,
         in_stacks: StackSummary {

@@ -11,8 +11,38 @@ use crate::collections::hash::HashSet;
 use crate::perf::event::Mmap;
 use crate::perf::feature;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::runtimes::Description;
+use crate::runtimes::{Description, Runtime};
 use crate::units::Pid;
+
+/// Whether one of some address spaces, or one that it was forked from, has mapped a file of a runtime.
+pub fn has_runtime(
+    profile: &IndexedProfile<'_>,
+    spaces: impl Iterator<Item = SpaceId>,
+    runtime: Runtime,
+) -> bool {
+    let names = file_names(profile, spaces);
+    let is_file = |runtime: &Description| names.iter().any(|name| runtime.has_file(name));
+    runtime.description().is_some_and(is_file)
+}
+
+/// Returns the names of the files that address spaces and those that they were forked from have mapped.
+fn file_names<'a>(
+    IndexedProfile { profile, index }: &'a IndexedProfile<'_>,
+    spaces: impl Iterator<Item = SpaceId>,
+) -> HashSet<&'a [u8]> {
+    let processes = &index.processes;
+    let mut all = HashSet::default();
+    for space in spaces {
+        all.insert(space);
+        all.extend(processes.ancestors(space).map(|(ancestor, _)| ancestor));
+    }
+    let maps = all.into_iter().flat_map(|space| &processes.space(space).maps);
+    let records = maps.filter_map(|map| index.kept.at(map.record, profile.endian));
+    let maps = records.filter_map(|record| Mmap::parse(&record, profile.endian));
+    let mut names = HashSet::default();
+    names.extend(maps.map(|map| base_name(map.name)));
+    names
+}
 
 /// Returns how to make the runtimes in the processes `pids` log their code: one line for each runtime, in the
 /// order of [`Description::all`].

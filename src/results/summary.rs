@@ -250,6 +250,9 @@ pub struct Unnamed {
     pub dump_unusable: u64,
     /// The process has no jitdump.
     pub no_dump: u64,
+    /// Whether PHP runs where a jitdump has no function at the address.
+    #[serde(skip)]
+    pub(crate) is_php: bool,
 }
 
 impl TraceSummary {
@@ -450,7 +453,12 @@ impl Unnamed {
             ),
             (
                 self.not_in_dump,
-                "the jitdump has no function at the address, and no perf map has a symbol there; PCRE, for example, logs no code",
+                match self.is_php {
+                    true => {
+                        "the jitdump has no function at the address, and no perf map has a symbol there; PCRE, for example, logs no code"
+                    }
+                    false => "the jitdump has no function at the address, and no perf map has a symbol there",
+                },
             ),
             (
                 self.dump_unusable,

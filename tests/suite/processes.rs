@@ -337,6 +337,24 @@ fn a_file_over_inherited_code_ends_it_though_memory_comes_over_the_file() {
     assert_eq!(summary["samples"]["unnamed"]["not_in_dump"], 2);
 }
 
+/// It compiles regular expressions, and logs nothing.
+#[test]
+fn pcre_is_a_reason_only_where_php_runs() {
+    for (program, is_reason) in [("/usr/sbin/php-fpm8.2", true), ("/usr/bin/dotnet", false)] {
+        let mut case = Case::new();
+        let time = case.tick();
+        case.profile.mmap2(100, 0x40_0000, 0x1000, 0, program, time);
+        case.load(100, 0, 1, "function");
+        // A worker.
+        case.fork(101, 100);
+        case.sample(101, 4, Some("function"));
+        case.sample(101, 0x1004, None);
+        let (said, summary) = inject_with_summary(&case.write_input(), &case.path("out.data"), &[]);
+        assert_eq!(summary["samples"]["unnamed"]["not_in_dump"], 1);
+        assert_eq!(said.contains("PCRE"), is_reason, "{said}");
+    }
+}
+
 /// perf writes a FORK record for each process that exists at the start. The process may have executed another program since
 /// it was forked.
 #[test]

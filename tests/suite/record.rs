@@ -550,6 +550,21 @@ fn what_a_running_process_cannot_do_is_said() {
     }
 }
 
+#[test]
+fn a_runtime_without_an_option_is_not_started_again_for_one() {
+    let scene = Scene::new(PERF);
+    let mut child = running(&scene, "luajit");
+    let output = scene.run(&["record", "-o", "r", "-p", &child.id().to_string()]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let said = said(&output);
+    assert!(reports(&said, "JI447", "it has no option for this"), "{said}");
+    assert!(
+        !said.contains("must be started with") && !said.contains("Start it again"),
+        "{said}"
+    );
+}
+
 /// Its backends do that.
 #[test]
 fn a_server_of_postgresql_need_not_write_a_jitdump() {

@@ -40,13 +40,19 @@ impl AttachOptions {
             return None;
         }
         let without = Diagnostic::new(Issue::StartedWithoutLog).with("pid", pid);
-        let without = without.with("runtime", runtime.name).with("how", runtime.how);
+        let without = without.with("runtime", runtime.name);
+        let start = |diagnostic: Diagnostic| {
+            diagnostic.with("how", format_args!("it must be started with {}", runtime.how))
+        };
         Some(match runtime.runtime {
-            Runtime::Python => without.with_remedy(
+            Runtime::LuaJit => without.with("how", runtime.how).with_remedy(
+                "Record a LuaJIT that is built so.",
+            ),
+            Runtime::Python => start(without).with_remedy(
                 "Start it again with jitinject record -- COMMAND, or with that option. CPython 3.14 and later can log from \
                  now on: add --remote-exec.",
             ),
-            _ => without,
+            _ => start(without),
         })
     }
 

@@ -292,7 +292,7 @@ macro_rules! with_run_issues {
     NoFolderForJitdump "JI446" Warning "the working directory is not writable, so Node.js writes no jitdump"
         "V8 writes its jitdump to the working directory. If it cannot, it logs to standard output, so its option is not used."
         "Record in a directory that is writable."
-    StartedWithoutLog "JI447" Warning "process {pid} runs {runtime} and has written no jitdump or perf map, so its code gets no names; it must be started with {how}"
+    StartedWithoutLog "JI447" Warning "process {pid} runs {runtime} and has written no jitdump or perf map, so its code gets no names; {how}"
         "Most runtimes log their code only if they were started with an option, and cannot be made to later."
         "Start it again with jitinject record -- COMMAND, or with that option."
     AttachFailed "JI448" Warning "{runtime} does not log the code of process {pid}: {cause}"
