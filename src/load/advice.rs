@@ -47,21 +47,13 @@ fn file_names<'a>(
 /// Returns how to make the runtimes in the processes `pids` log their code: one line for each runtime, in the
 /// order of [`Description::all`].
 ///
-/// The files of a process are those that it or the processes that it was forked from have mapped.
-pub fn how_to_enable(
-    IndexedProfile { profile, index }: &IndexedProfile<'_>,
-    pids: &HashSet<Pid>,
-) -> Vec<Diagnostic> {
-    let processes = &index.processes;
-    let spaces = pids.iter().flat_map(|&pid| processes.spaces_of(pid));
-    let ancestors = spaces.flat_map(|(id, _)| processes.ancestors(id));
-    let mut pids = pids.clone();
-    pids.extend(ancestors.map(|(_, space)| space.pid));
-    let records = index.kept.iter(profile.endian);
-    let maps = records.filter_map(|record| Mmap::parse(&record, profile.endian));
-    let maps = maps.filter(|map| pids.contains(&map.pid));
-    let mut names = HashSet::default();
-    names.extend(maps.map(|map| base_name(map.name)));
+/// The files of a process are those that it has mapped since its last exec, and those that the processes have mapped which it
+/// was forked from since then.
+pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
+    let IndexedProfile { profile, index } = indexed;
+    let last = |&pid: &Pid| index.processes.spaces_of(pid).last();
+    let spaces = pids.iter().filter_map(last).map(|(space, _)| space);
+    let names = file_names(indexed, spaces);
     let is_run = |runtime: &&Description| names.iter().any(|name| runtime.has_file(name));
     let run = Description::all().filter(is_run);
     let machine = Machine::of_profile(profile.architecture(), profile.endian);

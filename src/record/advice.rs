@@ -50,11 +50,13 @@ fn with_cut_ends(mut diagnostics: Vec<Diagnostic>, samples: &SampleSummary) -> V
 }
 
 impl Plan {
-    /// Returns the option that makes the recording set the variables of a runtime, if it does not.
+    /// Returns the option that makes the recording set the variables of a runtime, too, if it does not.
     fn missing_option(&self, runtime: &Description) -> Option<String> {
         let is_set = is_set_for(runtime.runtime, &self.runtimes, self.has_others());
         let id = runtime.id.filter(|_| self.sets_environment() && !is_set)?;
-        Some(format!("record it again with --runtime {id}"))
+        let known = self.runtimes.iter().filter_map(|known| known.description()?.id);
+        let ids: Vec<&str> = known.chain([id]).collect();
+        Some(format!("record it again with --runtime {}", ids.join(",")))
     }
 
     /// Whether the recording has set the variables that make a runtime log its code.
@@ -244,5 +246,8 @@ mod tests {
                 .ends_with(": record it again with --runtime java")
         );
         assert_eq!(warning.help(), NAME_RUNTIME);
+        // A program of Python starts Java.
+        let python = advised(&plan("./absent-script", &[Runtime::Python]), &[]);
+        assert_eq!(python[1], "Java: record it again with --runtime python,java");
     }
 }

@@ -252,6 +252,21 @@ fn only_runtimes_of_processes_with_unnamed_samples_are_listed() {
     assert!(said.contains("LUAJIT_USE_PERFTOOLS"), "{said}");
 }
 
+/// A program in Python, whose code is described, starts one in Java.
+#[test]
+fn what_a_process_ran_before_its_exec_is_not_listed() {
+    let mut profile = TestProfile::new();
+    profile.process(10, "/usr/bin/python3.13");
+    profile.map(10);
+    profile.sample(10, REGION + 8);
+    let time = profile.tick();
+    profile.profile.fork(11, 10, time);
+    profile.process(11, "/usr/lib/jvm/bin/java");
+    profile.sample(11, REGION + 8);
+    let (said, _) = profile.summarize();
+    assert_eq!(listed(&said), ["Java"], "{said}");
+}
+
 /// Runtimes leave out some of their stubs.
 #[test]
 fn a_map_that_lacks_little_leads_to_no_options() {

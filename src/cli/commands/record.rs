@@ -156,7 +156,7 @@ pub struct RecordArguments {
     /// Runtime of the program; may be repeated
     ///
     /// By default, the program's name and first line show its runtime. The variables of all other runtimes are set as well,
-    /// for programs that it starts, except for Java, Erlang and Ruby, where they may do harm. With this option, only the
+    /// for programs that it starts, except for Java, Erlang, Ruby and Numba, where they may do harm. With this option, only the
     /// variables of the named runtimes are set.
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = RUNTIMES,
         value_parser = PossibleValuesParser::new(Runtime::ids()).map(|id| Runtime::from_id(&id)))]
