@@ -175,7 +175,7 @@ static DESCRIPTIONS: [Description; 28] = [
             Runtime::Python,
             "CPython",
             "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf,32768 before 3.15; \
-              python3.12 -X perf app.py for names only; earlier versions log no code",
+              python3.12 -X perf app.py for names only; earlier versions log no code; its own JIT compiler is off meanwhile",
         )
     },
     Description {

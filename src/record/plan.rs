@@ -247,6 +247,11 @@ impl Plan {
             java_agent: agent.as_deref(),
         };
         self.environment = environment::variables(&request, |name| env::var_os(name));
+        let has_compiler = env::var_os("PYTHON_JIT").is_some_and(|value| !value.is_empty() && value != "0");
+        if has_compiler && environment::has_variables(Runtime::Python, &self.environment) {
+            let note = "CPython: its JIT compiler stays off while it logs its code; --no-env leaves it on";
+            self.notes.push(note.to_owned());
+        }
     }
 
     /// Returns a warning if the program removes the variables of runtimes.

@@ -164,6 +164,28 @@ fn php_is_compiled_only_if_its_configuration_permits_it() {
     assert!(!said(&plain).contains("PHP: "), "{}", said(&plain));
 }
 
+#[test]
+fn cpython_whose_compiler_stays_off_is_noted() {
+    let scene = Scene::new(PERF);
+    scene.add("python3.14", "exit 0");
+    for (folder, value, option, is_noted) in [
+        ("on", "1", "--runtime=python", true),
+        ("off", "0", "--runtime=python", false),
+        ("as it is", "1", "--no-env", false),
+    ] {
+        let arguments = ["record", option, "-o", folder, "--", "python3.14", "app.py"];
+        let mut command = scene.command(&arguments);
+        let output = command.env("PYTHON_JIT", value).output().unwrap();
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(
+            said.contains("CPython: its JIT compiler stays off"),
+            is_noted,
+            "{said}"
+        );
+    }
+}
+
 /// Ruby 3.1 has the compiler without the option, and Debian's 3.3 only a warning.
 #[test]
 fn ruby_gets_only_options_that_it_takes() {
