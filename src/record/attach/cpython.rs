@@ -3,17 +3,20 @@
 //! Quirk (CPython 3.14.8): switching it off and on again crashes the process, so it stays on; and the jitdump of a running
 //! process is empty, because it is buffered, so it writes a perf map.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, fchown};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use jitdump::printable;
 use tempfile::TempDir;
 
 use super::last_line;
+use crate::bytes::hex_digits;
 use crate::files::kernel;
-use crate::record::process_files;
+use crate::record::process_files::{self, owner_of};
 use crate::record::recorded_process::SafeProgram;
 use crate::record::short_command::{self, IsStopped};
 use crate::runtimes::Runtime;
@@ -29,12 +32,27 @@ except Exception as error:
     sys.exit(f'sys.remote_exec: {error}')
 ";
 
-/// Script that the process runs.
+/// Script that the process runs. It answers [`DONE`] or its error in the file with the path `PATH`, in hexadecimal.
 const SCRIPT: &str = "\
 import sys
-if not sys.is_stack_trampoline_active():
-    sys.activate_stack_trampoline('perf')
+try:
+    if not sys.is_stack_trampoline_active():
+        sys.activate_stack_trampoline('perf')
+    answer = 'done'
+except Exception as error:
+    answer = f'{type(error).__name__}: {error}'
+try:
+    with open(bytes.fromhex('PATH'), 'w', encoding='utf-8', errors='replace') as file:
+        file.write(answer)
+except OSError:
+    pass
 ";
+
+/// Answer of the script if there was no error.
+const DONE: &str = "done";
+
+/// Bytes that are read of an answer.
+const MAX_ANSWER: usize = 500;
 
 /// Time that the process has for the script. It runs it between two instructions of Python code.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -47,6 +65,8 @@ const MAX_START: Duration = Duration::from_secs(10);
 pub struct Request {
     pid: u32,
     folder: TempDir,
+    /// File for the answer of the script.
+    answer: File,
 }
 
 impl Request {
@@ -66,10 +86,15 @@ impl Request {
             .ok_or("its program, which has to ask it, is one that other users can change")?;
         let folder = tempfile::tempdir().map_err(failed)?;
         let script = folder.path().join("perf-map.py");
-        fs::write(&script, SCRIPT).map_err(failed)?;
+        let path = folder.path().join("answer");
+        let answer = File::create_new(&path).map_err(failed)?;
+        let path = hex_digits(path.as_os_str().as_bytes());
+        fs::write(&script, SCRIPT.replace("PATH", &path)).map_err(failed)?;
         // The process may run as another user.
         fs::set_permissions(&script, Permissions::from_mode(0o644)).map_err(failed)?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).map_err(failed)?;
+        // Without an answer, it is waited for.
+        let _ = fchown(&answer, owner_of(pid), None);
         let mut command = program.command();
         command
             .args(["-I", "-S", "-c", ASK])
@@ -77,7 +102,7 @@ impl Request {
             .arg(&script);
         let printed = short_command::run(command, true, MAX_START, is_stopped).map_err(failed)?;
         match printed.status.success() {
-            true => Ok(Self { pid, folder }),
+            true => Ok(Self { pid, folder, answer }),
             false => Err(last_line(&printed)),
         }
     }
@@ -86,6 +111,11 @@ impl Request {
     pub fn wait(&self, is_stopped: IsStopped<'_>) -> Result<(), String> {
         let asked = Instant::now();
         while !process_files::has_files(self.pid) && !is_stopped() {
+            match self.answer() {
+                Some(error) if error != DONE => return Err(error),
+                Some(_) if asked.elapsed() > PATIENCE => break,
+                _ => {}
+            }
             if asked.elapsed() > PATIENCE {
                 let seconds = PATIENCE.as_secs();
                 return Err(format!(
@@ -97,8 +127,54 @@ impl Request {
         Ok(())
     }
 
+    /// Returns the answer of the script; `None` if the process has not run it.
+    fn answer(&self) -> Option<String> {
+        let mut text = [0; MAX_ANSWER];
+        let size = self.answer.read_at(&mut text, 0).ok()?;
+        let text = text.get(..size).filter(|text| !text.is_empty())?;
+        Some(printable(text))
+    }
+
     /// Removes the script, unless the process will still read it: CPython prints an error if it cannot.
     pub fn finish(&mut self) {
-        self.folder.disable_cleanup(!process_files::has_files(self.pid));
+        let has_run = process_files::has_files(self.pid) || self.answer().is_some();
+        self.folder.disable_cleanup(!has_run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(answer: &str) -> Request {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answer");
+        fs::write(&path, answer).unwrap();
+        Request {
+            pid: u32::MAX,
+            folder,
+            answer: File::open(path).unwrap(),
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_script_is_the_reason() {
+        let error = "ValueError: Cannot activate the perf trampoline if the JIT is active";
+        let failed = answered(error).wait(&mut || false);
+        assert_eq!(failed.unwrap_err(), error);
+        let failed = answered(&format!("\u{1b}{}", "x".repeat(1000))).wait(&mut || false);
+        assert_eq!(failed.unwrap_err().len(), "\\u{1b}".len() + 499);
+    }
+
+    #[test]
+    fn the_folder_of_a_script_that_has_run_is_removed() {
+        for (answer, is_left) in [("ValueError: reason", false), (DONE, false), ("", true)] {
+            let mut request = answered(answer);
+            let folder = request.folder.path().to_owned();
+            request.finish();
+            drop(request);
+            assert_eq!(folder.exists(), is_left, "{answer}");
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 }
