@@ -192,6 +192,34 @@ fn a_dump_beside_the_profile_needs_no_marker() {
     }
 }
 
+/// CPython writes its jitdump to `/tmp`, Wasmtime to the working directory; `record` has moved both.
+#[test]
+fn two_dumps_of_one_name_are_found_in_the_folder_of_a_recording() {
+    let mut case = Case::new();
+    for (start, folder, written, name) in [
+        (1000 * SECOND, "dumps", "/nowhere/tmp", "of_first"),
+        (1010 * SECOND, "dumps/2", "/nowhere/work", "of_second"),
+    ] {
+        case.marker(7, &format!("{written}/jit-7.dump"), start);
+        case.sample(7, start + 2 * SECOND, name);
+        write(
+            &case.path(&format!("{folder}/jit-7.dump")),
+            &dump_with(7, &[(7, start + SECOND, name)]),
+        );
+    }
+    let said = case.check(&["-v"]);
+    assert!(said.contains("2 jitdumps"), "{said}");
+    // Each is listed once, although it is found in two ways.
+    for folder in ["dumps", "dumps/2"] {
+        write(&case.path(&format!("{folder}/jit-7.dump")), b"no jitdump");
+    }
+    let dumps = case.path("dumps");
+    let options = ["--jitdump", tools::text(&dumps)];
+    let said = inject(&case.path("perf.data"), &case.path("out.data"), &options);
+    let line = said.lines().find(|line| line.contains("JI215")).unwrap();
+    assert_eq!(line.matches("/jit-7.dump: JI").count(), 2, "{said}");
+}
+
 #[test]
 fn of_two_dumps_with_code_at_the_same_addresses_the_one_that_the_process_mapped_is_used() {
     // Two runtimes in one process have other addresses; a process that has replaced its program, other times.

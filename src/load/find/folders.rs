@@ -22,10 +22,40 @@ const MAX_ENTRIES: usize = 1 << 20;
 /// Folder, next to the profile, in which `jitinject record` keeps the files of runtimes.
 pub const RUNTIME_FILES: &str = "dumps";
 
-/// Returns the folders in which the files of a profile are looked for by their names: its own, and that of a recording.
-pub fn beside(profile: &Path) -> [PathBuf; 2] {
-    let folder = folder_of(profile);
-    [folder.to_owned(), folder.join(RUNTIME_FILES)]
+/// Maximum number of folders in [`RUNTIME_FILES`] for files of one name. They are numbered from 2
+/// ([`Folder::without`](crate::files::Folder::without)).
+const MAX_NUMBERED: usize = 32;
+
+/// The folders in which the files of a profile are looked for by their names.
+#[derive(Debug)]
+pub struct ProfileFolders {
+    /// Folder of the profile.
+    pub own: PathBuf,
+    /// Folders of a recording: two runtimes of a process both name their jitdump `jit-PID.dump`.
+    recorded: Vec<PathBuf>,
+}
+
+impl ProfileFolders {
+    /// Returns those of a profile.
+    pub fn of(profile: &Path) -> Self {
+        let own = folder_of(profile).to_owned();
+        let dumps = own.join(RUNTIME_FILES);
+        let numbered = (2u32..)
+            .take(MAX_NUMBERED)
+            .map(|number| dumps.join(number.to_string()));
+        let is_there = |folder: &PathBuf| fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir());
+        let numbered: Vec<PathBuf> = numbered.take_while(is_there).collect();
+        Self {
+            own,
+            recorded: std::iter::once(dumps).chain(numbered).collect(),
+        }
+    }
+
+    /// Returns the paths that a file may have, the most likely one first.
+    pub fn paths(&self, name: &OsStr) -> impl Iterator<Item = PathBuf> {
+        let folders = std::iter::once(&self.own).chain(&self.recorded);
+        folders.map(move |folder| folder.join(name))
+    }
 }
 
 /// Contents of folders.
@@ -110,6 +140,28 @@ mod tests {
         assert!(!may_have("missing"));
         assert!(may_have("there"));
         assert!(may_have(".."));
+    }
+
+    #[test]
+    fn folders_of_a_recording_are_numbered_from_2_up_to_33() {
+        let folder = tempfile::tempdir().unwrap();
+        let dumps = folder.path().join("dumps");
+        let count = || {
+            ProfileFolders::of(&folder.path().join("perf.data"))
+                .paths("jit-1.dump".as_ref())
+                .count()
+        };
+        fs::create_dir(&dumps).unwrap();
+        fs::create_dir(dumps.join("3")).unwrap();
+        std::os::unix::fs::symlink("3", dumps.join("2")).unwrap();
+        assert_eq!(count(), 2, "`record` makes no links");
+        fs::remove_file(dumps.join("2")).unwrap();
+        fs::create_dir(dumps.join("2")).unwrap();
+        assert_eq!(count(), 4);
+        for number in 4..40 {
+            fs::create_dir(dumps.join(number.to_string())).unwrap();
+        }
+        assert_eq!(count(), 2 + 32);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;
 use crate::load::find::candidates::{CandidateDump, DumpFilter, UserFile, UserFiles};
 use crate::load::find::claims::{Claims, MarkedFile, MarkerGroup, MatchCandidate};
-use crate::load::find::folders::{Folders, beside};
+use crate::load::find::folders::{Folders, ProfileFolders};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::load::options::LoadOptions;
@@ -93,8 +93,7 @@ struct JitdumpSearch<'a> {
     clock: Option<ClockData>,
     /// When the profile was last written, if it is a file.
     profile_modified: Option<SystemTime>,
-    /// Folders of the profile.
-    beside: [PathBuf; 2],
+    profile_folders: ProfileFolders,
     /// Inode of jitinject's mount namespace.
     mount_namespace: Option<u64>,
     given: UserFiles,
@@ -140,7 +139,6 @@ fn listed(rejected_files: &Tried) -> String {
             format!("{path}: {id}: {}", rejected.message())
         })
         .collect();
-    reasons.dedup();
     let more = rejected_files.len().saturating_sub(MAX_REASONS);
     if more > 0 {
         reasons.push(format!("... ({more} more)"));
@@ -173,7 +171,7 @@ impl<'a> JitdumpSearch<'a> {
             profile_modified: fs::metadata(input).and_then(|profile| profile.modified()).ok(),
             access,
             named: named.map(|file| file.path.clone()).collect(),
-            beside: beside(input),
+            profile_folders: ProfileFolders::of(input),
             mount_namespace: fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino()),
             given,
             by_name,
@@ -389,13 +387,16 @@ impl<'a> JitdumpSearch<'a> {
     }
 
     /// Returns why a marker has none of the files that were tried.
-    fn reject(&self, rejected_files: Tried) -> Diagnostic {
+    fn reject(&self, mut rejected_files: Tried) -> Diagnostic {
         if rejected_files.is_empty() {
             return Diagnostic::new(match self.access.reach.is_confined() {
                 true => Issue::DumpNotFoundConfined,
                 false => Issue::DumpNotFound,
             });
         }
+        // A file in a folder that the user named may also be beside the profile.
+        let mut known = HashSet::default();
+        rejected_files.retain(|(path, _)| known.insert(path.clone()));
         let reasons = listed(&rejected_files);
         self.rejected
             .borrow_mut()
@@ -427,10 +428,9 @@ impl<'a> JitdumpSearch<'a> {
         if !is_elsewhere {
             all.push(open(recorded.to_owned()));
         }
-        let [profile_folder, _] = &self.beside;
-        all.extend(self.beside.iter().map(|folder| {
-            let path = folder.join(name);
-            let opened = self.open_once(&path, || self.access.reach.open_named(profile_folder, &path));
+        let root = &self.profile_folders.own;
+        all.extend(self.profile_folders.paths(name).map(|path| {
+            let opened = self.open_once(&path, || self.access.reach.open_named(root, &path));
             (path, opened)
         }));
         let given = |places: Option<&Vec<usize>>| {

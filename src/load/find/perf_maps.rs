@@ -30,7 +30,7 @@ use crate::files::search::files_below;
 use crate::files::walk::{self, Scope};
 use crate::files::{InputFile, kernel};
 use crate::load::find::access::Access;
-use crate::load::find::folders::{Folders, beside};
+use crate::load::find::folders::{Folders, ProfileFolders};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::open::read_if;
 use crate::load::find::running_processes::process_folder;
@@ -144,7 +144,7 @@ pub fn find(
         given,
         given_by_number,
         given_by_place,
-        beside: beside(&options.input),
+        profile_folders: ProfileFolders::of(&options.input),
         dump_folders: dump_folders(dumps),
         folders: RefCell::default(),
         clock: clock.and_then(|content| ClockData::parse(content, profile.endian)),
@@ -285,8 +285,7 @@ struct PerfMapSearch<'a> {
     given_by_number: BTreeMap<u32, Vec<usize>>,
     /// Indices of the given maps, by process ID and folder.
     given_by_place: HashMap<(u32, PathBuf), Vec<usize>>,
-    /// Folders of the profile.
-    beside: [PathBuf; 2],
+    profile_folders: ProfileFolders,
     dump_folders: BTreeMap<Pid, PathBuf>,
     /// Contents of the folders in which the maps of many processes are looked for.
     folders: RefCell<Folders>,
@@ -360,10 +359,9 @@ impl PerfMapSearch<'_> {
         }
         let mut folders = self.folders.borrow_mut();
         for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
-            for beside in self.beside.iter().map(|folder| folder.join(name(number))) {
+            for beside in self.profile_folders.paths(name(number).as_ref()) {
                 if folders.may_have(&beside) {
-                    let [profile_folder, _] = &self.beside;
-                    add(MapOrigin::UserFiles, profile_folder.clone(), beside);
+                    add(MapOrigin::UserFiles, self.profile_folders.own.clone(), beside);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Jitdumps of processes without a marker.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 
 use jitdump::Time;
 
@@ -91,11 +92,11 @@ impl JitdumpSearch<'_> {
             .iter()
             .filter(|&(id, _)| self.profile_index.has_samples(id));
         let pids: BTreeSet<Pid> = sampled.map(|(_, space)| space.pid).collect();
-        let [profile_folder, _] = &self.beside;
+        let root = &self.profile_folders.own;
         for pid in pids.into_iter().filter(|pid| !done.contains(pid)) {
-            let opened = self.beside.iter().filter_map(|folder| {
-                let path = folder.join(format!("jit-{pid}.dump"));
-                let open = || self.access.reach.open_named(profile_folder, &path);
+            let name = OsString::from(format!("jit-{pid}.dump"));
+            let opened = self.profile_folders.paths(&name).filter_map(|path| {
+                let open = || self.access.reach.open_named(root, &path);
                 self.open_once(&path, open).ok()
             });
             let mut own = opened.filter(|candidate| {
