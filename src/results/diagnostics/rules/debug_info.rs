@@ -67,7 +67,7 @@ super::rules! {
     problem "0x40 (0x34 on 32-bit machines) is added to each address. It compensates for perf before 5.8, which ignored the header of the file that it generates."
     readers "perf 5.8 and later, and samply, show each line 64 bytes too late. jitinject subtracts it."
     remedy "Write the addresses of the code."
-    seen "V8 (Node.js 18 to 26, Deno, Chromium), LLVM 14 and 19."
+    seen "V8 (Node.js 18 to 26, Deno, Chromium), LLVM 14 and 19, Dart 3.13."
 
     rule DAMAGED_NAMES "JD074" Error "damaged names of source files"
     problem "The names have wrong bytes, including NULs: they were copied from memory that was freed."

@@ -126,7 +126,7 @@ fn damaged_names_are_told_from_the_function() {
 }
 
 #[test]
-fn the_bias_is_that_of_v8_and_llvm_only() {
+fn the_bias_is_that_of_v8_llvm_and_dart_only() {
     let find = |name: &'static [u8], offsets: &[&[i64]]| {
         let entries = offsets.iter().map(|offsets| {
             let entries: Vec<_> = offsets.iter().map(|&offset| (offset, 1, &b"a"[..])).collect();
@@ -145,6 +145,13 @@ fn the_bias_is_that_of_v8_and_llvm_only() {
     assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x10, 0x60], &[0x47]]), 0);
     // LLVM: entries exactly at the bias and past the end; rows of another function make no difference.
     assert_eq!(find(b"main", &[&[0x40, 0x220], &[-0x300, 0x40, 0x210]]), 0x40);
+    // Dart: not always an entry at the bias, but always one past the end, and none where no biased one can be.
+    assert_eq!(
+        find(b"WriteBarrier", &[&[0x89, 0x11a, 0x23c], &[0x40, 0x240]]),
+        0x40
+    );
+    assert_eq!(find(b"WriteBarrier", &[&[0x89, 0x11a, 0x23c], &[0x40, 0x241]]), 0);
+    assert_eq!(find(b"WriteBarrier", &[&[-8, 0x11a, 0x23c], &[0x89, 0x240]]), 0);
     // A Java method whose first line starts as late.
     assert_eq!(find(b"LWork;run()V", &[&[0x40, 0x60], &[0x40]]), 0);
     assert_eq!(find(b"LWork;run()V", &[&[0x57, 0x60], &[0x220]]), 0);
