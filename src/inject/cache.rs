@@ -73,9 +73,8 @@ fn add_all(
     {
         let path = Path::new(OsStr::from_bytes(&object.path));
         let name = path.file_name().unwrap_or_default();
-        let objects = folder.path().file_name().unwrap_or_default();
         let added = match options.is_cache_linked {
-            true => cache.link(&object.build_id, objects, name)?,
+            true => cache.link(&object.build_id, folder, name)?,
             false => cache.add(&object.build_id, folder, path)?,
         };
         match added {

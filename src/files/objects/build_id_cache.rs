@@ -153,7 +153,8 @@ impl BuildIdCache {
         let name = build_id.to_string();
         let (first, rest) = name.split_at(2);
         let links = enter(&self.links, first.as_ref())?;
-        if has_content(&links, rest, &object) {
+        let entry_of_link = Path::new(rest).join(OBJECT);
+        if has_content(&links, &entry_of_link, &object) {
             return Ok(Added::Present);
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
@@ -163,7 +164,7 @@ impl BuildIdCache {
         let target = Path::new("../..").join(target).join(&name);
         let linked = ignore_existing(links.at(rest).create_link(&target));
         linked.map_err(|cause| error(&links.path().join(rest), &cause.into()))?;
-        Ok(if has_content(&links, rest, &object) {
+        Ok(if has_content(&links, &entry_of_link, &object) {
             Added::New
         } else {
             Added::Occupied
@@ -171,15 +172,27 @@ impl BuildIdCache {
     }
 
     /// Adds a link to an object in the directory `objects` beside the cache, which perf reads like an entry of its first layout, with a
-    /// file in place of a directory (`is_regular_file` in `dso__build_id_filename`). A name that is taken stays.
-    pub fn link(&mut self, build_id: &BuildId, objects: &OsStr, object: &OsStr) -> Result<Added, Diagnostic> {
+    /// file in place of a directory (`is_regular_file` in `dso__build_id_filename`). A name that is taken stays: processes
+    /// that share code, such as the workers of a server, have objects with the same content.
+    pub fn link(
+        &mut self,
+        build_id: &BuildId,
+        objects: &Folder,
+        object: &OsStr,
+    ) -> Result<Added, Diagnostic> {
         let name = build_id.to_string();
         let (first, rest) = name.split_at(2);
         let links = enter(&self.links, first.as_ref())?;
-        let target = Path::new("../../..").join(objects).join(object);
+        let folder_name = objects.path().file_name().unwrap_or_default();
+        let target = Path::new("../../..").join(folder_name).join(object);
         match links.at(rest).create_link(&target) {
             Ok(()) => Ok(Added::New),
-            Err(Errno::EXIST) => Ok(Added::Occupied),
+            Err(Errno::EXIST) => {
+                let file = objects.at(object).open_file();
+                let file = file.and_then(|file| InputFile::read(&file));
+                let is_same = file.is_ok_and(|file| has_content(&links, Path::new(rest), &file));
+                Ok(if is_same { Added::Present } else { Added::Occupied })
+            }
             Err(cause) => Err(error(&links.path().join(rest), &cause.into())),
         }
     }
@@ -234,10 +247,9 @@ fn error(path: &Path, cause: &io::Error) -> Diagnostic {
         .caused_by(cause)
 }
 
-/// Returns whether a link leads to a file with the same content.
-fn has_content(links: &Folder, name: &str, object: &InputFile) -> bool {
-    let found =
-        walk::open_from(links.as_fd(), &Path::new(name).join(OBJECT)).and_then(|file| InputFile::read(&file));
+/// Returns whether a path leads to a file with the same content.
+fn has_content(links: &Folder, path: &Path, object: &InputFile) -> bool {
+    let found = walk::open_from(links.as_fd(), path).and_then(|file| InputFile::read(&file));
     found.is_ok_and(|found| found[..] == object[..])
 }
 
@@ -267,6 +279,22 @@ mod tests {
             assert_eq!(fs::metadata(&path).unwrap().nlink(), links, "{name}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_link_serves_all_objects_with_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let objects = Folder::create_all(&dir.path().join("objects")).unwrap();
+        let mut cache = BuildIdCache::create(&dir.path().join("debug"), None).unwrap();
+        for (name, content, expected) in [
+            ("of_first_worker", "code", Added::New),
+            ("of_second_worker", "code", Added::Present),
+            ("of_another", "other code", Added::Occupied),
+        ] {
+            fs::write(dir.path().join("objects").join(name), content).unwrap();
+            let added = cache.link(&BuildId([7; 20]), &objects, name.as_ref()).unwrap();
+            assert_eq!(added, expected, "{name}");
+        }
     }
 
     #[test]
