@@ -2,6 +2,7 @@
 
 use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, InlinedCall, MAX_DEPTH, SourceFile, SourceFunction};
+use crate::v8::common_callers::common_callers;
 use crate::v8::text::TextPosition;
 use crate::v8::v8_inlining::{CallSites, InliningCandidate, InliningEvidence, Owners, simple_name};
 
@@ -14,7 +15,8 @@ pub(super) struct InlinedFunctions<'a> {
 }
 
 impl<'a> InlinedFunctions<'a> {
-    /// Finds the caller of each inlined function: the only one whose text calls it by its name, or else the outer function.
+    /// Finds the caller of each inlined function: the only one whose text calls it by its name, or the nearest one that all of
+    /// several are inlined into, or else the outer function.
     pub(super) fn new(
         own: InliningCandidate<'a>,
         owners: &Owners<'a>,
@@ -25,39 +27,29 @@ impl<'a> InlinedFunctions<'a> {
         inlined.dedup();
         inlined.retain(|&function| function != own);
         let functions: Vec<InliningCandidate<'a>> = std::iter::once(own).chain(inlined).collect();
+        let sites: Vec<CallSites<'a>> = functions.iter().map(|&caller| evidence.calls(caller)).collect();
+        let names = CalledNames::new(&functions, &sites);
+        let callers = common_callers(&names.called, &names.named);
         let mut calls = Self {
-            callers: vec![(0, None); functions.len()],
+            callers: callers.into_iter().map(|caller| (caller, None)).collect(),
             functions,
         };
-        let sites: Vec<CallSites<'a>> = calls
-            .functions
-            .iter()
-            .map(|&caller| evidence.calls(caller))
-            .collect();
-        // Functions that call each name.
-        let mut callers: HashMap<&[u8], Vec<usize>> = HashMap::default();
-        for (caller, sites) in sites.iter().enumerate() {
-            sites
-                .keys()
-                .for_each(|name| callers.entry(name).or_default().push(caller));
+        calls.cut_depth();
+        for ((at, callee), (caller, site)) in
+            calls.functions.iter().enumerate().zip(&mut calls.callers).skip(1)
+        {
+            if names.only_caller(callee, at) == Some(*caller) {
+                let sites = sites
+                    .get(*caller)
+                    .and_then(|sites| sites.get(simple_name(callee.name)));
+                *site = sites.and_then(|sites| call_site(sites));
+            }
         }
-        for ((at, callee), of_callee) in calls.functions.iter().enumerate().zip(&mut calls.callers).skip(1) {
-            let name = simple_name(callee.name);
-            let callers = callers.get(name).map_or(&[][..], Vec::as_slice);
-            let caller = match callers {
-                [0, ..] => 0,
-                [only] if *only != at => *only,
-                _ => continue,
-            };
-            let sites = sites.get(caller).and_then(|sites| sites.get(name));
-            *of_callee = (caller, sites.and_then(|sites| call_site(sites)));
-        }
-        calls.cut_cycles();
         calls
     }
 
-    /// Makes functions that are inlined into each other, or too deeply, callees of the outer function.
-    fn cut_cycles(&mut self) {
+    /// Makes functions that are inlined too deeply callees of the outer function.
+    fn cut_depth(&mut self) {
         for at in 1..self.callers.len() {
             let depth = self.depth(at);
             if depth.is_none()
@@ -156,6 +148,66 @@ impl<'a> InlinedFunctions<'a> {
             });
             let inner = callees.get(at).into_iter().flatten();
             next.extend(inner.map(|&at| (at, depth.saturating_add(1))));
+        }
+    }
+}
+
+/// The names of inlined functions.
+struct CalledNames<'a> {
+    /// Number of each name.
+    numbers: HashMap<&'a [u8], usize>,
+    /// Functions with each name.
+    named: Vec<Vec<usize>>,
+    /// Functions that call each name.
+    callers: Vec<Vec<usize>>,
+    /// Names that each function calls.
+    called: Vec<Vec<usize>>,
+}
+
+impl<'a> CalledNames<'a> {
+    fn new(functions: &[InliningCandidate<'a>], sites: &[CallSites<'a>]) -> Self {
+        let mut numbers: HashMap<&'a [u8], usize> = HashMap::default();
+        let mut named: Vec<Vec<usize>> = Vec::new();
+        for (at, function) in functions.iter().enumerate().skip(1) {
+            let name = simple_name(function.name);
+            if name.is_empty() {
+                continue;
+            }
+            let number = *numbers.entry(name).or_insert(named.len());
+            match named.get_mut(number) {
+                Some(named) => named.push(at),
+                None => named.push(vec![at]),
+            }
+        }
+        let mut callers = vec![Vec::new(); named.len()];
+        let mut called = Vec::with_capacity(sites.len());
+        for (caller, sites) in sites.iter().enumerate() {
+            let names = sites.keys().filter_map(|name| numbers.get(name).copied());
+            let mut names: Vec<usize> = names.collect();
+            names.sort_unstable();
+            for &name in &names {
+                if let Some(callers) = callers.get_mut(name) {
+                    callers.push(caller);
+                }
+            }
+            called.push(names);
+        }
+        Self {
+            numbers,
+            named,
+            callers,
+            called,
+        }
+    }
+
+    /// Returns the function that calls another one, apart from that one itself, if there is only one.
+    fn only_caller(&self, callee: &InliningCandidate<'a>, at: usize) -> Option<usize> {
+        let number = *self.numbers.get(simple_name(callee.name))?;
+        match self.callers.get(number)?[..] {
+            [only] => Some(only),
+            [one, other] if one == at => Some(other),
+            [one, other] if other == at => Some(one),
+            _ => None,
         }
     }
 }

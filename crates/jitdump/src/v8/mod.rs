@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod brackets;
+mod common_callers;
 mod functions;
 mod inlined_calls;
 pub mod known_functions;

@@ -137,6 +137,34 @@ fn texts_show_which_function_a_position_is_in() {
     assert_eq!(counts.unknown, 0);
 }
 
+/// `run` calls `often` and `rarely`, and both call `mix`.
+const CHAINS: &str = "function mix(a) {\n  return a + 1;\n}\n\nfunction hot(n) {\n  return run(n);\n}\n\
+    function run(n) {\n  return often(n) ^ rarely(n);\n}\nfunction often(n) {\n  return mix(n) * 9;\n}\n\
+    function rarely(n) {\n  return mix(n);\n}\n";
+
+#[test]
+fn a_function_with_several_callers_is_in_what_they_are_in() {
+    let positions = [(6, 10), (2, 10), (12, 17), (9, 19), (2, 10), (15, 10)];
+    let (owners, calls, _) = resolve(&positions, &[], &[("a.js", CHAINS)]);
+    let expected = [
+        "hot a.js:6",
+        "mix<run<hot a.js:2",
+        "often<run<hot a.js:12",
+        "run<hot a.js:9",
+        "mix<run<hot a.js:2",
+        "rarely<run<hot a.js:15",
+    ];
+    assert_eq!(owners, expected);
+    assert_eq!(
+        calls,
+        ["0 run 6:10", "1 mix 0:0", "1 often 9:10", "1 rarely 9:21"]
+    );
+    // What only one of them is known to call is in that one, whoever else is inlined.
+    let (owners, calls, _) = resolve(&positions[..3], &[], &[("a.js", CHAINS)]);
+    assert_eq!(owners[1], "mix<often<hot a.js:2");
+    assert_eq!(calls, ["0 often 0:0", "1 mix 12:10"]);
+}
+
 #[test]
 fn a_line_of_an_unknown_function_is_dropped() {
     let known = [("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..])];
