@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use crate::bytes::rsplit_once;
 use crate::collections::hash::HashMap;
-use crate::debug_info::{DebugInfo, SourceFile};
+use crate::debug_info::{DebugInfo, InlinedCall, SourceFile, SourceFunction};
 use crate::v8::functions::Script;
 use crate::v8::source_map::{Original, SourceMap};
 use crate::v8::text::{Text, TextPosition};
-use crate::v8::v8_inlining::Scripts;
+use crate::v8::v8_inlining::{Scripts, simple_name};
 
 /// The map of a script, with the paths of its sources.
 #[derive(Clone, Debug)]
@@ -162,7 +162,7 @@ pub fn folder(path: &[u8]) -> &[u8] {
 }
 
 /// Replaces files, lines and names of functions as far as their scripts have maps. Positions that a map does not
-/// have stay.
+/// have stay, except for those of calls: they are in the files of the callers.
 pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Scripts<'a>) {
     let of_files: Vec<Option<(&'a MappedScript, Option<&'a Script<'a>>)>> = info
         .files
@@ -177,25 +177,20 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
     }
     let of_file = |file: Option<u32>| of_files.get(file? as usize).copied().flatten();
     let mut files = OriginalFiles::default();
-    // Positions of calls are in the files of the callers.
+    let mut originals: HashMap<u32, Option<OriginalCalls<'a>>> = HashMap::default();
     let mut callers = vec![0u32];
     for call in &mut info.calls {
         callers.truncate((call.depth as usize).saturating_add(1));
-        let caller = callers
-            .last()
-            .and_then(|&caller| info.functions.get(caller as usize));
-        let position = TextPosition {
-            line: call.line,
-            column: call.column.max(1),
-        };
-        let file = caller.and_then(|caller| caller.file);
-        if let Some(original) = of_file(file).and_then(|(map, _)| map.map.original(position)) {
-            call.line = original.position.line;
-            call.column = if call.column > 0 {
-                original.position.column
-            } else {
-                0
-            };
+        let caller = callers.last().copied().unwrap_or_default();
+        let original = originals.entry(caller).or_insert_with(|| {
+            let function = info.functions.get(caller as usize)?;
+            let (map, script) = of_file(function.file)?;
+            OriginalCalls::new(map, script, function)
+        });
+        if let Some(original) = original {
+            let callee = info.functions.get(call.function as usize);
+            let position = original.position(call, callee.map_or(b"", |callee| callee.name));
+            (call.line, call.column) = (position.line, position.column);
         }
         callers.push(call.function);
     }
@@ -232,6 +227,82 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
     }
 }
 
+/// The calls from a function that has an original file.
+struct OriginalCalls<'a> {
+    map: &'a MappedScript,
+    script: Option<&'a Script<'a>>,
+    /// Start of the function in the generated script.
+    start: TextPosition,
+    /// Original file of the function.
+    source: u32,
+    /// Lines in this file in which a name is called; 0 if there are several, or if one is unknown. Read when it is needed.
+    lines: OnceLock<HashMap<&'a [u8], u32>>,
+}
+
+impl<'a> OriginalCalls<'a> {
+    /// Returns the calls from a function; `None` if it stays in the generated script.
+    fn new(
+        map: &'a MappedScript,
+        script: Option<&'a Script<'a>>,
+        caller: &SourceFunction<'_>,
+    ) -> Option<Self> {
+        let start = TextPosition {
+            line: caller.line,
+            column: caller.column,
+        };
+        map.function(script, start)?;
+        Some(Self {
+            map,
+            script,
+            start,
+            source: map.map.original(start)?.source,
+            lines: OnceLock::new(),
+        })
+    }
+
+    /// Returns the original position of a call of `name`; none if it is unknown, or in another file.
+    fn position(&self, call: &InlinedCall, name: &[u8]) -> TextPosition {
+        let generated = TextPosition {
+            line: call.line,
+            column: call.column,
+        };
+        if call.column > 0 || call.line == 0 {
+            return self.original(generated).unwrap_or_default();
+        }
+        // There are several on this line.
+        let lines = self.lines.get_or_init(|| self.lines());
+        TextPosition {
+            line: lines.get(simple_name(name)).copied().unwrap_or_default(),
+            column: 0,
+        }
+    }
+
+    fn original(&self, generated: TextPosition) -> Option<TextPosition> {
+        let original = self.map.map.original(generated)?;
+        (original.source == self.source).then_some(original.position)
+    }
+
+    fn lines(&self) -> HashMap<&'a [u8], u32> {
+        let mut lines = HashMap::default();
+        let function = self
+            .script
+            .and_then(|script| Some((script, script.function_that_starts_at(self.start)?)));
+        if let Some((script, function)) = function {
+            for call in script.calls(function) {
+                let original = self.original(script.text().position(call.start));
+                let line = original.map_or(0, |original| original.line);
+                let known = lines
+                    .entry(script.text().slice(call.name.clone()))
+                    .or_insert(line);
+                if *known != line {
+                    *known = 0;
+                }
+            }
+        }
+        lines
+    }
+}
+
 /// Original files that were added to the files of a function, by the generated file and the source.
 #[derive(Default)]
 struct OriginalFiles {
@@ -261,7 +332,7 @@ impl OriginalFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::debug_info::{InlinedCall, LineRow, SourceFunction};
+    use crate::debug_info::LineRow;
 
     #[test]
     fn paths_start_at_the_map() {
@@ -374,6 +445,71 @@ mod tests {
             assert_eq!(at(1).is_some(), is_mapped);
             assert!(at(5).is_some());
         }
+    }
+
+    /// `r` calls `s` twice in different lines of the source, `q` twice in one, and `u` once in another file. All are on one line
+    /// of the script.
+    #[test]
+    fn a_call_has_the_original_line_that_all_calls_of_the_name_have() {
+        let generated = "function s(n){return n}function r(n){s(n);s(n)}\
+            function q(n){return s(n)+s(n)}function u(n){s(n)}";
+        let at = |text: &str| generated.find(text).unwrap();
+        let in_u = generated.rfind("s(n)").unwrap();
+        let mut mappings = String::new();
+        let mut last = [0i64; 4];
+        for (column, source, line) in [
+            (0, 1, 1),
+            (at("function r"), 0, 2),
+            (at("s(n);"), 0, 3),
+            (at("s(n)}function q"), 0, 5),
+            (at("function q"), 0, 7),
+            (at("s(n)+"), 0, 8),
+            (at("s(n)}function u"), 0, 8),
+            (at("function u"), 0, 10),
+            (in_u, 1, 4),
+        ] {
+            let segment = [column as i64, source, line - 1, 0];
+            for (value, last) in segment.iter().zip(&mut last) {
+                encode(&mut mappings, *value - std::mem::replace(last, *value));
+            }
+            mappings.push(',');
+        }
+        let json = serde_json::json!({"version": 3, "sources": ["a.ts", "b.ts"], "mappings": mappings});
+        let map = MappedScript::new(SourceMap::parse(json.to_string()).unwrap(), b"/app");
+        let script = Script::scan(generated.as_bytes()).unwrap();
+        let maps: SourceMaps<'_> = [(&b"out.js"[..], &map)].into_iter().collect();
+        let scripts: Scripts<'_> = [(&b"out.js"[..], &script)].into_iter().collect();
+        // Line and column of a call of `s`.
+        let call = |caller: usize, column: usize, scripts: &Scripts<'_>| {
+            let function = |name, start: usize| SourceFunction {
+                name,
+                file: Some(0),
+                line: 1,
+                column: start as u32 + 1,
+            };
+            let mut info = DebugInfo {
+                files: vec![(&b"out.js"[..]).into()],
+                functions: vec![function(b"", caller), function(b"exports.s", at("(n){return n}"))],
+                rows: Vec::new(),
+                calls: vec![InlinedCall {
+                    depth: 0,
+                    function: 1,
+                    ranges: std::iter::once(8..16).collect(),
+                    line: 1,
+                    column: column as u32,
+                }],
+            };
+            replace(&mut info, &maps, scripts);
+            (info.calls[0].line, info.calls[0].column)
+        };
+        let (r, q, u) = (at("(n){s(n);"), at("(n){return s"), at("(n){s(n)}"));
+        assert_eq!(call(r, 0, &scripts), (0, 0));
+        assert_eq!(call(r, at("s(n)}function q") + 1, &scripts), (5, 1));
+        assert_eq!(call(q, 0, &scripts), (8, 0));
+        assert_eq!(call(q, 0, &Scripts::default()), (0, 0));
+        assert_eq!(call(u, in_u + 1, &scripts), (0, 0));
+        // The script itself stays in its file, and its calls, too.
+        assert_eq!(call(0, 0, &scripts), (1, 0));
     }
 
     /// Appends a number in base64 VLQ.
