@@ -127,15 +127,16 @@ const KEYWORDS: [&[u8]; 10] = [
     b"set",
 ];
 
-/// Resolves a path against a folder. URLs and absolute paths stay as they are.
+/// Resolves a path against a folder. URLs stay as they are; what is no URL loses its escapes.
 fn resolve(base: &[u8], path: &[u8]) -> Vec<u8> {
-    let has_scheme = memchr::memmem::find(path, b"://").is_some();
-    if has_scheme {
+    let has_scheme = |path: &[u8]| memchr::memmem::find(path, b"://").is_some();
+    if has_scheme(path) {
         return path.to_vec();
     }
     let joined = match path.first() {
-        Some(b'/') => path.to_vec(),
-        _ => [base, b"/", path].concat(),
+        Some(b'/') => unescaped(path),
+        _ if has_scheme(base) => [base, b"/", path].concat(),
+        _ => [base, b"/", &unescaped(path)].concat(),
     };
     // A base may be a URL.
     let scheme = memchr::memmem::find(&joined, b"://").map_or(0, |at| at.saturating_add(3));
@@ -153,6 +154,36 @@ fn resolve(base: &[u8], path: &[u8]) -> Vec<u8> {
     }
     let root: &[u8] = if rest.starts_with(b"/") { b"/" } else { b"" };
     [scheme, root, &parts.join(&b'/')].concat()
+}
+
+/// Characters of ASCII that paths in URLs have only as escapes.
+const ESCAPED: &[u8] = b" \"#%<>?[\\]^`{|}";
+
+/// Decodes the escapes in a path. Older tools write names as they are, so what is no escape, or one of a character that
+/// needs none, belongs to a name.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&first, after)) = rest.split_first() {
+        let (byte, after) = escape(rest).unwrap_or((first, after));
+        decoded.push(byte);
+        rest = after;
+    }
+    match std::str::from_utf8(&decoded).is_ok() {
+        true => decoded,
+        false => path.to_vec(),
+    }
+}
+
+/// Returns the byte whose escape a text starts with, and what follows.
+fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
+    let [b'%', high, low, rest @ ..] = text else {
+        return None;
+    };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let value = digit(*high)?.checked_mul(16)?.checked_add(digit(*low)?)?;
+    let byte = u8::try_from(value).ok()?;
+    (!byte.is_ascii() || ESCAPED.contains(&byte)).then_some((byte, rest))
 }
 
 /// Returns the folder of a path.
@@ -235,7 +266,8 @@ struct OriginalCalls<'a> {
     start: TextPosition,
     /// Original file of the function.
     source: u32,
-    /// Lines in this file in which a name is called; 0 if there are several, or if one is unknown. Read when it is needed.
+    /// Lines in this file in which a name is called; 0 if there are several, or if one is unknown. Read when it is
+    /// needed.
     lines: OnceLock<HashMap<&'a [u8], u32>>,
 }
 
@@ -343,6 +375,14 @@ mod tests {
             ("dist", "../../a.ts", "../a.ts"),
             ("/app", "webpack://x/./src/a.ts", "webpack://x/./src/a.ts"),
             ("file:///app/dist", "../a.ts", "file:///app/a.ts"),
+            // Escapes, as in URLs.
+            ("/a%20b", "ma th %C3%a9%23.ts", "/a%20b/ma th é#.ts"),
+            ("/app", "/src/%5Bid%5D%25.ts", "/src/[id]%.ts"),
+            ("file:///app", "%C3%A9.ts", "file:///app/%C3%A9.ts"),
+            ("/app", "webpack://x/%23.ts", "webpack://x/%23.ts"),
+            // Names with percent signs.
+            ("/app", "100%/%zz/%4.ts%", "/app/100%/%zz/%4.ts%"),
+            ("/app", "%2e%2E%2f%41%00/%E9.ts", "/app/%2e%2E%2f%41%00/%E9.ts"),
         ] {
             let resolved = resolve(base.as_bytes(), path.as_bytes());
             assert_eq!(String::from_utf8(resolved).unwrap(), expected);
@@ -447,8 +487,8 @@ mod tests {
         }
     }
 
-    /// `r` calls `s` twice in different lines of the source, `q` twice in one, and `u` once in another file. All are on one line
-    /// of the script.
+    /// `r` calls `s` twice in different lines of the source, `q` twice in one, and `u` once in another file. All are on
+    /// one line of the script.
     #[test]
     fn a_call_has_the_original_line_that_all_calls_of_the_name_have() {
         let generated = "function s(n){return n}function r(n){s(n);s(n)}\
