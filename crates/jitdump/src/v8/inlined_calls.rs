@@ -6,17 +6,33 @@ use crate::v8::common_callers::common_callers;
 use crate::v8::text::TextPosition;
 use crate::v8::v8_inlining::{CallSites, InliningCandidate, InliningEvidence, Owners, simple_name};
 
+/// Maximum number of functions to compare that call one name. Only made-up files have more.
+const MAX_CALLERS: usize = 64;
+
 /// The inlined functions, and which of them is inlined into which.
 pub(super) struct InlinedFunctions<'a> {
     /// The function itself, followed by the inlined ones.
     functions: Vec<InliningCandidate<'a>>,
-    /// Caller of each function as an index, and the position of the call if it is known.
-    callers: Vec<(usize, Option<TextPosition>)>,
+    /// A call of each function, by its index, followed by calls from other callers.
+    calls: Vec<Call>,
+    /// The call that each row is in.
+    of_rows: Vec<usize>,
+}
+
+/// A call that is inlined.
+struct Call {
+    /// Called function, as an index.
+    function: usize,
+    /// The call that it is in, as an index.
+    caller: usize,
+    /// Position of the call, if it is known.
+    site: Option<TextPosition>,
 }
 
 impl<'a> InlinedFunctions<'a> {
-    /// Finds the caller of each inlined function: the only one whose text calls it by its name, or the nearest one that all of
-    /// several are inlined into, or else the outer function.
+    /// Finds the caller of each inlined function: the only one whose text calls it by its name, or the nearest one that
+    /// all of several are inlined into, or else the outer function. The code before and after it may show which of
+    /// several it is.
     pub(super) fn new(
         own: InliningCandidate<'a>,
         owners: &Owners<'a>,
@@ -27,44 +43,87 @@ impl<'a> InlinedFunctions<'a> {
         inlined.dedup();
         inlined.retain(|&function| function != own);
         let functions: Vec<InliningCandidate<'a>> = std::iter::once(own).chain(inlined).collect();
-        let sites: Vec<CallSites<'a>> = functions.iter().map(|&caller| evidence.calls(caller)).collect();
+        let sites: Vec<KnownSites<'a>> = functions
+            .iter()
+            .map(|&caller| known_sites(&evidence.calls(caller)))
+            .collect();
         let names = CalledNames::new(&functions, &sites);
         let callers = common_callers(&names.called, &names.named);
-        let mut calls = Self {
-            callers: callers.into_iter().map(|caller| (caller, None)).collect(),
+        let of_each = callers.into_iter().enumerate().map(|(function, caller)| Call {
+            function,
+            caller,
+            site: None,
+        });
+        let mut all = Self {
+            calls: of_each.collect(),
             functions,
+            of_rows: Vec::new(),
         };
-        calls.cut_depth();
-        for ((at, callee), (caller, site)) in
-            calls.functions.iter().enumerate().zip(&mut calls.callers).skip(1)
-        {
-            if names.only_caller(callee, at) == Some(*caller) {
-                let sites = sites
-                    .get(*caller)
-                    .and_then(|sites| sites.get(simple_name(callee.name)));
-                *site = sites.and_then(|sites| call_site(sites));
+        all.cut_depth();
+        for call in all.calls.iter_mut().skip(1) {
+            if names.only_caller(call.function) == Some(call.caller) {
+                call.site = site_of(&all.functions, &sites, call.caller, call.function);
             }
         }
-        calls
+        all.find_calls_of_rows(owners, &names, &sites);
+        all
     }
 
     /// Makes functions that are inlined too deeply callees of the outer function.
     fn cut_depth(&mut self) {
-        for at in 1..self.callers.len() {
+        for at in 1..self.calls.len() {
             let depth = self.depth(at);
             if depth.is_none()
-                && let Some(caller) = self.callers.get_mut(at)
+                && let Some(call) = self.calls.get_mut(at)
             {
-                *caller = (0, None);
+                call.caller = 0;
             }
         }
+    }
+
+    /// Finds the call that each row is in. Where several functions call its function, that is from the one whose code
+    /// is nearest both before and after it.
+    fn find_calls_of_rows(&mut self, owners: &Owners<'a>, names: &CalledNames, sites: &[KnownSites<'a>]) {
+        let functions = owners.iter().map(|owner| Some(self.index(owner.as_ref()?)));
+        let functions: Vec<Option<usize>> = functions.collect();
+        let before = names.nearest_callers(functions.iter().copied());
+        let mut after = names.nearest_callers(functions.iter().rev().copied());
+        after.reverse();
+        let mut known: HashMap<(usize, usize), Option<usize>> = HashMap::default();
+        for ((function, before), after) in functions.into_iter().zip(before).zip(after) {
+            let function = function.unwrap_or_default();
+            let call = before.filter(|_| before == after).and_then(|caller| {
+                let add = || self.add_call(function, caller, sites);
+                *known.entry((function, caller)).or_insert_with(add)
+            });
+            self.of_rows.push(call.unwrap_or(function));
+        }
+    }
+
+    /// Adds a call from one of several callers. Returns its index; `None` if the caller is itself inlined into the
+    /// function, or too deeply.
+    fn add_call(&mut self, function: usize, caller: usize, sites: &[KnownSites<'a>]) -> Option<usize> {
+        let (mut at, mut depth) = (caller, 0u32);
+        while at > 0 {
+            depth = depth.saturating_add(1);
+            if at == function || depth >= MAX_DEPTH {
+                return None;
+            }
+            at = self.calls.get(at)?.caller;
+        }
+        self.calls.push(Call {
+            function,
+            caller,
+            site: site_of(&self.functions, sites, caller, function),
+        });
+        self.calls.len().checked_sub(1)
     }
 
     /// Number of inlined functions around a function; `None` if there are too many.
     fn depth(&self, mut at: usize) -> Option<u32> {
         let mut depth = 0u32;
         loop {
-            at = self.callers.get(at)?.0;
+            at = self.calls.get(at)?.caller;
             if at == 0 {
                 return Some(depth);
             }
@@ -100,20 +159,20 @@ impl<'a> InlinedFunctions<'a> {
             .map(|row| row.offset)
             .chain([size])
             .collect();
-        let mut ranges = vec![Vec::new(); self.functions.len()];
-        for ((row, end), owner) in info.rows.iter_mut().zip(ends).zip(owners) {
-            let Some(owner) = owner else {
+        let mut ranges = vec![Vec::new(); self.calls.len()];
+        let rows = info.rows.iter_mut().zip(ends).zip(owners);
+        for (((row, end), owner), &at) in rows.zip(&self.of_rows) {
+            let Some(call) = self.calls.get(at).filter(|_| owner.is_some()) else {
                 (row.file, row.line, row.column) = (None, 0, 0);
                 continue;
             };
-            let at = self.index(owner);
-            let function = info.functions.get(at);
+            let function = info.functions.get(call.function);
             row.file = function.and_then(|function| function.file);
             // The code is that of the callers, too.
             let mut inner = at;
             while let Some(ranges) = ranges.get_mut(inner).filter(|_| inner > 0) {
                 ranges.push(row.offset..end);
-                inner = self.callers.get(inner).map_or(0, |caller| caller.0);
+                inner = self.calls.get(inner).map_or(0, |call| call.caller);
             }
         }
         self.write_calls(info, ranges);
@@ -126,22 +185,19 @@ impl<'a> InlinedFunctions<'a> {
 
     /// Adds calls, each followed by those inside it.
     fn write_calls(&self, info: &mut DebugInfo<'a>, mut ranges: Vec<Vec<std::ops::Range<u32>>>) {
-        let mut callees = vec![Vec::new(); self.functions.len()];
-        for (at, (caller, _)) in self.callers.iter().enumerate().skip(1).rev() {
-            if let Some(callees) = callees.get_mut(*caller) {
+        let mut callees = vec![Vec::new(); self.calls.len()];
+        for (at, call) in self.calls.iter().enumerate().skip(1).rev() {
+            if let Some(callees) = callees.get_mut(call.caller) {
                 callees.push(at);
             }
         }
         let mut next: Vec<(usize, u32)> = callees.first().into_iter().flatten().map(|&at| (at, 0)).collect();
         while let Some((at, depth)) = next.pop() {
-            let site = self
-                .callers
-                .get(at)
-                .and_then(|caller| caller.1)
-                .unwrap_or_default();
+            let Some(call) = self.calls.get(at) else { continue };
+            let site = call.site.unwrap_or_default();
             info.calls.push(InlinedCall {
                 depth,
-                function: at as u32,
+                function: call.function as u32,
                 ranges: ranges.get_mut(at).map(std::mem::take).unwrap_or_default(),
                 line: site.line,
                 column: site.column,
@@ -153,27 +209,30 @@ impl<'a> InlinedFunctions<'a> {
 }
 
 /// The names of inlined functions.
-struct CalledNames<'a> {
-    /// Number of each name.
-    numbers: HashMap<&'a [u8], usize>,
+struct CalledNames {
     /// Functions with each name.
     named: Vec<Vec<usize>>,
     /// Functions that call each name.
     callers: Vec<Vec<usize>>,
     /// Names that each function calls.
     called: Vec<Vec<usize>>,
+    /// Name of each function; the outer one has none here.
+    of_functions: Vec<Option<usize>>,
 }
 
-impl<'a> CalledNames<'a> {
-    fn new(functions: &[InliningCandidate<'a>], sites: &[CallSites<'a>]) -> Self {
-        let mut numbers: HashMap<&'a [u8], usize> = HashMap::default();
+impl CalledNames {
+    fn new(functions: &[InliningCandidate<'_>], sites: &[KnownSites<'_>]) -> Self {
+        let mut numbers: HashMap<&[u8], usize> = HashMap::default();
         let mut named: Vec<Vec<usize>> = Vec::new();
-        for (at, function) in functions.iter().enumerate().skip(1) {
+        let mut of_functions = vec![None; functions.len()];
+        let places = functions.iter().zip(&mut of_functions).enumerate();
+        for (at, (function, of_function)) in places.skip(1) {
             let name = simple_name(function.name);
             if name.is_empty() {
                 continue;
             }
             let number = *numbers.entry(name).or_insert(named.len());
+            *of_function = Some(number);
             match named.get_mut(number) {
                 Some(named) => named.push(at),
                 None => named.push(vec![at]),
@@ -182,7 +241,7 @@ impl<'a> CalledNames<'a> {
         let mut callers = vec![Vec::new(); named.len()];
         let mut called = Vec::with_capacity(sites.len());
         for (caller, sites) in sites.iter().enumerate() {
-            let names = sites.keys().filter_map(|name| numbers.get(name).copied());
+            let names = sites.keys().filter_map(|name| numbers.get(*name).copied());
             let mut names: Vec<usize> = names.collect();
             names.sort_unstable();
             for &name in &names {
@@ -193,23 +252,69 @@ impl<'a> CalledNames<'a> {
             called.push(names);
         }
         Self {
-            numbers,
             named,
             callers,
             called,
+            of_functions,
         }
     }
 
-    /// Returns the function that calls another one, apart from that one itself, if there is only one.
-    fn only_caller(&self, callee: &InliningCandidate<'a>, at: usize) -> Option<usize> {
-        let number = *self.numbers.get(simple_name(callee.name))?;
-        match self.callers.get(number)?[..] {
+    /// Returns the functions that call a function by its name. It may be one of them.
+    fn callers_of(&self, function: usize) -> &[usize] {
+        let name = self.of_functions.get(function).copied().flatten();
+        let callers = name.and_then(|name| self.callers.get(name));
+        callers.map_or(&[][..], Vec::as_slice)
+    }
+
+    /// Returns the only function that calls another one, apart from that one itself.
+    fn only_caller(&self, function: usize) -> Option<usize> {
+        match *self.callers_of(function) {
             [only] => Some(only),
-            [one, other] if one == at => Some(other),
-            [one, other] if other == at => Some(one),
+            [one, other] if one == function => Some(other),
+            [one, other] if other == function => Some(one),
             _ => None,
         }
     }
+
+    /// Returns for each row of a function with several callers the one that the last row of any of them is in.
+    fn nearest_callers(&self, functions_of_rows: impl Iterator<Item = Option<usize>>) -> Vec<Option<usize>> {
+        // Last row of each function.
+        let mut last: Vec<Option<usize>> = vec![None; self.of_functions.len()];
+        let nearest = functions_of_rows.enumerate().map(|(row, function)| {
+            let function = function?;
+            if let Some(last) = last.get_mut(function) {
+                *last = Some(row);
+            }
+            let callers = self.callers_of(function);
+            if callers.len() > MAX_CALLERS || self.only_caller(function).is_some() {
+                return None;
+            }
+            let others = callers.iter().filter(|&&caller| caller != function);
+            let rows = others.map(|&caller| (last.get(caller).copied().flatten(), caller));
+            let (row, caller) = rows.max()?;
+            row.map(|_| caller)
+        });
+        nearest.collect()
+    }
+}
+
+/// The position of the calls of each name in a function, if it is known.
+type KnownSites<'a> = HashMap<&'a [u8], Option<TextPosition>>;
+
+fn known_sites<'a>(sites: &CallSites<'a>) -> KnownSites<'a> {
+    let sites = sites.iter();
+    sites.map(|(&name, sites)| (name, call_site(sites))).collect()
+}
+
+/// Returns the position of the calls of a function in the text of another one, if it is known.
+fn site_of(
+    functions: &[InliningCandidate<'_>],
+    sites: &[KnownSites<'_>],
+    caller: usize,
+    function: usize,
+) -> Option<TextPosition> {
+    let name = simple_name(functions.get(function)?.name);
+    *sites.get(caller)?.get(name)?
 }
 
 /// The position of a call, or only its line if there are several on one line.

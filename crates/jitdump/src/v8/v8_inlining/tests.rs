@@ -166,6 +166,50 @@ fn a_function_with_several_callers_is_in_what_they_are_in() {
 }
 
 #[test]
+fn of_several_callers_that_before_and_after_is_the_right_one() {
+    let positions = [(6, 10), (12, 17), (2, 10), (12, 17), (9, 19), (2, 10), (15, 10)];
+    let (owners, calls, _) = resolve(&positions, &[], &[("a.js", CHAINS)]);
+    let expected = [
+        "hot a.js:6",
+        "often<run<hot a.js:12",
+        "mix<often<run<hot a.js:2",
+        "often<run<hot a.js:12",
+        "run<hot a.js:9",
+        "mix<run<hot a.js:2",
+        "rarely<run<hot a.js:15",
+    ];
+    assert_eq!(owners, expected);
+    let expected = [
+        "0 run 6:10",
+        "1 mix 0:0",
+        "1 often 9:10",
+        "2 mix 12:10",
+        "1 rarely 9:21",
+    ];
+    assert_eq!(calls, expected);
+    // `f` calls `c`, so its own code around that is not called by `c`.
+    let text = "function f(n) {\n  return c(n) + 1;\n}\n\nfunction hot(n) {\n  return f(n);\n}\n\
+        function c(n) {\n  return f(n) * 2;\n}\n";
+    let (owners, ..) = resolve(&[(6, 10), (9, 15), (2, 15), (9, 15)], &[], &[("a.js", text)]);
+    assert_eq!(owners[1..], ["c<f<hot a.js:9", "f<hot a.js:2", "c<f<hot a.js:9"]);
+}
+
+#[test]
+fn up_to_64_callers_are_compared() {
+    for (count, expected) in [(64, "mix<c0<hot a.js:2"), (65, "mix<hot a.js:2")] {
+        let mut text =
+            "function mix(a) {\n  return a + 1;\n}\n\nfunction hot(n) {\n  return n + 1;\n}\n".to_owned();
+        for number in 0..count {
+            text.push_str(&format!("function c{number}(n) {{\n  return mix(n) * 9;\n}}\n"));
+        }
+        let mut positions = vec![(6, 10), (9, 17), (2, 10)];
+        positions.extend((0..count).map(|number| (9 + 3 * number, 17)));
+        let (owners, ..) = resolve(&positions, &[], &[("a.js", &text)]);
+        assert_eq!(owners[2], expected);
+    }
+}
+
+#[test]
 fn a_line_of_an_unknown_function_is_dropped() {
     let known = [("a.js", (5, 13), "hot", &[(7, 31), (8, 3)][..])];
     let (owners, calls, counts) = resolve(&[(7, 31), (90, 2), (8, 3)], &known, &[]);
