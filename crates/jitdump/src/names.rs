@@ -124,10 +124,15 @@ fn most_likely_first<'a>(
     locations
 }
 
-/// Whether a path is absolute or starts with a scheme. A relative path hardly ever contains such a part.
+/// Whether a path is absolute, starts with a scheme, or is in brackets. A relative path hardly ever contains such a part.
+///
+/// Quirk: Node.js calls code that is in no file `[eval]`, `[stdin]` or `[worker eval]`.
 fn is_absolute(path: &[u8]) -> bool {
     let mut ends = path.iter().position(|byte| b": /".contains(byte)).into_iter();
-    path.starts_with(b"/") || ends.any(|end| path.get(end) == Some(&b':'))
+    let inside = path.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
+    // Not `[Symbol.iterator] [eval]`, which is a function and its path.
+    let is_in_brackets = inside.is_some_and(|inside| !inside.contains(&b'['));
+    path.starts_with(b"/") || is_in_brackets || ends.any(|end| path.get(end) == Some(&b':'))
 }
 
 /// Parses `FUNCTION:FILE`.
@@ -412,6 +417,13 @@ mod tests {
             ),
             ("JS:^dyn gen/dyn_1.js:1:20", Some(("gen/dyn_1.js", 1, 20))),
             ("LazyCompile:*eat /tmp/work.js:23", Some(("/tmp/work.js", 23, 0))),
+            ("JS:*hot [worker eval]:1:15", Some(("[worker eval]", 1, 15))),
+            (
+                "JS:*get [Symbol.x] [worker eval]:1:15",
+                Some(("[worker eval]", 1, 15)),
+            ),
+            ("JS:*get [Symbol.x] /tmp/a.js:1:2", Some(("/tmp/a.js", 1, 2))),
+            ("JS:^get x [eval]-wrapper:6:22", Some(("[eval]-wrapper", 6, 22))),
             ("JS:^ :1:20", None),
             ("Function:^ :1", None),
             ("Ion: run (/tmp/a.js:3:4)", Some(("/tmp/a.js", 3, 4))),
@@ -464,6 +476,7 @@ mod tests {
             ("Function:^ :1", "", None),
             ("LazyCompile:*eat /tmp/work.js:23", "eat", Some("/tmp/work.js")),
             ("Script:~ /tmp/a.js:1:1", "", Some("/tmp/a.js")),
+            ("JS:*hot [worker eval]:1:15", "hot", Some("[worker eval]")),
             ("JS:dlmalloc-16-turbofan", "dlmalloc-16", None),
             ("sift-0-liftoff", "sift-0", None),
             ("Ion: run (/tmp/a.js:3:4)", "run", Some("/tmp/a.js")),
