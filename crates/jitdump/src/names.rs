@@ -93,6 +93,19 @@ pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
     )
 }
 
+/// Returns the location in V8's name of a function whose lines are in `file`, if the name has another path for this file.
+///
+/// Quirk: V8 writes the files of lines as they are in memory, so that some are Latin-1, but names of functions in UTF-8.
+#[doc(hidden)]
+pub fn v8_location<'a>(name: &'a [u8], file: &[u8]) -> Option<SourceLocation<'a>> {
+    let in_latin1 = |path: &[u8]| {
+        let path = std::str::from_utf8(path);
+        path.is_ok_and(|path| path.chars().eq(file.iter().copied().map(char::from)))
+    };
+    let mut locations = source_locations(name).into_iter().filter(|_| is_v8(name));
+    locations.find(|location| in_latin1(location.path))
+}
+
 /// Returns debug information with only the function's declaration, for functions that have no line table.
 pub fn declaration(name: &[u8]) -> Option<DebugInfo<'_>> {
     let location = *source_locations(name).first()?;

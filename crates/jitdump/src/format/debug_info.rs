@@ -7,7 +7,7 @@
 //!
 //! V8, LLVM and Dart add 0x40 (0x34 on 32-bit machines) to each address, for a reader that has long changed.
 //! Whether a jitdump has such addresses is decided once, by names or by the position of its entries. V8's
-//! damaged file names are repaired.
+//! damaged file names are repaired, and those in Latin-1 are written as in the function's name.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
@@ -233,7 +233,14 @@ pub fn parse<'a>(
     }
     // If the function's name is ambiguous, use the path that an entry has too.
     let known = locations.iter().find(|location| files.has(location.path));
-    let location = known.or(locations.first());
+    let mut location = known.or(locations.first()).copied();
+    if known.is_none()
+        && let Some(script) = files.only()
+        && let Some(in_name) = names::v8_location(name, script)
+    {
+        files.rename_only(in_name.path);
+        location = Some(in_name);
+    }
     let function = SourceFunction {
         name: b"",
         file: location.map(|location| files.add(location.path)),
@@ -546,6 +553,20 @@ impl<'a> Files<'a> {
 
     fn has(&self, path: &[u8]) -> bool {
         self.known.contains_key(path)
+    }
+
+    /// The path, if there is only one.
+    fn only(&self) -> Option<&'a [u8]> {
+        match &self.paths[..] {
+            [path] => Some(*path),
+            _ => None,
+        }
+    }
+
+    /// Replaces the only path. Its index stays.
+    fn rename_only(&mut self, path: &'a [u8]) {
+        *self = Self::default();
+        self.add(path);
     }
 
     fn finish(self) -> Vec<SourceFile<'a>> {

@@ -126,6 +126,26 @@ fn damaged_names_are_told_from_the_function() {
 }
 
 #[test]
+fn latin_1_names_of_v8_are_those_in_the_function() {
+    let script: &[u8] = b"jos\xe9/app.js";
+    let content = record(&[(0x40, 1, script), (0x48, 2, script)], b"");
+    for name in ["JS:*hot josé/app.js:1:13", "JS:*hot /a josé/app.js:1:13"] {
+        let lines = parse(
+            &content,
+            name.as_bytes(),
+            range(),
+            DebugInfoQuirks::default(),
+            ORDER,
+        );
+        let info = lines.unwrap().info;
+        let paths: Vec<&[u8]> = info.files.iter().map(|file| &*file.path).collect();
+        assert_eq!(paths, ["josé/app.js".as_bytes()], "{name}");
+        assert!(info.rows.iter().all(|row| row.file == Some(0)), "{name}");
+        assert_eq!((info.functions[0].file, info.functions[0].line), (Some(0), 1));
+    }
+}
+
+#[test]
 fn the_bias_is_that_of_v8_llvm_and_dart_only() {
     let find = |name: &'static [u8], offsets: &[&[i64]]| {
         let entries = offsets.iter().map(|offsets| {
