@@ -78,11 +78,12 @@ pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
             column,
         );
     }
-    let without_column = || {
-        let (head, line) = split_number(name).filter(|_| is_v8(name))?;
-        Some((head, line, 0))
+    let position = match is_v8(name) {
+        true => split_v8_position(name),
+        false => split_position(name),
     };
-    let Some((head, line, column)) = split_position(name).or_else(without_column) else {
+    // Code that V8 has evaluated has no path: `get x :1:20`.
+    let Some((head, line, column)) = position.filter(|(head, ..)| !head.ends_with(b" ")) else {
         return Vec::new();
     };
     let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
@@ -93,17 +94,33 @@ pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
     )
 }
 
-/// Returns the location in V8's name of a function whose lines are in `file`, if the name has another path for this file.
+/// Returns the location of a function that V8 calls `name`, and whose lines are all in `file`, which is no path in the name.
 ///
-/// Quirk: V8 writes the files of lines as they are in memory, so that some are Latin-1, but names of functions in UTF-8.
+/// Quirk: V8 names functions by their script, which is nothing for evaluated code, and lines by the `//# sourceURL` in its
+/// text, if there is one (capture node20-reuse), or else `<unknown>`. It writes the files of lines as they are in memory, so
+/// that some are Latin-1, but names of functions in UTF-8.
 #[doc(hidden)]
-pub fn v8_location<'a>(name: &'a [u8], file: &[u8]) -> Option<SourceLocation<'a>> {
+pub fn v8_location<'a>(name: &'a [u8], file: &'a [u8]) -> Option<SourceLocation<'a>> {
     let in_latin1 = |path: &[u8]| {
         let path = std::str::from_utf8(path);
         path.is_ok_and(|path| path.chars().eq(file.iter().copied().map(char::from)))
     };
-    let mut locations = source_locations(name).into_iter().filter(|_| is_v8(name));
-    locations.find(|location| in_latin1(location.path))
+    if !is_v8(name) {
+        return None;
+    }
+    let locations = source_locations(name);
+    let same = locations.iter().find(|location| in_latin1(location.path));
+    let evaluated = || {
+        let (head, line, column) = split_v8_position(name)?;
+        let is_evaluated = head.ends_with(b" ") && file != b"<unknown>";
+        is_evaluated.then_some(SourceLocation {
+            path: file,
+            line,
+            column,
+        })
+    };
+    let in_name = same.or(locations.first()).copied();
+    in_name.or_else(evaluated)
 }
 
 /// Returns debug information with only the function's declaration, for functions that have no line table.
@@ -164,6 +181,12 @@ fn split_position(text: &[u8]) -> Option<(&[u8], u32, u32)> {
     let (rest, column) = split_number(text)?;
     let (head, line) = split_number(rest)?;
     Some((head, line, column))
+}
+
+/// Splits `text:line:column`, or `text:line`, which has no column.
+fn split_v8_position(text: &[u8]) -> Option<(&[u8], u32, u32)> {
+    let without_column = || split_number(text).map(|(head, line)| (head, line, 0));
+    split_position(text).or_else(without_column)
 }
 
 /// Splits `text:number`.
@@ -360,9 +383,8 @@ pub fn parts_in<'a>(name: &'a [u8], known: Option<&[u8]>) -> NameParts<'a> {
         }),
         // V8 names evaluated code `name :line:column`.
         None if is_v8(name) => {
-            let position = split_position(name).map(|(head, ..)| head);
-            let position = position.or_else(|| split_number(name).map(|(head, _)| head));
-            position.and_then(|head| head.strip_suffix(b" "))
+            let position = split_v8_position(name);
+            position.and_then(|(head, ..)| head.strip_suffix(b" "))
         }
         None => None,
     };
@@ -438,6 +460,7 @@ mod tests {
             ("JS:*get [Symbol.x] /tmp/a.js:1:2", Some(("/tmp/a.js", 1, 2))),
             ("JS:^get x [eval]-wrapper:6:22", Some(("[eval]-wrapper", 6, 22))),
             ("JS:^ :1:20", None),
+            ("JS:^get x :4:21", None),
             ("Function:^ :1", None),
             ("Ion: run (/tmp/a.js:3:4)", Some(("/tmp/a.js", 3, 4))),
             (
@@ -486,6 +509,7 @@ mod tests {
             ("JS:*'run a.js:1:2", "run", Some("a.js")),
             ("JS:* :1:20", "", None),
             ("JS:*inner7 :4:21", "inner7", None),
+            ("JS:*get x :4:21", "get x", None),
             ("Function:^ :1", "", None),
             ("LazyCompile:*eat /tmp/work.js:23", "eat", Some("/tmp/work.js")),
             ("Script:~ /tmp/a.js:1:1", "", Some("/tmp/a.js")),

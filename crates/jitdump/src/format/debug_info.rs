@@ -7,7 +7,7 @@
 //!
 //! V8, LLVM and Dart add 0x40 (0x34 on 32-bit machines) to each address, for a reader that has long changed.
 //! Whether a jitdump has such addresses is decided once, by names or by the position of its entries. V8's
-//! damaged file names are repaired, and those in Latin-1 are written as in the function's name.
+//! damaged file names are repaired, and other names of the same file are those in the function's name.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;

@@ -15,6 +15,8 @@ pub struct KnownFunction<'a> {
     pub start: TextPosition,
     /// Name without tier and position; may be empty.
     pub name: &'a [u8],
+    /// Number of the script.
+    script: u32,
     /// All positions of the function, sorted; empty if they are unknown.
     positions: Vec<TextPosition>,
 }
@@ -23,8 +25,10 @@ pub struct KnownFunction<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct KnownFunctions<'a> {
     functions: Vec<KnownFunction<'a>>,
+    /// Numbers of scripts by path.
+    scripts: HashMap<&'a [u8], u32>,
     by_start: HashMap<(&'a [u8], TextPosition), u32>,
-    /// The functions with each position, and those that start there.
+    /// The functions with each position, and those that start there. Those of one script are next to each other.
     by_position: HashMap<TextPosition, Vec<u32>>,
 }
 
@@ -34,10 +38,12 @@ impl<'a> KnownFunctions<'a> {
         let next = self.functions.len() as u32;
         let index = *self.by_start.entry((path, start)).or_insert(next);
         if index == next {
+            let new = self.scripts.len() as u32;
             self.functions.push(KnownFunction {
                 path,
                 start,
                 name,
+                script: *self.scripts.entry(path).or_insert(new),
                 positions: Vec::new(),
             });
         }
@@ -48,9 +54,13 @@ impl<'a> KnownFunctions<'a> {
 
     /// Completes the tables after the last function was added.
     pub fn finish(mut self) -> Self {
-        for (function, index) in self.functions.iter_mut().zip(0..) {
+        for function in &mut self.functions {
             function.positions.sort_unstable();
             function.positions.dedup();
+        }
+        let mut by_script: Vec<(&KnownFunction<'a>, u32)> = self.functions.iter().zip(0..).collect();
+        by_script.sort_by_key(|(function, _)| function.script);
+        for (function, index) in by_script {
             let is_elsewhere = !function.has(function.start);
             let start = is_elsewhere.then_some(function.start);
             for position in function.positions.iter().copied().chain(start) {
@@ -70,9 +80,19 @@ impl<'a> KnownFunctions<'a> {
         self.functions.get(*self.by_start.get(&(path, start))? as usize)
     }
 
-    /// Returns the functions that have a position or start there.
-    pub fn with_position(&self, position: TextPosition) -> impl Iterator<Item = &KnownFunction<'a>> {
-        let indices = self.by_position.get(&position).into_iter().flatten();
+    /// Returns the functions that have a position or start there, those of the script `path` first.
+    pub fn with_position(
+        &self,
+        position: TextPosition,
+        path: &[u8],
+    ) -> impl Iterator<Item = &KnownFunction<'a>> {
+        let all = self.by_position.get(&position).map_or(&[][..], Vec::as_slice);
+        let script = self.scripts.get(path).copied();
+        let script_of = |index: u32| self.functions.get(index as usize).map(|function| function.script);
+        let start = all.partition_point(|&index| script_of(index) < script);
+        let end = all.partition_point(|&index| script_of(index) <= script);
+        let [own, before, after] = [all.get(start..end), all.get(..start), all.get(end..)];
+        let indices = [own, before, after].into_iter().flatten().flatten();
         indices.filter_map(|&index| self.functions.get(index as usize))
     }
 }

@@ -126,10 +126,17 @@ impl<'a> InliningEvidence<'_, 'a> {
     /// Returns the functions that have a position, sorted. If nothing is known of the function itself, it has all
     /// positions after its start.
     fn candidates(&self, position: TextPosition, own: InliningCandidate<'a>) -> Vec<InliningCandidate<'a>> {
-        let known = self.functions.with_position(position).take(MAX_CANDIDATES);
+        let known = self.functions.with_position(position, own.path);
         let mut all: Vec<_> = known
+            .take(MAX_CANDIDATES)
             .map(|known| self.candidate(known.path, known.start))
             .collect();
+        // A text that is evaluated under several names has the same functions in each.
+        if !self.scripts.contains_key(own.path) {
+            let near = all.iter().filter(|function| function.path == own.path);
+            let near: HashSet<TextPosition> = near.map(|function| function.start).collect();
+            all.retain(|function| function.path == own.path || !near.contains(&function.start));
+        }
         all.extend(self.in_script(own.path, position));
         if position == own.start || (position > own.start && !self.has_extent(own)) {
             all.push(own);

@@ -7,6 +7,7 @@ mod source_maps;
 use std::collections::BTreeMap;
 
 use jitdump::debug_info::DebugInfo;
+use jitdump::internals::format::debug_info::LineEntry;
 use jitdump::names::SourceLocation;
 use jitdump::v8::known_functions::KnownFunctions;
 use jitdump::v8::original_lines::SourceMaps;
@@ -149,11 +150,14 @@ fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
         let known = locations
             .iter()
             .find(|location| entries.iter().any(|entry| entry.name == location.path));
-        let Some(location) = known.or(locations.first()).filter(|location| location.column > 0) else {
+        let by_file = || names::v8_location(function.name, only_file(&entries)?);
+        let location = known.copied().or_else(by_file);
+        let location = location.or(locations.first().copied());
+        let Some(location) = location.filter(|location| location.column > 0) else {
             continue;
         };
-        let start = start_of(location);
-        let name = names::v8_function_name(function.name, location).unwrap_or_default();
+        let start = start_of(&location);
+        let name = names::parts_in(function.name, Some(location.path)).function;
         let positions = entries
             .iter()
             .filter(|entry| !entry.is_invalid() && entry.line > 0);
@@ -164,6 +168,17 @@ fn functions_of<'a>(dump: &'a Dump<'_>) -> KnownFunctions<'a> {
         functions.add(location.path, start, name, positions.collect());
     }
     functions.finish()
+}
+
+/// Returns the file of all lines of a function.
+fn only_file<'a>(entries: &[LineEntry<'a>]) -> Option<&'a [u8]> {
+    let valid = entries
+        .iter()
+        .filter(|entry| !entry.is_invalid() && !entry.name.is_empty());
+    // Any number of lines can have the same name.
+    let mut names = valid.filter(|entry| !entry.is_same_name).map(|entry| entry.name);
+    let first = names.next()?;
+    names.all(|name| name == first).then_some(first)
 }
 
 /// Returns where a function starts whose name has this location.

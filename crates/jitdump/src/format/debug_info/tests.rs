@@ -194,5 +194,44 @@ fn baseline_code_of_v8_has_the_line_of_its_function() {
     let baseline = parse(&content, b"JS:^f a.js:5:1", range(), quirks, ORDER).unwrap();
     assert_eq!(baseline.outside, 0);
     // A function that was made from text has no file in its name.
-    assert_eq!(rows(b"JS:^f :5:1", &content, quirks), of(&[(0, 7, "a.js")]));
+    assert_eq!(rows(b"JS:^f :5:1", &content, quirks), of(&[(0, 5, "a.js")]));
+}
+
+#[test]
+fn files_of_v8_are_scripts_or_else_the_urls_in_their_text() {
+    let of_script = |name: &str, url: &str| {
+        let content = record(&[(0x40, 7, url.as_bytes()), (0x48, 8, url.as_bytes())], b"");
+        let info = parse(
+            &content,
+            name.as_bytes(),
+            range(),
+            DebugInfoQuirks::default(),
+            ORDER,
+        )
+        .unwrap()
+        .info;
+        let path = |file: u32| String::from_utf8(info.files[file as usize].path.to_vec()).unwrap();
+        assert_eq!(info.files.len(), 1, "{name}");
+        assert!(info.rows.iter().all(|row| row.file == Some(0)), "{name}");
+        let function = &info.functions[0];
+        (path(0), function.file.map(path), function.line, function.column)
+    };
+    for (name, url, path, line, column) in [
+        ("JS:*f /a.ts:22:15", "file:///a.ts", "/a.ts", 22, 15),
+        (
+            "JS:*f :16:27",
+            "webpack:///./src/lib.js?",
+            "webpack:///./src/lib.js?",
+            16,
+            27,
+        ),
+        ("JS:*get x :3:4", "lib.js", "lib.js", 3, 4),
+        ("LazyCompile:* :1", "lib.js", "lib.js", 1, 0),
+    ] {
+        let expected = (path.to_owned(), Some(path.to_owned()), line, column);
+        assert_eq!(of_script(name, url), expected, "{name}");
+    }
+    // All code without a name has this file.
+    let unknown = ("<unknown>".to_owned(), None, 0, 0);
+    assert_eq!(of_script("JS:*f :16:27", "<unknown>"), unknown);
 }

@@ -280,6 +280,22 @@ fn a_position_of_several_functions_belongs_to_that_of_its_neighbours() {
     );
 }
 
+/// The text of `hot` and `tiny` is evaluated a hundred times, each time under another name.
+#[test]
+fn functions_of_evaluated_texts_are_those_of_the_same_evaluation() {
+    const HOT: &[(u32, u32)] = &[(7, 31), (8, 3)];
+    const TINY: &[(u32, u32)] = &[(3, 13)];
+    let paths: Vec<String> = (0..100).map(|number| format!("{number}.js")).collect();
+    let paths = paths.iter().map(String::as_str).chain(["a.js"]);
+    let functions = paths.flat_map(|path| {
+        let hot: Known<'_> = (path, (5, 13), "hot", HOT);
+        [hot, (path, (2, 14), "tiny", TINY)]
+    });
+    let known: Vec<Known<'_>> = functions.collect();
+    let (owners, ..) = resolve(&[(7, 31), (3, 13), (8, 3)], &known, &[]);
+    assert_eq!(owners, ["hot a.js:7", "tiny<hot a.js:3", "hot a.js:8"]);
+}
+
 #[test]
 fn up_to_64_functions_of_a_jitdump_are_compared_for_a_position() {
     for (others, expected) in [(63, "small<hot lib.js:90"), (64, "hot ?:0")] {
