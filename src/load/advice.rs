@@ -47,8 +47,7 @@ fn file_names<'a>(
 /// Returns how to make the runtimes in the processes `pids` log their code: one line for each runtime, in the
 /// order of [`Description::all`].
 ///
-/// The files of a process are those that it has mapped since its last exec, and those that the processes have mapped which it
-/// was forked from since then.
+/// The files of a process are those that it has mapped since its last exec, and those of processes that it was forked from since.
 pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
     let IndexedProfile { profile, index } = indexed;
     let last = |&pid: &Pid| index.processes.spaces_of(pid).last();

@@ -13,7 +13,7 @@ use crate::runtimes::{Description, Runtime};
 
 /// What to do if the variables of a runtime were not set.
 const NAME_RUNTIME: &str = "The variables of this runtime are set only for programs that are known to start it, because they could do \
-     harm to others.";
+     harm to others. With the option, only those of the runtimes in it are set, so name all that the program starts.";
 
 /// Why a runtime may have logged nothing, or not all of its code, although its options were set.
 const OPTIONS_WERE_SET: &str =

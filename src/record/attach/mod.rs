@@ -45,9 +45,9 @@ impl AttachOptions {
             diagnostic.with("how", format_args!("it must be started with {}", runtime.how))
         };
         Some(match runtime.runtime {
-            Runtime::LuaJit => without.with("how", runtime.how).with_remedy(
-                "Record a LuaJIT that is built so.",
-            ),
+            Runtime::LuaJit => without
+                .with("how", runtime.how)
+                .with_remedy("Record a LuaJIT that is built so."),
             Runtime::Python => start(without).with_remedy(
                 "Start it again with jitinject record -- COMMAND, or with that option. CPython 3.14 and later can log from \
                  now on: add --remote-exec.",
