@@ -1,9 +1,12 @@
 //! Kinds of code: what native functions do for the language, by their names.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use jitdump::names;
 use serde::Serialize;
+
+use crate::collections::hash::HashSet;
 
 /// Kind of code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize)]
@@ -173,7 +176,7 @@ const THREADS: [(&str, Kind); 14] = [
 ];
 
 /// Starts of the names of JIT code that is not a function of the program.
-const HELPERS: [&str; 18] = [
+const HELPERS: [&str; 39] = [
     "RegExp:",
     "RegExp.",
     "JSC-Yarr",
@@ -192,7 +195,80 @@ const HELPERS: [&str; 18] = [
     "itable stub",
     "I2C/C2I adapters",
     "erts_beamasm:",
+    "forward exception",
+    "Cont thaw",
+    "jbyte_disjoint_",
+    "jbyte_conjoint_",
+    "jbyte_fill",
+    "jshort_disjoint_",
+    "jshort_conjoint_",
+    "jshort_fill",
+    "jint_disjoint_",
+    "jint_conjoint_",
+    "jint_fill",
+    "jlong_disjoint_",
+    "jlong_conjoint_",
+    "oop_disjoint_",
+    "oop_conjoint_",
+    "arrayof_j",
+    "arrayof_oop_",
+    "checkcast_arraycopy",
+    "Library:'",
+    "MethodHandles adapters",
+    "native signature handlers",
 ];
+
+/// Whole names of such code, with spaces between them: Java's, then Dart's.
+///
+/// Quirk: both also log stubs, with names like those of functions (JDK 17 and 21, the recording `java17`; Dart 3.13).
+/// What a stub copies, allocates or calls is done for its caller.
+const STUBS: &str = "
+Interpreter adapters flush_icache_stub call_stub catch_exception unsafe_arraycopy generic_arraycopy unsafe_setmemory
+get_previous_sp orderaccess_fence nmethod_entry_barrier jfr_write_checkpoint jfr_return_lease wrong_method_stub
+wrong_method_abstract_stub ic_miss_stub resolve_opt_virtual_call resolve_virtual_call resolve_static_call
+SafepointBlob DeoptimizationBlob UncommonTrapBlob ExceptionBlob InlineCacheBuffer _new_instance_Java _new_array_Java
+_new_array_nozero_Java _multianewarray2_Java _multianewarray3_Java _multianewarray4_Java _multianewarray5_Java
+_multianewarrayN_Java _complete_monitor_locking_Java _monitor_notify_Java _monitor_notifyAll_Java _rethrow_Java
+_slow_arraycopy_Java _register_finalizer_Java _notify_jvmti_vthread_start _notify_jvmti_vthread_end
+_notify_jvmti_vthread_mount _notify_jvmti_vthread_unmount _invokeGeneric _invokeBasic _linkToVirtual _linkToStatic
+_linkToSpecial _linkToInterface _linkToNative _data_cache_writeback _data_cache_writeback_sync
+lookup_secondary_supers_table updateBytesCRC32 updateBytesCRC32C updateBytesAdler32 vectorizedMismatch multiplyToLen
+squareToLen bigIntegerRightShiftWorker bigIntegerLeftShiftWorker implEncode implDecode float16ToFloat floatToFloat16
+libmExp libmLog libmLog10 libmPow libmSin libmCos libmTan libmFmod f2i_fixup f2l_fixup d2i_fixup d2l_fixup
+aescrypt_encryptBlock aescrypt_decryptBlock cipherBlockChaining_encryptAESCrypt cipherBlockChaining_decryptAESCrypt
+electronicCodeBook_encryptAESCrypt electronicCodeBook_decryptAESCrypt counterMode_AESCrypt galoisCounterMode_AESCrypt
+ghash_processBlocks chacha20Block poly1305_processBlocks md5_implCompress md5_implCompressMB sha1_implCompress
+sha1_implCompressMB sha256_implCompress sha256_implCompressMB sha512_implCompress sha512_implCompressMB
+sha3_implCompress sha3_implCompressMB double_keccak kyberNtt kyberInverseNtt kyberNttMult kyberAddPoly_2
+kyberAddPoly_3 kyber12To16 kyberBarrettReduce dilithiumAlmostNtt dilithiumAlmostInverseNtt dilithiumNttMult
+dilithiumMontMulByConstant dilithiumDecomposePoly
+CallToRuntime InvokeDartCode InvokeDartCodeFromBytecode LazyCompile InterpretCall FixCallersTarget CallStaticFunction
+OptimizeFunction CallBootstrapNative CallNoScopeNative CallAutoScopeNative CallNativeThroughSafepoint EnterSafepoint
+ExitSafepoint FfiCallTrampoline FfiCallbackTrampoline SwitchableCallMiss MonomorphicSmiableCheck SingleTargetCall
+ICCallThroughCode MegamorphicCall FixAllocationStubTarget DeoptimizeLazyFromReturn DeoptimizeLazyFromThrow
+WriteBarrier WriteBarrierWrappers ArrayWriteBarrier AllocateArray AllocateMint AllocateMintSharedWithFPURegs
+AllocateMintSharedWithoutFPURegs AllocateDouble AllocateInt8Array AllocateUint8Array AllocateInt16Array
+AllocateUint16Array AllocateInt32Array AllocateUint32Array AllocateInt64Array AllocateUint64Array AllocateFloat32Array
+AllocateFloat64Array AllocateClosure1 AllocateClosure2 AllocateClosure3 AllocateClosure4 AllocateContext
+AllocateGrowableArray AllocateObject AllocateObjectParameterized AllocateObjectSlow AllocateRecord AllocateRecord2
+AllocateRecord2Named AllocateRecord3 AllocateRecord3Named BoxDouble CloneContext DoubleToInteger
+OneArgCheckInlineCache TwoArgsCheckInlineCache OneArgOptimizedCheckInlineCache TwoArgsOptimizedCheckInlineCache
+SmiAddInlineCache SmiLessInlineCache SmiEqualInlineCache ZeroArgsUnoptimizedStaticCall OneArgUnoptimizedStaticCall
+TwoArgsUnoptimizedStaticCall AssertSubtype AssertAssignable Subtype1TestCache Subtype2TestCache Subtype3TestCache
+Subtype4TestCache Subtype6TestCache Subtype7TestCache DefaultTypeTest DefaultNullableTypeTest TopTypeTypeTest
+TypeParameterTypeTest NullableTypeParameterTypeTest SlowTypeTest LazySpecializeTypeTest LazySpecializeNullableTypeTest
+InstantiateTypeArguments InstantiateTypeArgumentsMayShareInstantiatorTA InstantiateTypeArgumentsMayShareFunctionTA
+InstantiateType InstantiateTypeNonNullableClassTypeParameter InstantiateTypeNullableClassTypeParameter
+InstantiateTypeNonNullableFunctionTypeParameter InstantiateTypeNullableFunctionTypeParameter InitStaticField
+InitLateStaticField InitLateFinalStaticField InitInstanceField InitLateInstanceField InitLateFinalInstanceField
+InitAsync InitAsyncStar InitSyncStar AwaitWithTypeCheck ReturnAsync ReturnAsyncNotFuture ReturnAsyncStar
+YieldAsyncStar SuspendSyncStarAtStart SuspendSyncStarAtYield CloneSuspendState AsyncExceptionHandler
+NoSuchMethodDispatcher JumpToFrame RunExceptionHandler StackOverflowSharedWithFPURegs
+StackOverflowSharedWithoutFPURegs
+";
+
+/// Ends of the names of such code, for Java's compiler C1 and exceptions.
+const STUB_ENDS: [&str; 2] = [" Runtime1 stub", " throw_exception"];
 
 fn starts(name: &str, known: &[&str]) -> bool {
     known.iter().any(|start| name.starts_with(start))
@@ -218,12 +294,18 @@ pub fn of_kernel(name: &str) -> Kind {
     }
 }
 
+/// Whether a name is one of [`STUBS`].
+fn is_stub(name: &[u8]) -> bool {
+    static NAMES: LazyLock<HashSet<&[u8]>> =
+        LazyLock::new(|| STUBS.split_ascii_whitespace().map(str::as_bytes).collect());
+    NAMES.contains(name)
+}
+
 /// Returns the kind of JIT code.
 pub fn of_jit(name: &[u8]) -> Kind {
-    // Java's, which has no name for the method.
-    let is_interpreter = name == b"Interpreter";
-    let is_helper = is_interpreter || HELPERS.iter().any(|start| name.starts_with(start.as_bytes()));
-    match is_helper || names::is_built_in(name) {
+    let has_start = HELPERS.iter().any(|start| name.starts_with(start.as_bytes()));
+    let has_end = || STUB_ENDS.iter().any(|end| name.ends_with(end.as_bytes()));
+    match has_start || is_stub(name) || has_end() || names::is_built_in(name) {
         true => Kind::Native,
         false => Kind::Language,
     }
@@ -258,6 +340,16 @@ mod tests {
             (b"Interpreter", Kind::Native),
             (b"vtable chunks", Kind::Native),
             (b"C1 Runtime counter_overflow_blob", Kind::Native),
+            (b"jbyte_disjoint_arraycopy_avx3", Kind::Native),
+            (b"call_stub", Kind::Native),
+            (b"_new_array_Java", Kind::Native),
+            (b"resolve_virtual_call", Kind::Native),
+            (b"new_type_array Runtime1 stub", Kind::Native),
+            (b"Ljava/lang/System;call_stub()V", Kind::Language),
+            (b"long Copy.copyBytes(int)", Kind::Language),
+            (b"CallToRuntime", Kind::Native),
+            (b"Library:'dart:core' Class: Object", Kind::Native),
+            (b"CallToRuntime_run", Kind::Language),
             (b"Interpreter: main (a.js:1:2)", Kind::Language),
             (b"py::main:/a.py", Kind::Language),
             (b"Lorg/example/Main;::run", Kind::Language),
