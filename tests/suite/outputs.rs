@@ -426,7 +426,7 @@ fn new_parents_of_a_folder_of_objects_are_the_user_s_whatever_the_umask_is() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    for name in ["n1", "n1/n2", "n1/n2/objects"] {
-        assert_eq!(at(name).metadata().unwrap().mode() & 0o777, 0o755, "{name}");
+    for (name, mode) in [("n1", 0o755), ("n1/n2", 0o755), ("n1/n2/objects", 0o700)] {
+        assert_eq!(at(name).metadata().unwrap().mode() & 0o777, mode, "{name}");
     }
 }
