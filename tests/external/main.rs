@@ -40,6 +40,7 @@ mod other_users;
 mod perf_inject;
 mod perf_maps;
 mod perf_versions;
+mod private_scripts;
 mod public_items;
 mod random_debug_info;
 mod reader;

@@ -10,6 +10,7 @@
 //! `jit-PID.dump`, in different directories, and a lost one must be reported. A process with objects of an
 //! earlier run gets no jitdump without a marker.
 
+mod rejected_files;
 mod unmarked;
 
 use std::cell::{Cell, RefCell};
@@ -25,8 +26,8 @@ use std::time::{Duration, SystemTime};
 use jitdump::internals::format::marker::pid_in_name;
 use jitdump::{Time, printable};
 
+use self::rejected_files::{Tried, listed};
 use crate::bytes::base_name;
-use crate::bytes::printable_path;
 use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{FileMarker, IndexedProfile, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
@@ -123,28 +124,6 @@ const MAX_TRIES: usize = 1 << 20;
 /// How much later than its mapping a file may seem to be created: file systems have the time of the last tick, and the wall
 /// clock may be adjusted.
 const CLOCK_ERROR: Duration = Duration::from_millis(20);
-
-/// Maximum number of files to list, with reasons, for a marker without a dump.
-const MAX_REASONS: usize = 10;
-
-/// Files that were rejected for a marker, with reasons.
-type Tried = Vec<(PathBuf, Diagnostic)>;
-
-/// Returns the first files of a list with the reason of each, and how many more there are.
-fn listed(rejected_files: &Tried) -> String {
-    let reasons = rejected_files.iter().take(MAX_REASONS);
-    let mut reasons: Vec<String> = reasons
-        .map(|(path, rejected)| {
-            let (path, id) = (printable_path(path), rejected.issue.id());
-            format!("{path}: {id}: {}", rejected.message())
-        })
-        .collect();
-    let more = rejected_files.len().saturating_sub(MAX_REASONS);
-    if more > 0 {
-        reasons.push(format!("... ({more} more)"));
-    }
-    reasons.join("; ")
-}
 
 impl<'a> JitdumpSearch<'a> {
     fn new(
@@ -589,20 +568,5 @@ mod tests {
             .map(|found| (found.issue, found.count))
             .collect();
         assert_eq!(found, [(Issue::CandidatesNotCompared, 2 + 3)]);
-    }
-
-    #[test]
-    fn ten_rejected_files_are_listed_and_the_others_counted() {
-        let list = |count: usize| {
-            let files = (0..count).map(|at| {
-                let rejected = Diagnostic::new(Issue::FileMissing);
-                (PathBuf::from(format!("/tmp/{at}")), rejected)
-            });
-            listed(&files.collect())
-        };
-        assert_eq!(list(10).split("; ").count(), 10);
-        assert!(list(10).starts_with("/tmp/0: ") && !list(10).contains("more"));
-        assert!(list(13).ends_with("; ... (3 more)"));
-        assert_eq!(list(13).split("; ").count(), 11);
     }
 }
