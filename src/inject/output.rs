@@ -127,7 +127,7 @@ const DATA: &str = "data";
 
 impl Target {
     fn create(path: &Path, open: Option<&Folder>, kernel_copies: &[PathBuf]) -> io::Result<Self> {
-        if is_standard(path) || is_stream(path) {
+        if is_stream(path) {
             let file = match is_standard(path) {
                 true => io::stdout().as_fd().try_clone_to_owned()?.into(),
                 false => stream::open(path)?,

@@ -27,7 +27,6 @@ use crate::load::progress::Progress;
 use crate::load::recording_data::{RecordingData, keep};
 use crate::load::runtime_files::{RuntimeFiles, machine_of};
 use crate::load::shared_memory::SharedMemory;
-use crate::perf::feature::{self, ClockData};
 use crate::perf::record::data::ProfileBytes;
 use crate::results::diagnostics::Diagnostic;
 use crate::traces::conversion::LogConversion;
@@ -133,8 +132,7 @@ pub fn load<'a>(
 /// Returns when a profile ended, if its clock is known.
 fn end_of(IndexedProfile { profile, index }: &IndexedProfile<'_>) -> Option<SystemTime> {
     let (_, end) = index.times?;
-    let clock = profile.feature(feature::CLOCK_DATA)?;
-    ClockData::parse(clock, profile.endian)?.wall_clock_at(end)
+    profile.clock_data()?.wall_clock_at(end)
 }
 
 /// Reads the runtime files of a recorded profile, and adds the events and call chains of logs and traces to it.

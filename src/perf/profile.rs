@@ -6,7 +6,7 @@ use jitdump::{ByteOrder, Tally};
 
 use crate::bytes::Reader;
 use crate::perf::attr::{self, AttrEntry, Attrs};
-use crate::perf::feature::{self, BuildIdEntry, Feature};
+use crate::perf::feature::{self, BuildIdEntry, ClockData, Feature};
 use crate::perf::header::{AnyHeader, FILE_HEADER_SIZE, FileHeader, FileSection, PIPE_HEADER_SIZE};
 use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
@@ -155,6 +155,11 @@ impl<'a> Profile<'a> {
     /// Reads the records from `offset` on, the offset of a record in bytes from the first one.
     pub fn records_from(&self, offset: u64) -> RecordReader<'a> {
         RecordReader::new(self.data, offset, self.endian)
+    }
+
+    /// Returns a point in time on the profile's clock and the wall clock, if recorded.
+    pub fn clock_data(&self) -> Option<ClockData> {
+        ClockData::parse(self.feature(feature::CLOCK_DATA)?, self.endian)
     }
 
     /// Returns the build IDs of files in the header.

@@ -17,7 +17,7 @@ use super::process_files::{append_perf_map, copy_file, ids_of, may_be_of, open_p
 use super::recorded_process::RecordedProcess;
 use crate::bytes::{base_name, printable_path};
 use crate::code::profile_index::{FileMarker, ProfileIndex};
-use crate::files::folder::PRIVATE;
+use crate::files::folder::{PRIVATE, open_unchangeable};
 use crate::files::kernel;
 use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
@@ -130,14 +130,19 @@ impl Collection<'_> {
         Some(Ok(self.collected(map.path(), &target, !is_removed)))
     }
 
-    /// Whether the files of a process are moved: it was recorded from its start, is known, and has ended.
-    fn may_move(&self, pid: Pid) -> bool {
-        self.is_own && !is_running(pid) && self.owner(pid).is_some()
+    /// Whether the files of a process in a folder are moved: it was recorded from its start, has ended, and is known, or only the
+    /// user and root can change the folder.
+    fn may_move(&self, pid: Pid, folder: &Path) -> bool {
+        /// Write permission of others, also in folders such as `/tmp`.
+        const OTHERS: u32 = 0o002;
+        let is_closed = |folder| rustix::fs::fstat(&folder).is_ok_and(|stat| stat.st_mode & OTHERS == 0);
+        let is_own_folder = || open_unchangeable(folder).is_some_and(is_closed);
+        self.is_own && !is_running(pid) && (self.owner(pid).is_some() || is_own_folder())
     }
 
     /// Whether a file of a process, of which there is a copy, is the user's to remove.
     fn may_remove(&self, file: &OpenFile, pid: Pid) -> bool {
-        self.may_move(pid) && file.origin().owner == geteuid().as_raw()
+        self.may_move(pid, folder_of(file.path())) && file.origin().owner == geteuid().as_raw()
     }
 
     /// Removes a file from where it was opened, unless another one is there by now. Returns whether that was possible.
@@ -246,7 +251,7 @@ impl Collection<'_> {
         let mut parts = place.name.as_bytes().split(|byte| b"-.".contains(byte));
         let number = |part| std::str::from_utf8(part).ok()?.parse().ok();
         let is_of_process = parts.any(|part| number(part).is_some_and(|number| self.has_id(pid, number)));
-        let is_moved = is_of_process && self.may_move(pid);
+        let is_moved = is_of_process && self.may_move(pid, folder_of(path));
         let target = self.dumps.without(&place.name).ok()?.at(&place.name);
         let mut is_left = !is_moved;
         if !(is_moved && place.move_file(&file, &target)) {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use humantime::format_rfc3339_seconds;
 use jitdump::printable;
+use rustix::process::geteuid;
 use rustix::system::uname;
 use serde::Serialize;
 
@@ -17,9 +18,6 @@ use super::recorded::{ProgramStatus, Recorded};
 use super::recorded_process::{RecordedProcess, add_versions};
 use crate::bytes::printable_path;
 use crate::code::profile_index::ProfileIndex;
-
-/// Name of the file in the folder of a recording.
-pub const MANIFEST: &str = "manifest.json";
 
 /// Version of the format. It changes when a field is removed or changes its meaning.
 const FORMAT: u32 = 1;
@@ -51,6 +49,9 @@ pub struct Manifest {
     pub runtimes: Vec<&'static str>,
     /// Processes of known runtimes that ran for some time, in the order of their starts.
     pub processes: Vec<RecordedProcess>,
+    /// User IDs of the owners of processes, by process ID, if they are others than the user who recorded.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub owners: BTreeMap<u32, u32>,
     /// Version of perf, as it prints it.
     pub perf_version: Option<String>,
     /// Arguments of perf, without the command.
@@ -101,6 +102,8 @@ impl Manifest {
             ProgramStatus::Stopped => (None, None),
         };
         let environment = plan.environment.iter();
+        let me = geteuid().as_raw();
+        let owners = recorded.owners.iter().filter(|&(_, &owner)| owner != me);
         let mut processes = recorded.processes.clone();
         add_versions(&mut processes);
         Self {
@@ -116,6 +119,7 @@ impl Manifest {
                 .collect(),
             runtimes: plan.runtimes.iter().map(|runtime| runtime.name()).collect(),
             processes,
+            owners: owners.map(|(&pid, &owner)| (pid, owner)).collect(),
             perf_version: perf_version(),
             perf_arguments: texts(&plan.perf.command_line(&plan.profile(), false)),
             kernel_time: !index.excludes_kernel,

@@ -37,9 +37,10 @@ mod short_command;
 mod signals;
 mod watch;
 
+pub use crate::load::MANIFEST;
 pub use dumps::CollectedFile;
 pub use launch::launch;
-pub use manifest::{MANIFEST, Manifest};
+pub use manifest::Manifest;
 pub use pack::{archive_path, pack, refuse_existing};
 pub use perf::PerfOptions;
 pub use plan::{Plan, RecordOptions, SUMMARY, default_folder};

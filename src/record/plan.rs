@@ -194,11 +194,10 @@ impl Plan {
         if self.runtimes.contains(&Runtime::Ruby) {
             let current = env::var_os(environment::RUBY);
             let options = environment::ruby_options(&self.command, current.as_deref());
-            if let Some(cause) = ruby::refusal(program, options) {
+            let is_asked_for = !self.options.runtimes.is_empty();
+            if let Some(cause) = ruby::refusal(program, options, is_asked_for) {
                 without.push(Runtime::Ruby);
-                self.notes.push(format!(
-                    "Ruby: it does not take {options}, which is left out: {cause}"
-                ));
+                self.notes.push(format!("Ruby: {options} are left out: {cause}"));
             } else if !environment::has_ruby_compiler(&self.command) {
                 let note =
                     "Ruby: its JIT compiler is switched on for the recording; --no-env leaves it as it is";

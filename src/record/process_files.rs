@@ -76,10 +76,12 @@ pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns the user ID of a process that runs.
+/// Returns the effective user ID of a process that runs. Its directory in `/proc` may be root's: that of a process that is not
+/// dumpable, as programs with capabilities are.
 pub fn owner_of(pid: u32) -> Option<u32> {
-    let process = fs::metadata(format!("/proc/{pid}")).ok()?;
-    Some(process.uid())
+    let status = kernel::read_text(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether a process has exited, or has the same root directory as this process.

@@ -17,7 +17,7 @@ use super::attach::Attachment;
 use super::dumps::{CollectedFile, Collection};
 use super::environment::{PHP_FILE, PHP_FOLDER, PHP_SETTINGS};
 use super::launch::{OWN_GROUP, Start, USER_PATH, not_started};
-use super::manifest::{MANIFEST, Manifest};
+use super::manifest::Manifest;
 use super::pack::pack;
 use super::perf::{PerfOptions, Permissions, Refusal, reason};
 use super::plan::{PROFILE, Plan, SUMMARY};
@@ -30,7 +30,7 @@ use crate::files::folder::{PRIVATE, open_unchangeable};
 use crate::files::staged::write_file;
 use crate::files::{Folder, NameInFolder};
 use crate::inject::{InjectOptions, KeptStacks, UnwindOptions};
-use crate::load::RUNTIME_FILES;
+use crate::load::{MANIFEST, RUNTIME_FILES};
 use crate::results::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::results::diagnostics::{Diagnostic, Issue};
 

@@ -4,6 +4,7 @@
 
 pub mod diagnostics;
 mod file_kind;
+pub mod java_names;
 pub mod json;
 pub mod name_style;
 pub mod summary;

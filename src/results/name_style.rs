@@ -11,6 +11,7 @@ use jitdump::names;
 use jitdump::names::{NameParts, SourceLocation};
 
 use crate::bytes::base_name;
+use crate::results::java_names::java_method;
 
 /// Form of the names of functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -216,7 +217,10 @@ impl NameStyle {
             ([], Some(location)) => anonymous(location).into(),
             // Code that is evaluated has no file.
             ([], None) => name.into(),
-            (function, _) => function.into(),
+            (function, _) => match java_method(function) {
+                Some(method) => method.into_bytes().into(),
+                None => function.into(),
+            },
         };
         match self {
             Self::Full => name.into(),
@@ -316,6 +320,7 @@ mod tests {
                 "Builtin:ArrayMap [Builtin]",
             ),
             ("lists:map/2", "lists:map/2", "lists:map/2"),
+            ("LShare;alpha(I)J", "Share.alpha(int)", "Share.alpha(int)"),
             ("", "", ""),
         ] {
             assert_eq!(styled("full", name), name);

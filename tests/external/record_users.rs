@@ -154,6 +154,14 @@ fn a_perf_map_of_a_program_that_root_starts_as_another_user_is_used() {
     assert!(!has_code(&said(&output), "JI208"), "{}", said(&output));
     let samples = &scene.json("summary.json")["samples"];
     assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+    // The next command that is advised.
+    let mut report = Command::new(env!("CARGO_BIN_EXE_jitinject"));
+    let output = report.arg("report").arg(scene.path("r")).output().unwrap();
+    assert!(
+        output.status.success() && !has_code(&said(&output), "JI208"),
+        "{}",
+        said(&output)
+    );
 }
 
 /// In a mount namespace of one's own, every file can be given every name.

@@ -224,7 +224,7 @@ fn copies_have_all_their_samples() {
     let printed = of_capture(
         "java17",
         "--jitdump",
-        &["LWork;round(I)I", "--instructions=0", "--json"],
+        &["Work.round(int)", "--instructions=0", "--json"],
     );
     let report: Value = serde_json::from_str(&printed).unwrap();
     let function = &report["function"];

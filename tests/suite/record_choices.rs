@@ -200,12 +200,12 @@ fn ruby_gets_only_options_that_it_takes() {
         (
             "echo 'ruby: invalid yjit option' >&2; exit 1",
             false,
-            "left out: ruby: invalid yjit option",
+            "are left out: ruby: invalid yjit option",
         ),
         (
             "echo 'warning: without YJIT' >&2; echo 'ruby 3.3.8 [x86_64-linux]'",
             false,
-            "left out: warning: without YJIT",
+            "are left out: warning: without YJIT",
         ),
     ]
     .into_iter()

@@ -3,7 +3,7 @@
 use jitdump::{RuntimeTime, Time};
 
 use crate::code::profile_index::{IndexedProfile, TimeConversion};
-use crate::perf::feature::{self, ClockData};
+use crate::perf::feature::ClockData;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 
@@ -44,10 +44,9 @@ impl ProfileClock {
     /// times, if known.
     pub fn of(recorded: &IndexedProfile<'_>, distance: Option<i64>) -> Self {
         let IndexedProfile { profile, index } = recorded;
-        let data = profile.feature(feature::CLOCK_DATA);
         Self {
             id: profile.attrs.clock_id(),
-            data: data.and_then(|content| ClockData::parse(content, profile.endian)),
+            data: profile.clock_data(),
             conversion: index.time_conversion,
             span: index.times,
             has_times: profile.attrs.has_times(),

@@ -6,6 +6,7 @@ use crate::files::objects::store;
 use crate::frames::ranking::{By, RankedRow, process_name, thread_name};
 use crate::frames::stream::tables::{Frame, FrameIndex, Line, NamedFunction, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
+use crate::results::java_names::java_method;
 
 /// Functions that are listed as callers of an inlined one.
 const MAX_INLINED_INTO: usize = 3;
@@ -101,7 +102,11 @@ impl RowGroups {
         let module = frame.module.map(|module| &tables.modules[module]);
         match by {
             By::Symbol => {
-                let symbol = frame.symbol.map(|symbol| tables.symbols[symbol].name.clone());
+                let symbol = frame.symbol.map(|symbol| {
+                    let name = &tables.symbols[symbol].name;
+                    // As in perf report.
+                    java_method(name.as_bytes()).unwrap_or_else(|| name.clone())
+                });
                 let unnamed = || {
                     let last = frame.lines.last();
                     last.map_or_else(String::new, |line| tables.functions[line.function].name.clone())

@@ -111,6 +111,7 @@ impl<'o> SourceFiles<'o> {
         let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
         match self.reach.is_confined() {
             true => self.open_in(named, &folder.join(inside)),
+            false if named.is_some() => walk::open(inside, Scope::Beneath(folder)),
             false => walk::open(inside, Scope::BeneathRecorded(folder)),
         }
     }

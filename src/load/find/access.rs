@@ -13,6 +13,8 @@ pub struct Access {
     pub reach: Reach,
     /// Whose files may be used.
     pub ownership: OwnerCheck,
+    /// When the profile ended, if that is known.
+    pub end: Option<SystemTime>,
 }
 
 impl Access {
@@ -21,6 +23,7 @@ impl Access {
         Self {
             reach: options.reach(),
             ownership: OwnerCheck::new(options, profile_owner, end),
+            end,
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::load::find::folders::{Folders, ProfileFolders};
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::load::options::LoadOptions;
-use crate::perf::feature::{self, ClockData};
+use crate::perf::feature::ClockData;
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
@@ -79,8 +79,7 @@ pub fn find(
     let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
     let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
     let mut search = JitdumpSearch::new(index, clock_offset, &options.input, files, access);
-    let clock = profile.feature(feature::CLOCK_DATA);
-    search.clock = clock.and_then(|content| ClockData::parse(content, profile.endian));
+    search.clock = profile.clock_data();
     Ok(search.run())
 }
 
@@ -92,8 +91,6 @@ struct JitdumpSearch<'a> {
     clock_offset: Option<i64>,
     /// The profile's clock and the wall clock, if recorded.
     clock: Option<ClockData>,
-    /// When the profile was last written, if it is a file.
-    profile_modified: Option<SystemTime>,
     profile_folders: ProfileFolders,
     /// Inode of jitinject's mount namespace.
     mount_namespace: Option<u64>,
@@ -147,7 +144,6 @@ impl<'a> JitdumpSearch<'a> {
             profile_index,
             clock_offset,
             clock: None,
-            profile_modified: fs::metadata(input).and_then(|profile| profile.modified()).ok(),
             access,
             named: named.map(|file| file.path.clone()).collect(),
             profile_folders: ProfileFolders::of(input),
@@ -471,7 +467,8 @@ impl<'a> JitdumpSearch<'a> {
         let has_inode = group.identity.file_id.is_some_and(|id| id.inode == inode);
         let mapped = self.mapped_by(group.first.time);
         let times = candidate.created.zip(mapped);
-        let existed = times.is_some_and(|(created, mapped)| created <= mapped);
+        // Without the time of creation, as on some network file systems, the inode must be enough.
+        let existed = candidate.created.is_none() || times.is_some_and(|(created, mapped)| created <= mapped);
         let links = &candidate.file.origin().trail.link_owners;
         has_inode && existed && links.iter().all(|&owner| is_trusted(owner))
     }
@@ -486,7 +483,7 @@ impl<'a> JitdumpSearch<'a> {
             .and_then(|(clock, time)| clock.wall_clock_at(time));
         match mapped {
             Some(mapped) => mapped.checked_add(CLOCK_ERROR),
-            None => self.profile_modified,
+            None => self.access.end,
         }
     }
 

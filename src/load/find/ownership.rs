@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use crate::files::FileOrigin;
 use crate::files::open_file::is_trusted;
+use crate::load::find::noted_owners::noted_owners;
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
 use crate::load::process_stat::{SLACK, start_of};
@@ -29,16 +30,18 @@ pub struct OwnerCheck {
 impl OwnerCheck {
     /// Creates the checks for a profile that belongs to the user ID `profile_owner` and ended then, if that is known.
     pub fn new(options: &LoadOptions, profile_owner: u32, end: Option<SystemTime>) -> Self {
+        let mut process_owners = noted_owners(&options.input);
+        process_owners.extend(&options.process_owners);
         Self {
             profile_owner,
-            process_owners: options.process_owners.clone(),
+            process_owners,
             is_blind: options.force,
             end,
         }
     }
 
     /// Rejects a file unless it and each link on its path belong to root, the current user, the owner of the
-    /// profile, or the owner of the process `pid`, who is known while it runs, or by the options.
+    /// profile, or the owner of the process `pid`, who is known while it runs, or by the options or the manifest.
     pub fn check(&self, file: &FileOrigin, pid: Option<Pid>) -> Result<(), Diagnostic> {
         if self.is_blind {
             return Ok(());

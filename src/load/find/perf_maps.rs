@@ -36,7 +36,7 @@ use crate::load::find::open::read_if;
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
 use crate::load::process_stat::start_of;
-use crate::perf::feature::{self, ClockData};
+use crate::perf::feature::ClockData;
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
@@ -136,7 +136,6 @@ pub fn find(
             given_by_place.entry((number, folder)).or_default().push(at);
         }
     }
-    let clock = profile.feature(feature::CLOCK_DATA);
     let search = PerfMapSearch {
         profile_index: index,
         access,
@@ -147,7 +146,7 @@ pub fn find(
         profile_folders: ProfileFolders::of(&options.input),
         dump_folders: dump_folders(dumps),
         folders: RefCell::default(),
-        clock: clock.and_then(|content| ClockData::parse(content, profile.endian)),
+        clock: profile.clock_data(),
     };
     search.run(&mut found);
     Ok(found)

@@ -310,8 +310,8 @@ macro_rules! with_run_issues {
         "perf leaves out the kernel if it may not record it, and counts user time only. Time in system calls, page faults and the garbage collector's system calls is missing."
     FolderWithSeparator "JI453" Warning "{runtime} cannot log its code in a folder whose path has '{separator}'; name another one with -o"
         "The variable of the runtime is a list with this separator."
-    NotCollected "JI454" Warning "left out of the recording: {cause}"
-        "A file of a runtime is copied if it has up to 16 MiB of holes and fits into half of the free space. Files on which another program has a lease (F_SETLEASE) are not packed."
+    NotCollected "JI454" Warning "left out: {cause}"
+        "A file of a runtime is copied if it has up to 16 MiB of holes and fits into half of the free space. Files on which another program has a lease (F_SETLEASE) are in the folder, but not in the archive."
 
     // Reports.
     EventUnknown "JI460" Error "no event {event} in the profile; it has {events}"

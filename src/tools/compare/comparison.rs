@@ -284,7 +284,7 @@ impl FunctionTest<'_, '_> {
         count: &impl Fn(FunctionCounts) -> u64,
     ) -> Vec<Difference> {
         let table = self.table;
-        let sampling = [BEFORE, AFTER].map(|side| SamplingVariance::of(table, weights, side));
+        let sampling = [BEFORE, AFTER].map(|side| sampling_variance(table, weights, side));
         let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
         let series = |&row: &u32| {
             let runs = 0..table.runs.len();
@@ -298,7 +298,7 @@ impl FunctionTest<'_, '_> {
             };
             Series {
                 values: self.values(row, weights, count),
-                sampling: sampling.each_ref().map(|side| side.0 * share * (1.0 - share)),
+                sampling: sampling.map(|variance| variance * share * (1.0 - share)),
                 assumed,
             }
         };
@@ -315,16 +315,12 @@ impl FunctionTest<'_, '_> {
     }
 }
 
-/// Mean variance by sampling of the values of a side's runs, for a share `p` divided by `p (1 - p)`.
-struct SamplingVariance(f64);
-
-impl SamplingVariance {
-    fn of(table: &RunTable<'_>, weights: &[f64], side: usize) -> Self {
-        let runs = table.runs_of(side);
-        let runs = runs.filter_map(|run| Some((table.samples(run).max(1) as f64, *weights.get(run)?)));
-        let variances: Vec<f64> = runs.map(|(samples, weight)| samples * weight * weight).collect();
-        Self(mean(&variances))
-    }
+/// Returns the mean variance by sampling of the values of a side's runs, for a share `p` divided by `p (1 - p)`.
+fn sampling_variance(table: &RunTable<'_>, weights: &[f64], side: usize) -> f64 {
+    let runs = table.runs_of(side);
+    let runs = runs.filter_map(|run| Some((table.samples(run).max(1) as f64, *weights.get(run)?)));
+    let variances: Vec<f64> = runs.map(|(samples, weight)| samples * weight * weight).collect();
+    mean(&variances)
 }
 
 fn mean(values: &[f64]) -> f64 {

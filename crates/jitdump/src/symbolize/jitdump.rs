@@ -189,8 +189,8 @@ impl Jitdump {
     }
 
     /// Reads the source line and the inlined calls at an address of a function: inlined calls first, the function itself last.
-    /// Without lines, there is one frame with the function's name. There is none if the file has changed or cannot be read, or if the address is outside the
-    /// function.
+    /// Without lines, there is one frame with the function's name. There is none if the file has changed or cannot be read, or
+    /// if the address is outside the function.
     pub fn frames(&self, function: Function, address: Address) -> vec::IntoIter<Frame> {
         let frames = self.find_frames(function, address).unwrap_or_default();
         frames.into_iter()

@@ -58,9 +58,8 @@ struct FoundScript {
 pub struct Namers(Vec<u32>);
 
 impl Namers {
-    /// Adds a user, except for root and the current one.
     fn add(&mut self, user: u32) {
-        if !is_trusted(user) && !self.0.contains(&user) {
+        if !self.0.contains(&user) {
             self.0.push(user);
         }
     }
@@ -81,13 +80,16 @@ impl ScriptFiles {
         let mut named: HashMap<&[u8], (Vec<TextPosition>, Namers)> = HashMap::default();
         let mut paths = Vec::new();
         for (owner, functions) in all {
+            let is_other = !is_trusted(owner);
             for function in functions.all() {
                 let (starts, namers) = named.entry(function.path).or_insert_with(|| {
                     paths.push(function.path);
                     Default::default()
                 });
                 starts.push(function.start);
-                namers.add(owner);
+                if is_other {
+                    namers.add(owner);
+                }
             }
         }
         let mut room = ROOM;
