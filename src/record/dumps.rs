@@ -299,18 +299,21 @@ fn is_running(pid: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
     use jitdump::Time;
 
     /// No process has this ID.
     const ENDED: u32 = 4_193_901;
 
-    /// Collects a jitdump that a process has mapped which has ended, and a log, with an ID in their names. Returns the number of
-    /// files that stay, and that are collected.
-    fn collect(number: u32, owners: &BTreeMap<u32, u32>) -> (usize, usize) {
+    /// Collects a jitdump that a process has mapped which has ended, and a log, with an ID in their names, from a folder of this
+    /// mode. Returns the number of files that stay, and that are collected.
+    fn collect(number: u32, owners: &BTreeMap<u32, u32>, mode: u32) -> (usize, usize) {
         let started = SystemTime::now();
         let scratch = tempfile::tempdir().unwrap();
         let work = scratch.path().join("work");
         fs::create_dir(&work).unwrap();
+        fs::set_permissions(&work, fs::Permissions::from_mode(mode)).unwrap();
         let dump = work.join(format!("jit-{number}.dump"));
         for path in [&dump, &work.join(format!("isolate0x1-{number}-v8.log"))] {
             fs::write(path, "content").unwrap();
@@ -341,16 +344,19 @@ mod tests {
     #[test]
     fn nothing_is_moved_of_a_process_whose_owner_is_another_or_unknown() {
         let me = geteuid().as_raw();
-        assert_eq!(collect(ENDED, &BTreeMap::from([(ENDED, me)])), (0, 2));
-        assert_eq!(collect(ENDED, &BTreeMap::from([(ENDED, me + 1)])), (2, 0));
-        let of_unknown = if me == 0 { (2, 1) } else { (0, 2) };
-        assert_eq!(collect(ENDED, &BTreeMap::new()), of_unknown);
+        assert_eq!(collect(ENDED, &BTreeMap::from([(ENDED, me)]), 0o777), (0, 2));
+        assert_eq!(collect(ENDED, &BTreeMap::from([(ENDED, me + 1)]), 0o755), (2, 0));
+        // Nobody else could have written into the second folder.
+        for (mode, of_root) in [(0o777, (2, 1)), (0o755, (1, 1))] {
+            let of_unknown = if me == 0 { of_root } else { (0, 2) };
+            assert_eq!(collect(ENDED, &BTreeMap::new(), mode), of_unknown, "{mode:o}");
+        }
     }
 
     /// A process may map any file that it can read.
     #[test]
     fn files_of_other_programs_are_copied_and_not_moved() {
         let owners = BTreeMap::from([(ENDED, geteuid().as_raw())]);
-        assert_eq!(collect(77, &owners), (2, 1));
+        assert_eq!(collect(77, &owners, 0o755), (2, 1));
     }
 }
