@@ -277,7 +277,8 @@ impl Collection<'_> {
     }
 }
 
-fn left_out(path: &Path, cause: &io::Error) -> Diagnostic {
+/// Reports a file that is not in the recording, or not in its archive.
+pub(super) fn left_out(path: &Path, cause: &io::Error) -> Diagnostic {
     Diagnostic::new(Issue::NotCollected)
         .in_file(path)
         .caused_by(cause)

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use tar::{Builder, EntryType, Header, HeaderMode};
 use zstd::stream::write::Encoder;
 
+use super::dumps;
 use crate::files::{Folder, NameInFolder, StagedFile};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
@@ -92,8 +93,7 @@ fn add(
         let mut file = match rustix::fs::open(path, flags, Mode::empty()) {
             // Its owner has a lease on it.
             Err(cause @ Errno::WOULDBLOCK) => {
-                let diagnostic = Diagnostic::new(Issue::NotCollected).in_file(name);
-                left_out.push(diagnostic.caused_by(&io::Error::from(cause)));
+                left_out.push(dumps::left_out(name, &cause.into()));
                 return Ok(());
             }
             opened => File::from(opened?),

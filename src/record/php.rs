@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::recorded_process::SafeProgram;
 use super::short_command;
-use crate::files::search::without_links;
 
 /// What the configuration of a PHP says of its JIT compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl PhpCompiler {
     /// Asks a program, unless the user must not run it.
     pub fn of(program: &Path) -> Self {
-        let program = without_links(program).ok();
-        let Some(program) = program.and_then(|program| SafeProgram::of(&program, true)) else {
+        let Some(program) = SafeProgram::started(program) else {
             return Self::Off;
         };
         let mut command = program.command();

@@ -22,6 +22,7 @@ use crate::bytes::base_name;
 use crate::bytes::printable_path;
 use crate::files::folder::{descriptor_path, open_unchangeable};
 use crate::files::kernel;
+use crate::files::search::without_links;
 use crate::runtimes::Runtime;
 
 /// Longest version in bytes.
@@ -137,6 +138,11 @@ impl SafeProgram {
     pub fn open(pid: u32, path: &Path) -> Option<Self> {
         let is_own = owner_of(pid) == Some(geteuid().as_raw());
         has_same_root(pid).then(|| Self::of(path, is_own)).flatten()
+    }
+
+    /// Opens a program that the user starts, by any path.
+    pub(super) fn started(path: &Path) -> Option<Self> {
+        Self::of(&without_links(path).ok()?, true)
     }
 
     /// Opens a program that only the user and root can change, or that the user runs already.

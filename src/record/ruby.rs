@@ -25,9 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// `is_asked_for` is whether the user named the runtime: it may be another Ruby that the program starts.
 pub fn refusal(program: Option<&Path>, options: &str, is_asked_for: bool) -> Option<String> {
     let ruby = ruby_of(program, is_asked_for)?;
-    let safe = without_links(&ruby)
-        .ok()
-        .and_then(|file| SafeProgram::of(&file, true))?;
+    let safe = SafeProgram::started(&ruby)?;
     // The programs of version managers find out by their name which one to start. Root runs the file that was checked.
     let mut command = match geteuid().is_root() {
         true => safe.command(),

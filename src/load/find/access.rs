@@ -13,8 +13,6 @@ pub struct Access {
     pub reach: Reach,
     /// Whose files may be used.
     pub ownership: OwnerCheck,
-    /// When the profile ended, if that is known.
-    pub end: Option<SystemTime>,
 }
 
 impl Access {
@@ -23,7 +21,6 @@ impl Access {
         Self {
             reach: options.reach(),
             ownership: OwnerCheck::new(options, profile_owner, end),
-            end,
         }
     }
 }

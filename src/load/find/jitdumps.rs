@@ -78,9 +78,8 @@ pub fn find(
     }
     let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
     let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
-    let mut search = JitdumpSearch::new(index, clock_offset, &options.input, files, access);
-    search.clock = profile.clock_data();
-    Ok(search.run())
+    let clock = profile.clock_data();
+    Ok(JitdumpSearch::new(index, clock_offset, clock, &options.input, files, access).run())
 }
 
 /// A search for jitdumps.
@@ -126,6 +125,7 @@ impl<'a> JitdumpSearch<'a> {
     fn new(
         profile_index: &'a ProfileIndex,
         clock_offset: Option<i64>,
+        clock: Option<ClockData>,
         input: &Path,
         given: UserFiles,
         access: &'a Access,
@@ -143,7 +143,7 @@ impl<'a> JitdumpSearch<'a> {
         Self {
             profile_index,
             clock_offset,
-            clock: None,
+            clock,
             access,
             named: named.map(|file| file.path.clone()).collect(),
             profile_folders: ProfileFolders::of(input),
@@ -483,7 +483,7 @@ impl<'a> JitdumpSearch<'a> {
             .and_then(|(clock, time)| clock.wall_clock_at(time));
         match mapped {
             Some(mapped) => mapped.checked_add(CLOCK_ERROR),
-            None => self.access.end,
+            None => self.access.ownership.end,
         }
     }
 
@@ -553,7 +553,7 @@ mod tests {
         let index = ProfileIndex::default();
         let access = Access::new(&LoadOptions::default(), 0, None);
         let input = Path::new("/nowhere/perf.data");
-        let search = JitdumpSearch::new(&index, None, input, UserFiles::default(), &access);
+        let search = JitdumpSearch::new(&index, None, None, input, UserFiles::default(), &access);
         let mut places = vec![0; 1_048_575];
         assert_eq!(search.within_tries(&places).len(), 1_048_575);
         places.truncate(3);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::files::FileOrigin;
@@ -20,21 +22,25 @@ use crate::units::Pid;
 #[derive(Clone, Debug)]
 pub struct OwnerCheck {
     profile_owner: u32,
-    /// Owners of processes, by ID.
+    /// Owners of processes, by ID, as the options name them.
     process_owners: BTreeMap<u32, u32>,
+    /// Path of the profile.
+    profile: PathBuf,
+    /// The same in the manifest of the recording, read when a file of another user is found.
+    noted: OnceLock<BTreeMap<u32, u32>>,
     is_blind: bool,
-    /// End of the profile, if known.
-    end: Option<SystemTime>,
+    /// When the profile ended, if that is known.
+    pub end: Option<SystemTime>,
 }
 
 impl OwnerCheck {
     /// Creates the checks for a profile that belongs to the user ID `profile_owner` and ended then, if that is known.
     pub fn new(options: &LoadOptions, profile_owner: u32, end: Option<SystemTime>) -> Self {
-        let mut process_owners = noted_owners(&options.input);
-        process_owners.extend(&options.process_owners);
         Self {
             profile_owner,
-            process_owners,
+            process_owners: options.process_owners.clone(),
+            profile: options.input.clone(),
+            noted: OnceLock::new(),
             is_blind: options.force,
             end,
         }
@@ -57,8 +63,12 @@ impl OwnerCheck {
     }
 
     fn has(&self, owner: u32, pid: Option<Pid>) -> bool {
-        let is_noted = |pid: Pid| self.process_owners.get(&pid.0) == Some(&owner);
-        let is_of = |pid| is_noted(pid) || self.is_of_running(owner, pid);
+        let in_manifest = || self.noted.get_or_init(|| noted_owners(&self.profile));
+        let noted = |pid: Pid| {
+            let named = self.process_owners.get(&pid.0);
+            named.or_else(|| in_manifest().get(&pid.0))
+        };
+        let is_of = |pid| noted(pid) == Some(&owner) || self.is_of_running(owner, pid);
         is_trusted(owner) || owner == self.profile_owner || pid.is_some_and(is_of)
     }
 

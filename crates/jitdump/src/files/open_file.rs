@@ -96,7 +96,9 @@ impl OpenFile {
 
     /// Whether everybody may read the file: by its mode, and by those of the folders on the way to it.
     pub fn is_public(&self) -> bool {
-        self.has_public_mode() && !self.origin.trail.is_closed
+        let trail = &self.origin.trail;
+        let is_closed = trail.is_closed || trail.starts_here && walk::is_working_folder_closed();
+        self.has_public_mode() && !is_closed
     }
 
     /// Whether the mode of the file lets everybody read it who gets to its folder.

@@ -70,6 +70,8 @@ pub struct Trail {
     pub is_shared: bool,
     /// Whether a folder on the way is closed to users other than its owner and group.
     pub is_closed: bool,
+    /// Whether the way starts in the working directory. The folders above it are not looked at.
+    pub starts_here: bool,
 }
 
 /// Opens a regular file. Rejects all others, if possible without opening them, since that has side effects on some
@@ -169,7 +171,7 @@ impl FolderWalk {
         }
         if self.folders.is_empty() && !path.has_root() {
             self.push(rustix::fs::openat(CWD, ".", PATH_FLAGS, Mode::empty())?);
-            self.trail.is_closed |= is_working_folder_closed();
+            self.trail.starts_here = true;
         }
         let mut steps = steps(path)?;
         while let Some(step) = steps.pop() {
@@ -288,7 +290,7 @@ impl FolderWalk {
 }
 
 /// Whether the working directory, or one above it, is closed to other users, or not known.
-fn is_working_folder_closed() -> bool {
+pub(super) fn is_working_folder_closed() -> bool {
     let Ok(working) = std::env::current_dir() else {
         return true;
     };

@@ -150,9 +150,8 @@ impl ScriptFiles {
     }
 
     /// Returns the users whose files name a script.
-    pub fn namers(&self, path: &[u8]) -> Namers {
-        let found = self.scripts.get(path);
-        found.map_or_else(Namers::default, |found| found.namers.clone())
+    pub fn namers(&self, path: &[u8]) -> Option<&Namers> {
+        self.scripts.get(path).map(|found| &found.namers)
     }
 
     /// Reports the scripts that are other ones on this machine, and those that were not read.

@@ -102,7 +102,7 @@ impl SourceMapFiles {
                 }
                 _ => original_lines::folder(path).to_vec(),
             };
-            match read(location, path, &scripts.namers(path), files, &mut room) {
+            match read(location, path, scripts.namers(path), files, &mut room) {
                 Ok(bytes) => jobs.push((path, script, Mutex::new(bytes), folder)),
                 Err(issue) => all
                     .diagnostics
@@ -182,7 +182,7 @@ fn locate(url: &[u8]) -> MapLocation {
 fn read(
     location: MapLocation,
     script: &[u8],
-    namers: &Namers,
+    namers: Option<&Namers>,
     files: &SourceFiles<'_>,
     room: &mut OpenFileRoom,
 ) -> Result<Vec<u8>, Issue> {
@@ -198,7 +198,7 @@ fn read(
         MapLocation::Elsewhere => return Err(Issue::SourceMapMissing),
     };
     let file = file.map_err(|_| Issue::SourceMapMissing)?;
-    if !is_named && !namers.may_read(&file) {
+    if !is_named && namers.is_some_and(|namers| !namers.may_read(&file)) {
         return Err(Issue::ScriptPrivate);
     }
     take(file.size())?;
