@@ -233,7 +233,8 @@ pub fn code_at<'a>(
     start: Address,
     size: u64,
 ) -> Option<(Machine, Vec<u8>)> {
-    let (file, _) = parse_if(file, is_wanted)?;
+    let bytes = file;
+    let (file, _) = parse_if(bytes, is_wanted)?;
     let (id, endian) = match &file {
         object::File::Elf32(file) => (file.elf_header().e_machine, file.endianness()),
         object::File::Elf64(file) => (file.elf_header().e_machine, file.endianness()),
@@ -245,8 +246,15 @@ pub fn code_at<'a>(
     };
     let machine = Machine::new(id.get(endian).0.into(), order);
     let mut segments = file.segments();
-    let bytes = segments.find_map(|segment| segment.data_range(start.0, size).ok().flatten())?;
-    Some((machine, bytes.to_vec()))
+    // A segment of code may have hundreds of megabytes, of which only these are read.
+    let offset = segments.find_map(|segment| {
+        let (offset, segment_size) = segment.file_range();
+        let into = start.0.checked_sub(segment.address())?;
+        let is_inside = into.checked_add(size).is_some_and(|end| end <= segment_size);
+        is_inside.then(|| offset.checked_add(into)).flatten()
+    })?;
+    let code = bytes.read_bytes_at(offset, size).ok()?;
+    Some((machine, code.to_vec()))
 }
 
 pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {

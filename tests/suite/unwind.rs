@@ -304,6 +304,57 @@ fn frame_pointers_are_followed_where_there_is_no_table() {
     }
 }
 
+/// Functions of libraries without tables, as V8's built-in functions in an executable.
+#[test]
+fn callers_of_native_functions_without_tables_are_found_by_their_code() {
+    // nop; push rbp; mov rbp, rsp; nop; mov rbp, [rbp]; add rsp, 8; jmp rcx
+    let framed = [
+        0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x48, 0x8b, 0x6d, 0x00, 0x48, 0x83, 0xc4, 0x08, 0xff, 0xe1,
+    ];
+    // call rax; nop; ret
+    let leaf = [0xff, 0xd0, 0x90, 0xc3];
+    // push rbp; mov rbp, rsp; call rax; nop
+    let code = [0x55, 0x48, 0x89, 0xe5, 0xff, 0xd0, 0x90, 0x90];
+    let (library, caller) = (0x7f20_0000_0000, CODE + 0x8000);
+    let (file, offsets) = elf::with_functions(&[("framed", &framed), ("leaf", &leaf)]);
+    let [framed, leaf] = [0, 1].map(|at| library + offsets[at]);
+    let mut process = Process::new();
+    let libraries = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = libraries.path().join("libbuiltins.so");
+    std::fs::write(&path, file).unwrap();
+    process.profile.mmap2(10, library, 0x1000, 0, text(&path), 400);
+    let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
+    dump.load(1000, caller, 0, b"caller", &code);
+    std::fs::write(process.folder.path().join("jit-10.dump"), &dump.bytes).unwrap();
+    let (frame, called) = (STACK + 0x100, caller + 6);
+    // The address, what is at the stack pointer, the frame pointer, and the callers.
+    let cases: [(u64, [u64; 3], u64, &[u64]); 8] = [
+        (framed, [called, 0, 0], frame, &[caller + 5]),
+        (framed + 2, [frame, called, 0], frame, &[caller + 5]),
+        (framed + 5, [frame, called, 0], STACK, &[caller + 5]),
+        (framed + 10, [frame, called, 0], frame, &[caller + 5]),
+        (framed + 14, [called, 0, 0], frame, &[caller + 5]),
+        (leaf + 2, [called, 0, 0], frame, &[caller + 5]),
+        // A function of the library called it.
+        (leaf + 2, [leaf + 2, 0, 0], frame, &[leaf + 1]),
+        // It was entered by a jump: what is on top is not a return address.
+        (leaf + 2, [caller + 2, 0, 0], frame, &[]),
+    ];
+    for (time, (address, top, pointer, _)) in (2000..).zip(cases) {
+        let mut words = top.to_vec();
+        words.resize(0x20, 0);
+        words.extend([0, 0]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let sample = process.sample(time, address, &bytes);
+        process.set(sample, BP, pointer);
+    }
+    let (parts, said) = process.unwind(&["--unwind"]);
+    for (sample, (address, _, _, callers)) in samples(&parts).iter().zip(cases) {
+        let expected = [&[address][..], callers].concat();
+        assert_eq!(chain(sample), expected, "{:x}: {said}", address - library);
+    }
+}
+
 /// An address is looked up once for many stacks, but what was found counts only while it is there.
 #[test]
 fn stacks_are_unwound_by_what_is_there_at_their_time() {

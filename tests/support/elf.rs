@@ -62,6 +62,43 @@ pub fn file(kind: u16, sections: &[Section<'_>]) -> Vec<u8> {
     [elf.0, table.0, names, contents].concat()
 }
 
+/// Returns a library for x86-64 with functions, but without unwinding tables, and the offsets of their code in the file. The code
+/// segment is as that of [`file()`].
+pub fn with_functions(functions: &[(&str, &[u8])]) -> (Vec<u8>, Vec<u64>) {
+    const HEADERS: u64 = 64 + 56 + 3 * 64;
+    let (mut names, mut code, mut offsets) = (vec![0], Vec::new(), Vec::new());
+    let mut symbols = Table(vec![0; 24]);
+    for (name, bytes) in functions {
+        let offset = HEADERS + code.len() as u64;
+        offsets.push(offset);
+        symbols.0.extend((names.len() as u32).to_le_bytes());
+        // STB_GLOBAL, STT_FUNC; default visibility; an absolute address
+        symbols.0.extend([0x12, 0, 0xf1, 0xff]);
+        symbols.words(&[ADDRESS + offset, bytes.len() as u64]);
+        names.extend(name.as_bytes());
+        names.push(0);
+        code.extend_from_slice(bytes);
+    }
+    names.resize(names.len().next_multiple_of(8), 0);
+    code.resize(code.len().next_multiple_of(8), 0xcc);
+    let names_at = HEADERS + code.len() as u64;
+    let symbols_at = names_at + names.len() as u64;
+    let mut elf = Table(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec());
+    elf.halves(&[LIBRARY, 62, 1, 0]);
+    elf.words(&[ADDRESS, 64, 64 + 56]);
+    elf.halves(&[0, 0, 64, 56, 1, 64, 3, 1]);
+    elf.halves(&[1, 0, 5, 0]);
+    elf.words(&[0, ADDRESS, 0, 0x1000, 0x1000, 0x1000]);
+    elf.section(0, 0, 0, [0; 3]);
+    elf.section(0, 3, 0, [0, names_at, names.len() as u64]);
+    elf.section(0, 2, 0, [0, symbols_at, symbols.0.len() as u64]);
+    // The names of the symbols are in section 1, and a symbol has 24 bytes.
+    let end = elf.0.len();
+    elf.0[end - 24] = 1;
+    elf.0[end - 8] = 24;
+    ([elf.0, code, names, symbols.0].concat(), offsets)
+}
+
 #[derive(Default)]
 struct Table(Vec<u8>);
 

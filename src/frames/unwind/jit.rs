@@ -9,7 +9,7 @@ use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::call_frames::{EntryRows, RuleRoom, Rules};
 use crate::elf::eh_frame::{EhFrame, FdeIndex};
-use crate::frames::unwind::frameless::{FramelessTop, Tops};
+use crate::frames::unwind::frameless::Tops;
 use crate::frames::unwind::known_address::KnownTop;
 use crate::frames::unwind::registers::Target;
 use crate::frames::unwind::x86_64_code;
@@ -109,14 +109,7 @@ impl<'a> JitTables<'a> {
             self.room.take(tops.rows().len()).map(|()| tops)
         };
         let tops = tops.entry(function).or_insert_with(read).as_ref()?;
-        Some(KnownTop {
-            interrupted: tops.at(offset),
-            may_be_entered_by_jump: self.target == Target::X86_64 && !tops.has_frame,
-            preserved: tops.preserved,
-            at_setup_call: tops
-                .is_setup_call(offset)
-                .then(|| FramelessTop::at_call(self.target)),
-        })
+        Some(KnownTop::of(self.target, tops, offset))
     }
 
     /// Whether an address in a mapping of a function is right after a call.

@@ -3,7 +3,8 @@
 use crate::code::timeline::MappingIndex;
 use crate::elf::call_frames::Rules;
 use crate::frames::native::modules::MappedModule;
-use crate::frames::unwind::frameless::FramelessTop;
+use crate::frames::unwind::frameless::{FramelessTop, Tops};
+use crate::frames::unwind::registers::Target;
 
 /// Where an address is.
 #[derive(Clone, Copy, Debug)]
@@ -43,4 +44,16 @@ pub struct KnownTop {
     pub may_be_entered_by_jump: bool,
     /// Bit mask of registers that the function preserves.
     pub preserved: u64,
+}
+
+impl KnownTop {
+    /// Returns what a function has on top of the stack at an offset in its code.
+    pub fn of(target: Target, tops: &Tops, offset: usize) -> Self {
+        Self {
+            interrupted: tops.at(offset),
+            may_be_entered_by_jump: target == Target::X86_64 && !tops.has_frame,
+            preserved: tops.preserved,
+            at_setup_call: tops.is_setup_call(offset).then(|| FramelessTop::at_call(target)),
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //!                               ▼
 //! [native]: tables of files ─► [stack]: frame by frame ─► [rewrite]: samples with call chains
 //! [jit]: tables of runtimes ─►   ├─ [known_address]: rules for addresses of frames
-//!                                ├─ [frameless]: functions without rules, where they have no frame
+//! [native_code]: their code ─►   ├─ [frameless]: functions without rules, where they have no frame
 //!                                │    └─ [x86_64_code]: their instructions
 //!                                └─ [step]: one frame, by its rules or by the frame pointer
 //! ```
@@ -31,6 +31,7 @@ mod jit;
 mod known_address;
 pub mod made_tables;
 mod native;
+mod native_code;
 mod registers;
 mod rewrite;
 mod stack;
@@ -52,6 +53,7 @@ use crate::frames::native::symbols::NativeSymbols;
 use crate::frames::unwind::interpreters::Interpreters;
 use crate::frames::unwind::jit::JitTables;
 use crate::frames::unwind::native::NativeTables;
+use crate::frames::unwind::native_code::NativeCode;
 use crate::frames::unwind::registers::Target;
 use crate::frames::unwind::stack::{Unwinder, UnwoundCounts};
 use crate::load::{LoadOptions, Progress, Recording, keep};
@@ -91,15 +93,17 @@ pub fn unwind<'a>(
     progress.start("unwinding stacks", index.data_end);
     let (room, files) = (RuleRoom::default(), NativeFiles::new(options));
     let modules = Modules::new(&recording.profile, &[], |_| true);
+    let symbols = NativeSymbols::new(&modules, &files);
     let unwinder = Unwinder {
         target,
         timeline: &recording.timeline,
         jit: JitTables::new(&recording.runtime_files.used, &recording.timeline, target, &room),
         modules: &modules,
         native: NativeTables::new(&modules, &files, target, &room),
+        native_code: NativeCode::new(&symbols, target, &room),
         interpreters: fold_interpreter.then(|| Interpreters {
             files: &recording.runtime_files.used,
-            symbols: NativeSymbols::new(&modules, &files),
+            symbols: &symbols,
         }),
     };
     let advance = |bytes| progress.advance(bytes);
@@ -120,7 +124,13 @@ pub fn unwind<'a>(
             to_start: counts.to_start,
             cut: counts.cut,
         }),
-        diagnostics: diagnostics(&counts, &unwinder, lacking, profile.attrs.largest_stack_copy()),
+        diagnostics: diagnostics(
+            &counts,
+            &unwinder,
+            &symbols,
+            lacking,
+            profile.attrs.largest_stack_copy(),
+        ),
     };
     drop(unwinder);
     let header = UnwoundHeader::of(profile, kept);
@@ -213,12 +223,12 @@ fn report_cut(counts: &UnwoundCounts, copy_size: u32) -> Option<Diagnostic> {
 fn diagnostics(
     counts: &UnwoundCounts,
     unwinder: &Unwinder<'_>,
+    symbols: &NativeSymbols<'_>,
     lacking: Lacking,
     copy_size: u32,
 ) -> Vec<Diagnostic> {
     let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
-    let interpreters = unwinder.interpreters.as_ref();
-    all.extend(interpreters.and_then(|interpreters| interpreters.symbols.refused()));
+    all.extend(symbols.refused());
     all.extend(lacking.report(Issue::ModulesNotFound));
     all.extend(report_cut(counts, copy_size));
     if counts.narrow > 0 {

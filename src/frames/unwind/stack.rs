@@ -17,6 +17,7 @@ use crate::frames::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols,
 use crate::frames::unwind::jit::JitTables;
 use crate::frames::unwind::known_address::{AddressKind, KnownAddress, KnownTop};
 use crate::frames::unwind::native::{NativeRules, NativeTables};
+use crate::frames::unwind::native_code::NativeCode;
 use crate::frames::unwind::registers::{Registers, Target};
 use crate::frames::unwind::step::{End, FrameState, StackCopy};
 
@@ -37,6 +38,8 @@ pub struct Unwinder<'a> {
     pub modules: &'a Modules,
     /// Tables of them.
     pub native: NativeTables<'a>,
+    /// Their functions without tables.
+    pub native_code: NativeCode<'a>,
     /// What to leave out of stacks, if it is.
     pub interpreters: Option<Interpreters<'a>>,
 }
@@ -240,11 +243,13 @@ impl<'w, 'a> StackWalk<'w, 'a> {
             return frame.unwind_by(rules);
         }
         let frameless = match known.kind {
-            AddressKind::Function(_) if frame.is_interrupted => known.top.interrupted,
-            AddressKind::Function(_) if frame.has_frameless_callee => known.top.at_setup_call,
             AddressKind::Module(_) if frame.is_interrupted && known.is_linkage => {
                 Some(FramelessTop::at_call(frame.target))
             }
+            AddressKind::Function(_) | AddressKind::Module(_) if frame.is_interrupted => {
+                known.top.interrupted
+            }
+            AddressKind::Function(_) if frame.has_frameless_callee => known.top.at_setup_call,
             _ => None,
         };
         let frameless =
@@ -256,7 +261,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         }
     }
 
-    /// Whether the return address of a frame is right after a call in a function of a runtime.
+    /// Whether the return address of a frame is right after a call.
     fn is_called(&mut self, stack: &SampledStack<'_>, frame: &FrameState<'_>, top: FramelessTop) -> bool {
         let Some(address) = frame.return_address(top) else {
             return false;
@@ -266,6 +271,13 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                 kind: AddressKind::Function(mapping),
                 ..
             }) => self.unwinder.jit.is_after_call(mapping, Address(address)),
+            Some(KnownAddress {
+                kind: AddressKind::Module(mapped),
+                ..
+            }) => {
+                let offset = mapped.file_offset(Address(address));
+                self.unwinder.native_code.is_after_call(mapped.module, offset)
+            }
             _ => false,
         }
     }
@@ -325,7 +337,12 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                 match unwinder.native.at(mapped.module, mapped.file_offset(address)) {
                     NativeRules::Rules(rules) => known.rules = Some(rules),
                     NativeRules::Linkage => known.is_linkage = true,
-                    NativeRules::NoRules => {}
+                    NativeRules::NoRules => {
+                        let top = unwinder
+                            .native_code
+                            .top(mapped.module, mapped.file_offset(address));
+                        known.top = top.unwrap_or_default();
+                    }
                     NativeRules::NoFile => known.lacks_file = true,
                 }
                 Some(intersection(

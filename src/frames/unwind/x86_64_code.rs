@@ -66,9 +66,8 @@ impl Reached {
         match (self.is_certain, other.is_certain) {
             (true, false) => self,
             (false, true) => other,
-            _ if self == other => self,
             _ => Self {
-                state: State::Unknown,
+                state: self.state.joined(other.state),
                 ..self
             },
         }
@@ -115,9 +114,12 @@ pub fn tops(code: &[u8], setup_call: Option<usize>) -> Tops {
         found.push(at, state.top(&instruction));
         found.preserved &= !written(&instruction);
         let after = Reached {
-            state: match setup_call == Some(at) {
-                true => State::Framed,
-                false => state.after(&instruction),
+            state: match state {
+                _ if setup_call == Some(at) => State::Framed,
+                State::Framed if restores_frame_pointer(&instruction) => {
+                    before_jump(decoded.get(decoder.position()..).unwrap_or_default())
+                }
+                _ => state.after(&instruction),
             },
             ..reached
         };
@@ -187,6 +189,15 @@ fn ends_path(instruction: &Instruction) -> bool {
 }
 
 impl State {
+    /// Returns the state where two meet. Compilers have one layout of the stack at an instruction, so what is known from one side holds.
+    fn joined(self, other: Self) -> Self {
+        match (self, other) {
+            (one, other) if one == other => one,
+            (Self::Unknown, known) | (known, Self::Unknown) => known,
+            _ => Self::Unknown,
+        }
+    }
+
     /// Returns what is on top of the stack before an instruction, if there is no frame.
     fn top(self, instruction: &Instruction) -> Option<FramelessTop> {
         let removed = match instruction.mnemonic() {
@@ -226,65 +237,134 @@ impl State {
     }
 }
 
+/// Whether an instruction loads the frame pointer of the caller and leaves the frame on the stack. V8's built-in functions do so
+/// before they call another one in their place.
+fn restores_frame_pointer(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op0_register() == Register::RBP
+        && instruction.memory_base() == Register::RBP
+        && instruction.memory_index() == Register::None
+        && instruction.memory_displacement64() == 0
+}
+
+/// Returns the state at the start of code that removes what is on the stack, and jumps to another function.
+fn before_jump(code: &[u8]) -> State {
+    /// V8 has up to ten instructions there.
+    const MAX_INSTRUCTIONS: usize = 16;
+    let mut change = 0i64;
+    for instruction in Decoder::new(64, code, DecoderOptions::NONE)
+        .iter()
+        .take(MAX_INSTRUCTIONS)
+    {
+        match stack_change(&instruction) {
+            _ if instruction.mnemonic() == Mnemonic::Jmp => {
+                return moved(0, change.saturating_neg()).map_or(State::Unknown, |depth| State::Frameless {
+                    depth,
+                    frame_pointer: None,
+                });
+            }
+            Some(by) => change = change.saturating_add(by),
+            None if is_stack_pointer(instruction.op0_register()) => break,
+            None => {}
+        }
+    }
+    State::Unknown
+}
+
+/// Returns a depth of the stack after a change by so many bytes; `None` if no function without a frame has so much there.
+fn moved(depth: u32, by: i64) -> Option<u32> {
+    let depth = u32::try_from(i64::from(depth).checked_add(by)?).ok()?;
+    (depth <= MAX_DEPTH && depth % 8 == 0).then_some(depth)
+}
+
+/// Returns by how many bytes an instruction makes the stack deeper; `None` if it does not, or not by a fixed number.
+fn stack_change(instruction: &Instruction) -> Option<i64> {
+    use Mnemonic::{Add, Lea, Pop, Popfq, Push, Pushfq, Sub};
+    let immediate = || {
+        let kind = instruction.op1_kind();
+        let is_immediate = matches!(kind, OpKind::Immediate8to64 | OpKind::Immediate32to64);
+        is_immediate.then(|| instruction.immediate(1) as i64)
+    };
+    match (instruction.mnemonic(), instruction.op0_register()) {
+        (Pop, Register::RSP) => None,
+        (Push | Pushfq, _) => Some(8),
+        (Pop | Popfq, _) => Some(-8),
+        (Sub, Register::RSP) => immediate(),
+        (Add, Register::RSP) => immediate().map(i64::wrapping_neg),
+        (Lea, Register::RSP)
+            if instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None =>
+        {
+            Some((instruction.memory_displacement64() as i64).wrapping_neg())
+        }
+        _ => None,
+    }
+}
+
+/// Whether a register is the stack pointer, or a part of it.
+fn is_stack_pointer(register: Register) -> bool {
+    matches!(
+        register,
+        Register::RSP | Register::ESP | Register::SP | Register::SPL
+    )
+}
+
 /// Returns the state after an instruction without a frame.
 fn after_frameless(depth: u32, frame_pointer: Option<u32>, instruction: &Instruction) -> State {
-    use Mnemonic::{Add, Call, Cmp, Enter, Lea, Leave, Mov, Pop, Popfq, Push, Pushfq, Sub, Test, Xchg};
-    let moved = |by: i64| {
-        let depth = i64::from(depth).checked_add(by);
-        let depth = depth.and_then(|depth| u32::try_from(depth).ok());
-        match depth.filter(|depth| *depth <= MAX_DEPTH && depth % 8 == 0) {
-            Some(depth) => State::Frameless {
-                depth,
-                // What was removed is no longer saved.
-                frame_pointer: frame_pointer.filter(|pushed| *pushed <= depth),
-            },
-            None => State::Unknown,
-        }
+    use Mnemonic::{Call, Cmp, Enter, Lea, Leave, Mov, Pop, Push, Test, Xchg};
+    let with_depth = |moved| match moved {
+        Some(depth) => State::Frameless {
+            depth,
+            // What was removed is no longer saved.
+            frame_pointer: frame_pointer.filter(|pushed| *pushed <= depth),
+        },
+        None => State::Unknown,
     };
     let register = instruction.op0_register();
-    let has_immediate = matches!(
-        instruction.op1_kind(),
-        OpKind::Immediate8to64 | OpKind::Immediate32to64
-    );
+    let has_stack_operand =
+        instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None;
     match (instruction.mnemonic(), register) {
-        (Push, Register::RBP) if frame_pointer.is_none() => match moved(8) {
-            State::Frameless { depth, .. } => State::Frameless {
+        // V8's built-in functions add arguments below a copy of the return address, before they jump to another function.
+        (Push, _)
+            if has_stack_operand
+                && frame_pointer.is_none()
+                && instruction.memory_displacement64() == u64::from(depth) =>
+        {
+            CALLED
+        }
+        (Push, Register::RBP) if frame_pointer.is_none() => match moved(depth, 8) {
+            Some(depth) => State::Frameless {
                 depth,
                 frame_pointer: Some(depth),
             },
-            other => other,
+            None => State::Unknown,
         },
-        (Push | Pushfq, _) => moved(8),
         (Pop, Register::RBP) if frame_pointer != Some(depth) => State::Unknown,
-        (Pop, _) if depth == 0 => match register {
-            Register::None | Register::RSP => State::Unknown,
-            _ => State::InRegister(register),
-        },
-        (Pop, Register::RSP) => State::Unknown,
-        (Pop | Popfq, _) => moved(-8),
-        (Sub, Register::RSP) if has_immediate => moved(instruction.immediate(1) as i64),
-        (Add, Register::RSP) if has_immediate => moved((instruction.immediate(1) as i64).wrapping_neg()),
-        (Lea, Register::RSP | Register::RBP)
-            if instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None =>
-        {
-            let distance = instruction.memory_displacement64() as i64;
-            match register {
-                Register::RSP => moved(distance.wrapping_neg()),
-                _ => pointing(depth, frame_pointer, distance),
-            }
+        (Pop, Register::None | Register::RSP) if depth == 0 => State::Unknown,
+        (Pop, _) if depth == 0 => State::InRegister(register),
+        (Lea, Register::RBP) if has_stack_operand => {
+            pointing(depth, frame_pointer, instruction.memory_displacement64() as i64)
         }
         (Mov, Register::RBP) if instruction.op1_register() == Register::RSP => {
             pointing(depth, frame_pointer, 0)
         }
-        (Cmp | Test | Call, _) => moved(0),
+        (Cmp | Test | Call, _) => with_depth(Some(depth)),
         (Enter | Leave | Xchg, _) => State::Unknown,
-        (_, Register::RSP | Register::ESP | Register::SP | Register::SPL) => State::Unknown,
-        // The frame pointer of the caller is lost, if it is not on the stack.
-        (_, Register::RBP | Register::EBP | Register::BP | Register::BPL) if frame_pointer.is_none() => {
-            State::Unknown
-        }
-        _ => moved(0),
+        _ => match stack_change(instruction) {
+            Some(by) => with_depth(moved(depth, by)),
+            None if is_stack_pointer(register) => State::Unknown,
+            // The frame pointer of the caller is lost, if it is not on the stack.
+            None if is_frame_pointer(register) && frame_pointer.is_none() => State::Unknown,
+            None => with_depth(Some(depth)),
+        },
     }
+}
+
+/// Whether a register is the frame pointer, or a part of it.
+fn is_frame_pointer(register: Register) -> bool {
+    matches!(
+        register,
+        Register::RBP | Register::EBP | Register::BP | Register::BPL
+    )
 }
 
 /// Returns the state after the frame pointer points to `distance` bytes above the stack pointer.
@@ -401,6 +481,59 @@ mod tests {
         // push rbp; mov rbp, rsp; leave; jmp rel32
         let code = [0x55, 0x48, 0x89, 0xe5, 0xc9, 0xe9, 0, 1, 0, 0];
         assert_eq!(tops_at(&code, &[4, 5]), [None, CALLED]);
+    }
+
+    /// V8's built-in functions (Node.js 20, `--always-sparkplug`).
+    #[test]
+    fn a_frame_is_removed_in_parts_before_a_jump_to_another_function() {
+        // push rbp; mov rbp, rsp; push 0x22; call rax; mov rbp, [rbp]; mov rdi, rax; add rsp, 16; jmp rcx
+        let code = [
+            0x55, 0x48, 0x89, 0xe5, 0x6a, 0x22, 0xff, 0xd0, 0x48, 0x8b, 0x6d, 0x00, 0x48, 0x89, 0xc7, 0x48,
+            0x83, 0xc4, 0x10, 0xff, 0xe1,
+        ];
+        let restored = pushed(16, None, 0);
+        assert_eq!(
+            tops_at(&code, &[4, 8, 12, 15, 19]),
+            [None, None, restored, restored, CALLED]
+        );
+        // Not known: mov rbp, [rbp]; and rsp, -64; jmp rcx, or 17 instructions before the jump
+        let start = &code[..12];
+        let jump = [0xff, 0xe1];
+        for (more, top) in [
+            (&[0x48, 0x83, 0xe4, 0xc0][..], None),
+            (&[0x90; 15], CALLED),
+            (&[0x90; 16], None),
+        ] {
+            let code = [start, more, &jump].concat();
+            assert_eq!(tops_at(&code, &[12]), [top], "{more:x?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_of_the_return_address_is_on_top_after_arguments_were_added() {
+        // push r11; push rdx; push [rsp + 16]; mov [rsp + 24], rbx; jmp rcx
+        let code = [
+            0x41, 0x53, 0x52, 0xff, 0x74, 0x24, 0x10, 0x48, 0x89, 0x5c, 0x24, 0x18, 0xff, 0xe1,
+        ];
+        assert_eq!(
+            tops_at(&code, &[2, 3, 7, 12]),
+            [pushed(8, None, 0), pushed(16, None, 0), CALLED, CALLED]
+        );
+        // push [rsp + 8] is of something else.
+        assert_eq!(
+            tops_at(&[0xff, 0x74, 0x24, 0x08, 0x90], &[4]),
+            [pushed(8, None, 0)]
+        );
+    }
+
+    #[test]
+    fn what_is_known_from_one_side_holds_where_two_ways_meet() {
+        // je on; sub rsp, rax; je on; ret; on: nop
+        let code = [0x74, 0x06, 0x48, 0x29, 0xc4, 0x74, 0x01, 0xc3, 0x90];
+        assert_eq!(tops_at(&code, &[2, 5, 7, 8]), [CALLED, None, None, CALLED]);
+        // je on; push rax; je on; ret; on: nop
+        let code = [0x74, 0x04, 0x50, 0x74, 0x01, 0xc3, 0x90];
+        assert_eq!(tops_at(&code, &[2, 3, 6]), [CALLED, pushed(8, None, 0), None]);
     }
 
     #[test]
