@@ -251,24 +251,33 @@ fn restores_frame_pointer(instruction: &Instruction) -> bool {
 fn before_jump(code: &[u8]) -> State {
     /// V8 has up to ten instructions there.
     const MAX_INSTRUCTIONS: usize = 16;
+    let with_depth = |depth| match moved(0, depth) {
+        Some(depth) => State::Frameless {
+            depth,
+            frame_pointer: None,
+        },
+        None => State::Unknown,
+    };
     let mut change = 0i64;
-    for instruction in Decoder::new(64, code, DecoderOptions::NONE)
-        .iter()
-        .take(MAX_INSTRUCTIONS)
-    {
-        match stack_change(&instruction) {
-            _ if instruction.mnemonic() == Mnemonic::Jmp => {
-                return moved(0, change.saturating_neg()).map_or(State::Unknown, |depth| State::Frameless {
-                    depth,
-                    frame_pointer: None,
-                });
+    let instructions = Decoder::new(64, code, DecoderOptions::NONE);
+    for instruction in instructions.into_iter().take(MAX_INSTRUCTIONS) {
+        match (instruction.mnemonic(), stack_change(&instruction)) {
+            (Mnemonic::Jmp, _) => return with_depth(change.saturating_neg()),
+            (Mnemonic::Push, _) if has_stack_operand(&instruction) => {
+                let copied = instruction.memory_displacement64() as i64;
+                return with_depth(copied.saturating_sub(change));
             }
-            Some(by) => change = change.saturating_add(by),
-            None if is_stack_pointer(instruction.op0_register()) => break,
-            None => {}
+            (_, Some(by)) => change = change.saturating_add(by),
+            (_, None) if is_stack_pointer(instruction.op0_register()) => break,
+            (_, None) => {}
         }
     }
     State::Unknown
+}
+
+/// Whether the memory operand of an instruction is at a fixed distance from the stack pointer.
+fn has_stack_operand(instruction: &Instruction) -> bool {
+    instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None
 }
 
 /// Returns a depth of the stack after a change by so many bytes; `None` if no function without a frame has so much there.
@@ -291,9 +300,7 @@ fn stack_change(instruction: &Instruction) -> Option<i64> {
         (Pop | Popfq, _) => Some(-8),
         (Sub, Register::RSP) => immediate(),
         (Add, Register::RSP) => immediate().map(i64::wrapping_neg),
-        (Lea, Register::RSP)
-            if instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None =>
-        {
+        (Lea, Register::RSP) if has_stack_operand(instruction) => {
             Some((instruction.memory_displacement64() as i64).wrapping_neg())
         }
         _ => None,
@@ -320,12 +327,10 @@ fn after_frameless(depth: u32, frame_pointer: Option<u32>, instruction: &Instruc
         None => State::Unknown,
     };
     let register = instruction.op0_register();
-    let has_stack_operand =
-        instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None;
     match (instruction.mnemonic(), register) {
         // V8's built-in functions add arguments below a copy of the return address, before they jump to another function.
         (Push, _)
-            if has_stack_operand
+            if has_stack_operand(instruction)
                 && frame_pointer.is_none()
                 && instruction.memory_displacement64() == u64::from(depth) =>
         {
@@ -341,7 +346,7 @@ fn after_frameless(depth: u32, frame_pointer: Option<u32>, instruction: &Instruc
         (Pop, Register::RBP) if frame_pointer != Some(depth) => State::Unknown,
         (Pop, Register::None | Register::RSP) if depth == 0 => State::Unknown,
         (Pop, _) if depth == 0 => State::InRegister(register),
-        (Lea, Register::RBP) if has_stack_operand => {
+        (Lea, Register::RBP) if has_stack_operand(instruction) => {
             pointing(depth, frame_pointer, instruction.memory_displacement64() as i64)
         }
         (Mov, Register::RBP) if instruction.op1_register() == Register::RSP => {
@@ -495,6 +500,16 @@ mod tests {
         assert_eq!(
             tops_at(&code, &[4, 8, 12, 15, 19]),
             [None, None, restored, restored, CALLED]
+        );
+        // mov rbp, [rbp]; add rsp, 24; push rdx; push [rsp + 8]; jmp rcx
+        let copied = [
+            &code[..12],
+            &[0x48, 0x83, 0xc4, 0x18, 0x52, 0xff, 0x74, 0x24, 0x08, 0xff, 0xe1],
+        ]
+        .concat();
+        assert_eq!(
+            tops_at(&copied, &[12, 16, 17, 21]),
+            [pushed(24, None, 0), CALLED, pushed(8, None, 0), CALLED]
         );
         // Not known: mov rbp, [rbp]; and rsp, -64; jmp rcx, or 17 instructions before the jump
         let start = &code[..12];
