@@ -257,6 +257,64 @@ pub fn code_at<'a>(
     Some((machine, code.to_vec()))
 }
 
+/// Where an ELF file has functions, by its symbols with a size.
+#[derive(Debug)]
+pub struct FunctionRanges {
+    /// Build ID; empty if the file has none.
+    pub build_id: Vec<u8>,
+    /// Whether the file has a full symbol table, not only the exported symbols.
+    pub is_complete: bool,
+    segments: Vec<Segment>,
+    /// By their starts.
+    ranges: Vec<AddressRange>,
+}
+
+impl FunctionRanges {
+    /// Reads an ELF file; `None` if it is not one, if `is_wanted` is false for its build ID, or if there is no memory for it.
+    pub fn read_if<'a>(
+        file: impl ReadRef<'a>,
+        memory: &FileMemory<'_>,
+        is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
+    ) -> Option<Self> {
+        let (file, build_id) = parse_if(file, is_wanted)?;
+        let is_complete = file.symbols().next().is_some();
+        let exported = (!is_complete).then(|| file.dynamic_symbols());
+        let mut ranges = Vec::new();
+        for symbol in file.symbols().chain(exported.into_iter().flatten()) {
+            let range = AddressRange::new(Address(symbol.address()), symbol.size());
+            let is_function = symbol.kind() == SymbolKind::Text && !symbol.is_undefined();
+            if let Some(range) = range.filter(|_| is_function) {
+                memory.take(size_of::<AddressRange>() as u64)?;
+                ranges.push(range);
+            }
+        }
+        ranges.sort_unstable_by_key(|range| range.start);
+        Some(Self {
+            build_id,
+            is_complete,
+            segments: code_segments(&file),
+            ranges,
+        })
+    }
+
+    /// Returns the linked address of a file offset; `None` if no code segment contains it.
+    pub fn address(&self, file_offset: u64) -> Option<Address> {
+        executable::linked_address(&self.segments, file_offset)
+    }
+
+    /// Returns the linked addresses of the function at one of them.
+    pub fn at(&self, address: Address) -> Option<AddressRange> {
+        let after = self.ranges.partition_point(|range| range.start <= address);
+        let range = self.ranges.get(after.checked_sub(1)?)?;
+        range.contains(address).then_some(*range)
+    }
+
+    /// Returns the size in memory in bytes.
+    pub fn memory_size(&self) -> u64 {
+        size_of_val(&*self.ranges) as u64
+    }
+}
+
 pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));
     let segments = file.segments().filter(|segment| is_code(segment.flags()));

@@ -42,7 +42,7 @@ pub struct Interpreters<'a> {
     /// Functions of runtimes.
     pub files: &'a IndexedTable<FileIndex, UsedFile<'a>>,
     /// Symbols of executables and libraries.
-    pub symbols: &'a NativeSymbols<'a>,
+    pub symbols: NativeSymbols<'a>,
 }
 
 /// Answers for the symbols of modules that were asked for.

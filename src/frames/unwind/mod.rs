@@ -93,17 +93,16 @@ pub fn unwind<'a>(
     progress.start("unwinding stacks", index.data_end);
     let (room, files) = (RuleRoom::default(), NativeFiles::new(options));
     let modules = Modules::new(&recording.profile, &[], |_| true);
-    let symbols = NativeSymbols::new(&modules, &files);
     let unwinder = Unwinder {
         target,
         timeline: &recording.timeline,
         jit: JitTables::new(&recording.runtime_files.used, &recording.timeline, target, &room),
         modules: &modules,
         native: NativeTables::new(&modules, &files, target, &room),
-        native_code: NativeCode::new(&symbols, target, &room),
+        native_code: NativeCode::new(&modules, &files, target, &room),
         interpreters: fold_interpreter.then(|| Interpreters {
             files: &recording.runtime_files.used,
-            symbols: &symbols,
+            symbols: NativeSymbols::new(&modules, &files),
         }),
     };
     let advance = |bytes| progress.advance(bytes);
@@ -124,13 +123,7 @@ pub fn unwind<'a>(
             to_start: counts.to_start,
             cut: counts.cut,
         }),
-        diagnostics: diagnostics(
-            &counts,
-            &unwinder,
-            &symbols,
-            lacking,
-            profile.attrs.largest_stack_copy(),
-        ),
+        diagnostics: diagnostics(&counts, &unwinder, lacking, profile.attrs.largest_stack_copy()),
     };
     drop(unwinder);
     let header = UnwoundHeader::of(profile, kept);
@@ -223,12 +216,13 @@ fn report_cut(counts: &UnwoundCounts, copy_size: u32) -> Option<Diagnostic> {
 fn diagnostics(
     counts: &UnwoundCounts,
     unwinder: &Unwinder<'_>,
-    symbols: &NativeSymbols<'_>,
     lacking: Lacking,
     copy_size: u32,
 ) -> Vec<Diagnostic> {
     let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
-    all.extend(symbols.refused());
+    let interpreters = unwinder.interpreters.as_ref();
+    let of_interpreters = interpreters.and_then(|interpreters| interpreters.symbols.refused());
+    all.extend(of_interpreters.or_else(|| unwinder.native_code.refused()));
     all.extend(lacking.report(Issue::ModulesNotFound));
     all.extend(report_cut(counts, copy_size));
     if counts.narrow > 0 {

@@ -2,40 +2,79 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jitdump::{Address, AddressRange};
+
 use crate::collections::hash::HashMap;
 use crate::elf::call_frames::RuleRoom;
-use crate::frames::native::modules::ModuleIndex;
-use crate::frames::native::symbols::NativeSymbols;
+use crate::elf::limited_reads::FileMemory;
+use crate::elf::symbols::{FunctionRanges, code_at};
+use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContents};
+use crate::frames::native::files::NativeFiles;
+use crate::frames::native::modules::{ModuleIndex, Modules};
 use crate::frames::unwind::frameless::Tops;
 use crate::frames::unwind::known_address::KnownTop;
 use crate::frames::unwind::registers::Target;
 use crate::frames::unwind::x86_64_code;
+use crate::results::diagnostics::Diagnostic;
 
 /// Maximum size of a function in bytes. V8's largest built-in functions have some 20,000.
-const MAX_SIZE: usize = 1 << 16;
+const MAX_SIZE: u64 = 1 << 16;
 
 /// Machine code of all functions without tables, each read when it is first asked for.
 #[derive(Debug)]
 pub struct NativeCode<'a> {
-    symbols: &'a NativeSymbols<'a>,
+    functions: ModuleContents<'a, RangeReader>,
     target: Target,
     room: &'a RuleRoom,
-    /// `None` for functions that are too large, and if there is no room.
-    read: Mutex<HashMap<(ModuleIndex, u32), Option<Arc<CodeWithTops>>>>,
+    /// By module and linked address; `None` for functions that are too large, and if there is no room.
+    read: Mutex<HashMap<(ModuleIndex, Address), Option<Arc<CodeWithTops>>>>,
 }
 
 /// The code of a function, with what it has on top of the stack.
 type CodeWithTops = (Vec<u8>, Tops);
 
+#[derive(Debug)]
+struct RangeReader;
+
+impl ContentReader for RangeReader {
+    type Content = FunctionRanges;
+
+    fn read(
+        &self,
+        file: &ElfReads<'_, '_>,
+        memory: &FileMemory<'_>,
+        is_wanted: &dyn Fn(Option<&[u8]>) -> bool,
+    ) -> Option<FunctionRanges> {
+        FunctionRanges::read_if(file, memory, is_wanted)
+    }
+
+    fn build_id<'c>(&self, functions: &'c FunctionRanges) -> &'c [u8] {
+        &functions.build_id
+    }
+
+    fn memory_size(&self, functions: &FunctionRanges) -> u64 {
+        functions.memory_size()
+    }
+
+    fn is_incomplete(&self, functions: &FunctionRanges) -> bool {
+        !functions.is_complete
+    }
+}
+
 impl<'a> NativeCode<'a> {
     /// Prepares reading the code of functions of modules.
-    pub fn new(symbols: &'a NativeSymbols<'a>, target: Target, room: &'a RuleRoom) -> Self {
+    pub fn new(modules: &'a Modules, files: &'a NativeFiles, target: Target, room: &'a RuleRoom) -> Self {
         Self {
-            symbols,
+            functions: ModuleContents::new(modules, files, RangeReader),
             target,
             room,
             read: Mutex::default(),
         }
+    }
+
+    /// Returns what to report of files whose functions were not read.
+    pub fn refused(&self) -> Option<Diagnostic> {
+        self.functions.refused("symbols")
     }
 
     /// Returns what a function without tables has on top of the stack at an offset in a module's file; `None` if no symbol is there.
@@ -55,24 +94,28 @@ impl<'a> NativeCode<'a> {
 
     /// Returns the function at an offset in a module's file, and the offset in its code.
     fn at(&self, module: ModuleIndex, file_offset: u64) -> Option<(Arc<CodeWithTops>, usize)> {
-        let address = self.symbols.linked_address(module, file_offset)?;
-        let symbol = self.symbols.at_address(module, address)?;
-        let range = self.symbols.range(module, symbol)?;
+        let content = self.functions.of(module)?;
+        let address = content.file.address(file_offset)?;
+        let in_debug = || content.debug.as_ref()?.at(address);
+        let range = content.file.at(address).or_else(in_debug)?;
         let offset = usize::try_from(address.0.checked_sub(range.start.0)?).ok()?;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let function = read
-            .entry((module, symbol))
-            .or_insert_with(|| self.read(module, symbol, range.size()));
+            .entry((module, range.start))
+            .or_insert_with(|| self.read(module, &content.file.build_id, range));
         Some((function.clone()?, offset))
     }
 
-    fn read(&self, module: ModuleIndex, symbol: u32, size: u64) -> Option<Arc<CodeWithTops>> {
+    fn read(&self, module: ModuleIndex, build_id: &[u8], range: AddressRange) -> Option<Arc<CodeWithTops>> {
         /// A row takes as much memory as so many bytes of code.
         const ROW_SIZE: usize = 16;
-        if size > MAX_SIZE as u64 {
+        if range.size() > MAX_SIZE {
             return None;
         }
-        let (machine, code) = self.symbols.code(module, symbol, MAX_SIZE)?;
+        let build_id = (!build_id.is_empty()).then_some(build_id);
+        let (machine, code) = self.functions.read_other(module, build_id, |file, is_wanted| {
+            code_at(file, is_wanted, range.start, range.size())
+        })?;
         if Target::of(machine) != Some(self.target) {
             return None;
         }
