@@ -11,7 +11,7 @@ use crate::code::recent::last_chains::{LastChains, first_address, may_have_cooki
 use crate::code::recent::{CachedCode, Recent};
 use crate::code::samples::{Located, SampleRecord, SampleVisitor};
 use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector, SpaceCounts};
-use crate::code::timeline::{Code, Extent, Lookup, MappingIndex};
+use crate::code::timeline::{Code, Extent, Lookup};
 use crate::perf::record::Record;
 use crate::perf::sample::{self, Sample, deferred_callers};
 
@@ -316,7 +316,7 @@ impl HitCode<'_> {
         if !context.may_be_code(address) {
             return KnownFrame::OTHER;
         }
-        if let Some((_, extent)) = self.recent_function(address, context) {
+        if let Some(extent) = self.recent_function(address, context) {
             return KnownFrame {
                 is_named: Some(true),
                 times: extent.from..extent.until,
@@ -387,23 +387,18 @@ impl HitCode<'_> {
         }
     }
 
-    /// Marks the code at an address of a call chain. Returns what is there, if the address can be code, and whether
-    /// the call is in a function. If the caller ends with a call, the return address is one past its last byte.
+    /// Marks the code at what may be a return address.
     #[inline]
-    fn mark_caller(&mut self, address: Address, context: &FrameContext) -> (Option<Lookup>, bool) {
-        match self.recent_function(address, context) {
-            Some((mapping, _)) => (Some(Lookup::Function(mapping)), true),
-            None => self.mark_unfamiliar_caller(address, context),
+    fn mark_caller(&mut self, address: Address, context: &FrameContext) {
+        if self.recent_function(address, context).is_none() {
+            self.mark_unfamiliar_caller(address, context);
         }
     }
 
-    /// Returns the recently marked function that has a return address and the call before it. Most frames are in one.
+    /// Returns the extent of the recently marked function that has a return address and the call before it. Most frames are in
+    /// one.
     #[inline]
-    fn recent_function(
-        &mut self,
-        address: Address,
-        context: &FrameContext,
-    ) -> Option<(MappingIndex, Extent)> {
+    fn recent_function(&mut self, address: Address, context: &FrameContext) -> Option<Extent> {
         let &FrameContext {
             space,
             time,
@@ -414,12 +409,12 @@ impl HitCode<'_> {
             return None;
         }
         let &CachedCode { extent, code, .. } = self.recent.get(space, address, time)?;
-        match code {
-            Code::Function(mapping) if extent.range.contains(before(address)) => Some((mapping, extent)),
-            _ => None,
-        }
+        let is_in_function = matches!(code, Code::Function(_)) && extent.range.contains(before(address));
+        is_in_function.then_some(extent)
     }
 
+    /// Marks the code at a return address. Returns what is there, if the address can be code, and whether the call is in a
+    /// function. If the caller ends with a call, the return address is one past its last byte.
     fn mark_unfamiliar_caller(&mut self, address: Address, context: &FrameContext) -> (Option<Lookup>, bool) {
         let before = before(address);
         let (lookup, extent) = self.mark_lookup(address, context);
