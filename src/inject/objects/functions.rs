@@ -21,7 +21,7 @@ use crate::frames::source_files::v8_functions::Lines;
 use crate::inject::objects::grouping::{first_of, key};
 use crate::inject::objects::job::{DecodedFunction, Job, LoadedJob, batches};
 use crate::inject::objects::sharing::ObjectMembers;
-use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
+use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces, sources_to_keep};
 use crate::inject::objects::{ObjectInputs, Objects, PlacedObject, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
@@ -232,7 +232,7 @@ impl<'a> ObjectWriter<'a> {
                 .keep_sources
                 .then(|| self.lines_of(member.function, &function));
             if let Some((Some(info), _)) = &mut lines {
-                sources.extend(self.input.lines.sources_to_keep(info, owner));
+                sources.extend(sources_to_keep(info, owner));
                 if !is_kept(info.memory_size(), self.input.record_bytes(member.function)) {
                     lines = None;
                 }

@@ -111,21 +111,17 @@ impl LineOptions {
         to_write
     }
 
-    /// Returns the source files to copy for a function whose runtime file belongs to `owner`: none unless
-    /// [`LineOptions::keep_sources`] is set.
-    pub(crate) fn sources_to_keep(&self, info: &mut DebugInfo<'_>, owner: u32) -> Vec<SourceName> {
-        if !self.keep_sources {
-            return Vec::new();
-        }
-        let files = used_files(info).filter(|file| file.text.is_none());
-        files.map(|file| SourceName::new(owner, file)).collect()
-    }
-
     fn map_path(&self, file: &mut SourceFile<'_>) {
         if let Cow::Owned(mapped) = self.sources.mapped_path(&file.path) {
             file.path = Cow::Owned(mapped);
         }
     }
+}
+
+/// Returns the source files to copy for a function whose runtime file belongs to `owner`: those whose text is not known.
+pub fn sources_to_keep(info: &mut DebugInfo<'_>, owner: u32) -> Vec<SourceName> {
+    let files = used_files(info).filter(|file| file.text.is_none());
+    files.map(|file| SourceName::new(owner, file)).collect()
 }
 
 /// Returns the files that lines or functions refer to.

@@ -12,7 +12,7 @@ use crate::elf::eh_frame::{TableLayout, UnwindTables};
 use crate::elf::object::{self, CodeBytes, ObjectContent, ObjectFunction, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::ObjectKind;
-use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces};
+use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces, sources_to_keep};
 use crate::inject::objects::{ObjectInputs, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::sources::KeptSources;
@@ -134,11 +134,10 @@ impl<'a> SymbolWriter<'a> {
         let found = self.input.maps[place.id.table].found;
         let owner = found.file.owner();
         let store = output.store()?;
-        let lines = &self.input.lines;
-        if lines.keep_sources {
+        if self.input.lines.keep_sources {
             let infos = members.iter();
             let infos = infos.filter_map(|member| self.input.v8_functions.declaration(member.symbol.name));
-            let names = infos.flat_map(|mut info| lines.sources_to_keep(&mut info, owner));
+            let names = infos.flat_map(|mut info| sources_to_keep(&mut info, owner));
             kept.keep(names.collect(), store, &mut objects.faults)?;
         }
         let places = SourcePlaces {
