@@ -43,7 +43,6 @@ pub struct SourcePlaces<'a> {
     pub owner: u32,
 }
 
-#[doc(hidden)]
 impl LineOptions {
     /// Adds the line table of a function to its object, with source texts if `has_texts`, and with names of functions in the
     /// style `names`. Returns the source files to write. Fails if the table is too large for DWARF.
@@ -82,8 +81,7 @@ impl LineOptions {
     }
 
     /// Returns the settings shared by all functions of an object.
-    #[doc(hidden)]
-    pub fn settings(&self, machine: Machine) -> dwarf::Settings<'_> {
+    pub(crate) fn settings(&self, machine: Machine) -> dwarf::Settings<'_> {
         let directory = self.sources.source_dir.as_deref().unwrap_or(Path::new("."));
         dwarf::Settings {
             version: self.version,
