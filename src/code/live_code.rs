@@ -142,7 +142,8 @@ impl LiveCode {
             }
             ControlFlow::Continue(())
         });
-        windows.sorted()
+        windows.all.sort_by_key(|window| window.file);
+        windows
     }
 }
 
@@ -219,11 +220,6 @@ fn distance(from: Time, to: Time) -> i64 {
 }
 
 impl Windows {
-    fn sorted(mut self) -> Self {
-        self.all.sort_by_key(|window| window.file);
-        self
-    }
-
     /// Returns the windows of samples in the code of a file.
     fn of_file(&self, file: FileIndex) -> &[OffsetWindow] {
         let start = self.all.partition_point(|window| window.file < file);

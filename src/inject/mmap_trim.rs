@@ -205,13 +205,9 @@ impl Cover {
         self.covering
     }
 
-    fn is_watched(&self, space: SpaceId) -> bool {
-        self.is_watched[space]
-    }
-
     fn events<'a>(&self, processes: &'a Processes, own: &'a [InjectedMap]) -> Vec<MappingChange<'a>> {
         let mut events = Vec::new();
-        for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched(id)) {
+        for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched[id]) {
             events.extend(
                 space
                     .parent
@@ -219,7 +215,7 @@ impl Cover {
             );
             events.extend(space.maps.iter().map(|map| MappingChange::Map(id, map)));
         }
-        let own = own.iter().filter(|own| self.is_watched(own.space));
+        let own = own.iter().filter(|own| self.is_watched[own.space]);
         events.extend(own.map(MappingChange::Own));
         events
     }

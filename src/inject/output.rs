@@ -29,11 +29,10 @@ pub fn refuse_conflicts(options: &InjectOptions, recording: &Recording<'_>) -> R
     if elf_dir.ancestors().any(|folder| is_same(folder, &options.output)) {
         return Err(Diagnostic::new(Issue::ObjectsInTheWay).in_file(&elf_dir));
     }
-    match &options.summary {
-        Some(summary) if is_in_output(options, summary) => {
-            return Err(Diagnostic::new(Issue::SummaryInTheWay).in_file(summary));
-        }
-        _ => {}
+    if let Some(summary) = &options.summary
+        && is_in_output(options, summary)
+    {
+        return Err(Diagnostic::new(Issue::SummaryInTheWay).in_file(summary));
     }
     match &options.build_id_cache {
         Some(cache) if !options.is_cache_optional => refuse_cache(options, cache),
