@@ -157,13 +157,13 @@ impl<'a> RuntimeFiles<'a> {
     /// Adds the synthetic symbols of processes without other code.
     pub fn add_symbols(&mut self, profile: &IndexedProfile<'_>, conversion: &LogConversion<'_>) {
         let code = conversion.symbols(machine_of(profile));
-        let used = code.map(|(file, pid, code)| UsedFile::of_process(file, pid, code, Alignment::Same));
+        let used = code.map(|(file, pid, code)| UsedFile::of_process(file, pid, code));
         self.used.extend(used);
     }
 
     fn add_log(&mut self, logged: LoggedCode<'a>, clocks: &mut Clocks<'_>) {
         self.diagnostics.extend(logged.diagnostic);
-        let mut used = UsedFile::of_process(logged.file, logged.pid, logged.code, Alignment::Same);
+        let mut used = UsedFile::of_process(logged.file, logged.pid, logged.code);
         let index = match clocks.align(&used.found, &used.code, logged.clock) {
             Ok(alignment) => {
                 used.alignment = alignment;
@@ -440,12 +440,12 @@ impl<'a> UsedFile<'a> {
         events.filter_map(|event| self.code.range(event.function))
     }
 
-    /// Creates the entry of a log or trace of one process.
-    fn of_process(file: &Arc<InputFile>, pid: Pid, code: SymbolOnlyCode<'a>, alignment: Alignment) -> Self {
+    /// Creates the entry of a log or trace of one process, as if on the profile's clock.
+    fn of_process(file: &Arc<InputFile>, pid: Pid, code: SymbolOnlyCode<'a>) -> Self {
         Self {
             found: FoundFile::of_process(Arc::new(PagedFile::from(file.clone())), pid),
             code: CodeFile::SymbolOnly(code),
-            alignment,
+            alignment: Alignment::Same,
             counts: CodeEventCounts::default(),
         }
     }

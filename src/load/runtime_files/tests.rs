@@ -38,7 +38,7 @@ fn loads_are_copied_to_other_processes_2_097_152_times_and_the_others_counted() 
         code.load(function, RuntimeTime(0)).unwrap();
     }
     let file = Arc::new(InputFile::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap());
-    let mut used = UsedFile::of_process(&file, Pid(1), code, Alignment::Same);
+    let mut used = UsedFile::of_process(&file, Pid(1), code);
     // The profile has four of these processes: making all copies would take seconds.
     used.found.pids_before = (1..=2048).map(Pid).collect();
     let mut sources = RuntimeFiles::default();
