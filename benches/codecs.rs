@@ -245,7 +245,7 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
     bencher
         .counter(BytesCount::new(profile.data.len()))
         .counter(ItemsCount::new(SAMPLES))
-        .bench(|| black_box(&selector).walk(&profile_index.marks, profile_index.data_end, |_| {}));
+        .bench(|| black_box(&selector).walk(&profile_index.marks, |_| {}));
 }
 
 /// Builds the timeline of all code of a dump.

@@ -404,7 +404,8 @@ impl Part {
 pub struct TimeMarks {
     marks: Vec<Mark>,
     latest: Time,
-    data_end: u64,
+    /// End of the readable records, in bytes from the first one.
+    pub(super) data_end: u64,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -72,7 +72,7 @@ impl RecordedAddresses {
             }
         };
         let samples = Samples::of(profile);
-        let collectors = samples.visit_records(&index.marks, index.data_end, start, collect);
+        let collectors = samples.visit_records(&index.marks, start, collect);
         collectors
             .into_iter()
             .for_each(|collector| all.merge(collector.pages));

@@ -138,13 +138,12 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// Reads the first `end` bytes of the records in chunks, in several threads. `start` makes a visitor for each thread.
-    /// After each batch of chunks, calls `merge` with all visitors, and `progress` with the number of bytes just read. `marks`
-    /// must be those of the same profile. Returns the visitors.
+    /// Reads the records in chunks, in several threads. `start` makes a visitor for each thread. After each batch of chunks, calls
+    /// `merge` with all visitors, and `progress` with the number of bytes just read. `marks` must be those of the same profile.
+    /// Returns the visitors.
     pub fn visit<V: SampleVisitor>(
         self,
         marks: &TimeMarks,
-        end: u64,
         start: impl Fn() -> V + Sync,
         merge: impl FnMut(&mut [Visited<'a, V>]),
         progress: impl FnMut(u64),
@@ -172,19 +171,18 @@ impl<'a> Samples<'a> {
                 }
             }
         };
-        self.visit_chunks(&Chunks::new(marks, end, V::BATCH), start, visit, merge, progress)
+        self.visit_chunks(&Chunks::new(marks, V::BATCH), start, visit, merge, progress)
     }
 
     /// Like [`Self::visit`], but calls `visit` for each chunk, with all records.
     pub fn visit_records<V: Send>(
         self,
         marks: &TimeMarks,
-        end: u64,
         start: impl Fn() -> V + Sync,
         visit: impl Fn(&mut V, &mut RecordReader<'a>) + Sync,
     ) -> Vec<V> {
         let visit = |visited: &mut Visited<'a, V>| visit(&mut visited.visitor, &mut visited.records);
-        self.visit_chunks(&Chunks::new(marks, end, BATCH), start, visit, |_| (), |_| ())
+        self.visit_chunks(&Chunks::new(marks, BATCH), start, visit, |_| (), |_| ())
     }
 
     fn visit_chunks<V: Send>(
@@ -302,9 +300,9 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// Cuts the first `end` bytes of the records at the marks. Each thread reads about `batch` bytes at a time.
-    fn new(marks: &TimeMarks, end: u64, batch: u64) -> Self {
-        let threads = threads::count();
+    /// Cuts the records at the marks. Each thread reads about `batch` bytes at a time.
+    fn new(marks: &TimeMarks, batch: u64) -> Self {
+        let (end, threads) = (marks.data_end, threads::count());
         let ChunkSize { size, per_thread } = ChunkSize::of(end, threads, batch);
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for start in marks.starts() {

@@ -216,12 +216,10 @@ impl SampledCode {
 }
 
 impl<'a> Selector<'a> {
-    /// Reads the first `end` bytes of the records in several threads. Calls `progress` with the number of bytes just
-    /// read. `marks` must be those of the same profile.
-    pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
-        let walks = self
-            .samples()
-            .visit(marks, end, || self.start(), |_| (), &mut progress);
+    /// Reads the records in several threads. Calls `progress` with the number of bytes just read. `marks` must be those of the
+    /// same profile.
+    pub fn walk(&self, marks: &TimeMarks, progress: impl FnMut(u64)) -> Selection {
+        let walks = self.samples().visit(marks, || self.start(), |_| (), progress);
         self.combine(walks)
     }
 

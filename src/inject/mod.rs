@@ -94,7 +94,7 @@ fn inject_recording(
         None => {
             progress.start("reading samples", index.data_end);
             let advance = |bytes| progress.advance(bytes);
-            (None, selector.walk(&index.marks, index.data_end, advance))
+            (None, selector.walk(&index.marks, advance))
         }
     };
     let touched = selection.marked();

@@ -192,7 +192,7 @@ fn select_in(profile: &[u8], processes: &Processes, timeline: &Timeline) -> Sele
         dumps: processes.spaces().map(|_| DumpState::Read),
         doubts: Doubts::default(),
     };
-    selector.walk(&index.marks, index.data_end, |_| ())
+    selector.walk(&index.marks, |_| ())
 }
 
 #[test]

@@ -225,7 +225,6 @@ pub fn walk<V: SampleVisitor>(
     let mut collected = Collected::of_profile(index.data_end);
     let visitors = symbols.selector.samples().visit(
         &index.marks,
-        index.data_end,
         || (SampleWalk::new(symbols, how.addresses), start()),
         |walks| collected.take(walks.iter_mut().map(|visited| &mut visited.visitor.0), &mut count),
         |bytes| progress.advance(bytes),

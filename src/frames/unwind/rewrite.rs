@@ -62,7 +62,7 @@ pub fn rewrite<'w, 'a>(
             written = write();
         }
     };
-    let rewriters = Samples::of(recorded).visit(&index.marks, index.data_end, start, merge, &mut progress);
+    let rewriters = Samples::of(recorded).visit(&index.marks, start, merge, &mut progress);
     written?;
     let mut counts = UnwoundCounts::default();
     for rewriter in rewriters {

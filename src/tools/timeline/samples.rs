@@ -130,7 +130,6 @@ impl<T: Fn(NamedCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> BinnedSamples {
         let walks = self.selector.samples().visit(
             &profile_index.marks,
-            profile_index.data_end,
             || {
                 let counting = CountingWalk {
                     counter: self,
