@@ -63,23 +63,6 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// An empty selection for a timeline.
-    fn nothing(timeline: &Timeline, doubts: &Doubts) -> Self {
-        Self {
-            doubtful: doubts.of_files.map(|_| 0),
-            mappings: timeline.mappings().map(|_| false),
-            hits: timeline.mappings().map(|_| 0),
-            freed_ranges: timeline.freed_ranges().map(|_| false),
-            spaces: PagedTable::default(),
-            unknown: UnknownAddresses::default(),
-            symbols: HashSet::default(),
-            has_all_symbols: true,
-            symbol_hits: HashMap::default(),
-            samples: SampleCounts::default(),
-            lookups: 0,
-        }
-    }
-
     /// Adds the selection from other samples of the same profile.
     fn merge(&mut self, other: Self) {
         fn set<I: TableIndex>(own: &mut IndexedTable<I, bool>, other: &IndexedTable<I, bool>) {
@@ -219,13 +202,10 @@ impl<'a> Selector<'a> {
     /// Reads the records in several threads. Calls `progress` with the number of bytes just read. `marks` must be those of the
     /// same profile.
     pub fn walk(&self, marks: &TimeMarks, progress: impl FnMut(u64)) -> Selection {
-        let walks = self.samples().visit(marks, || self.start(), |_| (), progress);
+        let walks = self
+            .samples()
+            .visit(marks, || SelectionWalk::new(self), |_| (), progress);
         self.combine(walks)
-    }
-
-    /// Starts a walk over some of the samples.
-    pub fn start(&self) -> SelectionWalk<'_> {
-        SelectionWalk::new(self)
     }
 
     /// Returns what walks have found together.
@@ -240,7 +220,20 @@ impl<'a> Selector<'a> {
 
     /// Returns an empty selection.
     fn nothing(&self) -> Selection {
-        Selection::nothing(self.timeline, &self.doubts)
+        let timeline = self.timeline;
+        Selection {
+            doubtful: self.doubts.of_files.map(|_| 0),
+            mappings: timeline.mappings().map(|_| false),
+            hits: timeline.mappings().map(|_| 0),
+            freed_ranges: timeline.freed_ranges().map(|_| false),
+            spaces: PagedTable::default(),
+            unknown: UnknownAddresses::default(),
+            symbols: HashSet::default(),
+            has_all_symbols: true,
+            symbol_hits: HashMap::default(),
+            samples: SampleCounts::default(),
+            lookups: 0,
+        }
     }
 
     /// Returns the samples of the profile.

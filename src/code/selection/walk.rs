@@ -89,7 +89,7 @@ struct HitCode<'a> {
 }
 
 impl<'a> SelectionWalk<'a> {
-    /// Starts a walk.
+    /// Starts a walk over some of the samples.
     pub fn new(selector: &'a Selector<'a>) -> Self {
         Self {
             marker: HitCode {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use jitdump::printable;
 
-use crate::code::selection::{Selection, Selector};
+use crate::code::selection::{Selection, SelectionWalk, Selector};
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
 use crate::frames::attribution::functions::CountedFunctions;
@@ -73,7 +73,7 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
         };
         let mut counts = SamplesByStack::default();
         let mut count = |sample: &Sample| counts.add(sample);
-        let start = || selector.start();
+        let start = || SelectionWalk::new(selector);
         let (walked, found) = stream::walk(&symbols, &recording.profile, how, start, &mut count, progress)?;
         let samples = Self {
             recording,

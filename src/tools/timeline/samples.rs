@@ -8,7 +8,7 @@ use jitdump::Time;
 use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::samples::{Located, SampleRecord, SampleVisitor};
-use crate::code::selection::{SampledCode, Selector, StackCounts};
+use crate::code::selection::{SampledCode, SelectionWalk, Selector, StackCounts};
 use crate::code::timeline::{FunctionId, Lookup};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::load::Progress;
@@ -135,7 +135,7 @@ impl<T: Fn(NamedCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
                     counter: self,
                     counts: BinnedSamples::default(),
                 };
-                (counting, self.selector.start())
+                (counting, SelectionWalk::new(&self.selector))
             },
             |_| (),
             |bytes| progress.advance(bytes),
