@@ -152,7 +152,7 @@ fn inject_recording(
     )?;
 
     if profile.attrs.copies_stacks() {
-        objects::ends::include_ends(&mut objects.placed, &freed_ranges);
+        objects::include_ends(&mut objects.placed, &freed_ranges);
     }
     let changes = mmap_records::changes(
         &recording.profile,

@@ -1,6 +1,5 @@
 //! Writing functions and symbols as ELF objects, and their places in the profile.
 
-pub mod ends;
 mod free_addresses;
 pub mod functions;
 pub mod grouping;
@@ -17,8 +16,9 @@ use std::sync::Arc;
 
 use crate::code::perf_map_symbols::SymbolTableIndex;
 use crate::code::process::{Processes, SpaceId};
-use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
+use crate::code::timeline::{CodeMapping, FileIndex, FreedRange, FunctionId};
 use crate::collections::indexed_table::IndexedTable;
+use crate::collections::range_map::RangeSet;
 use crate::elf::object::TEXT_OFFSET;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::unwind::made_tables;
@@ -198,6 +198,32 @@ pub fn path_for_readers(path: &Path) -> Vec<u8> {
     match path.strip_prefix(b"/tmp/jitted-") {
         Some(rest) => [b"/tmp/./jitted-", rest].concat(),
         None => path.to_vec(),
+    }
+}
+
+/// Smallest size of a page, in bytes.
+const PAGE: u64 = 4096;
+
+/// Lets the mapping of each object include the address after its code, unless something else is there.
+///
+/// Quirk: a call that never returns may be the last instruction of a function. perf with libdw (6.12, 7.3) looks up its return
+/// address, and loses the stack if no object is there, or the wrong one.
+///
+/// The address is on the page of the last instruction, so no other memory is there.
+pub fn include_ends(placed: &mut [PlacedObject], freed: &[FreedRange]) {
+    let mut used = RangeSet::with_gap(0);
+    let ranges = placed.iter().flat_map(|object| {
+        let tables = object.tables.map(|(range, _)| range);
+        std::iter::once(object.range).chain(tables)
+    });
+    let freed = freed.iter().map(|freed| freed.range);
+    ranges.chain(freed).for_each(|range| used.insert(range));
+    for object in placed {
+        let end = AddressRange::new(object.range.end, 1);
+        let is_free = |end: &AddressRange| !end.start.0.is_multiple_of(PAGE) && !used.overlaps(*end);
+        if let Some(end) = end.filter(is_free) {
+            object.range.end = end.end;
+        }
     }
 }
 
