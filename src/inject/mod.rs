@@ -14,7 +14,6 @@ mod output;
 mod report;
 mod sources;
 mod summary_file;
-mod tiers;
 
 use crate::code::profile_index::ProfileIndex;
 use crate::frames::attribution::{CountedSamples, NativeCode, SampleObserver};

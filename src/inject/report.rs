@@ -1,6 +1,9 @@
 //! Summary of a run: what was read, written and named, and what to report of it.
 
-use jitdump::Tally;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use jitdump::{Tally, printable};
 
 use crate::bytes::printable_path;
 use crate::code::CodeFile;
@@ -14,16 +17,16 @@ use crate::frames::unwind::Unwound;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
-use crate::inject::{output, tiers};
+use crate::inject::output;
 use crate::load::advice::has_runtime;
-use crate::load::{InputKind, Recording, UsedFile, UsedMap};
+use crate::load::{InputKind, Recording, UsedFile, UsedMap, function_of, symbol_of};
 use crate::results::FileKind;
 use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::ProfileSummary;
 use crate::results::summary::{
     CacheSummary, CodeFileSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary,
-    Summary, SymbolSummary, Unnamed,
+    Summary, SymbolSummary, TierSummary, Unnamed,
 };
 use crate::runtimes::Runtime;
 use crate::units::Pid;
@@ -93,7 +96,7 @@ impl SummaryInput<'_> {
             },
             samples: sample_summary(self.selection, self.has_undescribed_php()),
             unwound: self.unwound.summary,
-            tiers: has_tiers.then(|| tiers::tiers(self.recording, self.selection)),
+            tiers: has_tiers.then(|| tiers(self.recording, self.selection)),
             profile: self.profile.cloned(),
             diagnostics: self.diagnostics(),
         }
@@ -381,6 +384,48 @@ fn sample_summary(selection: &Selection, is_php: bool) -> SampleSummary {
             named_percent: samples.stacks.named_percent(),
         },
     }
+}
+
+/// Name of the tier of functions whose compiler is unknown.
+const UNKNOWN_TIER: &[u8] = b"not known";
+
+/// Returns the numbers of sampled functions and samples of each compiler, those with most samples first.
+fn tiers(recording: &Recording<'_>, selection: &Selection) -> Vec<TierSummary> {
+    let Recording {
+        timeline,
+        runtime_files,
+        maps,
+        ..
+    } = recording;
+    let mut counts: BTreeMap<&[u8], (u64, u64)> = BTreeMap::new();
+    let mut add = |tier: Option<_>, functions, samples: u32| {
+        let (all_functions, all_samples) = counts.entry(tier.unwrap_or(UNKNOWN_TIER)).or_default();
+        *all_functions += functions;
+        *all_samples += u64::from(samples);
+    };
+    let mut seen = HashSet::default();
+    let hits = timeline.mappings().iter().zip(&selection.hits);
+    for (mapping, &samples) in hits.filter(|&(_, &samples)| samples > 0) {
+        if let Some(function) = function_of(&runtime_files.used, mapping.function) {
+            // A function that was moved counts once.
+            add(function.tier(), u64::from(seen.insert(mapping.function)), samples);
+        }
+    }
+    for (&id, &samples) in &selection.symbol_hits {
+        if let Some(symbol) = symbol_of(maps, id) {
+            add(symbol.tier(), 1, samples);
+        }
+    }
+    let mut tiers: Vec<TierSummary> = counts
+        .into_iter()
+        .map(|(tier, (functions, samples))| TierSummary {
+            tier: printable(tier),
+            functions,
+            samples,
+        })
+        .collect();
+    tiers.sort_by_key(|tier| Reverse(tier.samples));
+    tiers
 }
 
 #[cfg(test)]
