@@ -8,7 +8,7 @@ use jitdump::Tally;
 
 use crate::files::Folder;
 use crate::files::objects::build_id_cache::{Added, BuildIdCache};
-use crate::inject::objects::PlacedObject;
+use crate::inject::objects::{PlacedObject, distinct};
 use crate::inject::options::InjectOptions;
 use crate::inject::output::refuse_cache;
 use crate::load::Progress;
@@ -66,11 +66,7 @@ fn add_all(
     let Some(folder) = folder else {
         return Ok(());
     };
-    // Objects that are mapped more than once are adjacent.
-    for object in objects
-        .chunk_by(|one, other| one.path == other.path)
-        .filter_map(<[_]>::first)
-    {
+    for object in distinct(objects) {
         let path = Path::new(OsStr::from_bytes(&object.path));
         let name = path.file_name().unwrap_or_default();
         let added = match options.is_cache_linked {

@@ -227,6 +227,12 @@ pub fn include_ends(placed: &mut [PlacedObject], freed: &[FreedRange]) {
     }
 }
 
+/// Returns each object once. Those that are mapped more than once are adjacent.
+pub fn distinct(objects: &[PlacedObject]) -> impl Iterator<Item = &PlacedObject> {
+    let same = objects.chunk_by(|one, other| one.path == other.path);
+    same.filter_map(<[_]>::first)
+}
+
 /// Returns entries for the objects in the profile's build-ID table, or nothing if it has no such table.
 ///
 /// perf, including `perf archive`, only needs the build IDs in mmap records. A new table with nothing but the
@@ -236,12 +242,9 @@ pub fn include_ends(placed: &mut [PlacedObject], freed: &[FreedRange]) {
 /// times as long, and with 100,000 it does not end. So there are none for more than [`MAX_LISTED`] objects.
 pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<u8> {
     let mut entries = Vec::new();
-    // Objects that are mapped more than once are adjacent.
-    let same_path = |one: &PlacedObject, other: &PlacedObject| one.path == other.path;
-    let objects = || objects.chunk_by(same_path).filter_map(<[_]>::first);
-    let is_short = objects().nth(MAX_LISTED).is_none();
+    let is_short = distinct(objects).nth(MAX_LISTED).is_none();
     if is_short && profile.feature(feature::BUILD_ID).is_some() {
-        for object in objects() {
+        for object in distinct(objects) {
             synthetic::write_build_id_entry(&mut entries, profile.endian, &object.build_id, &object.path);
         }
     }
