@@ -233,7 +233,6 @@ pub fn walk<V: SampleVisitor>(
         tree,
         threads,
         counts,
-        ..
     } = collected;
     let nodes = tree.into_nodes();
     let mut places: Vec<FrameAddress> = nodes.iter().map(|node| node.frame).collect();
@@ -242,7 +241,7 @@ pub fn walk<V: SampleVisitor>(
     let walked = Walked {
         nodes,
         places,
-        threads,
+        threads: threads.all,
         counts,
         events,
     };

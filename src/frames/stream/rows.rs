@@ -5,6 +5,7 @@ use jitdump::Time;
 use crate::code::samples::{Located, SampleRecord};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
+use crate::collections::interner::Interner;
 use crate::frames::stream::call_tree::{CallTree, NodeIndex, StackPosition, merged};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
 use crate::frames::stream::losses::{FullChains, LossCounts};
@@ -116,10 +117,9 @@ pub struct Collected {
     /// Their stacks.
     pub tree: CallTree<FrameAddress>,
     /// Threads.
-    pub threads: IndexedTable<ThreadIndex, ThreadKey>,
+    pub threads: Interner<ThreadKey, ThreadIndex>,
     /// Counts of all samples.
     pub counts: LossCounts,
-    known_threads: HashMap<ThreadKey, ThreadIndex>,
 }
 
 impl Collected {
@@ -127,9 +127,8 @@ impl Collected {
     pub fn of_profile(bytes: u64) -> Self {
         Self {
             tree: CallTree::of_profile(bytes),
-            threads: IndexedTable::default(),
+            threads: Interner::default(),
             counts: LossCounts::default(),
-            known_threads: HashMap::default(),
         }
     }
 
@@ -148,12 +147,12 @@ impl Collected {
             all.iter().flat_map(|part| part.threads.iter().copied()).collect();
         threads.sort_unstable_by_key(|&(offset, _)| offset);
         for (_, key) in threads {
-            self.thread(key);
+            self.threads.of(key);
         }
         let (mut parts, mut trees) = (Vec::new(), Vec::new());
         for part in all {
             self.counts.add(&part.counts);
-            let threads = part.threads.iter().map(|&(_, key)| self.thread(key));
+            let threads = part.threads.iter().map(|&(_, key)| self.threads.of(key));
             let threads: IndexedTable<ThreadIndex, ThreadIndex> = threads.collect();
             parts.push((part.rows, threads));
             trees.push(part.tree);
@@ -184,13 +183,8 @@ impl Collected {
                 period: row.period,
                 stack: stack.map(|NodeIndex(stack)| StackIndex(stack)),
             };
-            consumer(&sample, self.threads[thread]);
+            consumer(&sample, self.threads.all[thread]);
         }
-    }
-
-    fn thread(&mut self, key: ThreadKey) -> ThreadIndex {
-        let all = &mut self.threads;
-        *self.known_threads.entry(key).or_insert_with(|| all.push(key))
     }
 }
 
@@ -226,7 +220,7 @@ mod tests {
             all.add(parts, &mut |sample, key| seen.push((sample.thread.0, key)));
             let expected = [(0, 7), (1, 8), (2, 9), (0, 7), (3, 6)];
             assert_eq!(seen, expected.map(|(index, tid)| (index, thread(tid))));
-            assert_eq!(all.threads.len(), 4);
+            assert_eq!(all.threads.all.len(), 4);
         }
     }
 }

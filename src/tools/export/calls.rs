@@ -6,37 +6,6 @@ use crate::collections::hash::HashMap;
 use crate::frames::stream::tables::{Call, StackIndex};
 use crate::tools::export::profile::ExportedProfile;
 
-/// Numbers of things, in the order in which they were asked for.
-#[derive(Debug)]
-pub struct Numbers<K> {
-    /// The things by number.
-    pub all: Vec<K>,
-    known: HashMap<K, u32>,
-}
-
-impl<K> Default for Numbers<K> {
-    fn default() -> Self {
-        Self {
-            all: Vec::new(),
-            known: HashMap::default(),
-        }
-    }
-}
-
-impl<K: Clone + Eq + Hash> Numbers<K> {
-    /// Returns the number of a thing.
-    pub fn of(&mut self, key: K) -> u32 {
-        if let Some(&known) = self.known.get(&key) {
-            return known;
-        }
-        // There are less of anything than bytes in a profile.
-        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.all.push(key.clone());
-        self.known.insert(key, number);
-        number
-    }
-}
-
 /// A node: a call below another one.
 #[derive(Clone, Copy, Debug)]
 pub struct CallNode<K> {

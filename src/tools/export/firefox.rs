@@ -13,10 +13,11 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::collections::interner::Interner;
 use crate::frames::stream::Kind;
 use crate::frames::stream::tables::{Call, Location, NamedFunctionIndex, SourceFileIndex, TierIndex};
 use crate::tools::export::EXPORTER;
-use crate::tools::export::calls::{CallNodes, Numbers};
+use crate::tools::export::calls::CallNodes;
 use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
 use crate::tools::export::firefox_threads::threads;
 use crate::tools::export::json;
@@ -130,8 +131,8 @@ struct LocationTable {
 /// What files and original positions are numbered by.
 #[derive(Default)]
 struct OriginalPositions {
-    sources: Numbers<SourceFileIndex>,
-    originals: Numbers<Location>,
+    sources: Interner<SourceFileIndex>,
+    originals: Interner<Location>,
 }
 
 impl OriginalPositions {
@@ -156,10 +157,10 @@ type FunctionKey = (NamedFunctionIndex, Option<SourceFileIndex>);
 
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
-    let mut keys: Numbers<Call> = Numbers::default();
+    let mut keys: Interner<Call> = Interner::default();
     let calls = CallNodes::of(profile, |call| keys.of(call));
-    let mut strings: Numbers<String> = Numbers::default();
-    let mut resources: Numbers<Home> = Numbers::default();
+    let mut strings: Interner<String> = Interner::default();
+    let mut resources: Interner<Home> = Interner::default();
     let libraries = Libraries::of(keys.all.iter().map(|call| {
         let frame = &profile.tables.frames[call.frame];
         let home = match profile.home(frame) {
@@ -168,8 +169,8 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         };
         (home, frame.address)
     }));
-    let tiers = tiers(profile, &keys.all);
-    let mut functions: Numbers<FunctionKey> = Numbers::default();
+    let tiers = tiers(profile, keys.all.rows());
+    let mut functions: Interner<FunctionKey> = Interner::default();
     let mut places = OriginalPositions::default();
     let mut table = FrameTable::default();
     for (&call, &(library, address)) in keys.all.iter().zip(&libraries.of_calls) {
@@ -201,9 +202,15 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     table.length = keys.all.len();
     table.native_symbol = vec![(); table.length];
     table.inner_window_id = vec![0; table.length];
-    let func_table = function_table(profile, &functions.all, &mut strings, &mut resources, &mut places);
+    let func_table = function_table(
+        profile,
+        functions.all.rows(),
+        &mut strings,
+        &mut resources,
+        &mut places,
+    );
     let locations = location_table(&mut places);
-    let sources = source_table(profile, &places.sources.all, &mut strings);
+    let sources = source_table(profile, places.sources.all.rows(), &mut strings);
     let resource_names = resources
         .all
         .iter()
@@ -232,7 +239,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
             .map(|&(home, _)| library(profile, home))
             .collect(),
         shared: Shared {
-            string_array: strings.all,
+            string_array: strings.all.into_iter().collect(),
             stack_table,
             frame_table: table,
             func_table,
@@ -345,8 +352,8 @@ fn breakpad_id(build_id: &str) -> String {
 fn function_table(
     profile: &ExportedProfile,
     functions: &[FunctionKey],
-    strings: &mut Numbers<String>,
-    resources: &mut Numbers<Home>,
+    strings: &mut Interner<String>,
+    resources: &mut Interner<Home>,
     places: &mut OriginalPositions,
 ) -> FunctionTable {
     let mut table = FunctionTable {
@@ -396,7 +403,7 @@ fn location_table(places: &mut OriginalPositions) -> LocationTable {
 fn source_table<'p>(
     profile: &'p ExportedProfile,
     files: &[SourceFileIndex],
-    strings: &mut Numbers<String>,
+    strings: &mut Interner<String>,
 ) -> SourceTable<'p> {
     let text = |file: &SourceFileIndex| {
         let embedded = profile.tables.files[*file].text.as_ref();

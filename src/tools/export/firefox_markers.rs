@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::tools::export::calls::Numbers;
+use crate::collections::interner::Interner;
 use crate::tools::export::markers::MarkedEvent;
 use crate::tools::export::profile::ExportedProfile;
 
@@ -106,7 +106,7 @@ impl MarkerSource {
     /// the thread that viewers show first.
     pub fn new(
         profile: &ExportedProfile,
-        strings: &mut Numbers<String>,
+        strings: &mut Interner<String>,
         categories: [usize; 2],
         selected: usize,
     ) -> Self {

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use crate::collections::interner::Interner;
 use crate::frames::stream::Kind;
 use crate::results::summary::count;
-use crate::tools::export::calls::{CallNodes, Numbers};
+use crate::tools::export::calls::CallNodes;
 use crate::tools::export::profile::ExportedProfile;
 use crate::tools::flame_graph::{Color, FlameGraph, Heading, Known};
 
@@ -21,7 +22,7 @@ const COLORS: [(Kind, &str, Color); 7] = [
 
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
-    let mut functions = Numbers::default();
+    let mut functions: Interner<_> = Interner::default();
     let calls = CallNodes::of(profile, |place| functions.of(Some(place.line.function)));
     let unknown = functions.of(None) as usize;
     let mut graph: FlameGraph<1> = FlameGraph {
@@ -58,7 +59,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     }
     graph.sum_up();
     let kind_of = |name: usize| {
-        let function = functions.all.get(name).copied().flatten();
+        let function = functions.all.rows().get(name).copied().flatten();
         function.map_or(Kind::Unknown, |function| profile.tables.functions[function].kind)
     };
     let shares = COLORS

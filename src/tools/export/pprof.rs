@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::collections::interner::Interner;
 use crate::frames::stream::tables::{FrameIndex, NamedFunctionIndex};
 use crate::results::summary::profile::{EventSummary, Unit};
 use crate::tools::export::EXPORTER;
-use crate::tools::export::calls::Numbers;
 use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack};
 use crate::tools::export::protobuf::Message;
 
@@ -44,7 +44,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = Writer {
         profile,
         out: GzEncoder::new(out, Compression::default()),
-        strings: Numbers::default(),
+        strings: Interner::default(),
     };
     writer.strings.of(String::new());
     writer.types()?;
@@ -59,7 +59,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
 struct Writer<'p, W: Write> {
     profile: &'p ExportedProfile,
     out: GzEncoder<W>,
-    strings: Numbers<String>,
+    strings: Interner<String>,
 }
 
 impl<W: Write> Writer<'_, W> {
@@ -78,13 +78,13 @@ impl<W: Write> Writer<'_, W> {
     /// Writes the types of values, and what is true of the whole profile.
     fn types(&mut self) -> io::Result<()> {
         let profile = self.profile;
-        let mut names = Numbers::default();
+        let mut names: Interner<String> = Interner::default();
         for &index in &profile.events {
             let Some(event) = profile.event(index) else {
                 continue;
             };
             let mut name = type_name(event);
-            if names.all.contains(&name) {
+            if names.has(&name) {
                 name = format!("{name}_{index}");
             }
             let samples = match profile.events.len() {
@@ -126,9 +126,9 @@ impl<W: Write> Writer<'_, W> {
     }
 
     /// Writes the samples. Returns the frames of their stacks by number.
-    fn samples(&mut self) -> io::Result<Numbers<Option<FrameIndex>>> {
+    fn samples(&mut self) -> io::Result<Interner<Option<FrameIndex>>> {
         let profile = self.profile;
-        let mut frames = Numbers::default();
+        let mut frames: Interner<_> = Interner::default();
         let mut locations: Vec<u64> = Vec::new();
         for row in &profile.rows {
             locations.clear();
@@ -183,11 +183,11 @@ impl<W: Write> Writer<'_, W> {
     }
 
     /// Writes the frames, their functions, and the mappings that have them.
-    fn locations(&mut self, frames: &Numbers<Option<FrameIndex>>) -> io::Result<()> {
+    fn locations(&mut self, frames: &Interner<Option<FrameIndex>>) -> io::Result<()> {
         let tables = &self.profile.tables;
-        let mut homes: Numbers<Home> = Numbers::default();
+        let mut homes: Interner<Home> = Interner::default();
         let mut mappings: Vec<Mapping> = Vec::new();
-        let mut functions: Numbers<NamedFunctionIndex> = Numbers::default();
+        let mut functions: Interner<NamedFunctionIndex> = Interner::default();
         for (frame, id) in frames.all.iter().zip(1_u64..) {
             let mut location = Message::default();
             location.number(1, id);
@@ -231,7 +231,7 @@ impl<W: Write> Writer<'_, W> {
         self.mappings(&homes, &mappings)
     }
 
-    fn functions(&mut self, functions: &Numbers<NamedFunctionIndex>) -> io::Result<()> {
+    fn functions(&mut self, functions: &Interner<NamedFunctionIndex>) -> io::Result<()> {
         for (&index, id) in functions.all.iter().zip(1_u64..) {
             let mut message = Message::default();
             message.number(1, id);
@@ -246,7 +246,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    fn mappings(&mut self, homes: &Numbers<Home>, mappings: &[Mapping]) -> io::Result<()> {
+    fn mappings(&mut self, homes: &Interner<Home>, mappings: &[Mapping]) -> io::Result<()> {
         for ((&home, mapping), id) in homes.all.iter().zip(mappings).zip(1_u64..) {
             let mut message = Message::default();
             message.number(1, id);

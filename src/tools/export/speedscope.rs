@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::collections::interner::Interner;
 use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::results::summary::profile::Unit;
 use crate::tools::export::EXPORTER;
-use crate::tools::export::calls::{CallNodes, Numbers};
+use crate::tools::export::calls::CallNodes;
 use crate::tools::export::json::{self, LazyList};
 use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack, thread_label};
 
@@ -61,7 +62,7 @@ struct Sampled<S, W> {
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     // A function is one frame: equal frames of different numbers are different functions for speedscope.
-    let mut functions: Numbers<Option<NamedFunctionIndex>> = Numbers::default();
+    let mut functions: Interner<Option<NamedFunctionIndex>> = Interner::default();
     let calls = CallNodes::of(profile, |place| functions.of(Some(place.line.function)));
     let unknown = functions.of(None);
     let path = |row: &WeightedStack| match calls.path(calls.node(row.stack)) {

@@ -6,6 +6,7 @@ use jitdump::printable;
 
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
+use crate::collections::interner::Interner;
 use crate::load::Recording;
 use crate::load::{all_symbols, function_of};
 use crate::tools::timeline::code_box::Item;
@@ -26,8 +27,7 @@ table_index! {
 #[derive(Debug, Default)]
 pub struct TimelineTiers {
     /// Names of the compilers.
-    names: IndexedTable<TierIndex, String>,
-    indices: HashMap<String, TierIndex>,
+    names: Interner<String, TierIndex>,
     /// Compiler of each item, if known.
     compilers: HashMap<Item, TierIndex>,
 }
@@ -60,9 +60,8 @@ impl TimelineTiers {
     }
 
     fn note(&mut self, item: Item, tier: &[u8]) {
-        let index = self.indices.entry(printable(tier));
-        let index = index.or_insert_with_key(|name| self.names.push(name.clone()));
-        self.compilers.insert(item, *index);
+        let index = self.names.of(printable(tier));
+        self.compilers.insert(item, index);
     }
 
     /// Returns the compiler of an item, if known.
@@ -72,7 +71,8 @@ impl TimelineTiers {
 
     /// Ranks the compilers by samples, and combines those with the fewest above the limit.
     pub fn ranks(&self, counts: &BinnedSamples) -> Ranks {
-        let mut samples = self.names.map(|_| 0);
+        let names = &self.names.all;
+        let mut samples = names.map(|_| 0);
         for (&(_, series, _), &count) in &counts.bins {
             if let Series::Tier(Some(tier)) = series {
                 samples[tier] += u64::from(count);
@@ -80,7 +80,7 @@ impl TimelineTiers {
         }
         let mut order: Vec<(Reverse<u64>, &String, TierIndex)> = samples
             .enumerate()
-            .map(|(tier, &samples)| (Reverse(samples), &self.names[tier], tier))
+            .map(|(tier, &samples)| (Reverse(samples), &names[tier], tier))
             .collect();
         order.sort_unstable();
         let has_others = order.len() > MAX_TIERS;
@@ -91,7 +91,7 @@ impl TimelineTiers {
                 .take(distinguished)
                 .map(|(_, name, _)| (*name).clone())
                 .collect(),
-            ranks: self.names.map(|_| 0),
+            ranks: names.map(|_| 0),
         };
         ranks.names.extend(has_others.then(|| OTHERS.to_owned()));
         for (rank, &(_, _, tier)) in order.iter().enumerate() {

@@ -4,5 +4,6 @@
 
 pub mod hash;
 pub mod indexed_table;
+pub mod interner;
 pub mod range_map;
 pub mod tally;

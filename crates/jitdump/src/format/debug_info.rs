@@ -10,7 +10,7 @@
 //! damaged file names are repaired, and other names of the same file are those in the function's name.
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::collections::hash::HashMap;
+use crate::collections::interner::Interner;
 use crate::debug_info::{DebugInfo, LineRow, MAX_LINE, SourceFile, SourceFunction};
 use crate::format::record::MAX_PADDING;
 use crate::names;
@@ -529,8 +529,7 @@ fn is_clean(name: &[u8]) -> bool {
 /// The files of a function, without duplicates.
 #[derive(Default)]
 struct Files<'a> {
-    known: HashMap<&'a [u8], u32>,
-    paths: Vec<&'a [u8]>,
+    paths: Interner<&'a [u8]>,
     /// The path that was added last, and its index: entries that share a name are not hashed again.
     last: Option<(&'a [u8], u32)>,
 }
@@ -542,22 +541,18 @@ impl<'a> Files<'a> {
         {
             return number;
         }
-        let number = *self.known.entry(path).or_insert_with(|| {
-            let number = self.paths.len() as u32;
-            self.paths.push(path);
-            number
-        });
+        let number = self.paths.of(path);
         self.last = Some((path, number));
         number
     }
 
-    fn has(&self, path: &[u8]) -> bool {
-        self.known.contains_key(path)
+    fn has(&self, path: &'a [u8]) -> bool {
+        self.paths.has(&path)
     }
 
     /// The path, if there is only one.
     fn only(&self) -> Option<&'a [u8]> {
-        match &self.paths[..] {
+        match self.paths.all.rows() {
             [path] => Some(*path),
             _ => None,
         }
@@ -570,7 +565,7 @@ impl<'a> Files<'a> {
     }
 
     fn finish(self) -> Vec<SourceFile<'a>> {
-        self.paths.into_iter().map(SourceFile::from).collect()
+        self.paths.all.into_iter().map(SourceFile::from).collect()
     }
 }
 

@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::indexed_table::IndexedTable;
+use crate::collections::interner::Interner;
 use crate::results::summary::profile::FunctionKind;
 use crate::threads;
 use crate::tools::compare::matching::folders::Folders;
@@ -77,26 +79,24 @@ struct Keys<'k> {
     /// By run and function.
     numbers: Vec<Vec<u32>>,
     /// By number.
-    keys: Vec<Key<'k>>,
+    keys: IndexedTable<u32, Key<'k>>,
 }
 
 impl<'k> Keys<'k> {
     fn of(identities: &'k [Vec<Identity<'_>>]) -> Self {
-        let mut known: HashMap<Key<'k>, u32> = HashMap::default();
-        let mut keys = Vec::new();
+        let mut keys: Interner<Key<'k>> = Interner::default();
         let mut number = |identity: &'k Identity<'_>| {
             let file = identity.file.as_deref();
-            let key = (identity.kind, &*identity.origin, &*identity.name, file);
-            *known.entry(key).or_insert_with(|| {
-                keys.push(key);
-                (keys.len() as u32).wrapping_sub(1)
-            })
+            keys.of((identity.kind, &*identity.origin, &*identity.name, file))
         };
         let runs = identities.iter();
         let numbers = runs
             .map(|functions| functions.iter().map(&mut number).collect())
             .collect();
-        Self { numbers, keys }
+        Self {
+            numbers,
+            keys: keys.all,
+        }
     }
 
     fn get(&self, run: usize, function: usize) -> u32 {
@@ -143,7 +143,7 @@ impl Positions {
         let shifted = shifted_files(keys, &first, &several);
         let mut ordinals = HashMap::default();
         for (key, [before, after]) in several {
-            let file = keys.keys.get(key as usize).and_then(|key| key.3);
+            let file = keys.keys.row(key).and_then(|key| key.3);
             let has_shifted = file.is_some_and(|file| shifted.contains(file));
             let is_same = !has_shifted && (before.is_subset(&after) || after.is_subset(&before));
             let numbered: [Vec<Position>; 2] = match is_same {

@@ -13,6 +13,7 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
+use crate::collections::interner::Interner;
 use crate::debug_info::{InlinedCall, LineRow, MAX_DEPTH, MAX_RANGES, SourceFunction};
 use crate::format::debug_info::ParsedDebugInfo;
 use crate::format::debug_info2::{Files, Strings, is_missing};
@@ -123,9 +124,13 @@ impl<'a> RawLists<'a> {
             line,
             column,
         };
-        let indices = tree.functions.iter().flat_map(|&(name, file, ..)| [name, file]);
+        let indices = tree
+            .functions
+            .all
+            .iter()
+            .flat_map(|&(name, file, ..)| [name, file]);
         found.missing_indices = indices.filter(|&index| is_missing(index, strings.len())).count() as u64;
-        found.info.functions = tree.functions.iter().map(function).collect();
+        found.info.functions = tree.functions.all.iter().map(function).collect();
         found.info.files = files.files;
         found.info.calls = tree.into_calls();
         found
@@ -162,8 +167,8 @@ struct InlinedCallTree {
     positions: Vec<PositionEntry>,
     /// The call that each position is in.
     calls_of: Vec<Visited>,
-    functions: Vec<FunctionKey>,
-    function_numbers: HashMap<FunctionKey, u32>,
+    /// The first one added is the outermost function at the first code offset.
+    functions: Interner<FunctionKey>,
     call_numbers: HashMap<CallKey, u32>,
     calls: Vec<CallTreeEntry>,
     /// The calls that contain the current code offset, innermost last, each with its start offset.
@@ -192,8 +197,7 @@ impl InlinedCallTree {
         Self {
             calls_of: vec![Visited::NotYet; positions.len()],
             positions,
-            functions: Vec::new(),
-            function_numbers: HashMap::default(),
+            functions: Interner::default(),
             call_numbers: HashMap::default(),
             calls: Vec::new(),
             open: Vec::new(),
@@ -250,7 +254,7 @@ impl InlinedCallTree {
             return Visited::Unusable;
         };
         let Some(caller) = caller else {
-            self.function(position.function);
+            self.functions.of(position.function);
             return Visited::In(None);
         };
         let (Visited::In(parent), Some(site)) = (self.visited(caller), self.position(caller)) else {
@@ -264,7 +268,7 @@ impl InlinedCallTree {
             self.lost = self.lost.saturating_add(1);
             return Visited::In(parent);
         }
-        let function = self.function(position.function);
+        let function = self.functions.of(position.function);
         let key = (parent, site.line, site.column, function);
         let number = *self.call_numbers.entry(key).or_insert_with(|| {
             let number = self.calls.len() as u32;
@@ -281,15 +285,6 @@ impl InlinedCallTree {
             number
         });
         Visited::In(Some(number))
-    }
-
-    /// Returns the index of a function. The first one added is the outermost function at the first code offset.
-    fn function(&mut self, function: FunctionKey) -> u32 {
-        *self.function_numbers.entry(function).or_insert_with(|| {
-            let number = self.functions.len() as u32;
-            self.functions.push(function);
-            number
-        })
     }
 
     /// Adds the code from `offset` to `end` to `call` and its callers.
