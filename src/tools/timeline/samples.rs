@@ -13,7 +13,7 @@ use crate::code::timeline::{FunctionId, Lookup};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::load::Progress;
 use crate::tools::timeline::code_box::NamedCode;
-use crate::tools::timeline::tiers::TierIndex;
+use crate::tools::timeline::tiers::CompilerIndex;
 use crate::units::Pid;
 
 /// Number of bins that the recording is divided into: more than the chart has columns on a wide screen, so that
@@ -65,7 +65,7 @@ pub enum Series {
     /// JIT code without a name, or without a certain one.
     Unnamed,
     /// A function, by compiler, if that is known.
-    Tier(Option<TierIndex>),
+    Tier(Option<CompilerIndex>),
 }
 
 /// Numbers of samples.
@@ -125,7 +125,7 @@ pub struct Counter<'a, T> {
     pub tier: T,
 }
 
-impl<T: Fn(NamedCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
+impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> Counter<'_, T> {
     /// Counts the samples of all records.
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> BinnedSamples {
         let walks = self.selector.samples().visit(
@@ -154,7 +154,7 @@ struct CountingWalk<'a, T> {
     counts: BinnedSamples,
 }
 
-impl<T: Fn(NamedCode) -> Option<TierIndex> + Sync> SampleVisitor for CountingWalk<'_, T> {
+impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> SampleVisitor for CountingWalk<'_, T> {
     fn sample(&mut self, located: &Located<SampleRecord<'_>>) {
         let Self { counter, counts } = self;
         let (Some(pid), time) = (located.pid, located.lookup_time()) else {

@@ -20,16 +20,16 @@ pub const OTHERS: &str = "other";
 
 table_index! {
     /// Index of a compiler.
-    TierIndex
+    CompilerIndex
 }
 
 /// Compilers of all code.
 #[derive(Debug, Default)]
 pub struct TimelineTiers {
     /// Names of the compilers.
-    names: Interner<String, TierIndex>,
+    names: Interner<String, CompilerIndex>,
     /// Compiler of each item, if known.
-    compilers: HashMap<Item, TierIndex>,
+    compilers: HashMap<Item, CompilerIndex>,
 }
 
 /// Compilers that are distinguished.
@@ -38,7 +38,7 @@ pub struct Ranks {
     /// Names of the compilers, those with the most samples first.
     pub names: Vec<String>,
     /// For each compiler, its index in `names`.
-    ranks: IndexedTable<TierIndex, u32>,
+    ranks: IndexedTable<CompilerIndex, u32>,
 }
 
 impl TimelineTiers {
@@ -65,7 +65,7 @@ impl TimelineTiers {
     }
 
     /// Returns the compiler of an item, if known.
-    pub fn compiler_of(&self, item: Item) -> Option<TierIndex> {
+    pub fn compiler_of(&self, item: Item) -> Option<CompilerIndex> {
         self.compilers.get(&item).copied()
     }
 
@@ -78,7 +78,7 @@ impl TimelineTiers {
                 samples[tier] += u64::from(count);
             }
         }
-        let mut order: Vec<(Reverse<u64>, &String, TierIndex)> = samples
+        let mut order: Vec<(Reverse<u64>, &String, CompilerIndex)> = samples
             .enumerate()
             .map(|(tier, &samples)| (Reverse(samples), &names[tier], tier))
             .collect();
@@ -103,7 +103,7 @@ impl TimelineTiers {
 
 impl Ranks {
     /// Returns the index in [`Self::names`] of a compiler.
-    pub fn of(&self, tier: TierIndex) -> u32 {
+    pub fn of(&self, tier: CompilerIndex) -> u32 {
         self.ranks[tier]
     }
 }
@@ -123,7 +123,7 @@ mod tests {
                 symbol: number,
             });
             tiers.note(item, format!("tier {number}").as_bytes());
-            let series = Series::Tier(Some(TierIndex(number)));
+            let series = Series::Tier(Some(CompilerIndex(number)));
             counts.bins.insert((Pid(1), series, 0), 100 + number);
         }
         tiers.ranks(&counts)
@@ -136,6 +136,9 @@ mod tests {
         let many = ranks(12);
         assert_eq!(many.names.len(), 10);
         assert_eq!((&*many.names[0], &*many.names[9]), ("tier 11", OTHERS));
-        assert_eq!([11, 3, 2, 0].map(|tier| many.of(TierIndex(tier))), [0, 8, 9, 9]);
+        assert_eq!(
+            [11, 3, 2, 0].map(|tier| many.of(CompilerIndex(tier))),
+            [0, 8, 9, 9]
+        );
     }
 }
