@@ -158,6 +158,9 @@ impl EventChecker {
         } = *event;
         let record = || Place::in_record(event_name(kind));
         self.check_values(event, findings);
+        if !self.is_paired(thread, kind) {
+            findings.add(&rules::UNPAIRED, offset, record);
+        }
         match kind {
             LogEventKind::Metadata {
                 stage: Stage::LoadEnd | Stage::Name,
@@ -209,28 +212,6 @@ impl EventChecker {
                     None => findings.add(&rules::UNMATCHED_LEAVE, offset, || record().in_function(name())),
                 }
             }
-            LogEventKind::Monitor { event, .. } => {
-                let is_paired = match event {
-                    MonitorEvent::Contention => self.waiting.insert(thread),
-                    MonitorEvent::Done | MonitorEvent::Fail => self.waiting.remove(&thread),
-                    MonitorEvent::Other(_) => true,
-                };
-                if !is_paired {
-                    findings.add(&rules::UNPAIRED, offset, record);
-                }
-            }
-            LogEventKind::Collection { phase, generation } => {
-                let is_paired = match phase {
-                    CollectionPhase::Start => self.collecting.insert(generation),
-                    CollectionPhase::End => self.collecting.remove(&generation),
-                    CollectionPhase::PostStopWorld => !std::mem::replace(&mut self.is_stopped, true),
-                    CollectionPhase::PostStartWorld => std::mem::take(&mut self.is_stopped),
-                    _ => true,
-                };
-                if !is_paired {
-                    findings.add(&rules::UNPAIRED, offset, record);
-                }
-            }
             LogEventKind::CounterDescriptions(counters) => {
                 self.counters.extend(counters.iter().map(|counter| counter.index));
             }
@@ -244,6 +225,26 @@ impl EventChecker {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Whether a start comes when nothing has started, and an end after its start: of waits of a thread, collections of a
+    /// generation, and the time that the world stands still.
+    fn is_paired(&mut self, thread: ThreadId, kind: LogEventKind<'_>) -> bool {
+        match kind {
+            LogEventKind::Monitor { event, .. } => match event {
+                MonitorEvent::Contention => self.waiting.insert(thread),
+                MonitorEvent::Done | MonitorEvent::Fail => self.waiting.remove(&thread),
+                MonitorEvent::Other(_) => true,
+            },
+            LogEventKind::Collection { phase, generation } => match phase {
+                CollectionPhase::Start => self.collecting.insert(generation),
+                CollectionPhase::End => self.collecting.remove(&generation),
+                CollectionPhase::PostStopWorld => !std::mem::replace(&mut self.is_stopped, true),
+                CollectionPhase::PostStartWorld => std::mem::take(&mut self.is_stopped),
+                _ => true,
+            },
+            _ => true,
         }
     }
 
