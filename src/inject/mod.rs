@@ -20,7 +20,8 @@ use crate::frames::attribution::{CountedSamples, NativeCode, SampleObserver};
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::CodeToWrite;
-use crate::load::{NeededFunctions, Progress, Recording, RecordingData, load};
+use crate::inject::objects::{ObjectInputs, Objects};
+use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::output::Rewrite;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::Summary;
@@ -117,11 +118,12 @@ fn inject_recording(
     let mut v8_functions = scripts.functions();
     // Objects and tables have them.
     v8_functions.keep_lines(recording, counted.iter().flat_map(CountedSamples::functions));
-    let objects_input = objects::ObjectInputs {
+    let inputs = ObjectInputs {
         files: &recording.runtime_files.used,
         maps: &recording.maps,
         processes: &index.processes,
         recorded: recording.machine(),
+        layout: options.layout,
         lines: &options.lines,
         v8_functions: &v8_functions,
         has_tiers: options.tiers == Tiers::Symbols,
@@ -134,25 +136,7 @@ fn inject_recording(
         symbols: &symbols,
         unknown: &selection.unknown,
     };
-    let groups = objects_input.groups(options.layout, mapped);
-    let planned = objects_input.objects(options.layout, mapped, &groups);
-    let mut advance = |done| progress.advance(done);
-    let mut kept = KeptSources::new(&options.lines.sources, &options.load);
-    let mut objects =
-        objects::functions::write(&objects_input, planned, &mut written, &mut kept, &mut advance)?;
-    objects::symbols::write(
-        &objects_input,
-        &symbols,
-        objects_input.shares_symbols(options.layout, mapped),
-        &mut written,
-        &mut kept,
-        &mut objects,
-        advance,
-    )?;
-
-    if profile.attrs.copies_stacks() {
-        objects::include_ends(&mut objects.placed, &freed_ranges);
-    }
+    let objects = write_objects(&inputs, mapped, &options.load, &mut written, progress)?;
     let changes = mmap_records::changes(
         &recording.profile,
         &freed_ranges,
@@ -189,6 +173,26 @@ fn inject_recording(
         cached: None,
     };
     finish(run, written, summary_output, rewrite, progress)
+}
+
+/// Writes the objects of all that is `mapped`.
+fn write_objects(
+    inputs: &ObjectInputs<'_>,
+    mapped: CodeToWrite<'_>,
+    load: &LoadOptions,
+    written: &mut output::Output,
+    progress: &mut dyn Progress,
+) -> Result<Objects, Diagnostic> {
+    let groups = inputs.groups(mapped);
+    let planned = inputs.objects(mapped, &groups);
+    let mut advance = |done| progress.advance(done);
+    let mut kept = KeptSources::new(&inputs.lines.sources, load);
+    let mut objects = objects::functions::write(inputs, planned, written, &mut kept, &mut advance)?;
+    objects::symbols::write(inputs, mapped, written, &mut kept, &mut objects, advance)?;
+    if inputs.has_copied_stacks {
+        objects::include_ends(&mut objects.placed, mapped.freed_ranges);
+    }
+    Ok(objects)
 }
 
 /// Commits all outputs, fills the build-ID cache and makes the summary.

@@ -92,6 +92,8 @@ pub struct ObjectInputs<'a> {
     pub processes: &'a Processes,
     /// Machine that was recorded, for files that do not specify their own.
     pub recorded: Machine,
+    /// How functions are grouped.
+    pub layout: Layout,
     /// How line tables are written.
     pub lines: &'a LineOptions,
     /// What is known of V8's functions.
@@ -131,9 +133,9 @@ impl ObjectInputs<'_> {
     }
 
     /// Groups functions that a single map can cover. `mapped` must be from one selection.
-    pub fn groups(&self, layout: Layout, mapped: CodeToWrite<'_>) -> FunctionGroups {
+    pub fn groups(&self, mapped: CodeToWrite<'_>) -> FunctionGroups {
         let are_few = mapped.are_few();
-        let max_hole = match layout {
+        let max_hole = match self.layout {
             Layout::Function => return FunctionGroups::of_one(mapped.mappings),
             Layout::Auto if are_few && !self.has_copied_stacks => {
                 return FunctionGroups::of_one(mapped.mappings);
@@ -147,13 +149,8 @@ impl ObjectInputs<'_> {
     }
 
     /// Returns the objects for groups of `mapped`.
-    pub fn objects<'g>(
-        &self,
-        layout: Layout,
-        mapped: CodeToWrite<'_>,
-        groups: &'g FunctionGroups,
-    ) -> Vec<ObjectMembers<'g>> {
-        match self.can_share(layout) {
+    pub fn objects<'g>(&self, mapped: CodeToWrite<'_>, groups: &'g FunctionGroups) -> Vec<ObjectMembers<'g>> {
+        match self.can_share() {
             true => sharing::shared(self.processes, mapped, groups, |mapping| {
                 self.records_size(mapping)
             }),
@@ -162,14 +159,14 @@ impl ObjectInputs<'_> {
     }
 
     /// Whether perf map symbols share objects.
-    pub fn shares_symbols(&self, layout: Layout, mapped: CodeToWrite<'_>) -> bool {
-        self.can_share(layout) && (layout == Layout::Image || !mapped.are_few())
+    fn shares_symbols(&self, mapped: CodeToWrite<'_>) -> bool {
+        self.can_share() && (self.layout == Layout::Image || !mapped.are_few())
     }
 
     /// Whether an object may be at several addresses: readers do not unwind stacks, and the user has not asked for an object
     /// for each function.
-    fn can_share(&self, layout: Layout) -> bool {
-        layout != Layout::Function && !self.has_copied_stacks
+    fn can_share(&self) -> bool {
+        self.layout != Layout::Function && !self.has_copied_stacks
     }
 
     /// Whether functions of a machine that have no unwinding tables get some. Readers use them where they unwind stacks; perf

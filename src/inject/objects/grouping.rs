@@ -82,7 +82,7 @@ pub struct CodeToWrite<'a> {
     pub mappings: &'a [CodeMapping],
     /// Ranges that code was moved from.
     pub freed_ranges: &'a [FreedRange],
-    /// Symbols of perf maps.
+    /// Symbols of perf maps, sorted.
     pub symbols: &'a [PlacedSymbol],
     /// Addresses of unknown frames.
     pub unknown: &'a UnknownAddresses,

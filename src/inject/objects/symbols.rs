@@ -12,6 +12,7 @@ use crate::elf::eh_frame::{TableLayout, UnwindTables};
 use crate::elf::object::{self, CodeBytes, ObjectContent, ObjectFunction, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::ObjectKind;
+use crate::inject::objects::grouping::CodeToWrite;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces, sources_to_keep};
 use crate::inject::objects::{ObjectInputs, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
@@ -43,12 +44,11 @@ struct Member<'a, 'p> {
     offset: u64,
 }
 
-/// Writes objects for the symbols in `placed`, which must be sorted, and adds them to `objects`. Each has one symbol, unless
-/// they `are_shared`. Reports the number of finished entries to `progress`.
+/// Writes objects for the symbols of all that is `mapped`, and adds them to `objects`. Each has one symbol, unless they are
+/// shared. Reports the number of finished entries to `progress`.
 pub fn write(
     input: &ObjectInputs<'_>,
-    placed: &[PlacedSymbol],
-    are_shared: bool,
+    mapped: CodeToWrite<'_>,
     output: &mut Output,
     kept: &mut KeptSources,
     objects: &mut Objects,
@@ -56,6 +56,7 @@ pub fn write(
 ) -> Result<(), Diagnostic> {
     let writer = SymbolWriter { input };
     let mut memory = EncoderMemory::default();
+    let (placed, are_shared) = (mapped.symbols, input.shares_symbols(mapped));
     for of_table in placed.chunk_by(|one, other| one.id.table == other.id.table) {
         let symbols = of_table.chunk_by(|one, other| one.id == other.id);
         let symbols = symbols.filter_map(|places| {
