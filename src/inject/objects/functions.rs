@@ -54,9 +54,10 @@ pub fn write(
     let jobs: Vec<Job<'_>> = jobs.collect();
     let tables = unwinding_tables::of_jobs(input, &jobs, dump_bytes, &mut writer.faults);
     let mut tables = tables.into_iter();
-    let mut placed = Vec::with_capacity(jobs.len());
-    let mut seen = HashSet::default();
-    let (mut functions, mut function_objects) = (0, 0);
+    let mut written = Objects {
+        placed: Vec::with_capacity(jobs.len()),
+        ..Objects::default()
+    };
     for batch in batches(&jobs) {
         let tables: Vec<_> = tables.by_ref().take(batch.len()).collect();
         let store = output.store()?;
@@ -88,31 +89,20 @@ pub fn write(
                 // Its part of the file is gone.
                 continue;
             }
-            for (member, faults) in &object.functions {
-                // A function that was moved is in several objects, with the same faults in each.
-                if seen.insert(member.function) {
-                    writer.note(member, faults);
-                }
-            }
-            let room = &mut writer.room;
-            room.texts = room.texts.saturating_sub(object.text_size);
-            let ranges = object.functions.iter().map(|(_, faults)| faults.ranges);
-            room.ranges = room.ranges.saturating_sub(ranges.sum());
+            writer.note(&object);
             let tables_address = tables.as_ref().map(|&(_, address)| address);
             let of_object = writer.store(job, tables_address, &object, store)?;
-            functions += of_object.iter().map(|(count, _)| count).sum::<u64>();
-            function_objects += 1;
-            placed.extend(of_object.into_iter().map(|(_, placed)| placed));
+            written.functions += of_object.iter().map(|(count, _)| count).sum::<u64>();
+            written.function_objects += 1;
+            written
+                .placed
+                .extend(of_object.into_iter().map(|(_, placed)| placed));
         }
     }
     Ok(Objects {
-        functions,
-        function_objects,
-        symbols: 0,
-        symbol_objects: 0,
-        placed,
         line_faults: writer.line_faults,
         faults: writer.faults,
+        ..written
     })
 }
 
@@ -123,6 +113,8 @@ struct ObjectWriter<'a> {
     line_faults: IndexedTable<FileIndex, Tally<Issue>>,
     source_folders: SourceFolders,
     room: Room,
+    /// Functions whose faults were counted.
+    seen: HashSet<FunctionId>,
 }
 
 /// What objects may contain.
@@ -199,6 +191,7 @@ impl<'a> ObjectWriter<'a> {
             line_faults: input.files.map(|_| Tally::default()),
             source_folders: SourceFolders::default(),
             room: Room::new(dump_bytes),
+            seen: HashSet::default(),
         }
     }
 
@@ -206,17 +199,31 @@ impl<'a> ObjectWriter<'a> {
         self.input.processes.space(mapping.space).pid
     }
 
-    /// Adds the faults of a function to the totals.
-    fn note(&mut self, member: &CodeMapping, faults: &MemberFaults) {
-        self.faults.merge(&faults.object);
-        self.line_faults[member.function.file].merge(&faults.lines);
+    /// Takes the room of an object, and counts the faults of its functions.
+    fn note(&mut self, object: &Object<'_>) {
+        let room = &mut self.room;
+        room.texts = room.texts.saturating_sub(object.text_size);
+        for (member, faults) in &object.functions {
+            room.ranges = room.ranges.saturating_sub(faults.ranges);
+            // A function that was moved is in several objects, with the same faults in each.
+            if self.seen.insert(member.function) {
+                self.faults.merge(&faults.object);
+                self.line_faults[member.function.file].merge(&faults.lines);
+            }
+        }
     }
 
-    /// Name of a function's symbol.
-    fn symbol(&self, function: &jitdump::Function<'a>) -> Cow<'a, [u8]> {
+    /// Name of a function's symbol in an object.
+    fn name(&self, loaded: &DecodedFunction<'_, 'a>, job: &Job<'_>) -> Cow<'a, [u8]> {
+        let function = &loaded.function;
         let name = self.input.v8_functions.name(function.name);
-        self.input
-            .symbol_name(name, || function.declaration(), function.tier())
+        let name = self
+            .input
+            .symbol_name(name, || function.declaration(), function.tier());
+        match name.is_empty() && !job.members.is_mapped_whole() {
+            true => Cow::Owned(object::unnamed(loaded.member.range.start.0)),
+            false => name,
+        }
     }
 
     /// Reads the functions of a job, and their lines if these decide which source files to copy.
@@ -306,26 +313,17 @@ impl<'a> ObjectWriter<'a> {
                 &without_entries
             }
         };
-        let symbols = loaded
+        let names: Vec<_> = loaded
             .functions
             .iter()
-            .map(|DecodedFunction { member, function, .. }| {
-                let symbol = self.symbol(function);
-                match symbol.is_empty() && !job.members.is_mapped_whole() {
-                    true => Cow::Owned(object::unnamed(member.range.start.0)),
-                    false => symbol,
-                }
-            });
-        let symbols: Vec<_> = symbols.collect();
-        let functions = loaded
-            .functions
-            .iter()
-            .zip(&symbols)
-            .map(|(loaded, symbol)| ObjectFunction {
-                name: symbol,
-                code: code(&loaded.function),
-                address: loaded.address,
-            });
+            .map(|loaded| self.name(loaded, job))
+            .collect();
+        let functions = loaded.functions.iter().zip(&names);
+        let functions = functions.map(|(loaded, name)| ObjectFunction {
+            name,
+            code: code(&loaded.function),
+            address: loaded.address,
+        });
         let functions: Vec<ObjectFunction<'_>> = functions.collect();
         let mut encoder = Encoder::new(memory, self.input.lines.settings(job.machine));
         let mut sources = Vec::new();
