@@ -16,13 +16,13 @@ use jitinject::internals::frames::ranking::counts::SamplesByStack;
 use jitinject::internals::frames::stream::Tables;
 use jitinject::internals::inject::{SummaryOutput, inject_after};
 use jitinject::internals::record::{
-    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Session,
-    Status, archive_path, create_folder, default_folder, launch, refuse_existing,
+    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, ReceivedSignal, RecordOptions, Recorded,
+    Session, Status, archive_path, create_folder, default_folder, launch, refuse_existing,
 };
 use jitinject::internals::results::summary::shell_word;
 use jitinject::internals::runtimes::Runtime;
 use jitinject::internals::tools::report::{Report, ReportOptions};
-use jitinject::{Diagnostic, Issue, NameStyle, Summary};
+use jitinject::{Diagnostic, InjectOptions, Issue, NameStyle, Summary};
 
 use crate::cli::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
 use crate::cli::commands::inject::{exit_code, label, percent};
@@ -350,21 +350,16 @@ impl RecordArguments {
         // Whether it can be written is known before a long recording.
         let other_summary = SummaryOutput::create(self.summary.as_deref(), None)?;
         let mut session = Session::create(plan, launcher()?)?;
-        let warn = |diagnostics: &[Diagnostic]| {
-            if !self.quiet {
-                report_all(diagnostics, self.verbose);
-            }
-        };
         if !self.quiet {
             plan.notes.iter().for_each(|note| print_message(note));
         }
-        warn(&plan.diagnostics);
+        self.warn(&plan.diagnostics);
         let mut terminal = Terminal {
             signals: PassedSignals::new().map_err(failed)?,
             line: StatusLine::new(self.quiet),
             is_quiet: self.quiet,
         };
-        warn(&session.attach(&mut terminal));
+        self.warn(&session.attach(&mut terminal));
         let recorded = match session.run(&mut terminal)? {
             Outcome::Recorded(recorded) => recorded,
             Outcome::Interrupted(signal) => {
@@ -374,50 +369,17 @@ impl RecordArguments {
                 });
             }
         };
-        let mut bar = Bar::new(self.quiet, start_long_work(self.verbose, true)?);
+        let bar = Bar::new(self.quiet, start_long_work(self.verbose, true)?);
         drop(terminal);
-        warn(&recorded.diagnostics);
+        self.warn(&recorded.diagnostics);
         let mut options = session.inject_options(&recorded);
         options.labels = self.label.iter().cloned().collect();
         options.lines.track = self.track.name();
         self.track.apply(&mut options.lines.sources);
-        let (mut without_kernel, mut left, mut left_out) = (None, Vec::new(), Vec::new());
-        let collect = |index: &ProfileIndex| {
-            let (files, failed) = session.collect(&recorded, index);
-            left_out = failed;
-            let paths = files.iter().filter(|file| file.is_left);
-            left.extend(paths.map(|file| file.written_to.clone()));
-            without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
-            session.write_manifest(&Manifest::new(plan, &recorded, index, files))
-        };
-        let mut hottest = None;
-        let report_options = ReportOptions {
-            rows: Some(HOTTEST),
-            ..ReportOptions::default()
-        };
-        let mut observe = |tables: Tables, counts: &SamplesByStack| {
-            hottest = Report::of(&tables, counts, &report_options).ok();
-        };
-        let summary = inject_after(collect, Some(&mut observe), &options, &mut bar);
-        drop(bar);
-        let summary = summary?;
-        warn(without_kernel.as_slice());
-        warn(&left_out);
-        if let Some(Report { missing, .. }) = &mut hottest {
-            // There are messages of these.
-            missing.without_kernel &= without_kernel.is_none();
-            missing.unnamed = 0;
-            if summary.unwound.is_some() {
-                missing.cut = 0;
-            }
-        }
-        warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.warned));
-        if !self.quiet && !left.is_empty() {
-            print_message(&format!("copied, and left where they are: {}", left.join(", ")));
-        }
+        let (summary, hottest) = self.convert(plan, &session, &recorded, &options, bar)?;
         if self.pack {
             let (size, unpacked) = session.pack(&archive)?;
-            warn(&unpacked);
+            self.warn(&unpacked);
             if !self.quiet {
                 print_message(&packed_text(plan, &archive, size));
             }
@@ -438,6 +400,59 @@ impl RecordArguments {
             },
             is_interrupted: recorded.is_interrupted,
         })
+    }
+
+    /// Prints warnings and notes.
+    fn warn(&self, diagnostics: &[Diagnostic]) {
+        if !self.quiet {
+            report_all(diagnostics, self.verbose);
+        }
+    }
+
+    /// Names the code of a finished recording, and prints what is missing. Returns the summary, and the hottest functions.
+    fn convert(
+        &self,
+        plan: &Plan,
+        session: &Session<'_>,
+        recorded: &Recorded,
+        options: &InjectOptions,
+        mut bar: Bar,
+    ) -> Result<(Summary, Option<Report>), Diagnostic> {
+        let (mut without_kernel, mut left, mut left_out) = (None, Vec::new(), Vec::new());
+        let collect = |index: &ProfileIndex| {
+            let (files, failed) = session.collect(recorded, index);
+            left_out = failed;
+            let paths = files.iter().filter(|file| file.is_left);
+            left.extend(paths.map(|file| file.written_to.clone()));
+            without_kernel = plan.perf.without_kernel().filter(|_| index.excludes_kernel);
+            session.write_manifest(&Manifest::new(plan, recorded, index, files))
+        };
+        let mut hottest = None;
+        let report_options = ReportOptions {
+            rows: Some(HOTTEST),
+            ..ReportOptions::default()
+        };
+        let mut observe = |tables: Tables, counts: &SamplesByStack| {
+            hottest = Report::of(&tables, counts, &report_options).ok();
+        };
+        let summary = inject_after(collect, Some(&mut observe), options, &mut bar);
+        drop(bar);
+        let summary = summary?;
+        self.warn(without_kernel.as_slice());
+        self.warn(&left_out);
+        if let Some(Report { missing, .. }) = &mut hottest {
+            // There are messages of these.
+            missing.without_kernel &= without_kernel.is_none();
+            missing.unnamed = 0;
+            if summary.unwound.is_some() {
+                missing.cut = 0;
+            }
+        }
+        self.warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.warned));
+        if !self.quiet && !left.is_empty() {
+            print_message(&format!("copied, and left where they are: {}", left.join(", ")));
+        }
+        Ok((summary, hottest))
     }
 
     /// Returns the final message: the share named, the hottest functions, and how to look at the profile.
