@@ -1,10 +1,20 @@
 //! Which files may be opened and used.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use crate::files::Reach;
-use crate::load::find::ownership::OwnerCheck;
+use crate::files::open_file::is_trusted;
+use crate::files::{FileOrigin, Reach};
+use crate::load::find::noted_owners::noted_owners;
+use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
+use crate::load::process_stat::{SLACK, start_of};
+use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::units::Pid;
 
 /// Restrictions on files, by their paths and their owners.
 #[derive(Clone, Debug)]
@@ -22,5 +32,111 @@ impl Access {
             reach: options.reach(),
             ownership: OwnerCheck::new(options, profile_owner, end),
         }
+    }
+}
+
+/// Decides which files may be used. In folders such as `/tmp`, anybody can create files with the names of
+/// other users' runtime files, and false names would be shown as true. The owner of a symbolic link chooses
+/// its target, so links are checked too.
+#[derive(Clone, Debug)]
+pub struct OwnerCheck {
+    profile_owner: u32,
+    /// Owners of processes, by ID, as the options name them.
+    process_owners: BTreeMap<u32, u32>,
+    /// Path of the profile.
+    profile: PathBuf,
+    /// The same in the manifest of the recording, read when a file of another user is found.
+    noted: OnceLock<BTreeMap<u32, u32>>,
+    is_blind: bool,
+    /// When the profile ended, if that is known.
+    pub end: Option<SystemTime>,
+}
+
+impl OwnerCheck {
+    /// Creates the checks for a profile that belongs to the user ID `profile_owner` and ended then, if that is known.
+    pub fn new(options: &LoadOptions, profile_owner: u32, end: Option<SystemTime>) -> Self {
+        Self {
+            profile_owner,
+            process_owners: options.process_owners.clone(),
+            profile: options.input.clone(),
+            noted: OnceLock::new(),
+            is_blind: options.force,
+            end,
+        }
+    }
+
+    /// Rejects a file unless it and each link on its path belong to root, the current user, the owner of the
+    /// profile, or the owner of the process `pid`, who is known while it runs, or by the options or the manifest.
+    pub fn check(&self, file: &FileOrigin, pid: Option<Pid>) -> Result<(), Diagnostic> {
+        if self.is_blind {
+            return Ok(());
+        }
+        if !self.has(file.owner, pid) {
+            return Err(Diagnostic::new(Issue::OtherOwner).with("user", file.owner));
+        }
+        let mut link_owners = file.trail.link_owners.iter();
+        if let Some(&owner) = link_owners.find(|&&owner| !self.has(owner, pid)) {
+            return Err(Diagnostic::new(Issue::LinkOwner).with("user", owner));
+        }
+        Ok(())
+    }
+
+    fn has(&self, owner: u32, pid: Option<Pid>) -> bool {
+        let in_manifest = || self.noted.get_or_init(|| noted_owners(&self.profile));
+        let noted = |pid: Pid| {
+            let named = self.process_owners.get(&pid.0);
+            named.or_else(|| in_manifest().get(&pid.0))
+        };
+        let is_of = |pid| noted(pid) == Some(&owner) || self.is_of_running(owner, pid);
+        is_trusted(owner) || owner == self.profile_owner || pid.is_some_and(is_of)
+    }
+
+    /// Whether a process of the profile still runs and belongs to a user. One that started after the end has only its ID.
+    fn is_of_running(&self, owner: u32, pid: Pid) -> bool {
+        // The start is read last: of a process that gets the ID meanwhile, it is later.
+        let is_owner = fs::metadata(process_folder(pid)).is_ok_and(|process| process.uid() == owner);
+        let started = || start_of(pid.0)?.checked_add(SLACK);
+        let was_there = |end: SystemTime| started().is_some_and(|started| started <= end);
+        is_owner && self.end.is_some_and(was_there)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    use rustix::process::geteuid;
+
+    #[test]
+    fn the_owner_of_a_process_that_started_after_the_profile_does_not_count() {
+        let me = Pid(std::process::id());
+        let owner = fs::metadata(process_folder(me)).unwrap().uid();
+        let started = start_of(me.0).unwrap() + SLACK;
+        let minute = Duration::from_secs(60);
+        for (end, is_owner) in [
+            (None, false),
+            (Some(started - minute), false),
+            (Some(started + minute), true),
+        ] {
+            let check = OwnerCheck::new(&LoadOptions::default(), 0, end);
+            assert_eq!(check.is_of_running(owner, me), is_owner, "{end:?}");
+            assert!(!check.is_of_running(owner + 1, me));
+        }
+    }
+
+    #[test]
+    fn an_owner_that_options_name_counts_for_the_process_alone() {
+        // No process has these IDs.
+        let [process, other] = [Pid(4_193_902), Pid(4_193_903)];
+        let user = geteuid().as_raw() + 1;
+        let options = LoadOptions {
+            process_owners: BTreeMap::from([(process.0, user)]),
+            ..LoadOptions::default()
+        };
+        let check = OwnerCheck::new(&options, 0, None);
+        assert!(check.has(user, Some(process)));
+        assert!(!check.has(user + 1, Some(process)));
+        assert!(!check.has(user, Some(other)) && !check.has(user, None));
     }
 }

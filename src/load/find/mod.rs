@@ -17,7 +17,6 @@ pub(crate) mod noted_owners;
 mod open;
 #[cfg(any(feature = "mono", feature = "xray"))]
 mod open_given;
-mod ownership;
 pub mod perf_maps;
 mod running_processes;
 #[cfg(feature = "xray")]
