@@ -18,11 +18,11 @@ mod input;
 mod mapped_code;
 mod options;
 mod pid_resolver;
-pub mod process_stat;
 mod profile;
 mod progress;
 mod recording;
 mod recording_data;
+pub mod running_processes;
 mod runtime_files;
 mod shared_memory;
 

@@ -23,7 +23,7 @@ use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, NameInFolder, OpenFile};
-use crate::load::process_stat::{SLACK, start_of};
+use crate::load::running_processes::{SLACK, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 

@@ -18,7 +18,7 @@ use crate::files::folder::PRIVATE;
 use crate::files::kernel;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile};
-use crate::load::process_stat::start_of;
+use crate::load::running_processes::start_of;
 use crate::runtimes::{Description, Runtime};
 
 /// Bytes of a file that are copied between two looks at signals.

@@ -13,7 +13,7 @@ use rustix::termios::tcgetpgrp;
 
 use super::launch::Start;
 use super::recorded::ProgramStatus;
-use crate::load::process_stat::ProcessStat;
+use crate::load::running_processes::ProcessStat;
 
 /// Returns whether this program gets the signals of a terminal.
 #[expect(clippy::disallowed_methods, reason = "a device")]

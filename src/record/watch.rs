@@ -15,7 +15,7 @@ use super::process_files::{files_of, maps_of, owner_of, runtime_in};
 use super::recorded_process::RecordedProcess;
 use crate::files::kernel;
 use crate::load::RUNTIME_FILES;
-use crate::load::process_stat::ProcessStat;
+use crate::load::running_processes::ProcessStat;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
 use sample_count::SampleCount;

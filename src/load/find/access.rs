@@ -10,9 +10,8 @@ use std::time::SystemTime;
 use crate::files::open_file::is_trusted;
 use crate::files::{FileOrigin, Reach};
 use crate::load::find::noted_owners::noted_owners;
-use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
-use crate::load::process_stat::{SLACK, start_of};
+use crate::load::running_processes::{SLACK, process_folder, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 

@@ -39,8 +39,8 @@ use crate::load::find::candidates::{CandidateDump, DumpFilter, UserFile, UserFil
 use crate::load::find::claims::{Claims, MarkedFile, MarkerGroup, MatchCandidate};
 use crate::load::find::folders::{Folders, ProfileFolders};
 use crate::load::find::found_file::FoundFile;
-use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::load::options::LoadOptions;
+use crate::load::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::perf::feature::ClockData;
 use crate::results::diagnostics::issues::CHECK_PATH;
 use crate::results::diagnostics::{Diagnostic, Issue};

@@ -18,6 +18,5 @@ mod open;
 #[cfg(any(feature = "mono", feature = "xray"))]
 mod open_given;
 pub mod perf_maps;
-mod running_processes;
 #[cfg(feature = "xray")]
 mod xray_traces;

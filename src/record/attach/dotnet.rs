@@ -24,7 +24,7 @@ use crate::files::Folder;
 use crate::files::folder::descriptor_path;
 use crate::files::kernel;
 use crate::files::walk::Scope;
-use crate::load::process_stat::ProcessStat;
+use crate::load::running_processes::ProcessStat;
 use crate::record::process_files::{ids_of, owner_of};
 use crate::record::short_command::IsStopped;
 

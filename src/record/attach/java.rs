@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::last_line;
 use crate::files::{Folder, OpenFile};
-use crate::load::process_stat::SLACK;
+use crate::load::running_processes::SLACK;
 use crate::record::process_files::{append_perf_map, open_perf_map, owner_of};
 use crate::record::short_command::{self, IsStopped};
 

@@ -1,11 +1,16 @@
-//! What the kernel says of a running process.
+//! What the kernel says of running processes.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use rustix::param::clock_ticks_per_second;
 
+use crate::collections::hash::HashMap;
 use crate::files::kernel;
+use crate::units::Pid;
 
 /// How much older than an event the files that were written after it may seem, since file systems store rounded times.
 pub const SLACK: Duration = Duration::from_secs(2);
@@ -61,6 +66,27 @@ fn start_at(now: SystemTime, uptime: &str, ticks: u64) -> Option<SystemTime> {
     let age = uptime - ticks as f64 / clock_ticks_per_second() as f64;
     let age = Duration::try_from_secs_f64(age.max(0.0)).ok()?;
     now.checked_sub(age)?.checked_sub(SLACK)
+}
+
+/// Paths of the open files of a process, by inode.
+pub type OpenFiles = HashMap<u64, Vec<PathBuf>>;
+
+/// Returns the folder of a process in `/proc`, which exists as long as the process runs.
+pub fn process_folder(pid: Pid) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
+/// Returns the open files of a process, or none if it has exited.
+pub fn open_files_of(pid: Pid) -> OpenFiles {
+    let mut open = OpenFiles::default();
+    let files = fs::read_dir(process_folder(pid).join("fd"));
+    for file in files.into_iter().flatten().filter_map(Result::ok) {
+        let path = file.path();
+        if let Ok(metadata) = fs::metadata(&path) {
+            open.entry(metadata.ino()).or_default().push(path);
+        }
+    }
+    open
 }
 
 #[cfg(test)]
