@@ -4,7 +4,7 @@
 //! On the time axis, a function takes some 200 bytes. So of many functions, only those with such an address
 //! in any process are placed there. What overwrites an address contains it, so no other function matters
 //! for a lookup. Only where there ever was code is kept, as a few ranges
-//! (`timeline/placed_code.rs`). A symbol of a perf map ends where a function begins, so a symbol
+//! (`PlacedCode` in `mappings.rs`). A symbol of a perf map ends where a function begins, so a symbol
 //! with such an address keeps all functions in it. Clocks are estimated by functions with such an address
 //! and by whatever was loaded over any part of them.
 //!

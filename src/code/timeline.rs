@@ -12,7 +12,6 @@
 //! their own function was loaded. This is correct, because nothing else is ever at those addresses. These
 //! samples count as named.
 
-mod placed_code;
 mod placing;
 mod plain_files;
 #[cfg(test)]
@@ -20,15 +19,14 @@ mod tests;
 
 use std::ops::Range;
 
+use crate::code::mappings::NEAR;
 pub use crate::code::mappings::{
-    CodeMapping, FileIndex, FreedRange, FreedRangeIndex, FunctionId, JitRegion, MappingIndex, PlacedEvent,
-    ranges,
+    CodeMapping, FileIndex, FreedRange, FreedRangeIndex, FunctionId, JitRegion, MappingIndex, PlacedCode,
+    PlacedEvent, ranges,
 };
 use crate::code::perf_map_symbols::{PerfMapSymbols, PlacedSymbol, SymbolTable, SymbolTableIndex};
 use crate::code::process::{AddressSpace, MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
-use crate::code::timeline::placed_code::NEAR;
-pub use crate::code::timeline::placed_code::PlacedCode;
 use crate::code::timeline::placing::{PiecesLeft, Placing};
 use crate::code::timeline::plain_files::PlainFiles;
 use crate::collections::indexed_table::IndexedTable;
