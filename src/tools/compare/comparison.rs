@@ -296,11 +296,8 @@ impl FunctionTest<'_, '_> {
                 true => self.options.assumptions.jit,
                 false => self.options.assumptions.other,
             };
-            Series {
-                values: self.values(row, weights, count),
-                sampling: sampling.map(|variance| variance * share * (1.0 - share)),
-                assumed,
-            }
+            let sampling = sampling.map(|variance| variance * share * (1.0 - share));
+            Series::of(&self.values(row, weights, count), sampling, assumed)
         };
         differences(&rows.iter().map(series).collect::<Vec<_>>())
     }

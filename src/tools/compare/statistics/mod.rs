@@ -87,14 +87,23 @@ const MIN_SAMPLES: f64 = 5.0;
 const MIN_VARIANCES: usize = 6;
 
 /// Values of one function in all runs.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Series {
-    /// Values by side and run.
-    pub values: [Vec<f64>; 2],
-    /// Variance of the value of one run by sampling, by side.
-    pub sampling: [f64; 2],
-    /// Relative variation from run to run, if each side has one run.
-    pub assumed: f64,
+    moments: [Moments; 2],
+    sampling: [f64; 2],
+    assumed: f64,
+}
+
+impl Series {
+    /// Takes values by side and run. `sampling` is the variance of the value of one run by sampling, by side, `assumed` the
+    /// relative variation from run to run, if each side has one run.
+    pub fn of(values: &[Vec<f64>; 2], sampling: [f64; 2], assumed: f64) -> Self {
+        Self {
+            moments: values.each_ref().map(|side| Moments::of(side)),
+            sampling,
+            assumed,
+        }
+    }
 }
 
 /// Difference between the means of two sides.
@@ -194,7 +203,7 @@ struct Variation {
 
 impl Variation {
     /// Estimates it from the observed variances of all functions.
-    fn of(functions: &[FunctionMoments]) -> Self {
+    fn of(functions: &[Series]) -> Self {
         let sides = functions
             .iter()
             .flat_map(|function| function.moments.iter().zip(&function.sampling));
@@ -241,7 +250,7 @@ impl Variation {
     }
 
     /// Returns the variance of the value of one run, as far as it is known without the function's own.
-    fn expected(&self, function: &FunctionMoments, side: usize) -> f64 {
+    fn expected(&self, function: &Series, side: usize) -> f64 {
         let [before, after] = function.moments;
         let relative = match (self.relative, side) {
             (Some(relative), 0) => relative * before.mean.powi(2),
@@ -306,28 +315,14 @@ fn fit_ratios(ratios: &[(f64, f64)]) -> (f64, f64) {
     (scale.max(1.0), (2.0 * half).min(MAX_FREEDOM))
 }
 
-/// Moments of one function on both sides.
-#[derive(Clone, Copy, Debug)]
-struct FunctionMoments {
-    moments: [Moments; 2],
-    sampling: [f64; 2],
-    assumed: f64,
-}
-
 /// Returns the difference between the sides for each function.
 pub fn differences(functions: &[Series]) -> Vec<Difference> {
-    let moments = |series: &Series| FunctionMoments {
-        moments: series.values.each_ref().map(|side| Moments::of(side)),
-        sampling: series.sampling,
-        assumed: series.assumed,
-    };
-    let functions: Vec<FunctionMoments> = functions.iter().map(moments).collect();
-    let variation = Variation::of(&functions);
+    let variation = Variation::of(functions);
     let differences = functions.iter().map(|function| difference(&variation, function));
     differences.collect()
 }
 
-fn difference(variation: &Variation, function: &FunctionMoments) -> Difference {
+fn difference(variation: &Variation, function: &Series) -> Difference {
     let [before, after] = &function.moments;
     let expected = [0, 1].map(|side| variation.expected(function, side));
     let own = |side: &Moments, expected: f64| {
@@ -440,11 +435,7 @@ mod tests {
     }
 
     fn series(before: &[f64], after: &[f64], assumed: f64) -> Series {
-        Series {
-            values: [before.to_vec(), after.to_vec()],
-            sampling: [0.16, 0.16],
-            assumed,
-        }
+        Series::of(&[before.to_vec(), after.to_vec()], [0.16, 0.16], assumed)
     }
 
     #[test]
@@ -477,7 +468,7 @@ mod tests {
                 freedom: 4.0,
                 runs: 5.0,
             };
-            let function = FunctionMoments {
+            let function = Series {
                 moments: [moments; 2],
                 sampling: [mean; 2],
                 assumed: 0.0,
@@ -496,11 +487,7 @@ mod tests {
 
     #[test]
     fn impossible_values_have_no_significance() {
-        let nothing = Series {
-            values: [vec![], vec![]],
-            sampling: [0.0; 2],
-            assumed: 0.0,
-        };
+        let nothing = Series::of(&[vec![], vec![]], [0.0; 2], 0.0);
         let results = differences(&[nothing]);
         assert_eq!(results[0].p(), 1.0);
         assert!(differences(&[]).is_empty());
@@ -522,7 +509,7 @@ mod tests {
                 freedom: runs - 1.0,
                 runs,
             };
-            let function = FunctionMoments {
+            let function = Series {
                 moments: [moments; 2],
                 sampling: [1.0; 2],
                 assumed: 0.0,
