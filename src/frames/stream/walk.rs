@@ -62,6 +62,17 @@ pub enum Addresses {
     OfFunctions,
 }
 
+impl Addresses {
+    /// Returns a place in `code`, as [`FrameAddress::offset`].
+    fn place(self, code: FrameCode, offset: u64) -> FrameAddress {
+        let is_exact = self == Self::All || matches!(code, FrameCode::Function(_));
+        FrameAddress {
+            code,
+            offset: if is_exact { offset } else { 0 },
+        }
+    }
+}
+
 /// State while reading some of the records.
 pub struct SampleWalk<'a> {
     symbols: &'a FrameSymbols<'a>,
@@ -288,30 +299,12 @@ impl SampleWalk<'_> {
         is_leaf: bool,
     ) -> (FrameAddress, Range<Time>) {
         match (mode, space) {
-            (Mode::Kernel, _) => (self.place_in(self.kernel_code(address), address.0), ALWAYS),
+            (Mode::Kernel, _) => {
+                let code = self.symbols.kernel_code(address);
+                (self.addresses.place(code, address.0), ALWAYS)
+            }
             (Mode::User, Some(space)) => self.known_user_place(space, address, time, is_leaf),
-            _ => (self.place_in(FrameCode::Unknown, address.0), ALWAYS),
-        }
-    }
-
-    /// Returns a place in `code`, as [`FrameAddress::offset`].
-    fn place_in(&self, code: FrameCode, offset: u64) -> FrameAddress {
-        let is_exact = self.addresses == Addresses::All || matches!(code, FrameCode::Function(_));
-        FrameAddress {
-            code,
-            offset: if is_exact { offset } else { 0 },
-        }
-    }
-
-    /// Returns the code at an address of the kernel. A symbol ends with its module at the latest.
-    fn kernel_code(&self, address: Address) -> FrameCode {
-        let (kernel, modules) = (self.symbols.kernel, self.symbols.modules);
-        let module = modules.in_kernel(address);
-        let is_here =
-            |&symbol: &u32| kernel.start(symbol).map(|start| modules.in_kernel(start)) == Some(module);
-        match kernel.at(address).filter(is_here) {
-            Some(symbol) => FrameCode::Kernel(symbol),
-            None => FrameCode::KernelModule(module),
+            _ => (self.addresses.place(FrameCode::Unknown, address.0), ALWAYS),
         }
     }
 
@@ -323,8 +316,8 @@ impl SampleWalk<'_> {
         is_leaf: bool,
     ) -> (FrameAddress, Range<Time>) {
         let known = match is_leaf {
-            true => &self.leaves,
-            false => &self.callers,
+            true => &mut self.leaves,
+            false => &mut self.callers,
         };
         if let Some((&place, times)) = known.get(space, address, time) {
             return (place, times.clone());
@@ -332,17 +325,25 @@ impl SampleWalk<'_> {
         let (FrameAddress { code, offset }, times) =
             self.symbols
                 .user_frame(&mut self.recent, space, address, time, is_leaf);
-        let place = self.place_in(code, offset);
-        let known = match is_leaf {
-            true => &mut self.leaves,
-            false => &mut self.callers,
-        };
+        let place = self.addresses.place(code, offset);
         known.put(space, address, times.clone(), place);
         (place, times)
     }
 }
 
 impl FrameSymbols<'_> {
+    /// Returns the code at an address of the kernel. A symbol ends with its module at the latest.
+    fn kernel_code(&self, address: Address) -> FrameCode {
+        let Self { kernel, modules, .. } = self;
+        let module = modules.in_kernel(address);
+        let is_here =
+            |&symbol: &u32| kernel.start(symbol).map(|start| modules.in_kernel(start)) == Some(module);
+        match kernel.at(address).filter(is_here) {
+            Some(symbol) => FrameCode::Kernel(symbol),
+            None => FrameCode::KernelModule(module),
+        }
+    }
+
     /// Returns what is at an address, and times around `time` at which it is the same.
     fn user_frame(
         &self,
