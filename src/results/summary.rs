@@ -317,6 +317,28 @@ impl Summary {
     /// Returns the counts for a terminal, and a line for each file if `is_verbose`.
     #[doc(hidden)]
     pub fn counts_text(&self, is_verbose: bool) -> String {
+        let mut text = self.files_text(is_verbose);
+        if let Some(unwound) = &self.unwound {
+            let _ = writeln!(
+                text,
+                "{} unwound, {}; {} to the start of the thread, {} cut off by the size of the copy",
+                count(unwound.stacks, "stack"),
+                count(unwound.frames, "frame"),
+                unwound.to_start,
+                unwound.cut,
+            );
+        }
+        self.add_samples(&mut text);
+        for tier in self.tiers.iter().flatten() {
+            let functions = count(tier.functions, "function");
+            let samples = count(tier.samples, "sample");
+            let _ = writeln!(text, "  {samples} in {functions} of tier {}", tier.tier);
+        }
+        text
+    }
+
+    /// Returns what was read of files, and written.
+    fn files_text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
         for dump in &self.dumps {
             if is_verbose || !dump.same_clock {
@@ -365,16 +387,11 @@ impl Summary {
                     .map_or(String::new(), |folder| format!(" to {folder}")),
             );
         }
-        if let Some(unwound) = &self.unwound {
-            let _ = writeln!(
-                text,
-                "{} unwound, {}; {} to the start of the thread, {} cut off by the size of the copy",
-                count(unwound.stacks, "stack"),
-                count(unwound.frames, "frame"),
-                unwound.to_start,
-                unwound.cut,
-            );
-        }
+        text
+    }
+
+    /// Adds how many samples have a name, and why others have none.
+    fn add_samples(&self, text: &mut String) {
         let samples = &self.samples;
         let _ = match samples.jit {
             0 if self.traces.is_empty() => {
@@ -417,12 +434,6 @@ impl Summary {
                 count(callers, "caller"),
             );
         }
-        for tier in self.tiers.iter().flatten() {
-            let functions = count(tier.functions, "function");
-            let samples = count(tier.samples, "sample");
-            let _ = writeln!(text, "  {samples} in {functions} of tier {}", tier.tier);
-        }
-        text
     }
 }
 
