@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use jitinject::internals::files::kernel;
 use jitinject::internals::files::stdio::is_standard;
 use jitinject::internals::load::may_be_input;
+use jitinject::internals::load::running_processes::ProcessStat;
 use jitinject::internals::record::Plan;
 use jitinject::{Diagnostic, Issue};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -139,39 +139,19 @@ fn peek(stdin: BorrowedFd<'_>, metadata: &Metadata) -> io::Result<Vec<u8>> {
 /// a pipeline in one process group. Those that this program was started by are not part of it.
 fn has_producer_of(pipe: &Metadata) -> bool {
     let mut ancestors = vec![std::process::id()];
-    let Some(group) = Relations::of(std::process::id()).map(|own| own.group) else {
+    let field = |pid: u32, number| ProcessStat::of(pid)?.field::<u32>(number);
+    let Some(group) = field(std::process::id(), ProcessStat::GROUP) else {
         return false;
     };
-    while let Some(of_last) = ancestors.last().and_then(|&pid| Relations::of(pid)) {
-        ancestors.push(of_last.parent);
+    while let Some(parent) = ancestors.last().and_then(|&pid| field(pid, ProcessStat::PARENT)) {
+        ancestors.push(parent);
     }
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.any(|pid| {
-        let is_in_group = Relations::of(pid).is_some_and(|process| process.group == group);
+        let is_in_group = field(pid, ProcessStat::GROUP) == Some(group);
         is_in_group && !ancestors.contains(&pid) && may_write(pid, pipe)
     })
-}
-
-/// The process that a process was started by, and its process group.
-struct Relations {
-    parent: u32,
-    group: u32,
-}
-
-impl Relations {
-    /// Reads them from `/proc/PID/stat`; `None` if there is no such process.
-    fn of(pid: u32) -> Option<Self> {
-        let stat = kernel::read_text(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may have any characters. The state follows.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let mut fields = fields.split_whitespace().skip(1);
-        let mut next = || fields.next()?.parse().ok();
-        Some(Self {
-            parent: next()?,
-            group: next()?,
-        })
-    }
 }
 
 /// Returns whether a process has a pipe open for writing, or is another user's, whose files cannot be seen.
