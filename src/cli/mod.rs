@@ -6,7 +6,6 @@ pub mod interrupt;
 mod perf_commands;
 pub mod progress;
 pub mod standard_input;
-pub mod startup;
 pub mod status_line;
 pub mod terminal;
 

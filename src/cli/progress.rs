@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use jitinject::Progress;
+use jitinject::internals::threads;
+use jitinject::{Diagnostic, Issue, Progress};
 
-use crate::cli::interrupt::FirstInterrupt;
+use crate::cli::interrupt::{self, FirstInterrupt};
+use crate::cli::terminal::report;
 
 /// Time after which the bar appears.
 const DELAY: Duration = Duration::from_secs(1);
@@ -26,9 +28,17 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Creates a bar that appears later, unless `is_quiet`. [`Progress::input_ended`] ends `interrupt`.
-    pub fn new(is_quiet: bool, interrupt: FirstInterrupt) -> Self {
-        Self {
+    /// Starts worker threads and signal handling, and creates a bar that appears later, unless `is_quiet`. The first Ctrl-C is
+    /// ignored until [`Progress::input_ended`], if `reads_stream`.
+    pub fn begin(is_quiet: bool, is_verbose: bool, reads_stream: bool) -> Result<Self, Diagnostic> {
+        let interrupt = interrupt::handle_signals(reads_stream)
+            .map_err(|cause| Diagnostic::new(Issue::Signals).caused_by(&cause))?;
+        if let Err(cause) = threads::start()
+            && is_verbose
+        {
+            report(&Diagnostic::new(Issue::OneThread).with("cause", cause));
+        }
+        Ok(Self {
             bar: ProgressBar::hidden(),
             started: Instant::now(),
             pending_steps: 0,
@@ -36,7 +46,7 @@ impl Bar {
             is_shown: false,
             is_quiet,
             interrupt,
-        }
+        })
     }
 }
 

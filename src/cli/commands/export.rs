@@ -17,7 +17,6 @@ use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{is_stream, profile_of};
-use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print_message, print_plain, report_all};
 
 /// Text after the options.
@@ -132,8 +131,7 @@ impl ExportArguments {
         }
         let options = self.options(format)?;
         let is_piped = is_stream(&options.stream.load.input);
-        let interrupt = start_long_work(self.verbose, is_piped)?;
-        let mut bar = Bar::new(self.quiet, interrupt);
+        let mut bar = Bar::begin(self.quiet, self.verbose, is_piped)?;
         let exported = export(&options, &mut bar);
         drop(bar);
         let exported = exported?;

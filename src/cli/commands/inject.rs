@@ -15,7 +15,6 @@ use crate::cli::commands::check::files::check_named;
 use crate::cli::commands::check::output::report_findings;
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{default_profile, is_stream};
-use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print_line, print_message, report, report_all};
 
 /// Exit status if fewer samples have a name than --fail-under requires.
@@ -76,8 +75,8 @@ impl InjectArguments {
     }
 
     fn inject(&self, options: InjectOptions) -> Result<Summary, Diagnostic> {
-        let interrupt = start_long_work(self.verbose, is_stream(&options.load.input))?;
-        inject(&options, &mut Bar::new(self.quiet, interrupt))
+        let mut bar = Bar::begin(self.quiet, self.verbose, is_stream(&options.load.input))?;
+        inject(&options, &mut bar)
     }
 }
 

@@ -29,7 +29,6 @@ use crate::cli::commands::inject::{exit_code, label, percent};
 use crate::cli::commands::source_files::TrackArgument;
 use crate::cli::interrupt::PassedSignals;
 use crate::cli::progress::Bar;
-use crate::cli::startup::start_long_work;
 use crate::cli::status_line::StatusLine;
 use crate::cli::terminal::{print, print_message, report, report_all};
 
@@ -369,7 +368,7 @@ impl RecordArguments {
                 });
             }
         };
-        let bar = Bar::new(self.quiet, start_long_work(self.verbose, true)?);
+        let bar = Bar::begin(self.quiet, self.verbose, true)?;
         drop(terminal);
         self.warn(&recorded.diagnostics);
         let mut options = session.inject_options(&recorded);

@@ -18,7 +18,6 @@ use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{is_stream, profile_of};
-use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_json, report_all};
 
 /// Text after the options.
@@ -121,8 +120,7 @@ impl ReportArguments {
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let options = self.options()?;
         let is_piped = is_stream(&options.stream.load.input);
-        let interrupt = start_long_work(self.verbose, is_piped)?;
-        let mut bar = Bar::new(self.quiet, interrupt);
+        let mut bar = Bar::begin(self.quiet, self.verbose, is_piped)?;
         let found = report(&options, &mut bar);
         drop(bar);
         let found = found?;

@@ -17,7 +17,6 @@ use crate::cli::commands::runtime_files::{LogFiles, RuntimeFileArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{is_stream, profile_of};
-use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print, print_message, report_all};
 
 /// Examples at the end of the help.
@@ -85,8 +84,7 @@ impl TimelineArguments {
     /// Writes the page.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let options = self.options()?;
-        let interrupt = start_long_work(self.verbose, is_stream(&options.load.input))?;
-        let mut bar = Bar::new(self.quiet, interrupt);
+        let mut bar = Bar::begin(self.quiet, self.verbose, is_stream(&options.load.input))?;
         let found = timeline(&options, &mut bar);
         drop(bar);
         let found = found?;
