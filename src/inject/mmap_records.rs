@@ -44,7 +44,7 @@ pub fn changes(
 ) -> Result<Changes, Diagnostic> {
     let (profile, profile_index) = (&recorded.profile, &recorded.index);
     let mut edits = Edits::default();
-    let covering = mmap_trim::trimmed_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
+    let trimmed = mmap_trim::trimmed_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
     if let Some(event) = map_event(profile, profile_index) {
         insert_maps(&mut edits, profile, profile_index, event, objects, freed_ranges)?;
     }
@@ -54,12 +54,12 @@ pub fn changes(
             edits.replace(&record, |_| {});
         }
     }
-    for replaced in &covering.replaced {
+    for replaced in &trimmed.replaced {
         replace(&mut edits, recorded, replaced);
     }
     Ok(Changes {
         edits,
-        faults: covering.faults,
+        faults: trimmed.faults,
     })
 }
 

@@ -101,7 +101,7 @@ struct Cover {
     copies: usize,
     /// Maps of files with functions, by their records.
     divided: BTreeMap<u64, DividedMap>,
-    covering: TrimmedMaps,
+    trimmed: TrimmedMaps,
 }
 
 #[derive(Clone, Default)]
@@ -190,7 +190,7 @@ impl Cover {
             parts: parts.saturating_add(MAX_PARTS),
             copies: MAX_COPIES,
             divided: BTreeMap::new(),
-            covering: TrimmedMaps::default(),
+            trimmed: TrimmedMaps::default(),
         }
     }
 
@@ -201,8 +201,8 @@ impl Cover {
             self.apply(event);
         }
         let divided = self.divided.into_values();
-        self.covering.replaced.extend(divided.map(DividedMap::replaced));
-        self.covering
+        self.trimmed.replaced.extend(divided.map(DividedMap::replaced));
+        self.trimmed
     }
 
     fn events<'a>(&self, processes: &'a Processes, own: &'a [InjectedMap]) -> Vec<MappingChange<'a>> {
@@ -253,7 +253,7 @@ impl Cover {
             .saturating_add(parent.memory.piece_count())
             .saturating_add(parent.files.piece_count());
         if copies > self.copies {
-            self.covering.faults.add(Issue::InheritedCodeHidden, 0);
+            self.trimmed.faults.add(Issue::InheritedCodeHidden, 0);
             return;
         }
         self.copies -= copies;
@@ -277,9 +277,9 @@ impl Cover {
         if space.functions.overlapping(map.range).next().is_some() {
             let parts = space.unknown_parts(map, &mut self.parts);
             if parts.is_none() {
-                self.covering.faults.add(Issue::MappingsNotTrimmed, map.record);
+                self.trimmed.faults.add(Issue::MappingsNotTrimmed, map.record);
             }
-            self.covering.replaced.push(Replaced {
+            self.trimmed.replaced.push(Replaced {
                 record: map.record,
                 parts: parts.unwrap_or_default(),
             });
@@ -430,14 +430,10 @@ mod tests {
         let processes = Processes::new(maps.collect());
         let places = (0..2000).map(|at| range(at * 4, at * 4 + 2));
         let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
-        let covering = trimmed_maps(&processes, &own);
-        let parts: usize = covering
-            .replaced
-            .iter()
-            .map(|replaced| replaced.parts.len())
-            .sum();
+        let trimmed = trimmed_maps(&processes, &own);
+        let parts: usize = trimmed.replaced.iter().map(|replaced| replaced.parts.len()).sum();
         assert!(parts <= (1 << 14) + 4 * own.len() + 2 * 5000, "{parts}");
-        assert!(covering.faults.count(Issue::MappingsNotTrimmed) > 4000);
+        assert!(trimmed.faults.count(Issue::MappingsNotTrimmed) > 4000);
     }
 
     #[test]

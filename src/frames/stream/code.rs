@@ -24,8 +24,8 @@ pub struct MachineCode {
     pub bytes: Vec<u8>,
 }
 
-/// Name of what is at an address, and the offset of the address in it.
-type Named = (String, u64);
+/// Name of what an address refers to, and the offset of the address in it.
+type Referred = (String, u64);
 
 impl Namer<'_> {
     /// Returns the machine code of a symbol; `None` if no file has it.
@@ -67,7 +67,7 @@ impl Namer<'_> {
     }
 
     /// Returns what was at addresses that the code of a symbol refers to, when it was compiled.
-    pub fn referred(&self, symbol: SymbolIndex, addresses: &[u64]) -> Vec<Option<Named>> {
+    pub fn referred(&self, symbol: SymbolIndex, addresses: &[u64]) -> Vec<Option<Referred>> {
         let addresses = addresses.iter().map(|&address| Address(address));
         match self.code_of(symbol) {
             Some(FrameCode::Function(id)) => {
@@ -91,7 +91,7 @@ impl Namer<'_> {
         codes.find(|(_, known)| **known == symbol).map(|(&code, _)| code)
     }
 
-    fn in_memory(&self, space: SpaceId, address: Address, time: Time) -> Option<Named> {
+    fn in_memory(&self, space: SpaceId, address: Address, time: Time) -> Option<Referred> {
         let timeline = self.symbols.selector.timeline;
         let (name, start) = match timeline.at(space, address, time) {
             Lookup::Function(at) => {
@@ -116,7 +116,7 @@ impl Namer<'_> {
         Some((printable(&name), address.0.saturating_sub(start.0)))
     }
 
-    fn in_module(&self, module: modules::ModuleIndex, address: Address) -> Option<Named> {
+    fn in_module(&self, module: modules::ModuleIndex, address: Address) -> Option<Referred> {
         let native = &self.symbols.native;
         let symbol = native.at_address(module, address)?;
         let (name, range) = native.symbol(module, symbol)?;
