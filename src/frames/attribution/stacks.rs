@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::collections::interner::Interner;
 use crate::frames::attribution::functions::{CountedFunctions, FunctionIndex};
 use crate::frames::attribution::tree::FunctionTree;
 use crate::frames::stream::call_tree::NodeIndex;
@@ -18,70 +18,53 @@ table_index! {
 }
 
 /// A function below a caller.
-#[derive(Clone, Copy, Debug)]
-struct FunctionBelow {
-    caller: Option<CallIndex>,
-    function: FunctionIndex,
-    /// Number of samples in the function itself.
-    own: u64,
-    /// Number of samples in it or below it.
-    total: u64,
-}
+type Call = (Option<CallIndex>, FunctionIndex);
 
 /// Returns the call stacks of the first event, and the number of samples that are not in the row of their own function.
 /// The rows with most samples are kept.
 pub fn stacks(tree: &FunctionTree, functions: &CountedFunctions) -> (Vec<StackNode>, u64) {
-    keep_largest(calls(tree, functions))
-}
-
-/// Merges the nodes of one function below one caller.
-fn calls(tree: &FunctionTree, functions: &CountedFunctions) -> IndexedTable<CallIndex, FunctionBelow> {
-    let mut calls: IndexedTable<CallIndex, FunctionBelow> = IndexedTable::default();
-    let mut known: HashMap<(Option<CallIndex>, FunctionIndex), CallIndex> = HashMap::default();
+    // The nodes of one function below one caller are one call.
+    let mut calls: Interner<Call, CallIndex> = Interner::default();
     let mut of_nodes: IndexedTable<NodeIndex, Option<CallIndex>> = IndexedTable::default();
-    for (index, node) in tree.nodes.enumerate() {
+    for node in &tree.nodes {
         let call = (node.frame.event == 0).then(|| {
-            let (caller, function) = (
-                node.caller().and_then(|caller| of_nodes[caller]),
-                functions.of_identities[node.frame.function],
-            );
-            let new = || {
-                calls.push(FunctionBelow {
-                    caller,
-                    function,
-                    own: 0,
-                    total: 0,
-                })
-            };
-            let call = *known.entry((caller, function)).or_insert_with(new);
-            calls[call].own += tree.own[index].samples;
-            call
+            let caller = node.caller().and_then(|caller| of_nodes[caller]);
+            calls.of((caller, functions.of_identities[node.frame.function]))
         });
         of_nodes.push(call);
     }
-    let indices: Vec<CallIndex> = calls.enumerate().map(|(index, _)| index).collect();
-    for index in indices.into_iter().rev() {
-        calls[index].total += calls[index].own;
-        if let Some(caller) = calls[index].caller {
-            calls[caller].total += calls[index].total;
+    let mut own = calls.all.map(|_| 0);
+    for (&call, weight) in of_nodes.iter().zip(&tree.own) {
+        if let Some(call) = call {
+            own[call] += weight.samples;
         }
     }
-    calls
+    keep_largest(&calls.all, own)
 }
 
 /// Returns the [`MAX`] calls with most samples, and the number of samples of the others, which count for their nearest
-/// caller that is kept. A call has at most as many samples as its caller, which comes first, so callers are kept.
-fn keep_largest(mut calls: IndexedTable<CallIndex, FunctionBelow>) -> (Vec<StackNode>, u64) {
+/// caller that is kept. A call has at most as many samples as its caller, which comes first, so callers are kept. `own` are
+/// the numbers of samples in the calls themselves.
+fn keep_largest(
+    calls: &IndexedTable<CallIndex, Call>,
+    mut own: IndexedTable<CallIndex, u64>,
+) -> (Vec<StackNode>, u64) {
+    let mut totals = own.clone();
+    for (index, &(caller, _)) in calls.enumerate().rev() {
+        if let Some(caller) = caller {
+            totals[caller] += totals[index];
+        }
+    }
     let mut order: Vec<CallIndex> = calls.enumerate().map(|(index, _)| index).collect();
-    order.sort_by_key(|&index| (Reverse(calls[index].total), index));
+    order.sort_by_key(|&index| (Reverse(totals[index]), index));
     let (kept, dropped) = order.split_at(order.len().min(MAX));
     let mut moved = 0;
     // From the innermost call outwards.
     for &index in dropped.iter().rev() {
-        let FunctionBelow { caller, own, .. } = calls[index];
-        moved += own;
-        if let Some(caller) = caller {
-            calls[caller].own += own;
+        let own_samples = own[index];
+        moved += own_samples;
+        if let (Some(caller), _) = calls[index] {
+            own[caller] += own_samples;
         }
     }
     let mut kept = kept.to_vec();
@@ -89,17 +72,12 @@ fn keep_largest(mut calls: IndexedTable<CallIndex, FunctionBelow>) -> (Vec<Stack
     let mut row_of = calls.map(|_| None);
     let mut rows = Vec::with_capacity(kept.len());
     for index in kept {
-        let FunctionBelow {
-            caller,
-            function,
-            own,
-            ..
-        } = calls[index];
+        let (caller, FunctionIndex(function)) = calls[index];
         row_of[index] = Some(rows.len() as u32);
         rows.push(StackNode {
             caller: caller.and_then(|caller| row_of[caller]),
-            function: function.0,
-            own,
+            function,
+            own: own[index],
         });
     }
     (rows, moved)
@@ -112,13 +90,8 @@ mod tests {
     #[test]
     fn the_30_000_calls_with_most_samples_are_kept() {
         let kept = |calls: u64| {
-            let call = |own| FunctionBelow {
-                caller: None,
-                function: FunctionIndex(0),
-                own,
-                total: own,
-            };
-            let (kept, moved) = keep_largest((1..=calls).map(call).collect());
+            let all = (1..=calls).map(|_| (None, FunctionIndex(0))).collect();
+            let (kept, moved) = keep_largest(&all, (1..=calls).collect());
             (kept.len(), kept[0].own, moved)
         };
         assert_eq!(kept(30_000), (30_000, 1, 0));
