@@ -110,11 +110,11 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         let node = calls.node(row.stack);
         node.map_or(UNKNOWN, |node| node.saturating_add(FIRST))
     };
-    let mut children: Vec<Vec<u32>> = vec![Vec::new(); calls.nodes.len()];
+    let mut children = calls.nodes.map(|_| Vec::new());
     let mut roots: Vec<u32> = Vec::new();
     for (node, index) in calls.nodes.iter().zip(FIRST..) {
-        match node.caller.and_then(|caller| children.get_mut(caller as usize)) {
-            Some(children) => children.push(index),
+        match node.caller {
+            Some(caller) => children[caller].push(index),
             None => roots.push(index),
         }
     }

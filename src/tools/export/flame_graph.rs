@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::collections::indexed_table::IndexedTable;
 use crate::collections::interner::Interner;
 use crate::frames::stream::Kind;
 use crate::results::summary::count;
@@ -34,20 +35,16 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         ..FlameGraph::default()
     };
     let mut known = Known::default();
-    let mut places: Vec<usize> = Vec::with_capacity(calls.nodes.len());
+    let mut places: IndexedTable<u32, usize> = IndexedTable::default();
     for node in &calls.nodes {
-        let caller = node
-            .caller
-            .and_then(|caller| places.get(caller as usize).copied());
+        let caller = node.caller.map(|caller| places[caller]);
         places.push(graph.node(caller, node.call as usize, &mut known));
     }
     let total = profile.total();
     let mut totals_of_kinds = COLORS.map(|_| 0.0);
     for row in &profile.rows {
         let share = row.weight.period as f64 * 100.0 / total.period.max(1) as f64;
-        let node = calls
-            .node(row.stack)
-            .and_then(|node| places.get(node as usize).copied());
+        let node = calls.node(row.stack).map(|node| places[node]);
         let node = node.unwrap_or_else(|| graph.node(None, unknown, &mut known));
         if let Some([own]) = graph.nodes.get_mut(node).map(|node| &mut node.own) {
             *own += share;

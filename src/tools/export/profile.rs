@@ -7,6 +7,7 @@ use regex_lite::Regex;
 
 use crate::bytes::printable_path;
 use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::stream::call_tree::Weight;
 use crate::frames::stream::tables::{
@@ -88,7 +89,7 @@ pub struct ExportedProfile {
     /// Whether the samples are those of the whole profile.
     pub is_whole: bool,
     /// Whether a stack is that of a sample, or of a caller.
-    used: Vec<bool>,
+    used: IndexedTable<StackIndex, bool>,
 }
 
 impl ExportedProfile {
@@ -135,10 +136,7 @@ impl ExportedProfile {
             .for_each(|row| row.time = row.time.saturating_sub(start.0));
         if let Some(filter) = filter {
             let matches = matching_stacks(&tables, filter);
-            rows.retain(|row| {
-                row.stack
-                    .is_some_and(|StackIndex(stack)| matches.get(stack as usize) == Some(&true))
-            });
+            rows.retain(|row| row.stack.is_some_and(|stack| matches[stack]));
         }
         let mut profile = Self {
             title: printable_path(&options.load.input),
@@ -149,7 +147,7 @@ impl ExportedProfile {
             rows,
             events: Vec::new(),
             left_out: None,
-            used: Vec::new(),
+            used: IndexedTable::default(),
         };
         profile.select(scope);
         // Samples of equal time stay in the order of the file.
@@ -233,28 +231,24 @@ impl ExportedProfile {
         markers
     }
 
-    fn used_stacks(&self) -> Vec<bool> {
-        let mut used = vec![false; self.tables.stacks.len()];
-        for StackIndex(stack) in self.rows.iter().filter_map(|row| row.stack) {
-            if let Some(used) = used.get_mut(stack as usize) {
-                *used = true;
-            }
+    fn used_stacks(&self) -> IndexedTable<StackIndex, bool> {
+        let stacks = &self.tables.stacks;
+        let mut used = stacks.map(|_| false);
+        for stack in self.rows.iter().filter_map(|row| row.stack) {
+            used[stack] = true;
         }
         // Callers come before what they call.
-        for (StackIndex(index), stack) in self.tables.stacks.enumerate().rev() {
-            let is_used = used.get(index as usize) == Some(&true);
-            if let Some(StackIndex(caller)) = stack.caller.filter(|_| is_used)
-                && let Some(used) = used.get_mut(caller as usize)
-            {
-                *used = true;
+        for (index, stack) in stacks.enumerate().rev() {
+            if let Some(caller) = stack.caller.filter(|_| used[index]) {
+                used[caller] = true;
             }
         }
         used
     }
 
     /// Whether a stack is that of a sample, or of a caller.
-    pub fn is_used(&self, StackIndex(stack): StackIndex) -> bool {
-        self.used.get(stack as usize) == Some(&true)
+    pub fn is_used(&self, stack: StackIndex) -> bool {
+        self.used[stack]
     }
 
     /// Returns the rows of each thread and event.
@@ -384,7 +378,7 @@ pub fn thread_label(thread: &Thread) -> String {
 }
 
 /// Returns whether each stack has a function that matches.
-fn matching_stacks(tables: &Tables, filter: &Regex) -> Vec<bool> {
+fn matching_stacks(tables: &Tables, filter: &Regex) -> IndexedTable<StackIndex, bool> {
     let matches_module = |module: Option<NamedModuleIndex>| {
         module.is_some_and(|module| filter.is_match(&tables.modules[module].path))
     };
@@ -398,13 +392,10 @@ fn matching_stacks(tables: &Tables, filter: &Regex) -> Vec<bool> {
         let mut lines = frame.lines.iter();
         lines.any(|line| functions[line.function])
     });
-    let mut stacks: Vec<bool> = Vec::with_capacity(tables.stacks.len());
-    for stack in tables.stacks.iter() {
-        let caller = stack
-            .caller
-            .and_then(|StackIndex(caller)| stacks.get(caller as usize));
-        let matches = caller == Some(&true) || frames[stack.frame];
-        stacks.push(matches);
+    let mut stacks: IndexedTable<StackIndex, bool> = IndexedTable::default();
+    for stack in &tables.stacks {
+        let caller_matches = stack.caller.is_some_and(|caller| stacks[caller]);
+        stacks.push(caller_matches || frames[stack.frame]);
     }
     stacks
 }
@@ -434,7 +425,7 @@ mod tests {
             events: Vec::new(),
             left_out: None,
             is_whole: true,
-            used: Vec::new(),
+            used: IndexedTable::default(),
         }
     }
 
