@@ -31,7 +31,7 @@ impl ComparedFlameGraph {
                     continue;
                 };
                 let weight = scale.weights.get(run).copied().unwrap_or_default() / count;
-                let mut node_of: Vec<Option<usize>> = Vec::with_capacity(summary.profile.stacks.len());
+                let mut node_of: Vec<usize> = Vec::with_capacity(summary.profile.stacks.len());
                 for stack in &summary.profile.stacks {
                     let row = table.row(run, stack.function as usize).unwrap_or_default();
                     let name = *names.entry(row).or_insert_with(|| {
@@ -41,12 +41,14 @@ impl ComparedFlameGraph {
                             .push(function.map_or(String::new(), |function| function.full_name()));
                         graph.names.len().saturating_sub(1)
                     });
-                    let parent = stack.caller.and_then(|caller| *node_of.get(caller as usize)?);
+                    let parent = stack
+                        .caller
+                        .and_then(|caller| node_of.get(caller as usize).copied());
                     let node = graph.node(parent, name, &mut known);
                     if let Some(own) = graph.nodes.get_mut(node).and_then(|node| node.own.get_mut(side)) {
                         *own += stack.own as f64 * weight;
                     }
-                    node_of.push(Some(node));
+                    node_of.push(node);
                 }
             }
         }
