@@ -23,7 +23,7 @@ pub struct RunTable<'s> {
     /// Number of runs of the first side.
     pub runs_before: usize,
     /// Matched functions. Those that were merged into others are `None`.
-    pub functions: Vec<Option<MatchedFunction>>,
+    functions: IndexedTable<u32, Option<MatchedFunction>>,
     /// Samples by function, then by run.
     counts: Vec<EntryCounts>,
     /// For each run, the row of each function of its profile.
@@ -150,7 +150,7 @@ impl<'s> RunTable<'s> {
         Self {
             runs: runs.to_vec(),
             runs_before,
-            functions: Vec::new(),
+            functions: IndexedTable::default(),
             counts: Vec::new(),
             rows: sizes.collect(),
         }
@@ -158,10 +158,10 @@ impl<'s> RunTable<'s> {
 
     /// Adds a function without samples; returns its row.
     pub(super) fn add_function(&mut self) -> u32 {
-        self.functions.push(None);
+        let row = self.functions.push(None);
         let size = self.functions.len().saturating_mul(self.runs.len());
         self.counts.resize_with(size, EntryCounts::default);
-        (self.functions.len() as u32).wrapping_sub(1)
+        row
     }
 
     /// Adds the entry `index` of a run to a function.
@@ -181,9 +181,9 @@ impl<'s> RunTable<'s> {
             counts.entries = counts.entries.saturating_add(1);
         }
         let is_current = run >= self.runs_before;
-        let known = self.functions.get_mut(row as usize);
+        let known = &mut self.functions[row];
         let is_better = |known: &MatchedFunction| is_current && !known.is_current;
-        if let Some(known) = known.filter(|known| known.as_ref().is_none_or(is_better)) {
+        if known.as_ref().is_none_or(is_better) {
             *known = Some(MatchedFunction::new(identity, function, is_current));
         }
     }
@@ -286,9 +286,8 @@ impl<'s> RunTable<'s> {
                     *target = counts;
                 }
             }
-            let previous = self.functions.get_mut(from as usize).and_then(Option::take);
-            let function = self.functions.get_mut(to as usize).and_then(Option::as_mut);
-            if let (Some(previous), Some(function)) = (previous, function) {
+            let previous = self.functions[from].take();
+            if let (Some(previous), Some(function)) = (previous, &mut self.functions[to]) {
                 function.previous = Some(previous.full_name());
             }
         }
@@ -372,13 +371,13 @@ impl<'s> RunTable<'s> {
 
     /// Returns the rows that are not merged into others.
     pub fn live_rows(&self) -> impl Iterator<Item = (u32, &MatchedFunction)> {
-        let rows = (0_u32..).zip(&self.functions);
+        let rows = self.functions.enumerate();
         rows.filter_map(|(row, function)| Some((row, function.as_ref()?)))
     }
 
     /// Returns the function of a row.
     pub fn function(&self, row: u32) -> Option<&MatchedFunction> {
-        self.functions.get(row as usize)?.as_ref()
+        self.functions.row(row)?.as_ref()
     }
 
     /// Whether each side has one run, so that the variation between runs is unknown.
