@@ -13,6 +13,7 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::collections::hash::HashMap;
+use crate::collections::indexed_table::IndexedTable;
 use crate::collections::interner::Interner;
 use crate::debug_info::{InlinedCall, LineRow, MAX_DEPTH, MAX_RANGES, SourceFunction};
 use crate::format::debug_info::ParsedDebugInfo;
@@ -170,7 +171,7 @@ struct InlinedCallTree {
     /// The first one added is the outermost function at the first code offset.
     functions: Interner<FunctionKey>,
     call_numbers: HashMap<CallKey, u32>,
-    calls: Vec<CallTreeEntry>,
+    calls: IndexedTable<u32, CallTreeEntry>,
     /// The calls that contain the current code offset, innermost last, each with its start offset.
     open: Vec<(u32, u32)>,
     /// End of the last code range.
@@ -199,7 +200,7 @@ impl InlinedCallTree {
             positions,
             functions: Interner::default(),
             call_numbers: HashMap::default(),
-            calls: Vec::new(),
+            calls: IndexedTable::default(),
             open: Vec::new(),
             end: 0,
             ranges_left: max_ranges,
@@ -260,9 +261,7 @@ impl InlinedCallTree {
         let (Visited::In(parent), Some(site)) = (self.visited(caller), self.position(caller)) else {
             return Visited::Unusable;
         };
-        let depth = parent
-            .and_then(|parent| self.calls.get(parent as usize))
-            .map_or(0, |call| call.info.depth.saturating_add(1));
+        let depth = parent.map_or(0, |parent| self.calls[parent].info.depth.saturating_add(1));
         if depth >= MAX_DEPTH {
             // A position that is nested too deep belongs to its caller.
             self.lost = self.lost.saturating_add(1);
@@ -271,7 +270,6 @@ impl InlinedCallTree {
         let function = self.functions.of(position.function);
         let key = (parent, site.line, site.column, function);
         let number = *self.call_numbers.entry(key).or_insert_with(|| {
-            let number = self.calls.len() as u32;
             self.calls.push(CallTreeEntry {
                 parent,
                 info: InlinedCall {
@@ -281,8 +279,7 @@ impl InlinedCallTree {
                     line: site.line,
                     column: site.column,
                 },
-            });
-            number
+            })
         });
         Visited::In(Some(number))
     }
@@ -293,7 +290,7 @@ impl InlinedCallTree {
         let mut next = call;
         while let Some(call) = next {
             self.path.push(call);
-            next = self.calls.get(call as usize).and_then(|call| call.parent);
+            next = self.calls[call].parent;
         }
         self.path.reverse();
         if offset != self.end {
@@ -316,9 +313,6 @@ impl InlinedCallTree {
             let Some((call, start)) = self.open.pop() else {
                 break;
             };
-            let Some(call) = self.calls.get_mut(call as usize) else {
-                continue;
-            };
             // Several entries at one offset, or behind the end of the code.
             if start >= self.end {
                 continue;
@@ -326,7 +320,7 @@ impl InlinedCallTree {
             match self.ranges_left.checked_sub(1) {
                 Some(left) => {
                     self.ranges_left = left;
-                    call.info.ranges.push(start..self.end);
+                    self.calls[call].info.ranges.push(start..self.end);
                 }
                 None => self.lost = self.lost.saturating_add(1),
             }
@@ -335,21 +329,21 @@ impl InlinedCallTree {
 
     /// Returns the calls, each followed by its callees.
     fn into_calls(self) -> Vec<InlinedCall> {
-        let mut inside: Vec<Vec<u32>> = vec![Vec::new(); self.calls.len()];
-        let mut next = Vec::new();
-        for (number, call) in (0u32..).zip(&self.calls) {
-            match call.parent.and_then(|parent| inside.get_mut(parent as usize)) {
-                Some(siblings) => siblings.push(number),
+        let mut inside = self.calls.map(|_| Vec::new());
+        let mut next: Vec<u32> = Vec::new();
+        for (number, call) in self.calls.enumerate() {
+            match call.parent {
+                Some(parent) => inside[parent].push(number),
                 None => next.push(number),
             }
         }
         next.reverse();
-        let mut calls: Vec<Option<InlinedCall>> =
-            self.calls.into_iter().map(|call| Some(call.info)).collect();
+        let calls = self.calls.into_iter().map(|call| Some(call.info));
+        let mut calls: IndexedTable<u32, Option<InlinedCall>> = calls.collect();
         let mut ordered = Vec::with_capacity(calls.len());
         while let Some(number) = next.pop() {
-            ordered.extend(calls.get_mut(number as usize).and_then(Option::take));
-            next.extend(inside.get(number as usize).into_iter().flatten().rev());
+            ordered.extend(calls[number].take());
+            next.extend(inside[number].iter().rev());
         }
         ordered
     }
