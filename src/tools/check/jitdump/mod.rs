@@ -1,6 +1,5 @@
 //! Checks of jitdumps: faults that the reader reports, and errors that it and other readers tolerate.
 
-mod functions;
 mod header;
 mod lines;
 mod lists;

@@ -8,11 +8,12 @@ use jitdump::internals::format::source_file::EmbeddedSource;
 use jitdump::internals::format::{Load, Move, Records, debug_info2, record, tier};
 use jitdump::{ByteOrder, Dump};
 
-use crate::bytes::Reader;
+use crate::bytes::{Reader, is_terminal_control};
 use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::moves::CodeAddresses;
-use crate::tools::check::jitdump::{functions, lines, unwinding};
+use crate::tools::check::jitdump::names::is_encoded_twice;
+use crate::tools::check::jitdump::{lines, unwinding};
 
 /// Record type with which samply reads DEBUG_INFO2 in the layout of positions with their callers.
 const POSITIONS: u32 = record::JIT_TIER;
@@ -149,7 +150,7 @@ impl<'a> RecordChecker<'_, 'a> {
             return;
         };
         self.functions = number.saturating_add(1);
-        functions::check(self.dump, record.offset, &load, self.findings);
+        self.check_function(record.offset, &load);
         self.check_index(number, record, &load);
         for (place, pending) in [
             (function.debug_info, pending.debug_info),
@@ -170,6 +171,48 @@ impl<'a> RecordChecker<'_, 'a> {
                 });
         }
         lines::check(self.file, self.dump, number, self.findings);
+    }
+
+    /// Checks the function of the LOAD record at `offset`.
+    fn check_function(&mut self, offset: u64, load: &Load<'_>) {
+        let mut add = |rule, message: &dyn Fn() -> String| {
+            self.findings.add(rule, offset, || {
+                Place::in_record("LOAD")
+                    .in_function(load.name)
+                    .with_message(message())
+            });
+        };
+        let nothing_more: &dyn Fn() -> String = &String::new;
+        if load.size == 0 {
+            add(&rules::NO_CODE, &|| format!("at {}", load.start));
+        }
+        if load.vma != load.start.0 {
+            add(&rules::VMA, &|| {
+                format!("vma is {:#x}, code_addr {}", load.vma, load.start)
+            });
+        }
+        if !load.padding.is_empty() {
+            add(&rules::LOAD_PADDING, &|| {
+                format!("{} of them", load.padding.len())
+            });
+        }
+        let own = self.dump.header().pid;
+        if own != 0 && load.pid != own {
+            add(&rules::OTHER_PID, &|| format!("process {}", load.pid));
+        }
+        if load.name.is_empty() {
+            add(&rules::NO_NAME, &|| format!("code at {}", load.start));
+        }
+        match std::str::from_utf8(load.name) {
+            Err(_) => add(&rules::NOT_UTF8, nothing_more),
+            Ok(name) => {
+                if is_encoded_twice(name) {
+                    add(&rules::ENCODED_TWICE, nothing_more);
+                } else if name.contains(is_terminal_control) {
+                    add(&rules::CONTROL_CHARACTERS, nothing_more);
+                }
+            }
+        }
     }
 
     /// Checks that a function's `code_index` is unique, unless its record is a duplicate.
