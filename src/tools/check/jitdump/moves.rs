@@ -8,7 +8,7 @@ use crate::tools::check::findings::truncated_name;
 
 /// Functions by address and `code_index`, as of some record in the file. Functions are indexes in file order.
 #[derive(Debug, Default)]
-pub(super) struct CodeAddresses {
+pub(super) struct CodeIndexes {
     /// Last function of each process and `code_index`.
     by_index: HashMap<(u32, u64), u32>,
     /// Last function of each process and address.
@@ -20,7 +20,7 @@ pub(super) struct CodeAddresses {
     early: HashMap<(u32, u64), u64>,
 }
 
-impl CodeAddresses {
+impl CodeIndexes {
     /// Adds a function. Returns the one of its process that had the same `code_index`.
     pub(super) fn load(&mut self, number: u32, load: &Load<'_>) -> Option<u32> {
         self.set_address(load.pid, load.start, number);

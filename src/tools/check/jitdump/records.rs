@@ -11,7 +11,7 @@ use jitdump::{ByteOrder, Dump};
 use crate::bytes::{Reader, is_terminal_control};
 use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::findings::{Findings, Place};
-use crate::tools::check::jitdump::moves::CodeAddresses;
+use crate::tools::check::jitdump::moves::CodeIndexes;
 use crate::tools::check::jitdump::names::is_encoded_twice;
 use crate::tools::check::jitdump::{lines, unwinding};
 
@@ -34,7 +34,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u6
         last_empty: None,
         is_closed: false,
         pending: PendingOffsets::default(),
-        addresses: CodeAddresses::default(),
+        code_indexes: CodeIndexes::default(),
         findings,
     };
     let (mut last, mut end) = (0, 0);
@@ -77,7 +77,7 @@ struct RecordChecker<'w, 'a> {
     last_empty: Option<u64>,
     is_closed: bool,
     pending: PendingOffsets,
-    addresses: CodeAddresses,
+    code_indexes: CodeIndexes,
     findings: &'w mut Findings,
 }
 
@@ -217,12 +217,12 @@ impl<'a> RecordChecker<'_, 'a> {
 
     /// Checks that a function's `code_index` is unique, unless its record is a duplicate.
     fn check_index(&mut self, number: u32, record: &Record<'_>, load: &Load<'_>) {
-        if let Some(offset) = self.addresses.early_move(load) {
+        if let Some(offset) = self.code_indexes.early_move(load) {
             self.findings.add(&rules::EARLY_MOVE, offset, || {
                 Place::default().with_message(format!("its LOAD record is at {:#x}", record.offset))
             });
         }
-        let Some(before) = self.addresses.load(number, load) else {
+        let Some(before) = self.code_indexes.load(number, load) else {
             return;
         };
         let content = |number| Records::content(self.file, self.dump.function_records(number)?.load);
@@ -243,8 +243,8 @@ impl<'a> RecordChecker<'_, 'a> {
         if vma != Some(moved.to.0) {
             self.report(&rules::MOVE_VMA, record.offset);
         }
-        self.addresses.expect(&moved);
-        if let Some(message) = self.addresses.apply_move(&moved, self.dump) {
+        self.code_indexes.expect(&moved);
+        if let Some(message) = self.code_indexes.apply_move(&moved, self.dump) {
             self.findings.add(&rules::INCONSISTENT_MOVE, record.offset, || {
                 Place::default().with_message(message)
             });
