@@ -15,7 +15,7 @@ use crate::load::function_of;
 use crate::load::symbol_of;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::{count, percent};
-use crate::tools::timeline::code_box::{CodeBox, Item, NamedCode};
+use crate::tools::timeline::code_box::{CodeBox, CodeId, NamedCode};
 use crate::tools::timeline::colors::color;
 use crate::tools::timeline::intervals::CodeBoxes;
 use crate::tools::timeline::regions;
@@ -40,7 +40,7 @@ pub fn timeline(
     let counter = Counter {
         selector: recording.selector(),
         span: Span::of(profile_index),
-        tier: |code: NamedCode| tiers.compiler_of(code.item(timeline)),
+        tier: |code: NamedCode| tiers.compiler_of(code.id(timeline)),
     };
     let counts = counter.walk(profile_index, progress);
     let v8_functions = scripts.functions();
@@ -103,10 +103,10 @@ fn notes(diagnostics: &[Diagnostic], clocks: &[String], stacks: &StackCounts) ->
 }
 
 /// Returns the name of code, as written by its runtime.
-fn recorded_name<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
-    let name = match item {
-        Item::Function(id) => function_of(&recording.runtime_files.used, id).map(|function| function.name),
-        Item::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
+fn recorded_name<'a>(recording: &'a Recording<'_>, code: CodeId) -> &'a [u8] {
+    let name = match code {
+        CodeId::Function(id) => function_of(&recording.runtime_files.used, id).map(|function| function.name),
+        CodeId::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
     };
     name.unwrap_or_default()
 }
@@ -121,7 +121,7 @@ struct Columns<'a> {
     /// Index of each process.
     processes: HashMap<Pid, u32>,
     /// Index of each function. Code in several processes is a separate function in each.
-    functions: HashMap<(Item, u32), u32>,
+    functions: HashMap<(CodeId, u32), u32>,
     values: PageValues,
 }
 
@@ -200,29 +200,29 @@ impl Columns<'_> {
                 size: region.size(),
             }));
             for code_box in of_process {
-                let function = self.function(code_box.item, process, known_names);
+                let function = self.function(code_box.code, process, known_names);
                 self.write_box(code_box, function, &regions, first);
             }
         }
     }
 
     /// Returns the index of a function, and adds it if it is new.
-    fn function(&mut self, item: Item, process: u32, known_names: &mut HashMap<String, u32>) -> u32 {
-        if let Some(&known) = self.functions.get(&(item, process)) {
+    fn function(&mut self, code: CodeId, process: u32, known_names: &mut HashMap<String, u32>) -> u32 {
+        if let Some(&known) = self.functions.get(&(code, process)) {
             return known;
         }
-        let recorded = recorded_name(self.recording, item);
+        let recorded = recorded_name(self.recording, code);
         let is_built_in = names::is_built_in(recorded);
         let name = self.name(printable(&self.v8_functions.name(recorded)), known_names);
         let functions = &mut self.values.functions;
         let function = index_of(functions.name.len());
         self.values.built_ins.extend(is_built_in.then_some(function));
         functions.name.push(name);
-        let tier = self.tiers.compiler_of(item);
+        let tier = self.tiers.compiler_of(code);
         functions.tier.push(tier.map(|tier| self.ranks.of(tier)));
         functions.process.push(process);
         functions.samples.push(0);
-        self.functions.insert((item, process), function);
+        self.functions.insert((code, process), function);
         function
     }
 
@@ -265,7 +265,7 @@ impl Columns<'_> {
         for (&(leaf, space), &count) in sorted {
             let process = self.processes.get(&processes.space(space).pid).copied();
             let Some(process) = process else { continue };
-            let function = self.function(leaf.item(timeline), process, names);
+            let function = self.function(leaf.id(timeline), process, names);
             if let Some(samples) = self.values.functions.samples.get_mut(function as usize) {
                 *samples += u64::from(count);
             }
@@ -275,7 +275,9 @@ impl Columns<'_> {
     /// Returns the index of a function of a process that has been added.
     fn added(&self, function: FunctionId, pid: Pid) -> Option<u32> {
         let process = *self.processes.get(&pid)?;
-        self.functions.get(&(Item::Function(function), process)).copied()
+        self.functions
+            .get(&(CodeId::Function(function), process))
+            .copied()
     }
 
     /// Writes the samples in inlined functions.

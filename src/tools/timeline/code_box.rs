@@ -7,9 +7,9 @@ use crate::code::process::SpaceId;
 use crate::code::timeline::{FunctionId, MappingIndex, Timeline};
 use crate::units::Pid;
 
-/// Code with a name.
+/// Code with a name, wherever it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Item {
+pub enum CodeId {
     /// A function of a dump or a log.
     Function(FunctionId),
     /// A symbol of a perf map.
@@ -20,7 +20,7 @@ pub enum Item {
 #[derive(Clone, Copy, Debug)]
 pub struct CodeBox {
     /// Function or symbol.
-    pub item: Item,
+    pub code: CodeId,
     /// Process of the code.
     pub pid: Pid,
     /// Addresses of the code.
@@ -45,10 +45,10 @@ pub enum NamedCode {
 
 impl NamedCode {
     /// Returns the function or symbol.
-    pub fn item(self, timeline: &Timeline) -> Item {
+    pub fn id(self, timeline: &Timeline) -> CodeId {
         match self {
-            Self::Function(at) => Item::Function(timeline.mappings()[at].function),
-            Self::Symbol(symbol) => Item::Symbol(symbol.id),
+            Self::Function(at) => CodeId::Function(timeline.mappings()[at].function),
+            Self::Symbol(symbol) => CodeId::Symbol(symbol.id),
         }
     }
 

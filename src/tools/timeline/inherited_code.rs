@@ -61,7 +61,7 @@ impl Inherited {
                 .extend(code.intervals().iter().map(|interval| {
                     let (leaf, samples) = interval.value;
                     CodeBox {
-                        item: leaf.item(timeline),
+                        code: leaf.id(timeline),
                         pid: space.pid,
                         range: interval.range,
                         from: interval.from,

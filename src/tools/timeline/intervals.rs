@@ -6,7 +6,7 @@ use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::timeline::Code;
 use crate::load::Recording;
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::tools::timeline::code_box::{CodeBox, Item, NamedCode};
+use crate::tools::timeline::code_box::{CodeBox, CodeId, NamedCode};
 use crate::tools::timeline::inherited_code::Inherited;
 use crate::tools::timeline::samples::{BinnedSamples, Span};
 
@@ -46,7 +46,7 @@ impl CodeBoxes {
                     continue;
                 };
                 let code_box = CodeBox {
-                    item: Item::Function(timeline.mappings()[at].function),
+                    code: CodeId::Function(timeline.mappings()[at].function),
                     pid: space.pid,
                     range: interval.range,
                     from: interval.from,
@@ -65,7 +65,7 @@ impl CodeBoxes {
         for symbol in symbols {
             let space = processes.space(symbol.space);
             let code_box = CodeBox {
-                item: Item::Symbol(symbol.id),
+                code: CodeId::Symbol(symbol.id),
                 pid: space.pid,
                 range: symbol.range,
                 from: symbol.since,
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn those_with_most_samples_are_kept_and_the_others_counted() {
         let code_box = |samples: u32| CodeBox {
-            item: Item::Symbol(SymbolId {
+            code: CodeId::Symbol(SymbolId {
                 table: SymbolTableIndex(0),
                 symbol: 0,
             }),

@@ -9,7 +9,7 @@ use crate::collections::indexed_table::{IndexedTable, index_of, table_index};
 use crate::collections::interner::Interner;
 use crate::load::Recording;
 use crate::load::{all_symbols, function_of};
-use crate::tools::timeline::code_box::Item;
+use crate::tools::timeline::code_box::CodeId;
 use crate::tools::timeline::samples::{BinnedSamples, Series};
 
 /// Maximum number of compilers to distinguish by colour. Runtimes have up to six each.
@@ -28,8 +28,8 @@ table_index! {
 pub struct TimelineTiers {
     /// Names of the compilers.
     names: Interner<String, CompilerIndex>,
-    /// Compiler of each item, if known.
-    compilers: HashMap<Item, CompilerIndex>,
+    /// Compiler of code, if known.
+    compilers: HashMap<CodeId, CompilerIndex>,
 }
 
 /// Compilers that are distinguished.
@@ -48,25 +48,25 @@ impl TimelineTiers {
         for mapping in recording.timeline.mappings() {
             let function = function_of(&recording.runtime_files.used, mapping.function);
             if let Some(tier) = function.and_then(|function| function.tier()) {
-                tiers.note(Item::Function(mapping.function), tier);
+                tiers.note(CodeId::Function(mapping.function), tier);
             }
         }
         for (id, symbol) in all_symbols(&recording.maps) {
             if let Some(tier) = symbol.tier() {
-                tiers.note(Item::Symbol(id), tier);
+                tiers.note(CodeId::Symbol(id), tier);
             }
         }
         tiers
     }
 
-    fn note(&mut self, item: Item, tier: &[u8]) {
+    fn note(&mut self, code: CodeId, tier: &[u8]) {
         let index = self.names.of(printable(tier));
-        self.compilers.insert(item, index);
+        self.compilers.insert(code, index);
     }
 
-    /// Returns the compiler of an item, if known.
-    pub fn compiler_of(&self, item: Item) -> Option<CompilerIndex> {
-        self.compilers.get(&item).copied()
+    /// Returns the compiler of code, if known.
+    pub fn compiler_of(&self, code: CodeId) -> Option<CompilerIndex> {
+        self.compilers.get(&code).copied()
     }
 
     /// Ranks the compilers by samples, and combines those with the fewest above the limit.
@@ -118,11 +118,11 @@ mod tests {
         let mut tiers = TimelineTiers::default();
         let mut counts = BinnedSamples::default();
         for number in 0..count {
-            let item = Item::Symbol(SymbolId {
+            let code = CodeId::Symbol(SymbolId {
                 table: SymbolTableIndex(0),
                 symbol: number,
             });
-            tiers.note(item, format!("tier {number}").as_bytes());
+            tiers.note(code, format!("tier {number}").as_bytes());
             let series = Series::Tier(Some(CompilerIndex(number)));
             counts.bins.insert((Pid(1), series, 0), 100 + number);
         }
