@@ -278,7 +278,6 @@ impl<'a> Namer<'a> {
         let name = self.v8_functions.name(jitted.name);
         let declared = || jitted.declaration();
         let plain = NameStyle::Plain.apply_declared(name.clone(), declared, jitted.tier());
-        let kind = kinds::of_jit(jitted.name);
         let (info, _) = self.v8_functions.lines_of(id, &jitted, self.track);
         let has_lines = info.is_some();
         let info = info.or_else(|| self.v8_functions.declaration(jitted.name));
@@ -290,10 +289,7 @@ impl<'a> Namer<'a> {
                 true => self.v8_functions.generated_lines_of(id, &jitted).0,
                 false => names::declaration(jitted.name),
             });
-        let mut function = self.declared(kind, printable(&plain), &name, owner);
-        if name != jitted.name {
-            function.generated = self.location(jitted.name, owner);
-        }
+        let mut function = self.declared(jitted.name, &name, &plain, owner);
         let symbol = self.add_symbol(
             code,
             printable(&name),
@@ -308,7 +304,7 @@ impl<'a> Namer<'a> {
         let lines = recorded.map(|recorded| self.add_lines(recorded, &mut function));
         let tier = jitted.tier().map(|tier| self.tier(tier));
         Some(Named {
-            kind,
+            kind: function.kind,
             module: None,
             symbol: Some(symbol),
             tier,
@@ -325,12 +321,9 @@ impl<'a> Namer<'a> {
     fn perf_map_symbol(&mut self, code: FrameCode, id: SymbolId) -> Option<Named<'a>> {
         let symbol = symbol_of(&self.recording.maps, id)?;
         let name = self.v8_functions.name(symbol.name);
-        let kind = kinds::of_jit(symbol.name);
         let plain = NameStyle::Plain.apply_declared(name.clone(), || None, symbol.tier());
-        let mut function = self.declared(kind, printable(&plain), &name, NOBODY);
-        if name != symbol.name {
-            function.generated = self.location(symbol.name, NOBODY);
-        }
+        let function = self.declared(symbol.name, &name, &plain, NOBODY);
+        let kind = function.kind;
         let function = self.function(function);
         let tier = symbol.tier().map(|tier| self.tier(tier));
         let symbol = self.add_symbol(
@@ -346,14 +339,17 @@ impl<'a> Namer<'a> {
         })
     }
 
-    /// Returns a function with the location in the name of its code.
-    fn declared(&mut self, kind: Kind, plain: String, name: &[u8], owner: u32) -> NamedFunction {
+    /// Returns a function of a runtime, with the location in the name of its code, and in its recorded name if that is another.
+    fn declared(&mut self, recorded: &[u8], name: &[u8], plain: &[u8], owner: u32) -> NamedFunction {
         let location = self.location(name, owner);
+        let is_mapped = name != recorded;
+        let generated = is_mapped.then(|| self.location(recorded, owner));
         NamedFunction {
             file: location.map(|location| location.file),
             line: location.map_or(0, |location| location.line),
             column: location.map_or(0, |location| location.column),
-            ..NamedFunction::new(kind, plain, None)
+            generated: generated.flatten(),
+            ..NamedFunction::new(kinds::of_jit(recorded), printable(plain), None)
         }
     }
 
@@ -442,24 +438,22 @@ impl<'a> Namer<'a> {
         let own = self.module(module);
         let start = range.start.0;
         let symbol = self.add_symbol(code, printable(name.as_bytes()), start, Some(range.size()));
-        let (kind, mut function, tier) = match is_jit {
+        let (mut function, tier) = match is_jit {
             true => {
-                let kind = kinds::of_jit(name.as_bytes());
-                let tier = names::tier(name.as_bytes());
-                let plain =
-                    NameStyle::Plain.apply_declared(name.as_bytes().into(), || None, tier.map(str::as_bytes));
-                let function = self.declared(kind, printable(&plain), name.as_bytes(), NOBODY);
-                (kind, function, tier.map(|tier| self.tier(tier.as_bytes())))
+                let name = name.as_bytes();
+                let tier = names::tier(name).map(str::as_bytes);
+                let plain = NameStyle::Plain.apply_declared(name.into(), || None, tier);
+                let function = self.declared(name, name, &plain, NOBODY);
+                (function, tier.map(|tier| self.tier(tier)))
             }
             false => {
-                let kind = kinds::of_native(&name);
-                let function = NamedFunction::new(kind, printable(name.as_bytes()), Some(own));
-                (kind, function, None)
+                let (kind, name) = (kinds::of_native(&name), printable(name.as_bytes()));
+                (NamedFunction::new(kind, name, Some(own)), None)
             }
         };
         let lines = found.map(|recorded| self.add_lines(recorded, &mut function));
         Some(Named {
-            kind,
+            kind: function.kind,
             module: Some(own),
             symbol: Some(symbol),
             tier,
