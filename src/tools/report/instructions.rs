@@ -209,18 +209,23 @@ fn instructions(
                 None => {}
             }
         }
-        let (from, to) = (from as u64, to as u64);
-        let mut own = Weight::default();
-        samples.range(from..to).for_each(|(_, &weight)| own.add(weight));
         Instruction {
-            offset: from,
-            size: to.saturating_sub(from),
+            offset: from as u64,
+            size: to.saturating_sub(from) as u64,
             text,
-            own,
+            own: samples_in(samples, from, to),
             lines: named_lines(&namer.tables, &lines.next().unwrap_or_default()),
         }
     });
     Ok(instructions.collect())
+}
+
+/// Returns the samples from one offset to another.
+fn samples_in(samples: &Offsets, from: usize, to: usize) -> Weight {
+    let mut found = Weight::default();
+    let in_range = samples.range(from as u64..to as u64);
+    in_range.for_each(|(_, &weight)| found.add(weight));
+    found
 }
 
 /// Returns the instructions to show: all, or those with most samples and those around them.
@@ -230,10 +235,7 @@ fn shown(ranges: &[(usize, usize)], samples: &Offsets) -> Vec<(usize, usize)> {
     }
     let mut sampled: Vec<(Reverse<u64>, usize)> = Vec::new();
     for (at, &(from, to)) in ranges.iter().enumerate() {
-        let mut own = Weight::default();
-        samples
-            .range(from as u64..to as u64)
-            .for_each(|(_, &weight)| own.add(weight));
+        let own = samples_in(samples, from, to);
         if own.samples > 0 {
             sampled.push((Reverse(own.period), at));
         }
