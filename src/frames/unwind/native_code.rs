@@ -27,11 +27,12 @@ pub struct NativeCode<'a> {
     target: Target,
     room: &'a RuleRoom,
     /// By module and linked address; `None` for functions that are too large, and if there is no room.
-    read: Mutex<HashMap<(ModuleIndex, Address), Option<Arc<CodeWithTops>>>>,
+    read: Mutex<HashMap<(ModuleIndex, Address), ReadCode>>,
 }
 
 /// The code of a function, with what it has on top of the stack.
 type CodeWithTops = (Vec<u8>, Tops);
+type ReadCode = Option<Arc<CodeWithTops>>;
 
 #[derive(Debug)]
 struct RangeReader;
@@ -106,7 +107,7 @@ impl<'a> NativeCode<'a> {
         Some((function.clone()?, offset))
     }
 
-    fn read(&self, module: ModuleIndex, build_id: &[u8], range: AddressRange) -> Option<Arc<CodeWithTops>> {
+    fn read(&self, module: ModuleIndex, build_id: &[u8], range: AddressRange) -> ReadCode {
         /// A row takes as much memory as so many bytes of code.
         const ROW_SIZE: usize = 16;
         if range.size() > MAX_SIZE {
