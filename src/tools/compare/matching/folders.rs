@@ -1,7 +1,7 @@
 //! Source files of the same program in different directories.
 //!
-//! Checkouts, build directories and installations have other paths on every machine. A directory of one run matches a
-//! directory of the earlier runs if files below both have the same names, and if it has moved as a whole.
+//! Checkouts, build directories and installations have other paths on every machine. A directory matches an earlier one
+//! if files below both have the same names, and if it has moved as a whole: several files, or all below its root.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,17 +15,39 @@ const MAX_CANDIDATES: usize = 16;
 /// Pairs of folders that are tried for one run.
 const MAX_PAIRS: usize = 32;
 
+/// Folders of a path that are known, the outermost ones.
+const MAX_DEPTH: usize = 64;
+
 /// Source files of all runs so far.
 #[derive(Debug, Default)]
-pub struct Folders {
+pub struct Folders<'r> {
     files: HashSet<String>,
+    /// Runs of one program with files in a folder or below it, by their number.
+    runs_below: HashMap<&'r str, Vec<usize>>,
 }
 
 /// Folders of one run, and what the earlier runs called them, both with a slash at the end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct MovedFolders(Vec<(String, String)>);
 
-impl Folders {
+impl<'r> Folders<'r> {
+    /// Creates a table for runs of one program, in which no two folders are the same if a run has both.
+    pub fn of_program(runs: &[HashSet<&'r str>]) -> Self {
+        let mut runs_below: HashMap<&'r str, Vec<usize>> = HashMap::default();
+        for (run, files) in runs.iter().enumerate() {
+            for folder in files.iter().copied().flat_map(folders_of) {
+                let runs = runs_below.entry(folder).or_default();
+                if runs.last() != Some(&run) {
+                    runs.push(run);
+                }
+            }
+        }
+        Self {
+            files: HashSet::default(),
+            runs_below,
+        }
+    }
+
     /// Finds the folders of one run among those of the earlier ones, and adds its files.
     pub fn align(&mut self, files: &HashSet<&str>) -> MovedFolders {
         let moved = match self.files.is_empty() {
@@ -67,20 +89,48 @@ impl Folders {
         let mut pairs: Vec<_> = votes.into_iter().collect();
         pairs.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         let mut moved = MovedFolders::default();
-        for ((from, to), _) in pairs.into_iter().take(MAX_PAIRS) {
-            // A folder whose files are partly where they were has not moved.
-            let stayed = |file: &&&str| {
-                let is_inside = is_below(file, from) || is_below(file, to);
-                is_inside && self.files.contains(**file)
-            };
+        for ((from, to), count) in pairs.into_iter().take(MAX_PAIRS) {
             let is_taken = moved.0.iter().any(|(known, _)| known == from);
-            if !is_taken && files.iter().find(stayed).is_none() {
+            if !is_taken && self.is_moved((from, to), count, files) {
                 moved.0.push((from.to_owned(), to.to_owned()));
             }
         }
         // The innermost folder decides.
         moved.0.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
         moved
+    }
+
+    /// Whether a folder has moved as a whole, if `count` of its files have their names in both.
+    fn is_moved(&self, (from, to): (&str, &str), count: usize, files: &HashSet<&str>) -> bool {
+        // One file may be that of another package, such as `index.js`.
+        let root = root_of(from);
+        let is_root = || {
+            files
+                .iter()
+                .all(|file| root_of(file) != root || is_below(file, from))
+        };
+        // A folder whose files are partly where they were has not moved.
+        let stayed = |file: &str| (is_below(file, from) || is_below(file, to)) && self.files.contains(file);
+        // Folders that have files at the same time are two, unless one of them is in the other.
+        let is_nested = is_below(from, to) || is_below(to, from);
+        let has_both = || {
+            let in_earlier = self.files.iter().any(|file| is_below(file, from));
+            in_earlier || files.iter().any(|file| is_below(file, to))
+        };
+        let is_certain = count > 1 || is_root();
+        is_certain
+            && !files.iter().any(|file| stayed(file))
+            && !self.share_run(from, to)
+            && (is_nested || !has_both())
+    }
+
+    /// Whether a run of the program has files in both folders.
+    fn share_run(&self, one: &str, other: &str) -> bool {
+        let [one, other] = [one, other].map(|folder| self.runs_below.get(folder));
+        let Some((one, other)) = one.zip(other) else {
+            return false;
+        };
+        one.iter().any(|run| other.binary_search(run).is_ok())
     }
 }
 
@@ -102,6 +152,25 @@ fn is_below(path: &str, folder: &str) -> bool {
         true => !path.starts_with('/') && !path.contains(':'),
         false => path.starts_with(folder),
     }
+}
+
+/// Returns the folders that a path is in, the outermost first.
+fn folders_of(path: &str) -> impl Iterator<Item = &str> {
+    let nameless = Some("").filter(|folder| is_below(path, folder));
+    let folders = path
+        .match_indices('/')
+        .filter_map(move |(slash, _)| path.get(..=slash));
+    nameless.into_iter().chain(folders).take(MAX_DEPTH)
+}
+
+/// Returns the outermost folder of a path; of absolute ones, the one in `/`.
+fn root_of(path: &str) -> &str {
+    if is_below(path, "") {
+        return "";
+    }
+    let mut slashes = path.match_indices('/').filter(|&(slash, _)| slash > 0);
+    let root = slashes.next().and_then(|(slash, _)| path.get(..=slash));
+    root.unwrap_or(path)
 }
 
 fn prefix(path: &str, suffix: usize) -> Option<&str> {
@@ -169,6 +238,55 @@ mod tests {
         folders.align(&set(&["/app/src/a.js", "/app/src/b.js", "/app/lib/c.js"]));
         let moved = folders.align(&set(&["/app/src/a.js", "/app/lib/b.js", "/app/lib/c.js"]));
         assert_eq!(moved, MovedFolders::default());
+    }
+
+    #[test]
+    fn one_file_of_the_same_name_is_no_moved_folder() {
+        let mut folders = Folders::default();
+        folders.align(&set(&["/app/main.js", "/app/packages/auth/index.js"]));
+        let moved = folders.align(&set(&["/app/main.js", "/app/packages/billing/index.js"]));
+        assert_eq!(moved, MovedFolders::default());
+        // It is, if nothing else is below its root.
+        let moved = folders.align(&set(&["/ci/packages/auth/index.js", "node:fs"]));
+        assert_eq!(
+            moved.apply("/ci/packages/auth/index.js"),
+            "/app/packages/auth/index.js"
+        );
+    }
+
+    #[test]
+    fn folders_with_files_at_the_same_time_are_two() {
+        let [left, right] = [
+            ["/app/left/a.js", "/app/left/b.js"],
+            ["/app/right/a.js", "/app/right/b.js"],
+        ];
+        let runs = [
+            set(&left),
+            set(&right),
+            set(&["/app/left/a.js", "/app/right/b.js"]),
+        ];
+        let mut folders = Folders::of_program(&runs);
+        for run in &runs {
+            assert_eq!(folders.align(run), MovedFolders::default());
+        }
+        let with_old = ["/app/right/a.js", "/app/right/b.js", "/app/left/c.js"];
+        for (files, is_moved) in [(right.as_slice(), true), (with_old.as_slice(), false)] {
+            let mut folders = Folders::default();
+            folders.align(&set(&left));
+            let moved = folders.align(&set(files)) != MovedFolders::default();
+            assert_eq!(moved, is_moved, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn runs_of_one_program_have_directories_of_their_own() {
+        let runs = [
+            set(&["/job-1/a.js", "/job-1/b.js"]),
+            set(&["/job-2/a.js", "/job-2/b.js"]),
+        ];
+        let mut folders = Folders::of_program(&runs);
+        folders.align(&runs[0]);
+        assert_eq!(folders.align(&runs[1]).apply("/job-2/b.js"), "/job-1/b.js");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::collections::indexed_table::IndexedTable;
 use crate::collections::interner::Interner;
 use crate::results::summary::profile::FunctionKind;
 use crate::threads;
-use crate::tools::compare::matching::folders::Folders;
+use crate::tools::compare::matching::folders::{Folders, MovedFolders};
 use crate::tools::compare::matching::identity::Identity;
 use crate::tools::compare::summary_file::ParsedSummary;
 
@@ -37,7 +37,7 @@ pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummar
         let functions = run.profile.functions.iter();
         functions.map(Identity::of).collect()
     });
-    align_folders(&mut identities);
+    align_folders(&mut identities, before.len());
     let keys = Keys::of(&identities);
     let positions = Positions::of(&identities, &keys, before.len());
     let mut table = RunTable::new(&runs, before.len());
@@ -58,19 +58,36 @@ pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummar
     table
 }
 
-/// Replaces the folders of each run by those of earlier runs.
-fn align_folders(identities: &mut [Vec<Identity<'_>>]) {
-    let mut folders = Folders::default();
-    for functions in identities {
-        let files: HashSet<&str> = functions.iter().filter_map(|it| it.file.as_deref()).collect();
-        let moved = folders.align(&files);
-        for function in functions {
-            let aligned = match function.file.as_deref().map(|file| moved.apply(file)) {
-                Some(Cow::Owned(file)) => file,
-                _ => continue,
-            };
-            function.file = Some(Cow::Owned(aligned));
+/// Replaces folders by those of the earlier runs of a side, and then those of the second side by those of the first.
+fn align_folders(identities: &mut [Vec<Identity<'_>>], runs_before: usize) {
+    let (before, after) = identities.split_at_mut(runs_before);
+    for side in [&mut *before, &mut *after] {
+        let files: Vec<HashSet<&str>> = side.iter().map(|run| files_of(run.iter())).collect();
+        let mut folders = Folders::of_program(&files);
+        let moved: Vec<MovedFolders> = files.iter().map(|files| folders.align(files)).collect();
+        for (run, moved) in side.iter_mut().zip(&moved) {
+            replace_folders(run, moved);
         }
+    }
+    let mut folders = Folders::default();
+    folders.align(&files_of(before.iter().flatten()));
+    let moved = folders.align(&files_of(after.iter().flatten()));
+    for run in after {
+        replace_folders(run, &moved);
+    }
+}
+
+fn files_of<'i, 's: 'i>(functions: impl Iterator<Item = &'i Identity<'s>>) -> HashSet<&'i str> {
+    functions.filter_map(|it| it.file.as_deref()).collect()
+}
+
+fn replace_folders(functions: &mut [Identity<'_>], moved: &MovedFolders) {
+    for function in functions {
+        let aligned = match function.file.as_deref().map(|file| moved.apply(file)) {
+            Some(Cow::Owned(file)) => file,
+            _ => continue,
+        };
+        function.file = Some(Cow::Owned(aligned));
     }
 }
 
@@ -210,6 +227,18 @@ mod tests {
         assert_eq!(
             rows(&[before], &[after]),
             [row("main", 45, 44), row("eat", 30, 31)]
+        );
+    }
+
+    /// `left/index.js` is so rare that some runs have no samples in it.
+    #[test]
+    fn packages_stay_apart_if_one_of_them_has_no_samples() {
+        let main = || Profile::new(100).jit("JS:*main /app/main.js:1:1", 60);
+        let left = |run: Profile| run.jit("JS:*init /app/left/index.js:1:1", 1);
+        let right = |run: Profile| run.jit("JS:*parse /app/right/index.js:1:1", 12);
+        assert_eq!(
+            rows(&[left(main()), main()], &[right(main()), right(left(main()))]),
+            [row("main", 120, 120), row("init", 1, 1), row("parse", 0, 24)]
         );
     }
 
