@@ -2,19 +2,17 @@
 
 mod folders;
 mod identity;
+mod positions;
 mod renames;
 mod rows;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use crate::collections::hash::{HashMap, HashSet};
-use crate::collections::indexed_table::IndexedTable;
-use crate::collections::interner::Interner;
-use crate::results::summary::profile::FunctionKind;
 use crate::threads;
 use crate::tools::compare::matching::folders::{Folders, MovedFolders};
 use crate::tools::compare::matching::identity::Identity;
+use crate::tools::compare::matching::positions::{Keys, Positions};
 use crate::tools::compare::summary_file::ParsedSummary;
 
 pub use self::rows::{Callers, FunctionCounts, MatchedFunction, RunTable};
@@ -23,12 +21,6 @@ pub use self::rows::{Callers, FunctionCounts, MatchedFunction, RunTable};
 pub const BEFORE: usize = 0;
 /// The other side.
 pub const AFTER: usize = 1;
-
-/// Identity without the position: kind, origin, name and file.
-type Key<'k> = (FunctionKind, &'k str, &'k str, Option<&'k str>);
-
-/// Line and column of a function.
-type Position = (u32, u32);
 
 /// Matches the functions of `before` with those of `after`.
 pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummary]) -> RunTable<'s> {
@@ -39,7 +31,7 @@ pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummar
     });
     align_folders(&mut identities, before.len());
     let keys = Keys::of(&identities);
-    let positions = Positions::of(&identities, &keys, before.len());
+    let positions = Positions::of(&runs, &identities, &keys, before.len());
     let mut table = RunTable::new(&runs, before.len());
     let mut row_of: HashMap<(u32, u32), u32> = HashMap::default();
     for (run, functions) in identities.iter().enumerate() {
@@ -51,6 +43,11 @@ pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummar
                 .entry((key, ordinal))
                 .or_insert_with(|| table.add_function());
             table.add_entry(run, index, row, identity);
+        }
+    }
+    for (&(key, ordinal), &row) in &row_of {
+        if positions.is_merged(key, ordinal) {
+            table.remove_line(row);
         }
     }
     table.correct_totals();
@@ -89,116 +86,6 @@ fn replace_folders(functions: &mut [Identity<'_>], moved: &MovedFolders) {
         };
         function.file = Some(Cow::Owned(aligned));
     }
-}
-
-/// Numbers of the different keys.
-struct Keys<'k> {
-    /// By run and function.
-    numbers: Vec<Vec<u32>>,
-    /// By number.
-    keys: IndexedTable<u32, Key<'k>>,
-}
-
-impl<'k> Keys<'k> {
-    fn of(identities: &'k [Vec<Identity<'_>>]) -> Self {
-        let mut keys: Interner<Key<'k>> = Interner::default();
-        let mut number = |identity: &'k Identity<'_>| {
-            let file = identity.file.as_deref();
-            keys.of((identity.kind, &*identity.origin, &*identity.name, file))
-        };
-        let runs = identities.iter();
-        let numbers = runs
-            .map(|functions| functions.iter().map(&mut number).collect())
-            .collect();
-        Self {
-            numbers,
-            keys: keys.all,
-        }
-    }
-
-    fn get(&self, run: usize, function: usize) -> u32 {
-        let run = self.numbers.get(run);
-        run.and_then(|run| run.get(function)).copied().unwrap_or_default()
-    }
-}
-
-/// Which of several functions with the same key is which.
-struct Positions {
-    /// Numbers within their key. Other functions have number 0.
-    ordinals: HashMap<(u32, usize, Position), u32>,
-}
-
-impl Positions {
-    fn of(identities: &[Vec<Identity<'_>>], keys: &Keys<'_>, runs_before: usize) -> Self {
-        let mut first: [Vec<Option<Position>>; 2] =
-            [vec![None; keys.keys.len()], vec![None; keys.keys.len()]];
-        let mut several: HashMap<u32, [BTreeSet<Position>; 2]> = HashMap::default();
-        let entries = |identities: &[Vec<Identity<'_>>]| {
-            let mut entries = Vec::new();
-            for (run, functions) in identities.iter().enumerate() {
-                let side = if run < runs_before { BEFORE } else { AFTER };
-                let positions = functions.iter().map(|identity| identity.position).enumerate();
-                let positions = positions.filter(|&(_, position)| position != (0, 0));
-                entries.extend(positions.map(|(index, position)| (keys.get(run, index), side, position)));
-            }
-            entries
-        };
-        let entries = entries(identities);
-        for &(key, side, position) in &entries {
-            let Some(known) = first.get_mut(side).and_then(|side| side.get_mut(key as usize)) else {
-                continue;
-            };
-            if *known.get_or_insert(position) != position {
-                several.entry(key).or_default();
-            }
-        }
-        for &(key, side, position) in &entries {
-            if let Some(set) = several.get_mut(&key).and_then(|sides| sides.get_mut(side)) {
-                set.insert(position);
-            }
-        }
-        let shifted = shifted_files(keys, &first, &several);
-        let mut ordinals = HashMap::default();
-        for (key, [before, after]) in several {
-            let file = keys.keys.row(key).and_then(|key| key.3);
-            let has_shifted = file.is_some_and(|file| shifted.contains(file));
-            let is_same = !has_shifted && (before.is_subset(&after) || after.is_subset(&before));
-            let numbered: [Vec<Position>; 2] = match is_same {
-                true => {
-                    let all: Vec<Position> = before.union(&after).copied().collect();
-                    [all.clone(), all]
-                }
-                false if before.len() == after.len() => [before, after].map(|set| set.into_iter().collect()),
-                // Which of them is which cannot be decided, so they count as one function.
-                false => continue,
-            };
-            for (side, positions) in numbered.into_iter().enumerate() {
-                let numbers = positions.into_iter().zip(0..);
-                ordinals.extend(numbers.map(|(position, number)| ((key, side, position), number)));
-            }
-        }
-        Self { ordinals }
-    }
-
-    fn ordinal(&self, key: u32, side: usize, position: Position) -> u32 {
-        let ordinal = self.ordinals.get(&(key, side, position));
-        ordinal.copied().unwrap_or_default()
-    }
-}
-
-/// Returns the files in which a function that is the only one of its name has another position.
-fn shifted_files<'k>(
-    keys: &Keys<'k>,
-    first: &[Vec<Option<Position>>; 2],
-    several: &HashMap<u32, [BTreeSet<Position>; 2]>,
-) -> HashSet<&'k str> {
-    let [before, after] = first;
-    let pairs = before.iter().zip(after).zip(&keys.keys).zip(0..);
-    let moved = pairs.filter_map(|(((before, after), key), number)| match (before, after) {
-        (Some(before), Some(after)) if before != after && !several.contains_key(&number) => key.3,
-        _ => None,
-    });
-    moved.collect()
 }
 
 #[cfg(test)]
@@ -263,6 +150,88 @@ mod tests {
         let known = anonymous(60, 30, 0).jit("JS:*f /a.js:5:1", 1);
         let expected = [row("(anonymous)", 90, 50), row("f", 1, 1)];
         assert_eq!(rows(&[known], &[shifted]), expected);
+    }
+
+    /// Returns a profile with functions `run` at these lines, and others.
+    fn runs_at(functions: &[(u32, u64)], others: &[(&str, u32)]) -> Profile {
+        let profile = Profile::new(10_000);
+        let profile = functions.iter().fold(profile, |profile, (line, samples)| {
+            profile.jit(&format!("JS:*run /a.js:{line}:6"), *samples)
+        });
+        others.iter().fold(profile, |profile, (name, line)| {
+            profile.jit(&format!("JS:*{name} /a.js:{line}:6"), 1000)
+        })
+    }
+
+    #[test]
+    fn functions_of_one_name_move_with_their_neighbors() {
+        let before = runs_at(&[(10, 4000), (30, 2000), (50, 300), (70, 1000)], &[("main", 90)]);
+        let after = [(30, 4000), (50, 2000), (70, 600), (90, 1000), (25, 500)];
+        let after = runs_at(&after, &[("main", 110)]);
+        assert_eq!(
+            rows(&[before], &[after]),
+            [
+                row("run", 4000, 4000),
+                row("run", 2000, 2000),
+                row("run", 300, 600),
+                row("run", 1000, 1000),
+                row("main", 1000, 1000),
+                row("run", 0, 500),
+            ]
+        );
+        // Lines were added below the first one, or above it.
+        let before = runs_at(&[(10, 3000), (30, 1000), (50, 500)], &[("main", 70)]);
+        let after = runs_at(&[(10, 3000), (20, 300), (40, 1000), (60, 500)], &[("main", 80)]);
+        assert_eq!(
+            rows(&[before], &[after]),
+            [
+                row("run", 3000, 3300),
+                row("run", 1000, 1000),
+                row("run", 500, 500),
+                row("main", 1000, 1000),
+            ]
+        );
+    }
+
+    #[test]
+    fn columns_of_a_minified_file_move_as_well() {
+        let profile = |shift: u32, more: u64| {
+            let at = |column: u32| format!("/a.js:1:{}", column + shift);
+            let profile = Profile::new(100).jit("JS:~ /a.js:1:1", 5);
+            let profile = profile.jit(&format!("JS:*f {}", at(90)), 10);
+            let profile = profile.jit(&format!("JS:* {}", at(200)), 20 + more);
+            profile.jit(&format!("JS:* {}", at(300)), 30)
+        };
+        let after = profile(7, 1).jit("JS:* /a.js:1:250", 9);
+        assert_eq!(
+            rows(&[profile(0, 0)], &[after]),
+            [
+                row("(anonymous)", 5, 5),
+                row("f", 10, 10),
+                row("(anonymous)", 20, 21),
+                row("(anonymous)", 30, 30),
+                row("(anonymous)", 0, 9),
+            ]
+        );
+    }
+
+    #[test]
+    fn functions_below_a_thousandth_do_not_change_the_order_of_others() {
+        let before = [runs_at(&[(10, 500), (30, 300)], &[]).parse()];
+        for (samples, expected) in [
+            (
+                9,
+                vec![row("run", 500, 510), row("run", 300, 310), row("run", 0, 9)],
+            ),
+            (10, vec![row("run", 800, 830)]),
+        ] {
+            let after = [runs_at(&[(12, 510), (20, samples), (32, 310)], &[]).parse()];
+            let table = match_functions(&before, &after);
+            assert_eq!(names(&table), expected);
+            // A row of several functions has no line.
+            let line = table.function(0).unwrap().line;
+            assert_eq!(line, Some(12).filter(|_| samples == 9));
+        }
     }
 
     #[test]

@@ -188,6 +188,13 @@ impl<'s> RunTable<'s> {
         }
     }
 
+    /// Removes the line of a row that has several functions.
+    pub(super) fn remove_line(&mut self, row: u32) {
+        if let Some(function) = self.functions.get_mut(row as usize).and_then(Option::as_mut) {
+            function.line = None;
+        }
+    }
+
     fn cell(&self, row: u32, run: usize) -> usize {
         let start = (row as usize).saturating_mul(self.runs.len());
         start.saturating_add(run)
