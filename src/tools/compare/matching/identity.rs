@@ -21,6 +21,8 @@ pub struct Identity<'a> {
     pub name: Cow<'a, str>,
     /// Source file, without what varies, if it distinguishes functions of the same name.
     pub file: Option<Cow<'a, str>>,
+    /// Versions and hash that `file` lacks; may be empty.
+    pub version: String,
     /// Source file as it was recorded.
     pub path: Option<Cow<'a, str>>,
     /// Line and column; 0 if unknown. They distinguish functions of the same name and file.
@@ -37,6 +39,9 @@ const COPIES: [&str; 7] = [
     ".cold",
     ".localalias",
 ];
+
+/// Characters of the hash of Rollup, which Vite uses.
+const ROLLUP_HASH: usize = 8;
 
 /// Least number of hexadecimal digits of an address. Shorter numbers may be identifiers.
 const ADDRESS_DIGITS: usize = 8;
@@ -60,6 +65,7 @@ impl<'a> Identity<'a> {
             origin,
             name,
             file: None,
+            version: String::new(),
             path: None,
             position: (0, 0),
         }
@@ -85,6 +91,7 @@ impl<'a> Identity<'a> {
             kind: FunctionKind::Jit,
             origin: Cow::Borrowed(function.runtime.as_deref().unwrap_or_default()),
             name,
+            version: file.as_deref().map(versions_of).unwrap_or_default(),
             file: file.map(without_versions),
             path: path.or_else(known),
             position: parts.location.map_or((line, 0), |location| {
@@ -275,6 +282,14 @@ pub fn without_versions(path: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
+/// Returns what [`without_versions`] leaves out.
+fn versions_of(path: &str) -> String {
+    let (folders, file) = path.rsplit_once('/').unwrap_or(("", path));
+    let numbers = folders.split(|character: char| !character.is_ascii_digit() && character != '.');
+    let versions = numbers.filter(|number| has_version(number));
+    versions.chain(hash_of(file)).collect::<Vec<_>>().join("/")
+}
+
 /// Whether a text has a digit, a dot and a digit.
 fn has_version(text: &str) -> bool {
     text.as_bytes().windows(3).any(|window| match window {
@@ -326,6 +341,33 @@ fn replace_runs<P: Fn(char) -> bool>(text: &str, start: impl Fn(&str) -> Option<
 
 /// Returns the content hash in the name of a bundle, such as `main.3f9ac1d2.js` or `chunk-ABCDEF12.js`.
 fn hash_of(file: &str) -> Option<&str> {
+    rollup_hash(file).or_else(|| hash_part(file))
+}
+
+/// Returns the hash of Rollup, which may contain what separates other parts of the name: `lib-B4-K8KWk.js`.
+fn rollup_hash(file: &str) -> Option<&str> {
+    let (stem, _) = file.rsplit_once('.')?;
+    let (before, hash) = stem.split_at_checked(stem.len().checked_sub(ROLLUP_HASH)?)?;
+    let name = before.strip_suffix(['.', '-', '_'])?;
+    let is_base64 = hash
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let has_upper = hash.bytes().any(|byte| byte.is_ascii_uppercase());
+    let is_hash = is_base64 && has_upper && !hash.split(['-', '_']).all(is_word);
+    (is_hash && !name.is_empty()).then_some(hash)
+}
+
+/// Whether a part of a name is an abbreviation, or consists of words such as `dataGrid`; numbers may follow.
+fn is_word(part: &str) -> bool {
+    let part = part.trim_end_matches(|last: char| last.is_ascii_digit());
+    let is_lower = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let mut words = part.split(|first: char| first.is_ascii_uppercase());
+    part.bytes().all(|byte| byte.is_ascii_uppercase())
+        || (words.next().is_none_or(is_lower) && words.all(|word| word.len() > 1 && is_lower(word)))
+}
+
+/// Returns the hash that is a part of its own.
+fn hash_part(file: &str) -> Option<&str> {
     let mut parts = file.split(['.', '-', '_']);
     // The first part is the name, and the last one the extension.
     parts.next()?;
@@ -487,7 +529,12 @@ mod tests {
             ("/ci/chunk-ABCDEF12.js", "/ci/chunk-*.js"),
             ("/ci/chunk-ABCDEFGH.mjs", "/ci/chunk-*.mjs"),
             ("/ci/index-BtE5x9kQ.js", "/ci/index-*.js"),
+            ("/ci/lib-DqZAxPXr.js", "/ci/lib-*.js"),
+            ("/ci/lib-CLOBlI_A.js", "/ci/lib-*.js"),
+            ("/ci/lib-B4-K8KWk.js", "/ci/lib-*.js"),
             ("/ci/polyfills.bundle.js", "/ci/polyfills.bundle.js"),
+            ("/ci/my-DataGrid.js", "/ci/my-DataGrid.js"),
+            ("/ci/my-API-Page.js", "/ci/my-API-Page.js"),
             ("/ci/my-polyfill.js", "/ci/my-polyfill.js"),
             ("/ci/my-feedback.test.js", "/ci/my-feedback.test.js"),
             ("/ci/v8.1/a", "/ci/v*/a"),

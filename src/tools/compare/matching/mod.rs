@@ -5,6 +5,7 @@ mod identity;
 mod positions;
 mod renames;
 mod rows;
+mod versions;
 
 use std::borrow::Cow;
 
@@ -30,6 +31,7 @@ pub fn match_functions<'s>(before: &'s [ParsedSummary], after: &'s [ParsedSummar
         functions.map(Identity::of).collect()
     });
     align_folders(&mut identities, before.len());
+    versions::tell_apart(&mut identities, before.len());
     let keys = Keys::of(&identities);
     let positions = Positions::of(&runs, &identities, &keys, before.len());
     let mut table = RunTable::new(&runs, before.len());
