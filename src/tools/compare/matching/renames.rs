@@ -2,10 +2,12 @@
 //!
 //! Conservative: a function that was renamed and rewritten in one commit counts as two.
 
+use std::collections::BTreeSet;
+
 use crate::collections::hash::{HashMap, HashSet};
 use crate::results::summary::profile::FunctionKind;
 use crate::tools::compare::matching::identity::base_name;
-use crate::tools::compare::matching::rows::{Callers, MatchedFunction, RunTable};
+use crate::tools::compare::matching::rows::{Callers, MatchedFunction, RunTable, Sizes};
 use crate::tools::compare::matching::{AFTER, BEFORE};
 
 /// Least share of the samples of its side. Smaller functions change no verdict, and chance makes them alike.
@@ -25,8 +27,7 @@ struct Leftover<'t, 's> {
     row: u32,
     function: &'t MatchedFunction,
     share: f64,
-    /// Sizes of code by tier.
-    sizes: HashMap<&'s str, u64>,
+    sizes: Sizes<'s>,
     callers: Callers,
 }
 
@@ -151,14 +152,24 @@ fn same_body<'l, 't, 's>(
     pairs
 }
 
-/// Whether the code has similar sizes in the same tier; `None` if no size is known.
+/// Whether the code has similar sizes in the same tier in any two runs; `None` if no size is known.
 fn sizes_fit(from: &Leftover<'_, '_>, to: &Leftover<'_, '_>) -> Option<bool> {
-    let same_tier = from.sizes.iter().filter_map(|(&tier, &size)| {
-        let &other = to.sizes.get(tier)?;
-        let difference = size.abs_diff(other) as f64;
-        Some(difference <= size.max(other) as f64 * MAX_SIZE_DIFFERENCE)
-    });
+    let same_tier = from
+        .sizes
+        .iter()
+        .filter_map(|(&tier, sizes)| Some(any_fit(sizes, to.sizes.get(tier)?)));
     same_tier.reduce(|one, other| one && other)
+}
+
+fn any_fit(sizes: &BTreeSet<u64>, others: &BTreeSet<u64>) -> bool {
+    let fits = |size: u64, other: u64| {
+        let difference = size.abs_diff(other) as f64;
+        difference <= size.max(other) as f64 * MAX_SIZE_DIFFERENCE
+    };
+    sizes.iter().any(|&size| {
+        let next = [others.range(..size).next_back(), others.range(size..).next()];
+        next.into_iter().flatten().any(|&other| fits(size, other))
+    })
 }
 
 fn shares_fit(from: &Leftover<'_, '_>, to: &Leftover<'_, '_>) -> bool {
@@ -210,6 +221,17 @@ mod tests {
             let before = with_callee("JS:*parse /a.js:9:1", 1000, 200);
             let after = with_callee("JS:*read /a.js:9:1", size, samples);
             assert_eq!(rows(before, after).len(), count, "{size} {samples}");
+        }
+    }
+
+    /// A compiler adds code for what it has seen, so the sizes of two runs may differ.
+    #[test]
+    fn sizes_of_one_tier_are_those_of_all_runs() {
+        let side = |name: &str, sizes: [u64; 2]| sizes.map(|size| with_callee(name, size, 200).parse());
+        let after = side("JS:*read /a.js:9:1", [1360, 1000]);
+        for (sizes, count) in [([1000, 1200], 2), ([1200, 1000], 2), ([1150, 1200], 3)] {
+            let before = side("JS:*parse /a.js:9:1", sizes);
+            assert_eq!(names(&match_functions(&before, &after)).len(), count, "{sizes:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The table of matched functions, with their samples in each run.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -76,6 +77,9 @@ struct EntryCounts {
     largest: u64,
     entries: u32,
 }
+
+/// Sizes of the code of a function by tier.
+pub type Sizes<'s> = HashMap<&'s str, BTreeSet<u64>>;
 
 /// Callers of a function on one side, by their row, with numbers of samples; most samples first.
 pub type Callers = Vec<(u32, u64)>;
@@ -353,19 +357,16 @@ impl<'s> RunTable<'s> {
         totals
     }
 
-    /// Returns the sizes of code of each function by tier, on one side: the first of each tier.
-    pub(super) fn sizes(
-        &self,
-        side: usize,
-        is_wanted: impl Fn(u32) -> bool,
-    ) -> HashMap<u32, HashMap<&'s str, u64>> {
-        let mut sizes: HashMap<u32, HashMap<&str, u64>> = HashMap::default();
+    /// Returns all sizes of code of each function by tier, on one side.
+    pub(super) fn sizes(&self, side: usize, is_wanted: impl Fn(u32) -> bool) -> HashMap<u32, Sizes<'s>> {
+        let mut sizes: HashMap<u32, Sizes<'s>> = HashMap::default();
         for (_, row, function) in self.entries(side) {
             let Some(size) = function.size.filter(|_| is_wanted(row)) else {
                 continue;
             };
             let tier = function.tier.as_deref().unwrap_or_default();
-            sizes.entry(row).or_default().entry(tier).or_insert(size);
+            let known = sizes.entry(row).or_default().entry(tier).or_default();
+            known.insert(size);
         }
         sizes
     }
