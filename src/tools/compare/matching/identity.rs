@@ -52,7 +52,13 @@ impl<'a> Identity<'a> {
         let name = &*function.name;
         match function.kind {
             FunctionKind::Jit => Self::of_jit(function),
-            FunctionKind::Native => Self::plain(function, module(function), native_name(name)),
+            FunctionKind::Native => match node_builtin(function) {
+                Some(builtin) => Self {
+                    kind: FunctionKind::Jit,
+                    ..Self::plain(function, "Node.js".into(), builtin.into())
+                },
+                None => Self::plain(function, module(function), native_name(name)),
+            },
             FunctionKind::Module => Self::plain(function, "".into(), without_numbers(base_name(name))),
             FunctionKind::Kernel | FunctionKind::Unknown => Self::plain(function, "".into(), name.into()),
         }
@@ -216,6 +222,14 @@ fn native_name(name: &str) -> Cow<'_, str> {
         name = path;
     }
     without_addresses(Cow::Borrowed(name))
+}
+
+/// Returns the name that V8 logs for a built-in function of Node.js. In some runs, it executes a copy of the native code.
+fn node_builtin(function: &FunctionProfile) -> Option<String> {
+    let name = function.name.strip_prefix("Builtins_")?;
+    let module = base_name(function.module.as_deref()?);
+    let is_node = module.starts_with("node") || module.starts_with("libnode");
+    is_node.then(|| format!("Builtin:{name}"))
 }
 
 /// Returns the file name of a function's module, without numbers.
@@ -512,6 +526,21 @@ mod tests {
         expect("module", "libnode.so.115", ("libnode.so.*", None, (0, 0)));
         expect("module", "perf-1234.map", ("perf-*.map", None, (0, 0)));
         expect("kernel", "do_idle", ("do_idle", None, (0, 0)));
+    }
+
+    #[test]
+    fn built_in_functions_of_node_are_the_same_in_all_runs() {
+        let logged = function("jit", "Builtin:ToString", &[("runtime", "Node.js")]);
+        let native = |module: &str| function("native", "Builtins_ToString", &[("module", module)]);
+        for (module, expected) in [
+            ("/usr/bin/node", true),
+            ("/usr/bin/nodejs", true),
+            ("/usr/lib/libnode.so.115", true),
+            ("/usr/bin/deno", false),
+        ] {
+            let is_same = Identity::of(&native(module)) == Identity::of(&logged);
+            assert_eq!(is_same, expected, "{module}");
+        }
     }
 
     #[test]
