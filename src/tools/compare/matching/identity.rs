@@ -92,7 +92,10 @@ impl<'a> Identity<'a> {
         let known = || known.map(Cow::Borrowed);
         let has_file = names::needs_file(recorded.as_bytes());
         let file = path.clone().or_else(|| known().filter(|_| has_file));
-        let line = function.line.unwrap_or_default();
+        let line = function
+            .line
+            .or_else(|| closure_line(recorded))
+            .unwrap_or_default();
         Self {
             kind: FunctionKind::Jit,
             origin: Cow::Borrowed(function.runtime.as_deref().unwrap_or_default()),
@@ -114,6 +117,12 @@ fn php_script(name: Cow<'_, str>) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
         true => (Cow::Borrowed(""), Some(name)),
         false => (name, None),
     }
+}
+
+/// Returns the line in the name of a PHP closure, which has no other name: `TRACE-4$App\{closure}$6`.
+fn closure_line(name: &str) -> Option<u32> {
+    let (function, line) = name.strip_prefix("TRACE-")?.rsplit_once('$')?;
+    line.parse().ok().filter(|_| function.ends_with("{closure}"))
 }
 
 /// Removes the numbers that runtimes give to generated code from a name, which is part of a recorded one.
@@ -224,7 +233,7 @@ fn native_name(name: &str) -> Cow<'_, str> {
     without_addresses(Cow::Borrowed(name))
 }
 
-/// Returns the name that V8 logs for a built-in function of Node.js. In some runs, it executes a copy of the native code.
+/// Returns the name that V8 logs for a built-in function of Node.js. In some runs, it executes a copy of native code.
 fn node_builtin(function: &FunctionProfile) -> Option<String> {
     let name = function.name.strip_prefix("Builtins_")?;
     let module = base_name(function.module.as_deref()?);
@@ -460,6 +469,7 @@ mod tests {
             ("py::fib:/tmp/work.py", "fib", Some("/tmp/work.py"), (0, 0)),
             ("TRACE-3$App\\Math\\fib$7", "App\\Math\\fib", None, (0, 0)),
             ("TRACE-12$/tmp/work.php$20", "", Some("/tmp/work.php"), (0, 0)),
+            ("TRACE-4$App\\{closure}$6", "App\\{closure}", None, (6, 0)),
             ("JIT$App\\Math\\fib", "App\\Math\\fib", None, (0, 0)),
             ("work:insert/2", "work:insert/2", None, (0, 0)),
             (

@@ -237,6 +237,24 @@ mod tests {
     }
 
     #[test]
+    fn closures_of_php_are_told_apart() {
+        let profile = |functions: [(u32, u64); 2]| {
+            functions
+                .iter()
+                .fold(Profile::new(100), |profile, (line, samples)| {
+                    profile.jit(&format!("TRACE-{line}$App\\{{closure}}${line}"), *samples)
+                })
+        };
+        let before = [profile([(6, 20), (7, 30)]).parse()];
+        let after = [profile([(11, 25), (12, 31)]).parse()];
+        let table = match_functions(&before, &after);
+        let name = "App\\{closure}";
+        assert_eq!(names(&table), [row(name, 20, 25), row(name, 30, 31)]);
+        let text = table.function(1).unwrap().text();
+        assert_eq!(text, format!("{name}:12"));
+    }
+
+    #[test]
     fn kinds_and_modules_are_told_apart() {
         let profile = |scale: u64| {
             Profile::new(1000)

@@ -130,9 +130,9 @@ impl MatchedFunction {
 
     /// Returns the same, with the line if it is known.
     pub fn text(&self) -> String {
-        let line = self
-            .line
-            .filter(|_| self.file.is_some() && self.kind == FunctionKind::Jit);
+        // Closures of PHP have no file.
+        let has_place = self.file.is_some() || self.name.ends_with("{closure}");
+        let line = self.line.filter(|_| has_place && self.kind == FunctionKind::Jit);
         match line {
             Some(line) => format!("{}:{line}", self.full_name()),
             None => self.full_name(),
