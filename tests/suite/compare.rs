@@ -133,6 +133,24 @@ fn a_slow_function_is_found_alone() {
     assert_eq!(broken_rules(&comparison), ["self > 2%", "total > 5%", "cpu > 3%"]);
 }
 
+/// Its share cannot rise as much as its time.
+#[test]
+fn a_slow_function_that_has_most_of_the_time_is_found() {
+    let program = |hash: u64| Program {
+        samples: [50, 50, 50, hash, 50],
+        ..Program::default()
+    };
+    for (before, after, verdict, broken) in [
+        (9800, 12_740, "slower", &["self > 20%"][..]),
+        (12_740, 9800, "faster", &[][..]),
+    ] {
+        let comparison = compared(&program(before), &program(after), &["--fail-on", "self > 20%"]);
+        assert_eq!(comparison["verdict"], verdict, "{comparison:#}");
+        assert_eq!(changed(&comparison), ["hash"], "{comparison:#}");
+        assert_eq!(broken_rules(&comparison), broken);
+    }
+}
+
 #[test]
 fn code_that_moves_to_native_code_is_explained() {
     let moved = Program {

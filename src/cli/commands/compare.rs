@@ -29,7 +29,8 @@ Compare several runs of each side: only they show how much runs vary. Five are e
 on each side, the variation is assumed, and only large changes are significant.
 
 If the summaries have CPU times, values are CPU time per run, in percent of that before. A function counts as changed \
-only if its share of the samples changed in the same direction. Without CPU times, values are shares.
+only if its share of the samples changed in the same direction, or if it has most of the time and that of the run \
+changed. A run that is slower as a whole therefore breaks only 'cpu > N%'. Without CPU times, values are shares.
 
 Examples:
   jitinject record -q -o old -- node app.js

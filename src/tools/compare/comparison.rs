@@ -155,8 +155,9 @@ pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOpti
         level,
         least,
     };
-    let own = tests.estimates(&rows, |counts| counts.own);
-    let total = tests.estimates(&rows, |counts| counts.total);
+    let cpu = cpu_change(scale, cpu_level, options.assumptions.cost);
+    let own = tests.estimates(&rows, |counts| counts.own, cpu.as_ref());
+    let total = tests.estimates(&rows, |counts| counts.total, None);
     let mut tiers = tiers(table, scale);
     let found = table.live_rows().zip(own.into_iter().zip(total));
     let mut functions: Vec<(u32, FunctionChange)> = found
@@ -179,7 +180,6 @@ pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOpti
     });
     let (rows, mut functions): (Vec<u32>, Vec<FunctionChange>) = functions.into_iter().unzip();
     explanation::explain(table, &rows, &mut functions);
-    let cpu = cpu_change(scale, cpu_level, options.assumptions.cost);
     Comparison {
         format: FORMAT,
         verdict: verdict(cpu.as_ref(), &functions, least),
@@ -217,8 +217,14 @@ impl FunctionTest<'_, '_> {
         })
     }
 
-    /// Returns the estimates of all functions, in the order of `rows`.
-    fn estimates(&self, rows: &[u32], count: impl Fn(FunctionCounts) -> u64) -> Vec<Estimate> {
+    /// Returns the estimates of all functions, in the order of `rows`. If `cpu` is given, functions with most of the time may
+    /// change as it does.
+    fn estimates(
+        &self,
+        rows: &[u32],
+        count: impl Fn(FunctionCounts) -> u64,
+        cpu: Option<&CpuChange>,
+    ) -> Vec<Estimate> {
         let weights = &self.scale.weights;
         let estimate = |&row: &u32| {
             let [before, after] = self.values(row, weights, &count).map(|side| mean(&side));
@@ -249,10 +255,17 @@ impl FunctionTest<'_, '_> {
             Measure::Share => shares.clone(),
             _ => self.differences(&tested_rows, weights, &count),
         };
-        let probabilities = shares
-            .iter()
-            .zip(&shown)
-            .map(|(share, shown)| self.probability(share, shown));
+        let cpu = cpu.filter(|cpu| cpu.is_significant);
+        let direction = cpu.map_or(0.0, |cpu| cpu.change_percent);
+        let changes = shares.iter().zip(&shown).zip(&tested_rows);
+        let probabilities = changes.map(|((share, shown), &row)| {
+            let probability = self.probability(share, shown);
+            let is_like_all = shown.change * direction > 0.0 && !self.is_opposed(share, direction);
+            match is_like_all && self.has_most(row, &count) {
+                true => probability.min(shown.p()),
+                false => probability,
+            }
+        });
         let parts = tested
             .iter()
             .map(|&index| estimates.get(index).map_or(0.0, |it| it.before + it.after));
@@ -309,6 +322,18 @@ impl FunctionTest<'_, '_> {
     fn probability(&self, share: &Difference, shown: &Difference) -> f64 {
         let is_shown = share.change * shown.change > 0.0 && shown.p() <= self.level;
         if is_shown { share.p() } else { 1.0 }
+    }
+
+    /// Whether a share changed against a direction by more than chance.
+    fn is_opposed(&self, share: &Difference, direction: f64) -> bool {
+        share.change * direction < 0.0 && share.p() <= self.level
+    }
+
+    /// Whether a function has more than half of the samples on both sides. If it takes longer, so does the whole run, and its
+    /// share hardly rises.
+    fn has_most(&self, row: u32, count: &impl Fn(FunctionCounts) -> u64) -> bool {
+        let shares = self.values(row, &self.scale.share_weights, count);
+        shares.iter().all(|side| mean(side) > 50.0)
     }
 }
 
