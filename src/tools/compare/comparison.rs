@@ -402,13 +402,9 @@ fn verdict(cpu: Option<&CpuChange>, functions: &[FunctionChange], least: f64) ->
         };
     }
     let changed = |direction: f64| {
-        let unexplained = move |change: &&FunctionChange| {
-            change.unexplained_own() * direction >= least.max(f64::MIN_POSITIVE)
-        };
-        functions
-            .iter()
-            .filter(|change| change.own.is_significant)
-            .any(move |change| unexplained(&change))
+        let least = least.max(f64::MIN_POSITIVE);
+        let mut changes = functions.iter().map(FunctionChange::significant_own);
+        changes.any(|change| change * direction >= least)
     };
     match (changed(1.0), changed(-1.0)) {
         (false, false) => Verdict::Unchanged,
@@ -429,6 +425,25 @@ impl FunctionChange {
     pub fn unexplained_total(&self) -> f64 {
         let explanation = self.explanation.as_ref();
         self.total.change - explanation.map(|it| it.total).unwrap_or_default()
+    }
+
+    /// Returns the significant change of the time in the function, without what moved; 0 if there is none.
+    pub fn significant_own(&self) -> f64 {
+        self.significant(&self.own, self.unexplained_own())
+    }
+
+    /// Returns the significant change of the time with the function on the stack, likewise.
+    pub fn significant_total(&self) -> f64 {
+        self.significant(&self.total, self.unexplained_total())
+    }
+
+    /// Returns the rest of a significant change. If a part of it is explained, the rest may be chance alone.
+    fn significant(&self, estimate: &Estimate, rest: f64) -> f64 {
+        let margin = self.explanation.as_ref().and(estimate.margin);
+        match estimate.is_significant && rest.abs() > margin.unwrap_or_default() {
+            true => rest,
+            false => 0.0,
+        }
     }
 }
 

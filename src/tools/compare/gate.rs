@@ -1,7 +1,7 @@
 //! Checks of the rules of `--fail-on`.
 
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::tools::compare::comparison::{Comparison, Estimate, FunctionChange};
+use crate::tools::compare::comparison::{Comparison, FunctionChange};
 use crate::tools::compare::report::shortened;
 use crate::tools::compare::rules::{GateRule, Quantity, RuleResult};
 
@@ -17,8 +17,8 @@ impl GateRule {
             return Err(self.not_checked(&format!("the runs {name} have no samples")));
         }
         let reason = match self.quantity {
-            Quantity::Own => self.functions(comparison, |it| (it.own, it.unexplained_own())),
-            Quantity::Total => self.functions(comparison, |it| (it.total, it.unexplained_total())),
+            Quantity::Own => self.functions(comparison, |it| (it.own.margin, it.significant_own())),
+            Quantity::Total => self.functions(comparison, |it| (it.total.margin, it.significant_total())),
             Quantity::Cpu => self.cpu(comparison, differences)?,
             Quantity::Named => self.named(comparison),
         };
@@ -34,28 +34,26 @@ impl GateRule {
         error.with("cause", cause)
     }
 
-    /// Returns the functions that break the rule, if any.
+    /// Returns the functions that break the rule, if any. `value` returns a margin and a significant change.
     fn functions(
         &self,
         comparison: &Comparison,
-        value: impl Fn(&FunctionChange) -> (Estimate, f64),
+        value: impl Fn(&FunctionChange) -> (Option<f64>, f64),
     ) -> Option<String> {
         /// Functions that are named; the result is a line.
         const MAX_NAMED: usize = 3;
-        let mut broken: Vec<(f64, &FunctionChange, Estimate)> = comparison
+        let mut broken: Vec<(f64, &FunctionChange, Option<f64>)> = comparison
             .functions
             .iter()
             .map(|function| (function, value(function)))
-            .filter(|(_, (estimate, rise))| estimate.is_significant && *rise > self.limit)
-            .map(|(function, (estimate, rise))| (rise, function, estimate))
+            .filter(|(_, (_, rise))| *rise > self.limit)
+            .map(|(function, (margin, rise))| (rise, function, margin))
             .collect();
         broken.sort_by(|one, other| other.0.total_cmp(&one.0));
-        let named = broken.iter().take(MAX_NAMED).map(|(_, function, estimate)| {
-            let margin = estimate
-                .margin
-                .map_or(String::new(), |margin| format!(" ± {margin:.2}"));
+        let named = broken.iter().take(MAX_NAMED).map(|(rise, function, margin)| {
+            let margin = margin.map_or(String::new(), |margin| format!(" ± {margin:.2}"));
             let name = shortened(&function.function.text());
-            format!("{name} {:+.2}{margin}", estimate.change)
+            format!("{name} {rise:+.2}{margin}")
         });
         let mut text = named.collect::<Vec<_>>().join("; ");
         if let Some(more) = broken.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
@@ -105,6 +103,7 @@ mod tests {
     use crate::results::diagnostics::Issue;
     use crate::tools::compare::rules::GateRule;
     use crate::tools::compare::testing::{changes, comparison};
+    use crate::tools::compare::{Explanation, ExplanationKind};
 
     #[test]
     fn a_side_without_samples_passes_no_rule() {
@@ -130,5 +129,24 @@ mod tests {
         };
         assert_eq!(reason(3), "f0 +1.00; f1 +1.00; f2 +1.00");
         assert_eq!(reason(4), "f0 +1.00; f1 +1.00; f2 +1.00; 1 more");
+    }
+
+    #[test]
+    fn what_is_left_of_explained_time_must_be_more_than_its_margin() {
+        let rule: GateRule = "self > 0.5%".parse().unwrap();
+        let reason = |margin: f64| {
+            let mut functions = changes(1, true);
+            functions[0].own.change = 10.25;
+            functions[0].own.margin = Some(margin);
+            functions[0].explanation = Some(Explanation {
+                kind: ExplanationKind::MovedFrom,
+                functions: vec!["g".into()],
+                own: 9.5,
+                total: 0.0,
+            });
+            rule.check(&comparison(functions), &[]).unwrap().reason
+        };
+        assert_eq!(reason(1.5), "not broken");
+        assert_eq!(reason(0.25), "f0 +0.75 ± 0.25");
     }
 }
