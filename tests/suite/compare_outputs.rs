@@ -124,6 +124,29 @@ fn rules_that_cannot_be_checked_are_errors() {
 }
 
 #[test]
+fn totals_of_runs_with_and_without_call_stacks_are_not_compared() {
+    let folder = scratch();
+    let without = Profile::new(100)
+        .jit("JS:*main /a.js:1:1", 10)
+        .jit("JS:*eat /a.js:9:1", 90);
+    write(folder.path(), "with", &[without.clone().total(0, 100)]);
+    write(folder.path(), "without", &[without]);
+    for (before, after) in [("with", "without"), ("without", "with")] {
+        let output = run(folder.path(), &[before, after]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(codes(&said(&output)), ["JI439"], "{}", said(&output));
+        let output = run(folder.path(), &["--fail-on", "total > 5%", before, after]);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(codes(&said(&output)), ["JI429"], "{}", said(&output));
+        assert!(
+            run(folder.path(), &["--fail-on", "self > 5%", before, after])
+                .status
+                .success()
+        );
+    }
+}
+
+#[test]
 fn summaries_that_cannot_be_compared_are_refused() {
     let folder = scratch();
     write(folder.path(), "good", &[Program::default().run(0)]);

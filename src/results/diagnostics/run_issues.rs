@@ -269,6 +269,9 @@ macro_rules! with_run_issues {
     FeatureLeftOut "JI438" Error "{what}: this program was built without the feature {feature}"
         "Features are parts of jitinject that can be left out when it is built."
         "Build it with this feature."
+    StacksDiffer "JI439" Warning "recorded {this}, and the first summary {first}; totals cannot be compared"
+        "Without call stacks, only sampled functions are known, and their total is their own time."
+        "Record all runs with call stacks (perf record -g), as jitinject record does."
 
     // Recordings.
     PerfNotFound "JI440" Error "perf is not installed: no program of that name in PATH"

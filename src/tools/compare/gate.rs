@@ -18,6 +18,10 @@ impl GateRule {
         }
         let reason = match self.quantity {
             Quantity::Own => self.functions(comparison, |it| (it.own.margin, it.significant_own())),
+            Quantity::Total if differences.iter().any(|it| it.issue == Issue::StacksDiffer) => {
+                let cause = "some runs were recorded with call stacks and others without";
+                return Err(self.not_checked(cause));
+            }
             Quantity::Total => self.functions(comparison, |it| (it.total.margin, it.significant_total())),
             Quantity::Cpu => self.cpu(comparison, differences)?,
             Quantity::Named => self.named(comparison),
@@ -64,7 +68,8 @@ impl GateRule {
 
     fn cpu(&self, comparison: &Comparison, differences: &[Diagnostic]) -> Result<Option<String>, Diagnostic> {
         let Some(cpu) = comparison.cpu else {
-            let cause = match differences.first().map(|difference| difference.issue) {
+            let mut issues = differences.iter().map(|difference| difference.issue);
+            let cause = match issues.find(|issue| *issue != Issue::StacksDiffer) {
                 Some(Issue::KernelDiffers) => "some runs were recorded with kernel time and others without",
                 Some(_) => "the runs recorded different events",
                 None => {

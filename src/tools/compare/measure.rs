@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
-use crate::results::summary::profile::{EventSummary, Unit};
+use crate::results::summary::profile::{EventSummary, FunctionProfile, Unit};
 use crate::tools::compare::matching::RunTable;
 use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::summary_file::ParsedSummary;
@@ -103,7 +103,10 @@ impl Scale {
             share_weights,
             costs,
             has_time,
-            diagnostics: different_event.into_iter().collect(),
+            diagnostics: different_event
+                .into_iter()
+                .chain(different_stacks(table))
+                .collect(),
         }
     }
 }
@@ -144,6 +147,28 @@ fn different_event(table: &RunTable<'_>) -> Option<Diagnostic> {
             .with("first", first.name),
     };
     Some(differs.in_file_called(jitdump::printable(run.input.as_bytes())))
+}
+
+/// Returns a warning about the first run with call stacks if the first run has none, or the other way round.
+fn different_stacks(table: &RunTable<'_>) -> Option<Diagnostic> {
+    let with_samples = (0..table.runs.len()).filter(|&run| table.samples(run) > 0);
+    let mut runs = with_samples.filter_map(|run| table.runs.get(run));
+    let first = has_stacks(runs.next()?);
+    let run = runs.find(|run| has_stacks(run) != first)?;
+    let text = |has_stacks| match has_stacks {
+        true => "with call stacks",
+        false => "without call stacks",
+    };
+    let differs = Diagnostic::new(Issue::StacksDiffer)
+        .with("this", text(!first))
+        .with("first", text(first));
+    Some(differs.in_file_called(jitdump::printable(run.input.as_bytes())))
+}
+
+/// Whether any function was sampled below another one.
+fn has_stacks(run: &ParsedSummary) -> bool {
+    let mut counts = run.profile.functions.iter().map(FunctionProfile::counts);
+    counts.any(|(own, total)| total > own)
 }
 
 /// What the first event of a run counts.
