@@ -342,6 +342,19 @@ fn shares_and_samples_replace_unknown_times() {
 }
 
 #[test]
+fn shares_alone_say_nothing_about_cpu_time() {
+    let slow = Program {
+        speed: 200,
+        ..Program::default()
+    };
+    let comparison = compared(&Program::default(), &slow, &["--shares"]);
+    assert_eq!(comparison["cpu"], Value::Null, "{comparison:#}");
+    expect_unchanged(&comparison);
+    let time = &comparison["after"]["cpu_time_ns"];
+    assert!(time.is_number(), "{comparison:#}");
+}
+
+#[test]
 fn twenty_thousand_functions_are_compared() {
     let profile = |root: &str, line: usize| {
         let functions = (0..20_000).map(|number| {

@@ -115,6 +115,13 @@ fn rules_that_cannot_be_checked_are_errors() {
     let output = run(folder.path(), &["--fail-on", "cpu > 3%", "before", "before"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(codes(&said(&output)), ["JI429"], "{}", said(&output));
+    write(folder.path(), "timed", &[Program::default().run(0)]);
+    let output = run(
+        folder.path(),
+        &["--shares", "--fail-on", "cpu > 3%", "timed", "timed"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(codes(&said(&output)), ["JI429"], "{}", said(&output));
     // Other events are compared by shares only.
     let cycles = profile.set("/profile/events/0/name", "cycles:u");
     write(folder.path(), "after", &[cycles]);

@@ -77,7 +77,8 @@ pub struct CompareArguments {
 
     /// Compare shares of the samples only
     ///
-    /// For runs that do different amounts of work, such as of a server under load.
+    /// For runs that do different amounts of work, such as of a server under load, or on different machines. Changes of
+    /// CPU times are not judged, and the rule 'cpu > N%' cannot be checked.
     #[arg(long)]
     shares: bool,
 

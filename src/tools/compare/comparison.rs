@@ -36,7 +36,7 @@ pub struct Comparison {
     pub before: Side,
     /// The second side.
     pub after: Side,
-    /// Change of the CPU time of a run, if known.
+    /// Change of the CPU time of a run, if known and not only shares are compared.
     pub cpu: Option<CpuChange>,
     /// Rules of `--fail-on`.
     pub rules: Vec<RuleResult>,
@@ -381,8 +381,10 @@ fn tiers(table: &RunTable<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
     tiers
 }
 
+/// Returns the change of the cost of a run, unless only shares are compared.
 fn cpu_change(scale: &Scale, level: f64, assumed: f64) -> Option<CpuChange> {
-    let [before, after] = scale.costs.as_ref()?;
+    let costs = scale.costs.as_ref();
+    let [before, after] = costs.filter(|_| scale.measure != Measure::Share)?;
     let difference = cost_difference(before, after, assumed);
     let margin = difference.margin(&mut Quantiles::new(level));
     let percent = |log: f64| log.exp_m1() * 100.0;

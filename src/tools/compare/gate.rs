@@ -2,15 +2,18 @@
 
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::tools::compare::comparison::{Comparison, FunctionChange};
+use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::report::shortened;
 use crate::tools::compare::rules::{GateRule, Quantity, RuleResult};
 
 impl GateRule {
-    /// Checks the rule. `differences` are warnings about runs that were not recorded alike.
+    /// Checks the rule. `differences` are warnings about runs that were not recorded alike, `measure` is what was to be
+    /// compared.
     pub(super) fn check(
         &self,
         comparison: &Comparison,
         differences: &[Diagnostic],
+        measure: MeasureChoice,
     ) -> Result<RuleResult, Diagnostic> {
         let sides = [("before", &comparison.before), ("after", &comparison.after)];
         if let Some((name, _)) = sides.into_iter().find(|(_, side)| side.samples == 0) {
@@ -23,7 +26,7 @@ impl GateRule {
                 return Err(self.not_checked(cause));
             }
             Quantity::Total => self.functions(comparison, |it| (it.total.margin, it.significant_total())),
-            Quantity::Cpu => self.cpu(comparison, differences)?,
+            Quantity::Cpu => self.cpu(comparison, differences, measure)?,
             Quantity::Named => self.named(comparison),
         };
         Ok(RuleResult {
@@ -66,12 +69,18 @@ impl GateRule {
         (!broken.is_empty()).then_some(text)
     }
 
-    fn cpu(&self, comparison: &Comparison, differences: &[Diagnostic]) -> Result<Option<String>, Diagnostic> {
+    fn cpu(
+        &self,
+        comparison: &Comparison,
+        differences: &[Diagnostic],
+        measure: MeasureChoice,
+    ) -> Result<Option<String>, Diagnostic> {
         let Some(cpu) = comparison.cpu else {
             let mut issues = differences.iter().map(|difference| difference.issue);
             let cause = match issues.find(|issue| *issue != Issue::StacksDiffer) {
                 Some(Issue::KernelDiffers) => "some runs were recorded with kernel time and others without",
                 Some(_) => "the runs recorded different events",
+                None if measure == MeasureChoice::Shares => "--shares compares no CPU time",
                 None => {
                     "the summaries have no CPU time; record an event of time or cycles, or pass --per-run"
                 }
@@ -108,7 +117,7 @@ mod tests {
     use crate::results::diagnostics::Issue;
     use crate::tools::compare::rules::GateRule;
     use crate::tools::compare::testing::{changes, comparison};
-    use crate::tools::compare::{Explanation, ExplanationKind};
+    use crate::tools::compare::{Explanation, ExplanationKind, MeasureChoice};
 
     #[test]
     fn a_side_without_samples_passes_no_rule() {
@@ -116,7 +125,7 @@ mod tests {
             let rule: GateRule = rule.parse().unwrap();
             let mut comparison = comparison(Vec::new());
             comparison.after.samples = 0;
-            let error = rule.check(&comparison, &[]).unwrap_err();
+            let error = rule.check(&comparison, &[], MeasureChoice::Auto).unwrap_err();
             assert_eq!(error.issue, Issue::RuleNotChecked);
             assert!(
                 error.message().contains("the runs after have no samples"),
@@ -129,7 +138,7 @@ mod tests {
     fn three_functions_that_break_a_rule_are_named() {
         let rule: GateRule = "self > 0.5%".parse().unwrap();
         let reason = |count: usize| {
-            let result = rule.check(&comparison(changes(count, true)), &[]);
+            let result = rule.check(&comparison(changes(count, true)), &[], MeasureChoice::Auto);
             result.unwrap().reason
         };
         assert_eq!(reason(3), "f0 +1.00; f1 +1.00; f2 +1.00");
@@ -149,7 +158,9 @@ mod tests {
                 own: 9.5,
                 total: 0.0,
             });
-            rule.check(&comparison(functions), &[]).unwrap().reason
+            rule.check(&comparison(functions), &[], MeasureChoice::Auto)
+                .unwrap()
+                .reason
         };
         assert_eq!(reason(1.5), "not broken");
         assert_eq!(reason(0.25), "f0 +0.75 ± 0.25");

@@ -61,7 +61,7 @@ pub fn compare(
     let rules = options
         .rules
         .iter()
-        .map(|rule| rule.check(&comparison, &scale.diagnostics));
+        .map(|rule| rule.check(&comparison, &scale.diagnostics, options.measure));
     comparison.rules = rules.collect::<Result<_, _>>()?;
     let flame_graph = match wants_graph {
         true => ComparedFlameGraph::of(&table, &scale),
