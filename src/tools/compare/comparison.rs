@@ -392,7 +392,7 @@ fn cpu_change(scale: &Scale, level: f64, assumed: f64) -> Option<CpuChange> {
         change_percent: percent(difference.change),
         low_percent: percent(difference.change - margin),
         high_percent: percent(difference.change + margin),
-        is_significant: difference.p() <= level,
+        is_significant: difference.change.abs() > margin,
     })
 }
 

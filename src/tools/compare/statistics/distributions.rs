@@ -24,7 +24,20 @@ pub fn two_sided_quantile(probability: f64, freedom: f64) -> f64 {
     while two_sided_p(high, freedom) > probability && high < 1e30 {
         (low, high) = (high, high * 2.0);
     }
-    for _ in 0..60 {
+    narrowed(probability, freedom, [low, high], 60)
+}
+
+/// Returns the same if it is known to be between two values, with a part in a million of their difference.
+pub fn quantile_between(probability: f64, freedom: f64, bounds: [f64; 2]) -> f64 {
+    match bounds[0] < bounds[1] {
+        true => narrowed(probability, freedom, bounds, 20),
+        false => bounds[1],
+    }
+}
+
+/// Halves the interval with a quantile some times, and returns its upper end.
+fn narrowed(probability: f64, freedom: f64, [mut low, mut high]: [f64; 2], times: usize) -> f64 {
+    for _ in 0..times {
         let middle = (low + high) / 2.0;
         match two_sided_p(middle, freedom) > probability {
             true => low = middle,

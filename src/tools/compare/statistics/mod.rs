@@ -29,7 +29,7 @@
 mod distributions;
 
 use self::distributions::{
-    MAX_FREEDOM, digamma, trigamma, trigamma_inverse, two_sided_p, two_sided_quantile,
+    MAX_FREEDOM, digamma, quantile_between, trigamma, trigamma_inverse, two_sided_p, two_sided_quantile,
 };
 
 /// Factor of the sampling variance if each side has one run. Over 14 runs of one program in Node.js 20, the functions
@@ -132,7 +132,7 @@ impl Difference {
     }
 }
 
-/// Quantiles of the t-distribution at one level, computed once for each degree of freedom.
+/// Quantiles of the t-distribution at one level, computed once for each whole degree of freedom.
 #[derive(Debug)]
 pub struct Quantiles {
     level: f64,
@@ -149,8 +149,12 @@ impl Quantiles {
     }
 
     fn get(&mut self, freedom: f64) -> f64 {
-        // Rounding down makes intervals wider.
-        let freedom = freedom.clamp(1.0, MAX_FREEDOM) as usize;
+        let freedom = freedom.clamp(1.0, MAX_FREEDOM);
+        let bounds = [freedom.ceil(), freedom.floor()].map(|whole| self.whole(whole as usize));
+        quantile_between(self.level, freedom, bounds)
+    }
+
+    fn whole(&mut self, freedom: usize) -> f64 {
         let level = self.level;
         let compute = || two_sided_quantile(level, freedom as f64);
         match self.known.get_mut(freedom) {
@@ -519,6 +523,20 @@ mod tests {
         // Runs without variation have the other 8 degrees, or with two runs on each side 2.
         assert!((relative(5.0) - 0.02_f64.powi(2) * 2.0 / 10.0).abs() < 1e-9);
         assert!((relative(2.0) - 0.25_f64.powi(2) * 2.0 / 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn changes_of_the_size_of_their_margin_have_the_probability_of_the_level() {
+        let mut quantiles = Quantiles::new(0.0075);
+        for freedom in [1.0, 1.01, 1.9, 2.5, 7.3, 40.75, 999.5, 1000.0] {
+            let difference = |change| Difference {
+                change,
+                error: 0.5,
+                freedom,
+            };
+            let p = difference(difference(0.0).margin(&mut quantiles)).p();
+            assert!((p / 0.0075 - 1.0).abs() < 1e-4, "{freedom}: {p}");
+        }
     }
 
     #[test]
