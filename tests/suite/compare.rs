@@ -341,6 +341,38 @@ fn shares_and_samples_replace_unknown_times() {
     );
 }
 
+/// The samples of Python functions are in the interpreter.
+#[test]
+fn functions_of_interpreters_change_by_their_totals() {
+    let runs = |first: u64, second: u64| -> Vec<Profile> {
+        let run = |number: u64| {
+            let (first, second) = (first + number * 3, second + number * 2);
+            Profile::new(10_000)
+                .cpu_time(10_000_000_000 + number)
+                .native("_PyEval_EvalFrameDefault", "/usr/bin/python3", 10_000)
+                .jit("py::main:/app.py", 0)
+                .total(1, 10_000)
+                .jit("py::A.step:/app.py", 0)
+                .total(2, first)
+                .jit("py::B.step:/app.py", 0)
+                .total(3, second)
+        };
+        (0..5).map(run).collect()
+    };
+    let comparison = compared_runs(&runs(4000, 3000), &runs(2500, 4500), &["--fail-on", "total > 5%"]);
+    assert_eq!(comparison["verdict"], "shifted", "{comparison:#}");
+    assert!(changed(&comparison).is_empty(), "{comparison:#}");
+    assert_eq!(broken_rules(&comparison), ["total > 5%"]);
+    expect_verdict(&runs(4000, 3000), &runs(2500, 3000), "faster");
+    expect_verdict(&runs(4000, 3000), &runs(4000, 3000), "unchanged");
+}
+
+#[track_caller]
+fn expect_verdict(before: &[Profile], after: &[Profile], verdict: &str) {
+    let comparison = compared_runs(before, after, &[]);
+    assert_eq!(comparison["verdict"], verdict, "{comparison:#}");
+}
+
 #[test]
 fn shares_alone_say_nothing_about_cpu_time() {
     let slow = Program {

@@ -50,7 +50,7 @@ pub struct Comparison {
 pub enum Verdict {
     /// No significant change.
     Unchanged,
-    /// More CPU time, or functions that take more.
+    /// More CPU time, or functions that take more, with callees if they take no time themselves.
     Slower,
     /// Less CPU time, or functions that take less.
     Faster,
@@ -405,7 +405,7 @@ fn verdict(cpu: Option<&CpuChange>, functions: &[FunctionChange], least: f64) ->
     }
     let changed = |direction: f64| {
         let least = least.max(f64::MIN_POSITIVE);
-        let mut changes = functions.iter().map(FunctionChange::significant_own);
+        let mut changes = functions.iter().map(FunctionChange::significant_change);
         changes.any(|change| change * direction >= least)
     };
     match (changed(1.0), changed(-1.0)) {
@@ -437,6 +437,19 @@ impl FunctionChange {
     /// Returns the significant change of the time with the function on the stack, likewise.
     pub fn significant_total(&self) -> f64 {
         self.significant(&self.total, self.unexplained_total())
+    }
+
+    /// Returns the significant change that counts for the verdict: that of the time in the function, or, if that is too small
+    /// to be tested, of the time with it on the stack. The time in functions of interpreters is that of the interpreter.
+    pub fn significant_change(&self) -> f64 {
+        match self.is_judged_by_total() {
+            true => self.significant_total(),
+            false => self.significant_own(),
+        }
+    }
+
+    fn is_judged_by_total(&self) -> bool {
+        self.function.kind == FunctionKind::Jit && self.own.margin.is_none()
     }
 
     /// Returns the rest of a significant change. If a part of it is explained, the rest may be chance alone.

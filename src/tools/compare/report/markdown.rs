@@ -45,7 +45,9 @@ impl Comparison {
             is_large || change.total.is_significant
         });
         let (mut top, mut more) = (Vec::new(), Vec::new());
-        let significant = |change: &FunctionChange| change.own.is_significant || change.explanation.is_some();
+        let significant = |change: &FunctionChange| {
+            change.own.is_significant || change.explanation.is_some() || change.significant_change() != 0.0
+        };
         for change in rows.by_ref() {
             match significant(change) && top.len() < MAX_TOP {
                 true => top.push(change),
@@ -150,6 +152,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::compare::Estimate;
     use crate::tools::compare::testing::{changes, comparison};
 
     #[test]
@@ -179,6 +182,14 @@ mod tests {
         assert_eq!(shown(101, false), [0, 100]);
         let text = |count| comparison(changes(count, false)).markdown(0.5);
         assert!(!text(100).contains("not shown") && text(101).contains("\n1 not shown; --json has all\n"));
+    }
+
+    #[test]
+    fn functions_that_changed_by_their_total_alone_are_shown_at_once() {
+        let mut functions = changes(1, true);
+        functions[0].own = Estimate::default();
+        let text = comparison(functions).markdown(0.5);
+        assert!(text.contains("| `f0` |") && !text.contains("<details>"), "{text}");
     }
 
     #[test]
