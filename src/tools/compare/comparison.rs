@@ -42,6 +42,9 @@ pub struct Comparison {
     pub rules: Vec<RuleResult>,
     /// Functions, the largest change of their own time first.
     pub functions: Vec<FunctionChange>,
+    /// Least change of a function that counts for the verdict, in percentage points; above 0.
+    #[serde(skip)]
+    pub(super) least_change: f64,
 }
 
 /// The result in one word.
@@ -146,7 +149,7 @@ const CPU_PART: f64 = 0.25;
 pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOptions) -> Comparison {
     let level = (1.0 - options.confidence / 100.0).clamp(1e-9, 0.5);
     let (level, cpu_level) = (level * (1.0 - CPU_PART), level * CPU_PART);
-    let least = options.least_change();
+    let least = options.least_change().max(f64::MIN_POSITIVE);
     let rows: Vec<u32> = table.live_rows().map(|(row, _)| row).collect();
     let tests = FunctionTest {
         table,
@@ -191,6 +194,7 @@ pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOpti
         cpu,
         rules: Vec::new(),
         functions,
+        least_change: least,
     }
 }
 
@@ -201,7 +205,7 @@ struct FunctionTest<'t, 's> {
     options: &'t CompareOptions,
     /// Probability that any function is significant by chance.
     level: f64,
-    /// Least change that matters.
+    /// Least change that matters, above 0.
     least: f64,
 }
 
@@ -238,10 +242,7 @@ impl FunctionTest<'_, '_> {
         let mut estimates: Vec<Estimate> = rows.iter().map(estimate).collect();
         // A function that changed by `least` has at least half of that on average. The selection depends on the sum of
         // the sides only, so it does not prefer differences by chance.
-        let is_tested = |estimate: &Estimate| {
-            let sum = estimate.before + estimate.after;
-            sum > 0.0 && sum >= self.least
-        };
+        let is_tested = |estimate: &Estimate| estimate.before + estimate.after >= self.least;
         let is_stable = |index: usize| rows.get(index).is_some_and(|&row| !self.is_unpredictable(row));
         let tested: Vec<usize> = (0..rows.len())
             .filter(|&index| estimates.get(index).is_some_and(is_tested) && is_stable(index))
@@ -404,7 +405,6 @@ fn verdict(cpu: Option<&CpuChange>, functions: &[FunctionChange], least: f64) ->
         };
     }
     let changed = |direction: f64| {
-        let least = least.max(f64::MIN_POSITIVE);
         let mut changes = functions.iter().map(FunctionChange::significant_change);
         changes.any(|change| change * direction >= least)
     };

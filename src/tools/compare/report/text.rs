@@ -107,13 +107,17 @@ impl Comparison {
     /// Returns the verdict with the number of functions.
     pub(super) fn verdict_text(&self) -> String {
         let mut text = self.verdict.text().to_owned();
-        let significant = || self.functions.iter().filter(|change| change.own.is_significant);
-        let moved = significant()
-            .filter(|change| change.explanation.is_some())
-            .count();
-        let unexplained = || significant().filter(|change| change.explanation.is_none());
-        let slower = unexplained().filter(|change| change.own.change > 0.0).count();
-        let faster = unexplained().count().saturating_sub(slower);
+        let least = self.least_change;
+        let changed = |direction: f64| {
+            let changes = self.functions.iter().map(FunctionChange::significant_change);
+            changes.filter(|change| change * direction >= least).count()
+        };
+        let (slower, faster) = (changed(1.0), changed(-1.0));
+        let moved = self.functions.iter().filter(|change| {
+            let is_large = change.own.is_significant && change.own.change.abs() >= least;
+            is_large && change.explanation.is_some() && change.significant_change().abs() < least
+        });
+        let moved = moved.count();
         for (number, what) in [(slower, "slower"), (faster, "faster")] {
             if number > 0 {
                 let _ = write!(text, "; {} {what}", count(number as u64, "function"));
@@ -258,6 +262,7 @@ impl FunctionChange {
 #[cfg(test)]
 mod tests {
     use crate::tools::compare::testing::{changes, comparison};
+    use crate::tools::compare::{Explanation, ExplanationKind};
 
     #[test]
     fn the_tables_of_own_times_and_totals_have_40_and_15_rows() {
@@ -271,5 +276,29 @@ mod tests {
         assert_eq!(hidden(41, false), ["1 more; --json prints all"]);
         assert_eq!(hidden(15, true), [""; 0]);
         assert_eq!(hidden(16, true), ["1 more; --json prints all"]);
+    }
+
+    #[test]
+    fn functions_that_changed_less_than_matters_are_not_counted() {
+        let mut functions = changes(6, true);
+        functions[0].own.change = 0.4;
+        functions[1].own.change = -0.4;
+        functions[2].own.change = -0.6;
+        for (index, own) in [(3, 1.0), (4, 0.2)] {
+            functions[index].explanation = Some(Explanation {
+                kind: ExplanationKind::MovedFrom,
+                functions: vec!["g".into()],
+                own,
+                total: 0.0,
+            });
+        }
+        for change in &mut functions {
+            change.own.margin = Some(0.1);
+        }
+        let text = comparison(functions).verdict_text();
+        assert_eq!(
+            text,
+            "no significant change; 2 functions slower; 1 function faster; time moved between 1 function"
+        );
     }
 }
