@@ -373,6 +373,45 @@ fn expect_verdict(before: &[Profile], after: &[Profile], verdict: &str) {
     assert_eq!(comparison["verdict"], verdict, "{comparison:#}");
 }
 
+/// perf changes the period, so that few samples stand for most of the events.
+#[test]
+fn samples_count_by_their_periods_unless_they_are_of_a_time() {
+    let run = |scale: u64| {
+        Profile::new(100)
+            .jit("JS:*setup /a.js:1:1", 60)
+            .jit("JS:*load /a.js:9:1", 40)
+            .total(0, 100)
+            .stacks(&[(-1, 0, 60), (0, 1, 40)])
+            .periods(
+                "page-faults",
+                &[(60 * scale, 4060 * scale), (4000 * scale, 4000 * scale)],
+            )
+    };
+    let value = |comparison: &Value, name: &str, part: &str, side: &str| -> f64 {
+        let value = function(comparison, name)[part][side].as_f64().unwrap();
+        (value * 100.0).round() / 100.0
+    };
+    let (before, after) = ([run(1)], [run(2)]);
+    let shares = compared_runs(&before, &after, &[]);
+    assert_eq!(shares["measure"], "share", "{shares:#}");
+    assert_eq!(value(&shares, "setup", "self", "before"), 1.48);
+    assert_eq!(value(&shares, "setup", "total", "before"), 100.0);
+    assert_eq!(value(&shares, "load", "self", "after"), 98.52);
+    let tier = &function(&shares, "load")["tiers"][0];
+    assert!((tier["before"].as_f64().unwrap() - 98.52).abs() < 0.01, "{tier}");
+    let events = compared_runs(&before, &after, &["--per-run"]);
+    assert_eq!(events["measure"], "events", "{events:#}");
+    assert_eq!(value(&events, "load", "self", "after"), 197.04);
+    assert!((events["cpu"]["change_percent"].as_f64().unwrap() - 100.0).abs() < 0.01);
+    // Samples of a clock count alike, and earlier versions did not write the periods of totals.
+    let time = |run: Profile| run.set("/profile/events/0/unit", "ns");
+    let earlier = |run: Profile| run.set("/profile/functions/0/total_period", serde_json::json!([]));
+    for changed in [time(run(1)), earlier(run(1))] {
+        let shares = compared_runs(&[changed.clone()], &[changed], &["--shares"]);
+        assert_eq!(value(&shares, "setup", "self", "before"), 60.0);
+    }
+}
+
 #[test]
 fn shares_alone_say_nothing_about_cpu_time() {
     let slow = Program {

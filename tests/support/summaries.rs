@@ -68,6 +68,19 @@ impl Profile {
         self
     }
 
+    /// Sets the event, and the periods of the samples in each function and with it in their stack.
+    pub fn periods(mut self, event: &str, periods: &[(u64, u64)]) -> Self {
+        let sum: u64 = periods.iter().map(|(own, _)| own).sum();
+        for (index, (own, total)) in periods.iter().enumerate() {
+            self.function(index)["self_period"] = json!([own]);
+            self.function(index)["total_period"] = json!([total]);
+        }
+        let samples = self.samples;
+        self.profile()["events"] =
+            json!([{"name": event, "unit": "count", "samples": samples, "period": sum}]);
+        self
+    }
+
     /// Sets the size of a function's code.
     pub fn size(mut self, index: usize, size: u64) -> Self {
         self.function(index)["size"] = size.into();

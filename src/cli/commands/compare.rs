@@ -69,9 +69,9 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.5")]
     min_change: f64,
 
-    /// Compare samples per run if CPU times are unknown
+    /// Compare events or samples per run if CPU times are unknown
     ///
-    /// For runs that do the same work, recorded with the same event and frequency.
+    /// For runs that do the same work, recorded with the same event and frequency. Samples are compared if each is one event.
     #[arg(long, conflicts_with = "shares")]
     per_run: bool,
 

@@ -32,8 +32,8 @@ pub struct CountedFunctions {
 struct FunctionSamples {
     /// In its own code.
     own: Weight,
-    /// Number of those in it and in functions that it calls.
-    total: u64,
+    /// In it and in functions that it calls.
+    total: Weight,
 }
 
 impl CountedFunctions {
@@ -81,11 +81,20 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
             own: own.samples,
         }
     };
+    let mut periods = tree.own.map(|own| own.period);
+    for (index, node) in tree.nodes.enumerate().rev() {
+        if let Some(caller) = node.caller() {
+            periods[caller] = periods[caller].saturating_add(periods[index]);
+        }
+    }
     visit_outermost(tree.nodes.len(), rows.len(), node, |index, total| {
         let node = &tree.nodes[NodeIndex(index)];
         let EventFunction { event, function } = node.frame;
         let of_event = samples.entry((function, event)).or_default();
-        of_event.total = of_event.total.saturating_add(total);
+        of_event.total.add(Weight {
+            samples: total,
+            period: periods[NodeIndex(index)],
+        });
         if let Some(caller) = node.caller().filter(|_| event == 0) {
             let caller = tree.nodes[caller].frame.function;
             *callers.entry((function, caller)).or_default() += total;
@@ -105,8 +114,9 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
     for ((function, event), FunctionSamples { own, total }) in samples {
         let row = &mut rows[function];
         row.own.add(event, own.samples);
-        row.total.add(event, total);
+        row.total.add(event, total.samples);
         row.self_period.add(event, own.period);
+        row.total_period.add(event, total.period);
     }
     let mut callers: Vec<_> = callers.into_iter().filter(|&(_, samples)| samples > 0).collect();
     callers.sort_unstable_by_key(|&((function, caller), samples)| (function, Reverse(samples), caller));
@@ -122,6 +132,7 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
 mod tests {
     use super::*;
     use crate::frames::stream::call_tree::{CallTree, StackPosition};
+    use crate::results::summary::event_counts::EventCounts;
 
     #[test]
     fn a_function_lists_the_three_callers_with_most_samples() {
@@ -149,5 +160,41 @@ mod tests {
         let mut rows = (0..5).map(|_| FunctionProfile::default()).collect();
         count(&mut rows, &tree);
         assert_eq!(rows[IdentityIndex(0)].callers, [(4, 4), (3, 3), (2, 2)]);
+    }
+
+    #[test]
+    fn periods_are_added_up_as_samples_are() {
+        let frame = |function| EventFunction {
+            event: 0,
+            function: IdentityIndex(function),
+        };
+        // The first function calls the second one, which calls itself.
+        let mut tree = CallTree::default();
+        let mut position = StackPosition::Outside;
+        for function in [0, 1, 1] {
+            position = tree.child(position, frame(function));
+        }
+        let nodes = tree.into_nodes();
+        let weights = [(1, 10), (2, 200), (3, 3000)];
+        let tree = FunctionTree {
+            nodes,
+            own: weights
+                .map(|(samples, period)| Weight { samples, period })
+                .into_iter()
+                .collect(),
+            without_callers: 0,
+        };
+        let mut rows: IndexedTable<IdentityIndex, FunctionProfile> = (0..2)
+            .map(|_| FunctionProfile {
+                own: EventCounts::zero(1),
+                total: EventCounts::zero(1),
+                self_period: EventCounts::zero(1),
+                total_period: EventCounts::zero(1),
+                ..FunctionProfile::default()
+            })
+            .collect();
+        count(&mut rows, &tree);
+        let found = rows.map(|row| [&row.total, &row.self_period, &row.total_period].map(EventCounts::first));
+        assert_eq!(found.rows(), [[6, 10, 3210], [5, 3200, 3200]]);
     }
 }

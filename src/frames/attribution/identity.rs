@@ -95,6 +95,7 @@ impl FunctionIdentity {
             own: EventCounts::zero(events),
             total: EventCounts::zero(events),
             self_period: EventCounts::zero(events),
+            total_period: EventCounts::zero(events),
             callers: Vec::new(),
         }
     }

@@ -47,6 +47,11 @@ impl EventCounts {
         }
     }
 
+    /// Whether the summary had the numbers; earlier versions did not write all of them.
+    pub fn is_known(&self) -> bool {
+        self.events > 0
+    }
+
     /// Returns the number of the first event.
     pub fn first(&self) -> u64 {
         let first = self.counts.first().filter(|&&(event, _)| event == 0);
@@ -164,6 +169,7 @@ mod tests {
         let read = |json| serde_json::from_str::<EventCounts>(json).unwrap();
         assert_eq!(read("[1,0,7,0]"), counts(4, &[(0, 1), (2, 7)]));
         assert_eq!(read("[]"), counts(0, &[]));
+        assert!(read("[0]").is_known() && read("{}").is_known() && !EventCounts::default().is_known());
         let object = read(r#"{"70": 2, "0": 7, "3": 0}"#);
         assert_eq!(object.counts, [(0, 7), (70, 2)]);
         assert!(serde_json::from_str::<EventCounts>("7").is_err());

@@ -162,6 +162,8 @@ pub struct FunctionProfile {
     pub total: EventCounts,
     /// Sum of the periods of its own samples.
     pub self_period: EventCounts,
+    /// Sum of the periods of all samples in `total`. Earlier versions did not write it.
+    pub total_period: EventCounts,
     /// Most frequent callers: indices of functions, with the number of samples of the first event below each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<(u32, u64)>,

@@ -9,8 +9,8 @@ use crate::results::summary::SampleSummary;
 use crate::results::summary::profile::{EventSummary, FunctionKind};
 use crate::tools::compare::explanation;
 use crate::tools::compare::explanation::Explanation;
-use crate::tools::compare::matching::{AFTER, BEFORE, FunctionCounts, MatchedFunction, RunTable};
-use crate::tools::compare::measure::{Measure, Scale};
+use crate::tools::compare::matching::{AFTER, BEFORE, MatchedFunction, RunTable};
+use crate::tools::compare::measure::{Measure, Part, Scale};
 use crate::tools::compare::options::CompareOptions;
 use crate::tools::compare::rules::RuleResult;
 use crate::tools::compare::statistics::{Difference, Quantiles, Series, cost_difference, differences, holm};
@@ -159,8 +159,8 @@ pub(super) fn compare(table: &RunTable<'_>, scale: &Scale, options: &CompareOpti
         least,
     };
     let cpu = cpu_change(scale, cpu_level, options.assumptions.cost);
-    let own = tests.estimates(&rows, |counts| counts.own, cpu.as_ref());
-    let total = tests.estimates(&rows, |counts| counts.total, None);
+    let own = tests.estimates(&rows, Part::Own, cpu.as_ref());
+    let total = tests.estimates(&rows, Part::Total, None);
     let mut tiers = tiers(table, scale);
     let found = table.live_rows().zip(own.into_iter().zip(total));
     let mut functions: Vec<(u32, FunctionChange)> = found
@@ -211,27 +211,34 @@ struct FunctionTest<'t, 's> {
 
 impl FunctionTest<'_, '_> {
     /// Returns the values of a function in the runs of both sides.
-    fn values(&self, row: u32, weights: &[f64], count: &impl Fn(FunctionCounts) -> u64) -> [Vec<f64>; 2] {
+    fn values(&self, row: u32, weights: &[f64], part: Part) -> [Vec<f64>; 2] {
         [BEFORE, AFTER].map(|side| {
             let runs = self.table.runs_of(side);
             let weighted = runs.filter_map(|run| Some((run, *weights.get(run)?)));
             weighted
-                .map(|(run, weight)| count(self.table.counts(row, run)) as f64 * weight)
+                .map(|(run, weight)| {
+                    self.samples(row, run, part) * weight * self.scale.period(row, run, part)
+                })
                 .collect()
         })
     }
 
+    /// Returns the number of samples in a function, or a part of it, in a run.
+    fn samples(&self, row: u32, run: usize, part: Part) -> f64 {
+        let counts = self.table.counts(row, run);
+        let samples = match part {
+            Part::Own => counts.own,
+            Part::Total => counts.total,
+        };
+        samples as f64
+    }
+
     /// Returns the estimates of all functions, in the order of `rows`. If `cpu` is given, functions with most of the time may
     /// change as it does.
-    fn estimates(
-        &self,
-        rows: &[u32],
-        count: impl Fn(FunctionCounts) -> u64,
-        cpu: Option<&CpuChange>,
-    ) -> Vec<Estimate> {
+    fn estimates(&self, rows: &[u32], part: Part, cpu: Option<&CpuChange>) -> Vec<Estimate> {
         let weights = &self.scale.weights;
         let estimate = |&row: &u32| {
-            let [before, after] = self.values(row, weights, &count).map(|side| mean(&side));
+            let [before, after] = self.values(row, weights, part).map(|side| mean(&side));
             Estimate {
                 before,
                 after,
@@ -251,10 +258,10 @@ impl FunctionTest<'_, '_> {
             .iter()
             .filter_map(|&index| rows.get(index).copied())
             .collect();
-        let shares = self.differences(&tested_rows, &self.scale.share_weights, &count);
+        let shares = self.differences(&tested_rows, &self.scale.share_weights, part);
         let shown = match self.scale.measure {
             Measure::Share => shares.clone(),
-            _ => self.differences(&tested_rows, weights, &count),
+            _ => self.differences(&tested_rows, weights, part),
         };
         let cpu = cpu.filter(|cpu| cpu.is_significant);
         let direction = cpu.map_or(0.0, |cpu| cpu.change_percent);
@@ -262,7 +269,7 @@ impl FunctionTest<'_, '_> {
         let probabilities = changes.map(|((share, shown), &row)| {
             let probability = self.probability(share, shown);
             let is_like_all = shown.change * direction > 0.0 && !self.is_opposed(share, direction);
-            match is_like_all && self.has_most(row, &count) {
+            match is_like_all && self.has_most(row, part) {
                 true => probability.min(shown.p()),
                 false => probability,
             }
@@ -291,18 +298,17 @@ impl FunctionTest<'_, '_> {
         is_kernel && self.table.is_one_run_each()
     }
 
-    fn differences(
-        &self,
-        rows: &[u32],
-        weights: &[f64],
-        count: &impl Fn(FunctionCounts) -> u64,
-    ) -> Vec<Difference> {
+    fn differences(&self, rows: &[u32], weights: &[f64], part: Part) -> Vec<Difference> {
         let table = self.table;
         let sampling = [BEFORE, AFTER].map(|side| sampling_variance(table, weights, side));
         let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
         let series = |&row: &u32| {
-            let runs = 0..table.runs.len();
-            let counts: f64 = runs.map(|run| count(table.counts(row, run)) as f64).sum();
+            let samples = || (0..table.runs.len()).map(move |run| (run, self.samples(row, run, part)));
+            let counts: f64 = samples().map(|(_, samples)| samples).sum();
+            let weighted: f64 = samples()
+                .map(|(run, samples)| samples * self.scale.period(row, run, part))
+                .sum();
+            let period = if counts > 0.0 { weighted / counts } else { 1.0 };
             // One more sample with and without the function keep the variance above 0.
             let share = ((counts + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
             // With JIT code, native code is also that of compilers and garbage collectors, which run beside the program.
@@ -310,8 +316,8 @@ impl FunctionTest<'_, '_> {
                 true => self.options.assumptions.jit,
                 false => self.options.assumptions.other,
             };
-            let sampling = sampling.map(|variance| variance * share * (1.0 - share));
-            Series::of(&self.values(row, weights, count), sampling, assumed)
+            let sampling = sampling.map(|variance| variance * share * (1.0 - share) * period.powi(2));
+            Series::of(&self.values(row, weights, part), sampling, assumed)
         };
         differences(&rows.iter().map(series).collect::<Vec<_>>())
     }
@@ -332,8 +338,8 @@ impl FunctionTest<'_, '_> {
 
     /// Whether a function has more than half of the samples on both sides. If it takes longer, so does the whole run, and its
     /// share hardly rises.
-    fn has_most(&self, row: u32, count: &impl Fn(FunctionCounts) -> u64) -> bool {
-        let shares = self.values(row, &self.scale.share_weights, count);
+    fn has_most(&self, row: u32, part: Part) -> bool {
+        let shares = self.values(row, &self.scale.share_weights, part);
         shares.iter().all(|side| mean(side) > 50.0)
     }
 }
@@ -363,7 +369,8 @@ fn tiers(table: &RunTable<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
                 continue;
             };
             let weight = scale.weights.get(run).copied().unwrap_or_default();
-            let value = function.counts().0 as f64 * weight / runs;
+            let period = scale.period(row, run, Part::Own);
+            let value = function.counts().0 as f64 * weight * period / runs;
             let [before, after] = sums.entry((row, tier)).or_default();
             *if side == BEFORE { before } else { after } += value;
         }

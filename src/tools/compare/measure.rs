@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::{EventSummary, FunctionProfile, Unit};
-use crate::tools::compare::matching::RunTable;
+use crate::tools::compare::matching::{AFTER, BEFORE, RunTable};
 use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::summary_file::ParsedSummary;
 
@@ -20,6 +20,17 @@ pub enum Measure {
     Cycles,
     /// Samples per run, in percent of those of the first side.
     Samples,
+    /// Events per run, of which a sample stands for several, in percent of those of the first side.
+    Events,
+}
+
+/// What is measured of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// Its own code.
+    Own,
+    /// It and the functions that it calls.
+    Total,
 }
 
 impl Measure {
@@ -30,6 +41,7 @@ impl Measure {
             Self::CpuTime => "CPU time per run, in percent of that before",
             Self::Cycles => "cycles per run, in percent of those before",
             Self::Samples => "samples per run, in percent of those before",
+            Self::Events => "events per run, in percent of those before",
         }
     }
 
@@ -39,11 +51,13 @@ impl Measure {
             Self::Share | Self::CpuTime => "CPU time",
             Self::Cycles => "cycles",
             Self::Samples => "samples",
+            Self::Events => "events",
         }
     }
 }
 
-/// Converts numbers of samples to values.
+/// Converts numbers of samples to values. A value is a number of samples, times a weight and the mean
+/// [period](Self::period).
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Scale {
     /// What the values are.
@@ -52,6 +66,8 @@ pub(super) struct Scale {
     pub weights: Vec<f64>,
     /// The same for shares.
     pub share_weights: Vec<f64>,
+    /// Mean periods of the samples in each function, by row and run; empty if all samples count the same.
+    periods: Vec<MeanPeriods>,
     /// Cost of the runs of each side, if known.
     pub costs: Option<[Vec<f64>; 2]>,
     /// Whether the costs are CPU times in nanoseconds.
@@ -63,9 +79,7 @@ pub(super) struct Scale {
 impl Scale {
     /// Chooses the measure.
     pub fn of(table: &RunTable<'_>, choice: MeasureChoice) -> Self {
-        let runs = 0..table.runs.len();
-        let share_weights: Vec<f64> = runs
-            .clone()
+        let share_weights: Vec<f64> = (0..table.runs.len())
             .map(|run| 100.0 / table.samples(run).max(1) as f64)
             .collect();
         let different_event = different_event(table);
@@ -73,12 +87,11 @@ impl Scale {
             Some(_) => None,
             None => costs(&table.runs),
         };
-        let samples = || {
-            let samples = runs.map(|run| table.samples(run) as f64).collect();
-            (Measure::Samples, samples)
+        let by_count = || {
+            let is_wanted = choice == MeasureChoice::PerRun && different_event.is_none();
+            is_wanted.then(|| counts(table))
         };
-        let by_samples = || (choice == MeasureChoice::PerRun && different_event.is_none()).then(samples);
-        let costs = costs.or_else(by_samples);
+        let costs = costs.or_else(by_count);
         let costs = costs.filter(|(_, costs)| costs.iter().all(|cost| cost.is_finite() && *cost > 0.0));
         let measure = match (&costs, choice) {
             (None, _) | (_, MeasureChoice::Shares) => Measure::Share,
@@ -101,6 +114,7 @@ impl Scale {
             measure,
             weights,
             share_weights,
+            periods: mean_periods(table),
             costs,
             has_time,
             diagnostics: different_event
@@ -109,6 +123,105 @@ impl Scale {
                 .collect(),
         }
     }
+
+    /// Returns the mean period of the samples in a part of a function, relative to that of all samples of the run.
+    pub fn period(&self, row: u32, run: usize, part: Part) -> f64 {
+        let cell = cell(row, run, self.share_weights.len());
+        self.periods.get(cell).map_or(1.0, |periods| match part {
+            Part::Own => periods.own,
+            Part::Total => periods.total,
+        })
+    }
+}
+
+/// Mean periods of the samples in a function, relative to that of all samples of the run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct MeanPeriods {
+    own: f64,
+    total: f64,
+}
+
+/// Samples, and the sum of their periods.
+#[derive(Clone, Copy, Default)]
+struct Periods {
+    samples: f64,
+    period: f64,
+}
+
+impl Periods {
+    fn add(&mut self, samples: u64, period: u64) {
+        self.samples += samples as f64;
+        self.period += period as f64;
+    }
+
+    /// Returns the mean period, relative to that of these.
+    fn relative_to(&self, all: &Self) -> f64 {
+        match self.samples > 0.0 && all.period > 0.0 {
+            true => self.period / self.samples * (all.samples / all.period),
+            false => 1.0,
+        }
+    }
+}
+
+fn cell(row: u32, run: usize, runs: usize) -> usize {
+    (row as usize).saturating_mul(runs).saturating_add(run)
+}
+
+/// Returns the mean periods of each function in each run, by row and run, unless samples are taken at times, or a summary of
+/// an earlier version lacks the periods. perf changes the periods of other events to get as many samples in each second.
+fn mean_periods(table: &RunTable<'_>) -> Vec<MeanPeriods> {
+    if !table.runs.iter().all(|run| has_periods(run)) {
+        return Vec::new();
+    }
+    let runs = table.runs.len();
+    let mut sums = vec![[Periods::default(); 2]; table.functions.len().saturating_mul(runs)];
+    let entries = [BEFORE, AFTER].into_iter().flat_map(|side| table.entries(side));
+    for (run, row, function) in entries {
+        if let Some([own, total]) = sums.get_mut(cell(row, run, runs)) {
+            let (own_samples, total_samples) = function.counts();
+            own.add(own_samples, function.self_period.first());
+            total.add(total_samples, function.total_period.first());
+        }
+    }
+    let all: Vec<Periods> = (0..runs)
+        .map(|run| {
+            let period = table.runs.get(run).map_or(0, |run| first_period(run));
+            let mut all = Periods::default();
+            all.add(table.samples(run), period);
+            all
+        })
+        .collect();
+    let of_runs = sums.iter().zip(all.iter().cycle());
+    of_runs
+        .map(|([own, total], all)| MeanPeriods {
+            own: own.relative_to(all),
+            total: total.relative_to(all),
+        })
+        .collect()
+}
+
+/// Whether samples count by their periods, which are known for each function.
+fn has_periods(run: &ParsedSummary) -> bool {
+    let mut functions = run.profile.functions.iter();
+    let is_time = |event: &EventSummary| event.unit == Unit::Nanoseconds;
+    run.profile.events.first().is_some_and(|event| !is_time(event))
+        && functions.all(|function| function.total.first() == 0 || function.total_period.is_known())
+}
+
+/// Returns the sum of the periods of the first event.
+fn first_period(run: &ParsedSummary) -> u64 {
+    run.profile.events.first().map_or(0, |event| event.period)
+}
+
+/// Returns the number of events in each run, or of samples if each is of one event or the number is unknown.
+fn counts(table: &RunTable<'_>) -> (Measure, Vec<f64>) {
+    let samples: Vec<u64> = (0..table.runs.len()).map(|run| table.samples(run)).collect();
+    let periods: Vec<u64> = table.runs.iter().map(|run| first_period(run)).collect();
+    let (measure, counts) = match periods.contains(&0) || periods == samples {
+        true => (Measure::Samples, samples),
+        false => (Measure::Events, periods),
+    };
+    (measure, counts.into_iter().map(|count| count as f64).collect())
 }
 
 /// Returns the cost of all runs in the same unit, if known.

@@ -24,7 +24,7 @@ pub enum MeasureChoice {
     /// CPU time per run if it is known, otherwise shares.
     #[default]
     Auto,
-    /// CPU time per run if it is known, otherwise samples per run.
+    /// CPU time per run if it is known, otherwise events or samples per run.
     PerRun,
     /// Shares.
     Shares,

@@ -108,7 +108,27 @@ fn check_samples(profile: &ProfileSummary) -> Result<(), Diagnostic> {
     if sum(&mut profile.stacks.iter().map(|node| node.own)) > most {
         return too_many("the call stacks have".to_owned());
     }
-    Ok(())
+    check_periods(profile)
+}
+
+/// Checks the same of the periods of samples, where their totals are known.
+fn check_periods(profile: &ProfileSummary) -> Result<(), Diagnostic> {
+    let most = profile.events.first().map_or(0, |event| event.period);
+    let known = || {
+        let functions = profile.functions.iter();
+        functions.filter(|function| function.total_period.is_known())
+    };
+    let own = known().fold(0, |sum: u64, function| {
+        sum.saturating_add(function.self_period.first())
+    });
+    let total = known().map(|function| function.total_period.first()).max();
+    match own.max(total.unwrap_or_default()) > most {
+        true => {
+            let cause = format!("the functions have a larger period than the {most} of the profile");
+            Err(Diagnostic::new(Issue::SummaryInconsistent).with("cause", cause))
+        }
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -177,6 +197,24 @@ mod tests {
         ] {
             let refused = read(own, total, stacks).unwrap_err();
             assert_eq!(refused, Issue::SummaryInconsistent, "{own:?} {total} {stacks:?}");
+        }
+    }
+
+    #[test]
+    fn periods_are_no_more_than_the_profile_has() {
+        let read = |own: [u64; 2], total: u64| {
+            let [first, second] = own;
+            let profile = format!(
+                r#"{{"events": [{{"samples": 2, "period": 100}}], "functions": [
+                    {{"name": "f", "self_period": [{first}], "total_period": [{total}]}},
+                    {{"name": "g", "self_period": [{second}], "total_period": [0]}}]}}"#
+            );
+            ParsedSummary::parse(with_profile(&profile).as_bytes()).map_err(|error| error.issue)
+        };
+        assert!(read([60, 40], 100).is_ok());
+        for (own, total) in [([60, 41], 100), ([60, 40], 101), ([u64::MAX, 2], 0)] {
+            let refused = read(own, total).unwrap_err();
+            assert_eq!(refused, Issue::SummaryInconsistent, "{own:?} {total}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use crate::collections::hash::HashMap;
 use crate::tools::compare::matching::{AFTER, BEFORE, RunTable};
-use crate::tools::compare::measure::Scale;
+use crate::tools::compare::measure::{Part, Scale};
 use crate::tools::flame_graph::{self, Color, Heading, Known};
 
 /// Call trees of both sides, merged.
@@ -46,7 +46,7 @@ impl ComparedFlameGraph {
                         .and_then(|caller| node_of.get(caller as usize).copied());
                     let node = graph.node(parent, name, &mut known);
                     if let Some(own) = graph.nodes.get_mut(node).and_then(|node| node.own.get_mut(side)) {
-                        *own += stack.own as f64 * weight;
+                        *own += stack.own as f64 * weight * scale.period(row, run, Part::Own);
                     }
                     node_of.push(node);
                 }
