@@ -205,12 +205,14 @@ impl CommandLine {
         {
             Self::commands_only().try_get_matches_from(&arguments)?;
         }
+        // No option of compare takes it as its value.
+        let is_separated = arguments.iter().any(|argument| argument == "--");
         let conflict = match matches.subcommand_name() {
             None => line.inject.conflict().map(str::to_owned),
             Some(name) => misplaced_option(&matches)
                 .map(|option| format!("put {option} after `{name}`"))
                 .or_else(|| match &line.command {
-                    Some(Command::Compare(arguments)) => arguments.conflict().map(str::to_owned),
+                    Some(Command::Compare(compare)) => compare.conflict(is_separated).map(str::to_owned),
                     Some(Command::Record(arguments)) => arguments.conflict().map(str::to_owned),
                     Some(Command::Report(arguments)) => arguments.conflict().map(str::to_owned),
                     Some(Command::Export(arguments)) => arguments.conflict().map(str::to_owned),

@@ -63,6 +63,9 @@ fn folders_and_files_are_sides() {
         &["before/0.json"][..],
         &["before/0.json", "before/1.json", "after/0.json"],
         &["--", "after/0.json"],
+        // As with a pattern that fits no file.
+        &["before/0.json", "before/1.json", "--"],
+        &["before/0.json", "--"],
     ] {
         let output = run(folder.path(), usage);
         assert_eq!(output.status.code(), Some(2), "{usage:?}: {}", said(&output));

@@ -132,11 +132,16 @@ fn confidence(text: &str) -> Result<f64, String> {
 }
 
 impl CompareArguments {
-    /// Returns why the arguments make no sense, if they don't.
-    pub fn conflict(&self) -> Option<&'static str> {
-        let is_pair = self.after.is_empty() && self.before.len() == 2;
-        (self.after.is_empty() && !is_pair)
-            .then_some("put -- between the summaries before and after the change")
+    /// Returns why the arguments make no sense, if they don't. `is_separated` is whether `--` is among them.
+    pub fn conflict(&self, is_separated: bool) -> Option<&'static str> {
+        if !self.after.is_empty() {
+            return None;
+        }
+        // A pattern of the shell that fits no file may leave nothing.
+        if is_separated {
+            return Some("no summaries after --");
+        }
+        (self.before.len() != 2).then_some("put -- between the summaries before and after the change")
     }
 
     /// Reads the summaries and prints the changes.
