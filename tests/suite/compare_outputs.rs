@@ -72,6 +72,21 @@ fn folders_and_files_are_sides() {
     }
 }
 
+/// As in docs/ci.md, where the last recording stays beside the summaries of all runs.
+#[test]
+fn a_recording_beside_summaries_of_all_runs_is_one_of_them() {
+    let folder = scratch();
+    write_sides(folder.path(), &Program::default(), &slow());
+    let recording = folder.path().join("after/recording");
+    std::fs::create_dir(&recording).unwrap();
+    std::fs::copy(folder.path().join("after/4.json"), recording.join("summary.json")).unwrap();
+    std::fs::write(recording.join("manifest.json"), "{}").unwrap();
+    let text = printed(&run(folder.path(), &["before", "after"]));
+    assert!(text.contains("\nafter   5 runs: "), "{text}");
+    let text = printed(&run(folder.path(), &["before", "after/recording"]));
+    assert!(text.contains("\nafter   perf.data: "), "{text}");
+}
+
 #[test]
 fn broken_rules_are_lines_and_a_status() {
     let folder = scratch();

@@ -53,7 +53,7 @@ Exit status: 0 success; 1 error; 2 invalid usage; 4 a rule of --fail-on is broke
 pub struct CompareArguments {
     /// Runs before the change: directories of jitinject record, summaries, or directories of them
     ///
-    /// In a directory without recordings, all .json files are read.
+    /// In a directory that is no recording, all .json files are read, or, if there are none, the recordings in it.
     #[arg(value_name = "BEFORE", required = true)]
     before: Vec<PathBuf>,
 
@@ -208,7 +208,8 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<ParsedSummary>, Diagnostic> {
     threads::map(&files, |file| read(file)).into_iter().collect()
 }
 
-/// Returns the summaries in a folder: that of a recording, those of the recordings in it, or all JSON files.
+/// Returns the summaries in a folder: that of a recording, all JSON files, or those of the recordings in it. If it has both,
+/// the files are copies of the summaries of all runs, and a recording is the last run, as in docs/ci.md.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     if let Some(summary) = recorded_summary(folder) {
         return Ok(vec![summary]);
@@ -216,10 +217,10 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
     let entries = entries.map_err(|cause| Diagnostic::cannot_read(folder, &cause))?;
     let paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
-    let mut files: Vec<PathBuf> = paths.iter().filter_map(|path| recorded_summary(path)).collect();
+    let is_summary = |path: &&PathBuf| path.extension().is_some_and(|it| it == "json") && path.is_file();
+    let mut files: Vec<PathBuf> = paths.iter().filter(is_summary).cloned().collect();
     if files.is_empty() {
-        let is_summary = |path: &PathBuf| path.extension().is_some_and(|it| it == "json") && path.is_file();
-        files = paths.into_iter().filter(is_summary).collect();
+        files = paths.iter().filter_map(|path| recorded_summary(path)).collect();
     }
     files.sort();
     match files.is_empty() {
