@@ -57,6 +57,15 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
     let output = attempt_script(spoiled.path(), &without_dump, &[&["1"], &program[..]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(spoiled.path().join("profile.tar.gz").exists());
+    // So is what there is if nothing can be recorded.
+    let nothing = scratch();
+    let output = attempt_script(nothing.path(), profile, &["2", "no-such-program"]);
+    assert!(!output.status.success(), "{}", said(&output));
+    assert!(
+        nothing.path().join("profile.tar.gz").exists(),
+        "{}",
+        said(&output)
+    );
     // The archive is sufficient in another directory, without the original files.
     let elsewhere = scratch();
     run(
