@@ -66,9 +66,9 @@ pub enum Verdict {
 pub struct Side {
     /// Profiles of the runs.
     pub inputs: Vec<String>,
-    /// Samples of all runs.
+    /// Samples of all runs; of several events, those of the first one, which is compared.
     pub samples: u64,
-    /// Samples in JIT code of all runs.
+    /// Those in JIT code.
     pub jit: u64,
     /// Share of samples in JIT code that have a name, in percent; that of the worst run.
     pub named_percent: f64,
@@ -469,6 +469,21 @@ impl FunctionChange {
     }
 }
 
+/// Returns the samples of a run that are compared, and how many of them are in JIT code.
+fn compared_samples(run: &ParsedSummary) -> (u64, u64) {
+    let events = &run.profile.events;
+    let is_one = events.iter().skip(1).all(|event| event.samples == 0);
+    match events.first().filter(|_| !is_one) {
+        Some(first) => {
+            let functions = run.profile.functions.iter();
+            let jit = functions.filter(|function| function.kind == FunctionKind::Jit);
+            let own = jit.map(|function| function.own.first());
+            (first.samples, own.fold(0, u64::saturating_add))
+        }
+        None => (run.samples.total, run.samples.jit),
+    }
+}
+
 fn side(table: &RunTable<'_>, scale: &Scale, side: usize) -> Side {
     let runs = || table.runs_of(side).filter_map(|run| table.runs.get(run));
     let sum = |count: fn(&ParsedSummary) -> u64| runs().map(|run| count(run)).fold(0, u64::saturating_add);
@@ -485,8 +500,8 @@ fn side(table: &RunTable<'_>, scale: &Scale, side: usize) -> Side {
     let costs = scale.costs.as_ref().filter(|_| scale.has_time);
     Side {
         inputs: runs().map(|run| run.input.clone()).collect(),
-        samples: sum(|run| run.samples.total),
-        jit: sum(|run| run.samples.jit),
+        samples: sum(|run| compared_samples(run).0),
+        jit: sum(|run| compared_samples(run).1),
         named_percent: least(|samples| samples.named_percent),
         named_frames_percent: least(|samples| samples.in_stacks.named_percent),
         cpu_time_ns: costs.map(|costs| mean(if side == BEFORE { &costs[0] } else { &costs[1] })),
@@ -521,6 +536,23 @@ mod tests {
         let tiers = &compared.functions[0].tiers;
         assert_eq!(tiers.len(), 40);
         assert_eq!(tiers[0].tier, "T39");
+    }
+
+    #[test]
+    fn samples_of_the_first_of_several_events_are_counted() {
+        let events = serde_json::json!([
+            {"name": "page-faults", "unit": "count", "samples": 9, "period": 9},
+            {"name": "cpu-clock", "unit": "ns", "samples": 433, "period": 433},
+        ]);
+        let profile = Profile::new(442)
+            .jit("JS:*f /a.js:1:1", 5)
+            .native("memcpy", "/lib/libc.so.6", 4)
+            .set("/samples/jit", 300);
+        let one = compared(&profile, &profile).before;
+        assert_eq!((one.samples, one.jit), (442, 300));
+        let profile = profile.set("/profile/events", events);
+        let several = compared(&profile, &profile).before;
+        assert_eq!((several.samples, several.jit), (9, 5));
     }
 
     /// Of the 3 percent that the confidence leaves, CPU time has 0.75. With the assumed variation, times that are 1.74 and
