@@ -31,7 +31,8 @@ impl Comparison {
             let sign = if rule.is_broken { "❌" } else { "✅" };
             let _ = write!(text, "- {sign} {}", code(&rule.rule));
             if rule.is_broken {
-                let _ = write!(text, ": {}", code(&shortened(&rule.reason)));
+                // The names in it are shortened.
+                let _ = write!(text, ": {}", code(&rule.reason));
             }
             text.push('\n');
         }
@@ -152,8 +153,8 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::compare::Estimate;
     use crate::tools::compare::testing::{changes, comparison};
+    use crate::tools::compare::{Estimate, GateRule, MeasureChoice};
 
     #[test]
     fn names_are_code_or_plain_text() {
@@ -190,6 +191,27 @@ mod tests {
         functions[0].own = Estimate::default();
         let text = comparison(functions).markdown(0.5);
         assert!(text.contains("| `f0` |") && !text.contains("<details>"), "{text}");
+    }
+
+    #[test]
+    fn reasons_of_rules_have_all_their_functions() {
+        let mut functions = changes(3, true);
+        for change in &mut functions {
+            change.function.file = Some(format!("/app/{}/a_file_of_usual_length.js", change.function.name));
+            change.function.name = format!("aMethodWithAUsualName_{}", change.function.name);
+        }
+        let mut comparison = comparison(functions);
+        let rule: GateRule = "self > 0.5%".parse().unwrap();
+        let result = rule.check(&comparison, &[], MeasureChoice::Auto).unwrap();
+        comparison.rules = vec![result];
+        let text = comparison.markdown(0.5);
+        let reason = "aMethodWithAUsualName_f0 f0/a_file_of_usual_length.js +1.00; \
+                      aMethodWithAUsualName_f1 f1/a_file_of_usual_length.js +1.00; \
+                      aMethodWithAUsualName_f2 f2/a_file_of_usual_length.js +1.00";
+        assert!(
+            text.contains(&format!("- ❌ `self > 0.5%`: `{reason}`\n")),
+            "{text}"
+        );
     }
 
     #[test]
