@@ -209,7 +209,7 @@ impl Comparison {
             } = estimate(change);
             let mark = if is_significant { '*' } else { ' ' };
             let margin = margin.map_or(String::new(), |margin| format!("± {margin:.2}"));
-            let name = shortened(&change.function.full_name());
+            let name = shortened(&change.function.text());
             let _ = writeln!(
                 text,
                 "{before:13.2} % {after:8.2} % {points:+10.2} {margin:<8} {mark} {name}{}",
@@ -276,6 +276,20 @@ mod tests {
         assert_eq!(hidden(41, false), ["1 more; --json prints all"]);
         assert_eq!(hidden(15, true), [""; 0]);
         assert_eq!(hidden(16, true), ["1 more; --json prints all"]);
+    }
+
+    #[test]
+    fn functions_of_one_name_are_told_apart_by_their_lines() {
+        let mut functions = changes(2, false);
+        for (change, line) in functions.iter_mut().zip([7, 21]) {
+            change.function.name = "f".into();
+            change.function.file = Some("/app/lib.js".into());
+            change.function.line = Some(line);
+        }
+        let text = comparison(functions).text(0.5);
+        for place in ["f app/lib.js:7\n", "f app/lib.js:21\n"] {
+            assert_eq!(text.matches(place).count(), 1, "{text}");
+        }
     }
 
     #[test]
