@@ -13,6 +13,9 @@ use crate::collections::hash::HashMap;
 /// Bytes that are read at once for strings.
 const BLOCK: u64 = 64 << 10;
 
+/// Maximum size of a string in bytes, with its delimiter. Names in jitdumps have up to 64 KiB.
+const MAX_STRING: u64 = 128 << 10;
+
 /// Maximum memory in bytes for one file, while it is read. The largest browsers with symbols take 0.6 GB.
 const MAX_FILE: u64 = 1 << 30;
 
@@ -162,19 +165,24 @@ impl<'c, R: ReadCacheOps> ReadRef<'c> for &LimitedReads<'c, R> {
     }
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'c [u8], ()> {
-        // The cache reads each string with two system calls. Node.js has 100,000 symbols.
-        let rest = self.rest_of_block(range.start)?;
-        let end = memchr::memchr(delimiter, rest);
-        let found = end.and_then(|end| rest.get(..end));
-        if let Some(found) = found
-            && (found.len() as u64) < range.end.saturating_sub(range.start)
-        {
-            return Ok(found);
+        // The cache reads each string with two system calls, and none of more than 4 KiB. Node.js has 100,000 symbols.
+        let most = range.end.saturating_sub(range.start).min(MAX_STRING);
+        let mut size = 0u64;
+        while size < most {
+            let rest = self.rest_of_block(range.start.saturating_add(size))?;
+            let end = memchr::memchr(delimiter, rest);
+            let before = end.unwrap_or(rest.len());
+            let is_in_first = size == 0;
+            size = size.saturating_add(before as u64);
+            match end {
+                Some(_) if size >= most => break,
+                Some(_) if is_in_first => return rest.get(..before).ok_or(()),
+                Some(_) => return self.read_bytes_at(range.start, size),
+                None if rest.is_empty() => break,
+                None => {}
+            }
         }
-        // It ends in another block, or not at all.
-        let found = self.cache.read_bytes_at_until(range, delimiter)?;
-        self.memory.take(found.len() as u64).ok_or(())?;
-        Ok(found)
+        Err(())
     }
 }
 
@@ -251,6 +259,31 @@ mod tests {
         assert!(!memory.is_exceeded());
         assert_eq!((&reads).read_bytes_at(0, BLOCK), Err(()));
         assert!(memory.is_exceeded());
+    }
+
+    #[test]
+    fn strings_may_be_longer_than_a_block() {
+        let sizes = [BLOCK + 5000, MAX_STRING - 1, MAX_STRING];
+        let strings = sizes.map(|size| vec![b'n'; size as usize]);
+        let before = vec![b'x'; BLOCK as usize - 100];
+        let file = [&before[..], &strings.join(&0u8), b"\0end\0"].concat();
+        let len = file.len() as u64;
+        let cache = ReadCache::new(Cursor::new(file));
+        let room = MemoryRoom::default();
+        let memory = room.file();
+        let reads = LimitedReads::new(&cache, &memory);
+        let string = |start: u64, end: u64| (&reads).read_bytes_at_until(start..end, 0);
+        let first = BLOCK - 100;
+        assert_eq!(string(first, len), Ok(&strings[0][..]));
+        assert_eq!(memory.taken.get(), 3 * BLOCK + sizes[0]);
+        assert_eq!(string(first, first + sizes[0]), Err(()));
+        let second = first + sizes[0] + 1;
+        assert_eq!(string(second, len), Ok(&strings[1][..]));
+        let third = second + sizes[1] + 1;
+        assert_eq!(string(third, len), Err(()), "too long");
+        assert_eq!(string(third + 1, len), Ok(&strings[2][1..]));
+        assert_eq!(string(len - 4, len), Ok(&b"end"[..]));
+        assert!(!memory.is_exceeded());
     }
 
     #[test]
