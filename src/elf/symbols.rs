@@ -6,9 +6,7 @@ mod plt;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::fmt::{self, Write as _};
 
-use cpp_demangle::{BorrowedSymbol, DemangleOptions};
 use jitdump::{Address, AddressRange, ByteOrder, Machine};
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
 use object::{Endianness, SegmentFlags, SymbolKind, elf};
@@ -18,6 +16,7 @@ use crate::collections::hash::HashMap;
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::plt::{Stub, Target};
+use crate::results::encoded_names::demangled;
 
 /// What follows the name of a function in that of its linkage stub.
 const STUB: &str = "@plt";
@@ -353,44 +352,6 @@ impl DecodedNames {
     }
 }
 
-/// Returns the name in the source of a C++ or Rust function, without parameters, as perf shows it.
-fn demangled(name: &str) -> Option<String> {
-    /// Size in bytes above which names stay as they are.
-    const MAX: usize = 4096;
-    if name.len() > MAX {
-        return None;
-    }
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        let mut text = Limited::default();
-        // The alternate form has no hash, which differs from build to build.
-        return write!(text, "{rust:#}").ok().map(|()| text.0);
-    }
-    if !name.starts_with("_Z") {
-        return None;
-    }
-    let options = DemangleOptions::new().no_params().no_return_type();
-    let symbol = BorrowedSymbol::new(name.as_bytes()).ok()?;
-    let mut text = Limited::default();
-    symbol.structured_demangle(&mut text, &options).ok()?;
-    // An empty list of template arguments leaves its comma.
-    Some(text.0.replace(", >", ">"))
-}
-
-/// Text up to a size: short crafted names can stand for long ones.
-#[derive(Default)]
-struct Limited(String);
-
-impl fmt::Write for Limited {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        const MAX: usize = 16 << 10;
-        if self.0.len().saturating_add(text.len()) > MAX {
-            return Err(fmt::Error);
-        }
-        self.0.push_str(text);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,44 +359,11 @@ mod tests {
     use crate::elf::symbols::plt::tests::{DYNSYM, PLT};
 
     #[test]
-    fn names_of_compilers_are_decoded() {
-        for (name, expected) in [
-            ("_ZN2v88internal4Heap2GCEv", Some("v8::internal::Heap::GC")),
-            ("_ZN4core3fmt5write17h0123456789abcdefE", Some("core::fmt::write")),
-            ("_RNvCs1234_7mycrate3foo", Some("mycrate::foo")),
-            ("main", None),
-            ("_Z", None),
-        ] {
-            assert_eq!(demangled(name).as_deref(), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn names_of_more_than_4096_bytes_stay_as_they_are() {
-        // A function whose own name has this size.
-        let encoded = |size: usize| format!("_Z{size}{}v", "f".repeat(size));
-        assert_eq!(encoded(4089).len(), 4096);
-        assert_eq!(demangled(&encoded(4089)), Some("f".repeat(4089)));
-        assert_eq!(demangled(&encoded(4090)), None);
-    }
-
-    #[test]
     fn some_underscores_are_counted() {
         for (name, count) in [("", 0), ("a_", 0), ("__libc_start", 2)] {
             assert_eq!(underscores(name.as_bytes()), count, "{name}");
         }
         assert_eq!(underscores(&[b'_'; 65_000]), 64);
-    }
-
-    #[test]
-    fn names_that_stand_for_more_than_16_kib_stay_as_they_are() {
-        let mut text = Limited::default();
-        assert!(text.write_str(&"x".repeat(16_383)).is_ok() && text.write_str("x").is_ok());
-        assert!(text.write_str("x").is_err());
-        // A template whose arguments are its first one, again and again.
-        let encoded = |count: usize| format!("_Z1fI100{}{}Evv", "a".repeat(100), "S0_".repeat(count));
-        assert!(demangled(&encoded(150)).is_some_and(|name| name.len() > 15_000));
-        assert_eq!(demangled(&encoded(170)), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! All other directories import this one and fill its types.
 
 pub mod diagnostics;
+pub mod encoded_names;
 mod file_kind;
 pub mod java_names;
 pub mod json;

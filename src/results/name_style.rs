@@ -11,7 +11,7 @@ use jitdump::names;
 use jitdump::names::{NameParts, SourceLocation};
 
 use crate::bytes::base_name;
-use crate::results::java_names::java_method;
+use crate::results::encoded_names::decoded;
 
 /// Form of the names of functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -217,8 +217,8 @@ impl NameStyle {
             ([], Some(location)) => anonymous(location).into(),
             // Code that is evaluated has no file.
             ([], None) => name.into(),
-            (function, _) => match java_method(function) {
-                Some(method) => method.into_bytes().into(),
+            (function, _) => match decoded(function) {
+                Some(decoded) => decoded.into_bytes().into(),
                 None => function.into(),
             },
         };
@@ -321,6 +321,8 @@ mod tests {
             ),
             ("lists:map/2", "lists:map/2", "lists:map/2"),
             ("LShare;alpha(I)J", "Share.alpha(int)", "Share.alpha(int)"),
+            #[cfg(feature = "native")]
+            ("_ZN3app3hotIlEET_S1_", "app::hot<long>", "app::hot<long>"),
             ("", "", ""),
         ] {
             assert_eq!(styled("full", name), name);

@@ -1,6 +1,6 @@
 //! `jitinject report`: rows, shares, and what is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Output;
 
@@ -455,6 +455,37 @@ fn functions_of_the_language_call_each_other_through_native_code() {
     // What is not of the language has the functions next to it.
     assert_eq!(report("outer"), [vec![interpreter(2)], vec![row("work", 2)]]);
     assert_eq!(report("inner"), [vec![row("work", 1)], vec![]]);
+}
+
+/// As in perf: LLVM writes the symbols of C++ and Rust functions into jitdumps.
+#[test]
+fn encoded_names_of_jit_code_are_those_of_the_source() {
+    let folder = scratch();
+    let names = ["_ZN3app3hotIlEET_S1_", "_RNvCs1234_7mycrate3foo", "_Zero"];
+    let mut writer = recorded(folder.path(), &names);
+    for function in 0..3 {
+        writer.sample(PID, 1000 + function, &[address(function)], None);
+    }
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let report = |more: &[&str]| -> Value {
+        let arguments = ["report", "--json", "-i", tools::text(&profile)];
+        let output = run(&[&arguments[..], more].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    for by in ["function", "symbol"] {
+        let report = report(&["--by", by]);
+        let names = rows(&report).iter().map(|row| row["name"].as_str().unwrap());
+        let names: BTreeSet<&str> = names.collect();
+        assert_eq!(
+            names,
+            BTreeSet::from(["_Zero", "app::hot<long>", "mycrate::foo"]),
+            "{by}"
+        );
+    }
+    let of_function = report(&["mycrate::foo"]);
+    assert_eq!(samples(&of_function["function"]["row"], "self"), 1);
 }
 
 #[test]

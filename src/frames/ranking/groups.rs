@@ -1,12 +1,13 @@
 //! The rows that frames count for.
 
+use crate::bytes::printable;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
 use crate::files::objects::store;
 use crate::frames::ranking::{By, RankedRow, process_name, thread_name};
 use crate::frames::stream::tables::{Frame, FrameIndex, Line, NamedFunction, ThreadIndex};
 use crate::frames::stream::{Kind, Tables};
-use crate::results::java_names::java_method;
+use crate::results::encoded_names::decoded;
 
 /// Functions that are listed as callers of an inlined one.
 const MAX_INLINED_INTO: usize = 3;
@@ -105,7 +106,7 @@ impl RowGroups {
                 let symbol = frame.symbol.map(|symbol| {
                     let name = &tables.symbols[symbol].name;
                     // As in perf report.
-                    java_method(name.as_bytes()).unwrap_or_else(|| name.clone())
+                    decoded(name.as_bytes()).map_or_else(|| name.clone(), |name| printable(name.as_bytes()))
                 });
                 let unnamed = || {
                     let last = frame.lines.last();
