@@ -163,6 +163,14 @@ impl<'a> EhFrame<'a> {
         Some((content, next))
     }
 
+    /// Returns the entry at an address of the section in memory.
+    #[cfg(feature = "check")]
+    pub fn entry_at(self, address: Address) -> Option<Fde<'a>> {
+        let offset = usize::try_from(address.0.wrapping_sub(self.address.0)).ok()?;
+        let (content, _) = self.content(offset)?;
+        self.entry(offset, content, &mut HashMap::default())
+    }
+
     /// Parses the entry at `offset`; `None` if it is a CIE or invalid. `cies` caches the CIEs read, by offset.
     fn entry(
         self,

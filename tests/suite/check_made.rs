@@ -237,6 +237,7 @@ pub fn dumps() -> Vec<TestFile> {
     all.extend(extensions());
     all.extend(lists());
     all.extend(unwinding());
+    all.extend(unwinding_tables());
     all
 }
 
@@ -469,6 +470,9 @@ fn unwinding() -> Vec<TestFile> {
             clean.function(0x3000);
         }),
         with(&["JD092"], |clean| {
+            // Distances from the tables behind the header.
+            let header = [&header[..], &[0; 4]].concat();
+            let (frame, _) = tables(SIZE + header.len() as u64, 48);
             clean.unwinding(&header, &frame, 0);
             // The first part is the header.
             let at = clean.dump.bytes.len() - (frame.len() + header.len()).next_multiple_of(8) - 16;
@@ -476,7 +480,9 @@ fn unwinding() -> Vec<TestFile> {
             clean.function(0x3000);
         }),
         with(&["JD092", "JD094", "JD095"], |clean| {
-            let absolute = [&[1, 0x0c, 0xff, 0xff][..], &0x7000_u64.to_le_bytes()].concat();
+            // The entry is for both functions.
+            let absolute = [&[1, 0x0c, 0xff, 0xff][..], &0x4040_u64.to_le_bytes()].concat();
+            let (frame, _) = tables(0x1040, 48);
             clean.unwinding(&absolute, &frame, 0);
             let at = clean.dump.bytes.len() - (frame.len() + absolute.len()).next_multiple_of(8) - 16;
             set_u64(&mut clean.dump.bytes, at, absolute.len() as u64);
@@ -528,5 +534,48 @@ fn unwinding() -> Vec<TestFile> {
             clean.unwinding(&frame, &other, 0);
             clean.function(0x3000);
         }),
+    ]
+}
+
+/// Returns functions whose tables do not describe them, or do so at the limit.
+fn unwinding_tables() -> Vec<TestFile> {
+    let (frame, header) = tables(SIZE, 48);
+    let with_tables = |rules: &[&'static str], frame: &[u8], header: &[u8]| {
+        with(rules, |clean| {
+            clean.unwinding(frame, header, 0);
+            clean.function(0x3000);
+        })
+    };
+    // The entry is after its CIE: its size, the distance to the CIE, the start and size of the code, instructions.
+    const ENTRY: usize = 24;
+    let with_byte = |rules: &[&'static str], at: usize, byte: u8| {
+        let mut frame = frame.clone();
+        frame[ENTRY + at] = byte;
+        with_tables(rules, &frame, &header)
+    };
+    let start = frame[ENTRY + 8];
+    let with_row = |rules: &[&'static str], start: i32, entry: i32, size: usize| {
+        let behind = frame.len() as i32;
+        let mut header = header;
+        header[8] = 1;
+        header[12..16].copy_from_slice(&(start - SIZE as i32 - behind).to_le_bytes());
+        header[16..].copy_from_slice(&(entry - behind).to_le_bytes());
+        with_tables(rules, &frame, &header[..size])
+    };
+    vec![
+        with_tables(&["JD093", "JD100"], &frame[..ENTRY], &header),
+        // Another CIE, 4 KiB before the function, an unknown instruction.
+        with_byte(&["JD093", "JD100"], 4, 5),
+        with_byte(&["JD093", "JD100"], 9, 0xef),
+        with_byte(&["JD093", "JD100"], 17, 0x3f),
+        // It starts after the function, or ends before it.
+        with_byte(&["JD093", "JD101"], 8, start + 4),
+        with_byte(&["JD093"], 8, start - 4),
+        with_byte(&["JD093", "JD101"], 12, SIZE as u8 - 16),
+        with_byte(&["JD093"], 12, SIZE as u8 - 15),
+        with_row(&["JD093"], 0, ENTRY as i32, 20),
+        with_row(&["JD093", "JD099"], 4096, ENTRY as i32, 20),
+        with_row(&["JD093", "JD099"], 0, 0, 20),
+        with_row(&["JD093", "JD099"], 0, ENTRY as i32, 16),
     ]
 }

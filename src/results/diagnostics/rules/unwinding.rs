@@ -50,8 +50,18 @@ super::rules! {
     readers "perf extends the mapping of the function by it: with a larger size, over the memory after the code, whose samples then belong to this function; with a smaller one, the tables are cut. jitinject does not use it."
     remedy "Write `unwind_data_size` if the tables are mapped directly after the code, and 0 otherwise."
 
-    rule BAD_HEADER "JD099" Warning "invalid .eh_frame_hdr"
-    problem "The header after the .eh_frame does not have version 1."
-    readers "perf writes it to the object as it is, and unwinders expect version 1. jitinject writes a header of its own."
-    remedy "Write an .eh_frame_hdr by the Linux Standard Base: version 1, then the encodings."
+    rule BAD_HEADER "JD099" Error "invalid .eh_frame_hdr"
+    problem "The header after the .eh_frame does not have version 1, or the first row of its table is not the start of an entry for the function and the place of that entry."
+    readers "perf writes it to the object as it is. Unwinders expect version 1 and find entries by the table: call chains end at the function. jitinject writes a header of its own."
+    remedy "Write an .eh_frame_hdr by the Linux Standard Base: version 1, the encodings, and a row of the two distances from the header."
+
+    rule NO_ENTRY "JD100" Error "unwinding tables without an entry for the function"
+    problem "No entry (FDE) of the .eh_frame is for addresses of the function, or those that are have invalid instructions or an invalid CIE. Distances in them are from where perf puts the tables: after the code, rounded up to 8 bytes."
+    readers "Call chains end at the function in perf, whose unwinders find no entry, and in jitinject (JI260)."
+    remedy "Write an entry with the start and the size of the code."
+
+    rule PARTIAL_ENTRIES "JD101" Warning "unwinding tables for a part of the function"
+    problem "The entries (FDE) of the .eh_frame begin after the start of the function, or end 16 bytes or more before its end, which is more than padding."
+    readers "In perf and jitinject, call chains end at the function where its code has no entry."
+    remedy "Write an entry with the start and the size of the code."
 }

@@ -28,7 +28,7 @@ const HEADER: &str = "header";
 /// findings.
 pub(super) fn check(file: &[u8], name: &[u8], read_source: ReadSource<'_>) -> (u64, Findings) {
     let mut findings = Findings::default();
-    // The machine, if the header has none, makes no difference here.
+    // The machine, if the header has none, counts only for the size of addresses in unwinding tables.
     let dump = match Dump::parse(file, Machine::host()) {
         Ok(dump) => dump,
         Err(error) => {

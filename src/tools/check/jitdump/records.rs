@@ -13,6 +13,7 @@ use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unw
 use crate::tools::check::findings::{Findings, Place};
 use crate::tools::check::jitdump::moves::CodeIndexes;
 use crate::tools::check::jitdump::names::is_encoded_twice;
+use crate::tools::check::jitdump::unwinding::TableChecker;
 use crate::tools::check::jitdump::{lines, unwinding};
 
 /// Record type with which samply reads DEBUG_INFO2 in the layout of positions with their callers.
@@ -35,6 +36,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u6
         is_closed: false,
         pending: PendingOffsets::default(),
         code_indexes: CodeIndexes::default(),
+        tables: TableChecker::default(),
         findings,
     };
     let (mut last, mut end) = (0, 0);
@@ -78,6 +80,7 @@ struct RecordChecker<'w, 'a> {
     is_closed: bool,
     pending: PendingOffsets,
     code_indexes: CodeIndexes,
+    tables: TableChecker<'a>,
     findings: &'w mut Findings,
 }
 
@@ -170,6 +173,7 @@ impl<'a> RecordChecker<'_, 'a> {
                     Place::default().with_message(format!("that of {:#x}", place.offset))
                 });
         }
+        self.tables.check(self.file, self.dump, number, self.findings);
         lines::check(self.file, self.dump, number, self.findings);
     }
 
