@@ -78,6 +78,7 @@ mod record_pack;
 mod record_rights;
 mod records;
 mod report;
+mod report_names;
 mod same_bytes;
 mod source_maps;
 mod stream;

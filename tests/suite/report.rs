@@ -1,6 +1,6 @@
 //! `jitinject report`: rows, shares, and what is missing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
 
@@ -14,7 +14,7 @@ use crate::support::reports::reports;
 use crate::support::{capture, jitinject, said, scratch, tools};
 
 /// Runs the program.
-fn run(arguments: &[&str]) -> Output {
+pub fn run(arguments: &[&str]) -> Output {
     jitinject().args(arguments).output().unwrap()
 }
 
@@ -37,11 +37,11 @@ fn json(name: &str, more: &[&str]) -> Value {
     serde_json::from_str(&printed(name, &[&["--json", "-n", "0"], more].concat())).unwrap()
 }
 
-fn rows(report: &Value) -> &[Value] {
+pub fn rows(report: &Value) -> &[Value] {
     report["rows"].as_array().unwrap()
 }
 
-fn samples(row: &Value, column: &str) -> u64 {
+pub fn samples(row: &Value, column: &str) -> u64 {
     row[column]["samples"].as_u64().unwrap()
 }
 
@@ -53,12 +53,12 @@ fn sum(report: &Value, column: &str) -> u64 {
 const BASE: u64 = 0x4000_0000;
 
 /// Returns the address of a function of [`recorded`].
-fn address(function: u64) -> u64 {
+pub fn address(function: u64) -> u64 {
     BASE + 0x100 * function
 }
 
 /// Writes a jitdump with functions of these names; returns the profile of its process, without samples.
-fn recorded(folder: &Path, names: &[&str]) -> ProfileWriter {
+pub fn recorded(folder: &Path, names: &[&str]) -> ProfileWriter {
     let path = folder.join(format!("jit-{PID}.dump"));
     let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
     for (function, name) in (0..).zip(names) {
@@ -455,37 +455,6 @@ fn functions_of_the_language_call_each_other_through_native_code() {
     // What is not of the language has the functions next to it.
     assert_eq!(report("outer"), [vec![interpreter(2)], vec![row("work", 2)]]);
     assert_eq!(report("inner"), [vec![row("work", 1)], vec![]]);
-}
-
-/// As in perf: LLVM writes the symbols of C++ and Rust functions into jitdumps.
-#[test]
-fn encoded_names_of_jit_code_are_those_of_the_source() {
-    let folder = scratch();
-    let names = ["_ZN3app3hotIlEET_S1_", "_RNvCs1234_7mycrate3foo", "_Zero"];
-    let mut writer = recorded(folder.path(), &names);
-    for function in 0..3 {
-        writer.sample(PID, 1000 + function, &[address(function)], None);
-    }
-    let profile = folder.path().join("perf.data");
-    std::fs::write(&profile, writer.finish()).unwrap();
-    let report = |more: &[&str]| -> Value {
-        let arguments = ["report", "--json", "-i", tools::text(&profile)];
-        let output = run(&[&arguments[..], more].concat());
-        assert!(output.status.success(), "{}", said(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
-    for by in ["function", "symbol"] {
-        let report = report(&["--by", by]);
-        let names = rows(&report).iter().map(|row| row["name"].as_str().unwrap());
-        let names: BTreeSet<&str> = names.collect();
-        assert_eq!(
-            names,
-            BTreeSet::from(["_Zero", "app::hot<long>", "mycrate::foo"]),
-            "{by}"
-        );
-    }
-    let of_function = report(&["mycrate::foo"]);
-    assert_eq!(samples(&of_function["function"]["row"], "self"), 1);
 }
 
 #[test]

@@ -40,6 +40,9 @@ pub struct FunctionReport {
     pub lines: Vec<SourceLine>,
     /// Number of lines that are left out, because there are too many.
     pub lines_omitted: u64,
+    /// Samples in its code without a line, if other code of it has lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_line: Option<LineShare>,
     /// Functions that call it, with the samples below each: for a function of the language, those of the language, if there are any.
     pub callers: Vec<Share>,
     /// Number of callers that are left out.
@@ -65,6 +68,16 @@ pub struct Share {
     pub name: String,
     /// Samples.
     pub samples: Weight,
+}
+
+/// Samples of code that has no line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct LineShare {
+    /// Samples in the code itself.
+    #[serde(rename = "self")]
+    pub own: Weight,
+    /// Samples in it and in what it calls.
+    pub total: Weight,
 }
 
 /// A source line.
@@ -108,6 +121,8 @@ pub fn report(
     let others = others.iter().take(most).map(|row| described(row)).collect();
     let shares = Shares::of(tables, counts, event, row);
     let (lines, lines_omitted) = source_lines(tables, &shares.lines, &options.stream, faults);
+    let [own, total] = shares.no_line;
+    let no_line = (total.samples > 0 && !lines.is_empty()).then_some(LineShare { own, total });
     let (tiers, tiers_omitted) = largest(shares.tiers, most);
     let (callers, callers_omitted) = largest(shares.callers, most);
     let (callees, callees_omitted) = largest(shares.callees, most);
@@ -117,6 +132,7 @@ pub fn report(
         tiers_omitted,
         lines,
         lines_omitted,
+        no_line,
         callers,
         callers_omitted,
         callees,
@@ -132,6 +148,8 @@ pub fn report(
 struct Shares {
     tiers: BTreeMap<String, Weight>,
     lines: Lines,
+    /// Of code without a line.
+    no_line: [Weight; 2],
     callers: BTreeMap<String, Weight>,
     callees: BTreeMap<String, Weight>,
 }
@@ -162,19 +180,24 @@ impl Shares {
             if let Some(&(function, file, line, tier)) = calls.first()
                 && is_it(function)
             {
-                if let Some(file) = file.filter(|_| line > 0) {
-                    shares.lines.entry((file, line)).or_default()[0].add(weight);
-                }
+                let [own, _] = match file.filter(|_| line > 0) {
+                    Some(file) => shares.lines.entry((file, line)).or_default(),
+                    None => &mut shares.no_line,
+                };
+                own.add(weight);
                 if let Some(tier) = tier {
                     shares.tiers.entry(tier.to_owned()).or_default().add(weight);
                 }
             }
             let (mut lines, mut callers, mut callees) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+            let mut has_no_line = false;
             for (at, &(function, file, line, _)) in calls.iter().enumerate() {
                 if !is_it(function) {
                     continue;
                 }
-                lines.extend(file.filter(|_| line > 0).map(|file| (file, line)));
+                let line = file.filter(|_| line > 0).map(|file| (file, line));
+                has_no_line |= line.is_none();
+                lines.extend(line);
                 let (inner, outer) = calls.split_at(at);
                 let (inner, outer) = (inner.iter().rev(), outer.iter().skip(1));
                 callees.extend(nearest(&mut inner.map(|call| call.0)));
@@ -182,6 +205,9 @@ impl Shares {
             }
             for line in lines {
                 shares.lines.entry(line).or_default()[1].add(weight);
+            }
+            if has_no_line {
+                shares.no_line[1].add(weight);
             }
             for (set, shares) in [(callers, &mut shares.callers), (callees, &mut shares.callees)] {
                 for name in set {

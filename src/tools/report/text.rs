@@ -6,7 +6,7 @@ use crate::frames::ranking::RankedRow;
 use crate::frames::stream::call_tree::Weight;
 use crate::results::summary::{count, count_of};
 use crate::tools::report::Report;
-use crate::tools::report::function::{FunctionReport, Share, SourceLine};
+use crate::tools::report::function::{FunctionReport, LineShare, Share, SourceLine};
 use crate::tools::report::instructions::{CodeCopy, FunctionCode, InstructionLine};
 
 /// A column with shares: its name, and the samples of a row in it.
@@ -139,14 +139,7 @@ impl Report {
             {
                 let _ = writeln!(text, "                   ...");
             }
-            for share in [line.own, line.total] {
-                match share.samples {
-                    0 => text.push_str("         "),
-                    _ => {
-                        let _ = write!(text, "{:>8.2} ", self.percent(share));
-                    }
-                }
-            }
+            self.write_line_shares(text, [line.own, line.total]);
             let _ = writeln!(
                 text,
                 " {:>5}  {}",
@@ -162,10 +155,26 @@ impl Report {
                 count(function.lines_omitted, "more line")
             );
         }
+        if let Some(LineShare { own, total }) = function.no_line {
+            self.write_line_shares(text, [own, total]);
+            text.push_str(" no line\n");
+        }
         self.write_shares(text, "caller", &function.callers, function.callers_omitted);
         self.write_shares(text, "callee", &function.callees, function.callees_omitted);
         if let Some(code) = &function.code {
             self.write_code(text, code, &row.inlined_into);
+        }
+    }
+
+    /// Writes the samples of a line, without those that it does not have.
+    fn write_line_shares(&self, text: &mut String, shares: [Weight; 2]) {
+        for share in shares {
+            match share.samples {
+                0 => text.push_str("         "),
+                _ => {
+                    let _ = write!(text, "{:>8.2} ", self.percent(share));
+                }
+            }
         }
     }
 
