@@ -60,6 +60,9 @@ impl<T: Copy> Default for Builder<T> {
 impl<T: Copy> Builder<T> {
     /// Sets the value at `range` from `time` on.
     pub fn put(&mut self, range: AddressRange, time: Time, value: T) {
+        if !has_addresses(range) {
+            return;
+        }
         let ended = &mut self.ended;
         self.live.insert(range, (time, value), |piece, (from, value)| {
             end(ended, piece, from, time, value);
@@ -69,6 +72,9 @@ impl<T: Copy> Builder<T> {
     /// Ends all values at `range`.
     #[doc(hidden)]
     pub fn clear(&mut self, range: AddressRange, time: Time) {
+        if !has_addresses(range) {
+            return;
+        }
         let ended = &mut self.ended;
         self.live.remove(range, |piece, (from, value)| {
             end(ended, piece, from, time, value);
@@ -101,6 +107,11 @@ impl<T: Copy> Builder<T> {
         }
         History::new(ended)
     }
+}
+
+/// Whether a range has addresses, as all that its constructor makes.
+fn has_addresses(range: AddressRange) -> bool {
+    range.start < range.end
 }
 
 /// Adds an interval that has ended.
@@ -203,6 +214,7 @@ impl Sweep {
 impl<T: Copy> History<T> {
     /// Builds the index of intervals in any order, of which no two have an address at the same time.
     pub fn new(mut intervals: Vec<Interval<T>>) -> Self {
+        intervals.retain(|interval| has_addresses(interval.range));
         // No two intervals start at the same time and address.
         intervals.sort_unstable_by_key(|interval| (interval.from, interval.range.start));
         let intervals = IndexedTable::from(intervals);
@@ -373,6 +385,32 @@ mod tests {
 
     fn range(start: u64, end: u64) -> AddressRange {
         AddressRange::new(Address(start), end - start).unwrap()
+    }
+
+    #[test]
+    fn ranges_without_addresses_change_nothing() {
+        let [empty, inverted] = [150, 120].map(|end| AddressRange {
+            start: Address(150),
+            end: Address(end),
+        });
+        let mut builder = Builder::default();
+        builder.put(range(100, 200), Time(10), 'a');
+        for other in [empty, inverted] {
+            builder.put(other, Time(20), 'b');
+            builder.clear(other, Time(30));
+        }
+        let history = builder.finish();
+        let only = [Interval {
+            range: range(100, 200),
+            from: Time(10),
+            until: Time::MAX,
+            value: 'a',
+        }];
+        assert_eq!(history.intervals(), only);
+        let others = [empty, inverted].map(|range| Interval { range, ..only[0] });
+        let history = History::new([&only[..], &others].concat());
+        assert_eq!(history.intervals(), only);
+        assert!(history.is_ever_at(Address(150)) && !history.is_ever_at(Address(200)));
     }
 
     #[test]
