@@ -354,7 +354,7 @@ fn text_has_a_line_for_each_record_and_nothing_that_steers_a_terminal() {
             "0x00000028 DEBUG_INFO size=71 time=5 code_addr=0x1000 nr_entry=2",
             "    entries:",
             "        addr=0x1000 line=3 discrim=0 name=\"a.js\"",
-            "        addr=0x1002 line=4 discrim=0 name=\"a.js\"",
+            "        addr=0x1002 line=4 discrim=0 name=\"a.js\" same_name",
         ]
     );
     assert!(

@@ -76,7 +76,7 @@ fn a_record_of_each_type_says_what_was_written() {
          "machine": "EM_X86_64"},
         {"offset": 40, "size": 71, "type": "DEBUG_INFO", "time": 5, "code_addr": "0x1000", "nr_entry": 2, "entries": [
             {"addr": "0x1000", "line": 3, "discrim": 0, "name": "a.js"},
-            {"addr": "0x1002", "line": 4, "discrim": 0, "name": "a.js"}]},
+            {"addr": "0x1002", "line": 4, "discrim": 0, "name": "a.js", "same_name": true}]},
         {"offset": 111, "size": 112, "type": "UNWINDING_INFO", "time": 6, "unwind_data_size": 72,
          "eh_frame_hdr_size": 20, "mapped_size": 0, "layout": "eh_frame first", "eh_frame_size": 52, "cies": 1,
          "fdes": 1},

@@ -60,6 +60,9 @@ pub const CUT: &str = "cut";
 /// Field that marks a wrong size or file name that has been repaired.
 pub const REPAIRED: &str = "repaired";
 
+/// Field that marks a file name that refers to the one before it.
+pub const SAME_NAME: &str = "same_name";
+
 /// Decoded fields in output order, under the names that the format's specification uses.
 #[derive(Debug, Default)]
 pub struct Fields<'a>(Vec<(&'static str, Value<'a>)>);

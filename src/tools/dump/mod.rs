@@ -36,7 +36,7 @@
 //!   the suffix `_bytes` has all bytes of the name as hexadecimal digits.
 //! - `fault` describes a fault. `cut` names the first part that is incomplete, and `missing` is the number of
 //!   missing bytes, if known. `repaired` marks a wrong size or file name that has been repaired; `total_size`
-//!   is the size in the file.
+//!   is the size in the file. `same_name` marks a file name that is 0xff in the file: that of the entry before.
 
 pub mod entry;
 pub mod filter;

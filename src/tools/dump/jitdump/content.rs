@@ -16,7 +16,7 @@ use jitdump::{Address, AddressRange, ByteOrder};
 
 use crate::bytes::Reader;
 use crate::results::diagnostics::Issue;
-use crate::tools::dump::entry::{CUT, Fields, Value, ValueList};
+use crate::tools::dump::entry::{CUT, Fields, REPAIRED, SAME_NAME, Value, ValueList};
 use crate::tools::dump::jitdump::fields;
 use crate::tools::dump::jitdump::fields::FieldLayout;
 use crate::tools::dump::shortened;
@@ -369,14 +369,13 @@ fn line_entry<'a>(entry: &debug_info::LineEntry<'a>) -> Value<'a> {
         .number("line", entry.line);
     let fields = fields.number("discrim", entry.column_or_discriminator);
     let fields = match entry.is_repaired {
-        true => fields.flag(crate::tools::dump::entry::REPAIRED),
+        true => fields.flag(REPAIRED),
         false => fields,
     };
-    let name = match entry.is_same_name {
-        true => shortened(entry.name),
-        false => entry.name,
-    };
-    Value::Fields(fields.name("name", name))
+    Value::Fields(match entry.is_same_name {
+        true => fields.name("name", shortened(entry.name)).flag(SAME_NAME),
+        false => fields.name("name", entry.name),
+    })
 }
 
 /// Returns the next loaded function, at `address` if it is set. `None` if it is too far ahead or comes after
