@@ -337,12 +337,111 @@ fn graphs_and_protocol_buffers_have_what_is_missing() {
         svg.contains("missing: ") && svg.contains("language (green)"),
         "{svg}"
     );
-    let mut pprof = Vec::new();
-    GzDecoder::new(&written(&options("node20", Format::Pprof))[..])
-        .read_to_end(&mut pprof)
-        .unwrap();
+    let pprof = pprof(&options("node20", Format::Pprof));
     let contains = |text: &[u8]| pprof.windows(text.len()).any(|window| window == text);
     assert!(contains(b"missing: ") && contains(b"[JIT"));
+}
+
+/// Returns the fields of a message: number, and the value or the bytes.
+fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    let number = |message: &mut &[u8]| {
+        let mut value = 0_u64;
+        for shift in (0_u32..).step_by(7) {
+            let (&byte, rest) = message.split_first().unwrap();
+            *message = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    };
+    let mut fields = Vec::new();
+    while !message.is_empty() {
+        let tag = number(&mut message);
+        let value = number(&mut message);
+        let (bytes, rest) = match tag & 7 {
+            2 => message.split_at(value as usize),
+            _ => (&[][..], message),
+        };
+        message = rest;
+        fields.push((tag >> 3, value, bytes));
+    }
+    fields
+}
+
+/// Returns the texts and messages of a field.
+fn bytes_of(message: &[u8], field: u64) -> Vec<&[u8]> {
+    let all = fields(message).into_iter();
+    all.filter(|&(of, ..)| of == field)
+        .map(|(.., bytes)| bytes)
+        .collect()
+}
+
+/// Returns the number of a field; 0 without one.
+fn number_of(message: &[u8], field: u64) -> u64 {
+    let all = fields(message);
+    let found = all.iter().find(|&&(of, ..)| of == field);
+    found.map_or(0, |&(_, value, _)| value)
+}
+
+fn pprof(options: &ExportOptions) -> Vec<u8> {
+    let mut profile = Vec::new();
+    let bytes = written(options);
+    GzDecoder::new(&bytes[..]).read_to_end(&mut profile).unwrap();
+    profile
+}
+
+/// Returns function, file and number of all lines.
+fn lines_of_pprof(profile: &[u8]) -> BTreeSet<(String, String, u64)> {
+    let strings = bytes_of(profile, 6);
+    let functions = bytes_of(profile, 5);
+    let string = |message: &[u8], field: u64| {
+        let text = strings[number_of(message, field) as usize];
+        String::from_utf8(text.to_vec()).unwrap()
+    };
+    let locations = bytes_of(profile, 4).into_iter();
+    let lines = locations.flat_map(|location| bytes_of(location, 4));
+    let numbered = lines.filter(|line| number_of(line, 2) > 0);
+    numbered
+        .map(|line| {
+            let function = functions[number_of(line, 1) as usize - 1];
+            (string(function, 2), string(function, 4), number_of(line, 2))
+        })
+        .collect()
+}
+
+/// Lines of pprof's format have no file: it is that of the function.
+#[test]
+fn lines_have_the_same_files_in_all_formats() {
+    for name in ["java17", "lli14-mcjit", "node20-inlined"] {
+        let profile = json(name, Format::Firefox);
+        let shared = &profile["shared"];
+        let text = |index: &Value| {
+            let text = &shared["stringArray"][index.as_u64().unwrap() as usize];
+            text.as_str().unwrap().to_owned()
+        };
+        let numbers = shared["frameTable"]["line"].as_array().unwrap().iter();
+        let of_lines = numbers.zip(shared["frameTable"]["func"].as_array().unwrap());
+        let expected: BTreeSet<(String, String, u64)> = of_lines
+            .filter_map(|(number, function)| {
+                let number = number.as_u64()?;
+                let function = function.as_u64().unwrap() as usize;
+                let table = &shared["funcTable"];
+                let file = table["source"][function].as_u64().unwrap() as usize;
+                let file = text(&shared["sources"]["filename"][file]);
+                Some((text(&table["name"][function]), file, number))
+            })
+            .collect();
+        assert!(expected.len() > 2, "{name}");
+        let found = lines_of_pprof(&pprof(&options(name, Format::Pprof)));
+        assert_eq!(found, expected, "{name}");
+    }
+    // Ticks of `.cpuprofile` have no file either.
+    let java = json("java17", Format::CpuProfile);
+    let nodes = java["nodes"].as_array().unwrap().iter();
+    let mut with_ticks = nodes.filter(|node| !node["positionTicks"].is_null());
+    assert!(with_ticks.all(|node| node["callFrame"]["scriptId"] != "0"));
 }
 
 #[test]

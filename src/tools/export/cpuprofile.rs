@@ -126,8 +126,10 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         let leaf = row
             .stack
             .map(|stack| &profile.tables.frames[profile.tables.stacks[stack].frame]);
+        // Ticks have no file: a line of another one would be that of the function's.
         let line = leaf
             .and_then(|leaf| leaf.lines.first())
+            .filter(|line| line.file == profile.tables.functions[line.function].file)
             .map_or(0, |line| line.line);
         if line > 0 {
             let of_line = ticks.entry((id(row), line)).or_default();

@@ -1,7 +1,8 @@
 //! pprof's `profile.proto`, compressed with gzip.
 //!
-//! Samples of the same thread and stack are one. Locations are frames of machine code, with inlined calls as lines. Readers
-//! number mappings, locations and functions from 1 and in order, and some demand that.
+//! Samples of the same thread and stack are one. Locations are frames of machine code, with inlined calls as lines. Lines have no
+//! file, so code that was included from another file is a function of its own. Readers number mappings, locations and functions
+//! from 1 and in order, and some demand that.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::collections::interner::Interner;
-use crate::frames::stream::tables::{FrameIndex, NamedFunctionIndex};
+use crate::frames::stream::tables::{FrameIndex, NamedFunctionIndex, SourceFileIndex};
 use crate::results::summary::profile::{EventSummary, Unit};
 use crate::tools::export::EXPORTER;
 use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack};
@@ -29,6 +30,9 @@ mod field {
     pub const COMMENT: u64 = 13;
     pub const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
+
+/// A function, as the lines of a file.
+type FunctionKey = (NamedFunctionIndex, Option<SourceFileIndex>);
 
 /// A mapping.
 #[derive(Clone, Copy, Default)]
@@ -187,7 +191,7 @@ impl<W: Write> Writer<'_, W> {
         let tables = &self.profile.tables;
         let mut homes: Interner<Home> = Interner::default();
         let mut mappings: Vec<Mapping> = Vec::new();
-        let mut functions: Interner<NamedFunctionIndex> = Interner::default();
+        let mut functions: Interner<FunctionKey> = Interner::default();
         for (frame, id) in frames.all.iter().zip(1_u64..) {
             let mut location = Message::default();
             location.number(1, id);
@@ -220,7 +224,9 @@ impl<W: Write> Writer<'_, W> {
                 .any(|line| tables.functions[line.function].is_named);
             for line in frame.lines.iter().filter(|_| is_named) {
                 let mut message = Message::default();
-                message.number(1, u64::from(functions.of(line.function)).saturating_add(1));
+                let file = line.file.or(tables.functions[line.function].file);
+                let function = functions.of((line.function, file));
+                message.number(1, u64::from(function).saturating_add(1));
                 message.number(2, line.line);
                 message.number(3, line.column);
                 location.field(4, message.bytes());
@@ -231,16 +237,20 @@ impl<W: Write> Writer<'_, W> {
         self.mappings(&homes, &mappings)
     }
 
-    fn functions(&mut self, functions: &Interner<NamedFunctionIndex>) -> io::Result<()> {
-        for (&index, id) in functions.all.iter().zip(1_u64..) {
+    fn functions(&mut self, functions: &Interner<FunctionKey>) -> io::Result<()> {
+        let tables = &self.profile.tables;
+        for (&(index, file), id) in functions.all.iter().zip(1_u64..) {
             let mut message = Message::default();
             message.number(1, id);
             // Readers take a system name for one that is to be demangled.
             message.number(2, self.strings.of(self.profile.name(index).into_owned()));
-            if let Some(path) = self.profile.path(index) {
-                message.number(4, self.strings.of(path.to_owned()));
+            if let Some(file) = file {
+                message.number(4, self.strings.of(tables.files[file].path.clone()));
             }
-            message.number(5, self.profile.tables.functions[index].line);
+            let function = &tables.functions[index];
+            if function.file == file {
+                message.number(5, function.line);
+            }
             self.field(field::FUNCTION, message.bytes())?;
         }
         Ok(())
