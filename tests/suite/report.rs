@@ -11,7 +11,7 @@ use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::PID;
 use crate::support::reports::reports;
-use crate::support::{capture, jitinject, said, scratch, tools};
+use crate::support::{capture, inject_capture, jitinject, said, scratch, tools};
 
 /// Runs the program.
 pub fn run(arguments: &[&str]) -> Output {
@@ -96,6 +96,24 @@ fn every_sample_is_the_own_one_of_one_row() {
         let kinds = report["kinds"].as_array().unwrap().iter();
         assert_eq!(kinds.map(|row| samples(row, "samples")).sum::<u64>(), all);
     }
+}
+
+/// The output has `node:fs` as a relative path, which is not one in the folder of other sources.
+#[test]
+fn files_with_a_scheme_are_the_same_in_the_output() {
+    let files = |report: &Value| {
+        let names = rows(report).iter().filter_map(|row| row["name"].as_str());
+        let relative = names.filter(|name| name.contains("internal/bootstrap") || name.contains("gen/dyn_1"));
+        relative.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let recorded = files(&json("node22", &["--by", "file"]));
+    assert_eq!(recorded, ["gen/dyn_1.js", "node:internal/bootstrap/realm"]);
+    let folder = scratch();
+    let output = inject_capture(folder.path(), "node22", &["--source-dir", "/src"]);
+    let output = tools::text(&output);
+    let ran = run(&["report", "-i", output, "--by", "file", "--json", "-n", "0"]);
+    let again = files(&serde_json::from_slice(&ran.stdout).unwrap());
+    assert_eq!(again, ["/src/gen/dyn_1.js", "node:internal/bootstrap/realm"]);
 }
 
 /// As in perf: the workers of a server have its name.

@@ -22,6 +22,15 @@ const MAX_ORIGINS: usize = 16;
 /// Maximum size of a path in bytes, that of Linux.
 const MAX_PATH: usize = 4096;
 
+/// Schemes, as paths that jitinject writes begin with them, and whether the rest has a dot.
+///
+/// Quirk of jitinject itself: it writes `node:fs` as `node/fs`, because perf cuts off paths at colons.
+const SCHEMES: [(&[u8], &[u8], bool); 3] = [
+    (b"node/", b"node:", false),
+    (b"https/", b"https://", true),
+    (b"webpack/", b"webpack://", true),
+];
+
 type Result<T> = gimli::Result<T>;
 
 /// A function whose children are read.
@@ -403,14 +412,22 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         let file = match header.file(index) {
             None => None,
             Some(file) => {
-                let mut path = Vec::new();
-                join(&mut path, unit.comp_dir.map_or(&[], |folder| folder.bytes()));
+                let mut name = Vec::new();
                 // Folder 0 is that of the unit.
                 let folder = file.directory(header).filter(|_| file.directory_index() > 0);
                 if let Some(folder) = folder {
-                    join(&mut path, unit.attr_string(folder)?.bytes());
+                    join(&mut name, unit.attr_string(folder)?.bytes());
                 }
-                join(&mut path, unit.attr_string(file.path_name())?.bytes());
+                join(&mut name, unit.attr_string(file.path_name())?.bytes());
+                let path = match with_scheme(&name) {
+                    Some(url) if is_own(unit)? => url,
+                    _ => {
+                        let mut path = Vec::new();
+                        join(&mut path, unit.comp_dir.map_or(&[], |folder| folder.bytes()));
+                        join(&mut path, &name);
+                        path
+                    }
+                };
                 let text = file.source().map(|text| unit.attr_string(text)).transpose()?;
                 count(self.left, path.len() as u64)?;
                 let text = text.map(|text| text.bytes()).filter(|text| !text.is_empty());
@@ -495,6 +512,29 @@ fn name<'a, 'c>(
         AttributeValue::DebugStrRefSup(_) => Ok(&[]),
         value => Ok(unit.attr_string(value)?.bytes()),
     }
+}
+
+/// Whether jitinject wrote a unit.
+fn is_own<'a, 'c>(unit: UnitRef<'_, CountedReader<'a, 'c>>) -> Result<bool> {
+    let mut entries = unit.entries_raw(None)?;
+    let Some(root) = entries.read_abbreviation()? else {
+        return Ok(false);
+    };
+    let mut attributes = Vec::new();
+    entries.read_attributes(root.attributes(), &mut attributes)?;
+    let producer = attributes
+        .iter()
+        .find(|attribute| attribute.name() == dw::DW_AT_producer);
+    let producer = producer.and_then(|producer| name(unit, producer.value()).ok());
+    Ok(producer == Some(&b"jitinject"[..]))
+}
+
+/// Returns the name with a scheme that jitinject wrote as a relative path.
+fn with_scheme(path: &[u8]) -> Option<Vec<u8>> {
+    SCHEMES.iter().find_map(|&(folder, scheme, has_dot)| {
+        let rest = path.strip_prefix(folder)?;
+        (rest.contains(&b'.') == has_dot).then(|| [scheme, rest].concat())
+    })
 }
 
 /// Returns the addresses of an entry's code.
