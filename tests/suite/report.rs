@@ -116,6 +116,23 @@ fn files_with_a_scheme_are_the_same_in_the_output() {
     assert_eq!(again, ["/src/gen/dyn_1.js", "node:internal/bootstrap/realm"]);
 }
 
+/// The buffer of one CPU follows that of another.
+#[test]
+fn names_are_the_last_ones_by_time() {
+    let folder = scratch();
+    let mut writer = recorded(folder.path(), &["work"]);
+    writer.comm(PID, "python3", false, 700);
+    writer.comm(PID, "bash", false, 600);
+    writer.sample(PID, 1000, &[address(0)], None);
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    for by in ["process", "thread"] {
+        let output = run(&["report", "--json", "--by", by, tools::text(&profile)]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["rows"][0]["name"], format!("python3 {PID}"), "{by}");
+    }
+}
+
 /// As in perf: the workers of a server have its name.
 #[test]
 fn processes_that_only_fork_have_the_name_of_their_parent() {

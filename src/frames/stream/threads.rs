@@ -38,10 +38,12 @@ pub fn add(
             truncated = truncated.saturating_add(1);
         }
         let time = profile.attrs.time_of(&record, profile.endian).unwrap_or_default();
-        let of_thread = names.entry((pid, tid)).or_default();
-        if of_thread.last().is_none_or(|&(_, last)| last != kept) {
-            of_thread.push((time, kept));
-        }
+        names.entry((pid, tid)).or_default().push((time, kept));
+    }
+    for of_thread in names.values_mut() {
+        // Buffers of different CPUs follow each other.
+        of_thread.sort_by_key(|&(time, _)| time);
+        of_thread.dedup_by_key(|&mut (_, name)| name);
     }
     let cut = (truncated > 0).then(|| Diagnostic::new(Issue::ThreadNameCut).times(truncated));
     tables.diagnostics.extend(cut);
