@@ -27,7 +27,8 @@
 
   function zoom(target) {
     const scale = root.width / target.width;
-    const slack = 0.01;
+    // Coordinates have four decimals.
+    const slack = 0.001;
     for (const frame of frames) {
       const isAround = frame.x <= target.x + slack && frame.x + frame.width >= target.x + target.width - slack;
       const isInside = frame.x >= target.x - slack && frame.x + frame.width <= target.x + target.width + slack;

@@ -275,7 +275,7 @@ fn write_frame(
     };
     let _ = writeln!(
         svg,
-        "<g class=\"frame\"><title>{}</title><rect x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{HEIGHT}\" \
+        "<g class=\"frame\"><title>{}</title><rect x=\"{x:.4}\" y=\"{y}\" width=\"{width:.4}\" height=\"{HEIGHT}\" \
          fill=\"rgb({red},{green},{blue})\"/><text x=\"{:.2}\" y=\"{}\">{}</text></g>",
         escaped(title),
         x + 2.0,
@@ -345,6 +345,61 @@ mod tests {
         };
         assert_eq!(least(50_000), 0.1);
         assert!((0.5..0.6).contains(&least(50_001)));
+    }
+
+    /// The script shows what is within the selected frame.
+    #[test]
+    fn callees_are_within_their_callers_as_the_script_compares_them() {
+        let shares = (0_u32..200).map(|root| {
+            [
+                1.0 + f64::from(root * 7 % 13) * 0.37,
+                2.0 + f64::from(root % 11) * 0.53,
+            ]
+        });
+        let mut graph: FlameGraph<1> = FlameGraph::default();
+        let mut known = Known::default();
+        for (root, shares) in shares.enumerate() {
+            let caller = graph.node(None, root, &mut known);
+            graph.names.push(format!("f{root:03}"));
+            for (callee, share) in shares.into_iter().enumerate() {
+                let callee = graph.node(Some(caller), callee, &mut known);
+                graph.nodes[callee].own = [share];
+            }
+        }
+        graph.sum_up();
+        let heading = Heading {
+            title: "",
+            lines: &[],
+            all: "all",
+        };
+        let svg = graph.svg(heading, |_| (String::new(), [0; 3]));
+        let number = |frame: &str, name: &str| -> f64 {
+            let (_, rest) = frame.split_once(&format!(" {name}=\"")).unwrap();
+            rest.split('"').next().unwrap().parse().unwrap()
+        };
+        let frames: Vec<[f64; 3]> = svg
+            .lines()
+            .filter_map(|line| line.split_once("<rect"))
+            .filter(|(before, _)| before.starts_with("<g class=\"frame\">"))
+            .map(|(_, rect)| ["x", "y", "width"].map(|name| number(rect, name)))
+            .collect();
+        let (_, slack) = SCRIPT.split_once("const slack = ").unwrap();
+        let slack: f64 = slack.split(';').next().unwrap().parse().unwrap();
+        assert!(slack < MIN_WIDTH);
+        let mut pairs = 0;
+        for [x, y, width] in &frames {
+            let middle = x + width / 2.0;
+            let around = |[outer, above, outer_width]: &&[f64; 3]| {
+                *above == y - HEIGHT && (*outer..*outer + outer_width).contains(&middle)
+            };
+            let Some([outer, _, outer_width]) = frames.iter().find(around) else {
+                continue;
+            };
+            let is_inside = *x >= outer - slack && x + width <= outer + outer_width + slack;
+            assert!(is_inside, "{x} {width} in {outer} {outer_width}");
+            pairs += 1;
+        }
+        assert_eq!(pairs, 200 + 400);
     }
 
     #[test]

@@ -124,7 +124,7 @@ mod tests {
         assert!(svg.contains("rgb(255,40,40)"), "{svg}");
         assert!(svg.contains("eat /a.js: 20.00 % → 40.00 % (+20.00)"), "{svg}");
         // What is gone has half of its width.
-        assert!(svg.contains("width=\"59.00\""), "{svg}");
+        assert!(svg.contains("width=\"59.0000\""), "{svg}");
         for line in svg.lines() {
             let loads = ["href", "src=", "url(", "import"];
             assert!(!loads.iter().any(|load| line.contains(load)), "{line}");
