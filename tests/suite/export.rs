@@ -330,6 +330,18 @@ fn the_same_samples_are_the_same_bytes_and_filters_leave_some_out() {
     );
 }
 
+/// The names of its functions have no path.
+#[test]
+fn samples_are_found_by_the_files_of_lines() {
+    let some = |filter: &str| ExportOptions {
+        filter: Some(regex_lite::Regex::new(filter).unwrap()),
+        ..options("java17", Format::Folded)
+    };
+    let sum = |options: &ExportOptions| folded(options).iter().map(|(_, count)| count).sum::<u64>();
+    let found = sum(&some(r"Work\.java$"));
+    assert!(found > 0 && found < sum(&some("")), "{found}");
+}
+
 #[test]
 fn graphs_and_protocol_buffers_have_what_is_missing() {
     let svg = String::from_utf8(written(&options("node20", Format::Svg))).unwrap();

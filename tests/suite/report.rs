@@ -262,6 +262,19 @@ fn what_is_missing_is_in_every_form() {
     }
 }
 
+/// Their names have no paths, and their lines have.
+#[test]
+fn functions_are_found_by_the_files_of_their_lines() {
+    for (name, filter, function) in [
+        ("java17", r"Work\.java$", "Work$Node.insert(java.lang.Comparable)"),
+        ("lli14-mcjit", r"/work\.c$", "insert"),
+    ] {
+        let report = json(name, &["--filter", filter]);
+        let mut names = rows(&report).iter().map(|row| &row["name"]);
+        assert!(names.any(|name| name == function), "{name}: {report:#}");
+    }
+}
+
 #[test]
 fn a_mistyped_profile_is_not_taken_for_a_function() {
     let folder = scratch();

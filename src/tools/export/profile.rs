@@ -382,15 +382,15 @@ fn matching_stacks(tables: &Tables, filter: &Regex) -> IndexedTable<StackIndex, 
     let matches_module = |module: Option<NamedModuleIndex>| {
         module.is_some_and(|module| filter.is_match(&tables.modules[module].path))
     };
+    let files = tables.files.map(|file| filter.is_match(&file.path));
+    let in_file = |file: Option<SourceFileIndex>| file.is_some_and(|file| files[file]);
     let functions = tables.functions.map(|function| {
-        let file = function.file.map(|file| &tables.files[file].path);
-        filter.is_match(&function.name)
-            || file.is_some_and(|path| filter.is_match(path))
-            || matches_module(function.module)
+        filter.is_match(&function.name) || in_file(function.file) || matches_module(function.module)
     });
     let frames = tables.frames.map(|frame| {
         let mut lines = frame.lines.iter();
-        lines.any(|line| functions[line.function])
+        // Most runtimes log no declarations.
+        lines.any(|line| functions[line.function] || in_file(line.file))
     });
     let mut stacks: IndexedTable<StackIndex, bool> = IndexedTable::default();
     for stack in &tables.stacks {

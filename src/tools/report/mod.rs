@@ -23,6 +23,7 @@ use crate::bytes::printable_path;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::ranking::{KindRow, Ranking, first_event};
 use crate::frames::stream::call_tree::Weight;
+use crate::frames::stream::tables::NamedFunctionIndex;
 use crate::frames::stream::{Losses, Sample, StreamOptions, Tables, read_then};
 use crate::load::Progress;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -120,6 +121,14 @@ pub fn report(options: &ReportOptions, progress: &mut dyn Progress) -> Result<Re
     })
 }
 
+/// Returns the functions with lines in files that match: most runtimes log no declarations.
+fn functions_in_files(tables: &Tables, filter: &Regex) -> BTreeSet<NamedFunctionIndex> {
+    let files = tables.files.map(|file| filter.is_match(&file.path));
+    let lines = tables.frames.iter().flat_map(|frame| frame.lines.iter());
+    let found = lines.filter(|line| line.file.is_some_and(|file| files[file]));
+    found.map(|line| line.function).collect()
+}
+
 impl EventReport {
     /// Reports an event with `samples`.
     fn of(tables: &Tables, event: u32, samples: Weight) -> Self {
@@ -148,7 +157,12 @@ impl Report {
         let Ranking { all, kinds, mut rows } = Ranking::of(tables, counts, event, by);
         if let Some(filter) = &options.filter {
             let matches = |text: &Option<String>| text.as_ref().is_some_and(|text| filter.is_match(text));
-            rows.retain(|row| filter.is_match(&row.name) || matches(&row.file) || matches(&row.module));
+            let in_files = functions_in_files(tables, filter);
+            let has_lines =
+                |row: &RankedRow| row.functions.iter().any(|function| in_files.contains(function));
+            rows.retain(|row| {
+                filter.is_match(&row.name) || matches(&row.file) || matches(&row.module) || has_lines(row)
+            });
         }
         let mut faults = Tally::default();
         let function = options.function.as_ref().map(|name| {
