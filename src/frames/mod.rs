@@ -5,12 +5,16 @@
 //! [source_files]: scripts and maps ────┴─► [stream]: samples one by one, with names and lines ─┬─► [ranking]: the hottest functions
 //!                                                                                              └─► [attribution]: the summary
 //! ```
+//!
+//! [events]: the events of samples
 
 #[cfg(feature = "samples")]
 pub mod attribution;
 #[cfg(not(feature = "samples"))]
 #[path = "without_samples.rs"]
 pub mod attribution;
+#[cfg(any(feature = "samples", feature = "timeline"))]
+pub mod events;
 #[cfg(feature = "native")]
 pub mod native;
 #[cfg(feature = "samples")]

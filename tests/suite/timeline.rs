@@ -12,6 +12,12 @@ use crate::support::timeline::{Placed, Values, page_of, page_of_capture};
 use crate::support::tools::text;
 use crate::support::{capture, has_code, jitinject, said, scratch};
 
+/// Events of the recording `node20-multievent`, after the first one.
+const OTHER_EVENTS: [&str; 2] = [
+    "page-faults/period=7,call-graph=fp/",
+    "context-switches/period=1,call-graph=no/",
+];
+
 /// Generates a profile, creates its page, and looks up each sample in the boxes.
 fn check(plan: &Plan) {
     let folder = scratch();
@@ -282,9 +288,17 @@ fn recordings_have_the_samples_that_the_truth_has() {
     let mut wrong = Vec::new();
     for name in capture::WITH_TRUTH.iter().chain(&capture::OTHER_FORMATS) {
         let folder = scratch();
-        let values = Values::of(&page_of_capture(folder.path(), name));
+        let mut pages = vec![Values::of(&page_of_capture(folder.path(), name))];
+        // The truth has the samples of all events.
+        if *name == "node20-multievent" {
+            pages.extend(OTHER_EVENTS.map(|event| {
+                let dumps = capture::folder(name);
+                let more = ["--jitdump", text(&dumps), "--event", event];
+                Values::of(&page_of(folder.path(), &capture::profile(name), &more).0)
+            }));
+        }
         let mut found: HashMap<(u64, String), u64> = HashMap::new();
-        for (pid, function, _, samples) in values.functions() {
+        for (pid, function, _, samples) in pages.iter().flat_map(Values::functions) {
             *found.entry((pid, function)).or_default() += samples;
         }
         for ((pid, symbol), (leaf, _)) in capture::truth(name) {
@@ -301,6 +315,31 @@ fn recordings_have_the_samples_that_the_truth_has() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// As in `jitinject report`.
+#[test]
+fn only_samples_of_the_first_event_count() {
+    let folder = scratch();
+    let dumps = capture::folder("node20-multievent");
+    let input = capture::profile("node20-multievent");
+    let page = |event: &[&str]| {
+        let more = [&["--jitdump", text(&dumps)], event].concat();
+        let values = Values::of(&page_of(folder.path(), &input, &more).0).0;
+        let samples = values["processes"][0]["samples"].as_u64().unwrap();
+        (values["event"].as_str().unwrap().to_owned(), samples)
+    };
+    assert_eq!(page(&[]), ("cpu-clock/freq=199/".to_owned(), 157));
+    for event in OTHER_EVENTS {
+        let (name, samples) = page(&["--event", event]);
+        assert!(name == event && samples > 157, "{name}: {samples}");
+    }
+    let unknown = jitinject()
+        .args(["timeline", "-i", text(&input), "--event", "none", "-o"])
+        .arg(folder.path().join("timeline.html"))
+        .output()
+        .unwrap();
+    assert!(has_code(&said(&unknown), "JI460"), "{}", said(&unknown));
 }
 
 /// Code that only a perf map names exists as long as its memory. Both recordings end after their processes.

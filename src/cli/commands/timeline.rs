@@ -14,6 +14,7 @@ use jitinject::{Diagnostic, LoadOptions};
 
 use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT, SYMBOLS};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFileArguments};
+use crate::cli::commands::selection::SELECTION;
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
 use crate::cli::progress::Bar;
 use crate::cli::standard_input::{is_stream, profile_of};
@@ -51,6 +52,10 @@ pub struct TimelineArguments {
     /// parts of its source text.
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = OUTPUT)]
     output: PathBuf,
+
+    /// Event to count [default: the first one with samples]
+    #[arg(short, long, value_name = "EVENT", help_heading = SELECTION)]
+    event: Option<String>,
 
     #[command(flatten)]
     files: RuntimeFileArguments,
@@ -113,6 +118,7 @@ impl TimelineArguments {
                 input,
                 ..self.files.options(&self.logs)
             },
+            event: self.event.clone(),
             output: self.output.clone(),
             has_sources: self.sources,
             sources,
@@ -129,10 +135,11 @@ impl TimelineArguments {
         let samples: u64 = processes.iter().map(|process| process.samples).sum();
         let in_code: u64 = processes.iter().map(|process| process.jit).sum();
         let mut text = format!(
-            "functions: {}, boxes: {}, processes: {}; samples: {samples}, in JIT code: {in_code}\n",
+            "functions: {}, boxes: {}, processes: {}; samples: {samples}, in JIT code: {in_code}; event: {}\n",
             values.functions.name.len(),
             values.boxes.function.len(),
             processes.len(),
+            values.event,
         );
         if !is_standard(&self.output) {
             let _ = writeln!(text, "next: open {} in a browser", printable_path(&self.output));

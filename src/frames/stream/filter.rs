@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jitdump::Time;
 
-use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::frames::events;
+use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::profile::EventSummary;
 use crate::units::{Pid, Tid};
 
@@ -38,15 +39,7 @@ impl SampleFilter {
         events: &[EventSummary],
         times: Option<(Time, Time)>,
     ) -> Result<ProfileFilter<'_>, Diagnostic> {
-        let event = self.event.as_ref().map(|name| {
-            let mut names = events.iter();
-            let found = names.position(|event| event.name == *name);
-            found.and_then(|index| u32::try_from(index).ok()).ok_or_else(|| {
-                let names: Vec<&str> = events.iter().map(|event| &*event.name).collect();
-                let unknown = Diagnostic::new(Issue::EventUnknown).with("event", name);
-                unknown.with("events", names.join(", "))
-            })
-        });
+        let event = self.event.as_ref().map(|name| events::position(events, name));
         let (from, to) = self.times(times);
         Ok(ProfileFilter {
             event: event.transpose()?,

@@ -43,13 +43,11 @@ pub use tables::{Sample, Tables};
 
 use std::mem;
 
-use jitdump::printable;
-
 use crate::code::profile_index::IndexedProfile;
 use crate::code::samples::SampleVisitor;
 use crate::code::timeline::FunctionId;
-use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, index_of};
+use crate::frames::events;
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::call_tree::{CallTreeNode, NodeIndex};
@@ -63,7 +61,6 @@ use crate::frames::stream::walk::{Addresses, FrameSymbols, SampleWalk};
 use crate::frames::unwind::{KeptStacks, UnwindOptions, Unwound, unwind};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
 use crate::perf::sample::OFF_CPU_SUMMARY_TIME;
-use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::profile::{EventSummary, Unit};
 
@@ -195,13 +192,7 @@ pub fn walk<V: SampleVisitor>(
     progress: &mut dyn Progress,
 ) -> Result<(Walked, Vec<V>), Diagnostic> {
     progress.start("reading samples", index.data_end);
-    let mut events = events_of(profile);
-    let counted_as = match &how.filter.event {
-        Some(name) if events.iter().any(|event| event.name == *name) => {
-            join_events(&mut events, |event| event.name.clone())
-        }
-        _ => join_events(&mut events, on_any_core),
-    };
+    let (mut events, counted_as) = events::of_profile(profile, how.filter.event.as_deref());
     let filter = how.filter.of_profile(&events, index.times)?;
     let mut count = |sample: &Sample, thread: ThreadKey| {
         let mut sample = Sample {
@@ -248,60 +239,11 @@ pub fn walk<V: SampleVisitor>(
     Ok((walked, visitors.into_iter().map(|(_, visitor)| visitor).collect()))
 }
 
-/// Returns the events, without their samples.
-fn events_of(profile: &Profile<'_>) -> Vec<EventSummary> {
-    let names = profile.feature(feature::EVENT_DESC);
-    let mut names = names
-        .into_iter()
-        .flat_map(|content| feature::event_names(content, profile.endian).map(printable));
-    let attrs = profile.attrs.all().iter().enumerate();
-    attrs
-        .map(|(index, attr)| EventSummary {
-            name: names.next().unwrap_or_else(|| format!("event {index}")),
-            unit: attr.unit,
-            excludes_kernel: attr.excludes_kernel,
-            samples: 0,
-            period: 0,
-        })
-        .collect()
-}
-
 /// Whether no sampled event of time or cycles counts in the kernel. Events of logs and traces never do.
 fn are_without_kernel(events: &[EventSummary]) -> bool {
     let is_time = |event: &&EventSummary| event.samples > 0 && event.unit != Unit::Occurrences;
     let mut sampled = events.iter().filter(is_time).peekable();
     sampled.peek().is_some() && sampled.all(|event| event.excludes_kernel)
-}
-
-/// Makes one event of those that count the same on cores of different types, such as `cpu_atom/cycles/P` and
-/// `cpu_core/cycles/P`, which perf opens both for `cycles:P`. Returns for each event the index of the one that its samples
-/// count for. `perf record -e cycles,cycles -G A,B` opens events of one name, too.
-fn join_events(events: &mut [EventSummary], name_of: impl Fn(&EventSummary) -> String) -> Vec<u32> {
-    let names: Vec<String> = events.iter().map(name_of).collect();
-    let units: Vec<Unit> = events.iter().map(|event| event.unit).collect();
-    let mut first_of: HashMap<&str, usize> = HashMap::default();
-    let mut counted_as = Vec::with_capacity(events.len());
-    for (at, name) in names.iter().enumerate() {
-        let first = *first_of.entry(name).or_insert(at);
-        let is_same = first != at && units.get(first) == units.get(at);
-        if let (Some(event), true) = (events.get_mut(first), is_same) {
-            name.clone_into(&mut event.name);
-        }
-        counted_as.push(index_of(if is_same { first } else { at }));
-    }
-    counted_as
-}
-
-/// Returns the name of an event without the type of the cores.
-fn on_any_core(event: &EventSummary) -> String {
-    let named = || {
-        let (_, rest) = event.name.split_once('/')?;
-        let (name, modifiers) = rest.rsplit_once('/')?;
-        let separator = if modifiers.is_empty() { "" } else { ":" };
-        let is_named = !name.is_empty() && !name.contains(['=', '/']);
-        is_named.then(|| format!("{name}{separator}{modifiers}"))
-    };
-    named().unwrap_or_else(|| event.name.clone())
 }
 
 impl Walked {
@@ -347,50 +289,5 @@ impl Walked {
         tables.events = events;
         tables.times = recording.profile.index.times;
         namer
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_of_cores_of_different_types_are_one() {
-        let cycles = Unit::Cycles;
-        let mut events: Vec<EventSummary> = [
-            ("cpu_atom/cycles/P", cycles),
-            ("cpu_core/cycles/P", cycles),
-            ("cpu_atom/cache-misses/", Unit::Occurrences),
-            ("cpu_core/cache-misses/", Unit::Occurrences),
-            // Only on one type; of another name, unit or encoding; and those without a name.
-            ("cpu_core/branches/u", Unit::Occurrences),
-            ("cpu_core/cycles/u", cycles),
-            ("cpu/cycles/P", Unit::Occurrences),
-            ("cpu_atom/event=0x3c/", cycles),
-            ("cpu_core/event=0x3c/", cycles),
-            ("intel_pt//", Unit::Occurrences),
-            ("intel_bts//", Unit::Occurrences),
-            // Of different cgroups.
-            ("cpu-clock", Unit::Nanoseconds),
-            ("cpu-clock", Unit::Nanoseconds),
-        ]
-        .map(|(name, unit)| EventSummary {
-            name: name.to_owned(),
-            unit,
-            excludes_kernel: false,
-            samples: 0,
-            period: 0,
-        })
-        .into();
-        assert_eq!(
-            join_events(&mut events, on_any_core),
-            [0, 0, 2, 2, 4, 5, 6, 7, 8, 9, 10, 11, 11]
-        );
-        let names: Vec<&str> = events.iter().map(|event| &*event.name).collect();
-        assert_eq!(names[..2], ["cycles:P", "cpu_core/cycles/P"]);
-        assert_eq!(
-            names[2..5],
-            ["cache-misses", "cpu_core/cache-misses/", "cpu_core/branches/u"]
-        );
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use jitdump::{AddressRange, Time, names, printable};
 
-use crate::code::selection::StackCounts;
 use crate::code::timeline::FunctionId;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::index_of;
@@ -17,6 +16,7 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::{count, percent};
 use crate::tools::timeline::code_box::{CodeBox, CodeId, NamedCode};
 use crate::tools::timeline::colors::color;
+use crate::tools::timeline::event::CountedEvent;
 use crate::tools::timeline::intervals::CodeBoxes;
 use crate::tools::timeline::regions;
 use crate::tools::timeline::samples::{BINS, BinnedSamples, Counter, Series, Span};
@@ -32,13 +32,15 @@ pub fn timeline(
     scripts: &V8Scripts<'_>,
     options: &TimelineOptions,
     progress: &mut dyn Progress,
-) -> TimelinePage {
+) -> Result<TimelinePage, Diagnostic> {
+    let event = CountedEvent::of(&recording.profile.profile, options.event.as_deref())?;
     let profile_index = &recording.profile.index;
     progress.start("reading samples", profile_index.data_end);
     let tiers = TimelineTiers::of(recording);
     let timeline = &recording.timeline;
     let counter = Counter {
         selector: recording.selector(),
+        event,
         span: Span::of(profile_index),
         tier: |code: NamedCode| tiers.compiler_of(code.id(timeline)),
     };
@@ -73,7 +75,8 @@ pub fn timeline(
             input: recording.input.name.clone(),
             start: counter.span.start.0.to_string(),
             span: counter.span.length(),
-            notes: notes(&diagnostics, &clocks, &counts.stacks),
+            event: counter.event.name.clone(),
+            notes: notes(&diagnostics, &clocks, &counts),
             ..PageValues::default()
         },
     };
@@ -84,22 +87,28 @@ pub fn timeline(
     columns.write_samples(&counts, &mut names);
     columns.write_inlined(std::mem::take(&mut lines.inlined), &mut names);
     columns.write_lines(lines);
-    TimelinePage {
+    Ok(TimelinePage {
         values: columns.values,
         diagnostics,
         clocks,
-    }
+    })
 }
 
-/// What the page has beside its charts: what is not as it should be, and how clocks were aligned.
-fn notes(diagnostics: &[Diagnostic], clocks: &[String], stacks: &StackCounts) -> Vec<String> {
+/// What the page has beside its charts: what is not as it should be, how clocks were aligned, and what is not counted.
+fn notes(diagnostics: &[Diagnostic], clocks: &[String], counts: &BinnedSamples) -> Vec<String> {
+    let BinnedSamples { stacks, others, .. } = counts;
     let notes = diagnostics.iter().map(Diagnostic::to_string);
+    let others = (*others > 0).then(|| {
+        let samples = count(*others, "sample");
+        format!("{samples} of other events not counted; --event selects one")
+    });
     let stacks = (stacks.frames > stacks.samples).then(|| {
         let named = percent(stacks.named_percent());
         let samples = count(stacks.samples, "sample");
         format!("{samples} with JIT code in the stack, {named} % of its frames named")
     });
-    notes.chain(clocks.iter().cloned()).chain(stacks).collect()
+    let clocks = clocks.iter().cloned();
+    notes.chain(clocks).chain(others).chain(stacks).collect()
 }
 
 /// Returns the name of code, as written by its runtime.

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! Recording ─► [samples]: samples by code and time ───────┐
+//!     │           of one [event]                          │
 //!     ├──────► [intervals]: code by address and time ─────┼─► [build] ─► PageValues ─► [page]: self-contained HTML
 //!     ├──────► [tiers]: compiler of each function ────────┤
 //!     └──────► [source_lines]: by line, inlined function ─┘
@@ -11,6 +12,7 @@
 mod build;
 mod code_box;
 mod colors;
+mod event;
 mod inherited_code;
 mod intervals;
 mod page;
@@ -54,6 +56,8 @@ pub struct TimelinePage {
 pub struct TimelineOptions {
     /// What to read.
     pub load: LoadOptions,
+    /// Name of the event to count; `None` for the first one with samples.
+    pub event: Option<String>,
     /// Path to which the caller will write the page. It must not be one of the files that are read.
     pub output: PathBuf,
     /// Whether the page has source text around the lines with samples. Paths in a runtime's file can name any file.
@@ -80,7 +84,7 @@ pub fn timeline(options: &TimelineOptions, progress: &mut dyn Progress) -> Resul
             .map(|mapping| mapping.function);
         let symbols = all_symbols(&recording.maps).map(|(id, _)| id);
         let scripts = V8Scripts::read(&recording, functions, symbols, &options.sources, &options.load);
-        Ok(build::timeline(&recording, &scripts, options, progress))
+        build::timeline(&recording, &scripts, options, progress)
     });
     // An error may only be a consequence of an input that was truncated.
     data.check_input().and(result)

@@ -48,6 +48,7 @@ pub fn html(values: &PageValues) -> serde_json::Result<String> {
     let parts = [
         ("policy", policy),
         ("title", escaped(&values.input)),
+        ("event", escaped(&values.event)),
         ("licence", escaped(include_str!("page/uplot/LICENSE"))),
         ("styles", elements("style", &STYLES)),
         ("scripts", elements("script", &SCRIPTS)),

@@ -12,7 +12,9 @@ use crate::code::selection::{SampledCode, SelectionWalk, Selector, StackCounts};
 use crate::code::timeline::{FunctionId, Lookup};
 use crate::collections::hash::{HashMap, HashSet};
 use crate::load::Progress;
+use crate::perf::record::Record;
 use crate::tools::timeline::code_box::NamedCode;
+use crate::tools::timeline::event::CountedEvent;
 use crate::tools::timeline::tiers::CompilerIndex;
 use crate::units::Pid;
 
@@ -80,6 +82,8 @@ pub struct BinnedSamples {
     pub bins: HashMap<(Pid, Series, u32), u32>,
     /// JIT code in whole stacks.
     pub stacks: StackCounts,
+    /// Number of samples of other events.
+    pub others: u64,
 }
 
 impl BinnedSamples {
@@ -101,6 +105,7 @@ impl BinnedSamples {
         merge(&mut self.code, other.code);
         merge(&mut self.offsets, other.offsets);
         merge(&mut self.bins, other.bins);
+        self.others = self.others.saturating_add(other.others);
     }
 }
 
@@ -115,10 +120,12 @@ fn add<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: K, count: u32) {
     *counter = counter.saturating_add(count);
 }
 
-/// Counts the samples of a profile.
+/// Counts the samples of an event.
 pub struct Counter<'a, T> {
     /// Classifies the sampled addresses.
     pub selector: Selector<'a>,
+    /// The event.
+    pub event: CountedEvent,
     /// Start and end of the recording.
     pub span: Span,
     /// Returns the compiler of a function or symbol.
@@ -130,19 +137,20 @@ impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> Counter<'_, T> {
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> BinnedSamples {
         let walks = self.selector.samples().visit(
             &profile_index.marks,
-            || {
-                let counting = CountingWalk {
-                    counter: self,
-                    counts: BinnedSamples::default(),
-                };
-                (counting, SelectionWalk::new(&self.selector))
+            || CountingWalk {
+                counter: self,
+                counts: BinnedSamples::default(),
+                selecting: SelectionWalk::new(&self.selector),
             },
             |_| (),
             |bytes| progress.advance(bytes),
         );
-        let (counting, selecting): (Vec<_>, Vec<_>) = walks.into_iter().unzip();
+        let (counting, selecting): (Vec<_>, Vec<_>) = walks
+            .into_iter()
+            .map(|walk| (walk.counts, walk.selecting))
+            .unzip();
         let mut counts = BinnedSamples::default();
-        counting.into_iter().for_each(|walk| counts.merge(walk.counts));
+        counting.into_iter().for_each(|counted| counts.merge(counted));
         counts.stacks = self.selector.combine(selecting).samples.stacks;
         counts
     }
@@ -152,11 +160,24 @@ impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> Counter<'_, T> {
 struct CountingWalk<'a, T> {
     counter: &'a Counter<'a, T>,
     counts: BinnedSamples,
+    selecting: SelectionWalk<'a>,
 }
 
 impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> SampleVisitor for CountingWalk<'_, T> {
     fn sample(&mut self, located: &Located<SampleRecord<'_>>) {
-        let Self { counter, counts } = self;
+        let Self {
+            counter,
+            counts,
+            selecting,
+        } = self;
+        if !counter
+            .event
+            .has(&located.content.record, counter.selector.profile)
+        {
+            counts.others = counts.others.saturating_add(1);
+            return;
+        }
+        selecting.sample(located);
         let (Some(pid), time) = (located.pid, located.lookup_time()) else {
             return;
         };
@@ -191,6 +212,16 @@ impl<T: Fn(NamedCode) -> Option<CompilerIndex> + Sync> SampleVisitor for Countin
             None => Series::Unnamed,
         };
         add(&mut counts.bins, (pid, series, bin), 1);
+    }
+
+    fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {
+        if self
+            .counter
+            .event
+            .has(&chain.content, self.counter.selector.profile)
+        {
+            self.selecting.deferred_chain(chain);
+        }
     }
 }
 

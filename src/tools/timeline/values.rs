@@ -17,6 +17,8 @@ pub struct PageValues {
     pub format: u32,
     /// Name of the profile.
     pub input: String,
+    /// Name of the event whose samples are counted.
+    pub event: String,
     /// Start of the recording on its own clock, in nanoseconds.
     pub start: String,
     /// Length of the recording, in nanoseconds; never 0.
