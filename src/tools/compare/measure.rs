@@ -174,7 +174,7 @@ fn mean_periods(table: &RunTable<'_>) -> Vec<MeanPeriods> {
         return Vec::new();
     }
     let runs = table.runs.len();
-    let mut sums = vec![[Periods::default(); 2]; table.functions.len().saturating_mul(runs)];
+    let mut sums = vec![[Periods::default(); 2]; table.len().saturating_mul(runs)];
     let entries = [BEFORE, AFTER].into_iter().flat_map(|side| table.entries(side));
     for (run, row, function) in entries {
         if let Some([own, total]) = sums.get_mut(cell(row, run, runs)) {

@@ -16,7 +16,7 @@ use crate::tools::compare::matching::identity::Identity;
 use crate::tools::compare::matching::positions::{Keys, Positions};
 use crate::tools::compare::summary_file::ParsedSummary;
 
-pub use self::rows::{Callers, FunctionCounts, MatchedFunction, RunTable};
+pub use self::rows::{Callers, MatchedFunction, RunTable};
 
 /// Side of the comparison: index of the pair of values.
 pub const BEFORE: usize = 0;
@@ -93,6 +93,7 @@ fn replace_folders(functions: &mut [Identity<'_>], moved: &MovedFolders) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::compare::matching::rows::FunctionCounts;
     use crate::tools::compare::testing::{Profile, names};
 
     fn rows(before: &[Profile], after: &[Profile]) -> Vec<(String, u64, u64)> {

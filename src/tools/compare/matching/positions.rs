@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::iter::Peekable;
 
 use crate::collections::hash::{HashMap, HashSet};
+use crate::collections::indexed_table::IndexedTable;
+use crate::collections::interner::Interner;
 use crate::results::summary::profile::FunctionKind;
 use crate::tools::compare::matching::identity::Identity;
 use crate::tools::compare::summary_file::ParsedSummary;
@@ -29,27 +31,25 @@ pub struct Keys<'k> {
     /// By run and function.
     numbers: Vec<Vec<u32>>,
     /// By number.
-    keys: Vec<Key<'k>>,
+    keys: IndexedTable<u32, Key<'k>>,
 }
 
 impl<'k> Keys<'k> {
     /// Numbers the keys of the functions of all runs.
     pub fn of(identities: &'k [Vec<Identity<'_>>]) -> Self {
-        let mut known: HashMap<Key<'k>, u32> = HashMap::default();
-        let mut keys = Vec::new();
+        let mut keys: Interner<Key<'k>> = Interner::default();
         let mut number = |identity: &'k Identity<'_>| {
             let file = identity.file.as_deref();
-            let key = (identity.kind, &*identity.origin, &*identity.name, file);
-            *known.entry(key).or_insert_with(|| {
-                keys.push(key);
-                (keys.len() as u32).wrapping_sub(1)
-            })
+            keys.of((identity.kind, &*identity.origin, &*identity.name, file))
         };
         let runs = identities.iter();
         let numbers = runs
             .map(|functions| functions.iter().map(&mut number).collect())
             .collect();
-        Self { numbers, keys }
+        Self {
+            numbers,
+            keys: keys.all,
+        }
     }
 
     /// Returns the number of a function's key.
@@ -59,7 +59,7 @@ impl<'k> Keys<'k> {
     }
 
     fn file(&self, key: u32) -> Option<&'k str> {
-        self.keys.get(key as usize)?.3
+        self.keys.row(key)?.3
     }
 }
 

@@ -194,7 +194,7 @@ impl<'s> RunTable<'s> {
 
     /// Removes the line of a row that has several functions.
     pub(super) fn remove_line(&mut self, row: u32) {
-        if let Some(function) = self.functions.get_mut(row as usize).and_then(Option::as_mut) {
+        if let Some(function) = &mut self.functions[row] {
             function.line = None;
         }
     }
@@ -207,6 +207,11 @@ impl<'s> RunTable<'s> {
     fn entry_mut(&mut self, row: u32, run: usize) -> Option<&mut EntryCounts> {
         let cell = self.cell(row, run);
         self.counts.get_mut(cell)
+    }
+
+    /// Returns the number of functions.
+    pub fn len(&self) -> usize {
+        self.functions.len()
     }
 
     /// Returns the samples of a function in a run.
