@@ -17,6 +17,9 @@ const MIN_BALANCE: f64 = 0.6;
 /// Part of the moved time by which the total of a function may change and still count as unchanged.
 const MAX_CHANGE: f64 = 0.3;
 
+/// Least part of the gain of a further function that a loss explains. Less is what chance has left of the loss.
+const MIN_PART: f64 = 0.1;
+
 /// Functions that are examined in each direction, those with the largest changes.
 const MAX_FUNCTIONS: usize = 1000;
 
@@ -112,6 +115,32 @@ struct ExplanationSearch<'c> {
     callers_before: HashMap<u32, Callers>,
 }
 
+/// A gain that a loss explains.
+struct Covered {
+    /// The function.
+    function: usize,
+    /// What it gained.
+    gain: f64,
+    /// The part of it that is explained.
+    part: f64,
+}
+
+/// Covers gains by a loss, those that are nearest to `size` first. Only the last one is covered in part.
+fn cover(lost: f64, size: f64, mut gains: Vec<(usize, f64)>) -> Vec<Covered> {
+    let distance = |gain: f64| (gain - size).abs();
+    gains.sort_by(|(_, one), (_, other)| distance(*one).total_cmp(&distance(*other)));
+    let mut rest = lost;
+    let mut covered = Vec::new();
+    for (function, gain) in gains {
+        let part = (rest / gain).min(1.0);
+        if part >= MIN_PART || covered.is_empty() {
+            rest -= gain * part;
+            covered.push(Covered { function, gain, part });
+        }
+    }
+    covered
+}
+
 /// Whether a value has fallen by half or more.
 fn has_vanished(estimate: &Estimate) -> bool {
     estimate.after <= estimate.before / 2.0
@@ -157,15 +186,20 @@ impl ExplanationSearch<'_> {
         if sum < lost * MIN_BALANCE {
             return false;
         }
-        let part = (lost / sum).min(1.0);
-        for &(caller, gain) in &gains {
-            self.add(caller, ExplanationKind::Inlined, &[index], (gain * part, 0.0));
+        let covered = cover(lost, lost, gains);
+        for it in &covered {
+            self.add(
+                it.function,
+                ExplanationKind::Inlined,
+                &[index],
+                (it.gain * it.part, 0.0),
+            );
         }
         let total = self
             .functions
             .get(index)
             .map_or(0.0, |change| change.total.change);
-        let callers: Vec<usize> = gains.into_iter().map(|(caller, _)| caller).collect();
+        let callers: Vec<usize> = covered.into_iter().map(|it| it.function).collect();
         self.add(index, ExplanationKind::InlinedInto, &callers, (-lost, total));
         true
     }
@@ -187,48 +221,67 @@ impl ExplanationSearch<'_> {
         let callees = callers.iter().filter_map(|caller| self.callees.get(caller));
         let callees: BTreeSet<usize> = callees.flatten().copied().collect();
         let others = callees.into_iter().filter(|other| !callers.contains(other));
-        let (targets, sum) = self.gains(index, others);
+        let (gains, sum) = self.gains(index, others);
         if sum <= 0.0 || sum < lost * MIN_BALANCE {
             return;
         }
-        let gone = if has_vanished(&total) { total.change } else { 0.0 };
-        self.add_move(index, &targets, (lost / sum).min(1.0), (-lost, gone));
+        // A function that took the place of another has its total.
+        let (gone, size) = match has_vanished(&total) {
+            true => (total.change, -total.change),
+            false => (0.0, lost),
+        };
+        let covered = cover(lost, size, gains);
+        self.add_move(index, &covered, (-lost, gone));
     }
 
     /// Explains the gain of functions that a function calls, if it lost at least as much and its total did not rise: they do
     /// its work, such as native code in place of JIT code.
     fn explain_delegation(&mut self, index: usize, lost: f64) -> bool {
         let callees = self.callees.get(&index).into_iter().flatten();
-        let (targets, sum) = self.gains(index, callees.copied());
+        let (gains, sum) = self.gains(index, callees.copied());
         if sum <= 0.0 || sum > lost * (1.0 + MAX_CHANGE) {
             return false;
         }
-        self.add_move(index, &targets, 1.0, (-sum, 0.0));
+        let covered = gains.into_iter().map(|(function, gain)| Covered {
+            function,
+            gain,
+            part: 1.0,
+        });
+        self.add_move(index, &covered.collect::<Vec<_>>(), (-sum, 0.0));
         true
     }
 
-    /// Returns those of `others` that gained time, without function `index`, and the sum of their gains.
-    fn gains(&self, index: usize, others: impl Iterator<Item = usize>) -> (Vec<usize>, f64) {
+    /// Returns those of `others` that gained time, without function `index`, with their gains, and the sum of these.
+    fn gains(&self, index: usize, others: impl Iterator<Item = usize>) -> (Vec<(usize, f64)>, f64) {
         let gains = others.filter(|&other| other != index).filter_map(|other| {
             let change = self.functions.get(other)?;
             let gain = change.unexplained_total();
             (change.total.is_significant && gain > 0.0).then_some((other, gain))
         });
-        let (targets, gains): (Vec<usize>, Vec<f64>) = gains.unzip();
-        (targets, gains.iter().sum())
+        let gains: Vec<(usize, f64)> = gains.collect();
+        let sum = gains.iter().map(|(_, gain)| gain).sum();
+        (gains, sum)
     }
 
-    /// Explains a part of the gains of `targets`, and of what they call, by the time that function `index` lost.
-    fn add_move(&mut self, index: usize, targets: &[usize], part: f64, lost: (f64, f64)) {
-        for reached in self.called_by(targets) {
-            let Some(change) = self.functions.get(reached) else {
+    /// Explains gains as far as they are covered, and those of what the functions call, by what function `index` lost.
+    fn add_move(&mut self, index: usize, covered: &[Covered], lost: (f64, f64)) {
+        let (wholly, partly): (Vec<&Covered>, Vec<&Covered>) = covered.iter().partition(|it| it.part >= 1.0);
+        for targets in [wholly, partly] {
+            let Some(part) = targets.first().map(|it| it.part) else {
                 continue;
             };
-            let own = change.unexplained_own().max(0.0) * part;
-            let total = change.unexplained_total().max(0.0) * part;
-            self.add(reached, ExplanationKind::MovedFrom, &[index], (own, total));
+            let targets: Vec<usize> = targets.iter().map(|it| it.function).collect();
+            for reached in self.called_by(&targets) {
+                let Some(change) = self.functions.get(reached) else {
+                    continue;
+                };
+                let own = change.unexplained_own().max(0.0) * part;
+                let total = change.unexplained_total().max(0.0) * part;
+                self.add(reached, ExplanationKind::MovedFrom, &[index], (own, total));
+            }
         }
-        self.add(index, ExplanationKind::MovedTo, targets, lost);
+        let targets: Vec<usize> = covered.iter().map(|it| it.function).collect();
+        self.add(index, ExplanationKind::MovedTo, &targets, lost);
     }
 
     /// Returns functions and those that gained time and are mostly called by them.
@@ -317,6 +370,35 @@ mod tests {
     #[test]
     fn totals_of_callers_change_by_three_tenths_of_what_is_inlined_into_them() {
         assert!(is_inlined(10.0, 2.9) && !is_inlined(10.0, 3.1));
+    }
+
+    /// `f1` was replaced by `f2`, and `f3` is new.
+    #[test]
+    fn the_gain_that_is_nearest_to_a_loss_is_explained() {
+        let mut functions = functions(&[(0.0, 0.0), (-10.0, -10.0), (10.0, 10.0), (5.0, 5.0)]);
+        let mut search = ExplanationSearch {
+            rows: &[0, 1, 2, 3],
+            functions: &mut functions,
+            index_of: (0..4).zip(0..).collect(),
+            callees: [(0, vec![2, 3])].into_iter().collect(),
+            callers_before: [(1, vec![(0, 10)])].into_iter().collect(),
+        };
+        search.explain_move(1);
+        let unexplained: Vec<f64> = functions.iter().map(FunctionChange::unexplained_own).collect();
+        assert_eq!(unexplained, [0.0, 0.0, 0.0, 5.0]);
+        assert_eq!(functions[1].explanation.as_ref().unwrap().functions, ["f2"]);
+    }
+
+    #[test]
+    fn a_tenth_of_a_further_gain_is_explained() {
+        let parts = |gains: &[f64]| -> Vec<f64> {
+            let covered = cover(10.0, 10.0, (0..).zip(gains.iter().copied()).collect());
+            covered.iter().map(|it| it.part).collect()
+        };
+        assert_eq!(parts(&[4.0, 6.0]), [1.0, 1.0]);
+        assert_eq!(parts(&[4.0, 9.5]).len(), 2);
+        assert_eq!(parts(&[6.0, 9.5]), [1.0]);
+        assert_eq!(parts(&[200.0]), [0.05]);
     }
 
     #[test]

@@ -312,6 +312,17 @@ mod tests {
     }
 
     #[test]
+    fn of_the_folders_of_a_path_64_are_known() {
+        let count = |depth: usize| folders_of(&format!("/{}a.js", "d/".repeat(depth))).count();
+        assert_eq!((count(5), count(63), count(64)), (6, 64, 64));
+        assert_eq!(
+            folders_of("src/lib/a.js").collect::<Vec<_>>(),
+            ["", "src/", "src/lib/"]
+        );
+        assert_eq!(folders_of("node:fs").next(), None);
+    }
+
+    #[test]
     fn of_the_folders_of_a_run_32_are_found() {
         let files = |root: &str| -> Vec<String> {
             let numbers = 10..43;
