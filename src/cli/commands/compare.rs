@@ -71,7 +71,8 @@ pub struct CompareArguments {
 
     /// Compare events or samples per run if CPU times are unknown
     ///
-    /// For runs that do the same work, recorded with the same event and frequency. Samples are compared if each is one event.
+    /// For runs that do the same work, recorded with the same event and frequency. Samples are compared if each is one
+    /// event.
     #[arg(long, conflicts_with = "shares")]
     per_run: bool,
 
