@@ -209,8 +209,8 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<ParsedSummary>, Diagnostic> {
     threads::map(&files, |file| read(file)).into_iter().collect()
 }
 
-/// Returns the summaries in a folder: that of a recording, all JSON files, or those of the recordings in it. If it has both,
-/// the files are copies of the summaries of all runs, and a recording is the last run, as in docs/ci.md.
+/// Returns the summaries in a folder: that of a recording, all JSON files, or those of the recordings in it. If it has
+/// both, the files are copies of the summaries of all runs, and a recording is the last run, as in docs/ci.md.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     if let Some(summary) = recorded_summary(folder) {
         return Ok(vec![summary]);
