@@ -233,8 +233,8 @@ impl FunctionTest<'_, '_> {
         samples as f64
     }
 
-    /// Returns the estimates of all functions, in the order of `rows`. If `cpu` is given, functions with most of the time may
-    /// change as it does.
+    /// Returns the estimates of all functions, in the order of `rows`. If `cpu` is given, functions with most of the time
+    /// may change as it does.
     fn estimates(&self, rows: &[u32], part: Part, cpu: Option<&CpuChange>) -> Vec<Estimate> {
         let weights = &self.scale.weights;
         let estimate = |&row: &u32| {
