@@ -336,7 +336,7 @@ impl FunctionTest<'_, '_> {
         share.change * direction < 0.0 && share.p() <= self.level
     }
 
-    /// Whether a function has more than half of the samples on both sides. If it takes longer, so does the whole run, and its
+    /// Whether a function has more than half of the time on both sides. If it takes longer, so does the whole run, and its
     /// share hardly rises.
     fn has_most(&self, row: u32, part: Part) -> bool {
         let shares = self.values(row, &self.scale.share_weights, part);
