@@ -446,8 +446,8 @@ impl FunctionChange {
         self.significant(&self.total, self.unexplained_total())
     }
 
-    /// Returns the significant change that counts for the verdict: that of the time in the function, or, if that is too small
-    /// to be tested, of the time with it on the stack. The time in functions of interpreters is that of the interpreter.
+    /// Returns the significant change that counts for the verdict: that of the time in the function, or, if that is too
+    /// small to be tested, of the time with it on the stack. Code that is interpreted runs in the interpreter.
     pub fn significant_change(&self) -> f64 {
         match self.is_judged_by_total() {
             true => self.significant_total(),
