@@ -167,8 +167,8 @@ fn cell(row: u32, run: usize, runs: usize) -> usize {
     (row as usize).saturating_mul(runs).saturating_add(run)
 }
 
-/// Returns the mean periods of each function in each run, by row and run, unless samples are taken at times, or a summary of
-/// an earlier version lacks the periods. perf changes the periods of other events to get as many samples in each second.
+/// Returns the mean periods of each function in each run, by row and run, unless samples are those of a clock, or a summary
+/// of an earlier version lacks the periods. perf changes the periods of other events to get as many samples each second.
 fn mean_periods(table: &RunTable<'_>) -> Vec<MeanPeriods> {
     if !table.runs.iter().all(|run| has_periods(run)) {
         return Vec::new();
