@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use jitdump::symbolize::{Function, Jitdump, Process};
-use jitdump::{Address, AddressRange, ByteOrder, Change, Dump, Machine, RuntimeTime, Time};
+use jitdump::{Address, AddressRange, ByteOrder, Change, Dump, Fault, Machine, RuntimeTime, Time};
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::{capture, scratch};
@@ -127,6 +127,32 @@ fn a_growing_file_has_the_functions_of_the_finished_one() {
                 }
             }
         }
+    }
+}
+
+/// As in the finished file.
+#[test]
+fn moves_of_unknown_functions_are_faults() {
+    let folder = scratch();
+    let path = folder.path().join("jit-1.dump");
+    for (time, from) in [(1001, CODE + 0x1000), (999, CODE)] {
+        let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 1);
+        dump.load(1000, CODE, 7, b"f", &[0x90; 16]);
+        dump.moved(time, from, CODE + 0x2000, 16, 9);
+        dump.moved(1002, CODE, CODE + 0x3000, 16, 7);
+        std::fs::write(&path, &dump.bytes).unwrap();
+        let whole = Dump::parse(&dump.bytes, Machine::host()).unwrap();
+        assert_eq!(whole.events().count(), 2);
+        let mut growing = Jitdump::open(&path).unwrap();
+        assert_eq!(growing.update().unwrap(), 2);
+        let faults = growing.index().unwrap().faults();
+        assert_eq!(faults.count(Fault::BadMove), 1);
+        assert_eq!(
+            faults.offsets(Fault::BadMove),
+            whole.faults().offsets(Fault::BadMove)
+        );
+        let found = growing.function_at(Address(CODE + 0x3000), Time::LAST);
+        assert_eq!(found.map(|function| function.number), Some(0));
     }
 }
 

@@ -132,10 +132,7 @@ impl Jitdump {
         let mut count = 0usize;
         loop {
             let mut events = read.index.read(&file, is_complete);
-            count = count
-                .saturating_add(events.loads.len())
-                .saturating_add(events.moves.len());
-            read.apply(&mut events.loads, &mut events.moves);
+            count = count.saturating_add(read.apply(&mut events.loads, &mut events.moves));
             if !events.has_more {
                 return Ok(count);
             }
@@ -241,16 +238,17 @@ fn describe(
 }
 
 impl Read {
-    /// Puts new code at its addresses, in the order of time.
-    fn apply(&mut self, loads: &mut [LoadEvent], moves: &mut [Move]) {
+    /// Puts new code at its addresses, in the order of time. Returns the number of functions that were loaded or moved.
+    fn apply(&mut self, loads: &mut [LoadEvent], moves: &mut [Move]) -> usize {
         loads.sort_by_key(|load| (load.event.time, load.offset));
         moves.sort_by_key(|moved| (moved.time, moved.offset));
         let mut moves = moves.iter().peekable();
+        let mut count = loads.len();
         for load in loads.iter() {
             while let Some(moved) =
                 moves.next_if(|moved| (moved.time, moved.offset) < (load.event.time, load.offset))
             {
-                self.apply_move(moved);
+                count = count.saturating_add(self.apply_move(moved));
             }
             let (function, since) = (load.event.function, Time(load.event.time.0));
             if let Some(range) = self.index.index().range(function) {
@@ -258,27 +256,36 @@ impl Read {
                 self.code.put(range, since, Placed { function, start });
             }
         }
-        moves.for_each(|moved| self.apply_move(moved));
+        for moved in moves {
+            count = count.saturating_add(self.apply_move(moved));
+        }
+        count
     }
 
-    /// Moves the function that is at the address that the record gives. Other functions with the same `code_index` are
-    /// not considered, because some runtimes give all functions the same one.
-    fn apply_move(&mut self, moved: &Move) {
-        let time = Time(moved.time.0);
-        let placed = self.code.at(moved.from, time);
-        let Some((_, Placed { function, .. })) = placed.filter(|(_, placed)| placed.start == moved.from)
-        else {
-            return;
+    /// Moves the function that is at the address that the record gives; without one, the record is a fault. Returns the number of
+    /// functions that were moved.
+    fn apply_move(&mut self, moved: &Move) -> usize {
+        let Some((function, from, to)) = self.moved(moved) else {
+            self.index.skip_move(moved);
+            return 0;
         };
-        let size = self.index.index().range(function).map_or(0, AddressRange::size);
-        if let (Some(from), Some(to)) = (
-            AddressRange::new(moved.from, size),
-            AddressRange::new(moved.to, size),
-        ) {
-            self.code.clear(from, time, |placed| placed.function == function);
-            let start = moved.to;
-            self.code.put(to, time, Placed { function, start });
+        let time = Time(moved.time.0);
+        self.code.clear(from, time, |placed| placed.function == function);
+        let start = moved.to;
+        self.code.put(to, time, Placed { function, start });
+        1
+    }
+
+    /// Returns the function of a move, with its old and new addresses. Other functions with the same `code_index` are not
+    /// considered, because some runtimes give all functions the same one.
+    fn moved(&self, moved: &Move) -> Option<(u32, AddressRange, AddressRange)> {
+        let (_, placed) = self.code.at(moved.from, Time(moved.time.0))?;
+        if placed.start != moved.from {
+            return None;
         }
+        let size = self.index.index().range(placed.function)?.size();
+        let [from, to] = [moved.from, moved.to].map(|start| AddressRange::new(start, size));
+        Some((placed.function, from?, to?))
     }
 
     fn function(&self, (since, placed): (Time, Placed)) -> Option<Function> {

@@ -1,6 +1,7 @@
 //! The index of a jitdump that is still written.
 
 use crate::bytes::RandomAccess;
+use crate::fault::Fault;
 use crate::format::dump::builder::IndexBuilder;
 use crate::format::dump::header_faults;
 use crate::format::dump::index::{EXAMINED_FUNCTIONS, Index};
@@ -56,6 +57,11 @@ impl GrowingIndex {
     /// Returns the offset up to which the file was read.
     pub fn position(&self) -> u64 {
         self.growth.position()
+    }
+
+    /// Counts a move whose function is unknown.
+    pub fn skip_move(&mut self, moved: &Move) {
+        self.builder.index.faults.add(Fault::BadMove, moved.offset);
     }
 
     /// Reads what the file has since the last call, at most some megabytes of it. If the file `is_complete`, what is left at its end
