@@ -1,5 +1,6 @@
 //! Matching of dumps with processes where file names are not enough.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jitdump::ByteOrder;
@@ -103,6 +104,29 @@ fn a_renamed_dump_is_known_by_its_header() {
         reports(&said, "JI221", &unknown.with("pid", 11255).to_string()),
         "{said}"
     );
+}
+
+/// A runtime that limits the size of its log renames it, and starts another one.
+#[test]
+fn a_mapped_dump_that_was_renamed_is_not_replaced_by_that_of_its_name() {
+    let mut case = Case::new();
+    let [path, renamed] = ["jit-7.dump", "jit-7.dump.old"].map(|name| case.path(name));
+    write(&renamed, &dump_with(7, &[(7, 1000 * SECOND + 1, "first")]));
+    write(&path, &dump_with(7, &[(7, 1003 * SECOND, "second")]));
+    for (file, time) in [(&renamed, 1000), (&path, 1002)] {
+        let record = case.profile.records.len();
+        case.marker(7, tools::text(&path), time * SECOND);
+        let inode = std::fs::metadata(file).unwrap().ino().to_le_bytes();
+        // After the record's header, the process, the mapping and the device.
+        case.profile.records[record + 48..record + 56].copy_from_slice(&inode);
+    }
+    case.sample(7, 1001 * SECOND, "first");
+    case.sample(7, 1004 * SECOND, "second");
+    let said = case.check(&["-v", "--jitdump", tools::text(case.folder.path())]);
+    let found = Diagnostic::new(Issue::DumpRenamed).in_file(&renamed);
+    let found = found.with("pid", 7).with("path", tools::text(&path));
+    assert!(reports(&said, "JI218", &found.to_string()), "{said}");
+    assert!(said.contains("2 jitdumps"), "{said}");
 }
 
 #[test]

@@ -84,6 +84,8 @@ impl<'a> Claims<'a> {
 
 /// A file that may belong to a group of markers. The lowest [`MatchCandidate::rank`] is the most likely one.
 pub struct MatchCandidate {
+    /// Whether the process had mapped it.
+    pub is_mapped: bool,
     /// Whether the file name differs from the recorded one.
     pub is_renamed: bool,
     /// Time between the marker and the first record, in nanoseconds.
@@ -98,7 +100,13 @@ pub struct MatchCandidate {
 
 impl MatchCandidate {
     /// Returns the key to sort pairs by.
-    pub fn rank(&self) -> (bool, u64, usize, usize) {
-        (self.is_renamed, self.distance, self.order, self.group)
+    pub fn rank(&self) -> (bool, bool, u64, usize, usize) {
+        (
+            !self.is_mapped,
+            self.is_renamed,
+            self.distance,
+            self.order,
+            self.group,
+        )
     }
 }

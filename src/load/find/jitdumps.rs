@@ -348,6 +348,7 @@ impl<'a> JitdumpSearch<'a> {
             });
             match checked {
                 Ok(candidate) => pairs.push(MatchCandidate {
+                    is_mapped: self.is_mapped(&candidate, group),
                     is_renamed: !has_name_of(&path, group.first),
                     distance: self.distance(&candidate, group.first),
                     order,
