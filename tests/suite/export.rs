@@ -5,11 +5,13 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 
 use flate2::read::GzDecoder;
+use jitdump::ByteOrder;
 use jitinject::LoadOptions;
 use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
 use jitinject::internals::tools::export::{ExportOptions, Format, export};
 use serde_json::Value;
 
+use crate::support::profile::ProfileWriter;
 use crate::support::{capture, inject_into, jitinject, said, scratch};
 
 fn options(name: &str, format: Format) -> ExportOptions {
@@ -193,6 +195,30 @@ fn samples_of_different_times_have_weights_in_the_firefox_profiler() {
     // Nanoseconds, in milliseconds.
     assert!(all.iter().all(|weight| (0.0..1.0).contains(weight)));
     assert!(all.iter().any(|&weight| weight != all[0]));
+}
+
+/// Samples of page faults, which perf takes at a frequency, stand for different numbers of them.
+#[test]
+fn samples_of_different_periods_have_weights_in_the_firefox_profiler() {
+    const PAGE_FAULTS: u64 = 2;
+    /// Offset of the period in a sample.
+    const PERIOD: usize = 40;
+    let folder = scratch();
+    let mut writer = ProfileWriter::new(ByteOrder::Little);
+    writer.config = PAGE_FAULTS;
+    for (time, period) in [(1000, 3_u64), (1001, 70)] {
+        let period_at = writer.records.len() + PERIOD;
+        writer.sample(10, time, &[0x4000], None);
+        writer.records[period_at..period_at + 8].copy_from_slice(&period.to_le_bytes());
+    }
+    let profile = folder.path().join("perf.data");
+    std::fs::write(&profile, writer.finish()).unwrap();
+    let mut options = options("node20", Format::Firefox);
+    options.stream.load.input = profile;
+    let profile: Value = serde_json::from_reader(GzDecoder::new(&written(&options)[..])).unwrap();
+    let samples = &profile["threads"][0]["samples"];
+    assert_eq!(samples["weight"], serde_json::json!([3.0, 70.0]));
+    assert_eq!(samples["weightType"], "samples");
 }
 
 #[test]

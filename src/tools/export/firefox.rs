@@ -230,7 +230,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let categories = [Kind::Compiler, Kind::Gc].map(category);
     let (selected, busiest) = profile.busiest().unwrap_or_default();
     let markers = MarkerSource::new(profile, &mut strings, categories, selected);
-    let durations = profile.events_of_durations();
+    let weighted = profile.weighted_events();
     let file = File {
         meta: meta(profile, &tiers, selected, busiest),
         libs: libraries
@@ -253,7 +253,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
             sources,
             source_location_table: locations,
         },
-        threads: threads(profile, &calls, &markers, &durations),
+        threads: threads(profile, &calls, &markers, &weighted),
     };
     let mut out = GzEncoder::new(out, Compression::default());
     json::write(&mut out, &file)?;

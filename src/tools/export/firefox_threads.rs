@@ -42,18 +42,19 @@ struct Samples {
     length: usize,
 }
 
-/// Returns the threads: one for each thread and event with samples. Samples of the events of `durations` count for their time.
+/// Returns the threads: one for each thread and event with samples. Samples of the events of `weighted` count for their
+/// periods.
 pub fn threads(
     profile: &ExportedProfile,
     calls: &CallNodes<u32>,
     markers: &MarkerSource,
-    durations: &[u32],
+    weighted: &[u32],
 ) -> impl Serialize {
     LazyList(move || {
         // Readers need one at least.
         let empty = profile.rows.is_empty().then_some(&[][..]);
         let all = profile.by_thread().chain(empty).enumerate();
-        all.map(move |(index, rows)| thread(profile, calls, markers, durations, index, rows))
+        all.map(move |(index, rows)| thread(profile, calls, markers, weighted, index, rows))
     })
 }
 
@@ -61,7 +62,7 @@ fn thread(
     profile: &ExportedProfile,
     calls: &CallNodes<u32>,
     markers: &MarkerSource,
-    durations: &[u32],
+    weighted: &[u32],
     index: usize,
     rows: &[WeightedStack],
 ) -> ThreadRow {
@@ -86,8 +87,12 @@ fn thread(
     let markers = markers.of_thread(index, registered, former_names);
     let is_first_event = first.is_none_or(|row| profile.events.first() == Some(&row.event));
     let event = first.and_then(|row| profile.event(row.event));
-    let has_durations = first.is_some_and(|row| durations.contains(&row.event));
-    let is_clock = !has_durations && event.is_some_and(|event| event.unit == Unit::Nanoseconds);
+    let has_weights = first.is_some_and(|row| weighted.contains(&row.event));
+    let is_time = event.is_some_and(|event| event.unit == Unit::Nanoseconds);
+    let weight = |period: u64| match is_time {
+        true => milliseconds(period),
+        false => period as f64,
+    };
     let periods = || rows.iter().map(|row| row.weight.period);
     let event = event.filter(|_| profile.events.len() > 1);
     ThreadRow {
@@ -109,9 +114,13 @@ fn thread(
         samples: Samples {
             stack: rows.iter().map(|row| calls.node(row.stack)).collect(),
             time: rows.iter().map(|row| milliseconds(row.time)).collect(),
-            thread_cpu_delta: is_clock.then(|| periods().collect()),
-            weight: has_durations.then(|| periods().map(milliseconds).collect()),
-            weight_type: if has_durations { "tracing-ms" } else { "samples" },
+            thread_cpu_delta: (is_time && !has_weights).then(|| periods().collect()),
+            weight: has_weights.then(|| periods().map(weight).collect()),
+            weight_type: if is_time && has_weights {
+                "tracing-ms"
+            } else {
+                "samples"
+            },
             length: rows.len(),
         },
         markers,

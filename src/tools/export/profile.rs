@@ -18,7 +18,7 @@ use crate::frames::stream::{Kind, Sample, SampleFilter, StreamOptions, Tables, r
 use crate::load::Progress;
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::count;
-use crate::results::summary::profile::{EventSummary, Unit};
+use crate::results::summary::profile::EventSummary;
 use crate::tools::export::markers::Markers;
 use crate::tools::source_texts::Texts;
 
@@ -266,17 +266,14 @@ impl ExportedProfile {
             .max_by_key(|&(position, rows)| (rows.len(), std::cmp::Reverse(position)))
     }
 
-    /// Returns the events of time whose samples stand for different times. Logs and traces have those.
-    pub fn events_of_durations(&self) -> Vec<u32> {
-        let has_durations = |&event: &u32| {
+    /// Returns the events whose samples have different periods: those of logs and traces, and those with a frequency.
+    pub fn weighted_events(&self) -> Vec<u32> {
+        let has_weights = |&event: &u32| {
             let mut periods = self.rows.iter().filter(|row| row.event == event);
             let first = periods.next().map(|row| row.weight.period);
-            let is_time = self
-                .event(event)
-                .is_some_and(|event| event.unit == Unit::Nanoseconds);
-            is_time && periods.any(|row| Some(row.weight.period) != first)
+            periods.any(|row| Some(row.weight.period) != first)
         };
-        self.events.iter().copied().filter(has_durations).collect()
+        self.events.iter().copied().filter(has_weights).collect()
     }
 
     /// Returns an event.
