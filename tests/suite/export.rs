@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use jitdump::ByteOrder;
 use jitinject::LoadOptions;
 use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
 use jitinject::internals::tools::export::{ExportOptions, Format, export};
+use jitinject::internals::tools::report::{ReportOptions, report};
 use serde_json::Value;
 
 use crate::support::profile::ProfileWriter;
@@ -480,6 +482,28 @@ fn lines_have_the_same_files_in_all_formats() {
     let nodes = java["nodes"].as_array().unwrap().iter();
     let mut with_ticks = nodes.filter(|node| !node["positionTicks"].is_null());
     assert!(with_ticks.all(|node| node["callFrame"]["scriptId"] != "0"));
+}
+
+/// Samples of a third of a second are not those of the whole recording.
+#[test]
+fn durations_are_those_of_the_selected_time() {
+    const DURATION_NANOS: u64 = 10;
+    let mut options = options("node20", Format::Pprof);
+    let whole = number_of(&pprof(&options), DURATION_NANOS);
+    let filter = &mut options.stream.filter;
+    (filter.from, filter.to) = (Some(Duration::from_millis(300)), Some(Duration::from_millis(600)));
+    assert_eq!(number_of(&pprof(&options), DURATION_NANOS), 300_000_000);
+    let filter = &mut options.stream.filter;
+    filter.to = Some(Duration::from_secs(3600));
+    assert_eq!(number_of(&pprof(&options), DURATION_NANOS), whole - 300_000_000);
+    let reported = report(
+        &ReportOptions {
+            stream: options.stream,
+            ..ReportOptions::default()
+        },
+        &mut (),
+    );
+    assert_eq!(reported.unwrap().duration_ns, Some(whole - 300_000_000));
 }
 
 #[test]

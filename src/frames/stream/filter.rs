@@ -68,6 +68,12 @@ impl SampleFilter {
         };
         (self.from.map_or(Time(0), after), self.to.map_or(Time::MAX, after))
     }
+
+    /// Returns the nanoseconds to read of a profile whose records have these times.
+    pub fn duration(&self, recorded: Option<(Time, Time)>) -> Option<u64> {
+        let (from, to) = self.times(recorded);
+        recorded.map(|(start, end)| end.min(to).0.saturating_sub(start.max(from).0))
+    }
 }
 
 impl ProfileFilter<'_> {

@@ -107,8 +107,8 @@ impl<W: Write> Writer<'_, W> {
                 self.number(field::DEFAULT_SAMPLE_TYPE, u64::from(default))?;
             }
         }
-        if let Some((start, end)) = profile.tables.times {
-            self.number(field::DURATION_NANOS, end.0.saturating_sub(start.0))?;
+        if let Some(duration) = profile.duration {
+            self.number(field::DURATION_NANOS, duration)?;
         }
         let comments = [
             EXPORTER.to_owned(),

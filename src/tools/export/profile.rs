@@ -74,6 +74,8 @@ pub enum Home {
 pub struct ExportedProfile {
     /// What samples refer to.
     pub tables: Tables,
+    /// Nanoseconds that samples were taken in, if records have times.
+    pub duration: Option<u64>,
     /// Name of the profile.
     pub title: String,
     /// Events of runtimes.
@@ -139,6 +141,7 @@ impl ExportedProfile {
             rows.retain(|row| row.stack.is_some_and(|stack| matches[stack]));
         }
         let mut profile = Self {
+            duration: options.filter.duration(tables.times),
             title: printable_path(&options.load.input),
             is_whole: filter.is_none() && options.filter == SampleFilter::default(),
             tables,
@@ -417,6 +420,7 @@ mod tests {
             tables: Tables::default(),
             markers: Markers::default(),
             texts: HashMap::default(),
+            duration: None,
             title: String::new(),
             rows: rows.collect(),
             events: Vec::new(),

@@ -69,7 +69,7 @@ pub struct Report {
     pub processes: u64,
     /// Number of threads with samples.
     pub threads: u64,
-    /// Nanoseconds from the first to the last record, if records have times.
+    /// Nanoseconds from the first to the last record, within the selected time; `None` if records have no times.
     pub duration_ns: Option<u64>,
     /// What is missing in the whole profile.
     pub missing: Losses,
@@ -190,7 +190,7 @@ impl Report {
             event: EventReport::of(tables, event, all),
             processes: pids.len() as u64,
             threads: threads.len() as u64,
-            duration_ns: tables.times.map(|(start, end)| end.0.saturating_sub(start.0)),
+            duration_ns: options.stream.filter.duration(tables.times),
             missing: tables.losses,
             kinds,
             by: options.by,
