@@ -506,6 +506,32 @@ fn durations_are_those_of_the_selected_time() {
     assert_eq!(reported.unwrap().duration_ns, Some(whole - 300_000_000));
 }
 
+/// A mistyped selection is not followed by the advice to look at the result.
+#[test]
+fn an_export_without_samples_is_said_to_be_one() {
+    let folder = scratch();
+    let export = |more: &[&str]| {
+        let mut command = jitinject();
+        command.current_dir(folder.path()).args(["export", "-o", "a.svg"]);
+        command
+            .args(more)
+            .arg(capture::profile("node20"))
+            .output()
+            .unwrap()
+    };
+    for selection in [["--pid", "1"], ["--tid", "1"], ["--filter", "no such function"]] {
+        let ran = export(&selection);
+        let said = said(&ran);
+        assert!(ran.status.success(), "{said}");
+        assert!(
+            said.contains("no samples match") && !said.contains("next: "),
+            "{said}"
+        );
+    }
+    assert!(said(&export(&["--time", "0.3,0.6"])).contains("next: "));
+    assert_eq!(export(&["--time", "0.6,0.3"]).status.code(), Some(2));
+}
+
 #[test]
 fn the_name_of_the_output_decides_the_format() {
     let folder = scratch();

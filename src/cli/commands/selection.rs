@@ -62,7 +62,11 @@ fn times(text: &str) -> Result<Times, String> {
             Ok::<_, String>(Some(time))
         }
     };
-    Ok(Times(seconds(from)?, seconds(to)?))
+    let (from, to) = (seconds(from)?, seconds(to)?);
+    match from.zip(to) {
+        Some((from, to)) if from > to => Err("FROM is after TO".to_owned()),
+        _ => Ok(Times(from, to)),
+    }
 }
 
 impl SelectionArguments {

@@ -207,7 +207,9 @@ impl Export {
         if let Some(markers) = profile.markers.text() {
             let _ = writeln!(text, "markers: {markers}");
         }
-        if let Some((path, viewer)) = path.zip(self.format.viewer()) {
+        if profile.rows.is_empty() {
+            text.push_str("no samples match\n");
+        } else if let Some((path, viewer)) = path.zip(self.format.viewer()) {
             let path = printable(path.as_os_str().as_encoded_bytes());
             let _ = writeln!(text, "next: open {path} in {viewer}");
         }
