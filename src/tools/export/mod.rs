@@ -79,6 +79,10 @@ impl Format {
     /// Returns the format of a file by the end of its name.
     pub fn of_path(path: &Path) -> Option<Self> {
         let name = printable(path.file_name()?.as_encoded_bytes()).to_lowercase();
+        // Files of speedscope are not compressed: that would be a Firefox profile.
+        if name.ends_with(".speedscope.json.gz") {
+            return None;
+        }
         let found = Self::ALL.iter().find(|(.., end)| name.ends_with(end));
         found.map(|&(format, ..)| format)
     }
@@ -231,6 +235,7 @@ mod tests {
             ("a.folded", Some(Format::Folded)),
             ("a.svg", Some(Format::Svg)),
             ("a.json", None),
+            ("a.speedscope.json.gz", None),
             ("svg", None),
             ("-", None),
         ] {
