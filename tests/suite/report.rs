@@ -175,6 +175,10 @@ fn inlined_functions_say_into_what() {
 
 #[test]
 fn a_function_has_lines_with_text_callers_and_callees() {
+    let symbol = "JS:*eat /tmp/cap-node20/work.js:23:6";
+    for place in [symbol, "eat /tmp/cap-node20/work.js:23"] {
+        assert_eq!(json("node20", &[place])["function"]["row"]["name"], "eat");
+    }
     let report = json("node20", &["eat"]);
     let function = &report["function"];
     assert_eq!(function["row"]["name"], "eat");

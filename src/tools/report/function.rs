@@ -100,8 +100,8 @@ pub struct SourceLine {
 /// Samples of the lines of a function: of the line itself, and with what it calls.
 type Lines = BTreeMap<(SourceFileIndex, u32), [Weight; 2]>;
 
-/// Reports the function that `name` means: the hottest of those with that name or, if there is none, of those that contain it.
-/// `rows` are those of all functions. Lists of kept sources that cannot be read are counted in `faults`.
+/// Reports the function that `name` means: the hottest of those with that name or, if there is none, of those that contain it, or
+/// have this symbol. `rows` are those of all functions. Lists of kept sources that cannot be read are counted in `faults`.
 pub fn report(
     tables: &Tables,
     counts: &SamplesByStack,
@@ -114,7 +114,14 @@ pub fn report(
     let most = options.rows.unwrap_or(MOST_LISTED);
     let mut found: Vec<&RankedRow> = rows.iter().filter(|row| row.name == name).collect();
     if found.is_empty() {
-        found = rows.iter().filter(|row| described(row).contains(name)).collect();
+        let name = with_single_spaces(name);
+        let has_it = |row: &&RankedRow| with_single_spaces(&described(row)).contains(&name);
+        found = rows.iter().filter(has_it).collect();
+    }
+    if found.is_empty() {
+        let functions = of_symbol(tables, name);
+        let is_it = |row: &&RankedRow| row.functions.iter().any(|function| functions.contains(function));
+        found = rows.iter().filter(is_it).collect();
     }
     let (&row, others) = found.split_first()?;
     let others_omitted = others.len().saturating_sub(most) as u64;
@@ -141,6 +148,24 @@ pub fn report(
         others,
         others_omitted,
     })
+}
+
+/// Returns a text as it is copied from a terminal or a browser.
+fn with_single_spaces(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the functions with a symbol, as perf shows it.
+fn of_symbol(tables: &Tables, name: &str) -> BTreeSet<NamedFunctionIndex> {
+    let frames = tables.frames.iter();
+    let found = frames.filter(|frame| {
+        let symbol = frame.symbol.map(|symbol| &tables.symbols[symbol]);
+        symbol.is_some_and(|symbol| symbol.name == name)
+    });
+    found
+        .filter_map(|frame| frame.lines.last())
+        .map(|line| line.function)
+        .collect()
 }
 
 /// Samples by what the function has and calls.
