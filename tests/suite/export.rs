@@ -221,6 +221,10 @@ fn samples_of_different_periods_have_weights_in_the_firefox_profiler() {
     let samples = &profile["threads"][0]["samples"];
     assert_eq!(samples["weight"], serde_json::json!([3.0, 70.0]));
     assert_eq!(samples["weightType"], "samples");
+    // Nothing has a name in this profile.
+    for name in ["name", "processName"] {
+        assert_eq!(profile["threads"][0][name], "?");
+    }
 }
 
 #[test]

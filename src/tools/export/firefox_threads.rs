@@ -8,7 +8,7 @@ use crate::results::summary::profile::Unit;
 use crate::tools::export::calls::CallNodes;
 use crate::tools::export::firefox_markers::{MarkerSource, MarkerTable, milliseconds};
 use crate::tools::export::json::LazyList;
-use crate::tools::export::profile::{ExportedProfile, WeightedStack};
+use crate::tools::export::profile::{ExportedProfile, WeightedStack, known_name};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -95,12 +95,13 @@ fn thread(
     };
     let periods = || rows.iter().map(|row| row.weight.period);
     let event = event.filter(|_| profile.events.len() > 1);
+    let name = known_name(of.name());
     ThreadRow {
         name: match event {
-            Some(event) => format!("{} ({})", of.name(), event.name),
-            None => of.name().to_owned(),
+            Some(event) => format!("{name} ({})", event.name),
+            None => name.to_owned(),
         },
-        process_name: of.process_name.clone(),
+        process_name: known_name(&of.process_name).to_owned(),
         is_main_thread: is_first_event && of.pid.map(|pid| pid.0) == of.tid.map(|tid| tid.0),
         pid: of.pid_text(),
         tid: of.tid.map_or_else(|| json!(of.tid_text()), |tid| json!(tid.0)),

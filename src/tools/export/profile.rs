@@ -370,11 +370,16 @@ fn samples(rows: &[WeightedStack]) -> u64 {
 
 /// Returns the name of a thread, with its IDs.
 pub fn thread_label(thread: &Thread) -> String {
-    let name = match thread.name() {
+    let name = known_name(thread.name());
+    format!("{name} {}/{}", thread.pid_text(), thread.tid_text())
+}
+
+/// Returns the name of a thread or process, or `?`.
+pub fn known_name(name: &str) -> &str {
+    match name {
         "" => "?",
         name => name,
-    };
-    format!("{name} {}/{}", thread.pid_text(), thread.tid_text())
+    }
 }
 
 /// Returns whether each stack has a function that matches.
