@@ -184,7 +184,11 @@ fn open_folder(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
     let path = &options.input;
     let main = path.join("data");
     if fs::symlink_metadata(&main).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return Err(Diagnostic::new(Issue::FolderWithoutProfile).in_file(path));
+        let none = Diagnostic::new(Issue::FolderWithoutProfile).in_file(path);
+        return Err(match fs::symlink_metadata(path.join("run-1/perf.data")) {
+            Ok(_) => none.with_remedy("Name one of its runs (record --runs), such as the run-1 in it."),
+            Err(_) => none,
+        });
     }
     let main = open_file(&main, options)?;
     let mut kernel_copies = Vec::new();

@@ -473,6 +473,13 @@ fn what_cannot_be_a_profile_is_said_to_be_none() {
         "{}",
         said(&ran)
     );
+    // As record --runs leaves them.
+    let run_1 = folder.path().join("run-1");
+    fs::create_dir(&run_1).unwrap();
+    File::create(run_1.join("perf.data")).unwrap();
+    let ran = attempt(folder.path(), &output, &[]);
+    assert_eq!(codes(&said(&ran)), ["JI436"]);
+    assert!(said(&ran).contains("run-1"), "{}", said(&ran));
     let empty = folder.path().join("perf.data");
     File::create(&empty).unwrap();
     let ran = attempt(&empty, &output, &[]);
