@@ -318,6 +318,25 @@ fn dumps_of_one_name_go_to_the_processes_that_mapped_them() {
     case.check(&["--jitdump", tools::text(case.folder.path())]);
 }
 
+/// A container that is started again has another process 1, and V8 truncates the file that it finds.
+#[test]
+fn a_dump_that_was_written_anew_is_that_of_the_last_process() {
+    for clock in [Some(1), None] {
+        let mut case = Case::new();
+        case.profile.clock = clock;
+        let dump = case.path("jit-1.dump");
+        case.marker(100, tools::text(&dump), 1000 * SECOND);
+        case.profile.exit(100, 100, 1003 * SECOND);
+        case.marker(200, tools::text(&dump), 1010 * SECOND);
+        case.sample(200, 1012 * SECOND, "of_second");
+        write(&dump, &dump_with(1, &[(1, 1011 * SECOND, "of_second")]));
+        let said = case.check(&[]);
+        let other = Diagnostic::new(Issue::UsedForOtherProcess).with("pid", 200);
+        assert!(reports(&said, "JI215", "process 100 "), "{said}");
+        assert!(reports(&said, "JI215", &other.to_string()), "{said}");
+    }
+}
+
 #[test]
 fn children_in_a_container_are_found_by_their_fork() {
     let mut case = Case::new();

@@ -163,20 +163,6 @@ fn boxes_end_where_something_else_comes_or_the_code_goes() {
     assert_eq!(sums, [5, 1, 0, 3, 1]);
 }
 
-/// Writes the EXIT record of a thread.
-fn exit(profile: &mut ProfileWriter, pid: u32, tid: u32, time: u64) {
-    const EXIT: u32 = 4;
-    let mut body = Vec::new();
-    for word in [pid, 1, tid, 1] {
-        body.extend(u32::to_le_bytes(word));
-    }
-    body.extend(time.to_le_bytes());
-    // The trailer: IDs, time and CPU.
-    body.extend([pid, tid].into_iter().flat_map(u32::to_le_bytes));
-    body.extend([time, 0].into_iter().flat_map(u64::to_le_bytes));
-    profile.record(EXIT, 0, &body);
-}
-
 #[test]
 fn a_child_has_its_own_samples_and_boxes_in_code_that_it_inherited() {
     let code = [0x90; 0x100];
@@ -194,7 +180,7 @@ fn a_child_has_its_own_samples_and_boxes_in_code_that_it_inherited() {
         }
         profile.sample(11, 3200, &[two + 1], None);
         profile.mmap2(11, two + 0x80, 0x1000, 0, "/usr/lib/over.so", 4000);
-        exit(profile, 11, 11, 5000);
+        profile.exit(11, 11, 5000);
         profile.sample(10, 6000, &[0x40_0000], None);
     });
     let values = Values::of(&page_of(folder.path(), &input, &[]).0);
@@ -247,8 +233,8 @@ fn boxes_end_with_their_program_and_their_process() {
         profile.comm(10, "another", true, 4000);
         profile.mmap2(10, 0x7000_0000, 0x10_0000, 0x7000_0000, "//anon", 4001);
         profile.mmap2(10, 0x6000_0000, 0x1000, 0, text(&mark), 4002);
-        exit(profile, 10, 12, 5000);
-        exit(profile, 10, 10, 6000);
+        profile.exit(10, 12, 5000);
+        profile.exit(10, 10, 6000);
         profile.sample(20, 9000, &[0x40_0000], None);
     });
     let mut boxes = Values::of(&page_of(folder.path(), &input, &[]).0).boxes();

@@ -166,6 +166,16 @@ impl ProfileWriter {
         self.kernel_record(7, misc, body, child, time);
     }
 
+    /// Writes the EXIT record of a thread.
+    pub fn exit(&mut self, pid: u32, tid: u32, time: u64) {
+        let mut body = Vec::new();
+        for word in [pid, 1, tid, 1] {
+            self.endian.write_u32(&mut body, word);
+        }
+        self.endian.write_u64(&mut body, time);
+        self.kernel_record(4, 0, body, pid, time);
+    }
+
     /// Writes a private mapping with read and execute permission.
     pub fn mmap2(&mut self, pid: u32, address: u64, size: u64, file_offset: u64, name: &str, time: u64) {
         let numbers = [address, size, file_offset];

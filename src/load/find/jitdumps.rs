@@ -7,9 +7,10 @@
 //! Times reveal files of another run, which are skipped. Among several files, the one with the first record
 //! nearest to the marker wins; among several markers for one file, the nearest. No marker gets a file with
 //! the same content as another marker's: two runtimes in one process both name their jitdump
-//! `jit-PID.dump`, in different directories, and a lost one must be reported. A process with objects of an
-//! earlier run gets no jitdump without a marker.
+//! `jit-PID.dump`, in different directories, and a lost one must be reported. Of processes that wrote one file
+//! after the other, the last one gets it. A process with objects of an earlier run gets no jitdump without a marker.
 
+mod overwritten;
 mod rejected_files;
 mod unmarked;
 
@@ -171,6 +172,7 @@ impl<'a> JitdumpSearch<'a> {
             }
         }
         self.choose(&mut groups, &mut claims);
+        self.reject_overwritten(&mut groups);
         let mut found = FoundDumps::default();
         for group in groups {
             match group.chosen {

@@ -55,7 +55,7 @@ macro_rules! with_run_issues {
     UsedForOtherPath "JI224" Warning "not used: it is the file that the process called {path}"
         "Two mapped files have the same content; only one of them is left."
     UsedForOtherProcess "JI225" Warning "not used: it is the file of process {pid}"
-        "Two processes mapped files of the same name; only one of them is left."
+        "Two processes mapped files of the same name, or one file that the second process has written anew; only one content is left."
     FileShrunk "JI226" Warning "became shorter while it was read: its end is missing"
         "The runtime or another program truncated the file."
     NotAFolderOfFiles "JI227" Error "no profile, jitdump, Mono log or XRay trace in it"
