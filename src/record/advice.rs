@@ -115,10 +115,14 @@ impl Plan {
             Some(runtime) if self.has_set_options(runtime) => {
                 named(runtime).with("how", format_args!("{OPTIONS_WERE_SET}: {}", runtime.how))
             }
-            _ if diagnostic.issue == Issue::DumpStillWritten => {
-                let folder = shell_word(&printable(self.folder().as_os_str().as_bytes()));
-                diagnostic.clone().with("folder", folder).with_remedy(READ_AGAIN)
-            }
+            _ if diagnostic.issue == Issue::DumpStillWritten => match diagnostic.field("copy") {
+                // It is not at its path, so the recording has a copy, or a message says why not.
+                Some(_) => diagnostic.clone().with_remedy(""),
+                None => {
+                    let folder = shell_word(&printable(self.folder().as_os_str().as_bytes()));
+                    diagnostic.clone().with("folder", folder).with_remedy(READ_AGAIN)
+                }
+            },
             _ => diagnostic.clone(),
         });
         with_cut_ends(left.collect(), samples)
@@ -187,6 +191,10 @@ mod tests {
         let advised = plan.advised(&written, &SampleSummary::default(), &BTreeSet::new());
         let help = advised[0].help();
         assert!(help.contains("jitinject report 'my recording'"), "{help}");
+        // It may be gone.
+        let written = written.map(|written| written.with("copy", "/proc/7/fd/17"));
+        let advised = plan.advised(&written, &SampleSummary::default(), &BTreeSet::new());
+        assert_eq!(advised[0].help(), "");
     }
 
     #[test]

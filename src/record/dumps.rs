@@ -13,6 +13,7 @@ use jitdump::internals::format::marker::pid_in_name;
 use rustix::process::geteuid;
 use serde::Serialize;
 
+use super::mapped_dumps::{files_in_use, open_in_use};
 use super::process_files::{append_perf_map, copy_file, ids_of, may_be_of, open_perf_map, owner_of};
 use super::recorded_process::RecordedProcess;
 use crate::bytes::{base_name, printable_path};
@@ -23,7 +24,7 @@ use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, NameInFolder, OpenFile};
-use crate::load::running_processes::{SLACK, start_of};
+use crate::load::running_processes::{OpenFiles, SLACK, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
@@ -38,6 +39,9 @@ pub struct CollectedFile {
     /// Whether the file is still there: its process runs, or it is not the user's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_left: bool,
+    /// ID of its process, and user ID of its owner.
+    #[serde(skip)]
+    pub owner: (u32, u32),
 }
 
 /// What to collect.
@@ -63,6 +67,17 @@ struct WrittenFile {
     file: OpenFile,
 }
 
+/// The jitdumps of a profile.
+#[derive(Default)]
+struct Jitdumps<'a> {
+    /// Those at the path that a marker has, each once, with a process.
+    at_path: Vec<(PathBuf, Pid)>,
+    /// Markers of the others.
+    elsewhere: Vec<&'a FileMarker>,
+    /// Devices and inodes of the first ones.
+    file_ids: BTreeSet<(u64, u64)>,
+}
+
 impl Collection<'_> {
     /// Moves the jitdumps that the processes of a profile have mapped, and their perf maps. Files of processes that still run,
     /// that existed before, or whose owner is unknown, are copied.
@@ -80,7 +95,12 @@ impl Collection<'_> {
                 folders.insert((folder_of(path).to_owned(), number, marker.pid));
             }
         }
-        for (path, pid) in self.jitdumps(index) {
+        let Jitdumps {
+            at_path,
+            elsewhere,
+            mut file_ids,
+        } = self.jitdumps(index);
+        for (path, pid) in at_path {
             collected.extend(self.collect(&path, pid));
             // .NET 8 writes its perf map beside its jitdump.
             if folder_of(&path) != Path::new("/tmp") {
@@ -89,6 +109,7 @@ impl Collection<'_> {
             }
         }
         let is_known = |(_, _, pid): &(PathBuf, u32, Pid)| self.is_own && self.owner(*pid).is_some();
+        collected.extend(self.collect_elsewhere(&elsewhere, &mut file_ids));
         for (folder, number, pid) in folders.into_iter().filter(is_known) {
             let mut logs = self.v8_logs(&folder, number, pid);
             logs.retain(|log| !log.starts_with(self.dumps.path()));
@@ -127,7 +148,7 @@ impl Collection<'_> {
             Err(cause) => return Some(Err(left_out(map.path(), &cause))),
         };
         let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
-        Some(Ok(self.collected(map.path(), &target, !is_removed)))
+        Some(Ok(self.collected(pid, map.path(), &target, !is_removed)))
     }
 
     /// Whether the files of a process in a folder are moved: it was recorded from its start, has ended, and is known, or only the
@@ -152,16 +173,16 @@ impl Collection<'_> {
         place.is_some_and(|(folder, name)| folder.at(name).remove_file(file).is_ok())
     }
 
-    /// Returns the jitdumps outside of the folder that markers lead to, each once, with a process.
-    fn jitdumps(&self, index: &ProfileIndex) -> Vec<(PathBuf, Pid)> {
+    /// Finds the jitdumps outside of the folder that markers lead to.
+    fn jitdumps<'i>(&self, index: &'i ProfileIndex) -> Jitdumps<'i> {
         let namespace = fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino());
-        let is_here = |marker: &&FileMarker| {
+        let is_here = |marker: &FileMarker| {
             let theirs = index.mount_namespaces.get(&marker.pid).copied();
             theirs.is_none() || theirs == namespace
         };
         let mut known = BTreeSet::new();
-        let mut jitdumps = Vec::new();
-        let mut markers: Vec<&FileMarker> = index.markers.iter().filter(is_here).collect();
+        let mut jitdumps = Jitdumps::default();
+        let mut markers: Vec<&FileMarker> = index.markers.iter().collect();
         // Of the processes that share a file, the one that wrote it.
         let is_foreign = |marker: &&FileMarker| {
             let number = pid_in_name(base_name(&marker.path));
@@ -169,18 +190,73 @@ impl Collection<'_> {
         };
         markers.sort_by_cached_key(is_foreign);
         for marker in markers {
-            let path = PathBuf::from(OsStr::from_bytes(&marker.path));
-            let inode = marker.file.map_or(0, |file| file.inode);
-            let is_same = |found: WrittenFile| inode == 0 || found.file.file_id().1 == inode;
-            if path.is_absolute()
-                && !path.starts_with(self.dumps.path())
-                && self.find(&path, marker.pid).is_some_and(is_same)
-                && known.insert(path.clone())
-            {
-                jitdumps.push((path, marker.pid));
+            let path = path_of(marker);
+            if !path.is_absolute() || path.starts_with(self.dumps.path()) {
+                continue;
+            }
+            let inode = inode_of(marker);
+            let is_same = |found: &WrittenFile| inode.is_none_or(|inode| found.file.file_id().1 == inode);
+            let found = is_here(marker).then(|| self.find(&path, marker.pid)).flatten();
+            match found.filter(is_same) {
+                Some(found) => {
+                    jitdumps.file_ids.insert(found.file.file_id());
+                    if known.insert(path.clone()) {
+                        jitdumps.at_path.push((path, marker.pid));
+                    }
+                }
+                None => jitdumps.elsewhere.push(marker),
             }
         }
         jitdumps
+    }
+
+    /// Copies the jitdumps that are not at their path, or no longer, of processes that still run. `file_ids` has devices and inodes
+    /// of those that are collected.
+    fn collect_elsewhere(
+        &self,
+        markers: &[&FileMarker],
+        file_ids: &mut BTreeSet<(u64, u64)>,
+    ) -> Vec<Result<CollectedFile, Diagnostic>> {
+        let mut in_use: BTreeMap<Pid, OpenFiles> = BTreeMap::new();
+        let mut known = BTreeSet::new();
+        let mut collected = Vec::new();
+        for marker in markers {
+            let Some(inode) = inode_of(marker).filter(|&inode| known.insert((marker.pid, inode))) else {
+                continue;
+            };
+            if !is_running(marker.pid) {
+                continue;
+            }
+            let files = in_use.entry(marker.pid);
+            let files = files.or_insert_with(|| files_in_use(marker.pid));
+            match open_in_use(files, inode) {
+                Ok(file) if file_ids.insert(file.file_id()) => collected.extend(self.copy(&file, marker)),
+                Ok(_) => {}
+                // Injection does not find it, either.
+                Err(cause) if cause.kind() == ErrorKind::NotFound => {}
+                Err(cause) => collected.push(Err(left_out(&path_of(marker), &cause))),
+            }
+        }
+        collected
+    }
+
+    /// Copies the open jitdump of a marker, if it was written during the recording.
+    fn copy(&self, file: &OpenFile, marker: &FileMarker) -> Option<Result<CollectedFile, Diagnostic>> {
+        let path = path_of(marker);
+        if !self.is_new(file) {
+            return None;
+        }
+        if file.origin().owner != self.user(marker.pid) {
+            let cause = io::Error::other("it belongs to another user than its process");
+            return Some(Err(left_out(&path, &cause)));
+        }
+        let name = path.file_name()?;
+        let target = self.dumps.without(name).ok()?.at(name);
+        if let Err(left_out) = copy_to(file, &target, &path)? {
+            return Some(Err(left_out));
+        }
+        let is_left = file.metadata().nlink() > 0;
+        Some(Ok(self.collected(marker.pid, &path, &target.path(), is_left)))
     }
 
     /// Opens a file if it is that of a process and was written during the recording.
@@ -255,26 +331,45 @@ impl Collection<'_> {
         let target = self.dumps.without(&place.name).ok()?.at(&place.name);
         let mut is_left = !is_moved;
         if !(is_moved && place.move_file(&file, &target)) {
-            let copy = target.create_file(PRIVATE).ok()?;
-            if let Err(cause) = copy_file(&file, &copy, &mut || false) {
-                let _ = target.remove();
-                return Some(Err(left_out(path, &cause)));
+            if let Err(left_out) = copy_to(&file, &target, path)? {
+                return Some(Err(left_out));
             }
             // Another user's is only believed because it is the one that the process mapped. A copy of a file that cannot be
             // removed is enough.
             let may_remove = is_of_process && self.may_remove(&file, pid);
             is_left = !(may_remove && place.remove_file(&file).is_ok());
         }
-        Some(Ok(self.collected(path, &target.path(), is_left)))
+        Some(Ok(self.collected(pid, path, &target.path(), is_left)))
     }
 
-    fn collected(&self, path: &Path, target: &Path, is_left: bool) -> CollectedFile {
+    fn collected(&self, pid: Pid, path: &Path, target: &Path, is_left: bool) -> CollectedFile {
         CollectedFile {
             path: printable_path(target.strip_prefix(self.folder.path()).unwrap_or(target)),
             written_to: printable_path(path),
             is_left,
+            owner: (pid.0, self.user(pid)),
         }
     }
+}
+
+/// Returns the path that a process has for its jitdump.
+fn path_of(marker: &FileMarker) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(&marker.path))
+}
+
+/// Returns the inode of a jitdump, if it was recorded.
+fn inode_of(marker: &FileMarker) -> Option<u64> {
+    let inode = marker.file?.inode;
+    (inode != 0).then_some(inode)
+}
+
+/// Copies a file from `path`. Returns why it is left out.
+fn copy_to(file: &OpenFile, target: &NameInFolder, path: &Path) -> Option<Result<(), Diagnostic>> {
+    let copy = target.create_file(PRIVATE).ok()?;
+    Some(copy_file(file, &copy, &mut || false).map_err(|cause| {
+        let _ = target.remove();
+        left_out(path, &cause)
+    }))
 }
 
 /// Reports a file that is not in the recording, or not in its archive.

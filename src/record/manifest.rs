@@ -103,7 +103,10 @@ impl Manifest {
         };
         let environment = plan.environment.iter();
         let me = geteuid().as_raw();
-        let owners = recorded.owners.iter().filter(|&(_, &owner)| owner != me);
+        let of_files = files.iter().map(|file| file.owner);
+        let mut owners: BTreeMap<u32, u32> = of_files.collect();
+        owners.extend(&recorded.owners);
+        owners.retain(|_, owner| *owner != me);
         let mut processes = recorded.processes.clone();
         add_versions(&mut processes);
         Self {
@@ -119,7 +122,7 @@ impl Manifest {
                 .collect(),
             runtimes: plan.runtimes.iter().map(|runtime| runtime.name()).collect(),
             processes,
-            owners: owners.map(|(&pid, &owner)| (pid, owner)).collect(),
+            owners,
             perf_version: perf_version(),
             perf_arguments: texts(&plan.perf.command_line(&plan.profile(), false)),
             kernel_time: !index.excludes_kernel,

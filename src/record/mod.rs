@@ -8,7 +8,7 @@
 //! The profile's markers have the paths of jitdumps, whatever the working directory of their process was. The
 //! files are moved into the directory between the two steps of an injection: after the profile is indexed,
 //! and before its runtime files are searched (`inject_after`). So the profile is read once. Files of
-//! processes that still run are copied.
+//! processes that still run are copied, jitdumps that are not at their path here from the process.
 //!
 //! The directory and `dumps` in it stay open ([`crate::files::folder`]): files are created, moved and copied
 //! through their descriptors, also by the injection. So whoever can change the path cannot redirect them.
@@ -23,6 +23,7 @@ mod dumps;
 mod environment;
 mod launch;
 mod manifest;
+mod mapped_dumps;
 mod pack;
 mod perf;
 mod php;

@@ -1,5 +1,6 @@
 //! What `jitinject record` chooses by the program and the machine, with a perf that copies a recording.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -431,6 +432,40 @@ fn a_log_in_the_working_directory_is_copied_once() {
     assert!(said(&output).contains(&left), "{}", said(&output));
     // A second file of the same name would be in a folder.
     assert!(!scene.path("work/r/dumps/2").exists());
+}
+
+/// V8 removes it with --perf-prof-delete-file. The program of the process stands in for the jitdump that it has mapped.
+#[test]
+fn a_jitdump_that_is_not_at_its_path_is_copied_from_its_process() {
+    let scene = Scene::new(&PERF.replace("CAPTURE/perf.data", "RECORDED"));
+    let dump = scene.path("jit-7.dump");
+    tools::copy_program("/bin/sleep", &dump);
+    let content = std::fs::read(&dump).unwrap();
+    let open = std::fs::File::open(&dump).unwrap();
+    let inode = open.metadata().unwrap().ino();
+    let mut process = Command::new(&dump).arg("60").stdin(open).spawn().unwrap();
+    std::fs::remove_file(&dump).unwrap();
+    let pid = process.id();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(pid, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
+    // After the record's header, two integers of the process, three of the mapping and two of the device.
+    profile.records[48..56].copy_from_slice(&inode.to_le_bytes());
+    profile.sample(pid, 2000, &[0x4000_0004], None);
+    let recorded = scene.path("recorded");
+    std::fs::write(&recorded, profile.finish()).unwrap();
+    let perf = std::fs::read_to_string(scene.path("bin/perf")).unwrap();
+    scene.add_file("perf", &perf.replace("RECORDED", tools::text(&recorded)));
+    let output = scene.run(&["record", "-o", "r", "-p", &pid.to_string()]);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let said = said(&output);
+    // Root of a container may not have the right to open what is mapped.
+    let is_forbidden = geteuid().is_root() && reports(&said, "JI454", "not permitted");
+    let copied = std::fs::read(scene.path("work/r/dumps/jit-7.dump"));
+    assert!(
+        is_forbidden || copied.is_ok_and(|copied| copied == content),
+        "{said}"
+    );
 }
 
 /// perf reads a file in place of a directory, so an object needs no directories of its own.

@@ -28,7 +28,7 @@ use jitdump::internals::format::marker::pid_in_name;
 use jitdump::{Time, printable};
 
 use self::rejected_files::{Tried, listed};
-use crate::bytes::base_name;
+use crate::bytes::{base_name, printable_path};
 use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{FileMarker, IndexedProfile, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
@@ -43,7 +43,7 @@ use crate::load::find::found_file::FoundFile;
 use crate::load::options::LoadOptions;
 use crate::load::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::perf::feature::ClockData;
-use crate::results::diagnostics::issues::CHECK_PATH;
+use crate::results::diagnostics::issues::{CHECK_PATH, COPY_MEANWHILE};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
@@ -181,7 +181,15 @@ impl<'a> JitdumpSearch<'a> {
                     if is_open {
                         let incomplete = Diagnostic::new(Issue::DumpStillWritten);
                         let incomplete = incomplete.in_file_called(printable(&group.first.path));
-                        found.diagnostics.push(incomplete.with("pid", group.first.pid));
+                        let incomplete = incomplete.with("pid", group.first.pid);
+                        // It is not at its path here.
+                        let is_in_process = file.path().starts_with(process_folder(group.first.pid));
+                        found.diagnostics.push(match is_in_process {
+                            true => incomplete
+                                .with("copy", printable_path(file.path()))
+                                .with_remedy(COPY_MEANWHILE),
+                            false => incomplete,
+                        });
                     }
                     if !is_open && !has_name_of(file.path(), group.first) {
                         let renamed = Diagnostic::new(Issue::DumpRenamed).in_file(file.path());

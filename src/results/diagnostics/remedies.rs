@@ -30,6 +30,9 @@ pub const RECORD_AGAIN: &str =
     "perf record writes the profile when it ends, and was perhaps interrupted or failed; record again.";
 /// What to do if a file that an option names does not exist.
 pub const CHECK_PATH: &str = "Check the path: each file and folder that an option names must exist.";
+/// What to do about a jitdump that is still written, and not at its path here.
+pub const COPY_MEANWHILE: &str = "It is not at this path here, and may be gone with the process: copy {copy} as late as possible, and name the \
+     copy with --jitdump.";
 /// What to do about JIT code of a program that is no known runtime.
 pub const EMBEDDED_COMPILER: &str = "A program with a JIT compiler in it must request the jitdump: with Wasmtime, by \
      Config::profiler(ProfilingStrategy::JitDump); with LLVM, by createPerfJITEventListener() or ORC's PerfSupportPlugin.";
