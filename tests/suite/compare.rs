@@ -407,7 +407,11 @@ fn samples_count_by_their_periods_unless_they_are_of_a_time() {
     let time = |run: Profile| run.set("/profile/events/0/unit", "ns");
     let earlier = |run: Profile| run.set("/profile/functions/0/total_period", serde_json::json!([]));
     for changed in [time(run(1)), earlier(run(1))] {
-        let shares = compared_runs(&[changed.clone()], &[changed], &["--shares"]);
+        let shares = compared_runs(
+            std::slice::from_ref(&changed),
+            std::slice::from_ref(&changed),
+            &["--shares"],
+        );
         assert_eq!(value(&shares, "setup", "self", "before"), 60.0);
     }
 }

@@ -97,14 +97,20 @@ mod tests {
             ("/d/chunk-OLJDAQAM.js:13:7", 59),
             ("/d/chunk-OXDCOXDG.js:7:7", 12),
         ]);
-        assert_eq!(rows(&[before.clone()], &[after]), [(58, 59), (13, 12)]);
+        assert_eq!(
+            rows(std::slice::from_ref(&before), &[after]),
+            [(58, 59), (13, 12)]
+        );
         // Also in another directory, and in runs that have one of them.
         let one = steps(&[("/ci/chunk-OXDCOXDG.js:7:7", 14)]);
         let both = steps(&[
             ("/ci/chunk-OXDCOXDG.js:7:7", 15),
             ("/ci/chunk-OLJDAQAM.js:13:7", 60),
         ]);
-        assert_eq!(rows(&[before.clone()], &[one, both]), [(58, 60), (13, 29)]);
+        assert_eq!(
+            rows(std::slice::from_ref(&before), &[one, both]),
+            [(58, 60), (13, 29)]
+        );
         // Which of two other chunks is which is unknown.
         let others = steps(&[
             ("/d/chunk-OLJDAQAM.js:13:7", 20),
@@ -121,7 +127,7 @@ mod tests {
         };
         let before = run(["1.0.0", "2.0.0"], 0);
         assert_eq!(
-            rows(&[before.clone()], &[run(["1.0.0", "2.0.0"], 1)]),
+            rows(std::slice::from_ref(&before), &[run(["1.0.0", "2.0.0"], 1)]),
             [(10, 11), (30, 31)]
         );
         assert_eq!(
