@@ -102,11 +102,16 @@ impl Recording<'_> {
     }
 
     /// Reports samples without a name in the processes `pids`, and how their runtimes describe their code. Runtimes whose
-    /// jitdump is truncated did so.
+    /// jitdump is truncated did so, and those whose times cannot be converted, which is reported.
     pub fn undescribed(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
-        let truncated = self.processes_with_truncated_dump();
+        let truncated = self.processes_with_dump(is_truncated);
+        let unordered = self.processes_with_dump(|used| used.is_without_order());
         let mut silent = pids.clone();
         silent.retain(|pid| !truncated.contains(pid));
+        // The options of a known runtime are for the right clock, too.
+        if !unordered.is_empty() && runtimes::how_to_enable(&self.profile, &silent).is_empty() {
+            silent.retain(|pid| !unordered.contains(pid));
+        }
         if silent.is_empty() {
             return Vec::new();
         }
@@ -114,19 +119,10 @@ impl Recording<'_> {
         self.with_enabling(issues, silent.len() as u64, &silent)
     }
 
-    /// The processes whose jitdump has lost its end.
-    fn processes_with_truncated_dump(&self) -> HashSet<Pid> {
-        let is_truncated = |used: &&UsedFile<'_>| match &used.code {
-            CodeFile::Jitdump(dump) => dump
-                .faults()
-                .iter()
-                .any(|(fault, _)| fault == jitdump::Fault::CutTail),
-            CodeFile::SymbolOnly(_) => false,
-        };
-        let truncated = self.runtime_files.used.iter().filter(is_truncated);
-        truncated
-            .flat_map(|used| used.found.pids.iter().copied())
-            .collect()
+    /// The processes with a jitdump for which `is_it` is true.
+    fn processes_with_dump(&self, is_it: impl Fn(&UsedFile<'_>) -> bool) -> HashSet<Pid> {
+        let used = self.runtime_files.used.iter().filter(|used| is_it(used));
+        used.flat_map(|used| used.found.pids.iter().copied()).collect()
     }
 
     /// Reports runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with their
@@ -150,6 +146,17 @@ impl Recording<'_> {
         let issue = if enable.is_empty() { unknown } else { known };
         let first = Diagnostic::new(issue).times(count);
         std::iter::once(first).chain(enable).collect()
+    }
+}
+
+/// Whether a jitdump has lost its end.
+fn is_truncated(used: &UsedFile<'_>) -> bool {
+    match &used.code {
+        CodeFile::Jitdump(dump) => {
+            let mut faults = dump.faults().iter();
+            faults.any(|(fault, _)| fault == jitdump::Fault::CutTail)
+        }
+        CodeFile::SymbolOnly(_) => false,
     }
 }
 

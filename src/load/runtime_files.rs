@@ -451,7 +451,7 @@ impl<'a> UsedFile<'a> {
     }
 
     /// Whether nothing shows when functions were loaded.
-    fn is_without_order(&self) -> bool {
+    pub fn is_without_order(&self) -> bool {
         matches!(self.alignment, Alignment::AllAt(_, Timeless::Cycles))
     }
 

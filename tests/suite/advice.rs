@@ -7,6 +7,7 @@ use jitdump::ByteOrder;
 use jitinject::internals::results::diagnostics::issues::{CHECK_PATH, RECORD_FIRST};
 use serde_json::Value;
 
+use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::processes;
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::PID;
@@ -284,6 +285,34 @@ fn a_map_that_lacks_little_leads_to_no_options() {
         assert_eq!(summary["samples"]["named"], 40, "{said}");
         assert_eq!(summary["samples"]["unnamed"]["no_dump"], unnamed, "{summary}");
         assert_eq!(listed(&said) == [".NET"], is_listed, "{said}");
+    }
+}
+
+/// That its times cannot be converted is the reason, and it is reported.
+#[test]
+fn a_runtime_that_logs_cycle_counts_is_not_silent() {
+    for (flags, expected) in [(1, "JI243"), (0, "JI177")] {
+        let mut test = TestProfile::new();
+        test.process(7, "/usr/bin/unknown");
+        let path = test.folder.path().join("jit-7.dump");
+        let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
+        // JITDUMP_FLAGS_ARCH_TIMESTAMP
+        dump.bytes[32] = flags;
+        for index in 0..2 {
+            // Without cycle counts, where no sample is.
+            let start = if flags == 1 { REGION } else { REGION + 0x100 };
+            dump.load(test.tick(), start, index, b"function", &[0x90; 64]);
+        }
+        std::fs::write(&path, &dump.bytes).unwrap();
+        let time = test.tick();
+        test.profile
+            .mmap2(7, 0x6000_0000, 0x1000, 0, tools::text(&path), time);
+        test.sample(7, REGION + 4);
+        let (_, summary) = test.summarize();
+        for code in ["JI243", "JI177"] {
+            let count = diagnostics(&summary, code).len();
+            assert_eq!(count, usize::from(code == expected), "{summary:#}");
+        }
     }
 }
 
