@@ -1,10 +1,10 @@
-//! Reads the files that JIT runtimes write for profilers, jitdumps and perf maps, also while they grow.
+//! Reads the files that JIT runtimes write for profilers: perf maps, and jitdumps also while they grow.
 //!
 //! | to | use |
 //! | --- | --- |
 //! | read a jitdump: functions, code, lines, inlined calls, unwinding tables | [`Dump`] |
 //! | read a perf map | [`PerfMap::parse`] |
-//! | name addresses of a running process | [`symbolize`] |
+//! | name addresses of a running process by its jitdumps | [`symbolize`] |
 //! | take names apart: compiler tiers, source positions | [`names`] |
 //! | keep code at addresses over time | [`history`] |
 //!
