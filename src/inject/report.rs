@@ -151,7 +151,7 @@ impl SummaryInput<'_> {
         if !self.selection.has_all_symbols {
             all.push(Diagnostic::new(Issue::SymbolsNotWritten));
         }
-        all.extend(self.uncertain_clocks());
+        all.extend(self.recording.uncertain_clocks(&self.selection.doubtful));
         all.extend(self.late_dumps());
         all.extend(self.nothing_named());
         if let Some(filled) = self.cached {
@@ -169,19 +169,6 @@ impl SummaryInput<'_> {
         let all = lost.saturating_add(self.selection.samples.total);
         let diagnostic = samples_lost(lost, all)?;
         Some(diagnostic.in_file_called(self.recording.input.name.clone()))
-    }
-
-    /// Files whose clock differs from the profile's by a distance that nothing shows.
-    fn uncertain_clocks(&self) -> impl Iterator<Item = Diagnostic> {
-        let files = self.used().iter().zip(&self.selection.doubtful);
-        files.filter_map(|(used, &count)| {
-            let diagnostic = match count {
-                0 if used.alignment.is_guess() => Diagnostic::new(Issue::ClockGuessed),
-                0 => return None,
-                count => Diagnostic::new(Issue::ClockDoubtful).times(count),
-            };
-            Some(diagnostic.in_file(used.found.file.path()))
-        })
     }
 
     /// Warnings of dumps that load all their functions only after the samples at their addresses.

@@ -4,7 +4,9 @@ use crate::bytes::printable_path;
 use crate::code::CodeFile;
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
+use crate::code::timeline::FileIndex;
 use crate::collections::hash::HashSet;
+use crate::collections::indexed_table::IndexedTable;
 use crate::load::advice as runtimes;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
@@ -72,6 +74,21 @@ impl Recording<'_> {
             true => self.no_code(pids),
             false => Vec::new(),
         }
+    }
+
+    /// Files whose clock differs from the profile's by a distance that nothing shows. `doubtful` are the samples of each file whose
+    /// function depends on it.
+    pub fn uncertain_clocks(&self, doubtful: &IndexedTable<FileIndex, u64>) -> Vec<Diagnostic> {
+        let files = self.runtime_files.used.iter().zip(doubtful);
+        let uncertain = files.filter_map(|(used, &count)| {
+            let diagnostic = match count {
+                0 if used.alignment.is_guess() => Diagnostic::new(Issue::ClockGuessed),
+                0 => return None,
+                count => Diagnostic::new(Issue::ClockDoubtful).times(count),
+            };
+            Some(diagnostic.in_file(used.found.file.path()))
+        });
+        uncertain.collect()
     }
 
     /// How the clocks of files that differ from the profile's were aligned, for people.

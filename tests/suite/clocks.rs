@@ -13,7 +13,8 @@ use crate::support::reports::{inject_with_summary, only, reports};
 use crate::support::shown::{self, assert_named};
 use crate::support::tools::text;
 use crate::support::{
-    attempt, capture, code_sites, codes, diagnostics, inject, model, objects_of, said, scratch, tools,
+    attempt, capture, code_sites, codes, diagnostics, inject, jitinject, model, objects_of, said, scratch,
+    tools,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -371,6 +372,12 @@ fn names_that_rest_on_a_guess_are_a_warning_and_not_counted() {
         stderr.contains("9 not named: the address held several functions"),
         "{stderr}"
     );
+    // Other commands have the same samples without a name, and the same reason.
+    let export = ["export", "-o", "-", "--format", "folded"];
+    for command in [&["report"][..], &export] {
+        let ran = jitinject().args(command).arg(&input).output().unwrap();
+        assert!(reports(&said(&ran), "JI240", "9 samples"), "{}", said(&ran));
+    }
     let samples = &json["samples"];
     assert_eq!((&samples["jit"], &samples["named"]), (&27.into(), &18.into()));
     assert_eq!(samples["unnamed"]["doubtful"], 9);

@@ -20,6 +20,7 @@
 
 pub mod call_tree;
 mod code;
+mod doubtful;
 mod filter;
 pub mod frame;
 mod kernel_symbols;
@@ -51,6 +52,7 @@ use crate::frames::events;
 use crate::frames::source_files::SourceOptions;
 use crate::frames::source_files::v8_functions::{V8Functions, V8Scripts};
 use crate::frames::stream::call_tree::{CallTreeNode, NodeIndex};
+use crate::frames::stream::doubtful::DoubtfulSamples;
 use crate::frames::stream::frame::FrameAddress;
 use crate::frames::stream::losses::LossCounts;
 use crate::frames::stream::native_code::NativeCode;
@@ -139,7 +141,9 @@ fn read_recording<R>(
         filter: &options.filter,
         addresses: Addresses::All,
     };
-    let (walked, _) = walk(&symbols, &recording.profile, how, || (), consumer, progress)?;
+    let start = || DoubtfulSamples::new(&selector);
+    let (walked, doubtful) = walk(&symbols, &recording.profile, how, start, consumer, progress)?;
+    let doubtful = DoubtfulSamples::sum(doubtful);
     progress.start("reading names", 1);
     let scripts = V8Scripts::read(
         recording,
@@ -154,6 +158,8 @@ fn read_recording<R>(
     let mut namer = walked.namer(recording, &symbols, &v8_functions, track, lines.as_ref(), unwound);
     let tables = &mut namer.tables;
     tables.diagnostics.extend(recording.diagnostics());
+    let clocks = recording.uncertain_clocks(&doubtful);
+    tables.diagnostics.extend(clocks);
     tables.diagnostics.extend(unwound.diagnostics.iter().cloned());
     tables.diagnostics.extend(scripts.diagnostics().iter().cloned());
     tables.diagnostics.extend(symbols.native.refused());
