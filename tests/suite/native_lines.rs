@@ -307,6 +307,53 @@ fn paths_have_up_to_4096_bytes() {
     }
 }
 
+/// Whether so many lines are read, each in a file of its own, of a unit with so many attributes that take no bytes. The files
+/// are named as in the units that jitinject writes, which are told apart by an attribute.
+fn are_read_with_schemes(files: u32, attributes: usize) -> bool {
+    let lines = (gimli::DW_AT_stmt_list, gimli::DW_FORM_sec_offset);
+    let empty = (gimli::DW_AT_declaration, gimli::DW_FORM_flag_present);
+    let root = [vec![RANGE[0], RANGE[1], lines], vec![empty; attributes]].concat();
+    let abbreviations = [
+        abbreviation(1, gimli::DW_TAG_compile_unit, &root),
+        abbreviation(2, gimli::DW_TAG_subprogram, &RANGE),
+        vec![0],
+    ];
+    let entries = [with_range(1), vec![0; 4], with_range(2)].concat();
+    // Sizes of instructions, first values, lengths of nine opcodes and no folders; then the files.
+    let mut header = vec![1, 1, 1, 0xfb, 14, 10, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0];
+    for file in 0..files {
+        header.extend_from_slice(format!("node/{file}\0\0\0\0").as_bytes());
+    }
+    header.push(0);
+    let mut program = 4_u16.to_le_bytes().to_vec();
+    program.extend((header.len() as u32).to_le_bytes());
+    program.extend(header);
+    program.extend([0, 9, gimli::DW_LNE_set_address.0]);
+    program.extend(0x1000_u64.to_le_bytes());
+    for file in 1..=files {
+        // The file, in two bytes, and a row one byte after the last.
+        program.extend([gimli::DW_LNS_set_file.0, file as u8 | 0x80, (file >> 7) as u8, 29]);
+    }
+    program.extend([gimli::DW_LNS_advance_pc.0, 1, 0, 1, gimli::DW_LNE_end_sequence.0]);
+    let length = (program.len() as u32).to_le_bytes();
+    let program = [&length[..], &program].concat();
+    let file = crafted_with(&abbreviations.concat(), &entries, &[(b".debug_line", &program)]);
+    let lines = read(&file);
+    let found = lines.functions(&[wanted()]);
+    assert!(
+        found
+            .iter()
+            .all(|(infos, _)| infos[0].files.len() == files as usize)
+    );
+    found.is_some()
+}
+
+#[test]
+fn attributes_without_bytes_count_for_each_file_with_a_scheme() {
+    assert!(are_read_with_schemes(2000, 0));
+    assert!(!are_read_with_schemes(2000, 2000));
+}
+
 #[test]
 fn any_other_content_has_no_lines() {
     let memory = MemoryRoom::default();

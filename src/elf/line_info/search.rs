@@ -420,7 +420,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
                 }
                 join(&mut name, unit.attr_string(file.path_name())?.bytes());
                 let path = match with_scheme(&name) {
-                    Some(url) if is_own(unit)? => url,
+                    Some(url) if self.is_own(unit)? => url,
                     _ => {
                         let mut path = Vec::new();
                         join(&mut path, unit.comp_dir.map_or(&[], |folder| folder.bytes()));
@@ -436,6 +436,23 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         };
         self.files.insert(key, file);
         Ok(file)
+    }
+
+    /// Whether jitinject wrote a unit.
+    fn is_own(&self, unit: UnitRef<'_, CountedReader<'a, 'c>>) -> Result<bool> {
+        let mut entries = unit.entries_raw(None)?;
+        let Some(root) = entries.read_abbreviation()? else {
+            return Ok(false);
+        };
+        // It is read for each such file, and some attributes take no bytes.
+        count(self.left, root.attributes().len() as u64)?;
+        let mut attributes = Vec::new();
+        entries.read_attributes(root.attributes(), &mut attributes)?;
+        let producer = attributes
+            .iter()
+            .find(|attribute| attribute.name() == dw::DW_AT_producer);
+        let producer = producer.and_then(|producer| name(unit, producer.value()).ok());
+        Ok(producer == Some(&b"jitinject"[..]))
     }
 
     fn source(&mut self, path: Vec<u8>, text: Option<&'a [u8]>) -> u32 {
@@ -512,21 +529,6 @@ fn name<'a, 'c>(
         AttributeValue::DebugStrRefSup(_) => Ok(&[]),
         value => Ok(unit.attr_string(value)?.bytes()),
     }
-}
-
-/// Whether jitinject wrote a unit.
-fn is_own<'a, 'c>(unit: UnitRef<'_, CountedReader<'a, 'c>>) -> Result<bool> {
-    let mut entries = unit.entries_raw(None)?;
-    let Some(root) = entries.read_abbreviation()? else {
-        return Ok(false);
-    };
-    let mut attributes = Vec::new();
-    entries.read_attributes(root.attributes(), &mut attributes)?;
-    let producer = attributes
-        .iter()
-        .find(|attribute| attribute.name() == dw::DW_AT_producer);
-    let producer = producer.and_then(|producer| name(unit, producer.value()).ok());
-    Ok(producer == Some(&b"jitinject"[..]))
 }
 
 /// Returns the name with a scheme that jitinject wrote as a relative path.
