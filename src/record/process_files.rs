@@ -68,11 +68,11 @@ pub fn may_be_of(file: &Metadata, start: Option<SystemTime>) -> bool {
     start.is_none_or(|start| file.modified().is_ok_and(|modified| modified >= start))
 }
 
-/// Returns the paths in a list of mappings.
+/// Returns the paths in a list of mappings, also those of removed files.
 pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
     maps.split(|&byte| byte == b'\n').filter_map(|line| {
-        let path = memchr::memchr(b'/', line)?;
-        line.get(path..)
+        let path = line.get(memchr::memchr(b'/', line)?..)?;
+        Some(path.strip_suffix(b" (deleted)").unwrap_or(path))
     })
 }
 
@@ -198,13 +198,21 @@ mod tests {
     fn dumps_are_found_among_mappings() {
         let maps = b"7f00-7f01 r-xp 00000000 08:01 7  /a b/jit-17.dump\n\
             7f01-7f02 r-xp 00000000 08:01 7  /usr/lib/libc.so.6\n\
-            7f02-7f03 rw-p 00000000 00:00 0 \n7f03-7f04 rw-p 00000000 00:00 0  [heap]\n";
+            7f02-7f03 rw-p 00000000 00:00 0 \n7f03-7f04 rw-p 00000000 00:00 0  [heap]\n\
+            7f04-7f05 r-xp 00000000 08:01 7  /tmp/jit-18.dump (deleted)\n";
         let found: Vec<&[u8]> = mapped_files(maps).collect();
-        assert_eq!(found, [&b"/a b/jit-17.dump"[..], b"/usr/lib/libc.so.6"]);
+        assert_eq!(
+            found,
+            [
+                &b"/a b/jit-17.dump"[..],
+                b"/usr/lib/libc.so.6",
+                b"/tmp/jit-18.dump"
+            ]
+        );
         let absent = u32::MAX;
         assert_eq!(
             files_of(absent, maps),
-            BTreeSet::from(["/a b/jit-17.dump".into()])
+            BTreeSet::from(["/a b/jit-17.dump".into(), "/tmp/jit-18.dump".into()])
         );
     }
 
