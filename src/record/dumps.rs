@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::mapped_dumps::{files_in_use, open_in_use};
 use super::process_files::{append_perf_map, copy_file, ids_of, may_be_of, open_perf_map, owner_of};
 use super::recorded_process::RecordedProcess;
+use super::watch::Seen;
 use crate::bytes::{base_name, printable_path};
 use crate::code::profile_index::{FileMarker, ProfileIndex};
 use crate::files::folder::{PRIVATE, open_unchangeable};
@@ -51,10 +52,8 @@ pub struct Collection<'a> {
     pub folder: &'a Folder,
     /// Folder for the files, in that folder.
     pub dumps: &'a Folder,
-    /// Processes that were looked at while they ran.
-    pub processes: &'a [RecordedProcess],
-    /// Owners of the processes that were seen while they ran.
-    pub owners: &'a BTreeMap<u32, u32>,
+    /// What was seen of processes while they ran.
+    pub seen: &'a Seen,
     /// When the recording started.
     pub started: SystemTime,
     /// Whether the recording started all processes, so their files are part of it.
@@ -70,7 +69,7 @@ struct WrittenFile {
 /// The jitdumps of a profile.
 #[derive(Default)]
 struct Jitdumps<'a> {
-    /// Those at the path that a marker has, each once, with a process.
+    /// Those at the path that a marker has, or where they were seen, each once, with a process.
     at_path: Vec<(PathBuf, Pid)>,
     /// Markers of the others.
     elsewhere: Vec<&'a FileMarker>,
@@ -101,6 +100,11 @@ impl Collection<'_> {
             mut file_ids,
         } = self.jitdumps(index);
         for (path, pid) in at_path {
+            // Below another root directory, its path here is not that in the profile.
+            let number = pid_in_name(base_name(path.as_os_str().as_bytes()));
+            if let Some(number) = number.filter(|&number| self.has_id(pid, number)) {
+                folders.insert((folder_of(&path).to_owned(), number, pid));
+            }
             collected.extend(self.collect(&path, pid));
             // .NET 8 writes its perf map beside its jitdump.
             if folder_of(&path) != Path::new("/tmp") {
@@ -196,9 +200,11 @@ impl Collection<'_> {
             }
             let inode = inode_of(marker);
             let is_same = |found: &WrittenFile| inode.is_none_or(|inode| found.file.file_id().1 == inode);
-            let found = is_here(marker).then(|| self.find(&path, marker.pid)).flatten();
-            match found.filter(is_same) {
-                Some(found) => {
+            let find = |path: PathBuf| Some((self.find(&path, marker.pid).filter(is_same)?, path));
+            let seen = inode.and_then(|inode| self.seen.dumps.get(&(marker.pid.0, inode)));
+            let mut paths = std::iter::once(path).chain(seen.cloned());
+            match is_here(marker).then(|| paths.find_map(find)).flatten() {
+                Some((found, path)) => {
                     jitdumps.file_ids.insert(found.file.file_id());
                     if known.insert(path.clone()) {
                         jitdumps.at_path.push((path, marker.pid));
@@ -295,7 +301,7 @@ impl Collection<'_> {
     fn owner(&self, pid: Pid) -> Option<u32> {
         let me = geteuid();
         let own = (!me.is_root()).then_some(me.as_raw());
-        let noted = self.owners.get(&pid.0).copied();
+        let noted = self.seen.owners.get(&pid.0).copied();
         noted.or_else(|| owner_of(pid.0)).or(own)
     }
 
@@ -311,7 +317,10 @@ impl Collection<'_> {
     }
 
     fn known(&self, pid: Pid) -> impl Iterator<Item = &RecordedProcess> {
-        self.processes.iter().filter(move |process| process.pid == pid.0)
+        self.seen
+            .processes
+            .iter()
+            .filter(move |process| process.pid == pid.0)
     }
 
     /// Whether a file was written during the recording, or may be older because its process is.
@@ -399,12 +408,24 @@ mod tests {
 
     use jitdump::Time;
 
+    use crate::perf::event::FileId;
+
     /// No process has this ID.
     const ENDED: u32 = 4_193_901;
 
     /// Collects a jitdump that a process has mapped which has ended, and a log, with an ID in their names, from a folder of this
     /// mode. Returns the number of files that stay, and that are collected.
     fn collect(number: u32, owners: &BTreeMap<u32, u32>, mode: u32) -> (usize, usize) {
+        collect_from_root(number, owners, mode, false)
+    }
+
+    /// Does the same. If the process has a root directory of its own, the path in the profile starts there.
+    fn collect_from_root(
+        number: u32,
+        owners: &BTreeMap<u32, u32>,
+        mode: u32,
+        has_root: bool,
+    ) -> (usize, usize) {
         let started = SystemTime::now();
         let scratch = tempfile::tempdir().unwrap();
         let work = scratch.path().join("work");
@@ -416,19 +437,32 @@ mod tests {
         }
         let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
         let dumps = folder.at("dumps").create_private_folder().unwrap();
+        let inode = fs::metadata(&dump).unwrap().ino();
+        let mut seen = Seen {
+            owners: owners.clone(),
+            ..Seen::default()
+        };
+        let mut path = dump.clone();
+        if has_root {
+            path = Path::new("/nowhere").join(dump.file_name().unwrap());
+            seen.dumps.insert((ENDED, inode), dump);
+        }
         let mut index = ProfileIndex::default();
         index.markers.push(FileMarker {
             pid: Pid(ENDED),
             time: Time(0),
-            path: dump.as_os_str().as_bytes().to_vec(),
-            file: None,
+            path: path.as_os_str().as_bytes().to_vec(),
+            file: has_root.then_some(FileId {
+                major: 0,
+                minor: 0,
+                inode,
+            }),
             record: 0,
         });
         let collection = Collection {
             folder: &folder,
             dumps: &dumps,
-            processes: &[],
-            owners,
+            seen: &seen,
             started,
             is_own: true,
         };
@@ -447,6 +481,12 @@ mod tests {
             let of_unknown = if me == 0 { of_root } else { (0, 2) };
             assert_eq!(collect(ENDED, &BTreeMap::new(), mode), of_unknown, "{mode:o}");
         }
+    }
+
+    #[test]
+    fn files_of_a_process_with_a_root_of_its_own_are_moved_from_where_they_were_seen() {
+        let owners = BTreeMap::from([(ENDED, geteuid().as_raw())]);
+        assert_eq!(collect_from_root(ENDED, &owners, 0o755, true), (0, 2));
     }
 
     /// A process may map any file that it can read.

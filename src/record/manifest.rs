@@ -105,9 +105,9 @@ impl Manifest {
         let me = geteuid().as_raw();
         let of_files = files.iter().map(|file| file.owner);
         let mut owners: BTreeMap<u32, u32> = of_files.collect();
-        owners.extend(&recorded.owners);
+        owners.extend(&recorded.seen.owners);
         owners.retain(|_, owner| *owner != me);
-        let mut processes = recorded.processes.clone();
+        let mut processes = recorded.seen.processes.clone();
         add_versions(&mut processes);
         Self {
             format: FORMAT,

@@ -1,5 +1,6 @@
 //! Jitdumps that running processes have mapped, wherever they are: in other mounts, and removed ones.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +24,9 @@ pub struct DumpMapping {
     /// Path of the file, as this process sees it.
     pub path: PathBuf,
 }
+
+/// Paths of jitdumps that processes had mapped while they ran, as this process sees them, by process ID and inode.
+pub type SeenDumps = BTreeMap<(u32, u64), PathBuf>;
 
 /// Returns the jitdumps in a list of mappings.
 pub fn mapped_dumps(maps: &[u8]) -> impl Iterator<Item = DumpMapping> {

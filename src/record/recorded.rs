@@ -1,13 +1,11 @@
 //! A finished recording, and how the program ended.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, SystemTime};
 
-use super::recorded_process::RecordedProcess;
+use super::watch::Seen;
 use crate::results::diagnostics::Diagnostic;
-use crate::runtimes::Runtime;
 
 /// How the program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,12 +50,8 @@ pub struct Recorded {
     pub started: SystemTime,
     /// How long it took.
     pub duration: Duration,
-    /// Processes of known runtimes, except for short ones.
-    pub processes: Vec<RecordedProcess>,
-    /// User IDs of the owners of processes, except for short ones.
-    pub owners: BTreeMap<u32, u32>,
-    /// Runtimes that have used time without a log, as was printed meanwhile.
-    pub warned: BTreeSet<Runtime>,
+    /// What was seen of its processes.
+    pub seen: Seen,
     /// What went wrong with running processes at the end.
     pub diagnostics: Vec<Diagnostic>,
 }

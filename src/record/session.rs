@@ -266,15 +266,12 @@ impl<'a> Session<'a> {
             None if status.success() || signals.has_stopped => ProgramStatus::Stopped,
             None => return Err(self.explain(status)),
         };
-        let (processes, owners, warned) = watch.into_processes();
         Ok(Outcome::Recorded(Recorded {
             status,
             is_interrupted: signals.received.is_some(),
             started,
             duration: clock.elapsed(),
-            processes,
-            owners,
-            warned,
+            seen: watch.into_seen(),
             diagnostics: Vec::new(),
         }))
     }
@@ -370,8 +367,7 @@ impl<'a> Session<'a> {
         let collection = Collection {
             folder: &self.folder,
             dumps: &self.dumps,
-            processes: &recorded.processes,
-            owners: &recorded.owners,
+            seen: &recorded.seen,
             started: recorded.started,
             is_own: !self.plan.command.is_empty() && !self.plan.perf.has_cpus(),
         };
@@ -398,7 +394,7 @@ impl<'a> Session<'a> {
         let mut options = InjectOptions::new(self.plan.profile(), folder.join("perf.jit.data"));
         options.load.jitdumps = vec![folder.join(RUNTIME_FILES)];
         options.load.perf_maps = vec![folder.join(RUNTIME_FILES)];
-        options.load.process_owners = recorded.owners.clone();
+        options.load.process_owners = recorded.seen.owners.clone();
         options.folder = Some(self.folder.clone().with_path(folder.components().as_path()));
         options.build_id_cache = Some(folder.join("debug"));
         options.is_cache_linked = true;

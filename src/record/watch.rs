@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 
+use super::mapped_dumps::{SeenDumps, mapped_dumps};
 use super::plan::Plan;
 use super::process_files::{files_of, maps_of, owner_of, runtime_in};
 use super::recorded_process::RecordedProcess;
@@ -55,6 +56,20 @@ pub struct Watch<'a> {
     recorded: BTreeMap<(u64, u32), RecordedProcess>,
     /// User IDs of the owners of all processes, likewise.
     owners: BTreeMap<(u64, u32), u32>,
+    dumps: SeenDumps,
+}
+
+/// What was seen of processes while they ran.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Processes of known runtimes, except for short ones, in the order of their starts.
+    pub processes: Vec<RecordedProcess>,
+    /// User IDs of the owners of processes, except for short ones.
+    pub owners: BTreeMap<u32, u32>,
+    /// Jitdumps that they had mapped.
+    pub dumps: SeenDumps,
+    /// Runtimes that have used time without a log, as was printed meanwhile.
+    pub warned: BTreeSet<Runtime>,
 }
 
 /// A recorded process.
@@ -94,6 +109,7 @@ impl<'a> Watch<'a> {
             warned: BTreeSet::new(),
             recorded: BTreeMap::new(),
             owners: BTreeMap::new(),
+            dumps: SeenDumps::new(),
         }
     }
 
@@ -132,6 +148,9 @@ impl<'a> Watch<'a> {
             if let Some(found) = RecordedProcess::of(pid, &maps) {
                 self.recorded.insert((started, pid), found);
             }
+            let mapped = mapped_dumps(&maps);
+            self.dumps
+                .extend(mapped.map(|dump| ((pid, dump.inode), dump.path)));
             let mut files = files_of(pid, &maps);
             // .NET 8 writes its perf map there.
             let map = self
@@ -149,11 +168,14 @@ impl<'a> Watch<'a> {
         (self.status(elapsed), warnings)
     }
 
-    /// Returns the processes of known runtimes that ran at one of the looks, in the order of their starts, the owners of all that
-    /// did, and the runtimes that warnings were about.
-    pub fn into_processes(self) -> (Vec<RecordedProcess>, BTreeMap<u32, u32>, BTreeSet<Runtime>) {
-        let recorded = self.recorded.into_values().collect();
-        (recorded, owners_by_id(&self.owners), self.warned)
+    /// Returns what was seen.
+    pub fn into_seen(self) -> Seen {
+        Seen {
+            processes: self.recorded.into_values().collect(),
+            owners: owners_by_id(&self.owners),
+            dumps: self.dumps,
+            warned: self.warned,
+        }
     }
 
     /// Ends the processes that are left in the process group of this program.

@@ -447,7 +447,7 @@ impl RecordArguments {
                 missing.cut = 0;
             }
         }
-        self.warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.warned));
+        self.warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.seen.warned));
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
