@@ -41,10 +41,10 @@ pub struct PassedSignals {
 }
 
 impl PassedSignals {
-    /// Starts to collect signals, without those that this program ignores, except for SIGINT: shells ignore it in programs that a
-    /// script starts in the background, but a recorded program may handle it, and perf ends by it.
+    /// Starts to collect signals, without those that this program ignores, except for SIGINT and SIGQUIT: shells ignore them in
+    /// programs that a script starts in the background, but a recorded program may handle them, and perf ends by the first.
     pub fn new() -> io::Result<Self> {
-        let passed = without_ignored([SIGTERM, SIGHUP, SIGQUIT]).chain([SIGINT]);
+        let passed = without_ignored([SIGTERM, SIGHUP]).chain([SIGINT, SIGQUIT]);
         let signals = SignalsInfo::new(passed.clone())?;
         ARE_PASSED.store(true, Ordering::Relaxed);
         let (arrivals, sender) = UnixStream::pair()?;

@@ -288,23 +288,25 @@ fn a_recording_that_was_moved_meanwhile_is_kept() {
     assert!(scene.path("work/moved/perf.data").exists());
 }
 
-/// Records with the SIGINT of a program in the background of a script: shells ignore it there. A script that exits with 0 on SIGINT is
-/// perf, or the program of a `perf` that runs it.
-fn end_by_sigint(perf: &str, arguments: &[&str]) {
-    let waits = "exec /usr/bin/env --default-signal=INT \
-                 sh -c \"trap 'exit 0' INT; : > ready; while :; do sleep 0.05; done\"\n";
-    let scene = Scene::new(&perf.replace("WAIT", waits));
-    scene.add("waits", waits);
+/// Records as in the background of a script, where shells ignore a signal. A script that exits with 0 on the signal is perf, or the
+/// program of a `perf` that runs it.
+fn end_by(signal: &str, perf: &str, arguments: &[&str]) {
+    let waits = format!(
+        "exec /usr/bin/env --default-signal={signal} \
+         sh -c \"trap 'exit 0' {signal}; : > ready; while :; do sleep 0.05; done\"\n"
+    );
+    let scene = Scene::new(&perf.replace("WAIT", &waits));
+    scene.add("waits", &waits);
     let mut running = Command::new("/usr/bin/env");
     running
-        .args(["--ignore-signal=INT", env!("CARGO_BIN_EXE_jitinject")])
-        .args(["record", "-q", "-o", "r"])
+        .arg(format!("--ignore-signal={signal}"))
+        .args([env!("CARGO_BIN_EXE_jitinject"), "record", "-q", "-o", "r"])
         .args(arguments)
         .current_dir(scene.path("work"))
         .env("PATH", format!("{}:/usr/bin:/bin", scene.path("bin").display()));
     let mut running = running.spawn().unwrap();
     wait_until("perf", || scene.path("work/ready").exists());
-    tools::run("kill", &["-INT", &running.id().to_string()]);
+    tools::run("kill", &[&format!("-{signal}"), &running.id().to_string()]);
     let status = running.wait().unwrap();
     assert_eq!((status.code(), status.signal()), (Some(0), None));
     assert!(scene.path("work/r/summary.json").exists());
@@ -314,13 +316,14 @@ fn end_by_sigint(perf: &str, arguments: &[&str]) {
 #[test]
 fn a_recording_of_a_process_in_the_background_ends_by_sigint() {
     let perf = format!("{}\nWAIT", PERF.trim_end().trim_end_matches("\"$@\""));
-    end_by_sigint(&perf, &["-p", &std::process::id().to_string()]);
+    end_by("INT", &perf, &["-p", &std::process::id().to_string()]);
 }
 
-/// A server may handle it.
+/// A server may handle them.
 #[test]
-fn a_program_that_is_recorded_in_the_background_gets_sigint() {
-    end_by_sigint(PERF, &["--", "waits"]);
+fn a_program_that_is_recorded_in_the_background_gets_sigint_and_sigquit() {
+    end_by("INT", PERF, &["--", "waits"]);
+    end_by("QUIT", PERF, &["--", "waits"]);
 }
 
 /// As if jitinject were not between them and the program that sends signals to their group, such as `timeout`.
