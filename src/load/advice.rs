@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use jitdump::Machine;
 
 use crate::bytes::base_name;
-use crate::code::process::SpaceId;
+use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::HashSet;
-use crate::perf::event::Mmap;
+use crate::perf::event::{Backing, Mmap};
 use crate::perf::feature;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::{Description, Runtime};
@@ -44,6 +44,13 @@ fn file_names<'a>(
     names
 }
 
+/// Whether an address space has executable memory without a file.
+fn has_code(processes: &Processes, space: SpaceId) -> bool {
+    let ancestors = processes.ancestors(space).map(|(_, space)| space);
+    let mut spaces = std::iter::once(processes.space(space)).chain(ancestors);
+    spaces.any(|space| space.maps.iter().any(|map| map.backing != Backing::File))
+}
+
 /// Returns how to make the runtimes in the processes `pids` log their code: one line for each runtime, in the
 /// order of [`Description::all`].
 ///
@@ -52,8 +59,20 @@ pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<D
     let IndexedProfile { profile, index } = indexed;
     let last = |&pid: &Pid| index.processes.spaces_of(pid).last();
     let spaces = pids.iter().filter_map(last).map(|(space, _)| space);
-    let names = file_names(indexed, spaces);
-    let is_run = |runtime: &&Description| names.iter().any(|name| runtime.has_file(name));
+    let spaces: Vec<SpaceId> = spaces.collect();
+    let names = file_names(indexed, spaces.iter().copied());
+    // Many programs use LLVM, but not its JIT compilers.
+    let with_code = spaces
+        .into_iter()
+        .filter(|&space| has_code(&index.processes, space));
+    let names_with_code = file_names(indexed, with_code);
+    let is_run = |runtime: &&Description| {
+        let names = match runtime.runtime {
+            Runtime::Lli => &names_with_code,
+            _ => &names,
+        };
+        names.iter().any(|name| runtime.has_file(name))
+    };
     let run = Description::all().filter(is_run);
     let machine = Machine::of_profile(profile.architecture(), profile.endian);
     let command = profile.feature(feature::COMMAND_LINE).unwrap_or_default();

@@ -316,6 +316,25 @@ fn a_runtime_that_logs_cycle_counts_is_not_silent() {
     }
 }
 
+/// Such as rustc.
+#[test]
+fn programs_that_use_llvm_have_its_jit_compilers_if_they_have_code_in_memory() {
+    for has_memory in [false, true] {
+        let mut profile = TestProfile::new();
+        let time = profile.tick();
+        let writer = &mut profile.profile;
+        writer.comm(10, "program", true, time);
+        writer.mmap2(10, PROGRAM, 0x1000, 0, "/usr/lib/libLLVM-18.so.1", time);
+        if has_memory {
+            writer.mmap2(10, REGION, 0x1000, 0, "//anon", time);
+        }
+        profile.sample(10, PROGRAM + 8);
+        let (said, _) = profile.summarize();
+        assert_eq!(listed(&said) == ["LLVM"], has_memory, "{said}");
+        assert_eq!(listed(&said).is_empty(), !has_memory, "{said}");
+    }
+}
+
 #[test]
 fn where_no_file_is_found_only_runtimes_that_were_sampled_are_listed() {
     let mut profile = TestProfile::new();
