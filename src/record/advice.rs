@@ -19,6 +19,10 @@ const NAME_RUNTIME: &str = "The variables of this runtime are set only for progr
 const OPTIONS_WERE_SET: &str =
     "record set its options, but it ended too early, lost its variables, or cannot log this code";
 
+/// A further reason for Node.js.
+const OR_NOT_WRITABLE: &str =
+    ", or could not write to its working directory (V8 then logs to its standard output)";
+
 /// What to do if the process still writes its jitdump when the recording ends.
 const READ_AGAIN: &str = "After it has exited, type jitinject report {folder}: this reads the whole jitdump.";
 
@@ -113,7 +117,11 @@ impl Plan {
                 self.with_advice(named(runtime), runtime)
             }
             Some(runtime) if self.has_set_options(runtime) => {
-                named(runtime).with("how", format_args!("{OPTIONS_WERE_SET}: {}", runtime.how))
+                let also = match runtime.runtime {
+                    Runtime::Node => OR_NOT_WRITABLE,
+                    _ => "",
+                };
+                named(runtime).with("how", format_args!("{OPTIONS_WERE_SET}{also}: {}", runtime.how))
             }
             _ if diagnostic.issue == Issue::DumpStillWritten => match diagnostic.field("copy") {
                 // It is not at its path, so the recording has a copy, or a message says why not.
@@ -243,6 +251,15 @@ mod tests {
             "{known:?}"
         );
         assert!(known[0].contains("-XX:+DumpPerfMapAtExit"), "{known:?}");
+        let node = plan("./absent-script", &[Runtime::Node]);
+        let advised_node = node.advised(
+            &[enable(Runtime::Node)],
+            &SampleSummary::default(),
+            &BTreeSet::new(),
+        );
+        let in_output = "logs to its standard output";
+        assert!(advised_node[0].message().contains(in_output), "{advised_node:?}");
+        assert!(!known[0].contains(in_output), "{known:?}");
         let warning = Diagnostic::new(Issue::NoDumpYet)
             .with("pid", 1)
             .with("runtime", "Java");

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use humantime::format_rfc3339_seconds;
 use jitdump::printable;
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, stat};
 
 use super::attach::AttachOptions;
 use super::cpython_build::has_frame_pointers;
@@ -224,8 +224,7 @@ impl Plan {
             });
         }
         self.diagnostics.extend(self.environment_reset());
-        let has_folder = access(".", Access::WRITE_OK).is_ok();
-        let mut without = self.runtimes_without_folder(has_folder).to_vec();
+        let mut without = self.runtimes_without_folder(has_working_folder()).to_vec();
         without.extend(self.note_compilers(program));
         let dumps = self.dumps();
         for (runtime, separator) in environment::cannot_name(&dumps) {
@@ -458,6 +457,12 @@ impl Plan {
         );
         text
     }
+}
+
+/// Whether files can be created in the working directory. In one that was removed, nobody can, although root may write to it.
+fn has_working_folder() -> bool {
+    let is_there = || stat(".").is_ok_and(|folder| folder.st_nlink > 0);
+    access(".", Access::WRITE_OK).is_ok() && is_there()
 }
 
 /// Whether the options of `sudo` keep the environment. `words` follow `sudo`.

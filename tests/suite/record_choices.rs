@@ -165,6 +165,27 @@ fn php_is_compiled_only_if_its_configuration_permits_it() {
     assert!(!said(&plain).contains("PHP: "), "{}", said(&plain));
 }
 
+/// V8 would log to standard output.
+#[test]
+fn node_logs_nothing_in_a_directory_that_was_removed() {
+    let scene = Scene::new(PERF);
+    for (removal, has_options) in [("true", true), ("rmdir ../gone", false)] {
+        let script = format!(
+            "mkdir gone; cd gone; {removal}; exec '{}' record --print -o '{}' -- node app.js",
+            env!("CARGO_BIN_EXE_jitinject"),
+            scene.path("r").display()
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).current_dir(scene.path("work"));
+        shell.env_clear().env("PATH", "/usr/bin:/bin");
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(printed.contains("NODE_OPTIONS"), has_options, "{printed}");
+        let _ = std::fs::remove_dir(scene.path("work/gone"));
+    }
+}
+
 #[test]
 fn cpython_whose_compiler_stays_off_is_noted() {
     let scene = Scene::new(PERF);
