@@ -97,7 +97,7 @@ pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
     let mut helped = BTreeSet::new();
     for diagnostic in reported {
         report_line(diagnostic);
-        if helped.insert(diagnostic.issue) {
+        if !diagnostic.help().is_empty() && helped.insert(diagnostic.issue) {
             report_help(diagnostic);
         }
     }

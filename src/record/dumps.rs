@@ -201,8 +201,8 @@ impl Collection<'_> {
             let inode = inode_of(marker);
             let is_same = |found: &WrittenFile| inode.is_none_or(|inode| found.file.file_id().1 == inode);
             let find = |path: PathBuf| Some((self.find(&path, marker.pid).filter(is_same)?, path));
-            let seen = inode.and_then(|inode| self.seen.dumps.get(&(marker.pid.0, inode)));
-            let mut paths = std::iter::once(path).chain(seen.cloned());
+            let seen = inode.and_then(|inode| self.seen.dumps.of(marker.pid, inode));
+            let mut paths = std::iter::once(path).chain(seen.map(|dump| dump.path.clone()));
             match is_here(marker).then(|| paths.find_map(find)).flatten() {
                 Some((found, path)) => {
                     jitdumps.file_ids.insert(found.file.file_id());
@@ -216,8 +216,8 @@ impl Collection<'_> {
         jitdumps
     }
 
-    /// Copies the jitdumps that are not at their path, or no longer, of processes that still run. `file_ids` has devices and inodes
-    /// of those that are collected.
+    /// Copies the jitdumps that are not at their path, or no longer, of processes that still run or were seen. `file_ids` has devices
+    /// and inodes of those that are collected.
     fn collect_elsewhere(
         &self,
         markers: &[&FileMarker],
@@ -230,12 +230,16 @@ impl Collection<'_> {
             let Some(inode) = inode_of(marker).filter(|&inode| known.insert((marker.pid, inode))) else {
                 continue;
             };
-            if !is_running(marker.pid) {
-                continue;
-            }
-            let files = in_use.entry(marker.pid);
-            let files = files.or_insert_with(|| files_in_use(marker.pid));
-            match open_in_use(files, inode) {
+            let seen = self.seen.dumps.of(marker.pid, inode);
+            let opened = match seen.and_then(|dump| dump.file.as_ref()) {
+                Some(kept) => as_it_is_now(kept),
+                None if is_running(marker.pid) => {
+                    let files = in_use.entry(marker.pid);
+                    open_in_use(files.or_insert_with(|| files_in_use(marker.pid)), inode)
+                }
+                None => continue,
+            };
+            match opened {
                 Ok(file) if file_ids.insert(file.file_id()) => collected.extend(self.copy(&file, marker)),
                 Ok(_) => {}
                 // Injection does not find it, either.
@@ -261,7 +265,7 @@ impl Collection<'_> {
         if let Err(left_out) = copy_to(file, &target, &path)? {
             return Some(Err(left_out));
         }
-        let is_left = file.metadata().nlink() > 0;
+        let is_left = is_running(marker.pid) && file.metadata().nlink() > 0;
         Some(Ok(self.collected(marker.pid, &path, &target.path(), is_left)))
     }
 
@@ -372,6 +376,11 @@ fn inode_of(marker: &FileMarker) -> Option<u64> {
     (inode != 0).then_some(inode)
 }
 
+/// Opens a file again that may have grown.
+fn as_it_is_now(file: &OpenFile) -> io::Result<OpenFile> {
+    OpenFile::from_file(file.file().try_clone()?, file.path())
+}
+
 /// Copies a file from `path`. Returns why it is left out.
 fn copy_to(file: &OpenFile, target: &NameInFolder, path: &Path) -> Option<Result<(), Diagnostic>> {
     let copy = target.create_file(PRIVATE).ok()?;
@@ -404,11 +413,16 @@ fn is_running(pid: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+    use std::time::Duration;
 
     use jitdump::Time;
 
     use crate::perf::event::FileId;
+    use crate::record::plan::{Plan, RecordOptions};
+    use crate::record::watch::Watch;
 
     /// No process has this ID.
     const ENDED: u32 = 4_193_901;
@@ -445,7 +459,8 @@ mod tests {
         let mut path = dump.clone();
         if has_root {
             path = Path::new("/nowhere").join(dump.file_name().unwrap());
-            seen.dumps.insert((ENDED, inode), dump);
+            let mapping = format!("1-2 r-xp 0 0:0 {inode} {}", dump.display());
+            seen.dumps.add(ENDED, mapping.as_bytes());
         }
         let mut index = ProfileIndex::default();
         index.markers.push(FileMarker {
@@ -487,6 +502,65 @@ mod tests {
     fn files_of_a_process_with_a_root_of_its_own_are_moved_from_where_they_were_seen() {
         let owners = BTreeMap::from([(ENDED, geteuid().as_raw())]);
         assert_eq!(collect_from_root(ENDED, &owners, 0o755, true), (0, 2));
+    }
+
+    /// V8 removes it with --perf-prof-delete-file. The program of the process stands in for the jitdump that it has mapped.
+    #[test]
+    fn a_removed_jitdump_is_kept_when_its_process_has_ended() {
+        let started = SystemTime::now();
+        let scratch = tempfile::tempdir().unwrap();
+        let dump = scratch.path().join("jit-77.dump");
+        let copy = Command::new("cp").arg("/bin/sleep").arg(&dump).status();
+        assert!(copy.unwrap().success());
+        let content = fs::read(&dump).unwrap();
+        let open = File::open(&dump).unwrap();
+        let inode = open.metadata().unwrap().ino();
+        let mut process = Command::new(&dump).arg("60").stdin(open).spawn().unwrap();
+        fs::remove_file(&dump).unwrap();
+        let pid = process.id();
+        let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
+        let mut options = RecordOptions {
+            output: folder.path().to_owned(),
+            ..RecordOptions::default()
+        };
+        options.perf.pids.push(pid);
+        let plan = Plan::new(options).unwrap();
+        let mut watch = Watch::of_processes(&plan, &folder.path().join("perf.data"));
+        watch.look(Duration::ZERO);
+        let map = fs::read_dir(format!("/proc/{pid}/map_files"));
+        let may_open = !geteuid().is_root()
+            || map
+                .unwrap()
+                .flatten()
+                .any(|link| fs::metadata(link.path()).is_ok());
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let mut index = ProfileIndex::default();
+        index.markers.push(FileMarker {
+            pid: Pid(pid),
+            time: Time(0),
+            path: dump.as_os_str().as_bytes().to_vec(),
+            file: Some(FileId {
+                major: 0,
+                minor: 0,
+                inode,
+            }),
+            record: 0,
+        });
+        let collection = Collection {
+            folder: &folder,
+            dumps: &folder.at("dumps").create_private_folder().unwrap(),
+            seen: &watch.into_seen(),
+            started,
+            is_own: true,
+        };
+        let (collected, left_out) = collection.run(&index);
+        assert!(left_out.is_empty(), "{left_out:?}");
+        // Root of a container may not have the right to open what is mapped.
+        assert_eq!(collected.len(), usize::from(may_open));
+        for CollectedFile { path, is_left, .. } in collected {
+            assert!(!is_left && fs::read(folder.path().join(path)).unwrap() == content);
+        }
     }
 
     /// A process may map any file that it can read.

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use jitdump::internals::format::marker::dump_path;
 use rustix::process::geteuid;
 
-use super::process_files::maps_of;
+use super::process_files::{has_same_root, maps_of};
 use crate::files::OpenFile;
 use crate::load::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::units::Pid;
@@ -25,8 +27,51 @@ pub struct DumpMapping {
     pub path: PathBuf,
 }
 
-/// Paths of jitdumps that processes had mapped while they ran, as this process sees them, by process ID and inode.
-pub type SeenDumps = BTreeMap<(u32, u64), PathBuf>;
+/// Maximum number of files that are kept open, of the 1,024 that a program may have.
+const MAX_KEPT: usize = 128;
+
+/// A jitdump that a process had mapped while it ran.
+#[derive(Debug)]
+pub struct SeenDump {
+    /// Path of the file, as this process sees it.
+    pub path: PathBuf,
+    /// The file, if it is not at that path: it may be gone when its process has ended.
+    pub file: Option<OpenFile>,
+}
+
+/// Jitdumps that processes had mapped while they ran.
+#[derive(Debug, Default)]
+pub struct SeenDumps {
+    /// By process ID and inode.
+    by_process: BTreeMap<(u32, u64), SeenDump>,
+    /// Number of files that are kept open.
+    kept: usize,
+}
+
+impl SeenDumps {
+    /// Adds those of a process with these mappings.
+    pub fn add(&mut self, pid: u32, maps: &[u8]) {
+        let mut in_use = None;
+        for DumpMapping { inode, path, .. } in mapped_dumps(maps) {
+            if self.by_process.contains_key(&(pid, inode)) {
+                continue;
+            }
+            let is_here = fs::metadata(&path).is_ok_and(|found| found.ino() == inode) && has_same_root(pid);
+            let mut file = None;
+            if !is_here && self.kept < MAX_KEPT {
+                let in_use = in_use.get_or_insert_with(|| files_in_use(Pid(pid)));
+                file = open_in_use(in_use, inode).ok();
+            }
+            self.kept += usize::from(file.is_some());
+            self.by_process.insert((pid, inode), SeenDump { path, file });
+        }
+    }
+
+    /// Returns the jitdump with an inode of a process, if it was seen.
+    pub fn of(&self, pid: Pid, inode: u64) -> Option<&SeenDump> {
+        self.by_process.get(&(pid.0, inode))
+    }
+}
 
 /// Returns the jitdumps in a list of mappings.
 pub fn mapped_dumps(maps: &[u8]) -> impl Iterator<Item = DumpMapping> {

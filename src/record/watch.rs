@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 
-use super::mapped_dumps::{SeenDumps, mapped_dumps};
+use super::mapped_dumps::SeenDumps;
 use super::plan::Plan;
 use super::process_files::{files_of, maps_of, owner_of, runtime_in};
 use super::recorded_process::RecordedProcess;
@@ -109,7 +109,7 @@ impl<'a> Watch<'a> {
             warned: BTreeSet::new(),
             recorded: BTreeMap::new(),
             owners: BTreeMap::new(),
-            dumps: SeenDumps::new(),
+            dumps: SeenDumps::default(),
         }
     }
 
@@ -148,9 +148,7 @@ impl<'a> Watch<'a> {
             if let Some(found) = RecordedProcess::of(pid, &maps) {
                 self.recorded.insert((started, pid), found);
             }
-            let mapped = mapped_dumps(&maps);
-            self.dumps
-                .extend(mapped.map(|dump| ((pid, dump.inode), dump.path)));
+            self.dumps.add(pid, &maps);
             let mut files = files_of(pid, &maps);
             // .NET 8 writes its perf map there.
             let map = self

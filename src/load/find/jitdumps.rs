@@ -43,7 +43,7 @@ use crate::load::find::found_file::FoundFile;
 use crate::load::options::LoadOptions;
 use crate::load::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::perf::feature::ClockData;
-use crate::results::diagnostics::issues::{CHECK_PATH, COPY_MEANWHILE};
+use crate::results::diagnostics::issues::{CHECK_PATH, COPY_MEANWHILE, COPY_OUT_OF_MOUNTS};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
@@ -273,21 +273,24 @@ impl<'a> JitdumpSearch<'a> {
     /// Whether the recorded path means another file here than it did in the process: the mount namespaces or
     /// the inodes differ.
     fn is_elsewhere(&self, group: &MarkerGroup<'_>, recorded: &Path) -> bool {
-        let MarkedFile {
-            file_id, namespace, ..
-        } = group.identity;
-        if let (Some(ours), Some(theirs)) = (self.mount_namespace, namespace)
-            && ours != theirs
-        {
+        if self.has_other_mounts(group) {
             return true;
         }
         // The device is not compared: perf records another one on overlay file systems.
-        let Some(file_id) = file_id else { return false };
+        let Some(file_id) = group.identity.file_id else {
+            return false;
+        };
         match self.open(recorded) {
             Ok(candidate) => candidate.file.file_id().1 != file_id.inode,
             Err(error) if error.issue == Issue::FileMissing => false,
             Err(_) => fs::metadata(recorded).is_ok_and(|here| here.ino() != file_id.inode),
         }
+    }
+
+    /// Whether the process was in another mount namespace than this one.
+    fn has_other_mounts(&self, group: &MarkerGroup<'_>) -> bool {
+        let namespaces = self.mount_namespace.zip(group.identity.namespace);
+        namespaces.is_some_and(|(ours, theirs)| ours != theirs)
     }
 
     /// Opens a file at a path in the profile.
@@ -343,7 +346,12 @@ impl<'a> JitdumpSearch<'a> {
         }
         for (group, rejected_files) in groups.iter_mut().zip(rejected_files) {
             if group.chosen.is_none() {
-                group.chosen = Some(Err(self.reject(rejected_files)));
+                let missing = self.reject(rejected_files);
+                let is_gone = missing.issue == Issue::DumpNotFound && self.has_other_mounts(group);
+                group.chosen = Some(Err(match is_gone {
+                    true => missing.with_remedy(COPY_OUT_OF_MOUNTS),
+                    false => missing,
+                }));
             }
         }
     }

@@ -33,6 +33,9 @@ pub const CHECK_PATH: &str = "Check the path: each file and folder that an optio
 /// What to do about a jitdump that is still written, and not at its path here.
 pub const COPY_MEANWHILE: &str = "It is not at this path here, and may be gone with the process: copy {copy} as late as possible, and name the \
      copy with --jitdump.";
+/// What to do about a jitdump of a process that had other mounts.
+pub const COPY_OUT_OF_MOUNTS: &str = "The process had other mounts, such as a /tmp of its own. Let it write to a directory that is mounted there from \
+     here, or copy the file out before the mounts end.";
 /// What to do about JIT code of a program that is no known runtime.
 pub const EMBEDDED_COMPILER: &str = "A program with a JIT compiler in it must request the jitdump: with Wasmtime, by \
      Config::profiler(ProfilingStrategy::JitDump); with LLVM, by createPerfJITEventListener() or ORC's PerfSupportPlugin.";
