@@ -291,6 +291,8 @@ fn a_map_that_lacks_little_leads_to_no_options() {
 /// That its times cannot be converted is the reason, and it is reported.
 #[test]
 fn a_runtime_that_logs_cycle_counts_is_not_silent() {
+    /// Long after the profile.
+    const CYCLES: u64 = 5_000_000_000_000_000;
     for (flags, expected) in [(1, "JI243"), (0, "JI177")] {
         let mut test = TestProfile::new();
         test.process(7, "/usr/bin/unknown");
@@ -298,10 +300,13 @@ fn a_runtime_that_logs_cycle_counts_is_not_silent() {
         let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
         // JITDUMP_FLAGS_ARCH_TIMESTAMP
         dump.bytes[32] = flags;
-        for index in 0..2 {
-            // Without cycle counts, where no sample is.
-            let start = if flags == 1 { REGION } else { REGION + 0x100 };
-            dump.load(test.tick(), start, index, b"function", &[0x90; 64]);
+        // Without cycle counts, where no sample is.
+        let (start, first) = match flags {
+            1 => (REGION, CYCLES),
+            _ => (REGION + 0x100, test.tick()),
+        };
+        for (index, name) in [(0, "first"), (1, "second")] {
+            dump.load(first + index, start, index, name.as_bytes(), &[0x90; 64]);
         }
         std::fs::write(&path, &dump.bytes).unwrap();
         let time = test.tick();

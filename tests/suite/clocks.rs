@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::generator::{Expected, Generated, Plan, generate};
-use crate::support::profile::ProfileWriter;
+use crate::support::profile::{ProfileWriter, architecture};
 use crate::support::reports::{inject_with_summary, only, reports};
 use crate::support::shown::{self, assert_named};
 use crate::support::tools::text;
@@ -171,6 +171,7 @@ fn attached_late(folder: &Path) -> Generated {
     let path = folder.join("jit-5000.dump");
     let mut dump = DumpWriter::new(ByteOrder::Little, 62, 5000);
     let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.features.push(architecture("x86_64"));
     profile.clock = None;
     profile.comm(5000, "server", true, 0);
     profile.mmap2(5000, 0x6000_0000, 0x1000, 0, path.to_str().unwrap(), 0);

@@ -8,7 +8,7 @@ use jitdump::ByteOrder;
 use serde_json::Value;
 
 use crate::support::dump::{AARCH64, DumpWriter, X86_64};
-use crate::support::profile::ProfileWriter;
+use crate::support::profile::{ProfileWriter, architecture};
 use crate::support::recording::PID;
 use crate::support::{capture, jitinject, said, scratch, tools};
 
@@ -42,6 +42,9 @@ impl Made {
         }
         fs::write(&dump, writer.bytes).unwrap();
         let mut writer = ProfileWriter::new(ByteOrder::Little);
+        let architectures = [(X86_64, "x86_64"), (AARCH64, "aarch64")];
+        let own = architectures.iter().find(|(known, _)| *known == machine);
+        writer.features.extend(own.map(|(_, name)| architecture(name)));
         writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
         writer.mmap2(PID, FIRST, 0x4000, 0, "//anon", 501);
         for (time, &address) in (2000..).zip(samples) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::lives::{self, REGION};
-use crate::support::profile::ProfileWriter;
+use crate::support::profile::{ProfileWriter, architecture};
 use crate::support::reader::{self, Sample};
 use crate::support::reports::inject_with_summary;
 use crate::support::{attempt, diagnostics, inject, model, said, scratch, tools};
@@ -105,9 +105,11 @@ impl Case {
 
     /// Creates a profile without processes.
     fn empty() -> Self {
+        let mut profile = ProfileWriter::new(ByteOrder::Little);
+        profile.features.push(architecture("x86_64"));
         Self {
             folder: scratch(),
-            profile: ProfileWriter::new(ByteOrder::Little),
+            profile,
             dump: DumpWriter::new(ByteOrder::Little, X86_64, 100),
             time: START,
             expected: Vec::new(),

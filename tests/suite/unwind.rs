@@ -6,7 +6,7 @@ use jitdump::ByteOrder;
 
 use crate::support::dump::{DumpWriter, X86_64, tables, tables_of};
 use crate::support::generator::Random;
-use crate::support::profile::{ProfileWriter, UserStack, field};
+use crate::support::profile::{ProfileWriter, UserStack, architecture, field};
 use crate::support::tools::text;
 use crate::support::{attempt, elf, has_code, inject, model, said, scratch};
 
@@ -104,6 +104,7 @@ impl Process {
 /// Starts the profile of a process with a jitdump and copies of stacks.
 fn profile_with(dump: &Path) -> ProfileWriter {
     let mut profile = ProfileWriter::new(ENDIAN);
+    profile.features.push(architecture("x86_64"));
     profile.sample_type |= field::REGS_USER | field::STACK_USER;
     profile.comm(10, "work", true, 100);
     profile.mmap2(10, CODE, 0x10_0000, 0, "//anon", 200);
@@ -490,11 +491,7 @@ fn profiles_that_cannot_be_unwound_stay_as_they_are() {
     assert!(has_code(&said(&output), "JI183"), "{}", said(&output));
 
     let with_arch = |process: &mut Process| {
-        let mut name = Vec::new();
-        ENDIAN.write_u32(&mut name, 64);
-        name.extend_from_slice(b"riscv64");
-        name.resize(68, 0);
-        process.profile.features.push((6, name));
+        process.profile.features = vec![architecture("riscv64")];
     };
     let without_times = |process: &mut Process| process.profile.sample_type &= !field::TIME;
     for code in ["JI184", "JI185"] {

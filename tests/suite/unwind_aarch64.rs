@@ -6,7 +6,7 @@ use jitdump::ByteOrder;
 use serde_json::Value;
 
 use crate::support::dump::{self, AARCH64, DumpWriter, X86_64};
-use crate::support::profile::{ProfileWriter, Registers, UserStack, field};
+use crate::support::profile::{ProfileWriter, Registers, UserStack, architecture, field};
 use crate::support::tools::text;
 use crate::support::{capture, has_code, inject, jitinject, model, objects_of, scratch};
 
@@ -62,14 +62,6 @@ fn at(function: u64, offset: u64) -> u64 {
 /// Signs a return address.
 fn signed(address: u64) -> u64 {
     address | 0x2a15 << 48
-}
-
-/// The feature section of a profile of this machine: the name, and its size before it.
-fn architecture() -> (u32, Vec<u8>) {
-    let mut section = 64u32.to_le_bytes().to_vec();
-    section.extend_from_slice(b"aarch64");
-    section.resize(68, 0);
-    (6, section)
 }
 
 /// A sample and its call chain.
@@ -258,7 +250,7 @@ fn callers_are_found_in_the_link_register_and_on_the_stack() {
     let mut profile = ProfileWriter::new(ENDIAN);
     profile.registers = Registers::AARCH64;
     profile.sample_type |= field::REGS_USER | field::STACK_USER;
-    profile.features.push(architecture());
+    profile.features.push(architecture("aarch64"));
     profile.comm(10, "work", true, 100);
     profile.mmap2(10, CODE, 0x10_0000, 0, "//anon", 200);
     profile.mmap2(10, CODE + 0x20_0000, 0x1000, 0, text(&dump_path), 300);
@@ -367,7 +359,7 @@ fn code_has_the_machine_that_it_ran_on() {
     dump.load(1000, CODE, 0, b"function", &[0; SIZE as usize]);
     std::fs::write(&dump_path, &dump.bytes).unwrap();
     let mut profile = ProfileWriter::new(ENDIAN);
-    profile.features.push(architecture());
+    profile.features.push(architecture("aarch64"));
     profile.mmap2(10, CODE, 0x1000, 0, "//anon", 200);
     profile.mmap2(10, CODE + 0x20_0000, 0x1000, 0, text(&dump_path), 300);
     profile.sample(10, 2000, &[CODE + 8], None);

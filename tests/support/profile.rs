@@ -71,6 +71,16 @@ pub struct ProfileWriter {
     pub records: Vec<u8>,
 }
 
+/// Returns the feature section with the architecture, as `uname -m` prints it, of a little-endian machine. Without it, a profile
+/// is of the machine that reads it.
+pub fn architecture(name: &str) -> (u32, Vec<u8>) {
+    const SIZE: u32 = 64;
+    let mut section = SIZE.to_le_bytes().to_vec();
+    section.extend_from_slice(name.as_bytes());
+    section.resize(4 + SIZE as usize, 0);
+    (6, section)
+}
+
 impl ProfileWriter {
     pub fn new(endian: ByteOrder) -> Self {
         Self {
