@@ -112,9 +112,10 @@ impl Collection<'_> {
                 collected.extend(maps.filter_map(|map| self.collect(&map, pid)));
             }
         }
-        let is_known = |(_, _, pid): &(PathBuf, u32, Pid)| self.is_own && self.owner(*pid).is_some();
+        let has_own =
+            |(folder, _, pid): &(PathBuf, u32, Pid)| self.is_own && self.has_own_files(*pid, folder);
         collected.extend(self.collect_elsewhere(&elsewhere, &mut file_ids));
-        for (folder, number, pid) in folders.into_iter().filter(is_known) {
+        for (folder, number, pid) in folders.into_iter().filter(has_own) {
             let mut logs = self.v8_logs(&folder, number, pid);
             logs.retain(|log| !log.starts_with(self.dumps.path()));
             collected.extend(logs.iter().filter_map(|log| self.collect(log, pid)));
@@ -155,14 +156,18 @@ impl Collection<'_> {
         Some(Ok(self.collected(pid, map.path(), &target, !is_removed)))
     }
 
-    /// Whether the files of a process in a folder are moved: it was recorded from its start, has ended, and is known, or only the
-    /// user and root can change the folder.
+    /// Whether the files of a process in a folder are moved: it was recorded from its start, has ended, and wrote them.
     fn may_move(&self, pid: Pid, folder: &Path) -> bool {
+        self.is_own && !is_running(pid) && self.has_own_files(pid, folder)
+    }
+
+    /// Whether the files of a process in a folder are certainly not another user's: its owner is known, or only the user and root
+    /// can change the folder.
+    fn has_own_files(&self, pid: Pid, folder: &Path) -> bool {
         /// Write permission of others, also in folders such as `/tmp`.
         const OTHERS: u32 = 0o002;
         let is_closed = |folder| rustix::fs::fstat(&folder).is_ok_and(|stat| stat.st_mode & OTHERS == 0);
-        let is_own_folder = || open_unchangeable(folder).is_some_and(is_closed);
-        self.is_own && !is_running(pid) && (self.owner(pid).is_some() || is_own_folder())
+        self.owner(pid).is_some() || open_unchangeable(folder).is_some_and(is_closed)
     }
 
     /// Whether a file of a process, of which there is a copy, is the user's to remove.
@@ -492,7 +497,7 @@ mod tests {
         assert_eq!(collect(ENDED, &BTreeMap::from([(ENDED, me)]), 0o777), (0, 2));
         assert_eq!(collect(ENDED, &BTreeMap::from([(ENDED, me + 1)]), 0o755), (2, 0));
         // Nobody else could have written into the second folder.
-        for (mode, of_root) in [(0o777, (2, 1)), (0o755, (1, 1))] {
+        for (mode, of_root) in [(0o777, (2, 1)), (0o755, (0, 2))] {
             let of_unknown = if me == 0 { of_root } else { (0, 2) };
             assert_eq!(collect(ENDED, &BTreeMap::new(), mode), of_unknown, "{mode:o}");
         }
