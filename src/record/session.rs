@@ -30,8 +30,9 @@ use crate::files::folder::{PRIVATE, open_unchangeable};
 use crate::files::staged::write_file;
 use crate::files::{Folder, NameInFolder};
 use crate::inject::{InjectOptions, KeptStacks, UnwindOptions};
+use crate::load::running_processes::ProcessStat;
 use crate::load::{MANIFEST, RUNTIME_FILES};
-use crate::results::diagnostics::issues::{PERMIT_CPUS, RECORD_AS_ROOT};
+use crate::results::diagnostics::issues::{NAME_RUNNING, PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
 /// Time between two looks at whether the program has been started.
@@ -344,8 +345,10 @@ impl<'a> Session<'a> {
         let refusal = permissions.refusal(&messages, options, owner_of, is_free_without_stacks);
         let paranoid = |level| Diagnostic::new(Issue::PerfParanoid).with("level", level);
         let forbidden = || Diagnostic::new(Issue::PerfNotPermitted);
-        let cause = match refusal {
-            Refusal::OtherUser(pid) => format!("process {pid} belongs to another user"),
+        let absent = options.pids.iter().find(|&&pid| ProcessStat::of(pid).is_none());
+        let cause = match (&refusal, absent) {
+            (Refusal::OtherUser(pid), _) => format!("process {pid} belongs to another user"),
+            (Refusal::Other, Some(pid)) => format!("there is no process {pid}"),
             _ => reason(&messages),
         };
         let failed = match refusal {
@@ -353,7 +356,10 @@ impl<'a> Session<'a> {
             Refusal::Cpus(level) => paranoid(level).with_remedy(PERMIT_CPUS),
             Refusal::Paranoid(level) => paranoid(level),
             Refusal::Container => forbidden(),
-            Refusal::Other => Diagnostic::new(Issue::PerfFailed),
+            Refusal::Other => match absent {
+                Some(_) => Diagnostic::new(Issue::PerfFailed).with_remedy(NAME_RUNNING),
+                None => Diagnostic::new(Issue::PerfFailed),
+            },
         };
         failed.with("cause", cause)
     }

@@ -137,3 +137,22 @@ fn a_refusal_of_stacks_is_not_one_of_the_container() {
     assert_eq!(has_code(&said, "JI445"), !is_level, "{said}");
     assert!(!scene.path("work/r").exists());
 }
+
+#[test]
+fn a_process_that_has_ended_is_named() {
+    // No process has this ID.
+    let absent = "4193906";
+    let scene = Scene::new("echo 'Couldn'\\''t create thread/CPU maps: No such process' >&2; exit 255");
+    let pids = format!("{},{absent}", std::process::id());
+    let output = scene.run(&["record", "-o", "r", "-p", &pids]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        reports(&said, "JI443", &format!("there is no process {absent}")),
+        "{said}"
+    );
+    assert!(
+        said.contains("It may have ended") && !said.contains("--print"),
+        "{said}"
+    );
+}

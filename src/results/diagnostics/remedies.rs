@@ -42,6 +42,8 @@ pub const EMBEDDED_COMPILER: &str = "A program with a JIT compiler in it must re
 /// What to do if perf may not record whole CPUs.
 pub const PERMIT_CPUS: &str = "All CPUs need 0: type sudo sysctl kernel.perf_event_paranoid=0 (on the host if this is a container), or put sudo \
      before jitinject.";
+/// What to do if a process to record has ended.
+pub const NAME_RUNNING: &str = "It may have ended. pidof NAME prints the processes of a program.";
 /// What to do if perf may not record a process.
 pub const RECORD_AS_ROOT: &str = "Record it as root: put sudo before jitinject.";
 /// What to do about stacks that are larger than large copies.
