@@ -1,6 +1,6 @@
 //! A running recording: perf, the program, and signals for both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ use super::manifest::Manifest;
 use super::pack::pack;
 use super::perf::{PerfOptions, Permissions, Refusal, reason};
 use super::plan::{PROFILE, Plan, SUMMARY};
-use super::process_files::owner_of;
+use super::process_files::{owner_of, runtime_of};
 use super::recorded::{ProgramStatus, Recorded};
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
@@ -30,7 +30,7 @@ use crate::files::folder::{PRIVATE, open_unchangeable};
 use crate::files::staged::write_file;
 use crate::files::{Folder, NameInFolder};
 use crate::inject::{InjectOptions, KeptStacks, UnwindOptions};
-use crate::load::running_processes::ProcessStat;
+use crate::load::running_processes::{ProcessStat, SLACK, start_of};
 use crate::load::{MANIFEST, RUNTIME_FILES};
 use crate::results::diagnostics::issues::{NAME_RUNNING, PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -375,9 +375,34 @@ impl<'a> Session<'a> {
             dumps: &self.dumps,
             seen: &recorded.seen,
             started: recorded.started,
-            is_own: !self.plan.command.is_empty() && !self.plan.perf.has_cpus(),
+            is_own: self.is_own(),
         };
         collection.run(index)
+    }
+
+    /// Whether the recording has started all processes in it.
+    fn is_own(&self) -> bool {
+        !self.plan.command.is_empty() && !self.plan.perf.has_cpus()
+    }
+
+    /// Returns the processes of known runtimes that a program has left running when it ended, with their runtimes.
+    pub fn left_running(&self, recorded: &Recorded, index: &ProfileIndex) -> BTreeMap<u32, &'static str> {
+        let mut left = BTreeMap::new();
+        if !self.is_own() || recorded.is_interrupted {
+            return left;
+        }
+        // Another process may have got the ID of one that has ended.
+        let is_later = |pid| {
+            let start = start_of(pid).and_then(|start| start.checked_add(2 * SLACK));
+            start.is_some_and(|start| start >= recorded.started)
+        };
+        let pids: BTreeSet<u32> = index.processes.spaces().iter().map(|space| space.pid.0).collect();
+        for pid in pids {
+            if let Some(runtime) = runtime_of(pid).filter(|_| is_later(pid)) {
+                left.insert(pid, runtime.name);
+            }
+        }
+        left
     }
 
     /// Writes the manifest into the folder.

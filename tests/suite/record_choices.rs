@@ -492,6 +492,32 @@ fn a_jitdump_that_is_not_at_its_path_is_copied_from_its_process() {
     );
 }
 
+/// As a script that starts a service does.
+#[test]
+fn runtimes_that_a_program_leaves_running_are_named() {
+    // perf reads its buffers when the program has ended.
+    let perf = PERF.replace("cp CAPTURE/perf.data \"$output\"\n", "");
+    let wait = "\"$@\"\nwhile [ ! -e recorded ]; do sleep 0.05; done\ncp recorded \"$output\"\n";
+    let scene = Scene::new(&perf.replace("\"$@\"\n", wait));
+    tools::copy_program("/bin/sleep", &scene.path("bin/node"));
+    scene.add("start", "node 1000 > node.log 2>&1 &\necho $! > new; mv new pid");
+    let mut command = scene.command(&["record", "-o", "r", "--", "start"]);
+    let running = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let file = scene.path("work/pid");
+    wait_until("the program", || file.exists());
+    let text = std::fs::read_to_string(file).unwrap();
+    let pid: u32 = text.trim().parse().unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.comm(pid, "node", true, 1000);
+    profile.sample(pid, 2000, &[0x4000_0004], None);
+    std::fs::write(scene.path("work/new"), profile.finish()).unwrap();
+    std::fs::rename(scene.path("work/new"), scene.path("work/recorded")).unwrap();
+    let output = running.wait_with_output().unwrap();
+    tools::run("kill", &["-TERM", &pid.to_string()]);
+    let named = format!("left running: Node.js (process {pid}); to record it: jitinject record -p {pid}\n");
+    assert!(said(&output).contains(&named), "{}", said(&output));
+}
+
 /// perf reads a file in place of a directory, so an object needs no directories of its own.
 #[test]
 fn the_cache_of_a_recording_has_links_to_its_objects() {

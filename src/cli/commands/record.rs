@@ -1,5 +1,6 @@
 //! `jitinject record`: from a program to a named profile.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::BorrowedFd;
@@ -418,7 +419,9 @@ impl RecordArguments {
         mut bar: Bar,
     ) -> Result<(Summary, Option<Report>), Diagnostic> {
         let (mut without_kernel, mut left, mut left_out) = (None, Vec::new(), Vec::new());
+        let mut running = BTreeMap::new();
         let collect = |index: &ProfileIndex| {
+            running = session.left_running(recorded, index);
             let (files, failed) = session.collect(recorded, index);
             left_out = failed;
             let paths = files.iter().filter(|file| file.is_left);
@@ -451,6 +454,9 @@ impl RecordArguments {
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
+        if !self.quiet && !running.is_empty() {
+            print_message(&running_text(&running));
+        }
         Ok((summary, hottest))
     }
 
@@ -477,6 +483,23 @@ impl RecordArguments {
         }
         lines.join("\n")
     }
+}
+
+/// Returns the message about processes that the program has left running, with their runtimes.
+fn running_text(running: &BTreeMap<u32, &'static str>) -> String {
+    /// More are workers of a server.
+    const MAX_LISTED: usize = 10;
+    let listed = || running.iter().take(MAX_LISTED);
+    let names: Vec<String> = listed()
+        .map(|(pid, runtime)| format!("{runtime} (process {pid})"))
+        .collect();
+    let more = match running.len().saturating_sub(MAX_LISTED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let pids: Vec<String> = listed().map(|(pid, _)| pid.to_string()).collect();
+    let (names, pids) = (names.join(", "), pids.join(","));
+    format!("left running: {names}{more}; to record it: jitinject record -p {pids}")
 }
 
 /// Returns the message about an archive, with the command that shows the profile after it has been unpacked.
