@@ -21,6 +21,7 @@ mod attach;
 mod cpython_build;
 mod dumps;
 mod environment;
+mod environment_reset;
 mod launch;
 mod manifest;
 mod mapped_dumps;

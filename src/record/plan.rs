@@ -15,11 +15,11 @@ use rustix::fs::{Access, access, stat};
 use super::attach::AttachOptions;
 use super::cpython_build::has_frame_pointers;
 use super::environment::{self, EnvironmentRequest, PHP_FILE, PHP_FOLDER, PHP_SETTINGS};
+use super::environment_reset::resets_environment;
 use super::perf::PerfOptions;
 use super::php::PhpCompiler;
 use super::program::{ends_recording, find, program_of, search_path, user_of_sudo};
 use super::ruby;
-use crate::bytes::base_name;
 use crate::bytes::printable_path;
 use crate::files::kernel;
 use crate::load::RUNTIME_FILES;
@@ -254,14 +254,8 @@ impl Plan {
 
     /// Returns a warning if the program removes the variables of runtimes.
     fn environment_reset(&self) -> Option<Diagnostic> {
-        let mut words = self.command.iter().skip(self.program).map(|word| word.as_bytes());
-        let program = base_name(words.next()?);
-        let is_reset = match program {
-            b"sudo" => !keeps_environment(words),
-            b"doas" | b"pkexec" => true,
-            _ => false,
-        };
-        is_reset.then(|| Diagnostic::new(Issue::EnvironmentReset).with("program", printable(program)))
+        let program = resets_environment(&self.command, self.program)?;
+        Some(Diagnostic::new(Issue::EnvironmentReset).with("program", printable(program)))
     }
 
     /// Returns the runtimes that must not log their code. `has_folder` is whether the working directory is writable.
@@ -465,79 +459,9 @@ fn has_working_folder() -> bool {
     access(".", Access::WRITE_OK).is_ok() && is_there()
 }
 
-/// Whether the options of `sudo` keep the environment. `words` follow `sudo`.
-fn keeps_environment<'a>(words: impl Iterator<Item = &'a [u8]>) -> bool {
-    /// Options with a value, which is the next word if nothing follows the letter.
-    const WITH_VALUE: &[u8] = b"CDRTUghprtu";
-    /// The same in full.
-    const NAMES_WITH_VALUE: [&[u8]; 11] = [
-        b"close-from",
-        b"chdir",
-        b"chroot",
-        b"command-timeout",
-        b"other-user",
-        b"group",
-        b"host",
-        b"prompt",
-        b"role",
-        b"type",
-        b"user",
-    ];
-    let mut words = words.take_while(|word| *word != b"--");
-    while let Some(word) = words.next() {
-        let has_value_behind = if let Some(name) = word.strip_prefix(b"--") {
-            if name.starts_with(b"preserve-env") {
-                return true;
-            }
-            NAMES_WITH_VALUE.contains(&name)
-        } else if let Some(letters) = word.strip_prefix(b"-") {
-            let end = letters.iter().position(|letter| WITH_VALUE.contains(letter));
-            let own = end.and_then(|end| letters.get(..end)).unwrap_or(letters);
-            if own.contains(&b'E') {
-                return true;
-            }
-            end.is_some_and(|end| end.saturating_add(1) == letters.len())
-        } else if word.contains(&b'=') {
-            false
-        } else {
-            return false;
-        };
-        if has_value_behind {
-            words.next();
-        }
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sudo_keeps_the_environment_by_its_own_options_only() {
-        let keeps = |line: &str| keeps_environment(line.split(' ').map(str::as_bytes));
-        for line in [
-            "-E node",
-            "-HE node",
-            "-n -u root -E node",
-            "--preserve-env=PATH node",
-            "A=1 -E node",
-            "--user other -E node",
-        ] {
-            assert!(keeps(line), "{line}");
-        }
-        for line in [
-            "node",
-            "python3 -E app.py",
-            "-u E node",
-            "-uE node",
-            "-H -- -E",
-            "-g -E node",
-            "--user=other node -E",
-        ] {
-            assert!(!keeps(line), "{line}");
-        }
-    }
 
     #[test]
     fn the_order_of_processes_decides_nothing() {

@@ -54,20 +54,23 @@ fn a_program_with_more_rights_than_the_user_is_refused() {
 }
 
 #[test]
-fn sudo_before_the_program_is_said_to_lose_the_variables() {
+fn sudo_or_su_before_the_program_is_said_to_lose_the_variables() {
     let scene = Scene::new(PERF);
     scene.add("sudo", "exit 0");
+    scene.add("su", "exit 0");
     for (options, command, is_said) in [
         (&[][..], &["sudo", "-u", "other", "node", "app.js"][..], true),
         (&[], &["env", "A=1", "sudo", "node", "app.js"], true),
         (&[], &["sudo", "--preserve-env", "node", "app.js"], false),
         (&["--no-env"], &["sudo", "node", "app.js"], false),
         (&[], &["sh", "-c", "exit 0", "sudo"], false),
+        (&[], &["su", "-", "other", "-c", "node app.js"], true),
+        (&[], &["su", "other", "-c", "node app.js"], false),
     ] {
         let output = scene.run(&[&["record", "-o", "r"], options, &["--"], command].concat());
         let said = said(&output);
         assert_eq!(output.status.code(), Some(0), "{said}");
-        let is_reported = reports(&said, "JI451", "sudo resets the environment");
+        let is_reported = reports(&said, "JI451", "resets the environment");
         assert_eq!(is_reported, is_said, "{command:?}: {said}");
         std::fs::remove_dir_all(scene.path("work/r")).unwrap();
     }
