@@ -341,15 +341,16 @@ fn a_dump_that_was_written_anew_is_that_of_the_last_process() {
 #[test]
 fn a_dump_that_ended_with_the_mounts_of_its_process_is_not_said_to_have_moved() {
     const NAMESPACES: u32 = 16;
+    // No process has this ID.
+    const ENDED: u32 = 4_193_908;
     let mut case = Case::new();
     // Six namespaces, each with a device and an inode. The last one is that of the mounts. The trailer has IDs, time and CPU.
-    let mut words = vec![7 << 32 | 7, 6];
-    words.extend([1; 12]);
-    words.extend([7 << 32 | 7, 1000 * SECOND, 0]);
+    let ids = u64::from(ENDED) << 32 | u64::from(ENDED);
+    let words = [&[ids, 6][..], &[1; 12], &[ids, 1000 * SECOND, 0]].concat();
     let body: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
     case.profile.record(NAMESPACES, 0, &body);
-    case.marker(7, "/nowhere/jit-7.dump", 1000 * SECOND);
-    case.profile.sample(7, 1002 * SECOND, &[REGION + 4], None);
+    case.marker(ENDED, "/nowhere/jit-7.dump", 1000 * SECOND);
+    case.profile.sample(ENDED, 1002 * SECOND, &[REGION + 4], None);
     std::fs::write(case.path("perf.data"), case.profile.finish()).unwrap();
     let said = inject(&case.path("perf.data"), &case.path("out.data"), &[]);
     assert!(reports(&said, "JI213", "jit-7.dump"), "{said}");
