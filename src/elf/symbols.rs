@@ -234,16 +234,7 @@ pub fn code_at<'a>(
 ) -> Option<(Machine, Vec<u8>)> {
     let bytes = file;
     let (file, _) = parse_if(bytes, is_wanted)?;
-    let (id, endian) = match &file {
-        object::File::Elf32(file) => (file.elf_header().e_machine, file.endianness()),
-        object::File::Elf64(file) => (file.elf_header().e_machine, file.endianness()),
-        _ => return None,
-    };
-    let order = match endian {
-        Endianness::Little => ByteOrder::Little,
-        Endianness::Big => ByteOrder::Big,
-    };
-    let machine = Machine::new(id.get(endian).0.into(), order);
+    let machine = machine_of(&file)?;
     let mut segments = file.segments();
     // A segment of code may have hundreds of megabytes, of which only these are read.
     let offset = segments.find_map(|segment| {
@@ -256,11 +247,27 @@ pub fn code_at<'a>(
     Some((machine, code.to_vec()))
 }
 
+/// Returns the machine of an ELF file.
+fn machine_of<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Option<Machine> {
+    let (id, endian) = match file {
+        object::File::Elf32(file) => (file.elf_header().e_machine, file.endianness()),
+        object::File::Elf64(file) => (file.elf_header().e_machine, file.endianness()),
+        _ => return None,
+    };
+    let order = match endian {
+        Endianness::Little => ByteOrder::Little,
+        Endianness::Big => ByteOrder::Big,
+    };
+    Some(Machine::new(id.get(endian).0.into(), order))
+}
+
 /// Where an ELF file has functions, by its symbols with a size.
 #[derive(Debug)]
 pub struct FunctionRanges {
     /// Build ID; empty if the file has none.
     pub build_id: Vec<u8>,
+    /// Machine of the code.
+    pub machine: Machine,
     /// Whether the file has a full symbol table, not only the exported symbols.
     pub is_complete: bool,
     segments: Vec<Segment>,
@@ -290,6 +297,7 @@ impl FunctionRanges {
         ranges.sort_unstable_by_key(|range| range.start);
         Some(Self {
             build_id,
+            machine: machine_of(&file)?,
             is_complete,
             segments: code_segments(&file),
             ranges,
@@ -299,6 +307,14 @@ impl FunctionRanges {
     /// Returns the linked address of a file offset; `None` if no code segment contains it.
     pub fn address(&self, file_offset: u64) -> Option<Address> {
         executable::linked_address(&self.segments, file_offset)
+    }
+
+    /// Returns the file offset of a function's code; `None` if no code segment contains it.
+    pub fn file_offset(&self, function: AddressRange) -> Option<u64> {
+        let mut segments = self.segments.iter();
+        let segment = segments.find(|segment| segment.range.intersection(function) == Some(function))?;
+        let before = function.start.0.checked_sub(segment.range.start.0)?;
+        segment.file_offset.checked_add(before)
     }
 
     /// Returns the linked addresses of the function at one of them.
@@ -378,6 +394,15 @@ mod tests {
         assert_ne!(symbols.at(main.end), index);
         let segment = symbols.segments[0];
         assert_eq!(symbols.address(segment.file_offset), Some(segment.range.start));
+        let ranges = FunctionRanges::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap();
+        assert_eq!(ranges.at(main.start), Some(main));
+        let offset = ranges.file_offset(main).unwrap();
+        assert_eq!(ranges.address(offset), Some(main.start));
+        let code = code_at(&file[..], |_| true, main.start, main.size());
+        let bytes = file[offset as usize..][..main.size() as usize].to_vec();
+        assert_eq!(code, Some((ranges.machine, bytes)));
+        let outside = AddressRange::new(Address(segment.range.end.0 - 1), 2).unwrap();
+        assert_eq!(ranges.file_offset(outside), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -80,6 +81,8 @@ type FileId = (u64, u64);
 pub struct ModuleContent<C> {
     /// The module's own file.
     pub file: Arc<C>,
+    /// The same, unless it is in no file.
+    id: Option<FileId>,
     /// Its separate debug file, if that has more.
     pub debug: Option<Arc<C>>,
     /// User who wrote the debug file, or else the module's own file, if that is certain.
@@ -123,6 +126,16 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         found.find_map(|file| read_build(&file, build_id, &self.files.memory().file(), &read))
     }
 
+    /// Reads bytes of a module's own file, the one that has its content; `None` if it is gone. The caller limits `size`.
+    pub fn bytes(&self, module: ModuleIndex, offset: u64, size: usize) -> Option<Vec<u8>> {
+        let id = self.of(module)?.id?;
+        let mut found = self.files.of(&self.modules.all[module]);
+        let file = found.find(|file| file.file_id() == id)?;
+        let mut bytes = vec![0; size];
+        file.file().read_exact_at(&mut bytes, offset).ok()?;
+        Some(bytes)
+    }
+
     /// Counts a file that was read and is not used.
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -149,8 +162,16 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
             author = self.files.author(&file);
             Some(content)
         };
-        let file = found.find_map(|file| read(file, build_id));
-        let file = file.or_else(|| self.reader.without_file(module).map(Arc::new))?;
+        let file = found.find_map(|file| {
+            let id = file.file_id();
+            Some((read(file, build_id)?, Some(id)))
+        });
+        let without_file = || {
+            self.reader
+                .without_file(module)
+                .map(|content| (Arc::new(content), None))
+        };
+        let (file, id) = file.or_else(without_file)?;
         // Pipes, compressed and unfinished profiles have no build IDs; the file at the path has its own.
         let own = self.reader.build_id(&file);
         let debug = build_id
@@ -160,7 +181,12 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
                 let mut found = self.files.debug_files(build_id);
                 found.find_map(|file| read(file, Some(build_id)))
             });
-        Some(ModuleContent { file, debug, author })
+        Some(ModuleContent {
+            file,
+            id,
+            debug,
+            author,
+        })
     }
 
     fn read_file(&self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<R::Content>> {
@@ -266,6 +292,30 @@ mod tests {
             assert_eq!(contents.refused("symbols").is_none(), has_content, "{at}");
             assert_eq!(contents.read_once(ModuleIndex(at)).is_some(), has_content, "{at}");
         }
+    }
+
+    /// The file may be a large one, and need not be parsed again.
+    #[test]
+    fn bytes_are_those_of_the_file_that_has_the_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, other] = ["a.so", "b.so"].map(|name| folder.path().join(name));
+        std::fs::write(&path, "0123456789").unwrap();
+        std::fs::write(&other, "abcdefghij").unwrap();
+        let mut modules = Modules::default();
+        for path in [path.to_str().unwrap(), "[vdso]"] {
+            modules.all.push(Module {
+                path: path.into(),
+                build_id: None,
+            });
+        }
+        let files = NativeFiles::new(&LoadOptions::default());
+        let contents = ModuleContents::new(&modules, &files, Anything);
+        let bytes = |offset, size| contents.bytes(ModuleIndex(0), offset, size);
+        assert_eq!(bytes(3, 4), Some(b"3456".to_vec()));
+        assert_eq!(bytes(7, 4), None);
+        assert_eq!(contents.bytes(ModuleIndex(1), 0, 1), None);
+        std::fs::rename(&other, &path).unwrap();
+        assert_eq!(bytes(3, 4), None);
     }
 
     #[test]

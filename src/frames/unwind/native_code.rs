@@ -7,7 +7,7 @@ use jitdump::{Address, AddressRange};
 use crate::collections::hash::HashMap;
 use crate::elf::call_frames::RuleRoom;
 use crate::elf::limited_reads::FileMemory;
-use crate::elf::symbols::{FunctionRanges, code_at};
+use crate::elf::symbols::FunctionRanges;
 use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContents};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{ModuleIndex, Modules};
@@ -103,24 +103,20 @@ impl<'a> NativeCode<'a> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let function = read
             .entry((module, range.start))
-            .or_insert_with(|| self.read(module, &content.file.build_id, range));
+            .or_insert_with(|| self.read(module, &content.file, range));
         Some((function.clone()?, offset))
     }
 
-    fn read(&self, module: ModuleIndex, build_id: &[u8], range: AddressRange) -> ReadCode {
+    /// Reads the code of a function, and nothing else of its file, which may have thousands of them.
+    fn read(&self, module: ModuleIndex, file: &FunctionRanges, range: AddressRange) -> ReadCode {
         /// A row takes as much memory as so many bytes of code.
         const ROW_SIZE: usize = 16;
-        if range.size() > MAX_SIZE {
+        if range.size() > MAX_SIZE || Target::of(file.machine) != Some(self.target) {
             return None;
         }
-        let build_id = (!build_id.is_empty()).then_some(build_id);
-        let (machine, code) = self.functions.read_other(module, build_id, |file, is_wanted| {
-            code_at(file, is_wanted, range.start, range.size())
-        })?;
-        if Target::of(machine) != Some(self.target) {
-            return None;
-        }
-        self.room.take(code.len().div_ceil(ROW_SIZE))?;
+        let size = usize::try_from(range.size()).ok()?;
+        self.room.take(size.div_ceil(ROW_SIZE))?;
+        let code = self.functions.bytes(module, file.file_offset(range)?, size)?;
         let tops = Tops::of(self.target, &code);
         self.room.take(tops.rows().len())?;
         Some(Arc::new((code, tops)))
