@@ -40,6 +40,8 @@ enum State {
     Framed,
     /// Not known.
     Unknown,
+    /// Ways that meet here have different ones.
+    Contradictory,
 }
 
 const CALLED: State = State::Frameless {
@@ -194,7 +196,7 @@ impl State {
         match (self, other) {
             (one, other) if one == other => one,
             (Self::Unknown, known) | (known, Self::Unknown) => known,
-            _ => Self::Unknown,
+            _ => Self::Contradictory,
         }
     }
 
@@ -214,7 +216,7 @@ impl State {
                 register: REGISTERS.iter().position(|&other| other == register)? as u16,
                 offset: 0,
             }),
-            Self::Framed | Self::Unknown => None,
+            Self::Framed | Self::Unknown | Self::Contradictory => None,
         }
     }
 
@@ -232,7 +234,7 @@ impl State {
                 Mnemonic::Pop if instruction.op0_register() == Register::RBP => CALLED,
                 _ => self,
             },
-            Self::Unknown => self,
+            Self::Unknown | Self::Contradictory => Self::Unknown,
         }
     }
 }
@@ -247,7 +249,7 @@ fn restores_frame_pointer(instruction: &Instruction) -> bool {
         && instruction.memory_displacement64() == 0
 }
 
-/// Returns the state at the start of code that removes what is on the stack, and jumps to another function.
+/// Returns the state at the start of code that removes what is on the stack, and jumps to another function or returns.
 fn before_jump(code: &[u8]) -> State {
     /// V8 has up to ten instructions there.
     const MAX_INSTRUCTIONS: usize = 16;
@@ -262,13 +264,13 @@ fn before_jump(code: &[u8]) -> State {
     let instructions = Decoder::new(64, code, DecoderOptions::NONE);
     for instruction in instructions.into_iter().take(MAX_INSTRUCTIONS) {
         match (instruction.mnemonic(), stack_change(&instruction)) {
-            (Mnemonic::Jmp, _) => return with_depth(change.saturating_neg()),
+            (Mnemonic::Jmp | Mnemonic::Ret, _) => return with_depth(change.saturating_neg()),
             (Mnemonic::Push, _) if has_stack_operand(&instruction) => {
                 let copied = instruction.memory_displacement64() as i64;
                 return with_depth(copied.saturating_sub(change));
             }
             (_, Some(by)) => change = change.saturating_add(by),
-            (_, None) if is_stack_pointer(instruction.op0_register()) => break,
+            (_, None) if is_stack_pointer(instruction.op0_register()) || ends_path(&instruction) => break,
             (_, None) => {}
         }
     }
@@ -511,11 +513,15 @@ mod tests {
             tops_at(&copied, &[12, 16, 17, 21]),
             [pushed(24, None, 0), CALLED, pushed(8, None, 0), CALLED]
         );
-        // Not known: mov rbp, [rbp]; and rsp, -64; jmp rcx, or 17 instructions before the jump
+        // mov rbp, [rbp]; add rsp, 16; ret, and another function: pop rax; jmp rcx
+        let returns = [&code[..12], &[0x48, 0x83, 0xc4, 0x10, 0xc3, 0x58, 0xff, 0xe1]].concat();
+        assert_eq!(tops_at(&returns, &[12, 16]), [restored, CALLED]);
+        // Not known: mov rbp, [rbp]; and rsp, -64, or int3; jmp rcx, or 17 instructions before the jump
         let start = &code[..12];
         let jump = [0xff, 0xe1];
         for (more, top) in [
             (&[0x48, 0x83, 0xe4, 0xc0][..], None),
+            (&[0xcc], None),
             (&[0x90; 15], CALLED),
             (&[0x90; 16], None),
         ] {
@@ -549,6 +555,9 @@ mod tests {
         // je on; push rax; je on; ret; on: nop
         let code = [0x74, 0x04, 0x50, 0x74, 0x01, 0xc3, 0x90];
         assert_eq!(tops_at(&code, &[2, 3, 6]), [CALLED, pushed(8, None, 0), None]);
+        // je on; push rax; je on; pop rax; je on; ret; on: nop
+        let code = [0x74, 0x07, 0x50, 0x74, 0x04, 0x58, 0x74, 0x01, 0xc3, 0x90];
+        assert_eq!(tops_at(&code, &[3, 6, 9]), [pushed(8, None, 0), CALLED, None]);
     }
 
     #[test]
