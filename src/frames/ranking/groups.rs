@@ -58,6 +58,19 @@ impl RowGroups {
                 let rows = Kind::ALL.map(|kind| (kind, groups.named(kind.name().to_owned())));
                 groups.of_kinds = Some(rows.into_iter().collect());
             }
+            By::Symbol => {
+                // As in perf report. Many frames share a symbol.
+                let symbols = tables.symbols.map(|symbol| {
+                    let decoded = decoded(symbol.name.as_bytes());
+                    decoded.map_or_else(|| symbol.name.clone(), |name| printable(name.as_bytes()))
+                });
+                let name = |frame: &Frame| match (frame.symbol, frame.lines.last()) {
+                    (Some(symbol), _) => symbols[symbol].clone(),
+                    (None, Some(line)) => tables.functions[line.function].name.clone(),
+                    (None, None) => String::new(),
+                };
+                groups.of_frames = tables.frames.map(|frame| vec![groups.named(name(frame))]);
+            }
             _ => {
                 let frames = tables.frames.iter();
                 let rows = frames.map(|frame| groups.rows_of(tables, frame, by)).collect();
@@ -102,18 +115,6 @@ impl RowGroups {
     fn rows_of(&mut self, tables: &Tables, frame: &Frame, by: By) -> Vec<RowIndex> {
         let module = frame.module.map(|module| &tables.modules[module]);
         match by {
-            By::Symbol => {
-                let symbol = frame.symbol.map(|symbol| {
-                    let name = &tables.symbols[symbol].name;
-                    // As in perf report.
-                    decoded(name.as_bytes()).map_or_else(|| name.clone(), |name| printable(name.as_bytes()))
-                });
-                let unnamed = || {
-                    let last = frame.lines.last();
-                    last.map_or_else(String::new, |line| tables.functions[line.function].name.clone())
-                };
-                vec![self.named(symbol.unwrap_or_else(unnamed))]
-            }
             By::Module => {
                 let name = match (frame.kind, module) {
                     (Kind::Unknown, _) => "[unknown]".to_owned(),
