@@ -7,7 +7,7 @@ use jitdump::Machine;
 use crate::bytes::base_name;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::IndexedProfile;
-use crate::collections::hash::HashSet;
+use crate::collections::hash::{HashMap, HashSet};
 use crate::perf::event::{Backing, Mmap};
 use crate::perf::feature;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -44,11 +44,19 @@ fn file_names<'a>(
     names
 }
 
-/// Whether an address space has executable memory without a file.
-fn has_code(processes: &Processes, space: SpaceId) -> bool {
-    let ancestors = processes.ancestors(space).map(|(_, space)| space);
-    let mut spaces = std::iter::once(processes.space(space)).chain(ancestors);
-    spaces.any(|space| space.maps.iter().any(|map| map.backing != Backing::File))
+/// Returns those of some address spaces that have executable memory without a file, or were forked from one that has.
+fn with_code(processes: &Processes, spaces: impl Iterator<Item = SpaceId>) -> impl Iterator<Item = SpaceId> {
+    // Many may be forked from one with many maps.
+    let mut known: HashMap<SpaceId, bool> = HashMap::default();
+    let mut has_code = move |space: SpaceId| {
+        let maps = &processes.space(space).maps;
+        let is_code = || maps.iter().any(|map| map.backing != Backing::File);
+        *known.entry(space).or_insert_with(is_code)
+    };
+    spaces.filter(move |&space| {
+        let ancestors = processes.ancestors(space).map(|(ancestor, _)| ancestor);
+        std::iter::once(space).chain(ancestors).any(&mut has_code)
+    })
 }
 
 /// Returns how to make the runtimes in the processes `pids` log their code: one line for each runtime, in the
@@ -62,10 +70,7 @@ pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<D
     let spaces: Vec<SpaceId> = spaces.collect();
     let names = file_names(indexed, spaces.iter().copied());
     // Many programs use LLVM, but not its JIT compilers.
-    let with_code = spaces
-        .into_iter()
-        .filter(|&space| has_code(&index.processes, space));
-    let names_with_code = file_names(indexed, with_code);
+    let names_with_code = file_names(indexed, with_code(&index.processes, spaces.into_iter()));
     let is_run = |runtime: &&Description| {
         let names = match runtime.runtime {
             Runtime::Lli => &names_with_code,
