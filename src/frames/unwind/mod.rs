@@ -222,13 +222,19 @@ fn diagnostics(
     let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
     let interpreters = unwinder.interpreters.as_ref();
     let of_interpreters = interpreters.and_then(|interpreters| interpreters.symbols.refused());
-    all.extend(of_interpreters.or_else(|| unwinder.native_code.refused()));
+    all.extend(larger(of_interpreters, unwinder.native_code.refused()));
     all.extend(lacking.report(Issue::ModulesNotFound));
     all.extend(report_cut(counts, copy_size));
     if counts.narrow > 0 {
         all.push(Diagnostic::new(Issue::NarrowStacks).times(counts.narrow));
     }
     all
+}
+
+/// Returns one of two reports that may be of the same files: that of more.
+fn larger(one: Option<Diagnostic>, other: Option<Diagnostic>) -> Option<Diagnostic> {
+    let both = [one, other].into_iter().flatten();
+    both.max_by_key(|refused| refused.count)
 }
 
 #[cfg(test)]
@@ -264,6 +270,20 @@ mod tests {
         assert_eq!(cut(5, 100, 8192).severity, Severity::Note);
         assert_eq!(cut(6, 100, 8192).severity, Severity::Warning);
         assert!(report_cut(&UnwoundCounts::default(), 8192).is_none());
+    }
+
+    #[test]
+    fn of_two_reports_that_of_more_files_is_printed() {
+        let refused = |count| Some(Diagnostic::new(Issue::ModulesTooLarge).times(count));
+        for (one, other, count) in [
+            (None, refused(2), 2),
+            (refused(1), refused(5), 5),
+            (refused(5), refused(1), 5),
+            (refused(3), None, 3),
+        ] {
+            assert_eq!(larger(one, other).unwrap().count, count);
+        }
+        assert!(larger(None, None).is_none());
     }
 
     fn lacking(modules: u64, in_files: u64) -> Lacking {
