@@ -90,6 +90,7 @@ mod tracks;
 mod unsafe_code;
 mod unwind;
 mod unwind_aarch64;
+mod unwind_native_code;
 mod unwinding;
 mod v8_inlining;
 mod viewers;

@@ -10,27 +10,27 @@ use crate::support::profile::{ProfileWriter, UserStack, architecture, field};
 use crate::support::tools::text;
 use crate::support::{attempt, elf, has_code, inject, model, said, scratch};
 
-const ENDIAN: ByteOrder = ByteOrder::Little;
-const CODE: u64 = 0x7f00_1000_0000;
-const STACK: u64 = 0x7ff0_0000_0000;
+pub const ENDIAN: ByteOrder = ByteOrder::Little;
+pub const CODE: u64 = 0x7f00_1000_0000;
+pub const STACK: u64 = 0x7ff0_0000_0000;
 const CONTEXT_USER: u64 = -512i64 as u64;
 /// Offsets in samples of [`ProfileWriter`]: the number of entries of the call chain, and the registers.
 const CHAIN: usize = 48;
 const ABI: usize = CHAIN + 8;
-const BP: usize = ABI + 8 + 6 * 8;
+pub const BP: usize = ABI + 8 + 6 * 8;
 
 /// A process with functions that have tables, and the profile of it.
-struct Process {
-    folder: tempfile::TempDir,
+pub struct Process {
+    pub folder: tempfile::TempDir,
     /// Start and frame size of each function.
     functions: Vec<(u64, u8)>,
-    profile: ProfileWriter,
+    pub profile: ProfileWriter,
 }
 
 impl Process {
     const SIZE: u64 = 61;
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = scratch();
         let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
         let functions: Vec<(u64, u8)> = (0..24u64)
@@ -67,14 +67,14 @@ impl Process {
     }
 
     /// Adds a sample; returns the offset of its record.
-    fn sample(&mut self, time: u64, ip: u64, bytes: &[u8]) -> usize {
+    pub fn sample(&mut self, time: u64, ip: u64, bytes: &[u8]) -> usize {
         let at = self.profile.records.len();
         let stack = UserStack { sp: STACK, bytes };
         self.profile.sample(10, time, &[ip], Some(&stack));
         at
     }
 
-    fn set(&mut self, sample: usize, offset: usize, value: u64) {
+    pub fn set(&mut self, sample: usize, offset: usize, value: u64) {
         let at = sample + offset;
         self.profile.records[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
@@ -94,7 +94,7 @@ impl Process {
     }
 
     /// Unwinds; returns the output and what was said.
-    fn unwind(&self, more: &[&str]) -> (model::Parts, String) {
+    pub fn unwind(&self, more: &[&str]) -> (model::Parts, String) {
         let output = self.output();
         let said = inject(&self.write(false), &output, &[&["-v"], more].concat());
         (model::parse(&std::fs::read(output).unwrap()), said)
@@ -113,7 +113,7 @@ fn profile_with(dump: &Path) -> ProfileWriter {
 }
 
 /// The samples of a profile.
-fn samples(parts: &model::Parts) -> Vec<&[u8]> {
+pub fn samples(parts: &model::Parts) -> Vec<&[u8]> {
     let samples = parts
         .records
         .iter()
@@ -122,7 +122,7 @@ fn samples(parts: &model::Parts) -> Vec<&[u8]> {
 }
 
 /// The user part of a sample's call chain.
-fn chain(sample: &[u8]) -> Vec<u64> {
+pub fn chain(sample: &[u8]) -> Vec<u64> {
     let word = |at| model::word(sample, ENDIAN, at);
     assert_eq!(word(CHAIN + 8), CONTEXT_USER);
     (1..word(CHAIN) as usize)
@@ -302,57 +302,6 @@ fn frame_pointers_are_followed_where_there_is_no_table() {
     assert!(said.contains("; 5 to the start of the thread"), "{said}");
     for (sample, (offset, ..)) in samples(&parts).iter().zip(cases) {
         assert_eq!(chain(sample), [callee + offset, caller + 4], "at {offset}");
-    }
-}
-
-/// Functions of libraries without tables, as V8's built-in functions in an executable.
-#[test]
-fn callers_of_native_functions_without_tables_are_found_by_their_code() {
-    // nop; push rbp; mov rbp, rsp; nop; mov rbp, [rbp]; add rsp, 8; jmp rcx
-    let framed = [
-        0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x48, 0x8b, 0x6d, 0x00, 0x48, 0x83, 0xc4, 0x08, 0xff, 0xe1,
-    ];
-    // call rax; nop; ret
-    let leaf = [0xff, 0xd0, 0x90, 0xc3];
-    // push rbp; mov rbp, rsp; call rax; nop
-    let code = [0x55, 0x48, 0x89, 0xe5, 0xff, 0xd0, 0x90, 0x90];
-    let (library, caller) = (0x7f20_0000_0000, CODE + 0x8000);
-    let (file, offsets) = elf::with_functions(&[("framed", &framed), ("leaf", &leaf)]);
-    let [framed, leaf] = [0, 1].map(|at| library + offsets[at]);
-    let mut process = Process::new();
-    let libraries = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = libraries.path().join("libbuiltins.so");
-    std::fs::write(&path, file).unwrap();
-    process.profile.mmap2(10, library, 0x1000, 0, text(&path), 400);
-    let mut dump = DumpWriter::new(ENDIAN, X86_64, 10);
-    dump.load(1000, caller, 0, b"caller", &code);
-    std::fs::write(process.folder.path().join("jit-10.dump"), &dump.bytes).unwrap();
-    let (frame, called) = (STACK + 0x100, caller + 6);
-    // The address, what is at the stack pointer, the frame pointer, and the callers.
-    let cases: [(u64, [u64; 3], u64, &[u64]); 8] = [
-        (framed, [called, 0, 0], frame, &[caller + 5]),
-        (framed + 2, [frame, called, 0], frame, &[caller + 5]),
-        (framed + 5, [frame, called, 0], STACK, &[caller + 5]),
-        (framed + 10, [frame, called, 0], frame, &[caller + 5]),
-        (framed + 14, [called, 0, 0], frame, &[caller + 5]),
-        (leaf + 2, [called, 0, 0], frame, &[caller + 5]),
-        // A function of the library called it.
-        (leaf + 2, [leaf + 2, 0, 0], frame, &[leaf + 1]),
-        // It was entered by a jump: what is on top is not a return address.
-        (leaf + 2, [caller + 2, 0, 0], frame, &[]),
-    ];
-    for (time, (address, top, pointer, _)) in (2000..).zip(cases) {
-        let mut words = top.to_vec();
-        words.resize(0x20, 0);
-        words.extend([0, 0]);
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let sample = process.sample(time, address, &bytes);
-        process.set(sample, BP, pointer);
-    }
-    let (parts, said) = process.unwind(&["--unwind"]);
-    for (sample, (address, _, _, callers)) in samples(&parts).iter().zip(cases) {
-        let expected = [&[address][..], callers].concat();
-        assert_eq!(chain(sample), expected, "{:x}: {said}", address - library);
     }
 }
 

@@ -63,7 +63,7 @@ pub fn file(kind: u16, sections: &[Section<'_>]) -> Vec<u8> {
 }
 
 /// Returns a library for x86-64 with functions, but without unwinding tables, and the offsets of their code in the file. The code
-/// segment is as that of [`file()`].
+/// segment is the start of the file, at 0x1000.
 pub fn with_functions(functions: &[(&str, &[u8])]) -> (Vec<u8>, Vec<u64>) {
     const HEADERS: u64 = 64 + 56 + 3 * 64;
     let (mut names, mut code, mut offsets) = (vec![0], Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ pub fn with_functions(functions: &[(&str, &[u8])]) -> (Vec<u8>, Vec<u64>) {
     elf.words(&[ADDRESS, 64, 64 + 56]);
     elf.halves(&[0, 0, 64, 56, 1, 64, 3, 1]);
     elf.halves(&[1, 0, 5, 0]);
-    elf.words(&[0, ADDRESS, 0, 0x1000, 0x1000, 0x1000]);
+    elf.words(&[0, ADDRESS, 0, names_at, names_at, 0x1000]);
     elf.section(0, 0, 0, [0; 3]);
     elf.section(0, 3, 0, [0, names_at, names.len() as u64]);
     elf.section(0, 2, 0, [0, symbols_at, symbols.0.len() as u64]);
