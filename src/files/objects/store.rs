@@ -115,8 +115,9 @@ impl Store {
                 (lock.folder.at("objects"), Some(lock))
             }
             StoreMode::Exclusive => {
-                if place.has_folder().map_err(error)? {
-                    let folder = place.open_folder().map_err(error)?;
+                if place.has_folder().map_err(error)?
+                    && let Some(folder) = open_present(&place)?
+                {
                     check_contents(&folder.with_path(&path))?;
                 }
                 (place.clone(), None)
@@ -460,8 +461,17 @@ fn add_contents(
 ) -> Result<Vec<NameInFolder>, Diagnostic> {
     let error = folder_error(folder.path());
     let mut folders = Vec::new();
-    for entry in folder.entries().map_err(error)? {
-        let (place, kind) = entry.map_err(error)?;
+    // Another run may have removed it meanwhile.
+    let is_removed = |cause: &io::Error| cause.kind() == io::ErrorKind::NotFound;
+    let entries = match folder.entries() {
+        Err(cause) if is_removed(&cause) => return Ok(folders),
+        entries => entries.map_err(error)?,
+    };
+    for entry in entries {
+        let (place, kind) = match entry {
+            Err(cause) if is_removed(&cause) => continue,
+            entry => entry.map_err(error)?,
+        };
         let name = place.name.as_encoded_bytes();
         if !is_ours(name, kind) {
             let foreign = Diagnostic::new(Issue::ObjectFolderForeign).in_file(folder.path());
@@ -501,5 +511,15 @@ mod tests {
         for (name, expected) in is_of_functions {
             assert_eq!(has_functions(name.as_bytes()), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_another_run_has_removed_is_empty() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("out.data.elf");
+        std::fs::create_dir(&path).unwrap();
+        let folder = NameInFolder::of(&path).unwrap().open_folder().unwrap();
+        std::fs::remove_dir(&path).unwrap();
+        assert!(check_contents(&folder).unwrap().is_empty());
     }
 }
