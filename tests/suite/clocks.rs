@@ -171,7 +171,6 @@ fn attached_late(folder: &Path) -> Generated {
     let path = folder.join("jit-5000.dump");
     let mut dump = DumpWriter::new(ByteOrder::Little, 62, 5000);
     let mut profile = ProfileWriter::new(ByteOrder::Little);
-    profile.features.push(architecture("x86_64"));
     profile.clock = None;
     profile.comm(5000, "server", true, 0);
     profile.mmap2(5000, 0x6000_0000, 0x1000, 0, path.to_str().unwrap(), 0);
@@ -329,6 +328,7 @@ fn without_evidence(folder: &Path) -> PathBuf {
     }
     std::fs::write(&path, dump.bytes).unwrap();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.features.push(architecture("x86_64"));
     profile.clock = None;
     profile.comm(5000, "server", true, 0);
     profile.mmap2(5000, 0x6000_0000, 0x1000, 0, path.to_str().unwrap(), 0);

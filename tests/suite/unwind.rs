@@ -82,11 +82,25 @@ impl Process {
     fn write(&self, is_pipe: bool) -> PathBuf {
         let path = self.folder.path().join("perf.data");
         let bytes = match is_pipe {
-            true => self.profile.finish_pipe(),
+            true => self.pipe(),
             false => self.profile.finish(),
         };
         std::fs::write(&path, bytes).unwrap();
         path
+    }
+
+    /// Returns the profile in pipe format, with its features before the other records.
+    fn pipe(&self) -> Vec<u8> {
+        const HEADER_FEATURE: u32 = 80;
+        let pipe = self.profile.finish_pipe();
+        let (head, records) = pipe.split_at(pipe.len() - self.profile.records.len());
+        let mut features = ProfileWriter::new(ENDIAN);
+        for (id, content) in &self.profile.features {
+            let mut body = [&u64::from(*id).to_le_bytes()[..], content].concat();
+            body.resize(body.len().next_multiple_of(8), 0);
+            features.record(HEADER_FEATURE, 0, &body);
+        }
+        [head, &features.records, records].concat()
     }
 
     fn output(&self) -> PathBuf {
