@@ -98,6 +98,14 @@ pub fn linked_address(segments: &[Segment], file_offset: u64) -> Option<Address>
     Some(Address(before.wrapping_add(file_offset)))
 }
 
+/// Returns the file offset of a linked range; `None` if none of `segments` contains it.
+pub fn file_offset(segments: &[Segment], linked: AddressRange) -> Option<u64> {
+    let mut segments = segments.iter();
+    let segment = segments.find(|segment| segment.range.intersection(linked) == Some(linked))?;
+    let before = linked.start.0.checked_sub(segment.range.start.0)?;
+    segment.file_offset.checked_add(before)
+}
+
 fn architecture(machine: elf::Machine) -> &'static [u8] {
     match machine {
         elf::EM_X86_64 => b"x86_64",

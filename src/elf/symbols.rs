@@ -26,6 +26,8 @@ const STUB: &str = "@plt";
 pub struct FunctionSymbols {
     /// Build ID; empty if the file has none.
     pub build_id: Vec<u8>,
+    /// Machine of the code.
+    pub machine: Option<Machine>,
     /// Whether the file has a full symbol table, not only the exported symbols.
     pub is_complete: bool,
     segments: Vec<Segment>,
@@ -92,6 +94,7 @@ impl FunctionSymbols {
         let ends: Vec<Option<u64>> = next.chain([None]).collect();
         let mut read = Self {
             build_id,
+            machine: machine_of(&file),
             is_complete,
             segments: code_segments(&file),
             ..Self::default()
@@ -171,6 +174,11 @@ impl FunctionSymbols {
         executable::linked_address(&self.segments, file_offset)
     }
 
+    /// Returns the file offset of code; `None` if no code segment contains it.
+    pub fn file_offset(&self, code: AddressRange) -> Option<u64> {
+        executable::file_offset(&self.segments, code)
+    }
+
     /// Returns the size in memory in bytes.
     pub fn memory_size(&self) -> u64 {
         let symbols = self.symbols.len().saturating_mul(size_of::<FunctionSymbol>());
@@ -222,29 +230,6 @@ pub(super) fn parse_if<'a, R: ReadRef<'a>>(
     }
     let build_id = build_id.unwrap_or_default().to_vec();
     Some((file, build_id))
-}
-
-/// Returns the machine of an ELF file, and its bytes at linked addresses; `None` if it has none there, or if `is_wanted` is false
-/// for its build ID.
-pub fn code_at<'a>(
-    file: impl ReadRef<'a>,
-    is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
-    start: Address,
-    size: u64,
-) -> Option<(Machine, Vec<u8>)> {
-    let bytes = file;
-    let (file, _) = parse_if(bytes, is_wanted)?;
-    let machine = machine_of(&file)?;
-    let mut segments = file.segments();
-    // A segment of code may have hundreds of megabytes, of which only these are read.
-    let offset = segments.find_map(|segment| {
-        let (offset, segment_size) = segment.file_range();
-        let into = start.0.checked_sub(segment.address())?;
-        let is_inside = into.checked_add(size).is_some_and(|end| end <= segment_size);
-        is_inside.then(|| offset.checked_add(into)).flatten()
-    })?;
-    let code = bytes.read_bytes_at(offset, size).ok()?;
-    Some((machine, code.to_vec()))
 }
 
 /// Returns the machine of an ELF file.
@@ -311,10 +296,7 @@ impl FunctionRanges {
 
     /// Returns the file offset of a function's code; `None` if no code segment contains it.
     pub fn file_offset(&self, function: AddressRange) -> Option<u64> {
-        let mut segments = self.segments.iter();
-        let segment = segments.find(|segment| segment.range.intersection(function) == Some(function))?;
-        let before = function.start.0.checked_sub(segment.range.start.0)?;
-        segment.file_offset.checked_add(before)
+        executable::file_offset(&self.segments, function)
     }
 
     /// Returns the linked addresses of the function at one of them.
@@ -334,8 +316,8 @@ pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));
     let segments = file.segments().filter(|segment| is_code(segment.flags()));
     let segments = segments.filter_map(|segment| {
-        let (file_offset, _) = segment.file_range();
-        let range = AddressRange::new(Address(segment.address()), segment.size())?;
+        let (file_offset, size) = segment.file_range();
+        let range = AddressRange::new(Address(segment.address()), size)?;
         Some(Segment { file_offset, range })
     });
     segments.take(executable::MAX_SEGMENTS).collect()
@@ -398,11 +380,19 @@ mod tests {
         assert_eq!(ranges.at(main.start), Some(main));
         let offset = ranges.file_offset(main).unwrap();
         assert_eq!(ranges.address(offset), Some(main.start));
-        let code = code_at(&file[..], |_| true, main.start, main.size());
-        let bytes = file[offset as usize..][..main.size() as usize].to_vec();
-        assert_eq!(code, Some((ranges.machine, bytes)));
+        assert_eq!(symbols.file_offset(main), Some(offset));
+        let parsed = object::File::parse(&file[..]).unwrap();
+        let code = parsed
+            .segments()
+            .find_map(|segment| segment.data_range(main.start.0, main.size()).unwrap());
+        assert_eq!(code, Some(&file[offset as usize..][..main.size() as usize]));
+        assert_eq!(
+            [Some(ranges.machine), symbols.machine],
+            [Some(Machine::host()); 2]
+        );
         let outside = AddressRange::new(Address(segment.range.end.0 - 1), 2).unwrap();
         assert_eq!(ranges.file_offset(outside), None);
+        assert_eq!(symbols.file_offset(outside), None);
     }
 
     #[test]

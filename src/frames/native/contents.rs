@@ -115,17 +115,6 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         found
     }
 
-    /// Reads anything else of a module's own file, and keeps nothing of it. `read` gets a function that is true for `build_id`.
-    pub fn read_other<T>(
-        &self,
-        module: ModuleIndex,
-        build_id: Option<&[u8]>,
-        read: impl Fn(&ElfReads<'_, '_>, &dyn Fn(Option<&[u8]>) -> bool) -> Option<T>,
-    ) -> Option<T> {
-        let mut found = self.files.of(&self.modules.all[module]);
-        found.find_map(|file| read_build(&file, build_id, &self.files.memory().file(), &read))
-    }
-
     /// Reads bytes of a module's own file, the one that has its content; `None` if it is gone. The caller limits `size`.
     pub fn bytes(&self, module: ModuleIndex, offset: u64, size: usize) -> Option<Vec<u8>> {
         let id = self.of(module)?.id?;

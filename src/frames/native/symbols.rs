@@ -3,7 +3,7 @@
 use jitdump::{Address, AddressRange, Machine};
 
 use crate::elf::limited_reads::FileMemory;
-use crate::elf::symbols::{FunctionSymbols, code_at};
+use crate::elf::symbols::FunctionSymbols;
 use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContent, ModuleContents};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{ModuleIndex, Modules};
@@ -76,12 +76,12 @@ impl<'a> NativeSymbols<'a> {
 
     /// Returns the machine of a module, and the first bytes of the code of a symbol, at most `max`.
     pub fn code(&self, module: ModuleIndex, symbol: u32, max: usize) -> Option<(Machine, Vec<u8>)> {
+        let file = &self.of(module)?.file;
         let range = self.range(module, symbol)?;
         let size = range.size().min(max as u64);
-        self.symbols
-            .read_other(module, self.build_id(module), |file, is_wanted| {
-                code_at(file, is_wanted, range.start, size)
-            })
+        let offset = file.file_offset(AddressRange::new(range.start, size)?)?;
+        let code = self.symbols.bytes(module, offset, usize::try_from(size).ok()?)?;
+        Some((file.machine?, code))
     }
 
     /// Returns the name and the linked addresses of a symbol.

@@ -334,13 +334,12 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                 let (mapped, times) = unwinder.modules.with_times(space, address, time);
                 let mapped = mapped.filter(|mapped| mapped.is_executable)?;
                 known.kind = AddressKind::Module(mapped);
-                match unwinder.native.at(mapped.module, mapped.file_offset(address)) {
+                let offset = mapped.file_offset(address);
+                match unwinder.native.at(mapped.module, offset) {
                     NativeRules::Rules(rules) => known.rules = Some(rules),
                     NativeRules::Linkage => known.is_linkage = true,
                     NativeRules::NoRules => {
-                        let top = unwinder
-                            .native_code
-                            .top(mapped.module, mapped.file_offset(address));
+                        let top = unwinder.native_code.top(mapped.module, offset);
                         known.top = top.unwrap_or_default();
                     }
                     NativeRules::NoFile => known.lacks_file = true,

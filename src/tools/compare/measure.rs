@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::{EventSummary, FunctionProfile, Unit};
-use crate::tools::compare::matching::{AFTER, BEFORE, RunTable};
+use crate::tools::compare::matching::{AFTER, BEFORE, RunTable, cell};
 use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::summary_file::ParsedSummary;
 
@@ -161,10 +161,6 @@ impl Periods {
             false => 1.0,
         }
     }
-}
-
-fn cell(row: u32, run: usize, runs: usize) -> usize {
-    (row as usize).saturating_mul(runs).saturating_add(run)
 }
 
 /// Returns the mean periods of each function in each run, by row and run, unless samples are those of a clock, or a summary

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 
 use crate::collections::interner::Interner;
 use crate::frames::stream::Kind;
-use crate::frames::stream::tables::{Call, Location, NamedFunctionIndex, SourceFileIndex, TierIndex};
+use crate::frames::stream::tables::{Call, Location, SourceFileIndex, TierIndex};
 use crate::tools::export::EXPORTER;
 use crate::tools::export::calls::CallNodes;
 use crate::tools::export::firefox_markers::{self, MISSING, MarkerSource, milliseconds};
 use crate::tools::export::firefox_threads::threads;
 use crate::tools::export::json;
-use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack};
+use crate::tools::export::profile::{ExportedProfile, FunctionKey, Home, WeightedStack};
 
 /// Version of the format.
 const VERSION: u32 = 70;
@@ -151,9 +151,6 @@ fn line_and_column(place: Option<Location>) -> (Option<u32>, Option<u32>) {
     let known = |number: u32| (number > 0).then_some(number);
     place.map_or((None, None), |place| (known(place.line), known(place.column)))
 }
-
-/// A function, as the lines of a file.
-type FunctionKey = (NamedFunctionIndex, Option<SourceFileIndex>);
 
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {

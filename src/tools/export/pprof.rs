@@ -10,10 +10,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::collections::interner::Interner;
-use crate::frames::stream::tables::{FrameIndex, NamedFunctionIndex, SourceFileIndex};
+use crate::frames::stream::tables::FrameIndex;
 use crate::results::summary::profile::{EventSummary, Unit};
 use crate::tools::export::EXPORTER;
-use crate::tools::export::profile::{ExportedProfile, Home, WeightedStack};
+use crate::tools::export::profile::{ExportedProfile, FunctionKey, Home, WeightedStack};
 use crate::tools::export::protobuf::Message;
 
 /// Fields of the message `Profile`.
@@ -30,9 +30,6 @@ mod field {
     pub const COMMENT: u64 = 13;
     pub const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
-
-/// A function, as the lines of a file.
-type FunctionKey = (NamedFunctionIndex, Option<SourceFileIndex>);
 
 /// A mapping.
 #[derive(Clone, Copy, Default)]

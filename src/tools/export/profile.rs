@@ -368,6 +368,9 @@ fn samples(rows: &[WeightedStack]) -> u64 {
     rows.iter().map(|row| row.weight.samples).sum()
 }
 
+/// A function, as the lines of a file.
+pub type FunctionKey = (NamedFunctionIndex, Option<SourceFileIndex>);
+
 /// Returns the name of a thread, with its IDs.
 pub fn thread_label(thread: &Thread) -> String {
     let name = known_name(thread.name());

@@ -16,7 +16,7 @@ use crate::tools::compare::matching::identity::Identity;
 use crate::tools::compare::matching::positions::{Keys, Positions};
 use crate::tools::compare::summary_file::ParsedSummary;
 
-pub use self::rows::{Callers, MatchedFunction, RunTable};
+pub use self::rows::{Callers, MatchedFunction, RunTable, cell};
 
 /// Side of the comparison: index of the pair of values.
 pub const BEFORE: usize = 0;

@@ -148,6 +148,11 @@ fn path_end(path: &str) -> &str {
     })
 }
 
+/// Returns the position of a row and one of `runs` in a list by row, then by run.
+pub fn cell(row: u32, run: usize, runs: usize) -> usize {
+    (row as usize).saturating_mul(runs).saturating_add(run)
+}
+
 impl<'s> RunTable<'s> {
     pub(super) fn new(runs: &[&'s ParsedSummary], runs_before: usize) -> Self {
         let sizes = runs.iter().map(|run| vec![0; run.profile.functions.len()]);
@@ -200,8 +205,7 @@ impl<'s> RunTable<'s> {
     }
 
     fn cell(&self, row: u32, run: usize) -> usize {
-        let start = (row as usize).saturating_mul(self.runs.len());
-        start.saturating_add(run)
+        cell(row, run, self.runs.len())
     }
 
     fn entry_mut(&mut self, row: u32, run: usize) -> Option<&mut EntryCounts> {
