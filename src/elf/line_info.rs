@@ -5,21 +5,29 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod attributes;
 mod counted_reader;
+mod debug_files;
 mod search;
 mod wanted;
 
 use std::cell::Cell;
+use std::sync::Arc;
 
-use gimli::{DwarfSections, RunTimeEndian};
+use gimli::{
+    Dwarf, DwarfPackageSections, DwarfSections, DwoId, RunTimeEndian, Section, SectionId, UnitHeader,
+};
 use jitdump::AddressRange;
 use jitdump::debug_info::DebugInfo;
 use object::read::{Object, ReadRef};
 
 use crate::elf::limited_reads::{FileMemory, section_content};
 use crate::elf::line_info::counted_reader::CountedReader;
+use crate::elf::line_info::debug_files::DebugFiles;
 use crate::elf::line_info::search::FunctionSearch;
 use crate::elf::symbols::parse_if;
+
+pub use crate::elf::line_info::debug_files::SplitUnit;
 
 /// Maximum number of reads for each byte of the sections. Compilers' files need less than two.
 const READS_PER_BYTE: u64 = 8;
@@ -32,12 +40,41 @@ const MIN_READS: u64 = 1 << 20;
 pub struct LineInfo {
     /// Build ID; empty if the file has none.
     pub build_id: Vec<u8>,
-    sections: DwarfSections<Vec<u8>>,
+    sections: Sections,
     /// Size of all sections in bytes.
-    size: u64,
+    pub size: u64,
     /// Whether there are no lines.
     pub is_empty: bool,
     endian: RunTimeEndian,
+    /// The supplementary file that it refers to.
+    pub supplementary: Option<SupplementaryFile>,
+}
+
+/// Sections, as the kind of file has them.
+#[derive(Debug)]
+enum Sections {
+    /// Of an executable, library or debug file, or of the file of a compile unit (`.dwo`).
+    One(DwarfSections<Vec<u8>>),
+    /// Of many compile units (`.dwp`).
+    Package(DwarfPackageSections<Vec<u8>>),
+}
+
+/// A file with what several files have in common, which `dwz -m` has moved there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SupplementaryFile {
+    /// Path, which may be relative to the folder of the file that refers to it.
+    pub path: Vec<u8>,
+    /// Build ID.
+    pub build_id: Vec<u8>,
+}
+
+/// Other files that have a part of the debug information of a file.
+#[derive(Debug, Default)]
+pub struct Companions {
+    /// The supplementary file.
+    pub supplementary: Option<Arc<LineInfo>>,
+    /// Files with compile units.
+    pub split: Vec<(DwoId, Arc<LineInfo>)>,
 }
 
 impl LineInfo {
@@ -59,50 +96,146 @@ impl LineInfo {
             ".debug_str",
             ".debug_str_offsets",
         ];
+        let is_split = file.section_by_name(".debug_info.dwo").is_some();
+        let is_package = is_split && file.section_by_name(".debug_cu_index").is_some();
         let (mut size, mut is_empty) = (0_u64, true);
-        let section = |id: gimli::SectionId| {
-            let name = Some(id.name()).filter(|name| NEEDED.contains(name));
-            let content = match name.and_then(|name| file.section_by_name(name)) {
-                Some(section) => section_content(&section, memory).ok_or(())?,
+        let section = |id: SectionId| {
+            let split = id.dwo_name().filter(|_| is_split);
+            // Units of a package are a part of each section that it has.
+            let name = Some(id.name()).filter(|name| is_package || NEEDED.contains(name));
+            let content = match name.and_then(|name| file.section_by_name(split.unwrap_or(name))) {
+                Some(section) => section_content(&section, memory).ok_or(gimli::Error::Io)?,
                 None => Vec::new(),
             };
             size = size.saturating_add(content.len() as u64);
-            is_empty &= id != gimli::SectionId::DebugInfo || content.is_empty();
-            Ok::<_, ()>(content)
+            is_empty &= id != SectionId::DebugInfo || content.is_empty();
+            Ok::<_, gimli::Error>(content)
         };
+        let sections = match is_package {
+            true => Sections::Package(DwarfPackageSections::load(section).ok()?),
+            false => Sections::One(DwarfSections::load(section).ok()?),
+        };
+        let supplementary = file.gnu_debugaltlink().ok()?;
         Some(Self {
             build_id,
-            sections: DwarfSections::load(section).ok()?,
+            sections,
             size,
             is_empty,
             endian: match file.is_little_endian() {
                 true => RunTimeEndian::Little,
                 false => RunTimeEndian::Big,
             },
+            supplementary: supplementary.map(|(path, build_id)| SupplementaryFile {
+                path: path.to_vec(),
+                build_id: build_id.to_vec(),
+            }),
         })
+    }
+
+    /// Returns the compile units of functions at linked addresses, which must ascend, whose entries are in other files.
+    pub fn split_units(&self, wanted: &[AddressRange]) -> Vec<SplitUnit> {
+        let left = self.reads(&Companions::default());
+        let Some(own) = self
+            .own(&left)
+            .filter(|own| !own.debug_addr.reader().bytes().is_empty())
+        else {
+            return Vec::new();
+        };
+        let files = DebugFiles {
+            own,
+            supplementary: None,
+            split: Vec::new(),
+        };
+        let search = FunctionSearch::new(&files, &left, wanted);
+        let mut found = Vec::new();
+        for_each_unit(&files.own, |header| {
+            found.extend(search.split_unit(header)?);
+            Ok(())
+        });
+        found
     }
 
     /// Returns the lines and inlined calls of the functions at linked addresses, which must ascend, and the number of damaged
     /// compile units; `None` if that takes too long.
-    pub fn functions(&self, wanted: &[AddressRange]) -> Option<(Vec<DebugInfo<'_>>, u64)> {
-        let left = Cell::new(self.size.saturating_mul(READS_PER_BYTE).saturating_add(MIN_READS));
-        let dwarf = self
-            .sections
-            .borrow(|section| CountedReader::new(section, self.endian, &left));
-        let mut search = FunctionSearch::new(&dwarf, &left, wanted);
-        let mut units = dwarf.units();
-        let mut damaged = 0u64;
-        loop {
-            match units.next() {
-                Ok(None) => break,
-                // A damaged unit has as many lines as were read of it.
-                Ok(Some(header)) => damaged = damaged.saturating_add(search.add_unit(header).is_err().into()),
-                Err(_) => {
-                    damaged = damaged.saturating_add(1);
-                    break;
-                }
-            }
+    pub fn functions<'l>(
+        &'l self,
+        companions: &'l Companions,
+        wanted: &[AddressRange],
+    ) -> Option<(Vec<DebugInfo<'l>>, u64)> {
+        let left = self.reads(companions);
+        let mut own = self.own(&left)?;
+        let supplementary = companions.supplementary.as_ref();
+        if let Some(supplementary) = supplementary.and_then(|file| file.own(&left)) {
+            own.set_sup(supplementary);
         }
+        let split = companions.split.iter().filter_map(|(id, file)| {
+            let mut split = file.split(*id, &own, &left)?;
+            // Names of files are those of the line program.
+            split.debug_line_str = own.debug_line_str;
+            Some((*id, split))
+        });
+        let mut split: Vec<_> = split.collect();
+        split.sort_by_key(|(id, _)| id.0);
+        let files = DebugFiles {
+            supplementary: supplementary.and_then(|file| file.own(&left)),
+            split,
+            own,
+        };
+        let mut search = FunctionSearch::new(&files, &left, wanted);
+        let damaged = for_each_unit(&files.own, |header| search.add_unit(header));
         (left.get() > 0).then(|| (search.finish(), damaged))
+    }
+
+    /// Returns the number of reads that all files may need.
+    fn reads(&self, companions: &Companions) -> Cell<u64> {
+        let split = companions.split.iter().map(|(_, file)| file);
+        let others = companions.supplementary.iter().chain(split);
+        let size = others.map(|file| file.size).fold(self.size, u64::saturating_add);
+        Cell::new(size.saturating_mul(READS_PER_BYTE).saturating_add(MIN_READS))
+    }
+
+    /// Returns the sections; `None` if the file is a package.
+    fn own<'a, 'c>(&'a self, left: &'c Cell<u64>) -> Option<Dwarf<CountedReader<'a, 'c>>> {
+        match &self.sections {
+            Sections::One(sections) => {
+                Some(sections.borrow(|section| CountedReader::new(section, self.endian, left)))
+            }
+            Sections::Package(_) => None,
+        }
+    }
+
+    /// Returns the sections of a compile unit of `parent`; `None` if it is not in this file.
+    fn split<'a, 'c>(
+        &'a self,
+        id: DwoId,
+        parent: &Dwarf<CountedReader<'a, 'c>>,
+        left: &'c Cell<u64>,
+    ) -> Option<Dwarf<CountedReader<'a, 'c>>> {
+        let Sections::Package(sections) = &self.sections else {
+            let mut split = self.own(left)?;
+            split.make_dwo(parent);
+            return Some(split);
+        };
+        let reader = |section| CountedReader::new(section, self.endian, left);
+        let package = sections
+            .borrow(|section: &'a Vec<u8>| reader(section), reader(&[]))
+            .ok()?;
+        package.find_cu(id, parent).ok().flatten()
+    }
+}
+
+/// Calls `read` for the units of a file. Returns the number of damaged ones, of which it has what was read before the damage.
+fn for_each_unit<'a, 'c>(
+    dwarf: &Dwarf<CountedReader<'a, 'c>>,
+    mut read: impl FnMut(UnitHeader<CountedReader<'a, 'c>>) -> gimli::Result<()>,
+) -> u64 {
+    let mut units = dwarf.units();
+    let mut damaged = 0u64;
+    loop {
+        match units.next() {
+            Ok(None) => return damaged,
+            Ok(Some(header)) => damaged = damaged.saturating_add(read(header).is_err().into()),
+            Err(_) => return damaged.saturating_add(1),
+        }
     }
 }

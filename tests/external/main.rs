@@ -51,6 +51,7 @@ mod report;
 mod runtimes;
 mod script_lines;
 mod sharing;
+mod split_debug_info;
 mod support;
 mod symbolize;
 mod synthesis;

@@ -1,17 +1,20 @@
 //! Searches compile units for functions.
 
 use std::cell::Cell;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::rc::Rc;
 
 use gimli::constants as dw;
-use gimli::{Attribute, AttributeValue, ColumnType, Dwarf, Unit, UnitHeader, UnitRef, UnitType};
+use gimli::{Attribute, AttributeValue, ColumnType, Dwarf, Unit, UnitHeader, UnitType};
 use jitdump::AddressRange;
 use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile};
 
 use crate::collections::hash::{HashMap, HashSet};
+use crate::elf::line_info::attributes::{join, name, number, ranges};
 use crate::elf::line_info::counted_reader::{CountedReader, count};
-use crate::elf::line_info::wanted::{Declared, Wanted};
+use crate::elf::line_info::debug_files::{DebugFile, DebugFiles, SplitUnit, UnitIn};
+use crate::elf::line_info::wanted::{Declared, EntryId, Wanted};
 
 /// Reads that anything counts for that takes memory.
 const READS_PER_ITEM: u64 = 32;
@@ -47,46 +50,49 @@ struct OpenFunction {
 /// An inlined call whose children are read.
 struct OpenCall {
     depth: isize,
-    /// Offset of the entry of the called function.
-    origin: usize,
+    /// Entry of the called function.
+    origin: EntryId,
     /// File of the called function.
     file: Option<u32>,
 }
 
+/// A line program.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ProgramId {
+    is_supplementary: bool,
+    offset: usize,
+}
+
 /// A search for functions.
 pub struct FunctionSearch<'a, 'c> {
-    dwarf: &'c Dwarf<CountedReader<'a, 'c>>,
+    debug_files: &'c DebugFiles<'a, 'c>,
     left: &'c Cell<u64>,
     wanted: Vec<Wanted<'a>>,
-    /// Declarations by the offset of their entry.
-    declared: HashMap<usize, Declared<'a>>,
+    /// Declarations by their entry.
+    declared: HashMap<EntryId, Declared<'a>>,
     /// All files.
     sources: Vec<SourceFile<'a>>,
     /// Their indices by path.
     by_path: HashMap<Vec<u8>, u32>,
-    /// The same by the offset of a line program, and the index there.
-    files: HashMap<(usize, u64), Option<u32>>,
-    /// Units that others refer to.
-    units: HashMap<usize, Rc<Unit<CountedReader<'a, 'c>>>>,
-    /// Headers of all units by their offsets, once they are needed.
-    headers: Option<Vec<UnitHeader<CountedReader<'a, 'c>>>>,
+    /// The same by a line program, and the index there.
+    files: HashMap<(ProgramId, u64), Option<u32>>,
+    /// Units that others refer to, by their offsets.
+    units: HashMap<(DebugFile, usize), Rc<Unit<CountedReader<'a, 'c>>>>,
+    /// Headers of all units of a file by their offsets, once they are needed.
+    headers: HashMap<DebugFile, Vec<UnitHeader<CountedReader<'a, 'c>>>>,
     /// Offsets of the line programs that were read.
     programs: HashSet<usize>,
 }
 
 impl<'a, 'c> FunctionSearch<'a, 'c> {
     /// Starts a search for the functions at addresses, which must ascend.
-    pub fn new(
-        dwarf: &'c Dwarf<CountedReader<'a, 'c>>,
-        left: &'c Cell<u64>,
-        wanted: &[AddressRange],
-    ) -> Self {
+    pub fn new(debug_files: &'c DebugFiles<'a, 'c>, left: &'c Cell<u64>, wanted: &[AddressRange]) -> Self {
         let next = wanted.iter().skip(1).map(|next| next.start.0);
         let ends = next.chain([u64::MAX]);
         let wanted = wanted.iter().zip(ends);
         let wanted = wanted.map(|(range, next)| Wanted::new(range.start.0..range.end.0.min(next)));
         Self {
-            dwarf,
+            debug_files,
             left,
             wanted: wanted.collect(),
             declared: HashMap::default(),
@@ -94,7 +100,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             by_path: HashMap::default(),
             files: HashMap::default(),
             units: HashMap::default(),
-            headers: None,
+            headers: HashMap::default(),
             programs: HashSet::default(),
         }
     }
@@ -126,30 +132,68 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
 
     /// Adds what a compile unit has of the functions.
     pub fn add_unit(&mut self, header: UnitHeader<CountedReader<'a, 'c>>) -> Result<()> {
-        if matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. }) {
-            return Ok(());
-        }
-        let unit = self.dwarf.unit(header)?;
-        let unit = unit.unit_ref(self.dwarf);
-        let mut entries = unit.entries_raw(None)?;
-        let Some(root) = entries.read_abbreviation()? else {
+        let Some(unit) = self.wanted_unit(header)? else {
             return Ok(());
         };
-        let mut attributes = Vec::new();
-        entries.read_attributes(root.attributes(), &mut attributes)?;
-        if ranges(unit, &attributes)?
-            .iter()
-            .all(|range| self.at(range).is_empty())
-        {
-            return Ok(());
-        }
-        let entries = self.add_entries(unit);
-        self.add_rows(unit)?;
+        let own = UnitIn {
+            file: DebugFile::Own,
+            unit: unit.unit_ref(&self.debug_files.own),
+        };
+        let entries = match self.debug_files.split(&unit) {
+            Ok(Some((file, dwarf, split))) => {
+                let unit = split.unit_ref(dwarf);
+                self.add_entries(UnitIn { file, unit })
+            }
+            Ok(None) => self.add_entries(own),
+            Err(error) => Err(error),
+        };
+        self.add_rows(own)?;
         entries
     }
 
+    /// Returns where a unit of the functions has its entries; `None` if they are in the file itself.
+    pub fn split_unit(&self, header: UnitHeader<CountedReader<'a, 'c>>) -> Result<Option<SplitUnit>> {
+        let Some(unit) = self.wanted_unit(header)? else {
+            return Ok(None);
+        };
+        let Some(id) = unit.dwo_id else {
+            return Ok(None);
+        };
+        let unit = unit.unit_ref(&self.debug_files.own);
+        let Some(file) = unit.dwo_name()? else {
+            return Ok(None);
+        };
+        let mut path = Vec::new();
+        join(&mut path, unit.comp_dir.map_or(&[], |folder| folder.bytes()));
+        join(&mut path, name(unit, file)?);
+        self.count_item()?;
+        Ok((path.len() <= MAX_PATH).then_some(SplitUnit { id, path }))
+    }
+
+    /// Returns a unit that has code of the functions.
+    fn wanted_unit(
+        &self,
+        header: UnitHeader<CountedReader<'a, 'c>>,
+    ) -> Result<Option<Unit<CountedReader<'a, 'c>>>> {
+        if matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. }) {
+            return Ok(None);
+        }
+        let dwarf = &self.debug_files.own;
+        let unit = dwarf.unit(header)?;
+        let in_file = unit.unit_ref(dwarf);
+        let mut entries = in_file.entries_raw(None)?;
+        let Some(root) = entries.read_abbreviation()? else {
+            return Ok(None);
+        };
+        let mut attributes = Vec::new();
+        entries.read_attributes(root.attributes(), &mut attributes)?;
+        let ranges = ranges(in_file, &attributes)?;
+        let is_wanted = ranges.iter().any(|range| !self.at(range).is_empty());
+        Ok(is_wanted.then_some(unit))
+    }
+
     /// Adds the functions of a unit, and what is inlined into them.
-    fn add_entries(&mut self, unit: UnitRef<'_, CountedReader<'a, 'c>>) -> Result<()> {
+    fn add_entries(&mut self, unit: UnitIn<'_, 'a, 'c>) -> Result<()> {
         let mut entries = unit.entries_raw(None)?;
         let mut attributes = Vec::new();
         let mut open: Vec<OpenFunction> = Vec::new();
@@ -185,12 +229,12 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
 
     fn function(
         &mut self,
-        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        unit: UnitIn<'_, 'a, 'c>,
         depth: isize,
         attributes: &[Attribute<CountedReader<'a, 'c>>],
     ) -> Result<OpenFunction> {
         let mut targets = Vec::new();
-        for range in ranges(unit, attributes)? {
+        for range in ranges(*unit, attributes)? {
             for target in self.at(&range) {
                 self.count_item()?;
                 targets.push(target);
@@ -221,7 +265,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
 
     fn add_call(
         &mut self,
-        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        unit: UnitIn<'_, 'a, 'c>,
         depth: isize,
         attributes: &[Attribute<CountedReader<'a, 'c>>],
         caller: &mut OpenFunction,
@@ -256,7 +300,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         if file.is_some() && file != in_file {
             (line, column) = (0, 0);
         }
-        let ranges = ranges(unit, attributes)?;
+        let ranges = ranges(*unit, attributes)?;
         let mut targets: Vec<(usize, Range<u32>)> = Vec::new();
         for range in &ranges {
             for target in self.at(range) {
@@ -292,47 +336,60 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         Ok(())
     }
 
-    /// Returns the offset of the entry that a value refers to, and the function that is declared there.
+    /// Returns the entry that a value refers to, and the function that is declared there.
     fn declared(
         &mut self,
-        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        unit: UnitIn<'_, 'a, 'c>,
         origin: &AttributeValue<CountedReader<'a, 'c>>,
         origins: usize,
-    ) -> Result<(usize, Declared<'a>)> {
+    ) -> Result<(EntryId, Declared<'a>)> {
         let unknown = gimli::Error::MissingUnitDie;
-        let (other, offset) = match *origin {
-            AttributeValue::UnitRef(offset) => (None, offset),
-            AttributeValue::DebugInfoRef(offset) => {
-                let other = self.unit_at(offset.0)?;
-                let within = offset.to_unit_offset(&other.header).ok_or(unknown)?;
-                (Some(other), within)
+        let (file, global) = match *origin {
+            AttributeValue::UnitRef(offset) => {
+                let global = offset.to_debug_info_offset(&unit.header).ok_or(unknown)?;
+                (unit.file, global)
             }
-            // dwz moves entries of several files to a supplementary file, which is not read. The offsets there are told apart from
-            // those here, which are smaller.
-            AttributeValue::DebugInfoRefSup(offset) => {
-                return Ok((usize::MAX.saturating_sub(offset.0), Declared::default()));
-            }
+            AttributeValue::DebugInfoRef(offset) => (unit.file, offset),
+            AttributeValue::DebugInfoRefSup(offset) => (DebugFile::Supplementary, offset),
             _ => return Err(unknown),
         };
-        let unit = other.as_ref().map_or(unit, |other| other.unit_ref(self.dwarf));
-        let global = offset.to_debug_info_offset(&unit.header).ok_or(unknown)?.0;
-        if let Some(known) = self.declared.get(&global) {
-            return Ok((global, *known));
+        let id = EntryId {
+            file,
+            offset: global.0,
+        };
+        if let Some(known) = self.declared.get(&id) {
+            return Ok((id, *known));
         }
+        // The supplementary file may be missing.
+        let Some(dwarf) = self.debug_files.dwarf(file) else {
+            return Ok((id, Declared::default()));
+        };
+        let other = match *origin {
+            AttributeValue::UnitRef(_) => None,
+            _ => Some(self.unit_at(id, dwarf)?),
+        };
+        let unit = match &other {
+            Some(other) => UnitIn {
+                file,
+                unit: other.unit_ref(dwarf),
+            },
+            None => unit,
+        };
+        let offset = global.to_unit_offset(&unit.header).ok_or(unknown)?;
         let mut entries = unit.entries_raw(Some(offset))?;
         let abbreviation = entries.read_abbreviation()?.ok_or(unknown)?;
         count(self.left, abbreviation.attributes().len() as u64)?;
         let mut attributes = Vec::new();
         entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
         let declared = self.declaration(unit, &attributes, origins)?;
-        self.declared.insert(global, declared);
-        Ok((global, declared))
+        self.declared.insert(id, declared);
+        Ok((id, declared))
     }
 
     /// Returns the function that an entry declares.
     fn declaration(
         &mut self,
-        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        unit: UnitIn<'_, 'a, 'c>,
         attributes: &[Attribute<CountedReader<'a, 'c>>],
         origins: usize,
     ) -> Result<Declared<'a>> {
@@ -341,10 +398,10 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         for attribute in attributes {
             match attribute.name() {
                 dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => {
-                    declared.name = name(unit, attribute.value())?;
+                    declared.name = name(*unit, attribute.value())?;
                     has_linkage_name = true;
                 }
-                dw::DW_AT_name if !has_linkage_name => declared.name = name(unit, attribute.value())?,
+                dw::DW_AT_name if !has_linkage_name => declared.name = name(*unit, attribute.value())?,
                 dw::DW_AT_decl_file => declared.file = self.file(unit, &attribute.value())?,
                 dw::DW_AT_decl_line => declared.line = number(attribute),
                 dw::DW_AT_decl_column => declared.column = number(attribute),
@@ -360,36 +417,41 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         Ok(declared)
     }
 
-    /// Returns the unit with an offset in `.debug_info`.
-    fn unit_at(&mut self, offset: usize) -> Result<Rc<Unit<CountedReader<'a, 'c>>>> {
-        let headers = match &mut self.headers {
-            Some(headers) => headers,
-            headers => {
+    /// Returns the unit with an entry.
+    fn unit_at(
+        &mut self,
+        entry: EntryId,
+        dwarf: &'c Dwarf<CountedReader<'a, 'c>>,
+    ) -> Result<Rc<Unit<CountedReader<'a, 'c>>>> {
+        let headers = match self.headers.entry(entry.file) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
                 let mut all = Vec::new();
-                let mut units = self.dwarf.units();
+                let mut units = dwarf.units();
                 while let Some(header) = units.next()? {
                     count(self.left, READS_PER_ITEM)?;
                     all.push(header);
                 }
-                headers.insert(all)
+                unknown.insert(all)
             }
         };
         let start = |header: &UnitHeader<_>| header.debug_info_offset().map_or(usize::MAX, |start| start.0);
-        let after = headers.partition_point(|header| start(header) <= offset);
+        let after = headers.partition_point(|header| start(header) <= entry.offset);
         let header = after.checked_sub(1).and_then(|last| headers.get(last));
         let header = header.ok_or(gimli::Error::MissingUnitDie)?;
-        if let Some(known) = self.units.get(&start(header)) {
+        let key = (entry.file, start(header));
+        if let Some(known) = self.units.get(&key) {
             return Ok(known.clone());
         }
-        let unit = Rc::new(self.dwarf.unit(*header)?);
-        self.units.insert(start(header), unit.clone());
+        let unit = Rc::new(dwarf.unit(*header)?);
+        self.units.insert(key, unit.clone());
         Ok(unit)
     }
 
     /// Returns the file with an index in the line program of a unit.
     fn file(
         &mut self,
-        unit: UnitRef<'_, CountedReader<'a, 'c>>,
+        unit: UnitIn<'_, 'a, 'c>,
         index: &AttributeValue<CountedReader<'a, 'c>>,
     ) -> Result<Option<u32>> {
         match index {
@@ -400,12 +462,16 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         }
     }
 
-    fn file_at(&mut self, unit: UnitRef<'_, CountedReader<'a, 'c>>, index: u64) -> Result<Option<u32>> {
+    fn file_at(&mut self, unit: UnitIn<'_, 'a, 'c>, index: u64) -> Result<Option<u32>> {
         let Some(program) = &unit.line_program else {
             return Ok(None);
         };
         let header = program.header();
-        let key = (header.offset().0, index);
+        let program = ProgramId {
+            is_supplementary: unit.file == DebugFile::Supplementary,
+            offset: header.offset().0,
+        };
+        let key = (program, index);
         if let Some(known) = self.files.get(&key) {
             return Ok(*known);
         }
@@ -439,7 +505,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
     }
 
     /// Whether jitinject wrote a unit.
-    fn is_own(&self, unit: UnitRef<'_, CountedReader<'a, 'c>>) -> Result<bool> {
+    fn is_own(&self, unit: UnitIn<'_, 'a, 'c>) -> Result<bool> {
         let mut entries = unit.entries_raw(None)?;
         let Some(root) = entries.read_abbreviation()? else {
             return Ok(false);
@@ -451,7 +517,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         let producer = attributes
             .iter()
             .find(|attribute| attribute.name() == dw::DW_AT_producer);
-        let producer = producer.and_then(|producer| name(unit, producer.value()).ok());
+        let producer = producer.and_then(|producer| name(*unit, producer.value()).ok());
         Ok(producer == Some(&b"jitinject"[..]))
     }
 
@@ -470,7 +536,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
     }
 
     /// Adds the rows of the line program of a unit.
-    fn add_rows(&mut self, unit: UnitRef<'_, CountedReader<'a, 'c>>) -> Result<()> {
+    fn add_rows(&mut self, unit: UnitIn<'_, 'a, 'c>) -> Result<()> {
         let Some(program) = unit.line_program.clone() else {
             return Ok(());
         };
@@ -520,68 +586,10 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
     }
 }
 
-/// Returns a name; empty if it is in a supplementary file.
-fn name<'a, 'c>(
-    unit: UnitRef<'_, CountedReader<'a, 'c>>,
-    value: AttributeValue<CountedReader<'a, 'c>>,
-) -> Result<&'a [u8]> {
-    match value {
-        AttributeValue::DebugStrRefSup(_) => Ok(&[]),
-        value => Ok(unit.attr_string(value)?.bytes()),
-    }
-}
-
 /// Returns the name with a scheme that jitinject wrote as a relative path.
 fn with_scheme(path: &[u8]) -> Option<Vec<u8>> {
     SCHEMES.iter().find_map(|&(folder, scheme, has_dot)| {
         let rest = path.strip_prefix(folder)?;
         (rest.contains(&b'.') == has_dot).then(|| [scheme, rest].concat())
     })
-}
-
-/// Returns the addresses of an entry's code.
-fn ranges<'a, 'c>(
-    unit: UnitRef<'_, CountedReader<'a, 'c>>,
-    attributes: &[Attribute<CountedReader<'a, 'c>>],
-) -> Result<Vec<Range<u64>>> {
-    let (mut low, mut high, mut size) = (None, None, None);
-    let mut ranges = Vec::new();
-    for attribute in attributes {
-        match (attribute.name(), attribute.value()) {
-            (dw::DW_AT_low_pc, value) => low = unit.attr_address(value)?,
-            (dw::DW_AT_high_pc, AttributeValue::Udata(value)) => size = Some(value),
-            (dw::DW_AT_high_pc, value) => high = unit.attr_address(value)?,
-            (dw::DW_AT_ranges, value) => {
-                let mut list = unit.attr_ranges(value)?;
-                while let Some(range) = list.as_mut().map_or(Ok(None), |list| list.next())? {
-                    ranges.push(range.begin..range.end);
-                }
-            }
-            _ => {}
-        }
-    }
-    if let Some(low) = low.filter(|_| ranges.is_empty()) {
-        let end = size.and_then(|size| low.checked_add(size)).or(high);
-        ranges.extend(end.map(|end| low..end));
-    }
-    // Linkers give functions that they leave out (`--gc-sections`) the address 0.
-    ranges.retain(|range| !range.is_empty() && range.start > 0);
-    Ok(ranges)
-}
-
-fn number(attribute: &Attribute<CountedReader<'_, '_>>) -> u32 {
-    let number = attribute.udata_value().unwrap_or(0);
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// Appends a part to a path. `.` is the folder of an unknown build.
-fn join(path: &mut Vec<u8>, part: &[u8]) {
-    if part.starts_with(b"/") {
-        path.clear();
-    } else if !path.is_empty() && !path.ends_with(b"/") && !part.is_empty() {
-        path.push(b'/');
-    }
-    if part != b"." {
-        path.extend_from_slice(part);
-    }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use jitdump::debug_info::{DebugInfo, LineRow, SourceFile, SourceFunction};
 
 use crate::collections::hash::HashMap;
+use crate::elf::line_info::debug_files::DebugFile;
 
 /// A function as its declaration has it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +32,15 @@ impl<'a> Declared<'a> {
     }
 }
 
+/// An entry in `.debug_info` of one of the files.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct EntryId {
+    /// The file.
+    pub file: DebugFile,
+    /// Offset there.
+    pub offset: usize,
+}
+
 /// A function that is wanted.
 #[derive(Debug)]
 pub struct Wanted<'a> {
@@ -40,8 +50,8 @@ pub struct Wanted<'a> {
     pub info: DebugInfo<'a>,
     /// Indices of files in `info`, by those in the search.
     files: HashMap<u32, u32>,
-    /// Indices of inlined functions in `info`, by the offset of the entry.
-    functions: HashMap<usize, u32>,
+    /// Indices of inlined functions in `info`, by their entry.
+    functions: HashMap<EntryId, u32>,
 }
 
 impl<'a> Wanted<'a> {
@@ -71,21 +81,21 @@ impl<'a> Wanted<'a> {
         self.info.functions = vec![function];
     }
 
-    /// Returns the index of an inlined function, by the offset of its entry.
-    pub fn inlined(&mut self, offset: usize, declared: Declared<'a>, sources: &[SourceFile<'a>]) -> u32 {
-        if let Some(&known) = self.functions.get(&offset) {
+    /// Returns the index of an inlined function, by its entry.
+    pub fn inlined(&mut self, entry: EntryId, declared: Declared<'a>, sources: &[SourceFile<'a>]) -> u32 {
+        if let Some(&known) = self.functions.get(&entry) {
             return known;
         }
         let function = self.function(declared, sources);
         let index = self.info.functions.len() as u32;
         self.info.functions.push(function);
-        self.functions.insert(offset, index);
+        self.functions.insert(entry, index);
         index
     }
 
     /// Sets the file of an inlined function, or of the function itself, that has none.
-    pub fn set_file(&mut self, offset: Option<usize>, file: Option<u32>, sources: &[SourceFile<'a>]) {
-        let function = offset.map_or(Some(0), |offset| self.functions.get(&offset).copied());
+    pub fn set_file(&mut self, entry: Option<EntryId>, file: Option<u32>, sources: &[SourceFile<'a>]) {
+        let function = entry.map_or(Some(0), |entry| self.functions.get(&entry).copied());
         let file = self.file(file, sources);
         if let Some(function) = function.and_then(|function| self.info.functions.get_mut(function as usize)) {
             function.file = function.file.or(file);

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -85,7 +86,9 @@ pub struct ModuleContent<C> {
     id: Option<FileId>,
     /// Its separate debug file, if that has more.
     pub debug: Option<Arc<C>>,
-    /// User who wrote the debug file, or else the module's own file, if that is certain.
+    /// Path of the debug file, or else of the module's own file.
+    pub path: PathBuf,
+    /// User who wrote that file, if that is certain.
     pub author: Option<u32>,
 }
 
@@ -111,6 +114,13 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
     /// Reads the same, and keeps nothing of it.
     pub fn read_once(&self, module: ModuleIndex) -> Option<ModuleContent<R::Content>> {
         let found = self.find(module);
+        lock(&self.read).clear();
+        found
+    }
+
+    /// Reads another file with a build ID, if it has to have one, and keeps nothing of it.
+    pub fn read_other_once(&self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<R::Content>> {
+        let found = self.read_file(file, build_id);
         lock(&self.read).clear();
         found
     }
@@ -145,10 +155,11 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
         let module = &self.modules.all[module];
         let build_id = module.build_id.as_deref();
         let mut found = self.files.of(module);
-        let mut author = None;
+        let (mut author, mut path) = (None, PathBuf::new());
         let mut read = |file: OpenFile, build_id| {
             let content = self.read_file(&file, build_id)?;
             author = self.files.author(&file);
+            file.path().clone_into(&mut path);
             Some(content)
         };
         let file = found.find_map(|file| {
@@ -174,6 +185,7 @@ impl<'a, R: ContentReader> ModuleContents<'a, R> {
             file,
             id,
             debug,
+            path,
             author,
         })
     }

@@ -25,6 +25,9 @@ pub struct NativeFiles {
     memory: MemoryRoom,
 }
 
+/// Folder in which distributions install supplementary files.
+const DWZ_FOLDER: &str = ".dwz";
+
 /// Name of the code that the kernel maps into each process.
 pub const VDSO: &[u8] = b"[vdso]";
 
@@ -75,6 +78,39 @@ impl NativeFiles {
         let others = installed.into_iter().chain(downloaded);
         let others = others.filter_map(|path| self.reach.open_recorded(&path).ok());
         below_root.into_iter().chain(others)
+    }
+
+    /// Returns the files that may be the supplementary file of a debug file: those with its build ID, and those at its path,
+    /// which may be relative to the debug file.
+    pub fn supplementary_files(
+        &self,
+        debug_file: &Path,
+        path: &[u8],
+        build_id: &[u8],
+    ) -> impl Iterator<Item = OpenFile> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let at_path = match path.has_root() {
+            true => self.open_below_root(path),
+            false => self.reach.open_recorded(&debug_file.with_file_name(path)).ok(),
+        };
+        // Debug files may be reached by links, from which relative paths do not lead there.
+        let mut parts = path.components();
+        let is_installed = parts.any(|part| part.as_os_str() == DWZ_FOLDER);
+        let installed = is_installed.then(|| Path::new("/usr/lib/debug").join(DWZ_FOLDER).join(parts));
+        let installed = installed.and_then(|path| self.open_below_root(&path));
+        self.debug_files(build_id).chain(at_path).chain(installed)
+    }
+
+    /// Returns the package with the compile units of a module (`.dwp`).
+    pub fn package(&self, module: &Module) -> Option<OpenFile> {
+        let path = [&*module.path, b".dwp"].concat();
+        self.open_below_root(Path::new(OsStr::from_bytes(&path)))
+    }
+
+    /// Returns the file of a compile unit (`.dwo`).
+    pub fn split_file(&self, path: &[u8]) -> Option<OpenFile> {
+        let path = Path::new(OsStr::from_bytes(path));
+        path.has_root().then(|| self.open_below_root(path)).flatten()
     }
 
     /// Returns the user who wrote a file that is or may be a module; `None` for copies in caches, which have another owner than the

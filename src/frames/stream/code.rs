@@ -57,12 +57,11 @@ impl Namer<'_> {
         let FrameCode::Native { module, symbol } = code else {
             return self.lines_in(code, offsets, None);
         };
-        let (range, lines) = (self.symbols.native.range(module, symbol), self.native_lines);
-        let read = lines.and_then(|lines| lines.read(module));
-        let info = match (lines, &read, range) {
-            (Some(lines), Some(read), Some(range)) => lines.functions(read, &[range]).into_iter().next(),
-            _ => None,
-        };
+        let lines = self.native_lines.zip(self.symbols.native.range(module, symbol));
+        let read = lines.and_then(|(lines, range)| Some((lines, lines.read(module, vec![range])?)));
+        let info = read
+            .as_ref()
+            .and_then(|(lines, read)| lines.functions(read).into_iter().next());
         self.lines_in(code, offsets, info)
     }
 

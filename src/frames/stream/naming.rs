@@ -107,22 +107,21 @@ impl<'a> Namer<'a> {
         for of_module in places.chunk_by(|one, next| one.module() == next.module()) {
             let functions = of_module.chunk_by(|one, next| one.code == next.code);
             let module = of_module.first().and_then(FrameAddress::module);
-            let read = module
-                .zip(self.native_lines)
-                .and_then(|(module, lines)| lines.read(module));
-            let mut infos: HashMap<u32, RecordedLines<'_>> = match (&read, self.native_lines) {
-                (Some(read), Some(lines)) => {
-                    let ranges = functions.clone().filter_map(|of| {
-                        let symbol = of.first()?.native_symbol()?;
-                        Some((self.symbols.native.range(module?, symbol)?, symbol))
-                    });
-                    // Symbols of a debug file come before those of the module's own file.
-                    let mut ranges: Vec<(AddressRange, u32)> = ranges.collect();
-                    ranges.sort_by_key(|(range, _)| range.start);
-                    let (ranges, symbols): (Vec<AddressRange>, Vec<u32>) = ranges.into_iter().unzip();
-                    symbols.into_iter().zip(lines.functions(read, &ranges)).collect()
-                }
-                _ => HashMap::default(),
+            let lines = module.zip(self.native_lines);
+            let read = lines.and_then(|(module, lines)| {
+                let ranges = functions.clone().filter_map(|of| {
+                    let symbol = of.first()?.native_symbol()?;
+                    Some((self.symbols.native.range(module, symbol)?, symbol))
+                });
+                // Symbols of a debug file come before those of the module's own file.
+                let mut ranges: Vec<(AddressRange, u32)> = ranges.collect();
+                ranges.sort_by_key(|(range, _)| range.start);
+                let (ranges, symbols): (Vec<AddressRange>, Vec<u32>) = ranges.into_iter().unzip();
+                Some((lines, symbols, lines.read(module, ranges)?))
+            });
+            let mut infos: HashMap<u32, RecordedLines<'_>> = match &read {
+                Some((lines, symbols, read)) => symbols.iter().copied().zip(lines.functions(read)).collect(),
+                None => HashMap::default(),
             };
             for of_function in functions {
                 let Some(first) = of_function.first() else {

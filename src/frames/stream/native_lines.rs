@@ -6,17 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jitdump::AddressRange;
 
 use crate::elf::limited_reads::FileMemory;
-use crate::elf::line_info::LineInfo;
+use crate::elf::line_info::{Companions, LineInfo};
+use crate::files::OpenFile;
+use crate::files::open_file::is_trusted;
 use crate::frames::native::contents::{ContentReader, ElfReads, ModuleContents};
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::{ModuleIndex, Modules};
 use crate::frames::stream::lines::{NOBODY, RecordedLines};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
+/// Maximum size of the sections of all files that the file of a module refers to, in bytes.
+const MAX_COMPANIONS: u64 = 1 << 29;
+
+/// Maximum number of compile units of a file that are in files of their own. Browsers have some 20,000, most of them not sampled.
+const MAX_SPLIT_UNITS: usize = 1 << 14;
+
 /// Reads the lines of modules.
 #[derive(Debug)]
 pub struct NativeLines<'a> {
     modules: &'a Modules,
+    files: &'a NativeFiles,
     sections: ModuleContents<'a, LineReader>,
     /// Number of damaged compile units.
     damaged: AtomicU64,
@@ -29,6 +38,9 @@ struct LineReader;
 #[derive(Debug)]
 pub struct ModuleLines {
     lines: Arc<LineInfo>,
+    companions: Companions,
+    /// Functions whose lines are wanted.
+    wanted: Vec<AddressRange>,
     author: Option<u32>,
 }
 
@@ -63,27 +75,62 @@ impl<'a> NativeLines<'a> {
     pub fn new(modules: &'a Modules, files: &'a NativeFiles) -> Self {
         Self {
             modules,
+            files,
             sections: ModuleContents::new(modules, files, LineReader),
             damaged: AtomicU64::new(0),
         }
     }
 
-    /// Reads the sections of a module; `None` if this machine has none of its build.
-    pub fn read(&self, module: ModuleIndex) -> Option<ModuleLines> {
-        let is_file = self.modules.all[module].path.starts_with(b"/");
+    /// Reads what a module has of the functions at linked addresses, which must ascend; `None` if this machine has no lines of
+    /// its build.
+    pub fn read(&self, module: ModuleIndex, wanted: Vec<AddressRange>) -> Option<ModuleLines> {
+        let of_module = &self.modules.all[module];
+        let is_file = of_module.path.starts_with(b"/");
         let found = is_file.then(|| self.sections.read_once(module)).flatten()?;
         let lines = Some(found.debug.unwrap_or(found.file)).filter(|lines| !lines.is_empty)?;
+        let mut others = OtherFiles {
+            lines: self,
+            author: found.author,
+            room: MAX_COMPANIONS,
+        };
+        let supplementary = lines.supplementary.as_ref().and_then(|file| {
+            let mut files = self
+                .files
+                .supplementary_files(&found.path, &file.path, &file.build_id);
+            files.find_map(|found| others.read(&found, Some(&file.build_id)))
+        });
+        let mut units = lines.split_units(&wanted);
+        if units.len() > MAX_SPLIT_UNITS {
+            units.truncate(MAX_SPLIT_UNITS);
+            self.sections.refuse();
+        }
+        let package = if units.is_empty() {
+            None
+        } else {
+            self.files.package(of_module)
+        };
+        let package = package.and_then(|file| others.read(&file, None));
+        let split = units.into_iter().filter_map(|unit| {
+            let file = match &package {
+                Some(package) => package.clone(),
+                None => others.read(&self.files.split_file(&unit.path)?, None)?,
+            };
+            Some((unit.id, file))
+        });
+        let split = split.collect();
         // Objects have the paths of a runtime's file, which may be another user's.
         let is_object = self.modules.has_jit_code(module);
         Some(ModuleLines {
             lines,
-            author: found.author.filter(|_| !is_object),
+            companions: Companions { supplementary, split },
+            wanted,
+            author: others.author.filter(|_| !is_object),
         })
     }
 
-    /// Returns the lines and inlined calls of functions at linked addresses, which must ascend.
-    pub fn functions<'l>(&self, module: &'l ModuleLines, wanted: &[AddressRange]) -> Vec<RecordedLines<'l>> {
-        let found = module.lines.functions(wanted);
+    /// Returns the lines and inlined calls of the functions of a module.
+    pub fn functions<'l>(&self, module: &'l ModuleLines) -> Vec<RecordedLines<'l>> {
+        let found = module.lines.functions(&module.companions, &module.wanted);
         if found.is_none() {
             self.sections.refuse();
         }
@@ -102,5 +149,33 @@ impl<'a> NativeLines<'a> {
         let damaged = self.damaged.load(Ordering::Relaxed);
         let damaged = (damaged > 0).then(|| Diagnostic::new(Issue::NativeLinesDamaged).times(damaged));
         self.sections.refused("lines").into_iter().chain(damaged)
+    }
+}
+
+/// Reads files that a module's own one refers to.
+struct OtherFiles<'l, 'a> {
+    lines: &'l NativeLines<'a>,
+    /// User who wrote all of them, with the module's file, if that is certain.
+    author: Option<u32>,
+    /// Number of bytes that are left for their sections.
+    room: u64,
+}
+
+impl OtherFiles<'_, '_> {
+    /// Reads a file that the author of those before may read.
+    fn read(&mut self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<LineInfo>> {
+        let author = self.lines.files.author(file);
+        let is_own = author == self.author;
+        if !is_own && !self.author.is_some_and(is_trusted) && !file.is_public() {
+            return None;
+        }
+        let found = self.lines.sections.read_other_once(file, build_id)?;
+        let Some(room) = self.room.checked_sub(found.size) else {
+            self.lines.sections.refuse();
+            return None;
+        };
+        self.room = room;
+        self.author = self.author.filter(|_| is_own || author.is_some_and(is_trusted));
+        Some(found)
     }
 }
