@@ -1,4 +1,4 @@
-//! Arbitrary executables: the entries of their unwinding tables do not overlap, and rules are found only inside them.
+//! Arbitrary executables: the entries of their unwinding tables are sorted, and their rules are those of known registers.
 
 use jitdump::Address;
 use jitinject::internals::elf::call_frames::RuleRoom;
@@ -15,12 +15,11 @@ pub fn run(input: &[u8]) {
         };
         let rules = RuleRoom::default();
         for table in &sections.tables {
-            let ranges: Vec<_> = table.ranges().collect();
-            assert!(!ranges.is_empty());
-            assert!(ranges.is_sorted_by(|one, next| one.end <= next.start));
-            for range in ranges {
-                let last = Address(range.end.0 - 1);
-                for address in [range.start, last] {
+            let starts: Vec<_> = table.starts().collect();
+            assert!(!starts.is_empty());
+            assert!(starts.is_sorted());
+            for start in starts {
+                for address in [start, Address(start.0.saturating_add(16))] {
                     let Some(found) = table.at(address, &rules) else {
                         continue;
                     };

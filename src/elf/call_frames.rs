@@ -9,8 +9,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimli::{
-    BaseAddresses, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, Vendor,
+    BaseAddresses, CieOrFde, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice,
+    FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindExpression, UnwindOffset, UnwindSection,
+    Vendor,
 };
 use jitdump::{Address, AddressRange, ByteOrder};
 
@@ -78,25 +79,36 @@ pub struct FrameSection {
     pub text: Address,
 }
 
+/// A linker's index of `.eh_frame`: `.eh_frame_hdr`.
+#[derive(Clone, Debug)]
+pub struct FrameHeader {
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Its linked address.
+    pub address: Address,
+}
+
 /// A section with the index of its entries.
 #[derive(Debug)]
 pub struct CallFrames {
     section: FrameSection,
-    /// Entries by address; they do not overlap.
+    /// Entries by address.
     entries: Vec<SectionEntry>,
 }
 
 #[derive(Debug)]
 struct SectionEntry {
-    range: AddressRange,
+    /// First linked address with rules.
+    start: Address,
     offset: usize,
     /// Rows, evaluated on first use; `None` if they are invalid or exceed a limit.
     rows: OnceLock<Option<Box<EntryRows>>>,
 }
 
 /// Rows of an entry.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EntryRows {
+    range: AddressRange,
     rows: Vec<CallFrameRow>,
     /// Rules of all rows.
     rules: Vec<(u16, RegisterRule)>,
@@ -171,6 +183,9 @@ impl<'r> Rules<'r> {
 impl EntryRows {
     /// Returns the rules for an address.
     pub fn at(&self, address: Address) -> Option<Rules<'_>> {
+        if !self.range.contains(address) {
+            return None;
+        }
         let after = self.rows.partition_point(|row| row.start <= address.0);
         let row = self.rows.get(after.checked_sub(1)?)?;
         (address.0 < row.end).then_some(Rules {
@@ -198,15 +213,25 @@ impl EntryRows {
             text: Address(0),
         };
         let memory = MemoryRoom::default();
-        let frames = CallFrames::read(section, &memory.file())?;
+        let frames = CallFrames::read(section, None, &memory.file())?;
         let entry = frames.entries.first()?;
-        frames.section.evaluate(entry, room)
+        frames.section.evaluate(entry.offset, room)
     }
 }
 
 impl CallFrames {
-    /// Indexes a section. Invalid entries are left out; `None` if there is no memory for the index.
-    pub fn read(mut section: FrameSection, memory: &FileMemory<'_>) -> Option<Self> {
+    /// Indexes a section, by its header if that has an index. Invalid entries are left out; `None` if there is no memory for the
+    /// index.
+    pub fn read(section: FrameSection, header: Option<FrameHeader>, memory: &FileMemory<'_>) -> Option<Self> {
+        let indexed = header.and_then(|header| header.entries(&section, memory));
+        if let Some(entries) = indexed {
+            return Some(Self { section, entries });
+        }
+        Self::read_all(section, memory)
+    }
+
+    /// Indexes a section by its entries.
+    fn read_all(mut section: FrameSection, memory: &FileMemory<'_>) -> Option<Self> {
         let index = match section.kind {
             SectionKind::EhFrame => index(section.eh_frame(), &section.bases(), memory),
             SectionKind::DebugFrame => index(section.debug_frame(), &section.bases(), memory),
@@ -214,18 +239,23 @@ impl CallFrames {
         let EntryIndex { mut entries, end } = index?;
         section.bytes.truncate(end);
         section.bytes.shrink_to_fit();
-        entries.sort_unstable_by_key(|entry| (entry.range, entry.offset));
+        entries.sort_unstable();
         // Only damaged sections have overlapping entries; the one with the lowest address is kept.
         let mut end = Address(0);
-        entries.retain(|entry| {
-            let is_disjoint = entry.range.start >= end;
+        entries.retain(|(range, _)| {
+            let is_disjoint = range.start >= end;
             if is_disjoint {
-                end = entry.range.end;
+                end = range.end;
             }
             is_disjoint
         });
-        entries.shrink_to_fit();
-        Some(Self { section, entries })
+        let entries = entries
+            .into_iter()
+            .map(|(range, offset)| SectionEntry::new(range.start, offset));
+        Some(Self {
+            section,
+            entries: entries.collect(),
+        })
     }
 
     /// Returns the size in memory in bytes, without rows.
@@ -236,18 +266,15 @@ impl CallFrames {
 
     /// Returns the rules for a linked address.
     pub fn at(&self, address: Address, room: &RuleRoom) -> Option<Rules<'_>> {
-        let after = self.entries.partition_point(|entry| entry.range.start <= address);
+        let after = self.entries.partition_point(|entry| entry.start <= address);
         let entry = self.entries.get(after.checked_sub(1)?)?;
-        if !entry.range.contains(address) {
-            return None;
-        }
-        let evaluate = || self.section.evaluate(entry, room).map(Box::new);
+        let evaluate = || self.section.evaluate(entry.offset, room).map(Box::new);
         entry.rows.get_or_init(evaluate).as_ref()?.at(address)
     }
 
-    /// Returns the addresses of all entries, in order.
-    pub fn ranges(&self) -> impl Iterator<Item = AddressRange> + '_ {
-        self.entries.iter().map(|entry| entry.range)
+    /// Returns the first addresses of all entries, in order.
+    pub fn starts(&self) -> impl Iterator<Item = Address> + '_ {
+        self.entries.iter().map(|entry| entry.start)
     }
 
     /// Whether it has no entries.
@@ -256,9 +283,43 @@ impl CallFrames {
     }
 }
 
+impl SectionEntry {
+    fn new(start: Address, offset: usize) -> Self {
+        Self {
+            start,
+            offset,
+            rows: OnceLock::new(),
+        }
+    }
+}
+
+impl FrameHeader {
+    /// Returns the entries of a section by address; `None` without an index of it, if that is damaged, and if there is no
+    /// memory.
+    fn entries(&self, section: &FrameSection, memory: &FileMemory<'_>) -> Option<Vec<SectionEntry>> {
+        let bases = section.bases().set_eh_frame_hdr(self.address.0);
+        let header = EhFrameHdr::new(&self.bytes, LittleEndian).parse(&bases, 8).ok()?;
+        if header.eh_frame_ptr().direct() != Ok(section.address.0) {
+            return None;
+        }
+        let table = header.table()?;
+        let mut found = table.iter(&bases);
+        let mut entries = Vec::new();
+        while let Some((start, entry)) = found.next().ok()? {
+            memory.take_one::<SectionEntry>()?;
+            let offset = entry.direct().ok()?.checked_sub(section.address.0)?;
+            let start = Address(start.direct().ok()?);
+            entries.push(SectionEntry::new(start, usize::try_from(offset).ok()?));
+        }
+        let is_valid = !entries.is_empty() && entries.is_sorted_by_key(|entry| entry.start);
+        is_valid.then_some(entries)
+    }
+}
+
 /// Entries of a section.
 struct EntryIndex {
-    entries: Vec<SectionEntry>,
+    /// Their linked addresses and offsets.
+    entries: Vec<(AddressRange, usize)>,
     /// Offset after the last byte that one of them needs.
     end: usize,
 }
@@ -304,11 +365,7 @@ fn index<'a, S: UnwindSection<Slice<'a>>>(
             ];
             let ends = parts.map(|(offset, size)| offset.saturating_add(size).saturating_add(LENGTH_SIZE));
             index.end = ends.into_iter().fold(index.end, usize::max);
-            index.entries.push(SectionEntry {
-                range,
-                offset: fde.offset(),
-                rows: OnceLock::new(),
-            });
+            index.entries.push((range, fde.offset()));
         }
     }
     Some(index)
@@ -340,17 +397,18 @@ impl FrameSection {
             .set_text(self.text.0)
     }
 
-    fn evaluate(&self, entry: &SectionEntry, room: &RuleRoom) -> Option<EntryRows> {
+    /// Evaluates the entry at an offset.
+    fn evaluate(&self, offset: usize, room: &RuleRoom) -> Option<EntryRows> {
         let bases = self.bases();
         match self.kind {
             SectionKind::EhFrame => {
                 let section = self.eh_frame();
-                let fde = section.fde_from_offset(&bases, entry.offset.into(), EhFrame::cie_from_offset);
+                let fde = section.fde_from_offset(&bases, offset.into(), EhFrame::cie_from_offset);
                 rows(&section, &bases, &fde.ok()?, room)
             }
             SectionKind::DebugFrame => {
                 let section = self.debug_frame();
-                let fde = section.fde_from_offset(&bases, entry.offset.into(), DebugFrame::cie_from_offset);
+                let fde = section.fde_from_offset(&bases, offset.into(), DebugFrame::cie_from_offset);
                 rows(&section, &bases, &fde.ok()?, room)
             }
         }
@@ -368,9 +426,12 @@ fn rows<'a, S: UnwindSection<Slice<'a>>>(
         return None;
     }
     let mut found = EntryRows {
+        range: AddressRange::new(Address(fde.initial_address()), fde.len())?,
+        rows: Vec::new(),
+        rules: Vec::new(),
+        expressions: Vec::new(),
         return_address: fde.cie().return_address_register().0,
         is_signal: fde.is_signal_trampoline(),
-        ..EntryRows::default()
     };
     let mut context = UnwindContext::new();
     let mut table = fde.rows(section, bases, &mut context).ok()?;

@@ -36,5 +36,5 @@ pub fn frames_after(cie_size: usize, instructions: &[u8]) -> CallFrames {
         address: Address(0x5000),
         text: Address(0),
     };
-    CallFrames::read(section, &MemoryRoom::default().file()).unwrap()
+    CallFrames::read(section, None, &MemoryRoom::default().file()).unwrap()
 }

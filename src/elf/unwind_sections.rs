@@ -4,7 +4,7 @@ use jitdump::{Address, AddressRange};
 use object::read::{Object, ObjectSection, ReadRef};
 use object::{Endianness, elf};
 
-use crate::elf::call_frames::{CallFrames, FrameSection, SectionKind};
+use crate::elf::call_frames::{CallFrames, FrameHeader, FrameSection, SectionKind};
 use crate::elf::executable::{self, Segment};
 use crate::elf::limited_reads::{FileMemory, section_content};
 use crate::elf::symbols::{code_segments, parse_if};
@@ -58,7 +58,17 @@ impl UnwindSections {
                 text: Address(text),
             })
         });
-        let tables = sections.map(|section| CallFrames::read(section, memory));
+        let header = || {
+            let section = file.section_by_name(".eh_frame_hdr")?;
+            Some(FrameHeader {
+                bytes: section_content(&section, memory)?,
+                address: Address(section.address()),
+            })
+        };
+        let tables = sections.map(|section| {
+            let header = (section.kind == SectionKind::EhFrame).then(header).flatten();
+            CallFrames::read(section, header, memory)
+        });
         let tables: Option<Vec<CallFrames>> = tables
             .filter(|table| table.as_ref().is_none_or(|table| !table.is_empty()))
             .collect();
@@ -99,18 +109,20 @@ impl UnwindSections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::call_frames::RuleRoom;
     use crate::elf::limited_reads::MemoryRoom;
+
+    const MACHINE: elf::Machine = match cfg!(target_arch = "aarch64") {
+        true => elf::EM_AARCH64,
+        false => elf::EM_X86_64,
+    };
 
     #[test]
     fn tables_without_memory_are_not_read() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let machine = match cfg!(target_arch = "aarch64") {
-            true => elf::EM_AARCH64,
-            false => elf::EM_X86_64,
-        };
         let room = MemoryRoom::default();
         let memory = room.file();
-        let read = |memory| UnwindSections::read_if(&program[..], memory, machine, |_| true);
+        let read = |memory| UnwindSections::read_if(&program[..], memory, MACHINE, |_| true);
         let size = read(&memory).unwrap().size();
         assert!(size > 0 && !memory.is_exceeded());
         let room = MemoryRoom::new(size - 1);
@@ -118,5 +130,28 @@ mod tests {
         // On AArch64, programs have a second table, `.debug_frame`, and there is memory for one of them.
         let is_part = |read: UnwindSections| cfg!(target_arch = "aarch64") && read.size() < size;
         assert!(read(&memory).is_none_or(is_part) && memory.is_exceeded());
+    }
+
+    #[test]
+    fn rules_are_the_same_with_the_linkers_index_and_without() {
+        let mut program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let room = MemoryRoom::default();
+        let read = |program: &[u8]| {
+            let sections = UnwindSections::read_if(program, &room.file(), MACHINE, |_| true);
+            sections.unwrap().tables.swap_remove(0)
+        };
+        let indexed = read(&program);
+        for name in memchr::memmem::find_iter(&program.clone(), b".eh_frame_hdr\0") {
+            program[name + 1] = b'x';
+        }
+        let all = read(&program);
+        assert!(indexed.starts().eq(all.starts()));
+        let room = RuleRoom::default();
+        for start in all.starts().step_by(all.starts().count() / 1000) {
+            for address in (0..256).map(|offset| Address(start.0 + offset)) {
+                let [one, other] = [&indexed, &all].map(|table| format!("{:?}", table.at(address, &room)));
+                assert_eq!(one, other, "{address:?}");
+            }
+        }
     }
 }

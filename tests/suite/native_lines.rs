@@ -2,14 +2,18 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use addr2line::Context;
 use addr2line::gimli::{self, EndianSlice, NativeEndian};
 use jitdump::{Address, AddressRange};
 use jitinject::internals::elf::limited_reads::MemoryRoom;
-use jitinject::internals::elf::line_info::LineInfo;
+use jitinject::internals::elf::line_info::{Companions, LineInfo};
 use object::SymbolKind;
 use object::read::{Object, ObjectSection, ObjectSymbol};
+
+/// No other files.
+static ALONE: LazyLock<Companions> = LazyLock::new(Companions::default);
 
 /// A call: its function as compilers encode it, file, line and column.
 type Call = (String, String, u32, u32);
@@ -62,7 +66,7 @@ fn lines_and_calls_of_this_program_are_those_of_another_reader() {
     let step = (wanted.len() / FUNCTIONS).max(1);
     let wanted: Vec<AddressRange> = wanted.into_iter().step_by(step).collect();
     let lines = read(&bytes);
-    let (infos, damaged) = lines.functions(&wanted).unwrap();
+    let (infos, damaged) = lines.functions(&ALONE, &wanted).unwrap();
     assert_eq!(damaged, 0);
     let (mut compared, mut inlined, mut others, mut differ) = (0, 0, 0, Vec::new());
     for (range, info) in wanted.iter().zip(&infos) {
@@ -176,7 +180,7 @@ fn calls_nested_to_any_depth_are_read_without_recursion() {
     let entries = [with_range(1), with_range(2), call.repeat(100_000)].concat();
     let file = crafted(&abbreviations.concat(), &entries, &[]);
     let lines = read(&file);
-    let (infos, _) = lines.functions(&[wanted()]).unwrap();
+    let (infos, _) = lines.functions(&ALONE, &[wanted()]).unwrap();
     assert_eq!(infos[0].calls.len(), 64, "more are not kept");
 }
 
@@ -197,7 +201,7 @@ fn are_read(functions: usize, ranges: u64, others: usize) -> bool {
     let others = vec![0; others];
     let sections = [(&b".debug_ranges"[..], &list[..]), (b".debug_str", &others)];
     let file = crafted_with(&abbreviations.concat(), &entries, &sections);
-    read(&file).functions(&[wanted()]).is_some()
+    read(&file).functions(&ALONE, &[wanted()]).is_some()
 }
 
 /// Each range takes two reads, and counts for 32 more.
@@ -245,7 +249,7 @@ fn a_name_is_found_through_up_to_16_origins() {
         }
         entries.extend(b"\x04found\0");
         let lines = read(&crafted(&abbreviations.concat(), &entries, &[]));
-        let (infos, _) = lines.functions(&[wanted()]).unwrap();
+        let (infos, _) = lines.functions(&ALONE, &[wanted()]).unwrap();
         assert_eq!(infos[0].functions[0].name, name, "{origins}");
     }
 }
@@ -274,7 +278,7 @@ fn calls_of_functions_in_a_supplementary_file_have_no_name() {
     let other = 7_u32.to_le_bytes().to_vec();
     let entries = [with_range(1), with_range(2), other.clone(), with_range(3), other].concat();
     let lines = read(&crafted(&abbreviations.concat(), &entries, &[]));
-    let (infos, damaged) = lines.functions(&[wanted()]).unwrap();
+    let (infos, damaged) = lines.functions(&ALONE, &[wanted()]).unwrap();
     let names: Vec<&[u8]> = infos[0].functions.iter().map(|function| function.name).collect();
     assert_eq!((infos[0].calls.len(), names, damaged), (1, vec![&b""[..]; 2], 0));
 }
@@ -300,7 +304,7 @@ fn paths_have_up_to_4096_bytes() {
         let program = [&length[..], &program].concat();
         let file = crafted_with(&abbreviations.concat(), &entries, &[(b".debug_line", &program)]);
         let lines = read(&file);
-        let (infos, _) = lines.functions(&[wanted()]).unwrap();
+        let (infos, _) = lines.functions(&ALONE, &[wanted()]).unwrap();
         let file = infos[0].functions[0].file;
         let size_of = |file: u32| infos[0].files[file as usize].path.len();
         assert_eq!(file.map(size_of), is_kept.then_some(size));
@@ -339,7 +343,7 @@ fn are_read_with_schemes(files: u32, attributes: usize) -> bool {
     let program = [&length[..], &program].concat();
     let file = crafted_with(&abbreviations.concat(), &entries, &[(b".debug_line", &program)]);
     let lines = read(&file);
-    let found = lines.functions(&[wanted()]);
+    let found = lines.functions(&ALONE, &[wanted()]);
     assert!(
         found
             .iter()
@@ -361,7 +365,7 @@ fn any_other_content_has_no_lines() {
     for entries in [&[][..], &[1], &[0xff; 100]] {
         let file = crafted(&abbreviation(1, gimli::DW_TAG_compile_unit, &RANGE), entries, &[]);
         let file = read(&file);
-        let found = file.functions(&[wanted()]).unwrap();
+        let found = file.functions(&ALONE, &[wanted()]).unwrap();
         assert_eq!((found.0.len(), found.1), (1, 1), "{entries:?}");
     }
     let room = MemoryRoom::new(10);
