@@ -114,7 +114,7 @@ fn symbols_of(path: &str) -> Symbols {
     let Ok(file) = std::fs::read(path) else {
         return Vec::new();
     };
-    let elf = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*file).unwrap();
+    let elf = object::read::elf::ElfFile64::<object::Endianness>::parse(&*file).unwrap();
     let functions = elf
         .symbols()
         .filter(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition());
@@ -122,7 +122,7 @@ fn symbols_of(path: &str) -> Symbols {
         .map(|symbol| {
             let section = elf.section_by_index(symbol.section_index().unwrap()).unwrap();
             let header = section.elf_section_header();
-            let offset = header.sh_offset.get(object::LittleEndian);
+            let offset = header.sh_offset.get(elf.endian());
             let start = symbol.address() - section.address() + offset;
             (start, start + symbol.size(), symbol.name().unwrap().to_owned())
         })
