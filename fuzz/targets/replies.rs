@@ -5,9 +5,9 @@ use jitinject::internals::record::readers::{dotnet_reply_error, mapped_files};
 
 pub fn run(input: &[u8]) {
     for file in mapped_files(input) {
-        assert!(file.starts_with(b"/") && !file.contains(&b'\n'));
-        if let Some(path) = dump_path(file) {
-            assert!(file.starts_with(path));
+        assert!(file.path.starts_with(b"/") && !file.path.contains(&b'\n'));
+        if let Some(path) = dump_path(file.path) {
+            assert!(file.path.starts_with(path));
         }
     }
     let is_accepted = dotnet_reply_error(input).is_none();
