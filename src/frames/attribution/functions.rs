@@ -8,7 +8,7 @@ use crate::frames::attribution::identity::{IdentityIndex, IdentityNamer};
 use crate::frames::attribution::tree::{EventFunction, FunctionTree};
 use crate::frames::stream::call_tree::{NodeIndex, Weight};
 use crate::results::summary::outermost::visit_outermost;
-use crate::results::summary::profile::{FunctionProfile, StackNode};
+use crate::results::summary::profile::FunctionProfile;
 
 /// Number of callers listed for each function.
 const CALLERS: usize = 3;
@@ -25,15 +25,6 @@ pub struct CountedFunctions {
     pub all: IndexedTable<FunctionIndex, FunctionProfile>,
     /// Index of each function.
     pub of_identities: IndexedTable<IdentityIndex, FunctionIndex>,
-}
-
-/// Samples of one event in a function.
-#[derive(Clone, Copy, Default)]
-struct FunctionSamples {
-    /// In its own code.
-    own: Weight,
-    /// In it and in functions that it calls.
-    total: Weight,
 }
 
 impl CountedFunctions {
@@ -72,32 +63,21 @@ impl CountedFunctions {
 /// Adds up the samples of each function.
 fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &FunctionTree) {
     let mut callers: HashMap<(IdentityIndex, IdentityIndex), u64> = HashMap::default();
-    let mut samples: HashMap<(IdentityIndex, u32), FunctionSamples> = HashMap::default();
-    let node = |index| {
-        let (node, own) = (&tree.nodes[NodeIndex(index)], &tree.own[NodeIndex(index)]);
-        StackNode {
-            caller: node.caller().map(u32::from),
-            function: node.frame.function.0,
-            own: own.samples,
-        }
+    // Samples in the code of each function itself, and in it and in functions that it calls.
+    let mut samples: HashMap<(IdentityIndex, u32), (Weight, Weight)> = HashMap::default();
+    let node = |index: NodeIndex| {
+        let node = &tree.nodes[index];
+        (node.caller(), node.frame.function.0)
     };
-    let mut periods = tree.own.map(|own| own.period);
-    for (index, node) in tree.nodes.enumerate().rev() {
-        if let Some(caller) = node.caller() {
-            periods[caller] = periods[caller].saturating_add(periods[index]);
-        }
-    }
-    visit_outermost(tree.nodes.len(), rows.len(), node, |index, total| {
-        let node = &tree.nodes[NodeIndex(index)];
+    let own = tree.own.clone();
+    visit_outermost(own, Weight::add, node, rows.len(), |index, below| {
+        let node = &tree.nodes[index];
         let EventFunction { event, function } = node.frame;
-        let of_event = samples.entry((function, event)).or_default();
-        of_event.total.add(Weight {
-            samples: total,
-            period: periods[NodeIndex(index)],
-        });
+        let (_, total) = samples.entry((function, event)).or_default();
+        total.add(below);
         if let Some(caller) = node.caller().filter(|_| event == 0) {
             let caller = tree.nodes[caller].frame.function;
-            *callers.entry((function, caller)).or_default() += total;
+            *callers.entry((function, caller)).or_default() += below.samples;
         }
     });
     for (node, &own) in tree
@@ -107,11 +87,11 @@ fn count(rows: &mut IndexedTable<IdentityIndex, FunctionProfile>, tree: &Functio
         .filter(|(_, own)| own.samples > 0)
     {
         let EventFunction { event, function } = node.frame;
-        samples.entry((function, event)).or_default().own.add(own);
+        samples.entry((function, event)).or_default().0.add(own);
     }
     let mut samples: Vec<_> = samples.into_iter().collect();
     samples.sort_unstable_by_key(|&(key, _)| key);
-    for ((function, event), FunctionSamples { own, total }) in samples {
+    for ((function, event), (own, total)) in samples {
         let row = &mut rows[function];
         row.own.add(event, own.samples);
         row.total.add(event, total.samples);

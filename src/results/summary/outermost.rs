@@ -1,21 +1,23 @@
 //! Call trees in which functions may be recursive.
 
-use crate::collections::indexed_table::IndexedTable;
-use crate::results::summary::profile::StackNode;
+use crate::collections::indexed_table::{IndexedTable, TableIndex, index_of};
 
-/// Visits the nodes whose function is not among their callers already, each with the number of samples in it and all below it:
-/// recursive functions count once. `node` returns each of so many nodes, which come after their callers.
-pub fn visit_outermost(
-    nodes: usize,
+/// Visits the nodes whose function is not among their callers already, each with the samples in it and all below it:
+/// recursive functions count once. `own` has the samples in each node itself, `add` adds samples up, and `node` returns
+/// the caller of a node, which comes before it, and its function, one of so many.
+pub fn visit_outermost<I: TableIndex, S: Copy>(
+    own: IndexedTable<I, S>,
+    add: impl Fn(&mut S, S),
+    node: impl Fn(I) -> (Option<I>, u32),
     functions: usize,
-    node: impl Fn(u32) -> StackNode,
-    mut visit: impl FnMut(u32, u64),
+    mut visit: impl FnMut(I, S),
 ) {
-    let indices = 0..nodes as u32;
-    let mut totals: IndexedTable<u32, u64> = indices.clone().map(|index| node(index).own).collect();
+    let indices = (0..own.len()).map(index_of::<I>);
+    let mut totals = own;
     for index in indices.clone().rev() {
-        if let Some(caller) = node(index).caller {
-            totals[caller] = totals[caller].saturating_add(totals[index]);
+        if let (Some(caller), _) = node(index) {
+            let below = totals[index];
+            add(&mut totals[caller], below);
         }
     }
     // The last callee of each node, and the callee before each one: other stacks are between a function and its callees.
@@ -23,7 +25,7 @@ pub fn visit_outermost(
     let mut before = totals.map(|_| None);
     let mut pending = Vec::new();
     for index in indices {
-        match node(index).caller {
+        match node(index).0 {
             Some(caller) => before[index] = last_callees[caller].replace(index),
             None => pending.push((index, false)),
         }
@@ -31,7 +33,7 @@ pub fn visit_outermost(
     // Number of times that each function is among the callers of the current node.
     let mut on_path: IndexedTable<u32, u32> = vec![0; functions].into();
     while let Some((index, is_done)) = pending.pop() {
-        let depth = &mut on_path[node(index).function];
+        let depth = &mut on_path[node(index).1];
         if is_done {
             *depth -= 1;
             continue;

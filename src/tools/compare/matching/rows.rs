@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::results::summary::outermost::visit_outermost;
-use crate::results::summary::profile::{FunctionKind, FunctionProfile, StackNode};
+use crate::results::summary::profile::{FunctionKind, FunctionProfile};
 use crate::tools::compare::matching::identity::{Identity, base_name};
 use crate::tools::compare::matching::{AFTER, BEFORE};
 use crate::tools::compare::summary_file::ParsedSummary;
@@ -343,20 +343,18 @@ impl<'s> RunTable<'s> {
             return totals;
         };
         let row = |function| rows.get(function as usize).copied().unwrap_or_default();
-        let nodes = summary.profile.stacks.iter();
-        let nodes: IndexedTable<u32, StackNode> = nodes
-            .map(|node| StackNode {
-                function: row(node.function),
-                ..*node
-            })
+        let stacks = summary.profile.stacks.iter();
+        let nodes: IndexedTable<u32, (Option<u32>, u32)> = stacks
+            .clone()
+            .map(|node| (node.caller, row(node.function)))
             .collect();
-        let count = self.functions.len();
         visit_outermost(
-            nodes.len(),
-            count,
-            |index| nodes[index],
+            stacks.map(|node| node.own).collect(),
+            |sum: &mut u64, samples| *sum = sum.saturating_add(samples),
+            |index: u32| nodes[index],
+            self.functions.len(),
             |index, samples| {
-                let row = nodes[index].function;
+                let (_, row) = nodes[index];
                 if is_wanted(row) {
                     let total = totals.entry(row).or_default();
                     *total = total.saturating_add(samples);
