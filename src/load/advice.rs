@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jitdump::Machine;
 
 use crate::bytes::base_name;
-use crate::code::process::{Processes, SpaceId};
+use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::profile_index::IndexedProfile;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::perf::event::{Backing, Mmap};
@@ -44,19 +44,30 @@ fn file_names<'a>(
     names
 }
 
+/// Returns what finds something in an address space or one that it was forked from. Each is searched once: many may be
+/// forked from one with many maps.
+fn finder<T: Copy>(
+    processes: &Processes,
+    find: impl Fn(&AddressSpace) -> Option<T>,
+) -> impl FnMut(SpaceId) -> Option<T> {
+    let mut known: HashMap<SpaceId, Option<T>> = HashMap::default();
+    let mut find_own = move |space: SpaceId| {
+        let found = known.entry(space);
+        *found.or_insert_with(|| find(processes.space(space)))
+    };
+    move |space: SpaceId| {
+        let ancestors = processes.ancestors(space).map(|(ancestor, _)| ancestor);
+        std::iter::once(space).chain(ancestors).find_map(&mut find_own)
+    }
+}
+
 /// Returns those of some address spaces that have executable memory without a file, or were forked from one that has.
 fn with_code(processes: &Processes, spaces: impl Iterator<Item = SpaceId>) -> impl Iterator<Item = SpaceId> {
-    // Many may be forked from one with many maps.
-    let mut known: HashMap<SpaceId, bool> = HashMap::default();
-    let mut has_code = move |space: SpaceId| {
-        let maps = &processes.space(space).maps;
-        let is_code = || maps.iter().any(|map| map.backing != Backing::File);
-        *known.entry(space).or_insert_with(is_code)
-    };
-    spaces.filter(move |&space| {
-        let ancestors = processes.ancestors(space).map(|(ancestor, _)| ancestor);
-        std::iter::once(space).chain(ancestors).any(&mut has_code)
-    })
+    let mut code = finder(processes, |space| {
+        let mut maps = space.maps.iter();
+        maps.any(|map| map.backing != Backing::File).then_some(())
+    });
+    spaces.filter(move |&space| code(space).is_some())
 }
 
 /// Returns how to make the runtimes in the processes `pids` log their code: one line for each runtime, in the
@@ -101,9 +112,9 @@ pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<D
 /// their number of samples, and how many of them have JIT code in their stack.
 pub fn missing_in_stacks(profile: &IndexedProfile<'_>, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
     let mut by_runtime: BTreeMap<&'static str, (u64, u64, &'static str)> = BTreeMap::new();
+    let mut runtime_of = runtime_finder(profile, |runtime| runtime.stacks.is_some());
     for &(space, samples, with) in counts {
-        let mut runtimes = runtimes_of(profile, space);
-        let found = runtimes.find_map(|runtime| Some((runtime.name, runtime.stacks?)));
+        let found = runtime_of(space).and_then(|runtime| Some((runtime.name, runtime.stacks?)));
         if let Some((name, how)) = found {
             let (all, all_with, _) = by_runtime.entry(name).or_insert((0, 0, how));
             *all += samples;
@@ -131,18 +142,19 @@ fn are_missing(samples: u64, with: u64) -> bool {
     samples >= MIN_SAMPLES && with < samples / 2
 }
 
-/// Returns the runtimes of the files that an address space or those that it was forked from have mapped.
-pub fn runtimes_of(
+/// Returns what finds the first runtime, among those for which `is_wanted` is true, of which an address space or one
+/// that it was forked from has mapped a file.
+pub fn runtime_finder(
     IndexedProfile { profile, index }: &IndexedProfile<'_>,
-    space: SpaceId,
-) -> impl Iterator<Item = &'static Description> {
-    let processes = &index.processes;
-    let ancestors = processes.ancestors(space).map(|(_, space)| space);
-    let spaces = std::iter::once(processes.space(space)).chain(ancestors);
-    spaces.flat_map(|space| &space.maps).filter_map(|map| {
-        let record = index.kept.at(map.record, profile.endian)?;
-        let name = Mmap::parse(&record, profile.endian)?.name;
-        Description::of_file(base_name(name))
+    is_wanted: impl Fn(&Description) -> bool,
+) -> impl FnMut(SpaceId) -> Option<&'static Description> {
+    finder(&index.processes, move |space| {
+        let mut runtimes = space.maps.iter().filter_map(|map| {
+            let record = index.kept.at(map.record, profile.endian)?;
+            let name = Mmap::parse(&record, profile.endian)?.name;
+            Description::of_file(base_name(name))
+        });
+        runtimes.find(|runtime| is_wanted(runtime))
     })
 }
 

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use jitdump::names::{NameParts, SourceLocation};
 use jitdump::{names, printable};
 
-use crate::code::profile_index::IndexedProfile;
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
@@ -16,8 +15,8 @@ use crate::frames::stream::frame::FrameCode;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::tables::{self, Frame};
 use crate::frames::stream::walk::FrameSymbols;
-use crate::load::advice::runtimes_of;
-use crate::load::{Recording, UsedFile, function_of, symbol_of};
+use crate::load::advice::runtime_finder;
+use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::{self, NameStyle};
 use crate::results::summary::event_counts::EventCounts;
 use crate::results::summary::profile::{FunctionKind, FunctionProfile};
@@ -101,17 +100,16 @@ impl FunctionIdentity {
     }
 }
 
-/// Returns the runtime that wrote a file.
-fn runtime_of(recording: &Recording<'_>, used: &UsedFile<'_>) -> Option<&'static str> {
-    let mut pids = used.found.pids.iter();
-    pids.find_map(|&pid| runtime_name(&recording.profile, pid))
-}
-
-/// Returns the name of the runtime of a process: of the last program that it executed.
-fn runtime_name(profile: &IndexedProfile<'_>, pid: Pid) -> Option<&'static str> {
-    let spaces = profile.index.processes.spaces_of(pid).map(|(space, _)| space);
-    let found = spaces.filter_map(|space| runtimes_of(profile, space).next());
-    found.last().map(|runtime| runtime.name)
+/// Returns the name of the runtime that wrote each file: of the last program that its process executed.
+fn runtimes(recording: &Recording<'_>) -> IndexedTable<FileIndex, Option<&'static str>> {
+    let processes = &recording.profile.index.processes;
+    let mut of_space = runtime_finder(&recording.profile, |_| true);
+    let mut of_process = |&pid: &Pid| {
+        let found = processes.spaces_of(pid).filter_map(|(space, _)| of_space(space));
+        found.last().map(|runtime| runtime.name)
+    };
+    let files = &recording.runtime_files.used;
+    files.map(|used| used.found.pids.iter().find_map(&mut of_process))
 }
 
 /// Names the functions in frames.
@@ -141,10 +139,7 @@ impl<'a> IdentityNamer<'a> {
             v8_functions: counted.v8_functions,
             tables: counted.tables,
             names,
-            runtimes: recording
-                .runtime_files
-                .used
-                .map(|used| runtime_of(recording, used)),
+            runtimes: runtimes(recording),
             all: IndexedTable::default(),
             known: HashMap::default(),
             of_codes: HashMap::default(),
