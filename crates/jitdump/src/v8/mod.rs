@@ -15,13 +15,13 @@ mod functions;
 mod inlined_calls;
 pub mod known_functions;
 mod lexer;
+mod mappings;
 pub mod original_lines;
 mod scanner;
 pub mod source_map;
 mod text;
 mod types;
 pub mod v8_inlining;
-mod vlq;
 
 pub use functions::{NamedCall, Script, ScriptFunction};
 pub use text::{Text, TextPosition};

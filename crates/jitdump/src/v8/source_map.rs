@@ -9,11 +9,8 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::v8::vlq;
+use crate::v8::mappings::{MapEntry, MappingsDecoder, NONE, Offset, check_room};
 use crate::v8::{Text, TextPosition};
-
-/// Maximum number of mappings. With the texts of the sources, they take most of the memory.
-const MAX_MAPPINGS: usize = 1 << 24;
 
 /// Maximum nesting depth of sections. The standard allows no sections in sections.
 const MAX_DEPTH: u32 = 4;
@@ -76,21 +73,6 @@ pub struct SourceMap {
     names: Vec<String>,
 }
 
-/// Start of a range of generated text, up to the next mapping or the end of the line. All numbers count from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct MapEntry {
-    line: u32,
-    column: u32,
-    /// Index of the source; [`NONE`] for text that no source has.
-    source: u32,
-    source_line: u32,
-    source_column: u32,
-    /// Index of the original name; [`NONE`] if there is none.
-    name: u32,
-}
-
-const NONE: u32 = u32::MAX;
-
 /// An original position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Original {
@@ -128,12 +110,6 @@ struct MapSection<'j> {
     offset: Offset,
     #[serde(borrow)]
     map: Option<Box<Json<'j>>>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Offset {
-    line: u32,
-    column: u32,
 }
 
 impl SourceMap {
@@ -300,24 +276,10 @@ impl SourceMap {
     fn end_at(&mut self, start: Offset) -> Result<(), MapError> {
         check_room(self.mappings.len())?;
         if self.mappings.last().is_some_and(|last| last.line == start.line) {
-            self.mappings.push(MapEntry {
-                line: start.line,
-                column: start.column,
-                source: NONE,
-                source_line: 0,
-                source_column: 0,
-                name: NONE,
-            });
+            self.mappings
+                .push(MapEntry::without_source(start.line, start.column));
         }
         Ok(())
-    }
-}
-
-/// Checks that there is room for another mapping after `count` mappings.
-fn check_room(count: usize) -> Result<(), MapError> {
-    match count < MAX_MAPPINGS {
-        true => Ok(()),
-        false => Err(MapError::TooLarge),
     }
 }
 
@@ -348,80 +310,6 @@ fn with_root(root: &str, path: String) -> String {
         _ if root.ends_with('/') => format!("{root}{path}"),
         _ => format!("{root}/{path}"),
     }
-}
-
-/// Reads the mappings of one map.
-struct MappingsDecoder {
-    /// First index of its sources, and the one after the last.
-    sources: (u32, u32),
-    names: (u32, u32),
-    offset: Offset,
-    /// Source, line, column and name of the last mapping.
-    state: [i64; 4],
-}
-
-impl MappingsDecoder {
-    fn decode(&mut self, text: &[u8], mappings: &mut Vec<MapEntry>) -> Result<(), MapError> {
-        for (line, segments) in text.split(|&byte| byte == b';').enumerate() {
-            let line_in_map = u32::try_from(line).map_err(|_| MapError::TooLarge)?;
-            let line = self
-                .offset
-                .line
-                .checked_add(line_in_map)
-                .ok_or(MapError::Mapping)?;
-            let base = if line_in_map == 0 { self.offset.column } else { 0 };
-            let mut column = i64::from(base);
-            for segment in segments
-                .split(|&byte| byte == b',')
-                .filter(|segment| !segment.is_empty())
-            {
-                check_room(mappings.len())?;
-                let mapping = self.segment(segment, line, &mut column);
-                mappings.push(mapping.ok_or(MapError::Mapping)?);
-            }
-        }
-        Ok(())
-    }
-
-    fn segment(&mut self, text: &[u8], line: u32, column: &mut i64) -> Option<MapEntry> {
-        let (distance, mut rest) = vlq::read(text)?;
-        *column = column.checked_add(distance)?;
-        let mut mapping = MapEntry {
-            line,
-            column: u32::try_from(*column).ok()?,
-            source: NONE,
-            source_line: 0,
-            source_column: 0,
-            name: NONE,
-        };
-        if rest.is_empty() {
-            return Some(mapping);
-        }
-        let [source, source_line, source_column, name] = &mut self.state;
-        for value in [&mut *source, &mut *source_line, &mut *source_column] {
-            let (distance, after) = vlq::read(rest)?;
-            *value = value.checked_add(distance)?;
-            rest = after;
-        }
-        mapping.source = index(*source, self.sources)?;
-        mapping.source_line = u32::try_from(*source_line).ok()?;
-        mapping.source_column = u32::try_from(*source_column).ok()?;
-        if !rest.is_empty() {
-            let (distance, after) = vlq::read(rest)?;
-            *name = name.checked_add(distance)?;
-            mapping.name = index(*name, self.names)?;
-            rest = after;
-        }
-        // Newer versions may add fields.
-        let _ = rest;
-        Some(mapping)
-    }
-}
-
-/// Index in a list of which a map has the part from `first` to `end`.
-fn index(number: i64, (first, end): (u32, u32)) -> Option<u32> {
-    let index = u32::try_from(number).ok()?.checked_add(first)?;
-    (index < end).then_some(index)
 }
 
 /// Returns the URL in the last `//# sourceMappingURL=` comment of a script. It ends its line.
@@ -513,12 +401,6 @@ mod tests {
         let map = parse(&nested(4)).unwrap();
         assert_eq!(at(&map, 1, 1), Some(("a".into(), 1, 1, None)));
         assert_eq!(parse(&nested(5)).unwrap_err(), MapError::Section);
-    }
-
-    #[test]
-    fn there_are_up_to_16_mi_mappings() {
-        assert_eq!(check_room(16_777_215), Ok(()));
-        assert_eq!(check_room(16_777_216), Err(MapError::TooLarge));
     }
 
     #[test]
