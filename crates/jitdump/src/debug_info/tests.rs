@@ -204,3 +204,28 @@ fn frames_at_an_offset_are_the_enclosing_inlined_calls() {
         }]
     );
 }
+
+#[test]
+fn nesting_has_a_limit() {
+    let mut info = DebugInfo {
+        calls: (0..74).map(|depth| call(depth, &[0..10])).collect(),
+        ..DebugInfo::default()
+    };
+    assert_eq!(info.normalise(10).calls, 10);
+}
+
+/// A call in pieces, in each of which there are three more, one inside the other.
+#[test]
+fn calls_are_split_into_twice_their_ranges_and_1024() {
+    for (pieces, dropped) in [(515, 0), (516, 1)] {
+        let outer: Vec<Range<u32>> = (0..pieces).map(|piece| 2 * piece..2 * piece + 1).collect();
+        let inner = (1..=3).map(|depth| call(depth, &[0..2 * pieces]));
+        let mut info = DebugInfo {
+            functions: vec![SourceFunction::default()],
+            calls: std::iter::once(call(0, &outer)).chain(inner).collect(),
+            ..DebugInfo::default()
+        };
+        assert_eq!(info.normalise(2 * pieces).calls, dropped, "{pieces}");
+        assert_eq!(info.range_count(), u64::from(pieces) * (4 - dropped));
+    }
+}
