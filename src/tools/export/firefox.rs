@@ -155,10 +155,10 @@ fn line_and_column(place: Option<Location>) -> (Option<u32>, Option<u32>) {
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let mut keys: Interner<Call> = Interner::default();
-    let calls = CallNodes::of(profile, |call| keys.of(call));
-    let mut strings: Interner<String> = Interner::default();
-    let mut resources: Interner<Home> = Interner::default();
-    let libraries = Libraries::of(keys.all.iter().map(|call| {
+    let nodes = CallNodes::of(profile, |call| keys.of(call));
+    let calls = keys.all.rows();
+    let tiers = tiers(profile, calls);
+    let libraries = Libraries::of(calls.iter().map(|call| {
         let frame = &profile.tables.frames[call.frame];
         let home = match profile.home(frame) {
             Home::Jit(_) => Home::Jit(None),
@@ -166,26 +166,84 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         };
         (home, frame.address)
     }));
-    let tiers = tiers(profile, keys.all.rows());
+    let mut strings: Interner<String> = Interner::default();
+    let mut resources: Interner<Home> = Interner::default();
     let mut functions: Interner<FunctionKey> = Interner::default();
     let mut places = OriginalPositions::default();
-    let mut table = FrameTable::default();
-    for (&call, &(library, address)) in keys.all.iter().zip(&libraries.of_calls) {
-        let Call {
-            frame,
-            line,
-            inline_depth,
-        } = call;
-        let frame = &profile.tables.frames[frame];
+    let frame_table = FrameTable {
+        lib: libraries.of_calls.iter().map(|&(library, _)| library).collect(),
+        address: libraries.of_calls.iter().map(|&(_, address)| address).collect(),
+        ..frame_table(profile, calls, &tiers, &mut functions, &mut places)
+    };
+    let func_table = function_table(
+        profile,
+        functions.all.rows(),
+        &mut strings,
+        &mut resources,
+        &mut places,
+    );
+    let source_location_table = location_table(&mut places);
+    let sources = source_table(profile, places.sources.all.rows(), &mut strings);
+    let resource_table = resource_table(profile, resources.all.rows(), &mut strings);
+    let (selected, busiest) = profile.busiest().unwrap_or_default();
+    let categories = [Kind::Compiler, Kind::Gc].map(category);
+    let markers = MarkerSource::new(profile, &mut strings, categories, selected);
+    let weighted = profile.weighted_events();
+    let libs = libraries.all.iter().map(|&(home, _)| library(profile, home));
+    let file = File {
+        meta: meta(profile, &tiers, selected, busiest),
+        libs: libs.collect(),
+        shared: Shared {
+            string_array: strings.all.into_iter().collect(),
+            stack_table: stack_table(&nodes),
+            frame_table,
+            func_table,
+            resource_table,
+            native_symbols: json!({"libIndex": [], "address": [], "name": [], "functionSize": [], "length": 0}),
+            sources,
+            source_location_table,
+        },
+        threads: threads(profile, &nodes, &markers, &weighted),
+    };
+    let mut out = GzEncoder::new(out, Compression::default());
+    json::write(&mut out, &file)?;
+    out.finish().map(drop)
+}
+
+fn stack_table(CallNodes { nodes, .. }: &CallNodes<u32>) -> StackTable {
+    let callers = nodes.iter().map(|node| node.caller);
+    StackTable {
+        frame: nodes.iter().map(|node| node.call).collect(),
+        prefix_offset: callers
+            .zip(0_u32..)
+            .map(|(caller, index)| caller.map_or(0, |caller| index.saturating_sub(caller)))
+            .collect(),
+        length: nodes.len(),
+    }
+}
+
+/// Returns the table of frames, without their places in libraries.
+fn frame_table(
+    profile: &ExportedProfile,
+    calls: &[Call],
+    tiers: &[TierIndex],
+    functions: &mut Interner<FunctionKey>,
+    places: &mut OriginalPositions,
+) -> FrameTable {
+    let mut table = FrameTable {
+        native_symbol: vec![(); calls.len()],
+        inner_window_id: vec![0; calls.len()],
+        length: calls.len(),
+        ..FrameTable::default()
+    };
+    for call in calls {
+        let (frame, line) = (&profile.tables.frames[call.frame], call.line);
         let compiled = line.compiled();
         let declared = || profile.tables.functions[line.function].compiled();
         let file = compiled.or_else(declared).map(|location| location.file);
         table.func.push(functions.of((line.function, file)));
-        table.lib.push(library);
-        table.address.push(address);
-        table
-            .inline_depth
-            .push(u8::try_from(inline_depth).unwrap_or(u8::MAX));
+        let depth = u8::try_from(call.inline_depth).unwrap_or(u8::MAX);
+        table.inline_depth.push(depth);
         table.category.push(category(frame.kind));
         let tier = frame.tier.filter(|_| frame.kind == Kind::Language);
         let subcategory = tier.and_then(|tier| tiers.binary_search(&tier).ok());
@@ -196,65 +254,19 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         let original = line.generated.and(line.location());
         table.original_location.push(places.number(original));
     }
-    table.length = keys.all.len();
-    table.native_symbol = vec![(); table.length];
-    table.inner_window_id = vec![0; table.length];
-    let func_table = function_table(
-        profile,
-        functions.all.rows(),
-        &mut strings,
-        &mut resources,
-        &mut places,
-    );
-    let locations = location_table(&mut places);
-    let sources = source_table(profile, places.sources.all.rows(), &mut strings);
-    let resource_names = resources
-        .all
-        .iter()
-        .map(|&home| profile.home_path(home).into_owned());
-    let resource_names: Vec<u32> = resource_names.map(|name| strings.of(name)).collect();
-    let resource_count = resource_names.len();
-    let stack_table = StackTable {
-        frame: calls.nodes.iter().map(|node| node.call).collect(),
-        prefix_offset: calls
-            .nodes
-            .iter()
-            .zip(0_u32..)
-            .map(|(node, index)| node.caller.map_or(0, |caller| index.saturating_sub(caller)))
-            .collect(),
-        length: calls.nodes.len(),
-    };
-    let categories = [Kind::Compiler, Kind::Gc].map(category);
-    let (selected, busiest) = profile.busiest().unwrap_or_default();
-    let markers = MarkerSource::new(profile, &mut strings, categories, selected);
-    let weighted = profile.weighted_events();
-    let file = File {
-        meta: meta(profile, &tiers, selected, busiest),
-        libs: libraries
-            .all
-            .iter()
-            .map(|&(home, _)| library(profile, home))
-            .collect(),
-        shared: Shared {
-            string_array: strings.all.into_iter().collect(),
-            stack_table,
-            frame_table: table,
-            func_table,
-            resource_table: json!({
-                "name": resource_names,
-                "host": vec![(); resource_count],
-                "type": vec![1; resource_count],
-                "length": resource_count,
-            }),
-            native_symbols: json!({"libIndex": [], "address": [], "name": [], "functionSize": [], "length": 0}),
-            sources,
-            source_location_table: locations,
-        },
-        threads: threads(profile, &calls, &markers, &weighted),
-    };
-    let mut out = GzEncoder::new(out, Compression::default());
-    json::write(&mut out, &file)?;
-    out.finish().map(drop)
+    table
+}
+
+fn resource_table(profile: &ExportedProfile, homes: &[Home], strings: &mut Interner<String>) -> Value {
+    let names = homes.iter().map(|&home| profile.home_path(home).into_owned());
+    let names: Vec<u32> = names.map(|name| strings.of(name)).collect();
+    let count = names.len();
+    json!({
+        "name": names,
+        "host": vec![(); count],
+        "type": vec![1; count],
+        "length": count,
+    })
 }
 
 fn category(kind: Kind) -> usize {
