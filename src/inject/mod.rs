@@ -22,7 +22,7 @@ use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::CodeToWrite;
 use crate::inject::objects::{ObjectInputs, Objects};
 use crate::load::{LoadOptions, NeededFunctions, Progress, Recording, RecordingData, load};
-use crate::perf::output::Rewrite;
+use crate::perf::output::{Edits, Rewrite};
 use crate::results::diagnostics::Diagnostic;
 use crate::results::summary::Summary;
 
@@ -80,7 +80,7 @@ fn inject_recording(
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
     output::refuse_conflicts(options, recording)?;
-    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
+    let index = &recording.profile.index;
     let (timeline, kernel_copies) = (&recording.timeline, &recording.input.kernel_copies);
     let selector = recording.selector();
     let has_summary = options.summary.is_some();
@@ -118,18 +118,7 @@ fn inject_recording(
     let mut v8_functions = scripts.functions();
     // Objects and tables have them.
     v8_functions.keep_lines(recording, counted.iter().flat_map(CountedSamples::functions));
-    let inputs = ObjectInputs {
-        files: &recording.runtime_files.used,
-        maps: &recording.maps,
-        processes: &index.processes,
-        recorded: recording.machine(),
-        layout: options.layout,
-        lines: &options.lines,
-        v8_functions: &v8_functions,
-        has_tiers: options.tiers == Tiers::Symbols,
-        names: &options.names,
-        has_copied_stacks: profile.attrs.copies_stacks(),
-    };
+    let inputs = ObjectInputs::new(options, recording, &v8_functions);
     let mapped = CodeToWrite {
         mappings: &functions,
         freed_ranges: &freed_ranges,
@@ -143,14 +132,6 @@ fn inject_recording(
         &recording.runtime_files,
         &objects.placed,
     )?;
-    let rewrite = Rewrite {
-        profile,
-        data_end: index.data_end,
-        auxtrace: &index.auxtrace,
-        edits: changes.edits,
-        build_ids: objects::build_id_entries(profile, &objects.placed),
-        compression: options.compression,
-    };
     let profile_summary = counted.map(|counted| {
         progress.start("counting samples", 1);
         let track = options.lines.track.as_deref();
@@ -172,7 +153,7 @@ fn inject_recording(
         profile: profile_summary.as_ref(),
         cached: None,
     };
-    finish(run, written, summary_output, rewrite, progress)
+    finish(run, written, summary_output, changes.edits, progress)
 }
 
 /// Writes the objects of all that is `mapped`.
@@ -195,14 +176,23 @@ fn write_objects(
     Ok(objects)
 }
 
-/// Commits all outputs, fills the build-ID cache and makes the summary.
+/// Commits all outputs, the profile with `edits` among them, fills the build-ID cache and makes the summary.
 fn finish(
     run: report::SummaryInput<'_>,
     written: output::Output,
     mut summary_output: SummaryOutput,
-    rewrite: Rewrite<'_>,
+    edits: Edits,
     progress: &mut dyn Progress,
 ) -> Result<Summary, Diagnostic> {
+    let (profile, index) = (&run.recording.profile.profile, &run.recording.profile.index);
+    let rewrite = Rewrite {
+        profile,
+        data_end: index.data_end,
+        auxtrace: &index.auxtrace,
+        edits,
+        build_ids: objects::build_id_entries(profile, &run.objects.placed),
+        compression: run.options.compression,
+    };
     let mut summary = None;
     let (left_out, folder) = written.finish(rewrite, run.recording.data, |left_out| {
         let run = report::SummaryInput { left_out, ..run };

@@ -25,9 +25,8 @@ use crate::frames::unwind::made_tables;
 use crate::inject::objects::grouping::{CodeToWrite, FunctionGroups, MAX_HOLE, RecordsSize};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::LineOptions;
-use crate::inject::options::Layout;
-use crate::load::UsedFile;
-use crate::load::UsedMap;
+use crate::inject::options::{InjectOptions, Layout, Tiers};
+use crate::load::{Recording, UsedFile, UsedMap};
 use crate::perf::synthetic;
 use crate::perf::{Profile, feature};
 use crate::results::diagnostics::Issue;
@@ -104,6 +103,28 @@ pub struct ObjectInputs<'a> {
     pub names: &'a NameStyle,
     /// Whether readers unwind stacks.
     pub has_copied_stacks: bool,
+}
+
+impl<'a> ObjectInputs<'a> {
+    /// Takes the input from a recording.
+    pub fn new(
+        options: &'a InjectOptions,
+        recording: &'a Recording<'a>,
+        v8_functions: &'a V8Functions<'a>,
+    ) -> Self {
+        Self {
+            files: &recording.runtime_files.used,
+            maps: &recording.maps,
+            processes: &recording.profile.index.processes,
+            recorded: recording.machine(),
+            layout: options.layout,
+            lines: &options.lines,
+            v8_functions,
+            has_tiers: options.tiers == Tiers::Symbols,
+            names: &options.names,
+            has_copied_stacks: recording.profile.profile.attrs.copies_stacks(),
+        }
+    }
 }
 
 impl ObjectInputs<'_> {
