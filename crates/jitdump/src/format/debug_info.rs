@@ -13,7 +13,7 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::collections::interner::Interner;
 use crate::debug_info::{DebugInfo, LineRow, MAX_LINE, SourceFile, SourceFunction};
 use crate::format::record::MAX_PADDING;
-use crate::names;
+use crate::names::{self, SourceLocation};
 use crate::units::{Address, AddressRange};
 
 /// Size of an entry without its name, in bytes.
@@ -231,22 +231,7 @@ pub fn parse<'a>(
             discriminator,
         });
     }
-    // If the function's name is ambiguous, use the path that an entry has too.
-    let known = locations.iter().find(|location| files.has(location.path));
-    let mut location = known.or(locations.first()).copied();
-    if known.is_none()
-        && let Some(script) = files.only()
-        && let Some(in_name) = names::v8_location(name, script)
-    {
-        files.rename_only(in_name.path);
-        location = Some(in_name);
-    }
-    let function = SourceFunction {
-        name: b"",
-        file: location.map(|location| files.add(location.path)),
-        line: location.map_or(0, |location| location.line),
-        column: location.map_or(0, |location| location.column),
-    };
+    let function = files.declaration(name, &locations);
     if names::is_v8_baseline(name) {
         lines.outside = 0;
         lines.info.rows = baseline_row(&function, &lines.info.rows).into_iter().collect();
@@ -369,7 +354,7 @@ fn read_entries<'a>(
     content: &'a [u8],
     name: &'a [u8],
     range: AddressRange,
-    locations: &[names::SourceLocation<'a>],
+    locations: &[SourceLocation<'a>],
     endian: ByteOrder,
 ) -> Option<Vec<LineEntry<'a>>> {
     let mut reader = Reader::new(content, endian);
@@ -562,6 +547,26 @@ impl<'a> Files<'a> {
     fn rename_only(&mut self, path: &'a [u8]) {
         *self = Self::default();
         self.add(path);
+    }
+
+    /// Returns the function itself, where its name says that it is. If that is ambiguous, its file is one that an entry
+    /// has, too.
+    fn declaration(&mut self, name: &'a [u8], locations: &[SourceLocation<'a>]) -> SourceFunction<'a> {
+        let known = locations.iter().find(|location| self.has(location.path));
+        let mut location = known.or(locations.first()).copied();
+        if known.is_none()
+            && let Some(script) = self.only()
+            && let Some(in_name) = names::v8_location(name, script)
+        {
+            self.rename_only(in_name.path);
+            location = Some(in_name);
+        }
+        SourceFunction {
+            name: b"",
+            file: location.map(|location| self.add(location.path)),
+            line: location.map_or(0, |location| location.line),
+            column: location.map_or(0, |location| location.column),
+        }
     }
 
     fn finish(self) -> Vec<SourceFile<'a>> {
