@@ -7,19 +7,9 @@ pub mod known_addresses;
 pub mod last_chains;
 
 use crate::code::process::SpaceId;
-use crate::code::timeline::{Code, Extent, Lookup, Timeline};
+use crate::code::timeline::{Code, Lookup, Timeline};
+use jitdump::history::Interval;
 use jitdump::{Address, Time};
-
-/// Code at an extent of an address space.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CachedCode {
-    /// Address space of the code.
-    pub space: SpaceId,
-    /// Addresses and times at which the code is there.
-    pub extent: Extent,
-    /// The code itself.
-    pub code: Code,
-}
 
 /// Number of entries for addresses with the same hash.
 const WAYS: usize = 2;
@@ -33,10 +23,10 @@ const MAX_BITS: u32 = 13;
 /// Number of neighbouring addresses with the same hash; functions are rarely shorter.
 const NEIGHBOURS: u64 = 128;
 
-/// A cache entry, in one line of the processor's cache.
+/// A cache entry, in one line of the processor's cache: code, and its address space.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Slot(Option<CachedCode>);
+struct Slot(Option<(SpaceId, Interval<Code>)>);
 
 /// Cache of recently found code. It starts small: a full one is a megabyte, which takes longer to fill than a small profile
 /// takes to read.
@@ -68,16 +58,16 @@ impl Recent {
 
     /// Returns the cached code at an address and time.
     #[inline]
-    pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<&CachedCode> {
+    pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<&Interval<Code>> {
         let places = self.places(space, address)?;
-        let is_it = |Slot(found): &Slot| {
-            found.is_some_and(|found| found.space == space && found.extent.holds(address, time))
-        };
+        let is_it =
+            |Slot(found): &Slot| found.is_some_and(|(of, code)| of == space && code.holds(address, time));
         let at = places.iter().position(is_it)?;
         if at > 0 {
             places.get_mut(..=at)?.rotate_right(1);
         }
-        places.first()?.0.as_ref()
+        let (_, code) = places.first()?.0.as_ref()?;
+        Some(code)
     }
 
     /// Returns the content of an address as [`Timeline::lookup_with_extent`] does, from the cache if it is there.
@@ -87,28 +77,28 @@ impl Recent {
         space: SpaceId,
         address: Address,
         time: Time,
-    ) -> (Lookup, Option<Extent>) {
-        if let Some(found) = self.get(space, address, time) {
-            return (found.code.into(), Some(found.extent));
+    ) -> (Lookup, Option<Interval<Code>>) {
+        if let Some(&found) = self.get(space, address, time) {
+            return (found.value.into(), Some(found));
         }
         let (lookup, extent) = timeline.lookup_with_extent(space, address, time);
-        if let (Some(extent), Some(code)) = (extent, lookup.code()) {
-            self.put(address, CachedCode { space, extent, code });
+        if let Some(extent) = extent {
+            self.put(address, space, extent);
         }
         (lookup, extent)
     }
 
     /// Adds the code at an address.
-    fn put(&mut self, address: Address, found: CachedCode) {
+    fn put(&mut self, address: Address, space: SpaceId, found: Interval<Code>) {
         if self.added >= self.places.len() && self.bits < MAX_BITS {
             // What it had is soon found again.
             *self = Self::with_bits((self.bits + 2).min(MAX_BITS));
         }
         self.added += 1;
-        if let Some(places) = self.places(found.space, address) {
+        if let Some(places) = self.places(space, address) {
             places.rotate_right(1);
             if let Some(first) = places.first_mut() {
-                *first = Slot(Some(found));
+                *first = Slot(Some((space, found)));
             }
         }
     }
@@ -129,23 +119,20 @@ mod tests {
     use crate::code::timeline::MappingIndex;
     use jitdump::AddressRange;
 
-    fn found(space: u32, start: u64, code: u32) -> CachedCode {
-        CachedCode {
-            space: SpaceId(space),
-            extent: Extent {
-                range: AddressRange::new(Address(start), 16).unwrap(),
-                from: Time(10),
-                until: Time(20),
-            },
-            code: Code::Function(MappingIndex(code)),
+    fn found(start: u64, code: u32) -> Interval<Code> {
+        Interval {
+            range: AddressRange::new(Address(start), 16).unwrap(),
+            from: Time(10),
+            until: Time(20),
+            value: Code::Function(MappingIndex(code)),
         }
     }
 
     #[test]
     fn what_was_found_counts_for_its_space_addresses_and_time() {
         let mut recent = Recent::default();
-        let one = found(1, 0x1000, 7);
-        recent.put(Address(0x1004), one);
+        let one = found(0x1000, 7);
+        recent.put(Address(0x1004), SpaceId(1), one);
         let mut get = |space, address, time| {
             let found = recent.get(SpaceId(space), Address(address), Time(time));
             found.copied()
@@ -159,15 +146,13 @@ mod tests {
     #[test]
     fn the_latest_of_those_with_one_hash_stay() {
         let mut recent = Recent::default();
-        let all: Vec<CachedCode> = (0..WAYS as u32 + 1)
-            .map(|at| found(0, 0x1000 + 16 * u64::from(at), at))
+        let all: Vec<Interval<Code>> = (0..WAYS as u32 + 1)
+            .map(|at| found(0x1000 + 16 * u64::from(at), at))
             .collect();
-        let mut get_or_put = |found: CachedCode| {
-            let is_known = recent
-                .get(found.space, found.extent.range.start, Time(15))
-                .is_some();
+        let mut get_or_put = |found: Interval<Code>| {
+            let is_known = recent.get(SpaceId(0), found.range.start, Time(15)).is_some();
             if !is_known {
-                recent.put(found.extent.range.start, found);
+                recent.put(found.range.start, SpaceId(0), found);
             }
             is_known
         };
@@ -182,12 +167,9 @@ mod tests {
         let mut recent = Recent::default();
         let mut sizes = Vec::new();
         for at in 0..40_000 {
-            let one = found(0, 0x1000 * u64::from(at), at);
-            recent.put(one.extent.range.start, one);
-            assert_eq!(
-                recent.get(one.space, one.extent.range.start, Time(15)),
-                Some(&one)
-            );
+            let one = found(0x1000 * u64::from(at), at);
+            recent.put(one.range.start, SpaceId(0), one);
+            assert_eq!(recent.get(SpaceId(0), one.range.start, Time(15)), Some(&one));
             sizes.push(recent.places.len());
         }
         sizes.dedup();

@@ -69,33 +69,6 @@ impl Lookup {
             Self::File | Self::Unmapped => None,
         }
     }
-
-    /// Returns the code if it comes from a dump.
-    pub fn code(self) -> Option<Code> {
-        match self {
-            Self::Function(mapping) => Some(Code::Function(mapping)),
-            Self::Freed(freed_range) => Some(Code::Freed(freed_range)),
-            Self::Symbol(_) | Self::Anonymous | Self::File | Self::Unmapped => None,
-        }
-    }
-}
-
-/// Addresses and a time interval with the same content throughout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// Addresses with this content.
-    pub range: AddressRange,
-    /// Start of the interval, inclusive.
-    pub from: Time,
-    /// End of the interval, exclusive.
-    pub until: Time,
-}
-
-impl Extent {
-    /// Whether it contains an address at a time.
-    pub fn holds(&self, address: Address, time: Time) -> bool {
-        self.range.contains(address) && self.from <= time && time < self.until
-    }
 }
 
 /// Code and memory of one address space over time.
@@ -316,14 +289,14 @@ impl Timeline {
         self.lookup_with_extent(space, address, time).0
     }
 
-    /// Like [`Self::at`], and for code of the address space itself also returns the extent around the address and
-    /// time.
+    /// Like [`Self::at`], and for code of the address space itself also returns all addresses and times around with this
+    /// code.
     pub fn lookup_with_extent(
         &self,
         space: SpaceId,
         address: Address,
         time: Time,
-    ) -> (Lookup, Option<Extent>) {
+    ) -> (Lookup, Option<Interval<Code>>) {
         if let Some(files) = &self.spaces[space].files {
             return (files.at(address, time), None);
         }
@@ -331,12 +304,7 @@ impl Timeline {
         for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
             if let Some(code) = layers.code.at(address, time) {
                 // Parts of inherited code may have been overwritten, so only own code has an extent.
-                let extent = Extent {
-                    range: code.range,
-                    from: code.from,
-                    until: code.until,
-                };
-                return (code.value.into(), (generation == 0).then_some(extent));
+                return (code.value.into(), (generation == 0).then_some(*code));
             }
             let Some(memory) = layers.maps.at(address, time) else {
                 continue;

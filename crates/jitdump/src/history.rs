@@ -28,6 +28,14 @@ pub struct Interval<T> {
     pub value: T,
 }
 
+impl<T> Interval<T> {
+    /// Whether an address has the value at a time.
+    #[doc(hidden)]
+    pub fn holds(&self, address: Address, time: Time) -> bool {
+        self.range.contains(address) && self.from <= time && time < self.until
+    }
+}
+
 /// Returns the times at which a process has what another one has at `times`. One that was copied at such a time keeps it.
 #[doc(hidden)]
 pub fn as_inherited(times: Range<Time>, is_inherited: bool) -> Range<Time> {

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use jitdump::history::intersection;
+use jitdump::history::{Interval, intersection};
 use jitdump::{Address, AddressRange, Time};
 
 use crate::code::process::SpaceId;
+use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
 use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie, replace_cookies};
-use crate::code::recent::{CachedCode, Recent};
 use crate::code::samples::{Located, SampleRecord, SampleVisitor};
 use crate::code::selection::{FrameCounts, SampledCode, Selection, Selector, SpaceCounts};
-use crate::code::timeline::{Code, Extent, Lookup};
+use crate::code::timeline::{Code, Lookup};
 use crate::perf::record::Record;
 use crate::perf::sample::{self, Sample, deferred_callers};
 
@@ -282,7 +282,7 @@ impl HitCode<'_> {
     #[inline]
     fn leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<SampledCode> {
         if let Some(found) = self.recent.get(space, ip, time)
-            && let Code::Function(at) = found.code
+            && let Code::Function(at) = found.value
             && !self.selector.is_uncertain(at)
         {
             return Some(SampledCode::Function(at));
@@ -345,7 +345,7 @@ impl HitCode<'_> {
         let &FrameContext { space, time, .. } = context;
         let before = before(address);
         match self.recent.get(space, address, time) {
-            Some(found) if found.extent.range.contains(before) => found.extent.from..found.extent.until,
+            Some(found) if found.range.contains(before) => found.from..found.until,
             _ => {
                 let timeline = self.selector.timeline;
                 let [at, before] = [address, before].map(|address| timeline.times_of(space, address, time));
@@ -395,10 +395,9 @@ impl HitCode<'_> {
         }
     }
 
-    /// Returns the extent of the recently marked function that has a return address and the call before it. Most frames are in
-    /// one.
+    /// Returns the recently marked function that has a return address and the call before it. Most frames are in one.
     #[inline]
-    fn recent_function(&mut self, address: Address, context: &FrameContext) -> Option<Extent> {
+    fn recent_function(&mut self, address: Address, context: &FrameContext) -> Option<Interval<Code>> {
         let &FrameContext {
             space,
             time,
@@ -408,9 +407,10 @@ impl HitCode<'_> {
         if !code_bounds?.contains(address) {
             return None;
         }
-        let &CachedCode { extent, code, .. } = self.recent.get(space, address, time)?;
-        let is_in_function = matches!(code, Code::Function(_)) && extent.range.contains(before(address));
-        is_in_function.then_some(extent)
+        let &found = self.recent.get(space, address, time)?;
+        let is_in_function =
+            matches!(found.value, Code::Function(_)) && found.range.contains(before(address));
+        is_in_function.then_some(found)
     }
 
     /// Marks the code at a return address. Returns what is there, if the address can be code, and whether the call is in a
@@ -431,7 +431,11 @@ impl HitCode<'_> {
     }
 
     /// Marks the code at an address. Returns what is there, if the address can be code, and the extent around it.
-    fn mark_lookup(&mut self, address: Address, context: &FrameContext) -> (Option<Lookup>, Option<Extent>) {
+    fn mark_lookup(
+        &mut self,
+        address: Address,
+        context: &FrameContext,
+    ) -> (Option<Lookup>, Option<Interval<Code>>) {
         let &FrameContext {
             space,
             time,
@@ -449,7 +453,7 @@ impl HitCode<'_> {
     }
 
     /// Returns the content of an address at a time, and for code the extent around it.
-    fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Lookup, Option<Extent>) {
+    fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Lookup, Option<Interval<Code>>) {
         self.recent.lookup(self.selector.timeline, space, address, time)
     }
 

@@ -1,6 +1,6 @@
 //! A history that grows while it is used.
 
-use crate::history::{Builder, History, Interval, end};
+use crate::history::{Builder, History, end};
 use crate::units::{Address, AddressRange, Time};
 
 /// Maximum number of pieces of code that a record is compared with. Code is in one piece, unless a file is
@@ -90,10 +90,8 @@ impl<T: Copy> GrowingHistory<T> {
 
     /// Returns the newest value at an address at a time among those that have ended.
     fn ended_at(&self, address: Address, time: Time) -> Option<(Time, T)> {
-        let holds = |interval: &&Interval<T>| {
-            interval.range.contains(address) && interval.from <= time && time < interval.until
-        };
-        let unsorted = self.recent.ended.iter().filter(holds);
+        let ended = self.recent.ended.iter();
+        let unsorted = ended.filter(|interval| interval.holds(address, time));
         let indexed = self
             .indexed
             .iter()
