@@ -8,13 +8,13 @@ use std::rc::Rc;
 use gimli::constants as dw;
 use gimli::{Attribute, AttributeValue, ColumnType, Dwarf, Unit, UnitHeader, UnitType};
 use jitdump::AddressRange;
-use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile};
+use jitdump::debug_info::{DebugInfo, InlinedCall, LineRow, SourceFile, SourceFunction};
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::elf::line_info::attributes::{join, name, number, ranges};
 use crate::elf::line_info::counted_reader::{CountedReader, count};
 use crate::elf::line_info::debug_files::{DebugFile, DebugFiles, SplitUnit, UnitIn};
-use crate::elf::line_info::wanted::{Declared, EntryId, Wanted};
+use crate::elf::line_info::wanted::{EntryId, Wanted, complete};
 
 /// Reads that anything counts for that takes memory.
 const READS_PER_ITEM: u64 = 32;
@@ -68,8 +68,8 @@ pub struct FunctionSearch<'a, 'c> {
     debug_files: &'c DebugFiles<'a, 'c>,
     left: &'c Cell<u64>,
     wanted: Vec<Wanted<'a>>,
-    /// Declarations by their entry.
-    declared: HashMap<EntryId, Declared<'a>>,
+    /// Declarations by their entry. Their files are indices into `sources`.
+    declared: HashMap<EntryId, SourceFunction<'a>>,
     /// All files.
     sources: Vec<SourceFile<'a>>,
     /// Their indices by path.
@@ -250,7 +250,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             let declared = self.declaration(unit, attributes, 0)?;
             for &target in &targets {
                 if let Some(wanted) = self.wanted.get_mut(target) {
-                    wanted.declare(declared, &self.sources);
+                    wanted.declare(&declared, &self.sources);
                 }
             }
             file = declared.file;
@@ -319,7 +319,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
                 continue;
             };
             wanted.set_file(outer, in_file, &self.sources);
-            let function = wanted.inlined(offset, declared, &self.sources);
+            let function = wanted.inlined(offset, &declared, &self.sources);
             wanted.info.calls.push(InlinedCall {
                 depth: nesting,
                 function,
@@ -342,7 +342,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         unit: UnitIn<'_, 'a, 'c>,
         origin: &AttributeValue<CountedReader<'a, 'c>>,
         origins: usize,
-    ) -> Result<(EntryId, Declared<'a>)> {
+    ) -> Result<(EntryId, SourceFunction<'a>)> {
         let unknown = gimli::Error::MissingUnitDie;
         let (file, global) = match *origin {
             AttributeValue::UnitRef(offset) => {
@@ -358,11 +358,11 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
             offset: global.0,
         };
         if let Some(known) = self.declared.get(&id) {
-            return Ok((id, *known));
+            return Ok((id, known.clone()));
         }
         // The supplementary file may be missing.
         let Some(dwarf) = self.debug_files.dwarf(file) else {
-            return Ok((id, Declared::default()));
+            return Ok((id, SourceFunction::default()));
         };
         let other = match *origin {
             AttributeValue::UnitRef(_) => None,
@@ -382,7 +382,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         let mut attributes = Vec::new();
         entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
         let declared = self.declaration(unit, &attributes, origins)?;
-        self.declared.insert(id, declared);
+        self.declared.insert(id, declared.clone());
         Ok((id, declared))
     }
 
@@ -392,8 +392,8 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         unit: UnitIn<'_, 'a, 'c>,
         attributes: &[Attribute<CountedReader<'a, 'c>>],
         origins: usize,
-    ) -> Result<Declared<'a>> {
-        let mut declared = Declared::default();
+    ) -> Result<SourceFunction<'a>> {
+        let mut declared = SourceFunction::default();
         let (mut has_linkage_name, mut origin) = (false, None);
         for attribute in attributes {
             match attribute.name() {
@@ -412,7 +412,7 @@ impl<'a, 'c> FunctionSearch<'a, 'c> {
         let is_complete = !declared.name.is_empty() && declared.file.is_some();
         if let Some(origin) = origin.filter(|_| !is_complete && origins < MAX_ORIGINS) {
             let (_, origin) = self.declared(unit, &origin, origins.saturating_add(1))?;
-            declared.complete(origin);
+            complete(&mut declared, origin);
         }
         Ok(declared)
     }

@@ -7,28 +7,13 @@ use jitdump::debug_info::{DebugInfo, LineRow, SourceFile, SourceFunction};
 use crate::collections::hash::HashMap;
 use crate::elf::line_info::debug_files::DebugFile;
 
-/// A function as its declaration has it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Declared<'a> {
-    /// Name; empty if it is unknown.
-    pub name: &'a [u8],
-    /// Index of the file in those of the search.
-    pub file: Option<u32>,
-    /// First line, from 1; 0 if it is unknown.
-    pub line: u32,
-    /// First column, from 1; 0 if it is unknown.
-    pub column: u32,
-}
-
-impl<'a> Declared<'a> {
-    /// Adds what is missing from the entry that this one refers to.
-    pub fn complete(&mut self, origin: Self) {
-        if self.name.is_empty() {
-            self.name = origin.name;
-        }
-        if self.file.is_none() {
-            (self.file, self.line, self.column) = (origin.file, origin.line, origin.column);
-        }
+/// Adds to a declared function what is missing, from the entry that its own one refers to.
+pub fn complete<'a>(declared: &mut SourceFunction<'a>, origin: SourceFunction<'a>) {
+    if declared.name.is_empty() {
+        declared.name = origin.name;
+    }
+    if declared.file.is_none() {
+        (declared.file, declared.line, declared.column) = (origin.file, origin.line, origin.column);
     }
 }
 
@@ -75,14 +60,19 @@ impl<'a> Wanted<'a> {
         self.info.functions.first() == Some(&SourceFunction::default())
     }
 
-    /// Sets its declaration.
-    pub fn declare(&mut self, declared: Declared<'a>, sources: &[SourceFile<'a>]) {
+    /// Sets its declaration, whose file is an index into `sources`.
+    pub fn declare(&mut self, declared: &SourceFunction<'a>, sources: &[SourceFile<'a>]) {
         let function = self.function(declared, sources);
         self.info.functions = vec![function];
     }
 
     /// Returns the index of an inlined function, by its entry.
-    pub fn inlined(&mut self, entry: EntryId, declared: Declared<'a>, sources: &[SourceFile<'a>]) -> u32 {
+    pub fn inlined(
+        &mut self,
+        entry: EntryId,
+        declared: &SourceFunction<'a>,
+        sources: &[SourceFile<'a>],
+    ) -> u32 {
         if let Some(&known) = self.functions.get(&entry) {
             return known;
         }
@@ -112,12 +102,10 @@ impl<'a> Wanted<'a> {
         }))
     }
 
-    fn function(&mut self, declared: Declared<'a>, sources: &[SourceFile<'a>]) -> SourceFunction<'a> {
+    fn function(&mut self, declared: &SourceFunction<'a>, sources: &[SourceFile<'a>]) -> SourceFunction<'a> {
         SourceFunction {
-            name: declared.name,
             file: self.file(declared.file, sources),
-            line: declared.line,
-            column: declared.column,
+            ..declared.clone()
         }
     }
 
