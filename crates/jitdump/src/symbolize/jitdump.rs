@@ -29,16 +29,8 @@ pub struct Jitdump {
 #[derive(Debug)]
 struct Read {
     index: GrowingIndex,
-    code: GrowingHistory<Placed>,
-}
-
-/// A function at an address.
-#[derive(Clone, Copy, Debug)]
-struct Placed {
-    /// Index of the function in the file.
-    function: u32,
-    /// Start of its code.
-    start: Address,
+    /// Indices of functions in the file, each with the start of its code.
+    code: GrowingHistory<(u32, Address)>,
 }
 
 /// A function at an address range, from a time on.
@@ -252,8 +244,7 @@ impl Read {
             }
             let (function, since) = (load.event.function, Time(load.event.time.0));
             if let Some(range) = self.index.index().range(function) {
-                let start = range.start;
-                self.code.put(range, since, Placed { function, start });
+                self.code.put(range, since, (function, range.start));
             }
         }
         for moved in moves {
@@ -270,29 +261,28 @@ impl Read {
             return 0;
         };
         let time = Time(moved.time.0);
-        self.code.clear(from, time, |placed| placed.function == function);
-        let start = moved.to;
-        self.code.put(to, time, Placed { function, start });
+        self.code.clear(from, time, |(placed, _)| placed == function);
+        self.code.put(to, time, (function, moved.to));
         1
     }
 
     /// Returns the function of a move, with its old and new addresses. Other functions with the same `code_index` are not
     /// considered, because some runtimes give all functions the same one.
     fn moved(&self, moved: &Move) -> Option<(u32, AddressRange, AddressRange)> {
-        let (_, placed) = self.code.at(moved.from, Time(moved.time.0))?;
-        if placed.start != moved.from {
+        let (_, (function, start)) = self.code.at(moved.from, Time(moved.time.0))?;
+        if start != moved.from {
             return None;
         }
-        let size = self.index.index().range(placed.function)?.size();
+        let size = self.index.index().range(function)?.size();
         let [from, to] = [moved.from, moved.to].map(|start| AddressRange::new(start, size));
-        Some((placed.function, from?, to?))
+        Some((function, from?, to?))
     }
 
-    fn function(&self, (since, placed): (Time, Placed)) -> Option<Function> {
-        let size = self.index.index().range(placed.function)?.size();
+    fn function(&self, (since, (number, start)): (Time, (u32, Address))) -> Option<Function> {
+        let size = self.index.index().range(number)?.size();
         Some(Function {
-            number: placed.function,
-            range: AddressRange::new(placed.start, size)?,
+            number,
+            range: AddressRange::new(start, size)?,
             since,
         })
     }
