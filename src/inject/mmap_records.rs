@@ -7,12 +7,12 @@
 //!   own.
 //! - The markers of used jitdumps are removed, and a second run finds nothing to do.
 
-use jitdump::{Address, Tally, Time, printable};
+use jitdump::{Address, Tally, printable};
 
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::timeline::FreedRange;
 use crate::inject::mmap_trim;
-use crate::inject::mmap_trim::{InjectedMap, Replaced};
+use crate::inject::mmap_trim::{InsertedMap, Replaced};
 use crate::inject::objects::PlacedObject;
 use crate::load::RuntimeFiles;
 use crate::perf::Profile;
@@ -44,9 +44,15 @@ pub fn changes(
 ) -> Result<Changes, Diagnostic> {
     let (profile, profile_index) = (&recorded.profile, &recorded.index);
     let mut edits = Edits::default();
-    let trimmed = mmap_trim::trimmed_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
+    let freed_ranges = freed_ranges.iter().map(InsertedMap::FreedRange);
+    let own: Vec<InsertedMap<'_>> = objects
+        .iter()
+        .map(InsertedMap::Object)
+        .chain(freed_ranges)
+        .collect();
+    let trimmed = mmap_trim::trimmed_maps(&profile_index.processes, &own);
     if let Some(event) = map_event(profile, profile_index) {
-        insert_maps(&mut edits, profile, profile_index, event, objects, freed_ranges)?;
+        insert_maps(&mut edits, profile, profile_index, event, own)?;
     }
     let markers = runtime_files.used.iter().flat_map(|used| &used.found.markers);
     for marker in markers.filter_map(|&marker| profile_index.markers.get(marker)) {
@@ -75,52 +81,22 @@ fn map_event<'a>(profile: &'a Profile<'_>, profile_index: &ProfileIndex) -> Opti
     Some(RecordEvent { attr, id })
 }
 
-/// The injected maps: first those of objects.
-fn own_maps(objects: &[PlacedObject], freed_ranges: &[FreedRange]) -> Vec<InjectedMap> {
-    let functions = objects.iter().map(|object| InjectedMap {
-        space: object.space,
-        range: object.range,
-        since: object.time,
-        sequence: object.sequence,
-        is_function: true,
-    });
-    let freed_ranges = freed_ranges.iter().map(|freed_range| InjectedMap {
-        space: freed_range.space,
-        range: freed_range.range,
-        since: freed_range.since,
-        sequence: freed_range.sequence,
-        is_function: false,
-    });
-    functions.chain(freed_ranges).collect()
-}
-
 fn insert_maps(
     edits: &mut Edits,
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
     event: RecordEvent<'_>,
-    objects: &[PlacedObject],
-    freed_ranges: &[FreedRange],
+    mut own: Vec<InsertedMap<'_>>,
 ) -> Result<(), Diagnostic> {
-    let objects = objects
-        .iter()
-        .map(|object| (object.time, object.sequence, InsertedMapping::Object(object)));
-    let freed_ranges = freed_ranges.iter().map(|freed_range| {
-        (
-            freed_range.since,
-            freed_range.sequence,
-            InsertedMapping::FreedRange(freed_range),
-        )
-    });
-    // At the same time, in their sequence.
-    let mut made: Vec<(Time, u32, InsertedMapping<'_>)> = objects.chain(freed_ranges).collect();
-    made.sort_by_key(|&(time, sequence, _)| (time, sequence));
+    own.sort_by_key(InsertedMap::order);
     let mut insertion_points = profile_index.marks.insertion_points(profile);
-    for (time, _, made) in made {
-        let (first, second) = match made {
-            InsertedMapping::Object(object) => object_mappings(object)?,
-            InsertedMapping::FreedRange(freed_range) => (freed_mapping(profile_index, freed_range), None),
+    for own in own {
+        // There may be many, so the mappings are made one after the other.
+        let (first, second) = match own {
+            InsertedMap::Object(object) => object_mappings(object)?,
+            InsertedMap::FreedRange(freed_range) => (freed_mapping(profile_index, freed_range), None),
         };
+        let (time, _) = own.order();
         edits.insert(insertion_points.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
                 synthetic::write_mmap2(out, profile.endian, &mapping, event);
@@ -128,13 +104,6 @@ fn insert_maps(
         });
     }
     Ok(())
-}
-
-/// What a mapping is inserted for. There may be many, so the mappings are made one after the other.
-#[derive(Clone, Copy)]
-enum InsertedMapping<'a> {
-    Object(&'a PlacedObject),
-    FreedRange(&'a FreedRange),
 }
 
 /// Mappings of an object: its code, and its unwinding tables if it has any.

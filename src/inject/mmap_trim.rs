@@ -19,25 +19,39 @@ use std::collections::BTreeMap;
 use jitdump::{Address, AddressRange, Tally, Time};
 
 use crate::code::process::{Map, Processes, SpaceId};
+use crate::code::timeline::FreedRange;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::range_map::RangeMap;
+use crate::inject::objects::PlacedObject;
 use crate::perf::event::Backing;
 use crate::results::diagnostics::Issue;
 
-/// An injected map, of a function or of a range freed by one.
+/// What a map is inserted for.
 #[derive(Clone, Copy, Debug)]
-pub struct InjectedMap {
-    /// Address space that gets the map.
-    pub space: SpaceId,
-    /// Addresses that are mapped.
-    pub range: AddressRange,
-    /// Time of the map.
-    pub since: Time,
-    /// Position among the injected maps of the same time.
-    pub sequence: u32,
-    /// Whether it has a function, rather than freed memory.
-    pub is_function: bool,
+pub enum InsertedMap<'a> {
+    /// An object with functions.
+    Object(&'a PlacedObject),
+    /// Memory that code was moved from.
+    FreedRange(&'a FreedRange),
+}
+
+impl InsertedMap<'_> {
+    /// Address space that gets the map, and addresses that are mapped.
+    fn place(&self) -> (SpaceId, AddressRange) {
+        match self {
+            Self::Object(object) => (object.space, object.range),
+            Self::FreedRange(freed) => (freed.space, freed.range),
+        }
+    }
+
+    /// Time of the map, and its position among those of the same time.
+    pub fn order(&self) -> (Time, u32) {
+        match self {
+            Self::Object(object) => (object.time, object.sequence),
+            Self::FreedRange(freed) => (freed.since, freed.sequence),
+        }
+    }
 }
 
 /// A map of the profile that is replaced by parts of it.
@@ -67,7 +81,7 @@ const MAX_PARTS: usize = 1 << 14;
 const MAX_COPIES: usize = 1 << 22;
 
 /// Finds and trims the maps that would hide any of `own`.
-pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
+pub fn trimmed_maps(processes: &Processes, own: &[InsertedMap<'_>]) -> TrimmedMaps {
     Cover::new(processes, own).trim(processes, own)
 }
 
@@ -75,14 +89,17 @@ pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
 enum MappingChange<'a> {
     Fork(SpaceId, SpaceId, Time),
     Map(SpaceId, &'a Map),
-    Own(&'a InjectedMap),
+    Own(InsertedMap<'a>),
 }
 
 impl MappingChange<'_> {
     /// Sort key: by time, injected maps first, as in the output.
     fn order(&self) -> (Time, bool, u32) {
         match self {
-            Self::Own(own) => (own.since, false, own.sequence),
+            Self::Own(own) => {
+                let (time, sequence) = own.order();
+                (time, false, sequence)
+            }
             Self::Fork(_, _, time) => (*time, true, 0),
             Self::Map(_, map) => (map.time, true, 0),
         }
@@ -164,11 +181,12 @@ impl DividedMap {
 }
 
 impl Cover {
-    fn new(processes: &Processes, own: &[InjectedMap]) -> Self {
+    fn new(processes: &Processes, own: &[InsertedMap<'_>]) -> Self {
         let spaces = processes.spaces();
         let mut has_functions = spaces.map(|_| false);
         for own in own {
-            has_functions[own.space] = true;
+            let (space, _) = own.place();
+            has_functions[space] = true;
         }
         let mut has_maps = spaces.map(|space| !space.maps.is_empty());
         for (id, space) in processes.iter() {
@@ -194,7 +212,7 @@ impl Cover {
         }
     }
 
-    fn trim(mut self, processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
+    fn trim(mut self, processes: &Processes, own: &[InsertedMap<'_>]) -> TrimmedMaps {
         let mut events = self.events(processes, own);
         events.sort_by_key(MappingChange::order);
         for event in events {
@@ -205,7 +223,7 @@ impl Cover {
         self.trimmed
     }
 
-    fn events<'a>(&self, processes: &'a Processes, own: &'a [InjectedMap]) -> Vec<MappingChange<'a>> {
+    fn events<'a>(&self, processes: &'a Processes, own: &[InsertedMap<'a>]) -> Vec<MappingChange<'a>> {
         let mut events = Vec::new();
         for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched[id]) {
             events.extend(
@@ -215,8 +233,8 @@ impl Cover {
             );
             events.extend(space.maps.iter().map(|map| MappingChange::Map(id, map)));
         }
-        let own = own.iter().filter(|own| self.is_watched[own.space]);
-        events.extend(own.map(MappingChange::Own));
+        let own = own.iter().filter(|own| self.is_watched[own.place().0]);
+        events.extend(own.copied().map(MappingChange::Own));
         events
     }
 
@@ -224,18 +242,18 @@ impl Cover {
         match event {
             MappingChange::Fork(child, parent, _) => self.fork(child, parent),
             MappingChange::Own(own) => {
-                let space = self.spaces.entry(own.space).or_default();
-                if own.is_function {
-                    space.functions.insert(own.range, (), |_, ()| {});
-                } else {
-                    space.functions.remove(own.range, |_, ()| {});
+                let (space, range) = own.place();
+                let space = self.spaces.entry(space).or_default();
+                match own {
+                    InsertedMap::Object(_) => space.functions.insert(range, (), |_, ()| {}),
+                    InsertedMap::FreedRange(_) => space.functions.remove(range, |_, ()| {}),
                 }
-                for map in space.remove_from_files(own.range) {
+                for map in space.remove_from_files(range) {
                     let divided = self.divided.entry(map.record).or_insert(DividedMap {
                         map,
                         functions: Vec::new(),
                     });
-                    divided.functions.push(own.range);
+                    divided.functions.push(range);
                 }
             }
             MappingChange::Map(space, map) => self.map(space, map),
@@ -321,6 +339,7 @@ impl SpaceCover {
 mod tests {
     use super::*;
     use crate::code::process::ProcessEvent;
+    use crate::inject::objects::tests::object_at;
     use crate::units::Pid;
 
     fn range(start: u64, end: u64) -> AddressRange {
@@ -343,15 +362,17 @@ mod tests {
         }
     }
 
-    fn function(processes: &Processes, pid: u32, time: u64, range: AddressRange) -> InjectedMap {
-        let space = processes.space_at(Pid(pid), Time(time)).unwrap();
-        InjectedMap {
-            space,
+    fn function(processes: &Processes, pid: u32, time: u64, range: AddressRange) -> PlacedObject {
+        PlacedObject {
+            space: processes.space_at(Pid(pid), Time(time)).unwrap(),
+            time: Time(time),
             range,
-            since: Time(time),
-            sequence: 0,
-            is_function: true,
+            ..object_at(b"")
         }
+    }
+
+    fn inserted(own: &[PlacedObject]) -> Vec<InsertedMap<'_>> {
+        own.iter().map(InsertedMap::Object).collect()
     }
 
     #[test]
@@ -367,7 +388,7 @@ mod tests {
             function(&processes, 1, 20, range(50, 60)),
             function(&processes, 1, 20, range(150, 160)),
         ];
-        let replaced = trimmed_maps(&processes, &own).replaced;
+        let replaced = trimmed_maps(&processes, &inserted(&own)).replaced;
         let found: Vec<_> = replaced.iter().map(|it| (it.record, it.parts.clone())).collect();
         assert_eq!(
             found,
@@ -397,7 +418,7 @@ mod tests {
             (1, 70, range(300, 310)),
         ];
         let own = places.map(|(pid, time, place)| function(&processes, pid, time, place));
-        let mut found = trimmed_maps(&processes, &own).replaced;
+        let mut found = trimmed_maps(&processes, &inserted(&own)).replaced;
         // The anonymous memory at 60 is trimmed.
         found.retain(|replaced| replaced.record != 60);
         let cut = |record, cuts: &[u64]| Replaced {
@@ -417,7 +438,7 @@ mod tests {
             map(2, 40, range(0, 200), Backing::Anonymous),
         ]);
         let own = [function(&processes, 1, 20, range(50, 60))];
-        let replaced = trimmed_maps(&processes, &own).replaced;
+        let replaced = trimmed_maps(&processes, &inserted(&own)).replaced;
         assert_eq!(replaced.len(), 1);
         assert_eq!(replaced[0].parts, [range(100, 200)]);
     }
@@ -430,7 +451,7 @@ mod tests {
         let processes = Processes::new(maps.collect());
         let places = (0..2000).map(|at| range(at * 4, at * 4 + 2));
         let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
-        let trimmed = trimmed_maps(&processes, &own);
+        let trimmed = trimmed_maps(&processes, &inserted(&own));
         let parts: usize = trimmed.replaced.iter().map(|replaced| replaced.parts.len()).sum();
         assert!(parts <= (1 << 14) + 4 * own.len() + 2 * 5000, "{parts}");
         assert!(trimmed.faults.count(Issue::MappingsNotTrimmed) > 4000);
@@ -445,7 +466,7 @@ mod tests {
             let processes = Processes::new(maps.collect());
             let places = (0..63).map(|at| range(at * 4, at * 4 + 2));
             let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
-            let trimmed = trimmed_maps(&processes, &own);
+            let trimmed = trimmed_maps(&processes, &inserted(&own));
             assert_eq!(trimmed.replaced.len() as u64, count);
             trimmed.faults.count(Issue::MappingsNotTrimmed)
         };
@@ -466,9 +487,9 @@ mod tests {
         ]);
         let own = [function(&processes, 1, 20, range(50, 60))];
         let after = |inherited: usize| {
-            let mut cover = Cover::new(&processes, &own);
+            let mut cover = Cover::new(&processes, &inserted(&own));
             cover.copies -= inherited;
-            let trimmed = cover.trim(&processes, &own);
+            let trimmed = cover.trim(&processes, &inserted(&own));
             let hidden = trimmed.faults.count(Issue::InheritedCodeHidden);
             (trimmed.replaced.len(), hidden)
         };
