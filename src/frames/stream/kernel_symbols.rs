@@ -70,25 +70,25 @@ impl KernelSymbols {
     /// another address, and modules are anywhere, so their symbols are left out. `None` without addresses, which the kernel hides
     /// from most users.
     fn parse(kallsyms: &[u8], reference: Address) -> Option<Self> {
-        let mut symbols: Vec<KernelSymbol<'_>> = functions(kallsyms).collect();
+        let mut symbols: Vec<(u64, &[u8], bool)> = functions(kallsyms).collect();
         let mut text = None;
-        for symbol in &symbols {
-            if symbol.name == b"_text" || symbol.name == b"_stext" && text.is_none() {
-                text = Some(symbol.address);
+        for &(address, name, _) in &symbols {
+            if name == b"_text" || name == b"_stext" && text.is_none() {
+                text = Some(address);
             }
         }
         let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
-        symbols.retain(|symbol| moved == 0 || !symbol.is_of_module);
-        for symbol in &mut symbols {
-            symbol.address = symbol.address.wrapping_add(moved);
+        symbols.retain(|&(.., is_of_module)| moved == 0 || !is_of_module);
+        for (address, ..) in &mut symbols {
+            *address = address.wrapping_add(moved);
         }
         symbols.sort_unstable();
-        symbols.dedup_by_key(|symbol| symbol.address);
+        symbols.dedup_by_key(|&mut (address, ..)| address);
         let mut names = String::new();
-        let symbols = symbols.into_iter().map(|symbol| {
+        let symbols = symbols.into_iter().map(|(address, name, _)| {
             let start = names.len();
-            names.push_str(&String::from_utf8_lossy(symbol.name));
-            (Address(symbol.address), start..names.len())
+            names.push_str(&String::from_utf8_lossy(name));
+            (Address(address), start..names.len())
         });
         let symbols: Vec<(Address, Range<usize>)> = symbols.collect();
         (!symbols.is_empty()).then_some(Self { symbols, names })
@@ -112,16 +112,9 @@ impl KernelSymbols {
     }
 }
 
-/// A line of `/proc/kallsyms`.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct KernelSymbol<'a> {
-    address: u64,
-    name: &'a [u8],
-    is_of_module: bool,
-}
-
-/// Returns the functions in lines of an address, a type, a name and the module, if it is not the kernel itself.
-fn functions(kallsyms: &[u8]) -> impl Iterator<Item = KernelSymbol<'_>> {
+/// Returns the functions in lines of an address, a type, a name and the module, if it is not the kernel itself: address,
+/// name, and whether it is of a module.
+fn functions(kallsyms: &[u8]) -> impl Iterator<Item = (u64, &[u8], bool)> {
     kallsyms.split(|&byte| byte == b'\n').filter_map(|line| {
         let words = line.split(|byte| byte.is_ascii_whitespace());
         let mut words = words.filter(|word| !word.is_empty());
@@ -129,11 +122,7 @@ fn functions(kallsyms: &[u8]) -> impl Iterator<Item = KernelSymbol<'_>> {
         let address = std::str::from_utf8(address).ok()?;
         let address = u64::from_str_radix(address, 16).ok()?;
         let is_function = matches!(kind, b"t" | b"T" | b"w" | b"W") && address != 0;
-        is_function.then(|| KernelSymbol {
-            address,
-            name,
-            is_of_module: words.next().is_some(),
-        })
+        is_function.then(|| (address, name, words.next().is_some()))
     })
 }
 
@@ -142,7 +131,7 @@ fn is_same_boot(kallsyms: &[u8], reference: Address, release: Option<&[u8]>) -> 
     let running = || kernel::read("/proc/sys/kernel/osrelease").unwrap_or_default();
     release.is_none_or(|release| running().trim_ascii_end() == release)
         && functions(kallsyms)
-            .any(|symbol| symbol.address == reference.0 && matches!(symbol.name, b"_text" | b"_stext"))
+            .any(|(address, name, _)| address == reference.0 && matches!(name, b"_text" | b"_stext"))
 }
 
 /// Returns the path of the copy in perf's build-id cache.
