@@ -7,7 +7,7 @@
 //! with `--stress-flush-code` leave 50 to 90 ms, with an end within 0.03 ms of the truth.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use jitdump::history::{Builder, History};
 use jitdump::{Address, AddressRange, RuntimeTime, Time};
@@ -52,16 +52,8 @@ table_index! {
 struct ProcessCode {
     /// Functions by address and time, on the runtime's clock.
     history: History<LoadIndex>,
-    functions: IndexedTable<LoadIndex, LiveFunction>,
-}
-
-/// A function at one address, from its load until other code overwrites part of it.
-#[derive(Clone, Copy, Debug)]
-struct LiveFunction {
-    file: FileIndex,
-    since: Time,
-    /// Time at which any part of it was first overwritten.
-    until: Time,
+    /// File of each, and times from its load until other code overwrites any part of it.
+    functions: IndexedTable<LoadIndex, (FileIndex, Range<Time>)>,
 }
 
 /// Clock offsets with which a sample is in code that existed, from `from` to `to` (inclusive), in nanoseconds to be
@@ -157,17 +149,13 @@ impl ProcessCode {
             if let Some(left) = event.left {
                 builder.clear(left, time);
             }
-            let function = functions.push(LiveFunction {
-                file: event.file,
-                since: time,
-                until: Time::MAX,
-            });
+            let function = functions.push((event.file, time..Time::MAX));
             builder.put(event.range, time, function);
         }
         let history = builder.finish();
         for interval in history.intervals() {
-            let function: &mut LiveFunction = &mut functions[interval.value];
-            function.until = function.until.min(interval.until);
+            let (_, times): &mut (FileIndex, Range<Time>) = &mut functions[interval.value];
+            times.end = times.end.min(interval.until);
         }
         Self { history, functions }
     }
@@ -187,16 +175,16 @@ impl ProcessCode {
                 return false;
             };
             *room = left;
-            let function = self.functions[interval.value];
-            let is_open = function.until == Time::MAX;
+            let (file, times) = &self.functions[interval.value];
+            let is_open = times.end == Time::MAX;
             found.push(OffsetWindow {
-                file: function.file,
+                file: *file,
                 from: if is_open {
                     i64::MIN
                 } else {
-                    distance(function.until, sampled).saturating_add(1)
+                    distance(times.end, sampled).saturating_add(1)
                 },
-                to: distance(function.since, sampled),
+                to: distance(times.start, sampled),
             });
         }
         found.sort_unstable_by_key(|window| (window.file, window.from, window.to));
