@@ -41,7 +41,7 @@ const MAX_RECORD_SIZE: usize = u16::MAX as usize;
 /// from the first of the records in `data`.
 pub fn expand(data: ProfileBytes<'_>, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Issue>> {
     let size = data.len();
-    let mut records = RecordReader::new(data, 0, endian);
+    let mut records = RecordReader::new(data, endian);
     let mut expander = Expander {
         context: DCtx::create(),
         endian,

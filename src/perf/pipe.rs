@@ -39,7 +39,7 @@ impl PipeHeader {
     pub fn read(data: ProfileBytes<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
         let mut head = Self::default();
         let mut build_ids = Vec::new();
-        let mut records = RecordReader::new(data, 0, endian);
+        let mut records = RecordReader::new(data, endian);
         for offset in header_records(data, endian) {
             records.seek(offset);
             let Some(record) = records.next() else {

@@ -144,17 +144,12 @@ impl<'a> Profile<'a> {
 
     /// Reads the records in file order.
     pub fn records(&self) -> RecordReader<'a> {
-        self.records_from(0)
+        RecordReader::new(self.data, self.endian)
     }
 
     /// Iterates over the records in file order; `None` if they are not in memory.
     pub fn records_in_memory(&self) -> Option<Records<'a>> {
         Some(Records::new(self.data.in_memory()?, 0, self.endian))
-    }
-
-    /// Reads the records from `offset` on, the offset of a record in bytes from the first one.
-    pub fn records_from(&self, offset: u64) -> RecordReader<'a> {
-        RecordReader::new(self.data, offset, self.endian)
     }
 
     /// Returns a point in time on the profile's clock and the wall clock, if recorded.

@@ -130,7 +130,7 @@ fn put_sampled_event_first(tables: &mut Tables, counts: &mut SamplesByStack) {
     let first = first_event(tables);
     if first > 0 {
         tables.events.swap(0, first as usize);
-        counts.swap_events(0, first);
+        counts.put_first(first);
     }
 }
 

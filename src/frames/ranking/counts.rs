@@ -21,13 +21,13 @@ impl SamplesByStack {
             .add(sample.weight());
     }
 
-    /// Exchanges two events.
-    pub fn swap_events(&mut self, one: u32, other: u32) {
+    /// Exchanges an event and the first one.
+    pub fn put_first(&mut self, first: u32) {
         let all = std::mem::take(&mut self.0).into_iter();
         let swapped = all.map(|((event, stack, thread), weight)| {
             let event = match event {
-                event if event == one => other,
-                event if event == other => one,
+                0 => first,
+                event if event == first => 0,
                 event => event,
             };
             ((event, stack, thread), weight)

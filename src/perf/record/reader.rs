@@ -23,11 +23,11 @@ pub struct RecordReader<'a> {
 }
 
 impl<'a> RecordReader<'a> {
-    /// Reads the records in `data` from offset `start` on. Their offsets are those in `data`.
-    pub fn new(data: ProfileBytes<'a>, start: u64, endian: ByteOrder) -> Self {
+    /// Reads the records in `data`.
+    pub fn new(data: ProfileBytes<'a>, endian: ByteOrder) -> Self {
         Self {
             window: ProfileWindow::new(data, READ_SIZE),
-            at: start,
+            at: 0,
             endian,
         }
     }

@@ -74,7 +74,7 @@ impl<'a> IntactReader<'a> {
             ProfileBytes::Memory(bytes) => AnyRecords::Memory(IntactRecords::new(bytes, attrs, endian)),
             ProfileBytes::File(_) => AnyRecords::File(UndamagedRecords {
                 validator: RecordValidator { attrs, endian },
-                records: RecordReader::new(data, 0, endian),
+                records: RecordReader::new(data, endian),
                 times: [None; 2],
                 has_ended: false,
             }),
