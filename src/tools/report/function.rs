@@ -70,8 +70,8 @@ pub struct Share {
     pub samples: Weight,
 }
 
-/// Samples of code that has no line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+/// Samples of a source line, or of code that has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct LineShare {
     /// Samples in the code itself.
     #[serde(rename = "self")]
@@ -97,8 +97,8 @@ pub struct SourceLine {
     pub text: Option<String>,
 }
 
-/// Samples of the lines of a function: of the line itself, and with what it calls.
-type Lines = BTreeMap<(SourceFileIndex, u32), [Weight; 2]>;
+/// Samples of the lines of a function.
+type Lines = BTreeMap<(SourceFileIndex, u32), LineShare>;
 
 /// Reports the function that `name` means: the hottest of those with that name or, if there is none, of those that contain it, or
 /// have this symbol. `rows` are those of all functions. Lists of kept sources that cannot be read are counted in `faults`.
@@ -128,8 +128,7 @@ pub fn report(
     let others = others.iter().take(most).map(|row| described(row)).collect();
     let shares = Shares::of(tables, counts, event, row);
     let (lines, lines_omitted) = source_lines(tables, &shares.lines, &options.stream, faults);
-    let [own, total] = shares.no_line;
-    let no_line = (total.samples > 0 && !lines.is_empty()).then_some(LineShare { own, total });
+    let has_no_line = shares.no_line.total.samples > 0 && !lines.is_empty();
     let (tiers, tiers_omitted) = largest(shares.tiers, most);
     let (callers, callers_omitted) = largest(shares.callers, most);
     let (callees, callees_omitted) = largest(shares.callees, most);
@@ -139,7 +138,7 @@ pub fn report(
         tiers_omitted,
         lines,
         lines_omitted,
-        no_line,
+        no_line: has_no_line.then_some(shares.no_line),
         callers,
         callers_omitted,
         callees,
@@ -174,7 +173,7 @@ struct Shares {
     tiers: BTreeMap<String, Weight>,
     lines: Lines,
     /// Of code without a line.
-    no_line: [Weight; 2],
+    no_line: LineShare,
     callers: BTreeMap<String, Weight>,
     callees: BTreeMap<String, Weight>,
 }
@@ -205,11 +204,11 @@ impl Shares {
             if let Some(&(function, file, line, tier)) = calls.first()
                 && is_it(function)
             {
-                let [own, _] = match file.filter(|_| line > 0) {
+                let share = match file.filter(|_| line > 0) {
                     Some(file) => shares.lines.entry((file, line)).or_default(),
                     None => &mut shares.no_line,
                 };
-                own.add(weight);
+                share.own.add(weight);
                 if let Some(tier) = tier {
                     shares.tiers.entry(tier.to_owned()).or_default().add(weight);
                 }
@@ -229,10 +228,10 @@ impl Shares {
                 callers.extend(nearest(&mut outer.map(|call| call.0)));
             }
             for line in lines {
-                shares.lines.entry(line).or_default()[1].add(weight);
+                shares.lines.entry(line).or_default().total.add(weight);
             }
             if has_no_line {
-                shares.no_line[1].add(weight);
+                shares.no_line.total.add(weight);
             }
             for (set, shares) in [(callers, &mut shares.callers), (callees, &mut shares.callees)] {
                 for name in set {
@@ -310,7 +309,7 @@ fn source_lines(
     let shown: BTreeSet<(SourceFileIndex, u32)> = lines.keys().copied().chain(with_text).collect();
     let (shown, omitted) = most_sampled(shown.into_iter().collect(), lines);
     let shown = shown.into_iter().map(|(file, line)| {
-        let [own, total] = lines.get(&(file, line)).copied().unwrap_or_default();
+        let LineShare { own, total } = lines.get(&(file, line)).copied().unwrap_or_default();
         SourceLine {
             file: tables.files[file].path.clone(),
             line,
@@ -328,7 +327,7 @@ fn most_sampled(mut all: Vec<(SourceFileIndex, u32)>, lines: &Lines) -> (Vec<(So
     if omitted > 0 {
         all.sort_by_key(|at| {
             let samples = lines.get(at);
-            Reverse(samples.map(|[own, total]| (own.period, total.period)))
+            Reverse(samples.map(|share| (share.own.period, share.total.period)))
         });
         all.truncate(MAX_LINES);
         all.sort_unstable();
@@ -348,7 +347,10 @@ mod tests {
         let samples = |period| {
             let mut weight = Weight::default();
             weight.add(Weight { samples: 1, period });
-            [weight; 2]
+            LineShare {
+                own: weight,
+                total: weight,
+            }
         };
         // The last ones have most samples, and every second line has none.
         let lines: Lines = (0..300)
@@ -407,7 +409,7 @@ mod tests {
             },
             text: Some(text),
         });
-        let lines = Lines::from([((file, 10), [Weight::default(); 2])]);
+        let lines = Lines::from([((file, 10), LineShare::default())]);
         let (shown, omitted) =
             source_lines(&tables, &lines, &StreamOptions::default(), &mut Tally::default());
         let shown: Vec<&str> = shown.iter().filter_map(|line| line.text.as_deref()).collect();
