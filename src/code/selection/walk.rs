@@ -48,22 +48,11 @@ impl FrameContext {
     }
 }
 
-/// What a frame of a call chain is.
-#[derive(Clone, Debug)]
-struct KnownFrame {
-    /// Whether it has a name, if it is in JIT code.
-    is_named: Option<bool>,
-    /// Times at which it is the same.
-    times: Range<Time>,
-}
+/// Whether a frame of a call chain has a name, if it is in JIT code, and times at which it is the same.
+type KnownFrame = (Option<bool>, Range<Time>);
 
-impl KnownFrame {
-    /// What is never JIT code.
-    const OTHER: Self = Self {
-        is_named: None,
-        times: Time(0)..Time::MAX,
-    };
-}
+/// What is never JIT code.
+const OTHER: KnownFrame = (None, Time(0)..Time::MAX);
 
 /// State while reading some of the records.
 pub struct SelectionWalk<'a> {
@@ -147,7 +136,8 @@ impl SampleVisitor for SelectionWalk<'_> {
         if let Some(context) = context.as_ref().filter(|context| context.has_content()) {
             let mut frames = FrameCounts::default();
             for address in deferred_callers(&chain.content, marker.selector.profile.endian) {
-                frames.extend(marker.frame(address, context).is_named);
+                let (is_named, _) = marker.frame(address, context);
+                frames.extend(is_named);
             }
             self.add_stack(frames);
         }
@@ -229,16 +219,16 @@ impl SelectionWalk<'_> {
         let new = words.get(..words.len().saturating_sub(known)).unwrap_or_default();
         for (index, &word) in new.iter().enumerate().rev() {
             let address = endian.u64_of(word);
-            let frame = match address {
-                sample::FIRST_CONTEXT_MARKER.. => KnownFrame::OTHER,
+            let (is_named, times) = match address {
+                sample::FIRST_CONTEXT_MARKER.. => OTHER,
                 _ => marker.frame(Address(address), context),
             };
             if index > first {
-                outer.extend(frame.is_named);
+                outer.extend(is_named);
                 if !has_cookie {
-                    chain.push(word, frame.times, outer);
+                    chain.push(word, times, outer);
                 }
-            } else if let Some(is_named) = frame.is_named {
+            } else if let Some(is_named) = is_named {
                 is_in_stack |= is_named;
                 // The chain starts with the sampled address, or, of a precise event, at another address in the same function.
                 let address = Address(address);
@@ -314,19 +304,13 @@ impl HitCode<'_> {
     #[inline]
     fn frame(&mut self, address: Address, context: &FrameContext) -> KnownFrame {
         if !context.may_be_code(address) {
-            return KnownFrame::OTHER;
+            return OTHER;
         }
         if let Some(extent) = self.recent_function(address, context) {
-            return KnownFrame {
-                is_named: Some(true),
-                times: extent.from..extent.until,
-            };
+            return (Some(true), extent.from..extent.until);
         }
         match self.frames.get(context.space, address, context.time) {
-            Some((&is_named, times)) => KnownFrame {
-                is_named,
-                times: times.clone(),
-            },
+            Some((&is_named, times)) => (is_named, times.clone()),
             None => self.new_frame(address, context),
         }
     }
@@ -337,7 +321,7 @@ impl HitCode<'_> {
         let is_named = self.mark_frame(address, context);
         let times = self.times_of_caller(address, context);
         self.frames.put(context.space, address, times.clone(), is_named);
-        KnownFrame { is_named, times }
+        (is_named, times)
     }
 
     /// Returns times at which a return address and the call before it have the same content.
