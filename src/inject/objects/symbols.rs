@@ -21,11 +21,6 @@ use crate::load::symbol_of;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::BuildId;
 
-/// Writer of objects for symbols.
-struct SymbolWriter<'a> {
-    input: &'a ObjectInputs<'a>,
-}
-
 /// Maximum number of symbols in an object, and of the bytes of their names.
 const MAX_SHARED: usize = 1 << 14;
 const MAX_NAMES: usize = 2 << 20;
@@ -54,7 +49,6 @@ pub fn write(
     objects: &mut Objects,
     mut progress: impl FnMut(u64),
 ) -> Result<(), Diagnostic> {
-    let writer = SymbolWriter { input };
     let mut memory = EncoderMemory::default();
     let (placed, are_shared) = (mapped.symbols, input.shares_symbols(mapped));
     for of_table in placed.chunk_by(|one, other| one.id.table == other.id.table) {
@@ -70,11 +64,11 @@ pub fn write(
             let mut symbols: Vec<Member<'_, '_>> = symbols.collect();
             symbols.sort_by_key(|member| member.symbol.range);
             for members in shared(symbols) {
-                progress(writer.write(&members, output, kept, objects, &mut memory)?);
+                progress(input.write_symbols(&members, output, kept, objects, &mut memory)?);
             }
         } else {
             for member in symbols {
-                progress(writer.write(&[member], output, kept, objects, &mut memory)?);
+                progress(input.write_symbols(&[member], output, kept, objects, &mut memory)?);
             }
         }
     }
@@ -116,9 +110,18 @@ fn shared<'a, 'p>(symbols: Vec<Member<'a, 'p>>) -> Vec<Vec<Member<'a, 'p>>> {
     all
 }
 
-impl<'a> SymbolWriter<'a> {
+impl Member<'_, '_> {
+    /// Offset of a part of the symbol in a file that contained the code of all.
+    fn file_offset(&self, place: &PlacedSymbol) -> u64 {
+        let into_symbol = place.range.start.0.saturating_sub(self.symbol.range.start.0);
+        let address = object::text_address(false, false).saturating_add(self.offset);
+        object::file_offset(false, address.saturating_add(into_symbol))
+    }
+}
+
+impl<'a> ObjectInputs<'a> {
     /// Writes an object for symbols of one perf map, by their addresses in the object. Returns the number of their places.
-    fn write(
+    fn write_symbols(
         &self,
         members: &[Member<'a, '_>],
         output: &mut Output,
@@ -132,12 +135,12 @@ impl<'a> SymbolWriter<'a> {
         let Some((first, place)) = first else {
             return Ok(0);
         };
-        let found = self.input.maps[place.id.table].found;
+        let found = self.maps[place.id.table].found;
         let owner = found.file.owner();
         let store = output.store()?;
-        if self.input.lines.keep_sources {
+        if self.lines.keep_sources {
             let infos = members.iter();
-            let infos = infos.filter_map(|member| self.input.v8_functions.declaration(member.symbol.name));
+            let infos = infos.filter_map(|member| self.v8_functions.declaration(member.symbol.name));
             let names = infos.flat_map(|mut info| sources_to_keep(&mut info, owner));
             kept.keep(names.collect(), store, &mut objects.faults)?;
         }
@@ -147,7 +150,7 @@ impl<'a> SymbolWriter<'a> {
             kept,
             owner,
         };
-        let (bytes, build_id) = self.encode(members, places, &mut objects.faults, memory);
+        let (bytes, build_id) = self.encode_symbols(members, places, &mut objects.faults, memory);
         let kind = ObjectKind::Symbol(first.symbol.range.start);
         let file = store.write(found.pid, kind, &bytes, &build_id)?;
         objects.symbols += members.len() as u64;
@@ -155,13 +158,13 @@ impl<'a> SymbolWriter<'a> {
         let path: Arc<[u8]> = path_for_readers(&store.folder().join(file)).into();
         let placed = members.iter().flat_map(|member| {
             let places = member.places.iter();
-            places.map(|place| (*place, self.file_offset(member, place)))
+            places.map(|place| (*place, member.file_offset(place)))
         });
         let placed: Vec<(PlacedSymbol, u64)> = placed.collect();
         let count = placed.len() as u64;
         for (place, file_offset) in joined(placed, members.len() > 1) {
             objects.placed.push(PlacedObject {
-                pid: self.input.processes.space(place.space).pid,
+                pid: self.processes.space(place.space).pid,
                 space: place.space,
                 // After the record that maps the memory.
                 time: Time(place.since.0.saturating_add(1)),
@@ -176,22 +179,14 @@ impl<'a> SymbolWriter<'a> {
         Ok(count)
     }
 
-    /// Offset of a part of a symbol in a file that contained the code of all.
-    fn file_offset(&self, member: &Member<'_, '_>, place: &PlacedSymbol) -> u64 {
-        let symbol = member.symbol;
-        let into_symbol = place.range.start.0.saturating_sub(symbol.range.start.0);
-        let address = object::text_address(false, false).saturating_add(member.offset);
-        object::file_offset(false, address.saturating_add(into_symbol))
-    }
-
     /// Name of a symbol.
-    fn name(&self, symbol: PerfMapSymbol<'a>) -> Cow<'a, [u8]> {
-        let name = self.input.v8_functions.name(symbol.name);
-        self.input.symbol_name(name, || None, symbol.tier())
+    fn name_of(&self, symbol: PerfMapSymbol<'a>) -> Cow<'a, [u8]> {
+        let name = self.v8_functions.name(symbol.name);
+        self.symbol_name(name, || None, symbol.tier())
     }
 
     /// Encodes the object of symbols, with the source locations that their names contain.
-    fn encode(
+    fn encode_symbols(
         &self,
         members: &[Member<'a, '_>],
         places: SourcePlaces<'_>,
@@ -200,7 +195,7 @@ impl<'a> SymbolWriter<'a> {
     ) -> (SparseBytes, BuildId) {
         let names: Vec<Cow<'_, [u8]>> = members
             .iter()
-            .map(|member| match self.name(member.symbol) {
+            .map(|member| match self.name_of(member.symbol) {
                 // Relative to the first one, this would not be its address.
                 name if name.is_empty() && members.len() > 1 => {
                     Cow::Owned(object::unnamed(member.symbol.range.start.0))
@@ -214,12 +209,12 @@ impl<'a> SymbolWriter<'a> {
             address: object::text_address(false, false).saturating_add(member.offset),
         });
         let functions: Vec<ObjectFunction<'_>> = functions.collect();
-        let lines = &self.input.lines;
-        let mut encoder = Encoder::new(memory, lines.settings(self.input.recorded));
+        let lines = &self.lines;
+        let mut encoder = Encoder::new(memory, lines.settings(self.recorded));
         for (member, function) in members.iter().zip(&functions) {
-            if let Some(info) = self.input.v8_functions.declaration(member.symbol.name) {
+            if let Some(info) = self.v8_functions.declaration(member.symbol.name) {
                 // There is an object for few symbols, so texts of source maps would be in many.
-                let added = lines.add(info, function, self.input.names, places, false, &mut encoder);
+                let added = lines.add(info, function, self.names, places, false, &mut encoder);
                 if added.is_err() {
                     faults.add(Issue::LinesTooLarge, 0);
                 }
@@ -232,12 +227,12 @@ impl<'a> SymbolWriter<'a> {
         let eh_frame = end.next_multiple_of(TABLE_ALIGN);
         let layout = TableLayout {
             eh_frame,
-            endian: self.input.recorded.endian,
-            address_size: self.input.recorded.address_size(),
+            endian: self.recorded.endian,
+            address_size: self.recorded.address_size(),
         };
         let tables = UnwindTables::build(std::iter::empty(), layout).unwrap_or_default();
         let content = ObjectContent {
-            machine: self.input.recorded,
+            machine: self.recorded,
             functions: &functions,
             address: members.first().map_or(0, |first| first.symbol.range.start.0),
             time: 0,
