@@ -29,9 +29,9 @@ mod shared_memory;
 pub use crate::traces::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 #[cfg(feature = "record")]
-pub(crate) use find::folders::RUNTIME_FILES;
+pub use find::access::MANIFEST;
 #[cfg(feature = "record")]
-pub use find::noted_owners::MANIFEST;
+pub(crate) use find::folders::RUNTIME_FILES;
 #[cfg(feature = "timeline")]
 pub(crate) use find::perf_maps::all_symbols;
 pub(crate) use find::perf_maps::{UsedMap, symbol_of};

@@ -3,17 +3,26 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
+use serde::Deserialize;
+
 use crate::files::open_file::is_trusted;
+use crate::files::search::folder_of;
+use crate::files::walk::{self, Scope};
 use crate::files::{FileOrigin, Reach};
-use crate::load::find::noted_owners::noted_owners;
 use crate::load::options::LoadOptions;
 use crate::load::running_processes::{SLACK, process_folder, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
+
+/// Name of the manifest in the folder of a recording.
+pub const MANIFEST: &str = "manifest.json";
+
+/// Maximum size of a manifest in bytes.
+const MAX_MANIFEST: u64 = 64 << 20;
 
 /// Restrictions on files, by their paths and their owners.
 #[derive(Clone, Debug)]
@@ -81,7 +90,10 @@ impl OwnerCheck {
     }
 
     fn has(&self, owner: u32, pid: Option<Pid>) -> bool {
-        let in_manifest = || self.noted.get_or_init(|| noted_owners(&self.profile));
+        let in_manifest = || {
+            let noted = || noted_owners(&self.profile).unwrap_or_default();
+            self.noted.get_or_init(noted)
+        };
         let noted = |pid: Pid| {
             let named = self.process_owners.get(&pid.0);
             named.or_else(|| in_manifest().get(&pid.0))
@@ -100,9 +112,31 @@ impl OwnerCheck {
     }
 }
 
+/// The part of a manifest that is needed.
+#[derive(Deserialize)]
+struct NotedOwners {
+    #[serde(default)]
+    owners: BTreeMap<u32, u32>,
+}
+
+/// Returns the user IDs of the owners of processes, by process ID, that `jitinject record` has noted in the manifest
+/// beside a profile; `None` if a user other than root and the current one could have written it.
+fn noted_owners(profile: &Path) -> Option<BTreeMap<u32, u32>> {
+    let folder = Scope::BeneathRecorded(folder_of(profile));
+    let file = walk::open(MANIFEST.as_ref(), folder).ok()?;
+    if !file.is_unchanged_by_others() || file.size() > MAX_MANIFEST {
+        return None;
+    }
+    let content = file.read_part(0, file.size()).ok()?;
+    let noted: NotedOwners = serde_json::from_slice(&content).ok()?;
+    Some(noted.owners)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use rustix::process::geteuid;
@@ -137,5 +171,21 @@ mod tests {
         assert!(check.has(user, Some(process)));
         assert!(!check.has(user + 1, Some(process)));
         assert!(!check.has(user, Some(other)) && !check.has(user, None));
+    }
+
+    #[test]
+    fn owners_are_believed_if_nobody_else_could_write_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().join(MANIFEST);
+        let read = || noted_owners(&folder.path().join("perf.data"));
+        assert!(read().unwrap_or_default().is_empty());
+        fs::write(&manifest, r#"{"format": 1, "owners": {"7": 1001}}"#).unwrap();
+        fs::set_permissions(&manifest, Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(read(), Some(BTreeMap::from([(7, 1001)])));
+        fs::set_permissions(&manifest, Permissions::from_mode(0o666)).unwrap();
+        assert!(read().unwrap_or_default().is_empty());
+        fs::set_permissions(&manifest, Permissions::from_mode(0o644)).unwrap();
+        fs::write(&manifest, "{}").unwrap();
+        assert!(read().unwrap_or_default().is_empty());
     }
 }

@@ -13,7 +13,6 @@ pub mod jitdumps;
 pub mod logs;
 #[cfg(feature = "mono")]
 mod mono_logs;
-pub(crate) mod noted_owners;
 mod open;
 #[cfg(any(feature = "mono", feature = "xray"))]
 mod open_given;
