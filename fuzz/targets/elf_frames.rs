@@ -36,7 +36,7 @@ pub fn run(input: &[u8]) {
             "more is kept than was taken"
         );
         for offset in (0..input.len() as u64).step_by(64) {
-            let _ = sections.address(offset);
+            let _ = sections.segments.address(offset);
         }
     }
 }

@@ -10,7 +10,7 @@ pub fn run(input: &[u8]) {
     };
     let mut last = Address(0);
     for offset in (0..input.len() as u64).step_by(64) {
-        let Some(address) = symbols.address(offset) else {
+        let Some(address) = symbols.segments.address(offset) else {
             continue;
         };
         if let Some(symbol) = symbols.at(address) {

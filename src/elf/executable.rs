@@ -19,13 +19,40 @@ pub struct Segment {
 /// Maximum number of code segments that are read; linkers create one or two.
 pub(super) const MAX_SEGMENTS: usize = 64;
 
+/// The executable segments of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Segments(pub Vec<Segment>);
+
+impl Segments {
+    /// Returns the linked address of a file offset; `None` if no segment contains it.
+    pub fn address(&self, file_offset: u64) -> Option<Address> {
+        /// Mappings start and end at page boundaries, so they extend beyond the segment on both sides.
+        const PAGE: u64 = 0x1_0000;
+        let segment = self.0.iter().find(|segment| {
+            let end = segment.file_offset.saturating_add(segment.range.size());
+            let start = segment.file_offset & !(PAGE - 1);
+            (start..end).contains(&file_offset)
+        })?;
+        let before = segment.range.start.0.wrapping_sub(segment.file_offset);
+        Some(Address(before.wrapping_add(file_offset)))
+    }
+
+    /// Returns the file offset of linked addresses; `None` if no segment contains them.
+    pub fn file_offset(&self, linked: AddressRange) -> Option<u64> {
+        let mut segments = self.0.iter();
+        let segment = segments.find(|segment| segment.range.intersection(linked) == Some(linked))?;
+        let before = linked.start.0.checked_sub(segment.range.start.0)?;
+        segment.file_offset.checked_add(before)
+    }
+}
+
 /// Code segments and functions of an ELF file. Parts that cannot be parsed are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Executable {
     /// Architecture as printed by `uname -m`; empty for those that XRay does not support.
     pub architecture: &'static [u8],
     /// Executable segments.
-    pub segments: Vec<Segment>,
+    pub segments: Segments,
     /// Function symbols, at their linked addresses.
     pub functions: RangeMap<Address>,
 }
@@ -58,7 +85,7 @@ impl Executable {
                 )?,
             })
         });
-        let segments = segments.take(MAX_SEGMENTS).collect();
+        let segments = Segments(segments.take(MAX_SEGMENTS).collect());
         let sections = header.sections(endian, file).unwrap_or_default();
         let mut functions = RangeMap::default();
         for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
@@ -78,32 +105,6 @@ impl Executable {
             functions,
         })
     }
-
-    /// Returns the linked address of a file offset; `None` if no code segment contains it.
-    pub fn address(&self, file_offset: u64) -> Option<Address> {
-        linked_address(&self.segments, file_offset)
-    }
-}
-
-/// Returns the linked address of a file offset; `None` if none of `segments` contains it.
-pub fn linked_address(segments: &[Segment], file_offset: u64) -> Option<Address> {
-    /// Mappings start and end at page boundaries, so they extend beyond the segment on both sides.
-    const PAGE: u64 = 0x1_0000;
-    let segment = segments.iter().find(|segment| {
-        let end = segment.file_offset.saturating_add(segment.range.size());
-        let start = segment.file_offset & !(PAGE - 1);
-        (start..end).contains(&file_offset)
-    })?;
-    let before = segment.range.start.0.wrapping_sub(segment.file_offset);
-    Some(Address(before.wrapping_add(file_offset)))
-}
-
-/// Returns the file offset of a linked range; `None` if none of `segments` contains it.
-pub fn file_offset(segments: &[Segment], linked: AddressRange) -> Option<u64> {
-    let mut segments = segments.iter();
-    let segment = segments.find(|segment| segment.range.intersection(linked) == Some(linked))?;
-    let before = linked.start.0.checked_sub(segment.range.start.0)?;
-    segment.file_offset.checked_add(before)
 }
 
 fn architecture(machine: elf::Machine) -> &'static [u8] {
@@ -154,9 +155,9 @@ mod tests {
     fn files_have_up_to_64_code_segments() {
         for (count, read) in [(64, 64), (65, 64)] {
             let executable = Executable::read(&with_segments(count));
-            assert_eq!(executable.segments.len(), read, "{count}");
-            assert_eq!(executable.address(0x1000 * 63), Some(Address(0x43_f000)));
-            assert_eq!(executable.address(0x1000 * 64), None);
+            assert_eq!(executable.segments.0.len(), read, "{count}");
+            assert_eq!(executable.segments.address(0x1000 * 63), Some(Address(0x43_f000)));
+            assert_eq!(executable.segments.address(0x1000 * 64), None);
         }
     }
 }

@@ -13,7 +13,7 @@ use object::{Endianness, SegmentFlags, SymbolKind, elf};
 
 use crate::bytes::printable;
 use crate::collections::hash::HashMap;
-use crate::elf::executable::{self, Segment};
+use crate::elf::executable::{MAX_SEGMENTS, Segment, Segments};
 use crate::elf::limited_reads::FileMemory;
 use crate::elf::symbols::plt::{Stub, Target};
 use crate::results::encoded_names::demangled;
@@ -30,7 +30,8 @@ pub struct FunctionSymbols {
     pub machine: Option<Machine>,
     /// Whether the file has a full symbol table, not only the exported symbols.
     pub is_complete: bool,
-    segments: Vec<Segment>,
+    /// Code segments.
+    pub segments: Segments,
     symbols: Vec<FunctionSymbol>,
     /// Names of all symbols, one after the other.
     names: Vec<u8>,
@@ -169,16 +170,6 @@ impl FunctionSymbols {
         u32::try_from(self.symbols.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the linked address of a file offset; `None` if no code segment contains it.
-    pub fn address(&self, file_offset: u64) -> Option<Address> {
-        executable::linked_address(&self.segments, file_offset)
-    }
-
-    /// Returns the file offset of code; `None` if no code segment contains it.
-    pub fn file_offset(&self, code: AddressRange) -> Option<u64> {
-        executable::file_offset(&self.segments, code)
-    }
-
     /// Returns the size in memory in bytes.
     pub fn memory_size(&self) -> u64 {
         let symbols = self.symbols.len().saturating_mul(size_of::<FunctionSymbol>());
@@ -255,7 +246,8 @@ pub struct FunctionRanges {
     pub machine: Machine,
     /// Whether the file has a full symbol table, not only the exported symbols.
     pub is_complete: bool,
-    segments: Vec<Segment>,
+    /// Code segments.
+    pub segments: Segments,
     /// By their starts.
     ranges: Vec<AddressRange>,
 }
@@ -289,16 +281,6 @@ impl FunctionRanges {
         })
     }
 
-    /// Returns the linked address of a file offset; `None` if no code segment contains it.
-    pub fn address(&self, file_offset: u64) -> Option<Address> {
-        executable::linked_address(&self.segments, file_offset)
-    }
-
-    /// Returns the file offset of a function's code; `None` if no code segment contains it.
-    pub fn file_offset(&self, function: AddressRange) -> Option<u64> {
-        executable::file_offset(&self.segments, function)
-    }
-
     /// Returns the linked addresses of the function at one of them.
     pub fn at(&self, address: Address) -> Option<AddressRange> {
         let after = self.ranges.partition_point(|range| range.start <= address);
@@ -312,7 +294,7 @@ impl FunctionRanges {
     }
 }
 
-pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
+pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Segments {
     let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));
     let segments = file.segments().filter(|segment| is_code(segment.flags()));
     let segments = segments.filter_map(|segment| {
@@ -320,7 +302,7 @@ pub(super) fn code_segments<'a>(file: &impl Object<'a>) -> Vec<Segment> {
         let range = AddressRange::new(Address(segment.address()), size)?;
         Some(Segment { file_offset, range })
     });
-    segments.take(executable::MAX_SEGMENTS).collect()
+    Segments(segments.take(MAX_SEGMENTS).collect())
 }
 
 /// Returns the name of a function without the encoding of its compiler.
@@ -368,19 +350,22 @@ mod tests {
     fn this_program_has_symbols() {
         let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let symbols = FunctionSymbols::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap();
-        assert!(symbols.is_complete && !symbols.segments.is_empty());
+        assert!(symbols.is_complete && !symbols.segments.0.is_empty());
         let index = (0..symbols.symbols.len() as u32).find(|&index| symbols.name(index).unwrap() == "main");
         let main = symbols.range(index.unwrap()).unwrap();
         assert_eq!(symbols.at(main.start), index);
         assert_eq!(symbols.at(Address(main.end.0 - 1)), index);
         assert_ne!(symbols.at(main.end), index);
-        let segment = symbols.segments[0];
-        assert_eq!(symbols.address(segment.file_offset), Some(segment.range.start));
+        let segment = symbols.segments.0[0];
+        assert_eq!(
+            symbols.segments.address(segment.file_offset),
+            Some(segment.range.start)
+        );
         let ranges = FunctionRanges::read_if(&file[..], &MemoryRoom::default().file(), |_| true).unwrap();
         assert_eq!(ranges.at(main.start), Some(main));
-        let offset = ranges.file_offset(main).unwrap();
-        assert_eq!(ranges.address(offset), Some(main.start));
-        assert_eq!(symbols.file_offset(main), Some(offset));
+        let offset = ranges.segments.file_offset(main).unwrap();
+        assert_eq!(ranges.segments.address(offset), Some(main.start));
+        assert_eq!(symbols.segments.file_offset(main), Some(offset));
         let parsed = object::File::parse(&file[..]).unwrap();
         let code = parsed
             .segments()
@@ -391,8 +376,8 @@ mod tests {
             [Some(Machine::host()); 2]
         );
         let outside = AddressRange::new(Address(segment.range.end.0 - 1), 2).unwrap();
-        assert_eq!(ranges.file_offset(outside), None);
-        assert_eq!(symbols.file_offset(outside), None);
+        assert_eq!(ranges.segments.file_offset(outside), None);
+        assert_eq!(symbols.segments.file_offset(outside), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use object::read::{Object, ObjectSection, ReadRef};
 use object::{Endianness, elf};
 
 use crate::elf::call_frames::{CallFrames, FrameHeader, FrameSection, SectionKind};
-use crate::elf::executable::{self, Segment};
+use crate::elf::executable::Segments;
 use crate::elf::limited_reads::{FileMemory, section_content};
 use crate::elf::symbols::{code_segments, parse_if};
 
@@ -14,7 +14,8 @@ use crate::elf::symbols::{code_segments, parse_if};
 pub struct UnwindSections {
     /// Build ID; empty if the file has none.
     pub build_id: Vec<u8>,
-    segments: Vec<Segment>,
+    /// Code segments.
+    pub segments: Segments,
     /// Sections of procedure linkage tables.
     linkage: Vec<AddressRange>,
     /// Tables by section, `.eh_frame` first.
@@ -84,11 +85,6 @@ impl UnwindSections {
             tables: tables?,
             segments: code_segments(&file),
         })
-    }
-
-    /// Returns the linked address of a file offset; `None` if no code segment contains it.
-    pub fn address(&self, file_offset: u64) -> Option<Address> {
-        executable::linked_address(&self.segments, file_offset)
     }
 
     /// Whether an address is in a procedure linkage table. Linkers for AArch64 write no unwinding tables for these.

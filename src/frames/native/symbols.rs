@@ -79,7 +79,7 @@ impl<'a> NativeSymbols<'a> {
         let file = &self.of(module)?.file;
         let range = self.range(module, symbol)?;
         let size = range.size().min(max as u64);
-        let offset = file.file_offset(AddressRange::new(range.start, size)?)?;
+        let offset = file.segments.file_offset(AddressRange::new(range.start, size)?)?;
         let code = self.symbols.bytes(module, offset, usize::try_from(size).ok()?)?;
         Some((file.machine?, code))
     }
@@ -98,7 +98,7 @@ impl<'a> NativeSymbols<'a> {
 
     /// Returns the linked address of an offset in a module's file.
     pub fn linked_address(&self, module: ModuleIndex, file_offset: u64) -> Option<Address> {
-        self.of(module)?.file.address(file_offset)
+        self.of(module)?.file.segments.address(file_offset)
     }
 
     /// Returns the build ID of a module: the recorded one, or that of its file.

@@ -97,7 +97,7 @@ impl<'a> NativeTables<'a> {
         let Some(tables) = self.tables.of(module) else {
             return NativeRules::NoFile;
         };
-        let Some(address) = tables.file.address(file_offset) else {
+        let Some(address) = tables.file.segments.address(file_offset) else {
             return NativeRules::NoRules;
         };
         let files = [Some(&tables.file), tables.debug.as_ref()].into_iter().flatten();

@@ -96,7 +96,7 @@ impl<'a> NativeCode<'a> {
     /// Returns the function at an offset in a module's file, and the offset in its code.
     fn at(&self, module: ModuleIndex, file_offset: u64) -> Option<(Arc<CodeWithTops>, usize)> {
         let content = self.functions.of(module)?;
-        let address = content.file.address(file_offset)?;
+        let address = content.file.segments.address(file_offset)?;
         let in_debug = || content.debug.as_ref()?.at(address);
         let range = content.file.at(address).or_else(in_debug)?;
         let offset = usize::try_from(address.0.checked_sub(range.start.0)?).ok()?;
@@ -116,7 +116,9 @@ impl<'a> NativeCode<'a> {
         }
         let size = usize::try_from(range.size()).ok()?;
         self.room.take(size.div_ceil(ROW_SIZE))?;
-        let code = self.functions.bytes(module, file.file_offset(range)?, size)?;
+        let code = self
+            .functions
+            .bytes(module, file.segments.file_offset(range)?, size)?;
         let tops = Tops::of(self.target, &code);
         self.room.take(tops.rows().len())?;
         Some(Arc::new((code, tops)))

@@ -104,7 +104,7 @@ impl InstrumentedBinary {
         time: Time,
     ) -> impl Iterator<Item = SyntheticMapping<'_>> {
         let build_id = <[u8; BuildId::SIZE]>::try_from(&*self.functions.build_id).ok();
-        let segments = self.code.segments.iter();
+        let segments = self.code.segments.0.iter();
         segments.filter_map(move |segment| {
             // Mappings start at a page.
             let before = segment.file_offset % 0x1000;
@@ -152,7 +152,7 @@ impl InstrumentedBinary {
                 continue;
             }
             if let Entry::Vacant(base) = bases.entry(map.pid)
-                && let Some(linked) = self.code.address(map.file_offset)
+                && let Some(linked) = self.code.segments.address(map.file_offset)
             {
                 base.insert(LoadBias(map.range.start.0.wrapping_sub(linked.0)));
             }

@@ -214,7 +214,7 @@ impl<'l, 'a> ReplaySource for TraceSource<'l, 'a> {
 
     fn covers(&self, pid: Pid, leaf: Address) -> bool {
         self.linked(pid, leaf).is_some_and(|(binary, linked)| {
-            let mut segments = binary.code.segments.iter();
+            let mut segments = binary.code.segments.0.iter();
             segments.any(|segment| segment.range.contains(linked))
         })
     }
