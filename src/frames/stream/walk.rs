@@ -8,7 +8,7 @@ use jitdump::{Address, Time};
 use crate::code::process::SpaceId;
 use crate::code::recent::Recent;
 use crate::code::recent::known_addresses::KnownAddresses;
-use crate::code::recent::last_chains::{LastChains, first_address, may_have_cookie};
+use crate::code::recent::last_chains::{ChainKey, LastChains, first_address, may_have_cookie};
 use crate::code::samples::{Located, SampleRecord, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::Lookup;
@@ -267,16 +267,31 @@ impl SampleWalk<'_> {
             });
             is_interrupted = matches!(entry, ChainEntry::Marker(_));
         }
+        // A chain with a cookie is not kept.
+        let first = first.filter(|_| !has_cookie);
+        self.chains.of(key).truncate(if has_cookie { 0 } else { known });
+        let position = self.add_entries(key, words, known, first);
+        let innermost = self.new_entries.iter().find_map(|entry| entry.place);
+        (position, innermost)
+    }
+
+    /// Adds the new entries of a call chain to the tree, as callees of the outermost `known` entries, and those further
+    /// out than `first` to the last chains. Returns the position of the innermost one.
+    fn add_entries(
+        &mut self,
+        key: ChainKey,
+        words: &[[u8; 8]],
+        known: usize,
+        first: Option<usize>,
+    ) -> StackPosition {
         let chain = self.chains.of(key);
-        chain.truncate(if has_cookie { 0 } else { known });
-        let mut position = chain
-            .result(known)
-            .map_or(StackPosition::Outside, |outer| outer.position);
+        let outer = chain.result(known);
+        let mut position = outer.map_or(StackPosition::Outside, |outer| outer.position);
         for (index, (word, entry)) in words.iter().zip(&self.new_entries).enumerate().rev() {
             if let Some(place) = entry.place {
                 position = self.rows.tree.child(position, place);
             }
-            if !has_cookie && first.is_some_and(|first| index > first) {
+            if first.is_some_and(|first| index > first) {
                 let outer = Outer {
                     mode: entry.mode,
                     is_interrupted: entry.is_interrupted,
@@ -285,8 +300,7 @@ impl SampleWalk<'_> {
                 chain.push(*word, entry.times.clone(), outer);
             }
         }
-        let innermost = self.new_entries.iter().find_map(|entry| entry.place);
-        (position, innermost)
+        position
     }
 
     /// Returns the place of an address, and times around `time` at which it is the same.
