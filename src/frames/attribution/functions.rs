@@ -30,16 +30,18 @@ pub struct CountedFunctions {
 impl CountedFunctions {
     /// Adds up the samples of the functions that `namer` has named. `events` is the number of events.
     pub fn new(tree: &FunctionTree, namer: IdentityNamer<'_>, events: usize) -> Self {
-        let mut rows = namer
-            .all
-            .map(|(identity, count)| identity.profile(*count, events));
+        let identities = &namer.identities.all;
+        let codes = identities.iter().zip(&namer.counts);
+        let mut rows: IndexedTable<IdentityIndex, FunctionProfile> = codes
+            .map(|(identity, &(functions, size))| identity.profile(functions, size, events))
+            .collect();
         count(&mut rows, tree);
         // By their own samples, then by all.
         let mut order: Vec<IdentityIndex> = rows.enumerate().map(|(index, _)| index).collect();
         order.sort_by(|&one, &other| {
             let (row, other_row) = (&rows[one], &rows[other]);
             let by_samples = (&other_row.own, &other_row.total).cmp(&(&row.own, &row.total));
-            by_samples.then_with(|| namer.all[one].0.cmp(&namer.all[other].0))
+            by_samples.then_with(|| identities[one].cmp(&identities[other]))
         });
         let mut of_identities = rows.map(|_| FunctionIndex(0));
         for (number, &identity) in (0..).zip(&order) {

@@ -8,6 +8,7 @@ use jitdump::{names, printable};
 use crate::code::timeline::{FileIndex, FunctionId};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::{IndexedTable, table_index};
+use crate::collections::interner::Interner;
 use crate::frames::ranking::counts::SamplesByStack;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::stream::Tables;
@@ -56,15 +57,6 @@ pub struct FunctionIdentity {
     line: Option<u32>,
 }
 
-/// Code of functions with one identity.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CodeCount {
-    /// Number of functions, with those that it is inlined into.
-    pub functions: u64,
-    /// Size of the largest one in bytes, if known.
-    pub size: Option<u64>,
-}
-
 impl FunctionIdentity {
     fn of(kind: FunctionKind, name: impl Into<String>) -> Self {
         Self {
@@ -78,8 +70,8 @@ impl FunctionIdentity {
         }
     }
 
-    /// Returns the row of the summary, without samples.
-    pub fn profile(&self, CodeCount { functions, size }: CodeCount, events: usize) -> FunctionProfile {
+    /// Returns the row of the summary, without samples, for so many functions, the largest one of which has this size.
+    pub fn profile(&self, functions: u64, size: Option<u64>, events: usize) -> FunctionProfile {
         let this = self.clone();
         FunctionProfile {
             name: this.name,
@@ -122,9 +114,10 @@ pub struct IdentityNamer<'a> {
     names: &'a NameStyle,
     /// Runtime of each file with code.
     runtimes: IndexedTable<FileIndex, Option<&'static str>>,
-    /// All identities, with the code that has them.
-    pub all: IndexedTable<IdentityIndex, (FunctionIdentity, CodeCount)>,
-    known: HashMap<FunctionIdentity, IdentityIndex>,
+    /// All identities.
+    pub identities: Interner<FunctionIdentity, IdentityIndex>,
+    /// Number of functions of each, with those that it is inlined into, and size of the largest one in bytes, if known.
+    pub counts: IndexedTable<IdentityIndex, (u64, Option<u64>)>,
     of_codes: HashMap<FrameCode, IdentityIndex>,
     of_inlined: HashMap<(FrameCode, tables::NamedFunctionIndex), IdentityIndex>,
 }
@@ -140,8 +133,8 @@ impl<'a> IdentityNamer<'a> {
             tables: counted.tables,
             names,
             runtimes: runtimes(recording),
-            all: IndexedTable::default(),
-            known: HashMap::default(),
+            identities: Interner::default(),
+            counts: IndexedTable::default(),
             of_codes: HashMap::default(),
             of_inlined: HashMap::default(),
         }
@@ -168,7 +161,7 @@ impl<'a> IdentityNamer<'a> {
             if let Some(&known) = self.of_inlined.get(&key) {
                 return known;
             }
-            let identity = self.inlined(&self.tables.functions[line.function], &self.all[outer].0);
+            let identity = self.inlined(&self.tables.functions[line.function], &self.identities.all[outer]);
             let index = self.add(identity, None);
             self.of_inlined.insert(key, index);
             index
@@ -178,12 +171,13 @@ impl<'a> IdentityNamer<'a> {
 
     /// Counts code for an identity.
     fn add(&mut self, identity: FunctionIdentity, size: Option<u64>) -> IdentityIndex {
-        let all = &mut self.all;
-        let known = self.known.entry(identity);
-        let index = *known.or_insert_with_key(|new| all.push((new.clone(), CodeCount::default())));
-        let (_, count) = &mut self.all[index];
-        count.functions = count.functions.saturating_add(1);
-        count.size = count.size.max(size);
+        let index = self.identities.of(identity);
+        if self.counts.row(index).is_none() {
+            self.counts.push((0, None));
+        }
+        let (functions, largest) = &mut self.counts[index];
+        *functions = functions.saturating_add(1);
+        *largest = (*largest).max(size);
         index
     }
 
