@@ -104,7 +104,7 @@ impl Selection {
         self.mappings.fill(true);
         self.freed_ranges.fill(true);
         let all = timeline.all_symbols();
-        self.has_all_symbols = take_symbols(all, timeline.symbol_count(), |symbol| {
+        self.has_all_symbols = take_symbols(all, timeline.symbols.count(), |symbol| {
             self.symbols.insert(symbol);
         });
     }

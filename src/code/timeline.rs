@@ -120,7 +120,8 @@ pub struct Timeline {
     mappings: IndexedTable<MappingIndex, CodeMapping>,
     freed_ranges: IndexedTable<FreedRangeIndex, FreedRange>,
     spaces: IndexedTable<SpaceId, SpaceTimeline>,
-    symbols: PerfMapSymbols,
+    /// Symbols of perf maps.
+    pub symbols: PerfMapSymbols,
     faults: Tally<Issue>,
 }
 
@@ -226,15 +227,6 @@ impl Timeline {
         self.symbols = PerfMapSymbols::new(processes, &self.mappings, injected, tables);
     }
 
-    /// Returns the mappings that hide a perf map symbol at an address of an address space.
-    pub fn symbols_withheld_by(
-        &self,
-        space: SpaceId,
-        address: Address,
-    ) -> impl Iterator<Item = MappingIndex> {
-        self.symbols.withheld_by(space, address)
-    }
-
     /// All function mappings, by address space and time.
     pub fn mappings(&self) -> &IndexedTable<MappingIndex, CodeMapping> {
         &self.mappings
@@ -271,17 +263,6 @@ impl Timeline {
     /// ancestors.
     pub fn jit_bounds(&self, space: SpaceId) -> Option<AddressRange> {
         self.content_of(space)?.jit_bounds
-    }
-
-    /// Whether any perf map applies to an address space.
-    pub fn has_symbols(&self, space: SpaceId) -> bool {
-        self.symbols.are_there(space)
-    }
-
-    /// Whether a perf map has a symbol at an address of an address space, hidden by a mapping or not. The symbol
-    /// applies only in JIT memory.
-    pub fn may_have_symbol(&self, space: SpaceId, address: Address) -> bool {
-        self.symbols.has(space, address)
     }
 
     /// Returns the content of an address of an address space at a time.
@@ -326,11 +307,6 @@ impl Timeline {
             Some(symbol) => (Lookup::Symbol(symbol), None),
             None => (Lookup::Anonymous, None),
         }
-    }
-
-    /// Returns the number of perf map symbols, each counted once.
-    pub fn symbol_count(&self) -> usize {
-        self.symbols.count()
     }
 
     /// Returns all perf map symbols, once for each JIT memory region that contains them.

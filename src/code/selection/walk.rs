@@ -162,7 +162,7 @@ impl SelectionWalk<'_> {
             time,
             code_bounds: timeline.code_bounds(space),
             jit_bounds: timeline.jit_bounds(space),
-            has_symbols: timeline.has_symbols(space),
+            has_symbols: timeline.symbols.are_there(space),
         });
     }
 
@@ -428,7 +428,7 @@ impl HitCode<'_> {
         } = context;
         let timeline = self.selector.timeline;
         let is_near_function = code_bounds.is_some_and(|code_bounds| code_bounds.contains(address));
-        if !is_near_function && !timeline.may_have_symbol(space, address) {
+        if !is_near_function && !timeline.symbols.has(space, address) {
             return (None, None);
         }
         let (lookup, extent) = self.find(space, address, time);
@@ -460,7 +460,7 @@ impl HitCode<'_> {
     /// Marks the functions that hide perf map symbols at an address. When jitinject reads its own output, it must not
     /// find a symbol there either, and it recognizes only functions that have an object.
     fn mark_withheld(&mut self, space: SpaceId, address: Address) {
-        for mapping in self.selector.timeline.symbols_withheld_by(space, address) {
+        for mapping in self.selector.timeline.symbols.withheld_by(space, address) {
             self.selection.mappings[mapping] = true;
         }
     }
