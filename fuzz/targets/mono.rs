@@ -73,7 +73,7 @@ fn check_index(log: &Log<'_>, events: u64) {
     }
     assert_eq!(index.times, span);
     assert!(index.faults.iter().eq(walk.faults().iter()));
-    let functions = index.code.functions();
+    let functions = &index.code.functions;
     assert!(functions.is_sorted_by_key(|function| function.time));
     for function in functions {
         assert!(function.name().is_none_or(|name| !name.contains(&0)));

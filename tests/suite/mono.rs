@@ -346,14 +346,14 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
                         let is_there = it.range.start == start && it.range.size() == size;
                         is_there && it.methods.contains(&(method, name))
                     };
-                    assert!(code.functions().iter().find(matches).unwrap().time <= event.time);
+                    assert!(code.functions.iter().find(matches).unwrap().time <= event.time);
                 }
                 LogEventKind::CodeBuffer { kind, .. } if kind != CodeBufferKind::Method => helpers += 1,
                 _ => {}
             }
         }
         let methods = || {
-            code.functions()
+            code.functions
                 .iter()
                 .filter(|it| it.kind == CodeBufferKind::Method)
         };
@@ -363,7 +363,7 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
             (named..=named + without_range as usize).contains(&with_code),
             "{name}: {with_code}"
         );
-        assert_eq!(code.functions().len() - methods().count(), helpers);
+        assert_eq!(code.functions.len() - methods().count(), helpers);
         let nameless = methods().filter(|it| it.methods.is_empty()).count();
         assert!(nameless < 30, "{name}: {nameless}");
         let compiled = methods().filter(|it| it.is_compiled);
@@ -372,7 +372,7 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
             with_names > 80,
             "{name}: {with_names} compiled methods with names"
         );
-        assert!(code.functions().is_sorted_by_key(|it| it.time));
-        assert_eq!(code.without_range(), without_range);
+        assert!(code.functions.is_sorted_by_key(|it| it.time));
+        assert_eq!(code.without_range, without_range);
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
     if index.events == 0 {
         findings.add(&rules::NO_EVENTS, log.header().size as u64, Place::default);
     }
-    if index.events > 0 && index.code.functions().is_empty() {
+    if index.events > 0 && index.code.functions.is_empty() {
         findings.add(&rules::NO_CODE, 0, || Place::in_record(FILE));
     }
     check_events(&log, &index, &mut findings);
@@ -133,7 +133,7 @@ struct EventChecker {
 impl EventChecker {
     fn new(index: &LogIndex<'_>) -> Self {
         let mut code = HashMap::default();
-        for function in index.code.functions() {
+        for function in &index.code.functions {
             *code.entry(function.range.start).or_default() |= function.name().is_some();
         }
         Self {

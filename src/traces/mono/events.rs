@@ -98,7 +98,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
         log.losses = Tally::default();
         log.losses.merge(&out_of_order(&log.log));
         let mut code = RangeMap::default();
-        for (number, function) in (0u32..).zip(log.index.code.functions()) {
+        for (number, function) in (0u32..).zip(&log.index.code.functions) {
             code.insert(function.range, number, |_, _| {});
         }
         Some(Self {

@@ -43,7 +43,7 @@ impl FrameAddresses {
         is_64: bool,
         reserved: &[AddressRange],
     ) -> Self {
-        let functions = index.code.functions();
+        let functions = &index.code.functions;
         let mut methods: HashMap<Method, Vec<MethodCode>> = HashMap::default();
         for (function, it) in (0u32..).zip(functions) {
             let first = it.methods.first().map(|&(_, name)| name);

@@ -136,7 +136,7 @@ impl<'a> ReadLog<'a> {
         let in_files = files_of(processes, pid);
         let frame_addresses = self.prepared.as_ref().map(|prepared| &prepared.frame_addresses);
         let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::MonoLog);
-        for (number, function) in (0u32..).zip(self.index.code.functions()) {
+        for (number, function) in (0u32..).zip(&self.index.code.functions) {
             if in_files.overlapping(function.range).next().is_some() {
                 continue;
             }
@@ -171,7 +171,7 @@ impl<'a> ReadLog<'a> {
         symbols.sort_by_key(|&(start, ..)| start);
         symbols.dedup_by_key(|&mut (start, ..)| start);
         let mut methods = RangeMap::default();
-        for function in self.index.code.functions() {
+        for function in &self.index.code.functions {
             methods.insert(function.range, (), |_, ()| {});
         }
         let (first, _) = self.index.times.unwrap_or_default();
@@ -200,8 +200,8 @@ impl<'a> ReadLog<'a> {
     /// names then belong to methods without a known address.
     fn without_addresses(&self) -> Option<Diagnostic> {
         let code = &self.index.code;
-        let unplaced = code.without_range();
-        let has_buffers = code.functions().iter().any(|function| function.is_compiled);
+        let unplaced = code.without_range;
+        let has_buffers = code.functions.iter().any(|function| function.is_compiled);
         (unplaced > 0 && !has_buffers).then(|| {
             let without = Diagnostic::new(Issue::MonoNoCodeAddresses).in_file_called(self.name());
             without.with("methods", unplaced)

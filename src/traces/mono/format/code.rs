@@ -68,25 +68,16 @@ impl<'a> LoggedFunction<'a> {
 /// The code of a log.
 #[derive(Clone, Debug, Default)]
 pub struct LogCode<'a> {
-    functions: Vec<LoggedFunction<'a>>,
-    without_range: u64,
+    /// All functions, in time order.
+    pub functions: Vec<LoggedFunction<'a>>,
+    /// Number of methods and helpers without a size, or with a size that exceeds the address space.
+    pub without_range: u64,
 }
 
 impl<'a> LogCode<'a> {
-    /// Returns all functions, in time order.
-    pub fn functions(&self) -> &[LoggedFunction<'a>] {
-        &self.functions
-    }
-
     /// Returns the function at an index.
     pub fn function(&self, number: u32) -> Option<&LoggedFunction<'a>> {
         self.functions.get(usize::try_from(number).ok()?)
-    }
-
-    /// Returns the number of methods and helpers without a size, or with a size that exceeds the address
-    /// space.
-    pub fn without_range(&self) -> u64 {
-        self.without_range
     }
 }
 
