@@ -1,7 +1,5 @@
 //! The samples of a part of the records, and their order and stacks in the whole profile.
 
-use jitdump::Time;
-
 use crate::code::samples::{Located, SampleRecord};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
@@ -18,27 +16,13 @@ use crate::units::{Pid, Tid};
 /// A thread, by its IDs.
 pub type ThreadKey = (Option<Pid>, Option<Tid>);
 
-/// A sample of a part.
-#[derive(Clone, Copy, Debug)]
-struct SampleRow {
-    /// Offset of the record in bytes from the first one.
-    offset: u64,
-    time: Option<Time>,
-    period: u64,
-    event: u32,
-    /// Index of the thread in this part.
-    thread: ThreadIndex,
-    cpu: Option<u32>,
-    /// Node of the stack in this part.
-    node: Option<NodeIndex>,
-}
-
 /// The samples of a part, in file order.
 #[derive(Debug, Default)]
 pub struct SampleRows {
     /// Their stacks.
     pub tree: CallTree<FrameAddress>,
-    rows: Vec<SampleRow>,
+    /// Samples with threads and stacks of this part, each with the offset of its record in bytes from the first one.
+    rows: Vec<(u64, Sample)>,
     /// Threads, with the offset of the first record of each.
     threads: IndexedTable<ThreadIndex, (u64, ThreadKey)>,
     known_threads: HashMap<ThreadKey, ThreadIndex>,
@@ -49,7 +33,7 @@ impl SampleRows {
     /// Returns the index of the thread of the record at an offset.
     fn thread(&mut self, offset: u64, key: ThreadKey) -> ThreadIndex {
         // Most samples are of the same thread as the last one.
-        if let Some(last) = self.rows.last()
+        if let Some((_, last)) = self.rows.last()
             && self.threads[last.thread].1 == key
         {
             return last.thread;
@@ -67,19 +51,19 @@ impl SampleRows {
         let attr = profile.attrs.all().get(taken.event as usize);
         let cpu = attr.and_then(|attr| attr.sample_cpu(record, profile.endian));
         let thread = self.thread(record.offset, (located.pid, sample.tid));
-        let node = match taken.position {
-            StackPosition::Node(node) => Some(node),
+        let stack = match taken.position {
+            StackPosition::Node(NodeIndex(node)) => Some(StackIndex(node)),
             StackPosition::Outside | StackPosition::NoRoom => None,
         };
-        self.rows.push(SampleRow {
-            offset: record.offset,
-            time: located.time,
-            period: taken.period,
+        let row = Sample {
             event: taken.event,
             thread,
+            time: located.time,
             cpu,
-            node,
-        });
+            period: taken.period,
+            stack,
+        };
+        self.rows.push((record.offset, row));
         let LossCounts { losses, full_chains } = &mut self.counts;
         losses.samples += 1;
         if sample.ip.is_some()
@@ -158,15 +142,16 @@ impl Collected {
             trees.push(part.tree);
         }
         let here = self.tree.merge(&trees);
-        let rows = merged(parts.iter().map(|(rows, _)| rows.iter()), |row| row.offset);
-        for (part, row) in rows {
+        let rows = merged(parts.iter().map(|(rows, _)| rows.iter()), |&&(offset, _)| offset);
+        for (part, &(_, sample)) in rows {
             let (Some((_, threads)), Some(here), Some(tree)) =
                 (parts.get(part), here.get(part), trees.get(part))
             else {
                 continue;
             };
-            let thread = threads[row.thread];
-            let stack = row.node.and_then(|node| match here[node] {
+            let thread = threads[sample.thread];
+            let node = sample.stack.map(|StackIndex(node)| NodeIndex(node));
+            let stack = node.and_then(|node| match here[node] {
                 StackPosition::Node(found) => Some(found),
                 StackPosition::Outside | StackPosition::NoRoom => {
                     self.counts.losses.without_callers += 1;
@@ -176,12 +161,9 @@ impl Collected {
                 }
             });
             let sample = Sample {
-                event: row.event,
                 thread,
-                time: row.time,
-                cpu: row.cpu,
-                period: row.period,
                 stack: stack.map(|NodeIndex(stack)| StackIndex(stack)),
+                ..sample
             };
             consumer(&sample, self.threads.all[thread]);
         }
@@ -199,15 +181,15 @@ mod tests {
             let mut part = SampleRows::default();
             for &(offset, tid) in samples {
                 let thread = part.thread(offset, thread(tid));
-                part.rows.push(SampleRow {
-                    offset,
-                    time: None,
-                    period: 1,
+                let sample = Sample {
                     event: 0,
                     thread,
+                    time: None,
                     cpu: None,
-                    node: None,
-                });
+                    period: 1,
+                    stack: None,
+                };
+                part.rows.push((offset, sample));
             }
             part
         };
