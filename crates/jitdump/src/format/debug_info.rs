@@ -101,18 +101,8 @@ impl LineEntry<'_> {
     }
 }
 
-/// The DEBUG_INFO record of a function.
-pub struct DebugInfoRecord<'a> {
-    /// Name of the function.
-    pub name: &'a [u8],
-    /// Addresses of its code.
-    pub code: AddressRange,
-    /// Content of the record.
-    pub content: &'a [u8],
-}
-
 impl DebugInfoQuirks {
-    /// Detects the quirks of a jitdump from some of its functions and their records.
+    /// Detects the quirks of a jitdump from some of its functions: their names, addresses and entries.
     ///
     /// Quirk: V8, LLVM and Dart add the size of an ELF header to every address, because perf once put the code
     /// right after one (captures node20, node20-s390x-dump, lli14-mcjit, llvm19-jitlink). V8 is recognised by
@@ -126,17 +116,13 @@ impl DebugInfoQuirks {
         reason = "sizes have 64 bits, their sums 128; no count is more than `functions`, which is not more than the records"
     )]
     pub fn detect<'a>(
-        records: impl Iterator<Item = DebugInfoRecord<'a>>,
-        endian: ByteOrder,
+        examined: impl Iterator<Item = (&'a [u8], AddressRange, Vec<LineEntry<'a>>)>,
         is_64: bool,
     ) -> Self {
         let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
         let (mut functions, mut exact, mut below, mut past_end, mut unmoved) = (0u64, 0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
-        for DebugInfoRecord { name, code, content } in records {
-            let Some(entries) = entries(content, name, code, endian) else {
-                continue;
-            };
+        for (name, code, entries) in examined {
             let entries = entries.iter().filter(|entry| !entry.is_end());
             let offsets: Vec<i128> = entries.map(|entry| entry.offset(code.start, 0)).collect();
             let size = i128::from(code.size());

@@ -3,7 +3,7 @@
 use crate::collections::hash::HashMap;
 use crate::collections::tally::Tally;
 use crate::fault::Fault;
-use crate::format::debug_info::{DebugInfoQuirks, DebugInfoRecord};
+use crate::format::debug_info::{self, DebugInfoQuirks};
 use crate::format::dump::function_table::FunctionTable;
 use crate::format::header::Header;
 use crate::format::load::Load;
@@ -81,14 +81,15 @@ impl Index {
         let with_lines = self.functions.with_debug_info();
         let with_lines = with_lines.filter_map(|(number, debug_info)| {
             let load = contents.of(self.functions.get(number)?.load)?;
-            Some(DebugInfoRecord {
-                name: Load::parse(load, self.header.endian)?.name,
-                code: self.range(number)?,
-                content: contents.of(debug_info)?,
-            })
+            let name = Load::parse(load, self.header.endian)?.name;
+            Some((name, self.range(number)?, contents.of(debug_info)?))
         });
         let examined = with_lines.take(EXAMINED_FUNCTIONS);
-        self.quirks = DebugInfoQuirks::detect(examined, self.header.endian, self.machine.is_64);
+        let examined = examined.filter_map(|(name, code, content)| {
+            let entries = debug_info::entries(content, name, code, self.header.endian)?;
+            Some((name, code, entries))
+        });
+        self.quirks = DebugInfoQuirks::detect(examined, self.machine.is_64);
     }
 }
 
