@@ -33,5 +33,5 @@ pub use dump::{Dump, GrowingIndex, Index, first_time, last_time, records};
 pub use function::{Function, FunctionSources};
 pub use header::Header;
 pub use load::Load;
-pub use moves::{LoadEvent, Move};
+pub use moves::Move;
 pub use record::{Contents, Records};

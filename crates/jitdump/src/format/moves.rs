@@ -8,17 +8,6 @@ use crate::fault::Fault;
 use crate::format::record::Record;
 use crate::units::{Address, AddressRange};
 
-/// A LOAD record with code.
-#[derive(Clone, Copy, Debug)]
-pub struct LoadEvent {
-    /// The load.
-    pub event: CodeEvent,
-    /// The record's `code_index`.
-    pub code_index: u64,
-    /// Offset of the record in the file, in bytes. It orders records with the same time.
-    pub offset: u64,
-}
-
 /// A MOVE record.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
@@ -65,10 +54,10 @@ impl Move {
     }
 }
 
-/// Merges loads, which must be sorted by time and offset, with moves. `range` returns the addresses at which a function
-/// was loaded.
+/// Merges loads, which must be sorted by time and offset, with moves. Loads have the offset of their record before them,
+/// and its `code_index` after them. `range` returns the addresses at which a function was loaded.
 pub(super) fn merge_events(
-    loads: impl Iterator<Item = LoadEvent>,
+    loads: impl Iterator<Item = (u64, CodeEvent, u64)>,
     mut moves: Vec<Move>,
     range: impl Fn(u32) -> Option<AddressRange>,
     faults: &mut Tally<Fault>,
@@ -78,17 +67,18 @@ pub(super) fn merge_events(
     let mut addresses = CodeAddresses::default();
     let mut loads = loads.peekable();
     for moved in &moves {
-        let is_before = |load: &LoadEvent| (load.event.time, load.offset) < (moved.time, moved.offset);
-        while let Some(load) = loads.next_if(is_before) {
-            addresses.load(&load, &range);
-            events.push(load.event);
+        let is_before =
+            |(offset, load, _): &(u64, CodeEvent, u64)| (load.time, *offset) < (moved.time, moved.offset);
+        while let Some((_, load, code_index)) = loads.next_if(is_before) {
+            addresses.load(&load, code_index, &range);
+            events.push(load);
         }
         match addresses.apply_move(moved, &range) {
             Some(event) => events.push(event),
             None => faults.add(Fault::BadMove, moved.offset),
         }
     }
-    events.extend(loads.map(|load| load.event));
+    events.extend(loads.map(|(_, load, _)| load));
     events
 }
 
@@ -123,9 +113,9 @@ struct CodeAddresses {
 }
 
 impl CodeAddresses {
-    fn load(&mut self, load: &LoadEvent, range: impl Fn(u32) -> Option<AddressRange>) {
-        let CodeEvent { pid, function, .. } = load.event;
-        self.by_index.insert(pid, load.code_index, function);
+    fn load(&mut self, load: &CodeEvent, code_index: u64, range: impl Fn(u32) -> Option<AddressRange>) {
+        let CodeEvent { pid, function, .. } = *load;
+        self.by_index.insert(pid, code_index, function);
         if let Some(range) = range(function) {
             self.by_address.insert(pid, range.start, function);
         }

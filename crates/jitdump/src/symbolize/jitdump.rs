@@ -6,9 +6,10 @@ use std::vec;
 use crate::bytes::RandomAccess;
 use crate::debug_info::DebugInfo;
 use crate::error::{Error, ErrorKind};
+use crate::event::CodeEvent;
 use crate::files::OpenFile;
 use crate::format;
-use crate::format::{Contents, GrowingIndex, Header, Index, LoadEvent, Move};
+use crate::format::{Contents, GrowingIndex, Header, Index, Move};
 use crate::machine::Machine;
 use crate::symbolize::file_now::FileNow;
 use crate::symbolize::growing_history::GrowingHistory;
@@ -231,18 +232,16 @@ fn describe(
 
 impl Read {
     /// Puts new code at its addresses, in the order of time. Returns the number of functions that were loaded or moved.
-    fn apply(&mut self, loads: &mut [LoadEvent], moves: &mut [Move]) -> usize {
-        loads.sort_by_key(|load| (load.event.time, load.offset));
+    fn apply(&mut self, loads: &mut [(u64, CodeEvent)], moves: &mut [Move]) -> usize {
+        loads.sort_by_key(|(offset, load)| (load.time, *offset));
         moves.sort_by_key(|moved| (moved.time, moved.offset));
         let mut moves = moves.iter().peekable();
         let mut count = loads.len();
-        for load in loads.iter() {
-            while let Some(moved) =
-                moves.next_if(|moved| (moved.time, moved.offset) < (load.event.time, load.offset))
-            {
+        for (offset, load) in loads.iter() {
+            while let Some(moved) = moves.next_if(|moved| (moved.time, moved.offset) < (load.time, *offset)) {
                 count = count.saturating_add(self.apply_move(moved));
             }
-            let (function, since) = (load.event.function, Time(load.event.time.0));
+            let (function, since) = (load.function, Time(load.time.0));
             if let Some(range) = self.index.index().range(function) {
                 self.code.put(range, since, (function, range.start));
             }

@@ -1,7 +1,7 @@
 //! Builds the index of a jitdump, record by record.
 
 use crate::collections::tally::Tally;
-use crate::event::RuntimeTime;
+use crate::event::{CodeEvent, RuntimeTime};
 use crate::fault::Fault;
 use crate::format::debug_info::DebugInfoQuirks;
 use crate::format::debug_info2;
@@ -10,7 +10,7 @@ use crate::format::dump::function_table::{FunctionRecords, FunctionTable};
 use crate::format::dump::index::{EmbeddedSources, EmbeddedText, Index};
 use crate::format::header::Header;
 use crate::format::load::Load;
-use crate::format::moves::{LoadEvent, Move};
+use crate::format::moves::Move;
 use crate::format::record;
 use crate::format::record::{Record, Step};
 use crate::format::record_association::PendingRecords;
@@ -56,8 +56,8 @@ impl IndexBuilder {
         (self.index, self.moves)
     }
 
-    /// Adds a record. Returns the load of a function with code.
-    pub fn add(&mut self, step: Step<'_>) -> Option<LoadEvent> {
+    /// Adds a record. Returns the load of a function with code, after the offset of its record.
+    pub fn add(&mut self, step: Step<'_>) -> Option<(u64, CodeEvent)> {
         let (endian, faults) = (self.index.header.endian, &mut self.index.faults);
         let record = match step {
             Step::Record(record) => record,
@@ -127,7 +127,7 @@ impl IndexBuilder {
         }
     }
 
-    fn load(&mut self, record: &Record<'_>) -> Option<LoadEvent> {
+    fn load(&mut self, record: &Record<'_>) -> Option<(u64, CodeEvent)> {
         let load = Load::parse(record.content, self.index.header.endian);
         let next = u32::try_from(self.index.functions.len());
         let (Some(load), Ok(function)) = (load, next) else {
@@ -160,10 +160,6 @@ impl IndexBuilder {
         let functions = &mut self.index.functions;
         functions.push(function, &records);
         functions.push_tracks(function, tracks);
-        Some(LoadEvent {
-            event: functions.load_event(function)?,
-            code_index: load.code_index,
-            offset: record.offset,
-        })
+        Some((record.offset, functions.load_event(function)?))
     }
 }

@@ -1,12 +1,13 @@
 //! The index of a jitdump that is still written.
 
 use crate::bytes::RandomAccess;
+use crate::event::CodeEvent;
 use crate::fault::Fault;
 use crate::format::dump::builder::IndexBuilder;
 use crate::format::dump::header_faults;
 use crate::format::dump::index::{EXAMINED_FUNCTIONS, Index};
 use crate::format::header::Header;
-use crate::format::moves::{LoadEvent, Move};
+use crate::format::moves::Move;
 use crate::format::record::{Contents, Growth};
 use crate::machine::Machine;
 
@@ -27,8 +28,8 @@ pub struct GrowingIndex {
 /// New loads and moves, in file order.
 #[derive(Clone, Debug, Default)]
 pub struct NewEvents {
-    /// Loads.
-    pub loads: Vec<LoadEvent>,
+    /// Loads, each after the offset of its record, in bytes.
+    pub loads: Vec<(u64, CodeEvent)>,
     /// Moves, whose functions the caller finds by their addresses.
     pub moves: Vec<Move>,
     /// Whether the file has more records already.
@@ -88,7 +89,7 @@ impl GrowingIndex {
         let ranges = events
             .loads
             .iter()
-            .filter_map(|load| index.range(load.event.function));
+            .filter_map(|(_, load)| index.range(load.function));
         self.code_end = ranges.map(|range| range.end.0).fold(self.code_end, u64::max);
         let header = &index.header;
         index.machine = Machine::of_file(header.elf_machine, header.endian, self.recorded, self.code_end);
