@@ -6,6 +6,7 @@ mod plt;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use jitdump::{Address, AddressRange, ByteOrder, Machine};
 use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef};
@@ -32,17 +33,10 @@ pub struct FunctionSymbols {
     pub is_complete: bool,
     /// Code segments.
     pub segments: Segments,
-    symbols: Vec<FunctionSymbol>,
+    /// Addresses of each symbol, and where its name is in the names.
+    symbols: Vec<(AddressRange, Range<usize>)>,
     /// Names of all symbols, one after the other.
     names: Vec<u8>,
-}
-
-/// A function symbol.
-#[derive(Clone, Copy, Debug)]
-struct FunctionSymbol {
-    range: AddressRange,
-    /// Position of the name in the names.
-    name: (usize, usize),
 }
 
 /// What decides between symbols at one address, in the order of perf's `choose_best_symbol`.
@@ -135,7 +129,7 @@ impl FunctionSymbols {
                 Target::Symbol(name) => name.into(),
                 Target::Address(address) => {
                     let symbol = self.at(address).and_then(|at| self.symbols.get(at as usize));
-                    let name = symbol.and_then(|symbol| self.names.get(symbol.name.0..symbol.name.1));
+                    let name = symbol.and_then(|(_, name)| self.names.get(name.clone()));
                     name.unwrap_or_default().to_vec().into()
                 }
             };
@@ -144,7 +138,7 @@ impl FunctionSymbols {
             }
         }
         self.symbols.extend(added);
-        self.symbols.sort_by_key(|symbol| symbol.range.start);
+        self.symbols.sort_by_key(|(range, _)| range.start);
         Some(())
     }
 
@@ -155,14 +149,13 @@ impl FunctionSymbols {
         name: &[u8],
         suffix: &str,
         memory: &FileMemory<'_>,
-    ) -> Option<FunctionSymbol> {
+    ) -> Option<(AddressRange, Range<usize>)> {
         let start = self.names.len();
         let size = name.len().saturating_add(suffix.len());
-        memory.take(size.saturating_add(size_of::<FunctionSymbol>()) as u64)?;
+        memory.take(size.saturating_add(size_of::<(AddressRange, Range<usize>)>()) as u64)?;
         self.names.extend_from_slice(name);
         self.names.extend_from_slice(suffix.as_bytes());
-        let name = (start, self.names.len());
-        Some(FunctionSymbol { range, name })
+        Some((range, start..self.names.len()))
     }
 
     /// Returns the number of symbols.
@@ -172,33 +165,26 @@ impl FunctionSymbols {
 
     /// Returns the size in memory in bytes.
     pub fn memory_size(&self) -> u64 {
-        let symbols = self.symbols.len().saturating_mul(size_of::<FunctionSymbol>());
-        self.names.len().saturating_add(symbols) as u64
+        self.names.len().saturating_add(size_of_val(&*self.symbols)) as u64
     }
 
     /// Returns the index of the symbol at a linked address.
     pub fn at(&self, address: Address) -> Option<u32> {
-        let after = self
-            .symbols
-            .partition_point(|symbol| symbol.range.start <= address);
+        let after = self.symbols.partition_point(|(range, _)| range.start <= address);
         let index = after.checked_sub(1)?;
-        let symbol = self.symbols.get(index)?;
-        symbol
-            .range
-            .contains(address)
-            .then_some(u32::try_from(index).ok()?)
+        let (range, _) = self.symbols.get(index)?;
+        range.contains(address).then_some(u32::try_from(index).ok()?)
     }
 
     /// Returns the name of a symbol, without the encoding of C++ and Rust compilers.
     pub fn name(&self, index: u32) -> Option<Cow<'_, str>> {
-        let symbol = self.symbols.get(index as usize)?;
-        let name = self.names.get(symbol.name.0..symbol.name.1)?;
-        Some(decoded(name))
+        let (_, name) = self.symbols.get(index as usize)?;
+        Some(decoded(self.names.get(name.clone())?))
     }
 
     /// Returns the linked addresses of a symbol.
     pub fn range(&self, index: u32) -> Option<AddressRange> {
-        Some(self.symbols.get(index as usize)?.range)
+        Some(self.symbols.get(index as usize)?.0)
     }
 }
 
