@@ -225,10 +225,10 @@ impl FunctionTest<'_, '_> {
 
     /// Returns the number of samples in a function, or a part of it, in a run.
     fn samples(&self, row: u32, run: usize, part: Part) -> f64 {
-        let counts = self.table.counts(row, run);
+        let (own, total) = self.table.counts(row, run);
         let samples = match part {
-            Part::Own => counts.own,
-            Part::Total => counts.total,
+            Part::Own => own,
+            Part::Total => total,
         };
         samples as f64
     }

@@ -20,7 +20,7 @@ impl Profile {
 
 /// Returns the names of a table's functions, with the samples in them on both sides.
 pub fn names(table: &RunTable<'_>) -> Vec<(String, u64, u64)> {
-    let own = |row, side| table.side_counts(row, side).own;
+    let own = |row, side| table.side_counts(row, side).0;
     let rows = table.live_rows();
     rows.map(|(row, function)| (function.name.clone(), own(row, BEFORE), own(row, AFTER)))
         .collect()

@@ -57,7 +57,7 @@ fn leftovers<'t, 's>(table: &'t RunTable<'s>, side: usize) -> Vec<Leftover<'t, '
     let has_other = !table.runs_of(other).is_empty();
     let share = |row| match all {
         0 => 0.0,
-        all => table.side_counts(row, side).total as f64 / all as f64,
+        all => table.side_counts(row, side).1 as f64 / all as f64,
     };
     let rows: Vec<(u32, &MatchedFunction, f64)> = table
         .live_rows()

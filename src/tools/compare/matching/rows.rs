@@ -58,15 +58,6 @@ pub struct MatchedFunction {
     pub(crate) is_current: bool,
 }
 
-/// Samples of a function in one run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FunctionCounts {
-    /// Samples in the function.
-    pub own: u64,
-    /// Samples with the function in their stack.
-    pub total: u64,
-}
-
 /// Samples of the entries of one function in one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct EntryCounts {
@@ -218,11 +209,10 @@ impl<'s> RunTable<'s> {
         self.functions.len()
     }
 
-    /// Returns the samples of a function in a run.
-    pub fn counts(&self, row: u32, run: usize) -> FunctionCounts {
-        let counts = self.counts.get(self.cell(row, run)).copied();
-        let EntryCounts { own, total, .. } = counts.unwrap_or_default();
-        FunctionCounts { own, total }
+    /// Returns the samples in a function, and with it in their stack, in a run.
+    pub fn counts(&self, row: u32, run: usize) -> (u64, u64) {
+        let counts = self.counts.get(self.cell(row, run));
+        counts.map_or((0, 0), |counts| (counts.own, counts.total))
     }
 
     /// Returns the runs of a side.
@@ -234,14 +224,14 @@ impl<'s> RunTable<'s> {
     }
 
     /// Returns the samples in a function, and with it in their stack, in all runs of a side.
-    pub fn side_counts(&self, row: u32, side: usize) -> FunctionCounts {
-        let mut sum = FunctionCounts::default();
+    pub fn side_counts(&self, row: u32, side: usize) -> (u64, u64) {
+        let (mut own, mut total) = (0u64, 0u64);
         for run in self.runs_of(side) {
-            let counts = self.counts(row, run);
-            sum.own = sum.own.saturating_add(counts.own);
-            sum.total = sum.total.saturating_add(counts.total);
+            let (own_here, total_here) = self.counts(row, run);
+            own = own.saturating_add(own_here);
+            total = total.saturating_add(total_here);
         }
-        sum
+        (own, total)
     }
 
     /// Returns the row of a function of a run's profile.
@@ -380,8 +370,8 @@ impl<'s> RunTable<'s> {
 
     /// Whether a function has samples on a side.
     pub fn is_on(&self, row: u32, side: usize) -> bool {
-        let counts = self.side_counts(row, side);
-        counts.own > 0 || counts.total > 0
+        let (own, total) = self.side_counts(row, side);
+        own > 0 || total > 0
     }
 
     /// Returns the rows that are not merged into others.
