@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use jitdump::internals::format::marker::is_dump_name;
 use rustix::process::geteuid;
 
-use super::process_files::{MappedFile, has_same_root, mapped_files, maps_of};
+use super::process_files::{has_same_root, maps_of};
 use crate::bytes::base_name;
 use crate::files::OpenFile;
-use crate::load::running_processes::{OpenFiles, open_files_of, process_folder};
+use crate::files::kernel::{MappedFile, mapped_files};
+use crate::load::running_processes::{OpenFiles, open_files_of};
 use crate::units::Pid;
 
 /// Maximum number of files that are kept open, of the 1,024 that a program may have.
@@ -75,12 +76,9 @@ pub fn files_in_use(pid: Pid) -> OpenFiles {
     if !geteuid().is_root() {
         return open_files_of(pid);
     }
-    let folder = process_folder(pid).join("map_files");
     let mut mapped = OpenFiles::default();
-    for MappedFile { addresses, inode, .. } in mapped_dumps(&maps_of(pid.0)) {
-        let (start, end) = addresses;
-        let link = folder.join(format!("{start:x}-{end:x}"));
-        mapped.entry(inode).or_default().push(link);
+    for file in mapped_dumps(&maps_of(pid.0)) {
+        mapped.entry(file.inode).or_default().push(file.link(pid.0));
     }
     mapped
 }

@@ -56,5 +56,5 @@ pub use watch::Status;
 #[doc(hidden)]
 pub mod readers {
     pub use super::attach::dotnet_reply_error;
-    pub use super::process_files::mapped_files;
+    pub use crate::files::kernel::mapped_files;
 }

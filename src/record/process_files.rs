@@ -46,7 +46,8 @@ pub fn maps_of(pid: u32) -> Vec<u8> {
 pub fn runtime_in(pid: u32, maps: &[u8]) -> Option<&'static Description> {
     let program = kernel::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let program = base_name(program.as_os_str().as_bytes());
-    let of_libraries = || mapped_files(maps).find_map(|file| Description::of_file(base_name(file.path)));
+    let of_libraries =
+        || kernel::mapped_files(maps).find_map(|file| Description::of_file(base_name(file.path)));
     let found = Description::of_file(program).or_else(of_libraries)?;
     // Many programs use LLVM, but not its JIT compilers.
     (found.runtime != Runtime::Lli).then_some(found)
@@ -54,7 +55,7 @@ pub fn runtime_in(pid: u32, maps: &[u8]) -> Option<&'static Description> {
 
 /// Returns the jitdumps that a process with these mappings has mapped, and its perf map, with their paths in its file system.
 pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
-    let dumps = mapped_files(maps).filter(|file| pid_in_name(base_name(file.path)).is_some());
+    let dumps = kernel::mapped_files(maps).filter(|file| pid_in_name(base_name(file.path)).is_some());
     let dumps = dumps.map(|file| PathBuf::from(OsStr::from_bytes(file.path)));
     let folder = root_of(pid).join("tmp");
     let start = start_of(pid);
@@ -66,33 +67,6 @@ pub fn files_of(pid: u32, maps: &[u8]) -> BTreeSet<PathBuf> {
 /// Whether a file may be of the process that started then. One of an earlier process with the same ID is older.
 pub fn may_be_of(file: &Metadata, start: Option<SystemTime>) -> bool {
     start.is_none_or(|start| file.modified().is_ok_and(|modified| modified >= start))
-}
-
-/// A mapping of a file.
-#[derive(PartialEq, Eq, Debug)]
-pub struct MappedFile<'m> {
-    /// First address, and the one after the last.
-    pub addresses: (u64, u64),
-    /// Inode of the file.
-    pub inode: u64,
-    /// Path of the file as its process sees it, also of a removed one.
-    pub path: &'m [u8],
-}
-
-/// Returns the files in a list of mappings.
-pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
-    maps.split(|&byte| byte == b'\n').filter_map(|line| {
-        let (fields, path) = line.split_at_checked(memchr::memchr(b'/', line)?)?;
-        let mut fields = std::str::from_utf8(fields).ok()?.split_ascii_whitespace();
-        let (start, end) = fields.next()?.split_once('-')?;
-        let address = |text| u64::from_str_radix(text, 16).ok();
-        Some(MappedFile {
-            addresses: (address(start)?, address(end)?),
-            // After permissions, offset and device.
-            inode: fields.nth(3)?.parse().ok()?,
-            path: path.strip_suffix(b" (deleted)").unwrap_or(path),
-        })
-    })
 }
 
 /// Returns the effective user ID of a process that runs. Its directory in `/proc` may be root's: that of a process that is not
@@ -219,20 +193,6 @@ mod tests {
             7f01-7f02 r-xp 00000000 08:01 7  /usr/lib/libc.so.6\n\
             7f02-7f03 rw-p 00000000 00:00 0 \n7f03-7f04 rw-p 00000000 00:00 0  [heap]\n\
             7f04-7f05 r-xp 00000000 08:01 7  /tmp/jit-18.dump (deleted)\n";
-        let file = |addresses, path| MappedFile {
-            addresses,
-            inode: 7,
-            path,
-        };
-        let found: Vec<MappedFile<'_>> = mapped_files(maps).collect();
-        assert_eq!(
-            found,
-            [
-                file((0x40_0000, 0x40_1000), &b"/a b/jit-17.dump"[..]),
-                file((0x7f01, 0x7f02), b"/usr/lib/libc.so.6"),
-                file((0x7f04, 0x7f05), b"/tmp/jit-18.dump"),
-            ]
-        );
         let absent = u32::MAX;
         assert_eq!(
             files_of(absent, maps),

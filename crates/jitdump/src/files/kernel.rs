@@ -26,6 +26,49 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     kernel_path(path.as_ref()).and_then(File::open)
 }
 
+/// A mapping of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MappedFile<'m> {
+    /// First address, and the one after the last.
+    pub addresses: (u64, u64),
+    /// Device of the file, as text.
+    pub device: &'m str,
+    /// Inode of the file.
+    pub inode: u64,
+    /// Path of the file as its process sees it.
+    pub path: &'m [u8],
+    /// Whether the file was removed.
+    pub is_removed: bool,
+}
+
+impl MappedFile<'_> {
+    /// Returns the path of the file in the directory of its process. Addresses have no leading zeros there, as they have in
+    /// lists of mappings below 256 MiB.
+    pub fn link(&self, pid: u32) -> PathBuf {
+        let (start, end) = self.addresses;
+        PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"))
+    }
+}
+
+/// Returns the files in a list of mappings, as in proc_pid_maps(5).
+pub fn mapped_files(maps: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
+    maps.split(|&byte| byte == b'\n').filter_map(|line| {
+        // addresses, permissions, offset, device, inode, spaces, path
+        let (fields, name) = line.split_at_checked(memchr::memchr(b'/', line)?)?;
+        let mut fields = std::str::from_utf8(fields).ok()?.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        let path = name.strip_suffix(b" (deleted)").unwrap_or(name);
+        Some(MappedFile {
+            addresses: (address(start)?, address(end)?),
+            device: fields.nth(2)?,
+            inode: fields.next()?.parse().ok()?,
+            path,
+            is_removed: path.len() < name.len(),
+        })
+    })
+}
+
 /// Rejects paths elsewhere.
 fn kernel_path(path: &Path) -> io::Result<&Path> {
     match path.starts_with("/proc") || path.starts_with("/sys") {
@@ -43,5 +86,27 @@ mod tests {
         assert!(read_text("/proc/self/status").unwrap().contains("Pid:"));
         assert!(read_link("/proc/self/exe").is_ok() && open("/proc/self/maps").is_ok());
         assert!(read("/etc/passwd").is_err());
+    }
+
+    #[test]
+    fn mapped_files_have_their_addresses_and_paths() {
+        let maps = b"00400000-00401000 r-xp 00000000 08:01 77                  /a b/jit-17.dump\n\
+            7f02-7f03 rw-p 00000000 00:00 0 \n7f03-7f04 rw-p 00000000 00:00 0  [heap]\n\
+            7f04-7f05 r-xp 00000000 08:01 78  /tmp/jit-18.dump (deleted)\nend\n";
+        let found: Vec<MappedFile<'_>> = mapped_files(maps).collect();
+        let [first, second] = found[..] else {
+            panic!("{found:?}")
+        };
+        let expected = MappedFile {
+            addresses: (0x40_0000, 0x40_1000),
+            device: "08:01",
+            inode: 77,
+            path: b"/a b/jit-17.dump",
+            is_removed: false,
+        };
+        assert_eq!(first, expected);
+        assert_eq!(first.link(5), Path::new("/proc/5/map_files/400000-401000"));
+        assert_eq!((second.inode, second.path), (78, &b"/tmp/jit-18.dump"[..]));
+        assert!(second.is_removed);
     }
 }

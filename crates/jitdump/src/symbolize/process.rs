@@ -4,10 +4,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{ffi::OsStr, io, mem};
 
+use crate::bytes::base_name;
 use crate::collections::hash::HashSet;
 use crate::error::{Error, ErrorKind};
 use crate::files::OpenFile;
-use crate::files::kernel;
+use crate::files::kernel::{self, MappedFile, mapped_files};
 use crate::files::walk::{self, Scope};
 use crate::format::marker;
 use crate::symbolize::{Function, Jitdump};
@@ -25,29 +26,16 @@ pub struct Process {
     pid: u32,
     dumps: Vec<Jitdump>,
     /// Files that are not opened again: those that are still mapped, and those of open jitdumps.
-    seen: HashSet<MappedFile>,
+    seen: HashSet<FileId>,
     /// Functions that no call has counted yet.
     uncounted: usize,
 }
 
 /// Device and inode of a mapped file.
-type MappedFile = (Vec<u8>, u64);
+type FileId = (String, u64);
 
-/// A mapping of a jitdump, from `/proc/PID/maps`.
-#[derive(PartialEq, Eq, Debug)]
-struct Marker<'a> {
-    /// Addresses, as in the file.
-    addresses: &'a [u8],
-    device: &'a [u8],
-    inode: u64,
-    path: &'a [u8],
-    is_deleted: bool,
-}
-
-impl Marker<'_> {
-    fn file(&self) -> MappedFile {
-        (self.device.to_owned(), self.inode)
-    }
+fn id_of(marker: &MappedFile<'_>) -> FileId {
+    (marker.device.to_owned(), marker.inode)
 }
 
 impl Process {
@@ -73,7 +61,7 @@ impl Process {
     pub fn update(&mut self) -> Result<usize, Error> {
         let mut failed = None;
         let maps = kernel::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-        let mapped: HashSet<MappedFile> = markers(&maps).map(|marker| marker.file()).collect();
+        let mapped: HashSet<FileId> = markers(&maps).map(|marker| id_of(&marker)).collect();
         let is_open = |inode: u64| self.dumps.iter().any(|dump| dump.file_id().1 == inode);
         self.seen.retain(|file| mapped.contains(file) || is_open(file.1));
         let mut opened = 0;
@@ -81,7 +69,7 @@ impl Process {
             if opened == MAX_OPENED {
                 break;
             }
-            if !self.seen.insert(marker.file()) {
+            if !self.seen.insert(id_of(&marker)) {
                 continue;
             }
             opened += 1;
@@ -146,21 +134,14 @@ impl Process {
 }
 
 /// Opens a mapped file, whatever root directory the process has. Another file at its path is refused.
-fn open(pid: u32, marker: &Marker<'_>) -> io::Result<OpenFile> {
-    // Its addresses have no leading zeros there, as they have in `/proc/PID/maps` below 256 MiB.
-    let mapped = || {
-        let addresses = std::str::from_utf8(marker.addresses).unwrap_or_default();
-        let mut ends = addresses.split('-').map(|end| end.trim_start_matches('0'));
-        let mut end = || ends.next().filter(|end| !end.is_empty()).unwrap_or("0");
-        let name = format!("/proc/{pid}/map_files/{}-{}", end(), end());
-        OpenFile::open(Path::new(&name))
-    };
+fn open(pid: u32, marker: &MappedFile<'_>) -> io::Result<OpenFile> {
+    let mapped = || OpenFile::open(&marker.link(pid));
     let by_path = || {
         let path = Path::new(OsStr::from_bytes(marker.path));
         let inside = path.strip_prefix("/").map_err(io::Error::other)?;
         walk::open(inside, Scope::Beneath(Path::new(&format!("/proc/{pid}/root"))))
     };
-    let file = match marker.is_deleted {
+    let file = match marker.is_removed {
         true => mapped()?,
         // The kernel names the file of a process in a chroot by its path outside of that.
         false => by_path().or_else(|error| mapped().map_err(|_| error))?,
@@ -172,23 +153,8 @@ fn open(pid: u32, marker: &Marker<'_>) -> io::Result<OpenFile> {
 }
 
 /// Returns the mappings of jitdumps.
-fn markers(maps: &[u8]) -> impl Iterator<Item = Marker<'_>> {
-    maps.split(|&byte| byte == b'\n').filter_map(|line| {
-        // addresses, permissions, offset, device, inode, spaces, path
-        let mut fields = line.splitn(6, |&byte| byte == b' ');
-        let addresses = fields.next()?;
-        let device = fields.nth(2)?;
-        let inode = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-        let name = fields.next()?.trim_ascii_start();
-        let path = marker::dump_path(name).filter(|path| path.starts_with(b"/"))?;
-        Some(Marker {
-            addresses,
-            device,
-            inode,
-            path,
-            is_deleted: path.len() < name.len(),
-        })
-    })
+fn markers(maps: &[u8]) -> impl Iterator<Item = MappedFile<'_>> {
+    mapped_files(maps).filter(|file| marker::is_dump_name(base_name(file.path)))
 }
 
 #[cfg(test)]
@@ -200,22 +166,10 @@ mod tests {
         let maps = b"7f00-7f01 r-xp 00000000 08:01 77                      /tmp/with space/jit-5.dump\n\
             7f02-7f03 r-xp 00000000 08:01 78      /tmp/jit-6.dump (deleted)\n\
             7f04-7f05 r-xp 00000000 08:01 79      /usr/bin/node\n7f06-7f07 rw-p 00000000 00:00 0 \nend\n";
-        let found: Vec<Marker<'_>> = markers(maps).collect();
-        let marker = |addresses, inode, path, is_deleted| Marker {
-            addresses,
-            device: b"08:01",
-            inode,
-            path,
-            is_deleted,
-        };
-        assert_eq!(
-            found,
-            [
-                marker(&b"7f00-7f01"[..], 77, &b"/tmp/with space/jit-5.dump"[..], false),
-                marker(b"7f02-7f03", 78, b"/tmp/jit-6.dump", true),
-            ]
-        );
+        let found: Vec<u64> = markers(maps).map(|marker| marker.inode).collect();
+        assert_eq!(found, [77, 78]);
     }
+
     #[test]
     fn the_65th_jitdump_closes_the_first() {
         let folder = tempfile::tempdir().unwrap();
