@@ -8,68 +8,6 @@ use object::elf;
 use crate::bytes::base_name;
 use crate::files::kernel;
 
-/// A runtime with a JIT compiler.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Runtime {
-    /// Node.js.
-    Node,
-    /// Deno.
-    Deno,
-    /// Chromium.
-    Chromium,
-    /// Bun.
-    Bun,
-    /// JavaScriptCore.
-    JavaScriptCore,
-    /// SpiderMonkey.
-    SpiderMonkey,
-    /// CPython.
-    Python,
-    /// Numba.
-    Numba,
-    /// PHP.
-    Php,
-    /// Erlang/OTP.
-    Erlang,
-    /// Java.
-    Java,
-    /// OpenJ9.
-    OpenJ9,
-    /// .NET.
-    DotNet,
-    /// Mono.
-    Mono,
-    /// Ruby.
-    Ruby,
-    /// Julia.
-    Julia,
-    /// LuaJIT.
-    LuaJit,
-    /// PostgreSQL.
-    PostgreSql,
-    /// LLVM's JIT compilers.
-    Lli,
-    /// ROOT.
-    Root,
-    /// oneDNN.
-    OneDnn,
-    /// Wasmtime.
-    Wasmtime,
-    /// QEMU in user mode.
-    Qemu,
-    /// MoarVM.
-    MoarVm,
-    /// WAMR.
-    Wamr,
-    /// Wasmer.
-    Wasmer,
-    /// HHVM.
-    Hhvm,
-    /// Dart.
-    Dart,
-}
-
 /// What is known about a runtime.
 #[derive(Debug)]
 pub struct Description {
@@ -91,77 +29,119 @@ pub struct Description {
     pub option: Option<&'static str>,
     /// Argument with which the runtime prints its version.
     pub version_argument: Option<&'static str>,
-    /// Whether its variables have no effect on programs without it, or with a version that does not know them. Java prints a line
-    /// about them, old versions of Erlang and Ruby do not start, and Numba's code becomes that of a debug build.
+    /// Whether its variables have no effect on programs without it, or with a version that does not know them, so that they are
+    /// set for all programs. Java prints a line about them, old versions of Erlang and Ruby do not start, and Numba's code becomes
+    /// that of a debug build.
     pub is_harmless: bool,
     /// How to record stacks with its functions, if frame pointers are not enough.
     pub stacks: Option<&'static str>,
 }
 
-/// Known runtimes. The options are from their manuals. All were tested, except those of SpiderMonkey, Numba,
-/// OpenJ9, Ruby, Julia, ROOT, WAMR, Wasmer, HHVM and Dart, and MoarVM's jitdump.
-static DESCRIPTIONS: [Description; 28] = [
-    Description {
+// Makes the variants and what is known about each, so that none is without.
+macro_rules! runtimes {
+    ($(
+        $(#[$doc:meta])+
+        $runtime:ident = $name:literal {
+            id: $id:expr,
+            is_harmless: $is_harmless:literal,
+            how: $how:literal,
+            $( $field:ident: $value:expr, )*
+        }
+    )+) => {
+        /// A runtime with a JIT compiler.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum Runtime {
+            $( $(#[$doc])+ $runtime, )+
+        }
+
+        impl Runtime {
+            /// All runtimes, in the order in which advice is printed.
+            const ALL: &[Self] = &[$( Self::$runtime ),+];
+
+            /// Returns what is known about it.
+            pub fn description(self) -> &'static Description {
+                match self {
+                    $( Self::$runtime => {
+                        static KNOWN: Description = Description {
+                            $( $field: $value, )*
+                            ..Description::new(Runtime::$runtime, $name, $id, $is_harmless, $how)
+                        };
+                        &KNOWN
+                    } )+
+                }
+            }
+        }
+    };
+}
+
+// Known runtimes. The options are from their manuals. All were tested, except those of SpiderMonkey, Numba,
+// OpenJ9, Ruby, Julia, ROOT, WAMR, Wasmer, HHVM and Dart, and MoarVM's jitdump.
+runtimes! {
+    /// Node.js.
+    Node = "Node.js" {
         id: Some("node"),
+        is_harmless: true,
+        how: "node --perf-prof --interpreted-frames-native-stack app.js, with --perf-prof-unwinding-info as well for \
+            perf record --call-graph dwarf",
         programs: &["node", "nodejs"],
         launchers: &["npm", "npx", "yarn", "pnpm", "corepack", "tsx", "ts-node"],
         option: Some("--perf-prof"),
         version_argument: Some("--version"),
-        ..Description::new(
-            Runtime::Node,
-            "Node.js",
-            "node --perf-prof --interpreted-frames-native-stack app.js, with --perf-prof-unwinding-info as well for \
-              perf record --call-graph dwarf",
-        )
-    },
-    Description {
+    }
+
+    /// Deno.
+    Deno = "Deno" {
         id: Some("deno"),
+        is_harmless: true,
+        how: "deno run --v8-flags=--perf-prof app.ts",
         programs: &["deno"],
         option: Some("--perf-prof"),
         version_argument: Some("--version"),
-        ..Description::new(Runtime::Deno, "Deno", "deno run --v8-flags=--perf-prof app.ts")
-    },
-    Description {
+    }
+
+    /// Chromium.
+    Chromium = "Chromium" {
+        id: None,
+        is_harmless: true,
+        how: "chromium --no-sandbox --js-flags=--perf-prof",
         programs: &["chrome", "chromium", "chromium-browser"],
         option: Some("--perf-prof"),
-        ..Description::new(
-            Runtime::Chromium,
-            "Chromium",
-            "chromium --no-sandbox --js-flags=--perf-prof",
-        )
-    },
-    Description {
+    }
+
+    /// Bun.
+    Bun = "Bun" {
         id: Some("bun"),
+        is_harmless: true,
+        how: "BUN_JSC_useJITDump=1 BUN_JSC_jitDumpDirectory=/tmp bun app.ts",
         programs: &["bun", "bunx"],
         version_argument: Some("--version"),
-        ..Description::new(
-            Runtime::Bun,
-            "Bun",
-            "BUN_JSC_useJITDump=1 BUN_JSC_jitDumpDirectory=/tmp bun app.ts",
-        )
-    },
-    Description {
+    }
+
+    /// JavaScriptCore.
+    JavaScriptCore = "JavaScriptCore" {
         id: Some("jsc"),
+        is_harmless: true,
+        how: "JSC_useJITDump=1 JSC_jitDumpDirectory=/tmp jsc app.js",
         programs: &["jsc"],
         libraries: &["libjavascriptcoregtk", "libJavaScriptCore"],
-        ..Description::new(
-            Runtime::JavaScriptCore,
-            "JavaScriptCore",
-            "JSC_useJITDump=1 JSC_jitDumpDirectory=/tmp jsc app.js",
-        )
-    },
-    Description {
+    }
+
+    /// SpiderMonkey.
+    SpiderMonkey = "SpiderMonkey" {
         id: Some("spidermonkey"),
+        is_harmless: true,
+        how: "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
         programs: &["firefox", "firefox-bin", "firefox-esr", "js"],
         libraries: &["libxul.so", "libmozjs"],
-        ..Description::new(
-            Runtime::SpiderMonkey,
-            "SpiderMonkey",
-            "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
-        )
-    },
-    Description {
+    }
+
+    /// CPython.
+    Python = "CPython" {
         id: Some("python"),
+        is_harmless: true,
+        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf,32768 before 3.15; \
+            python3.12 -X perf app.py for names only; earlier versions log no code; its own JIT compiler is off meanwhile",
         programs: &["python"],
         libraries: &["libpython3"],
         launchers: &["pytest", "py.test", "tox", "nox", "uv", "poetry", "pipenv"],
@@ -171,50 +151,49 @@ static DESCRIPTIONS: [Description; 28] = [
             "its interpreter keeps no frame pointers and needs copies of stacks: python3.13 -X perf_jit app.py, recorded with \
              --call-graph dwarf,32768",
         ),
-        ..Description::new(
-            Runtime::Python,
-            "CPython",
-            "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf,32768 before 3.15; \
-              python3.12 -X perf app.py for names only; earlier versions log no code; its own JIT compiler is off meanwhile",
-        )
-    },
-    Description {
+    }
+
+    /// Numba.
+    Numba = "Numba" {
         id: Some("numba"),
+        is_harmless: false,
+        how: "NUMBA_ENABLE_PROFILING=1 python3 app.py, with an llvmlite that is built with perf support, which the wheels are not",
         programs: &["numba"],
         libraries: &["libllvmlite"],
-        is_harmless: false,
-        ..Description::new(
-            Runtime::Numba,
-            "Numba",
-            "NUMBA_ENABLE_PROFILING=1 python3 app.py, with an llvmlite that is built with perf support, which the wheels are not",
-        )
-    },
-    Description {
+    }
+
+    /// PHP.
+    Php = "PHP" {
         id: Some("php"),
+        is_harmless: true,
+        how: "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=64M -d opcache.jit_debug=32 \
+            -d opcache.file_update_protection=0 app.php",
         programs: &["php", "php-cgi", "php-fpm"],
         libraries: &["libphp", "opcache.so"],
         launchers: &["composer", "phpunit"],
         option: Some("opcache.jit_debug"),
         version_argument: Some("--version"),
-        ..Description::new(
-            Runtime::Php,
-            "PHP",
-            "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=64M -d opcache.jit_debug=32 \
-              -d opcache.file_update_protection=0 app.php",
-        )
-    },
-    Description {
+    }
+
+    /// Erlang/OTP.
+    Erlang = "Erlang/OTP" {
         id: Some("erlang"),
+        is_harmless: false,
+        how: "erl +JPperf true",
         programs: &["erl", "beam"],
         launchers: &[
             "escript", "erlc", "dialyzer", "typer", "ct_run", "elixir", "iex", "mix", "rebar3", "gleam",
         ],
         option: Some("+JPperf"),
-        is_harmless: false,
-        ..Description::new(Runtime::Erlang, "Erlang/OTP", "erl +JPperf true")
-    },
-    Description {
+    }
+
+    /// Java.
+    Java = "Java" {
         id: Some("java"),
+        is_harmless: false,
+        how: "java -XX:+PreserveFramePointer -agentpath:/path/to/libperf-jvmti.so App, with the absolute path of the agent, \
+            which is built from tools/perf/jvmti of the kernel's sources; for names only, java \
+            -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit App (17 and later)",
         programs: &["java"],
         libraries: &["libjvm.so"],
         launchers: &[
@@ -222,211 +201,202 @@ static DESCRIPTIONS: [Description; 28] = [
             "scalac", "kotlin", "kotlinc", "groovy", "clojure", "clj", "lein",
         ],
         version_argument: Some("--version"),
-        is_harmless: false,
-        ..Description::new(
-            Runtime::Java,
-            "Java",
-            "java -XX:+PreserveFramePointer -agentpath:/path/to/libperf-jvmti.so App, with the absolute path of the agent, \
-              which is built from tools/perf/jvmti of the kernel's sources; for names only, java \
-              -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit App (17 and later)",
-        )
-    },
-    Description {
-        programs: &[],
+    }
+
+    /// OpenJ9.
+    OpenJ9 = "OpenJ9" {
+        id: None,
+        is_harmless: true,
+        how: "java -XX:+PerfTool App, for names only",
         libraries: &["libj9jit", "libj9vm"],
-        ..Description::new(
-            Runtime::OpenJ9,
-            "OpenJ9",
-            "java -XX:+PerfTool App, for names only",
-        )
-    },
-    Description {
+    }
+
+    /// .NET.
+    DotNet = ".NET" {
         id: Some("dotnet"),
+        is_harmless: true,
+        how: "DOTNET_PerfMapEnabled=1 DOTNET_EnableWriteXorExecute=0 dotnet app.dll, with DOTNET_PerfMapStubGranularity=2 as \
+            well for .NET 10, whose jitdump ends in its second record without it",
         programs: &["dotnet"],
         libraries: &["libcoreclr.so"],
         launchers: &["pwsh"],
         version_argument: Some("--list-runtimes"),
-        ..Description::new(
-            Runtime::DotNet,
-            ".NET",
-            "DOTNET_PerfMapEnabled=1 DOTNET_EnableWriteXorExecute=0 dotnet app.dll, with DOTNET_PerfMapStubGranularity=2 as \
-              well for .NET 10, whose jitdump ends in its second record without it",
-        )
-    },
-    Description {
+    }
+
+    /// Mono.
+    Mono = "Mono" {
         id: Some("mono"),
+        is_harmless: true,
+        how: "MONO_DEBUG=disable_omit_fp mono --jitmap app.exe for names only; mono \
+            --profile=log:nodefaults,jit,output=app.mlpd app.exe, and jitinject --mono-log app.mlpd",
         programs: &["mono", "mono-boehm", "mono-sgen"],
         libraries: &["libmonosgen"],
         launchers: &["mcs", "csharp"],
         option: Some("--jitmap"),
         version_argument: Some("--version"),
-        ..Description::new(
-            Runtime::Mono,
-            "Mono",
-            "MONO_DEBUG=disable_omit_fp mono --jitmap app.exe for names only; mono \
-              --profile=log:nodefaults,jit,output=app.mlpd app.exe, and jitinject --mono-log app.mlpd",
-        )
-    },
-    Description {
+    }
+
+    /// Ruby.
+    Ruby = "Ruby" {
         id: Some("ruby"),
+        is_harmless: false,
+        how: "ruby --yjit --yjit-perf app.rb (3.3 and later) or ruby --zjit --zjit-perf app.rb (4.0 and later), for names only; \
+            if built with that compiler, which Debian's is not",
         programs: &["ruby"],
         libraries: &["libruby"],
         launchers: &["bundle", "rake", "rails", "rspec"],
         version_argument: Some("--version"),
-        is_harmless: false,
-        ..Description::new(
-            Runtime::Ruby,
-            "Ruby",
-            "ruby --yjit --yjit-perf app.rb (3.3 and later) or ruby --zjit --zjit-perf app.rb (4.0 and later), for names only; \
-              if built with that compiler, which Debian's is not",
-        )
-    },
-    Description {
+    }
+
+    /// Julia.
+    Julia = "Julia" {
         id: Some("julia"),
+        is_harmless: true,
+        how: "ENABLE_JITPROFILING=1 julia app.jl",
         programs: &["julia"],
         libraries: &["libjulia"],
         version_argument: Some("--version"),
-        ..Description::new(Runtime::Julia, "Julia", "ENABLE_JITPROFILING=1 julia app.jl")
-    },
-    Description {
+    }
+
+    /// LuaJIT.
+    LuaJit = "LuaJIT" {
+        id: None,
+        is_harmless: true,
+        how: "it has no option for this; only one built with -DLUAJIT_USE_PERFTOOLS writes a perf map",
         programs: &["luajit"],
         libraries: &["libluajit"],
-        ..Description::new(
-            Runtime::LuaJit,
-            "LuaJIT",
-            "it has no option for this; only one built with -DLUAJIT_USE_PERFTOOLS writes a perf map",
-        )
-    },
-    Description {
+    }
+
+    /// PostgreSQL.
+    PostgreSql = "PostgreSQL" {
+        id: None,
+        is_harmless: true,
+        how: "jit_profiling_support = on in postgresql.conf",
         programs: &["postgres"],
         libraries: &["llvmjit.so"],
-        ..Description::new(
-            Runtime::PostgreSql,
-            "PostgreSQL",
-            "jit_profiling_support = on in postgresql.conf",
-        )
-    },
-    Description {
+    }
+
+    /// LLVM's JIT compilers.
+    Lli = "LLVM" {
         id: Some("lli"),
+        is_harmless: true,
+        how: "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's PerfSupportPlugin",
         programs: &["lli"],
         libraries: &["libLLVM"],
         version_argument: Some("--version"),
-        ..Description::new(
-            Runtime::Lli,
-            "LLVM",
-            "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's PerfSupportPlugin",
-        )
-    },
-    Description {
+    }
+
+    /// ROOT.
+    Root = "ROOT" {
         id: Some("root"),
+        is_harmless: true,
+        how: "CLING_PROFILE=1 root app.C",
         programs: &["root", "root.exe", "cling"],
         libraries: &["libCling"],
-        ..Description::new(Runtime::Root, "ROOT", "CLING_PROFILE=1 root app.C")
-    },
-    Description {
+    }
+
+    /// oneDNN.
+    OneDnn = "oneDNN" {
         id: Some("onednn"),
+        is_harmless: true,
+        how: "ONEDNN_JIT_PROFILE=6 app",
         programs: &["benchdnn"],
         libraries: &["libdnnl", "libmkldnn"],
-        ..Description::new(Runtime::OneDnn, "oneDNN", "ONEDNN_JIT_PROFILE=6 app")
-    },
-    Description {
+    }
+
+    /// Wasmtime.
+    Wasmtime = "Wasmtime" {
         id: Some("wasmtime"),
+        is_harmless: true,
+        how: "wasmtime run --profile=jitdump app.wasm; a program of your own sets Config::profiler(ProfilingStrategy::JitDump)",
         programs: &["wasmtime"],
-        // That of the Python package has an underscore.,
+        // That of the Python package has an underscore.
         libraries: &["libwasmtime", "_libwasmtime"],
         option: Some("--profile=jitdump"),
         version_argument: Some("--version"),
-        ..Description::new(
-            Runtime::Wasmtime,
-            "Wasmtime",
-            "wasmtime run --profile=jitdump app.wasm; a program of your own sets Config::profiler(ProfilingStrategy::JitDump)",
-        )
-    },
-    Description {
+    }
+
+    /// QEMU in user mode.
+    Qemu = "QEMU" {
         id: Some("qemu"),
+        is_harmless: true,
+        how: "qemu-x86_64 -jitdump app (8.1 and later)",
         programs: &["qemu", "qemu-"],
         option: Some("-jitdump"),
         version_argument: Some("--version"),
-        ..Description::new(Runtime::Qemu, "QEMU", "qemu-x86_64 -jitdump app (8.1 and later)")
-    },
-    Description {
+    }
+
+    /// MoarVM.
+    MoarVm = "MoarVM" {
         id: Some("moarvm"),
+        is_harmless: true,
+        how: "MVM_JIT_PERF_DUMP=1 raku app.raku; before 2026, MVM_JIT_PERF_MAP=1 for names only",
         programs: &["moar"],
         libraries: &["libmoar"],
         launchers: &["raku", "rakudo", "perl6"],
-        ..Description::new(
-            Runtime::MoarVm,
-            "MoarVM",
-            "MVM_JIT_PERF_DUMP=1 raku app.raku; before 2026, MVM_JIT_PERF_MAP=1 for names only",
-        )
-    },
-    Description {
+    }
+
+    /// WAMR.
+    Wamr = "WAMR" {
+        id: None,
+        is_harmless: true,
+        how: "iwasm --enable-linux-perf app.wasm, if built with WAMR_BUILD_LINUX_PERF=1 and LLVM's JIT compiler",
         programs: &["iwasm"],
         libraries: &["libiwasm", "libvmlib"],
-        ..Description::new(
-            Runtime::Wamr,
-            "WAMR",
-            "iwasm --enable-linux-perf app.wasm, if built with WAMR_BUILD_LINUX_PERF=1 and LLVM's JIT compiler",
-        )
-    },
-    Description {
+    }
+
+    /// Wasmer.
+    Wasmer = "Wasmer" {
         id: Some("wasmer"),
+        is_harmless: true,
+        how: "wasmer run --profiler=perfmap app.wasm, for names only",
         programs: &["wasmer"],
         libraries: &["libwasmer"],
-        ..Description::new(
-            Runtime::Wasmer,
-            "Wasmer",
-            "wasmer run --profiler=perfmap app.wasm, for names only",
-        )
-    },
-    Description {
+    }
+
+    /// HHVM.
+    Hhvm = "HHVM" {
         id: Some("hhvm"),
+        is_harmless: true,
+        how: "hhvm -vEval.PerfJitDump=true app.hack",
         programs: &["hhvm"],
-        ..Description::new(Runtime::Hhvm, "HHVM", "hhvm -vEval.PerfJitDump=true app.hack")
-    },
-    Description {
+    }
+
+    /// Dart.
+    Dart = "Dart" {
         id: Some("dart"),
+        is_harmless: true,
+        how: "dart --generate_perf_jitdump app.dart",
         programs: &["dart", "dartvm"],
         launchers: &["flutter"],
-        ..Description::new(Runtime::Dart, "Dart", "dart --generate_perf_jitdump app.dart")
-    },
-];
+    }
+}
 
 impl Runtime {
     /// Returns the names of the runtimes that can be made to log their code, as [`Runtime::from_id`] takes them.
     pub fn ids() -> impl Iterator<Item = &'static str> {
-        DESCRIPTIONS.iter().filter_map(|description| description.id)
+        Description::all().filter_map(|description| description.id)
     }
 
     /// Returns the runtime with a name such as `node`.
     pub fn from_id(id: &str) -> Option<Self> {
-        let mut descriptions = DESCRIPTIONS.iter();
-        descriptions
-            .find(|description| description.id == Some(id))
-            .map(|description| description.runtime)
+        let found = Description::all().find(|description| description.id == Some(id));
+        found.map(|description| description.runtime)
     }
 
     /// Returns the name for messages.
     pub fn name(self) -> &'static str {
-        self.description().map_or("", |description| description.name)
-    }
-
-    /// Returns what is known about it.
-    pub fn description(self) -> Option<&'static Description> {
-        DESCRIPTIONS
-            .iter()
-            .find(|description| description.runtime == self)
+        self.description().name
     }
 
     /// Returns the runtime that a program of this base name is, or starts.
     pub fn of_program(name: &[u8]) -> Option<Self> {
-        let is_launcher = |description: &&Description| {
+        let is_launcher = |description: &Description| {
             let mut launchers = description.launchers.iter();
             launchers.any(|launcher| launcher.as_bytes() == name)
         };
-        let found = DESCRIPTIONS
-            .iter()
-            .find(|description| description.has_program(name) || is_launcher(description));
+        let found =
+            Description::all().find(|description| description.has_program(name) || is_launcher(description));
         found.map(|description| description.runtime)
     }
 
@@ -438,10 +408,17 @@ impl Runtime {
 }
 
 impl Description {
-    const fn new(runtime: Runtime, name: &'static str, how: &'static str) -> Self {
+    /// What every runtime has, without files and the like.
+    const fn new(
+        runtime: Runtime,
+        name: &'static str,
+        id: Option<&'static str>,
+        is_harmless: bool,
+        how: &'static str,
+    ) -> Self {
         Self {
             runtime,
-            id: None,
+            id,
             name,
             programs: &[],
             libraries: &[],
@@ -449,7 +426,7 @@ impl Description {
             how,
             option: None,
             version_argument: None,
-            is_harmless: true,
+            is_harmless,
             stacks: None,
         }
     }
@@ -470,7 +447,7 @@ impl Description {
 
     /// Returns all, in the order in which advice is printed.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        DESCRIPTIONS.iter()
+        Runtime::ALL.iter().map(|runtime| runtime.description())
     }
 
     /// Returns the runtime that a program or library is part of.

@@ -21,8 +21,7 @@ pub fn has_runtime(
     runtime: Runtime,
 ) -> bool {
     let names = file_names(profile, spaces);
-    let is_file = |runtime: &Description| names.iter().any(|name| runtime.has_file(name));
-    runtime.description().is_some_and(is_file)
+    names.iter().any(|name| runtime.description().has_file(name))
 }
 
 /// Returns the names of the files that address spaces and those that they were forked from have mapped.

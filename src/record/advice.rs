@@ -58,7 +58,7 @@ impl Plan {
     fn missing_option(&self, runtime: &Description) -> Option<String> {
         let is_set = is_set_for(runtime.runtime, &self.runtimes, self.has_others());
         let id = runtime.id.filter(|_| self.sets_environment() && !is_set)?;
-        let known = self.runtimes.iter().filter_map(|known| known.description()?.id);
+        let known = self.runtimes.iter().filter_map(|known| known.description().id);
         let ids: Vec<&str> = known.chain([id]).collect();
         Some(format!("record it again with --runtime {}", ids.join(",")))
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn enable(runtime: Runtime) -> Diagnostic {
-        let runtime = runtime.description().unwrap();
+        let runtime = runtime.description();
         let enable = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
         enable.with("how", runtime.how)
     }
@@ -263,7 +263,7 @@ mod tests {
         let warning = Diagnostic::new(Issue::NoDumpYet)
             .with("pid", 1)
             .with("runtime", "Java");
-        let java = Runtime::Java.description().unwrap();
+        let java = Runtime::Java.description();
         let warning = unknown.with_advice(warning.with("seconds", 2), java);
         assert!(
             warning

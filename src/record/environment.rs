@@ -63,7 +63,7 @@ const SETTINGS: [Setting; 27] = [
     value(Runtime::JavaScriptCore, "JSC_jitDumpDirectory", "DIR"),
     value(Runtime::SpiderMonkey, "IONPERF", "src"),
     value(Runtime::SpiderMonkey, "PERF_SPEW_DIR", "DIR"),
-    // CPython 3.13 prefers the second one, which 3.12 does not have.
+    // CPython 3.13 prefers PYTHON_PERF_JIT_SUPPORT, which 3.12 does not have.
     value(Runtime::Python, "PYTHONPERFSUPPORT", "1"),
     value(Runtime::Python, "PYTHON_PERF_JIT_SUPPORT", "1"),
     value(Runtime::Numba, "NUMBA_ENABLE_PROFILING", "1"),
@@ -75,7 +75,7 @@ const SETTINGS: [Setting; 27] = [
     },
     words(Runtime::Erlang, "ERL_FLAGS", "+JPperf true"),
     value(Runtime::DotNet, "DOTNET_PerfMapEnabled", "1"),
-    // Name before .NET 6; later versions prefer the first one.
+    // Name before .NET 6; later versions prefer DOTNET_PerfMapEnabled.
     value(Runtime::DotNet, "COMPlus_PerfMapEnabled", "1"),
     value(Runtime::DotNet, "DOTNET_PerfMapJitDumpPath", "DIR"),
     value(Runtime::DotNet, "DOTNET_EnableWriteXorExecute", "0"),
@@ -127,7 +127,7 @@ opcache.file_update_protection=0
 
 /// Whether the variables of a runtime are set. `runtimes` and `has_others` are those of an [`EnvironmentRequest`].
 pub fn is_set_for(runtime: Runtime, runtimes: &[Runtime], has_others: bool) -> bool {
-    runtimes.contains(&runtime) || (has_others && runtime.description().is_none_or(|known| known.is_harmless))
+    runtimes.contains(&runtime) || (has_others && runtime.description().is_harmless)
 }
 
 /// Whether variables of a runtime are among those that are set.
@@ -424,6 +424,13 @@ mod tests {
             options,
             r#"-Xmx1g -XX:+PreserveFramePointer "-agentpath:/my tools/libperf-jvmti.so""#
         );
+    }
+
+    #[test]
+    fn runtimes_with_variables_can_be_named() {
+        for setting in &SETTINGS {
+            assert!(setting.runtime.description().id.is_some(), "{}", setting.name);
+        }
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn version_of(program: &SafeProgram, runtime: Runtime) -> Option<String> {
         let folder = folders.find(|name| name.as_bytes().starts_with(b"erts-"));
         return folder.map(|name| printable(name.as_bytes()));
     }
-    let argument = runtime.description()?.version_argument?;
+    let argument = runtime.description().version_argument?;
     let mut command = program.command();
     command.arg(argument);
     let printed = short_command::run(command, false, PATIENCE, &mut || false).ok()?;

@@ -45,7 +45,7 @@ pub fn refusal(program: Option<&Path>, options: &str, is_asked_for: bool) -> Opt
 
 /// Returns the program itself if it is Ruby, else the first one in `PATH`, unless the user asked for Ruby.
 fn ruby_of(program: Option<&Path>, is_asked_for: bool) -> Option<PathBuf> {
-    let description = Runtime::Ruby.description()?;
+    let description = Runtime::Ruby.description();
     let has_name = |path: &Path| description.has_program(base_name(path.as_os_str().as_bytes()));
     let is_ruby = |path: &&Path| has_name(path) || without_links(path).is_ok_and(|path| has_name(&path));
     match program.filter(is_ruby) {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use jitinject::internals::runtimes::Description;
+
 use crate::support::{commands, jitinject, said, scratch};
 
 fn root() -> &'static Path {
@@ -77,6 +79,26 @@ fn the_readme_names_every_command() {
     let readme = document("README.md");
     for command in commands() {
         assert!(readme.contains(&format!("jitinject {command}")), "{command}");
+    }
+}
+
+#[test]
+fn runtimes_whose_variables_may_harm_are_named_in_help_and_manual() {
+    let sentence = |text: &str, start: &str| {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (_, rest) = text.split_once(start).unwrap();
+        rest.split(". ").next().unwrap().to_owned()
+    };
+    let help = jitinject().args(["record", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let of_help = sentence(&help, "all other runtimes are set as well");
+    let of_usage = sentence(&document("docs/usage.md"), "except where they could do harm");
+    for runtime in Description::all() {
+        // The first word of `Erlang/OTP`.
+        let name = runtime.name.split('/').next().unwrap();
+        for text in [&of_help, &of_usage] {
+            assert_eq!(text.contains(name), !runtime.is_harmless, "{name}: {text}");
+        }
     }
 }
 
