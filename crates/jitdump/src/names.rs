@@ -37,15 +37,18 @@ fn without_v8_prefix(name: &[u8]) -> Option<&[u8]> {
 /// Whether V8 writes names like this one for functions compiled with inlined calls.
 #[doc(hidden)]
 pub fn is_v8_optimized(name: &[u8]) -> bool {
-    without_v8_prefix(name)
-        .and_then(v8_mark)
-        .is_some_and(|mark| mark.inlines)
+    v8_code(name) == Some(V8Code::Optimized)
 }
 
 /// Whether V8 writes names like this one for functions compiled by Sparkplug, its baseline compiler.
 #[doc(hidden)]
 pub fn is_v8_baseline(name: &[u8]) -> bool {
-    is_v8(name) && tier(name) == Some("Sparkplug")
+    v8_code(name) == Some(V8Code::Baseline)
+}
+
+/// What code with this name is, if the name has a mark of V8.
+fn v8_code(name: &[u8]) -> Option<V8Code> {
+    without_v8_prefix(name).and_then(v8_mark).map(|mark| mark.code)
 }
 
 /// The function's own name in V8's name of it, which ends with `location`: without prefix, tier and location.
@@ -197,28 +200,38 @@ fn split_number(text: &[u8]) -> Option<(&[u8], u32)> {
     Some((head, is_number.then(|| number.parse().ok())??))
 }
 
-/// V8's tiers by the marker after the prefix. Variants append `'` or other characters to the marker.
+/// V8's tiers by the mark after the prefix. Variants append `'` or other characters to the mark.
 const V8_MARKS: [V8Mark; 6] = [
-    V8Mark::new("~", "Ignition", false),
-    V8Mark::new("^", "Sparkplug", false),
-    V8Mark::new("+", "Maglev", true),
-    V8Mark::new("o+", "Maglev", true),
-    V8Mark::new("*", "TurboFan", true),
-    V8Mark::new("o*", "TurboFan", true),
+    V8Mark::new("~", "Ignition", V8Code::Interpreter),
+    V8Mark::new("^", "Sparkplug", V8Code::Baseline),
+    V8Mark::new("+", "Maglev", V8Code::Optimized),
+    V8Mark::new("o+", "Maglev", V8Code::Optimized),
+    V8Mark::new("*", "TurboFan", V8Code::Optimized),
+    V8Mark::new("o*", "TurboFan", V8Code::Optimized),
 ];
 
 /// A mark of V8's names.
 struct V8Mark {
     mark: &'static str,
     tier: &'static str,
-    /// Whether the compiler inlines calls.
-    inlines: bool,
+    code: V8Code,
 }
 
 impl V8Mark {
-    const fn new(mark: &'static str, tier: &'static str, inlines: bool) -> Self {
-        Self { mark, tier, inlines }
+    const fn new(mark: &'static str, tier: &'static str, code: V8Code) -> Self {
+        Self { mark, tier, code }
     }
+}
+
+/// What code with a mark is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum V8Code {
+    /// Entry of the interpreter.
+    Interpreter,
+    /// Code without inlined calls, whose records have offsets in the bytecode.
+    Baseline,
+    /// Code with inlined calls.
+    Optimized,
 }
 
 fn v8_mark(marked: &[u8]) -> Option<&'static V8Mark> {
@@ -239,14 +252,14 @@ fn without_v8_mark(marked: &[u8]) -> Option<&[u8]> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Prefix {
     /// The rest is the name of a function of the program.
-    Compiler,
+    Function,
     /// The rest is the name of code of the program that is not a function, or its number belongs to the name.
     Code,
     /// The code is part of the runtime.
     Runtime,
 }
 
-use Prefix::{Code, Compiler, Runtime};
+use Prefix::{Code, Function, Runtime};
 
 /// Tiers by name prefix. A prefix that starts with another one comes before it.
 const PREFIXES: [(&str, &str, Prefix); 30] = [
@@ -256,27 +269,27 @@ const PREFIXES: [(&str, &str, Prefix); 30] = [
     ("RegExp.", "RegExp", Code),
     ("Stub:", "Stub", Runtime),
     ("JSC-LLInt", "JSC LLInt", Runtime),
-    ("JSC-Baseline", "JSC Baseline", Compiler),
-    ("JSC-DFG", "JSC DFG", Compiler),
-    ("JSC-FTL", "JSC FTL", Compiler),
-    ("JSC-WasmIPInt", "JSC IPInt", Compiler),
-    ("JSC-WasmBBQ", "JSC BBQ", Compiler),
-    ("JSC-WasmOMG", "JSC OMG", Compiler),
+    ("JSC-Baseline", "JSC Baseline", Function),
+    ("JSC-DFG", "JSC DFG", Function),
+    ("JSC-FTL", "JSC FTL", Function),
+    ("JSC-WasmIPInt", "JSC IPInt", Function),
+    ("JSC-WasmBBQ", "JSC BBQ", Function),
+    ("JSC-WasmOMG", "JSC OMG", Function),
     ("JSC-Yarr", "JSC Yarr", Code),
     ("JSC-", "JSC Thunk", Runtime),
     ("BaselineInterpreter", "Baseline Interpreter", Runtime),
     ("BlinterpOp: ", "Baseline Interpreter", Runtime),
-    ("Interpreter: ", "Interpreter", Compiler),
-    ("Baseline: ", "Baseline", Compiler),
+    ("Interpreter: ", "Interpreter", Function),
+    ("Baseline: ", "Baseline", Function),
     ("BaselineIC: ", "Baseline IC", Code),
-    ("Ion: ", "Ion", Compiler),
+    ("Ion: ", "Ion", Function),
     ("IonIC: ", "Ion IC", Code),
     ("IC: ", "IC", Code),
-    ("Wasm: ", "Wasm", Compiler),
+    ("Wasm: ", "Wasm", Function),
     ("Trampoline: ", "Trampoline", Runtime),
-    ("py::", "Python", Compiler),
+    ("py::", "Python", Function),
     ("TRACE-", "PHP Trace", Code),
-    ("JIT$", "PHP Function", Compiler),
+    ("JIT$", "PHP Function", Function),
     ("wasm-function", "Wasm", Code),
     ("wasm[", "Wasm", Code),
     ("wasm::", "Wasm", Code),
@@ -338,8 +351,8 @@ pub fn is_built_in(name: &[u8]) -> bool {
 /// classes are global.
 #[doc(hidden)]
 pub fn needs_file(name: &[u8]) -> bool {
-    let of_compiler = |&(text, _, prefix): &(&str, &str, Prefix)| prefix == Compiler && text != "JIT$";
-    is_v8(name) || prefix(name).is_some_and(of_compiler)
+    let of_function = |&(text, _, prefix): &(&str, &str, Prefix)| prefix == Function && text != "JIT$";
+    is_v8(name) || prefix(name).is_some_and(of_function)
 }
 
 /// The parts of a name.
@@ -410,11 +423,11 @@ fn without_marks(name: &[u8]) -> &[u8] {
     }
     match prefix(name) {
         // `JSC-FTL: name` is a function, `JSC-FTLThunk: name` is not.
-        Some((text, _, Compiler)) if text.starts_with("JSC-") => name
+        Some((text, _, Function)) if text.starts_with("JSC-") => name
             .get(text.len()..)
             .and_then(|rest| rest.strip_prefix(b": "))
             .unwrap_or(name),
-        Some((text, _, Compiler)) => name.strip_prefix(text.as_bytes()).unwrap_or(name),
+        Some((text, _, Function)) => name.strip_prefix(text.as_bytes()).unwrap_or(name),
         _ => split_dotnet_tier(name).map_or(name, |(head, _)| head),
     }
 }

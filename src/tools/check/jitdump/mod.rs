@@ -47,11 +47,11 @@ pub(super) fn check(file: &[u8], name: &[u8], read_source: ReadSource<'_>) -> (u
     let records = records::check(file, &dump, &mut findings);
     overlaps::check(file, &dump, &mut findings);
     source_files::check(&dump, read_source, &mut findings);
-    describe(file, &dump, &mut findings);
+    set_places(file, &dump, &mut findings);
     (records, findings)
 }
 
-/// Returns the rule for a fault; `None` for faults that this module checks in more detail.
+/// Returns the rule for a fault; `None` for faults that are checked in more detail, or are of no jitdump alone: the test has them.
 fn rule_of(fault: Fault) -> Option<&'static Rule> {
     Some(match fault {
         Fault::UnknownFlags => &rules::UNKNOWN_FLAGS,
@@ -73,44 +73,79 @@ fn rule_of(fault: Fault) -> Option<&'static Rule> {
         Fault::CallInvalid | Fault::RangeInvalid => &debug_info::BAD_CALLS,
         Fault::CallInsideLine => &debug_info::CALL_INSIDE_LINE,
         Fault::BothLayouts => &debug_info::BOTH_LAYOUTS,
+        // Crates have to expect more faults than there are.
         _ => return None,
     })
 }
 
+/// What is known about the record at an offset.
+#[derive(Default)]
+struct RecordInfo {
+    /// Its type; `None` if no record starts there.
+    kind: Option<&'static str>,
+    /// Number of its function.
+    function: Option<u32>,
+}
+
 /// Sets the record type and the function of each place.
-fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
-    /// Type of the record at an offset, and the index of its function.
-    type RecordInfo = (&'static str, Option<u32>);
+fn set_places(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     let without_record = findings.places_mut().filter(|place| place.record.is_empty());
-    let mut infos: HashMap<u64, RecordInfo> =
-        without_record.map(|place| (place.offset, ("", None))).collect();
+    let mut infos: HashMap<u64, RecordInfo> = without_record
+        .map(|place| (place.offset, RecordInfo::default()))
+        .collect();
     for record in format::records(file, dump.header()).filter_map(record::Step::record) {
-        if let Some((name, _)) = infos.get_mut(&record.offset) {
-            *name = kind_name(record.kind, record.content, dump.header().endian);
+        if let Some(info) = infos.get_mut(&record.offset) {
+            info.kind = Some(kind_name(record.kind, record.content, dump.header().endian));
         }
     }
-    for function in 0.. {
-        let Some(offsets) = dump.record_offsets(function) else {
-            break;
-        };
-        for offset in offsets {
-            if let Some((_, of_function)) = infos.get_mut(&offset) {
-                of_function.get_or_insert(function);
+    for function in 0..dump.function_count() as u32 {
+        for offset in dump.record_offsets(function).into_iter().flatten() {
+            if let Some(info) = infos.get_mut(&offset) {
+                info.function.get_or_insert(function);
             }
         }
     }
     for place in findings.places_mut().filter(|place| place.record.is_empty()) {
-        let Some(&(record, function)) = infos.get(&place.offset) else {
+        let Some(info) = infos.get(&place.offset) else {
             continue;
         };
         let is_header = place.offset < SIZE.into();
-        place.record = if is_header { HEADER } else { record };
-        let load = function.and_then(|function| {
-            let content = Records::content(file, dump.function_records(function)?.load)?;
-            Load::parse(content, dump.header().endian)
-        });
-        if let Some(load) = load {
+        place.record = if is_header {
+            HEADER
+        } else {
+            info.kind.unwrap_or_default()
+        };
+        if let Some(load) = info.function.and_then(|function| load_of(file, dump, function)) {
             *place = std::mem::take(place).in_function(load.name);
+        }
+    }
+}
+
+/// Parses the LOAD record of a function.
+fn load_of<'a>(file: &'a [u8], dump: &Dump<'_>, function: u32) -> Option<Load<'a>> {
+    let content = Records::content(file, dump.function_records(function)?.load)?;
+    Load::parse(content, dump.header().endian)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_have_a_rule_or_are_checked_elsewhere() {
+        const ELSEWHERE: [Fault; 6] = [
+            // In `header`.
+            Fault::UnknownVersion,
+            Fault::InvalidHeaderSize,
+            // In `records`.
+            Fault::UnknownRecord,
+            Fault::BadExtension,
+            // Of a jitdump beside a profile, and of perf maps.
+            Fault::OtherMachine,
+            Fault::InvalidLine,
+        ];
+        for &fault in Fault::ALL {
+            assert_eq!(rule_of(fault).is_none(), ELSEWHERE.contains(&fault), "{fault}");
         }
     }
 }
