@@ -17,8 +17,16 @@ table_index! {
     RowIndex
 }
 
-/// What distinguishes rows: kind, name, module or file, line and column.
-type Key = (Option<Kind>, String, Option<String>, u32, u32);
+/// What distinguishes rows.
+#[derive(PartialEq, Eq, Hash, Default)]
+struct RowKey {
+    kind: Option<Kind>,
+    name: String,
+    /// Path of the source file, or else of the module.
+    path: Option<String>,
+    line: u32,
+    column: u32,
+}
 
 /// The rows, and those of each frame and thread.
 pub struct RowGroups {
@@ -28,7 +36,7 @@ pub struct RowGroups {
     of_frames: IndexedTable<FrameIndex, Vec<RowIndex>>,
     of_threads: Option<IndexedTable<ThreadIndex, RowIndex>>,
     of_kinds: Option<HashMap<Kind, RowIndex>>,
-    known: HashMap<Key, RowIndex>,
+    known: HashMap<RowKey, RowIndex>,
 }
 
 impl RowGroups {
@@ -99,19 +107,26 @@ impl RowGroups {
         self.of_frames[frame].clone().into_iter()
     }
 
+    /// Returns the row that has a name and nothing else.
     fn named(&mut self, name: String) -> RowIndex {
         let row = RankedRow {
             name: name.clone(),
             ..RankedRow::default()
         };
-        self.row((None, name, None, 0, 0), row)
+        let key = RowKey {
+            name,
+            ..RowKey::default()
+        };
+        self.row(key, row)
     }
 
-    fn row(&mut self, key: Key, row: RankedRow) -> RowIndex {
+    /// Returns the row with a key; `row` is added if there is none.
+    fn row(&mut self, key: RowKey, row: RankedRow) -> RowIndex {
         let rows = &mut self.rows;
         *self.known.entry(key).or_insert_with(|| rows.push(row))
     }
 
+    /// Returns the rows of the functions in a frame, the innermost first.
     fn rows_of(&mut self, tables: &Tables, frame: &Frame, by: By) -> Vec<RowIndex> {
         let module = frame.module.map(|module| &tables.modules[module]);
         match by {
@@ -192,7 +207,13 @@ impl RowGroups {
                     line: Some(line.line),
                     ..RankedRow::default()
                 };
-                self.row((None, name, file, line.line, 0), row)
+                let key = RowKey {
+                    name,
+                    path: file,
+                    line: line.line,
+                    ..RowKey::default()
+                };
+                self.row(key, row)
             }
             _ => self.row_of_function(tables, function),
         }
@@ -200,8 +221,13 @@ impl RowGroups {
 
     fn row_of_function(&mut self, tables: &Tables, function: &NamedFunction) -> RowIndex {
         let row = RankedRow::of_function(tables, function);
-        let place = row.file.clone().or_else(|| row.module.clone());
-        let key = (row.kind, row.name.clone(), place, function.line, function.column);
+        let key = RowKey {
+            kind: row.kind,
+            name: row.name.clone(),
+            path: row.file.clone().or_else(|| row.module.clone()),
+            line: function.line,
+            column: function.column,
+        };
         self.row(key, row)
     }
 }

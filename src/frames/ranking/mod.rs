@@ -58,7 +58,7 @@ impl By {
         ("process", Self::Process),
     ];
 
-    /// Whether samples of other code are charged to rows: only code calls something.
+    /// Whether rows have callees, whose samples can be charged to them.
     pub fn has_charged(self) -> bool {
         matches!(self, Self::Function | Self::Symbol | Self::Line | Self::File)
     }
@@ -69,7 +69,8 @@ impl By {
         found.map_or("", |&(name, _)| name)
     }
 
-    /// Whether rows depend on lines and inlined calls.
+    /// Whether rows depend on lines and inlined calls; if not, those of native code are not read. Symbols do not: inlined calls
+    /// count for the symbol that they are in.
     pub fn has_lines(self) -> bool {
         matches!(self, Self::Function | Self::Line | Self::File)
     }

@@ -22,14 +22,14 @@ impl Report {
             return markdown;
         }
         let shares = self.shares();
-        for (name, _) in shares {
-            let _ = write!(markdown, "| {name} % ");
+        for column in &shares {
+            let _ = write!(markdown, "| {} % ", column.name);
         }
         let _ = writeln!(markdown, "| {} |", self.by.name());
         let _ = writeln!(markdown, "{}| --- |", "| ---: ".repeat(shares.len()));
         for row in &self.rows {
-            for (_, share_of) in shares {
-                let _ = write!(markdown, "| {:.2} ", self.percent(share_of(row)));
+            for column in &shares {
+                let _ = write!(markdown, "| {:.2} ", self.percent((column.of)(row)));
             }
             let _ = writeln!(markdown, "| {} |", escaped(&described(row)));
         }

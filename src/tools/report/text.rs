@@ -2,15 +2,22 @@
 
 use std::fmt::Write as _;
 
-use crate::frames::ranking::RankedRow;
+use crate::frames::ranking::{By, RankedRow};
 use crate::frames::stream::call_tree::Weight;
 use crate::results::summary::{count, count_of};
 use crate::tools::report::Report;
 use crate::tools::report::function::{FunctionReport, LineShare, Share, SourceLine};
 use crate::tools::report::instructions::{CodeCopy, FunctionCode, InstructionLine};
 
-/// A column with shares: its name, and the samples of a row in it.
-pub(super) type ShareColumn = (&'static str, fn(&RankedRow) -> Weight);
+/// A column with shares.
+pub(super) struct ShareColumn {
+    /// Its name.
+    pub name: &'static str,
+    /// The samples of a row in it.
+    pub of: fn(&RankedRow) -> Weight,
+    /// Whether such rows have it.
+    is_for: fn(By) -> bool,
+}
 
 impl Report {
     /// Returns the report as text.
@@ -78,27 +85,36 @@ impl Report {
     }
 
     /// Returns the columns with shares.
-    pub(super) fn shares(&self) -> &'static [ShareColumn] {
-        const SHARES: &[ShareColumn] = &[
-            ("charged", |row| row.charged),
-            ("self", |row| row.own),
-            ("total", |row| row.total),
+    pub(super) fn shares(&self) -> Vec<&'static ShareColumn> {
+        static SHARES: [ShareColumn; 3] = [
+            ShareColumn {
+                name: "charged",
+                of: |row| row.charged,
+                is_for: By::has_charged,
+            },
+            ShareColumn {
+                name: "self",
+                of: |row| row.own,
+                is_for: |_| true,
+            },
+            ShareColumn {
+                name: "total",
+                of: |row| row.total,
+                is_for: |_| true,
+            },
         ];
-        match self.by.has_charged() {
-            true => SHARES,
-            false => SHARES.get(1..).unwrap_or_default(),
-        }
+        SHARES.iter().filter(|column| (column.is_for)(self.by)).collect()
     }
 
     fn write_rows(&self, text: &mut String) {
         let shares = self.shares();
-        for (name, _) in shares {
-            let _ = write!(text, "{name:>8} ");
+        for column in &shares {
+            let _ = write!(text, "{:>8} ", column.name);
         }
         let _ = writeln!(text, " {}", self.by.name());
         for row in &self.rows {
-            for (_, share_of) in shares {
-                let _ = write!(text, "{:>8.2} ", self.percent(share_of(row)));
+            for column in &shares {
+                let _ = write!(text, "{:>8.2} ", self.percent((column.of)(row)));
             }
             let _ = writeln!(text, " {}", described(row));
         }
