@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jitdump::{AddressRange, Time};
+use jitdump::{AddressRange, ByteOrder, Time};
 
 use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes, SpaceId};
@@ -16,7 +16,7 @@ use crate::perf::record::pieces::{RecordSlice, visit_pieces};
 use crate::perf::record::reader::RecordReader;
 use crate::perf::record::resync::needs_repair;
 use crate::perf::record::validation::RecordValidator;
-use crate::perf::record::{self, Record};
+use crate::perf::record::{self, Record, Role};
 use crate::perf::sample::{OFF_CPU_SUMMARY_TIME, Sample};
 use crate::units::Pid;
 
@@ -195,6 +195,7 @@ impl ProfileIndex {
         self.sampled.contains(&self.processes.space(space).pid)
     }
 
+    /// Adds a record at its time, and to `events` what it says about processes.
     fn add(
         &mut self,
         profile: &Profile<'_>,
@@ -209,44 +210,50 @@ impl ProfileIndex {
             self.add_time(time);
         }
         let time = time.unwrap_or_default();
-        if record.kind == record::SAMPLE {
-            self.add_sample(profile, record, time);
-            return;
-        }
-        self.has_refused |= needs_repair(record, &profile.attrs, endian);
-        if let record::MMAP | record::MMAP2 | record::COMM | record::FORK | record::EXIT = record.kind {
-            self.kept.push(record);
-        }
-        match record.kind {
-            record::MMAP | record::MMAP2 => {
+        match Role::of(record.kind) {
+            Role::Sample => return self.add_sample(profile, record, time),
+            Role::Mapping => {
+                self.kept.push(record);
                 events.extend(self.add_map(profile, record, time, marked_path));
             }
-            record::FORK => {
-                let fork = Fork::parse(record, endian);
-                events.extend(fork.map(|fork| {
-                    let Fork { child, parent, .. } = fork;
-                    match fork.is_synthesized {
-                        true => ProcessEvent::Earlier {
-                            pid: child,
-                            parent,
-                            time,
-                        },
-                        false => ProcessEvent::Fork { child, parent, time },
-                    }
-                }));
+            Role::Thread => {
+                self.kept.push(record);
+                events.extend(self.add_thread(record, time, endian));
             }
+            Role::Other => self.add_other(record, endian),
+        }
+        self.has_refused |= needs_repair(record, &profile.attrs, endian);
+    }
+
+    /// Adds a record about a thread. Returns what it says about the process.
+    fn add_thread(&mut self, record: &Record<'_>, time: Time, endian: ByteOrder) -> Option<ProcessEvent> {
+        match record.kind {
             record::COMM => {
-                see(
-                    &mut self.seen,
-                    &mut self.last_pid,
-                    event::comm_pid(record, endian),
-                );
-                events.extend(event::exec_pid(record, endian).map(|pid| ProcessEvent::Exec(pid, time)));
+                let pid = event::comm_pid(record, endian);
+                see(&mut self.seen, &mut self.last_pid, pid);
+                event::exec_pid(record, endian).map(|pid| ProcessEvent::Exec(pid, time))
+            }
+            record::FORK => {
+                let fork = Fork::parse(record, endian)?;
+                let Fork { child, parent, .. } = fork;
+                Some(match fork.is_synthesized {
+                    true => ProcessEvent::Earlier {
+                        pid: child,
+                        parent,
+                        time,
+                    },
+                    false => ProcessEvent::Fork { child, parent, time },
+                })
             }
             // An EXIT record without a time could be of any process that had this ID.
-            record::EXIT if time != Time(0) => {
-                events.extend(event::exited_pid(record, endian).map(|pid| ProcessEvent::Exit(pid, time)));
-            }
+            _ if time == Time(0) => None,
+            _ => event::exited_pid(record, endian).map(|pid| ProcessEvent::Exit(pid, time)),
+        }
+    }
+
+    /// Adds a record that says nothing about memory or threads.
+    fn add_other(&mut self, record: &Record<'_>, endian: ByteOrder) {
+        match record.kind {
             record::NAMESPACES => {
                 self.mount_namespaces
                     .extend(event::mount_namespace(record, endian));
@@ -285,6 +292,7 @@ impl ProfileIndex {
         see(&mut self.sampled, &mut self.last_sampled, pid);
     }
 
+    /// Adds a mapping that may be a marker or an object. Returns it as an event of its process.
     fn add_map(
         &mut self,
         profile: &Profile<'_>,

@@ -32,6 +32,8 @@ pub const LOST_SAMPLES: u32 = 13;
 pub const NAMESPACES: u32 = 16;
 /// `PERF_RECORD_CALLCHAIN_DEFERRED`: the call chain of an earlier sample.
 pub const CALLCHAIN_DEFERRED: u32 = 22;
+/// The kernel's last type in Linux 7.3. A later one may need a [`Role`] of its own.
+pub const LAST_KERNEL_TYPE: u32 = CALLCHAIN_DEFERRED;
 /// The lowest type of perf's own records; the kernel's types are lower.
 pub const USER_TYPE_START: u32 = 64;
 /// `PERF_RECORD_HEADER_ATTR`: in a pipe, an attribute and its IDs.
@@ -67,6 +69,32 @@ pub const COMPRESSED: u32 = 81;
 pub const FINISHED_INIT: u32 = 82;
 /// `PERF_RECORD_COMPRESSED2`: as COMPRESSED, with its size and padding (`perf record -z` since Linux 6.16).
 pub const COMPRESSED2: u32 = 83;
+
+/// What a record says about processes. Readers match on it without a default, so that none of them overlooks a new role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// What one of them did.
+    Sample,
+    /// What is in its memory.
+    Mapping,
+    /// The start, name or end of a thread.
+    Thread,
+    /// Nothing, or only what one reader needs.
+    Other,
+}
+
+impl Role {
+    /// Returns the role of a type of records.
+    #[inline]
+    pub fn of(kind: u32) -> Self {
+        match kind {
+            SAMPLE => Self::Sample,
+            MMAP | MMAP2 => Self::Mapping,
+            COMM | FORK | EXIT => Self::Thread,
+            _ => Self::Other,
+        }
+    }
+}
 
 /// Size of a record header in bytes: type, misc, size.
 pub const HEADER_SIZE: usize = 8;

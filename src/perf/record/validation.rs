@@ -17,11 +17,9 @@
 use jitdump::{ByteOrder, Time};
 
 use crate::perf::attr::{Attrs, IdMatch};
-use crate::perf::record::{self, HEADER_SIZE, Record, Records};
+use crate::perf::record::{self, HEADER_SIZE, LAST_KERNEL_TYPE, Record, Records, Role};
 use crate::perf::sample::{self, FieldsEnd};
 
-/// The kernel's last type in Linux 7.3.
-const LAST_KERNEL_TYPE: u32 = record::CALLCHAIN_DEFERRED;
 /// perf's last type in Linux 7.3 (`PERF_RECORD_SCHEDSTAT_DOMAIN`).
 const LAST_USER_TYPE: u32 = 86;
 /// Types up to these may be added by later versions; there has been about one a year.
@@ -139,18 +137,20 @@ impl RecordValidator<'_> {
     /// Returns the offset in a record after its fields, where other records may start if its size or type is
     /// wrong. `None` if nothing follows the fields, which is the usual case.
     fn trailing_offset(&self, record: &Record<'_>, facts: &RecordFacts) -> Option<usize> {
-        let end = match record.kind {
-            record::SAMPLE => match facts.end {
+        let end = match Role::of(record.kind) {
+            Role::Sample => match facts.end {
                 FieldsEnd::At(end) => end,
                 FieldsEnd::Outside | FieldsEnd::Unknown => return None,
             },
-            record::MMAP | record::MMAP2 | record::COMM | record::EXIT | record::FORK => {
+            Role::Mapping | Role::Thread => {
                 let trailer = self.attrs.event_of(record, self.endian)?.trailer_size();
                 record.fields_end().checked_add(trailer)?
             }
-            record::ID_INDEX => self.end_of_entries(record, ID_INDEX_ENTRY)?,
-            record::THREAD_MAP => self.end_of_entries(record, THREAD_MAP_ENTRY)?,
-            _ => record.bytes.len(),
+            Role::Other => match record.kind {
+                record::ID_INDEX => self.end_of_entries(record, ID_INDEX_ENTRY)?,
+                record::THREAD_MAP => self.end_of_entries(record, THREAD_MAP_ENTRY)?,
+                _ => record.bytes.len(),
+            },
         };
         let end_of_all = usize::try_from(record.size()).unwrap_or(usize::MAX);
         (end < end_of_all).then_some(end)
@@ -357,7 +357,7 @@ mod tests {
             let record = Records::new(&data, 0, ORDER).next().unwrap();
             validator.is_record(&record, &data, None)
         };
-        assert!((23..=31).all(|kind| is_record(kind, 70)));
+        assert!((LAST_KERNEL_TYPE + 1..=31).all(|kind| is_record(kind, 70)));
         assert!(!is_record(31, 71));
         assert!(!is_record(32, 70));
     }

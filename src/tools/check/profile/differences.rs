@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 
 use crate::collections::hash::{HashMap, RandomState};
-use crate::perf::record::{COMM, EXIT, FORK, MMAP, MMAP2, SAMPLE};
+use crate::perf::record::Role;
 use crate::tools::check::profile::peer::{Peer, Refusal};
 use crate::tools::check::profile::seen::{Ours, Seen, SeenValues, kind_name};
 
@@ -32,11 +32,11 @@ pub(super) struct Difference {
 const GROUPS: usize = 4;
 
 fn group_of(kind: u32) -> usize {
-    match kind {
-        SAMPLE => 0,
-        MMAP | MMAP2 => 1,
-        COMM | FORK | EXIT => 2,
-        _ => 3,
+    match Role::of(kind) {
+        Role::Sample => 0,
+        Role::Mapping => 1,
+        Role::Thread => 2,
+        Role::Other => 3,
     }
 }
 

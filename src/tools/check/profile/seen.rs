@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use crate::bytes::{Reader, until_nul};
 use crate::collections::hash::RandomState;
-use crate::perf::record::{self, HEADER_SIZE, Record};
+use crate::perf::record::{self, HEADER_SIZE, Record, Role};
 use crate::perf::sample::Sample;
 use crate::perf::{Container, Profile};
 
@@ -174,8 +174,8 @@ impl Ours<'_> {
             ..SeenValues::default()
         };
         let mut body = record.body(endian);
-        Some(match record.kind {
-            record::SAMPLE => {
+        Some(match Role::of(record.kind) {
+            Role::Sample => {
                 let sample = Sample::parse(record, attr, endian);
                 if sample.is_truncated {
                     return None;
@@ -191,7 +191,7 @@ impl Ours<'_> {
                     ..values
                 }
             }
-            record::MMAP | record::MMAP2 => SeenValues {
+            Role::Mapping => SeenValues {
                 pid: Some(body.u32()?),
                 tid: Some(body.u32()?),
                 address: Some(body.u64()?),
@@ -204,19 +204,19 @@ impl Ours<'_> {
                 name: Some(until_nul(body.rest()).into()),
                 ..values
             },
-            record::COMM => SeenValues {
+            Role::Thread if record.kind == record::COMM => SeenValues {
                 pid: Some(body.u32()?),
                 tid: Some(body.u32()?),
                 name: Some(until_nul(body.rest()).into()),
                 ..values
             },
-            record::FORK | record::EXIT => SeenValues {
+            Role::Thread => SeenValues {
                 pid: Some(body.u32()?),
                 parent: Some(body.u32()?),
                 tid: Some(body.u32()?),
                 ..values
             },
-            _ => values,
+            Role::Other => values,
         })
     }
 }
