@@ -214,14 +214,15 @@ fn jitinject() -> Sources {
     Sources::of(&root().join("src"))
 }
 
-/// Returns the folders in the first table of `docs/design.md`, the lowest first.
+/// Returns the folders in the first list of `docs/design.md`, the lowest first.
 fn listed_folders() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("docs/design.md")).unwrap();
-    let rows = text
-        .lines()
-        .skip_while(|line| !line.starts_with("| directory of `src/`"));
-    let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
-    rows.map(|row| row.split('`').nth(1).unwrap().trim_end_matches('/').to_owned())
+    let list = text.lines().skip_while(|line| !line.starts_with("- `"));
+    let items = list
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("- `"));
+    items
+        .map(|item| item.split('`').nth(1).unwrap().trim_end_matches('/').to_owned())
         .collect()
 }
 
