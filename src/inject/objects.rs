@@ -1,4 +1,11 @@
 //! Writing functions and symbols as ELF objects, and their places in the profile.
+//!
+//! Sets of functions have these names:
+//!
+//! - group (`grouping`): functions that one mapping can cover, because nothing else is ever between them
+//! - neighbourhood: what decides that, the other code and unknown frames around functions
+//! - stretch (`sharing`): groups with nothing but unknown frames between them
+//! - object: one ELF file, with a block for each of its groups; an *image* of memory if it has a single one
 
 mod free_addresses;
 pub mod functions;

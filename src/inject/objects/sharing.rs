@@ -37,7 +37,7 @@ const MAX_BYTES: u64 = 2 << 20;
 /// Alignment of groups from anywhere in their object, in bytes.
 const ALIGN: u64 = 16;
 
-/// Functions that keep their distances, in an object.
+/// A group in an object: functions that keep their distances.
 #[derive(Clone, Debug)]
 pub struct Block<'a> {
     /// Functions by address; not empty.
@@ -116,28 +116,41 @@ pub fn shared<'g>(
     if groups.len() <= MAX_SEPARATE {
         return separate(groups);
     }
-    let groups: Vec<(GroupMembers<'g>, RecordsSize)> = groups
+    let groups: Vec<SizedGroup<'g>> = groups
         .iter()
-        .map(|group| (group, records_size_of(&group, &records_size)))
+        .map(|members| SizedGroup {
+            members,
+            records: records_size_of(&members, &records_size),
+        })
         .collect();
     let stretches = stretches(processes, mapped, &groups);
-    let (kept, loose) = match stretches.len() <= MAX_SEPARATE {
-        true => (stretches, Vec::new()),
-        false => largest(stretches, &groups),
+    let SplitStretches { large, loose } = match stretches.len() <= MAX_SEPARATE {
+        true => SplitStretches {
+            large: stretches,
+            loose: Vec::new(),
+        },
+        false => split_largest(stretches, &groups),
     };
-    let mut objects: Vec<ObjectMembers<'g>> = kept
+    let mut objects: Vec<ObjectMembers<'g>> = large
         .iter()
         .filter_map(|stretch| object_of(stretch, &groups))
         .collect();
     let mut packer = Packer::default();
-    for (group, records) in loose.iter().filter_map(|&index| groups.get(index)) {
-        packer.add(*group, *records);
+    for group in loose.iter().filter_map(|&index| groups.get(index)) {
+        packer.add(group.members, group.records);
     }
     objects.extend(packer.objects.into_iter().map(Packed::into_object));
     objects.sort_by_cached_key(|object| object.earliest().map(key));
     objects
 }
 
+/// A group with the size of the records of all its functions.
+struct SizedGroup<'a> {
+    members: GroupMembers<'a>,
+    records: RecordsSize,
+}
+
+/// Returns the size and kind of the records of a group.
 fn records_size_of(
     group: &GroupMembers<'_>,
     records_size: impl Fn(&CodeMapping) -> RecordsSize,
@@ -155,6 +168,7 @@ fn records_size_of(
     all
 }
 
+/// Returns the addresses from the first function of a group to the end of the last one.
 fn range_of(functions: &[CodeMapping]) -> AddressRange {
     let (first, last) = (functions.first(), functions.last());
     AddressRange {
@@ -164,18 +178,15 @@ fn range_of(functions: &[CodeMapping]) -> AddressRange {
 }
 
 /// Returns groups that have nothing but unknown frames between them, by their indices and in the order of addresses.
-fn stretches(
-    processes: &Processes,
-    mapped: CodeToWrite<'_>,
-    groups: &[(GroupMembers<'_>, RecordsSize)],
-) -> Vec<Vec<usize>> {
+fn stretches(processes: &Processes, mapped: CodeToWrite<'_>, groups: &[SizedGroup<'_>]) -> Vec<Vec<usize>> {
     // Each group as if it were a function.
-    let whole = groups.iter().enumerate().filter_map(|(index, (group, records))| {
+    let whole = groups.iter().enumerate().filter_map(|(index, group)| {
+        let functions = group.members.functions;
         let mapping = CodeMapping {
-            range: range_of(group.functions),
-            ..*first_of(group.functions)?
+            range: range_of(functions),
+            ..*first_of(functions)?
         };
-        Some((mapping, *records, index))
+        Some((mapping, group.records, index))
     });
     let mut whole: Vec<(CodeMapping, RecordsSize, usize)> = whole.collect();
     whole.sort_by_key(|(mapping, ..)| (mapping.space, mapping.range, mapping.since, mapping.sequence));
@@ -210,34 +221,40 @@ fn stretches(
     stretches
 }
 
-/// Splits stretches into those with most functions, which are not single ones, and the groups of all others, in order.
-fn largest(
-    stretches: Vec<Vec<usize>>,
-    groups: &[(GroupMembers<'_>, RecordsSize)],
-) -> (Vec<Vec<usize>>, Vec<usize>) {
+/// Stretches that have an object each, and the indices of all other groups, in order.
+struct SplitStretches {
+    large: Vec<Vec<usize>>,
+    loose: Vec<usize>,
+}
+
+/// Splits off the [`MAX_LARGE`] stretches with most functions. Those of a single function are never among them.
+fn split_largest(stretches: Vec<Vec<usize>>, groups: &[SizedGroup<'_>]) -> SplitStretches {
     let functions = |stretch: &Vec<usize>| -> usize {
         let groups = stretch.iter().filter_map(|&index| groups.get(index));
-        groups.map(|(group, _)| group.functions.len()).sum()
+        groups.map(|group| group.members.functions.len()).sum()
     };
-    let mut stretches: Vec<(Reverse<usize>, Vec<usize>)> = stretches
+    let mut large: Vec<(Reverse<usize>, Vec<usize>)> = stretches
         .into_iter()
         .map(|stretch| (Reverse(functions(&stretch)), stretch))
         .collect();
-    stretches.sort();
-    let many = stretches.partition_point(|(functions, _)| functions.0 > 1);
-    let rest = stretches.split_off(many.min(MAX_LARGE));
+    large.sort();
+    let many = large.partition_point(|(functions, _)| functions.0 > 1);
+    let rest = large.split_off(many.min(MAX_LARGE));
     let mut loose: Vec<usize> = rest.into_iter().flat_map(|(_, stretch)| stretch).collect();
     loose.sort_unstable();
-    (stretches.into_iter().map(|(_, stretch)| stretch).collect(), loose)
+    SplitStretches {
+        large: large.into_iter().map(|(_, stretch)| stretch).collect(),
+        loose,
+    }
 }
 
 /// Returns the object of a stretch.
-fn object_of<'g>(stretch: &[usize], groups: &[(GroupMembers<'g>, RecordsSize)]) -> Option<ObjectMembers<'g>> {
+fn object_of<'g>(stretch: &[usize], groups: &[SizedGroup<'g>]) -> Option<ObjectMembers<'g>> {
     let mut members = stretch
         .iter()
         .filter_map(|&index| groups.get(index))
-        .map(|(group, _)| group);
-    let mut object = ObjectMembers::of_group(*members.next()?);
+        .map(|group| group.members);
+    let mut object = ObjectMembers::of_group(members.next()?);
     let start = object.first.range().start;
     object.others.extend(members.map(|group| {
         let offset = range_of(group.functions).start.0.saturating_sub(start.0);
@@ -273,6 +290,8 @@ impl<'a> Packed<'a> {
 }
 
 impl<'a> Packer<'a> {
+    /// Adds a group, with the size of its records: as one more place of the block with the same function, to an object with room,
+    /// or to a new one.
     fn add(&mut self, group: GroupMembers<'a>, records: RecordsSize) {
         let Some(first) = group.functions.first() else {
             return;
@@ -317,6 +336,7 @@ impl<'a> Packer<'a> {
         }
     }
 
+    /// Returns the block of a function that is a group.
     fn block_of(&mut self, function: FunctionId) -> Option<&mut Block<'a>> {
         let &(object, block) = self.known.get(&function)?;
         let object = &mut self.objects.get_mut(object)?.object;
