@@ -40,7 +40,7 @@ pub struct PlacedEvent {
     pub space: SpaceId,
     /// Function that it happened to.
     pub function: FunctionId,
-    /// Addresses of the code from now on; `None` if these are in a file, which names them.
+    /// Addresses of the code from now on; `None` if they are in a mapped executable, whose own symbols name them.
     pub range: Option<AddressRange>,
     /// Addresses of the code until now, if it was moved.
     pub left: Option<AddressRange>,
@@ -85,7 +85,7 @@ pub(super) const NEAR: u64 = 256 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct PlacedCode {
     pub(super) events: Vec<PlacedEvent>,
-    /// All addresses that ever held code, with gaps of which all addresses are near code.
+    /// All addresses that ever held code. Gaps up to twice [`NEAR`] are filled, since all of their addresses are near code.
     pub(super) code: HashMap<SpaceId, RangeSet>,
 }
 

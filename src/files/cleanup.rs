@@ -110,7 +110,7 @@ pub fn try_remove_all() {
     }
 }
 
-/// Milliseconds to wait for other threads that create something.
+/// Attempts, a millisecond apart, to get the lock from threads that are creating something.
 const MAX_TRIES: u32 = 200;
 
 /// Removes files first, which takes no memory.

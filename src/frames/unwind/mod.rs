@@ -123,7 +123,7 @@ pub fn unwind<'a>(
             to_start: counts.to_start,
             cut: counts.cut,
         }),
-        diagnostics: diagnostics(&counts, &unwinder, lacking, profile.attrs.largest_stack_copy()),
+        diagnostics: report_missing(&counts, &unwinder, lacking, profile.attrs.largest_stack_copy()),
     };
     drop(unwinder);
     let header = UnwoundHeader::of(profile, kept);
@@ -213,7 +213,7 @@ fn report_cut(counts: &UnwoundCounts, copy_size: u32) -> Option<Diagnostic> {
 }
 
 /// Reports what is missing. `copy_size` is the size of stack copies in bytes.
-fn diagnostics(
+fn report_missing(
     counts: &UnwoundCounts,
     unwinder: &Unwinder<'_>,
     lacking: Lacking,
@@ -231,7 +231,7 @@ fn diagnostics(
     all
 }
 
-/// Returns one of two reports that may be of the same files: that of more.
+/// Returns the report with the higher count: both may be of the same files.
 fn larger(one: Option<Diagnostic>, other: Option<Diagnostic>) -> Option<Diagnostic> {
     let both = [one, other].into_iter().flatten();
     both.max_by_key(|refused| refused.count)

@@ -173,15 +173,15 @@ impl FolderWalk {
             self.push(rustix::fs::openat(CWD, ".", PATH_FLAGS, Mode::empty())?);
             self.trail.starts_here = true;
         }
-        let mut steps = steps(path)?;
-        while let Some(step) = steps.pop() {
+        let mut remaining = steps(path)?;
+        while let Some(step) = remaining.pop() {
             match step.as_bytes() {
                 b"/" => self.go_to_root()?,
                 b".." => self.go_up()?,
                 b"." => {}
                 _ => {
-                    let file = self.step(&step, &mut steps)?;
-                    match (file, steps.is_empty()) {
+                    let file = self.step(&step, &mut remaining)?;
+                    match (file, remaining.is_empty()) {
                         (None, _) => {}
                         (Some(file), true) => return Ok(Some(file)),
                         (Some(_), false) => return Err(io::ErrorKind::NotADirectory.into()),
@@ -192,10 +192,10 @@ impl FolderWalk {
         Ok(None)
     }
 
-    /// Goes into a folder, adds the steps of a link, or opens a file.
-    fn step(&mut self, name: &OsStr, steps: &mut Vec<OsString>) -> io::Result<Option<File>> {
+    /// Goes into a folder, opens a file, or adds the steps of a link to the `remaining` ones, of which the last is the next.
+    fn step(&mut self, name: &OsStr, remaining: &mut Vec<OsString>) -> io::Result<Option<File>> {
         let flags = PATH_FLAGS | OFlags::NOFOLLOW;
-        // Most components are folders. Without this flag, the kernel would not mount those of an automounter.
+        // DIRECTORY first: it makes an automounter mount the folder, and most components are folders.
         let found = match rustix::fs::openat(self.here()?, name, flags | OFlags::DIRECTORY, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => self.open_here(name, flags)?,
             other => other?,
@@ -224,7 +224,7 @@ impl FolderWalk {
             self.trail.link_owners.push(stat.st_uid);
         }
         let target = rustix::fs::readlinkat(&found, "", Vec::new())?.into_bytes();
-        steps.extend(self::steps(Path::new(&OsString::from_vec(target)))?);
+        remaining.extend(steps(Path::new(&OsString::from_vec(target)))?);
         Ok(None)
     }
 

@@ -42,20 +42,23 @@ impl JitdumpSearch<'_> {
         }
     }
 
-    /// Returns when what is in a file was begun: at its first record. If the clock is unknown, at the last marker of a process
-    /// that none of the others has started.
+    /// Returns when what is in the file of these groups was begun: at its first record. Without a known clock, at the latest
+    /// first marker among processes that none of the others has started.
     fn beginning(&self, sharing: &[&mut MarkerGroup<'_>]) -> Time {
-        let file = sharing
-            .first()
-            .and_then(|group| group.chosen.as_ref()?.as_ref().ok());
-        let first = file.and_then(|file| {
-            let file: &PagedFile = file;
-            let header = Header::read(file).ok().filter(|header| !header.counts_cycles())?;
-            first_time(file, &header)
-        });
-        if let Some((first, offset)) = first.zip(self.clock_offset) {
-            return apply_offset(first, offset.into());
-        }
+        let first_record = self.first_record_time(sharing);
+        first_record.unwrap_or_else(|| self.last_own_marker(sharing))
+    }
+
+    /// Returns the time of the first record of the groups' file; `None` without a known clock.
+    fn first_record_time(&self, sharing: &[&mut MarkerGroup<'_>]) -> Option<Time> {
+        let offset = self.clock_offset?;
+        let file: &PagedFile = sharing.first()?.chosen.as_ref()?.as_ref().ok()?;
+        let header = Header::read(file).ok().filter(|header| !header.counts_cycles())?;
+        Some(apply_offset(first_time(file, &header)?, offset.into()))
+    }
+
+    /// Returns the latest first marker among processes that none of the others has started.
+    fn last_own_marker(&self, sharing: &[&mut MarkerGroup<'_>]) -> Time {
         let mut pids: HashSet<Pid> = HashSet::default();
         pids.extend(sharing.iter().map(|group| group.first.pid));
         let starters = |pid| self.profile_index.processes.starters(pid);

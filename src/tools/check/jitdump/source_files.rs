@@ -95,8 +95,8 @@ fn rows<'i>(info: &'i DebugInfo<'_>) -> impl Iterator<Item = (&'i [u8], TextPosi
 /// Texts of source files by the name that the runtime gave them.
 struct SourceTexts<'d, 'r> {
     read: ReadSource<'r>,
-    /// Functions of V8 by the file that their name has: the file must have them, or it is not the one of the recording.
-    starts: HashMap<Vec<u8>, Vec<TextPosition>>,
+    /// Where V8's functions start, by file. A file without these positions is not the one of the recording.
+    declared: HashMap<Vec<u8>, Vec<TextPosition>>,
     texts: HashMap<Vec<u8>, Option<Text<'static>>>,
     /// Texts in the jitdump, by their address in it.
     embedded: HashMap<(usize, usize), Option<Text<'d>>>,
@@ -104,8 +104,9 @@ struct SourceTexts<'d, 'r> {
 }
 
 impl<'d, 'r> SourceTexts<'d, 'r> {
+    /// Reads no file yet.
     fn new(dump: &Dump<'d>, read: ReadSource<'r>) -> Self {
-        let mut starts: HashMap<Vec<u8>, Vec<TextPosition>> = HashMap::default();
+        let mut declared: HashMap<Vec<u8>, Vec<TextPosition>> = HashMap::default();
         let functions = (0..dump.function_count() as u32).filter_map(|number| dump.function(number));
         for function in functions.filter(|function| names::is_v8(function.name)) {
             if let Some(location) = names::source_locations(function.name).first()
@@ -115,12 +116,12 @@ impl<'d, 'r> SourceTexts<'d, 'r> {
                     line: location.line,
                     column: location.column,
                 };
-                starts.entry(location.path.to_vec()).or_default().push(start);
+                declared.entry(location.path.to_vec()).or_default().push(start);
             }
         }
         Self {
             read,
-            starts,
+            declared,
             texts: HashMap::default(),
             embedded: HashMap::default(),
             size: 0,
@@ -153,8 +154,8 @@ impl<'d, 'r> SourceTexts<'d, 'r> {
             .checked_add(bytes.len())
             .filter(|&size| size <= MAX_TOTAL)?;
         let text = Text::new(bytes)?;
-        let starts = self.starts.get(name).map_or(&[][..], Vec::as_slice);
-        let has_all = starts.iter().all(|&start| text.offset(start).is_some());
+        let declared = self.declared.get(name).map_or(&[][..], Vec::as_slice);
+        let has_all = declared.iter().all(|&start| text.offset(start).is_some());
         has_all.then_some(text)
     }
 }
@@ -167,7 +168,7 @@ mod tests {
     fn texts(read: ReadSource<'_>, size: usize) -> SourceTexts<'static, '_> {
         SourceTexts {
             read,
-            starts: HashMap::default(),
+            declared: HashMap::default(),
             texts: HashMap::default(),
             embedded: HashMap::default(),
             size,
