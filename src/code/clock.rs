@@ -9,7 +9,7 @@
 //!
 //! Lower bounds: a file's first record is not earlier than its marker, its header, the start of its process, or the
 //! first map of the memory for its code. All runtimes use the same clock, so the greatest bound of all files applies
-//! to each. Samples in replaced code bound the offset from both sides ([`crate::code::live_code`]). They decide where
+//! to each. Samples in replaced code bound the offset from both sides ([`windows`]). They decide where
 //! lower bounds are missing or contradict them. Without either, the offset is a guess, and names that depend on it are
 //! uncertain ([`Doubt`]).
 //!
@@ -22,6 +22,7 @@
 mod bound;
 mod recorded_clocks;
 mod shift;
+pub mod windows;
 
 use std::fmt;
 
@@ -30,7 +31,7 @@ pub use crate::code::clock::bound::{OffsetEvidence, distance_by_maps};
 use crate::code::clock::recorded_clocks::{CLOCK_BOOTTIME, SECOND};
 pub use crate::code::clock::recorded_clocks::{CLOCK_MONOTONIC, ProfileClock, RuntimeClock};
 pub use crate::code::clock::shift::{Doubt, Shift};
-use crate::code::live_code::Windows;
+use crate::code::clock::windows::Windows;
 use crate::code::profile_index::TimeConversion;
 use crate::code::timeline::FileIndex;
 use crate::results::diagnostics::{Diagnostic, Issue};

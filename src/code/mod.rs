@@ -10,7 +10,6 @@
 
 pub mod clock;
 mod code_file;
-pub mod live_code;
 pub mod mappings;
 mod paged_table;
 pub mod perf_map_symbols;

@@ -13,11 +13,11 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::name_style::NameStyle;
 use crate::results::summary::profile::ProfileSummary;
 
-/// No native code.
+/// Nothing that names native code.
 #[derive(Debug)]
-pub struct NativeCode;
+pub struct NativeNames;
 
-impl NativeCode {
+impl NativeNames {
     /// Finds nothing.
     pub fn of(_: &LoadOptions, _: &Recording<'_>) -> Self {
         Self
@@ -35,7 +35,7 @@ impl CountedSamples {
     /// Fails: nothing names the functions.
     pub fn count(
         _: &Recording<'_>,
-        _: &NativeCode,
+        _: &NativeNames,
         _: &Selector<'_>,
         _: SampleObserver<'_>,
         _: &mut dyn Progress,

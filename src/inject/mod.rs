@@ -16,7 +16,7 @@ mod sources;
 mod summary_file;
 
 use crate::code::profile_index::ProfileIndex;
-use crate::frames::attribution::{CountedSamples, NativeCode, SampleObserver};
+use crate::frames::attribution::{CountedSamples, NativeNames, SampleObserver};
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::frames::unwind::{Unwound, unwind};
 use crate::inject::objects::grouping::CodeToWrite;
@@ -84,7 +84,7 @@ fn inject_recording(
     let (timeline, kernel_copies) = (&recording.timeline, &recording.input.kernel_copies);
     let selector = recording.selector();
     let has_summary = options.summary.is_some();
-    let native = has_summary.then(|| NativeCode::of(&options.load, recording));
+    let native = has_summary.then(|| NativeNames::of(&options.load, recording));
     let (counted, mut selection) = match &native {
         Some(native) => {
             let (counted, selection) =

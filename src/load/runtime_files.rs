@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jitdump::{AddressRange, Change, CodeEvent, Dump, Function, Machine, Time};
 
 use crate::code::CodeFile;
+use crate::code::clock::windows::{LiveCode, RuntimeEvent};
 use crate::code::clock::{Alignment, RuntimeClock, Timeless};
-use crate::code::live_code::{LiveCode, RuntimeEvent};
 use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::recorded_addresses::RecordedAddresses;

@@ -2,7 +2,7 @@
 
 use crate::code::clock::bound::{OffsetBounds, OffsetEvidence};
 use crate::code::clock::recorded_clocks::{MARGIN, ProfileClock};
-use crate::code::live_code::Plateau;
+use crate::code::clock::windows::Plateau;
 
 /// Number of samples that must contradict a bound, or all smaller offsets, to count as evidence. Single samples are
 /// also taken in code that no file contains.

@@ -1,7 +1,7 @@
 //! Tests of the alignment of clocks.
 
 use super::*;
-use crate::code::live_code::Plateau;
+use crate::code::clock::windows::Plateau;
 use crate::perf::feature::ClockData;
 
 const PROFILE: ProfileClock = ProfileClock {

@@ -20,7 +20,7 @@ use crate::load::advice::runtime_finder;
 use crate::load::{Recording, function_of, symbol_of};
 use crate::results::name_style::{self, NameStyle};
 use crate::results::summary::event_counts::EventCounts;
-use crate::results::summary::profile::{FunctionKind, FunctionProfile};
+use crate::results::summary::profile::{CodeOrigin, FunctionProfile};
 use crate::units::Pid;
 
 /// What a summary is made of.
@@ -48,7 +48,7 @@ table_index! {
 /// What functions that are counted together have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FunctionIdentity {
-    kind: FunctionKind,
+    kind: CodeOrigin,
     name: String,
     tier: Option<String>,
     module: Option<String>,
@@ -58,7 +58,7 @@ pub struct FunctionIdentity {
 }
 
 impl FunctionIdentity {
-    fn of(kind: FunctionKind, name: impl Into<String>) -> Self {
+    fn of(kind: CodeOrigin, name: impl Into<String>) -> Self {
         Self {
             kind,
             name: name.into(),
@@ -215,7 +215,7 @@ impl<'a> IdentityNamer<'a> {
                 (identity, Some(symbol.range.size()))
             }),
             FrameCode::UnnamedJit => Some((
-                FunctionIdentity::of(FunctionKind::Jit, "[JIT code without a name]"),
+                FunctionIdentity::of(CodeOrigin::Jit, "[JIT code without a name]"),
                 None,
             )),
             FrameCode::Native { module, .. } => frame.symbol.map(|symbol| {
@@ -224,33 +224,33 @@ impl<'a> IdentityNamer<'a> {
                 let identity = match modules.has_jit_code(module) {
                     true => FunctionIdentity {
                         tier: frame.tier.map(|tier| self.tables.tiers[tier].clone()),
-                        ..FunctionIdentity::of(FunctionKind::Jit, name)
+                        ..FunctionIdentity::of(CodeOrigin::Jit, name)
                     },
                     false => FunctionIdentity {
                         module: Some(modules.path(module)),
-                        ..FunctionIdentity::of(FunctionKind::Native, name)
+                        ..FunctionIdentity::of(CodeOrigin::Native, name)
                     },
                 };
                 (identity, symbol.size)
             }),
             FrameCode::Module(module) => {
-                let mut identity = FunctionIdentity::of(FunctionKind::Module, modules.name(module));
+                let mut identity = FunctionIdentity::of(CodeOrigin::Module, modules.name(module));
                 identity.module = Some(modules.path(module));
                 Some((identity, None))
             }
             FrameCode::Kernel(symbol) => self.symbols.kernel.name(symbol).map(|name| {
                 (
-                    FunctionIdentity::of(FunctionKind::Kernel, printable(name.as_bytes())),
+                    FunctionIdentity::of(CodeOrigin::Kernel, printable(name.as_bytes())),
                     None,
                 )
             }),
             FrameCode::KernelModule(module) => {
                 let name = module.map_or_else(|| "[kernel]".to_owned(), |module| modules.name(module));
-                Some((FunctionIdentity::of(FunctionKind::Kernel, name), None))
+                Some((FunctionIdentity::of(CodeOrigin::Kernel, name), None))
             }
             FrameCode::Unknown => None,
         };
-        found.unwrap_or_else(|| (FunctionIdentity::of(FunctionKind::Unknown, "[unknown]"), None))
+        found.unwrap_or_else(|| (FunctionIdentity::of(CodeOrigin::Unknown, "[unknown]"), None))
     }
 
     /// Returns the identity of JIT code that the runtime calls `recorded`: with the same name as in the objects. `declared`
@@ -263,7 +263,7 @@ impl<'a> IdentityNamer<'a> {
     ) -> FunctionIdentity {
         let name = self.v8_functions.name(recorded);
         let styled = self.names.apply_declared(name.clone(), declared, tier);
-        let mut identity = FunctionIdentity::of(FunctionKind::Jit, printable(&styled));
+        let mut identity = FunctionIdentity::of(CodeOrigin::Jit, printable(&styled));
         identity.tier = tier.map(printable);
         identity.set_location(&name);
         identity

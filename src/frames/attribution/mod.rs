@@ -39,7 +39,7 @@ use crate::results::summary::event_counts::EventCounts;
 use crate::results::summary::profile::{EventSummary, ProfileSummary, ThreadSummary, Unit};
 use crate::units::{Pid, Tid};
 
-pub use crate::frames::stream::native_code::NativeCode;
+pub use crate::frames::stream::native_names::NativeNames;
 
 /// What gets all samples by stack, with the tables that they refer to.
 pub type SampleObserver<'o> = Option<&'o mut dyn FnMut(Tables, &SamplesByStack)>;
@@ -47,7 +47,7 @@ pub type SampleObserver<'o> = Option<&'o mut dyn FnMut(Tables, &SamplesByStack)>
 /// All samples of a recording by stack, without names.
 pub struct CountedSamples<'a, 'o> {
     recording: &'a Recording<'a>,
-    native: &'a NativeCode,
+    native: &'a NativeNames,
     symbols: FrameSymbols<'a>,
     walked: Walked,
     counts: SamplesByStack,
@@ -58,7 +58,7 @@ impl<'a, 'o> CountedSamples<'a, 'o> {
     /// Counts the samples, and selects the code in them. `observe` gets lines of native code, too.
     pub fn count(
         recording: &'a Recording<'a>,
-        native: &'a NativeCode,
+        native: &'a NativeNames,
         selector: &'a Selector<'a>,
         observe: SampleObserver<'o>,
         progress: &mut dyn Progress,

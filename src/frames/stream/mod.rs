@@ -28,8 +28,8 @@ mod kinds;
 mod lines;
 pub mod losses;
 mod naming;
-pub mod native_code;
 pub mod native_lines;
+pub mod native_names;
 mod rows;
 pub mod tables;
 mod threads;
@@ -55,8 +55,8 @@ use crate::frames::stream::call_tree::{CallTreeNode, NodeIndex};
 use crate::frames::stream::doubtful::DoubtfulSamples;
 use crate::frames::stream::frame::FrameAddress;
 use crate::frames::stream::losses::LossCounts;
-use crate::frames::stream::native_code::NativeCode;
 use crate::frames::stream::native_lines::NativeLines;
+use crate::frames::stream::native_names::NativeNames;
 use crate::frames::stream::rows::{Collected, ThreadKey};
 use crate::frames::stream::tables::{Stack, StackIndex, ThreadIndex};
 use crate::frames::stream::walk::{Addresses, FrameSymbols, SampleWalk};
@@ -134,7 +134,7 @@ fn read_recording<R>(
     progress: &mut dyn Progress,
     finish: impl FnOnce(&mut Namer<'_>) -> Result<R, Diagnostic>,
 ) -> Result<R, Diagnostic> {
-    let native = NativeCode::of(&options.load, recording);
+    let native = NativeNames::of(&options.load, recording);
     let selector = recording.selector();
     let symbols = native.with(&selector);
     let how = WalkOptions {

@@ -5,7 +5,7 @@
 //!                               ▼
 //! [native]: tables of files ─► [stack]: frame by frame ─► [rewrite]: samples with call chains
 //! [jit]: tables of runtimes ─►   ├─ [known_address]: rules for addresses of frames
-//! [native_code]: their code ─►   ├─ [frameless]: functions without rules, where they have no frame
+//! [code_without_tables] ─────►   ├─ [frameless]: functions without rules, where they have no frame
 //!                                │    └─ [x86_64_code]: their instructions
 //!                                └─ [step]: one frame, by its rules or by the frame pointer
 //! ```
@@ -25,13 +25,13 @@
 //! Memory that the profile marks as not executable has no frames. All threads share everything except the
 //! current stack.
 
+mod code_without_tables;
 mod frameless;
 mod interpreters;
 mod jit;
 mod known_address;
 pub mod made_tables;
 mod native;
-mod native_code;
 mod registers;
 mod rewrite;
 mod stack;
@@ -50,10 +50,10 @@ use crate::files::temp_file::temp_file_error;
 use crate::frames::native::files::{NativeFiles, VDSO};
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
+use crate::frames::unwind::code_without_tables::CodeWithoutTables;
 use crate::frames::unwind::interpreters::Interpreters;
 use crate::frames::unwind::jit::JitTables;
 use crate::frames::unwind::native::NativeTables;
-use crate::frames::unwind::native_code::NativeCode;
 use crate::frames::unwind::registers::Target;
 use crate::frames::unwind::stack::{Unwinder, UnwoundCounts};
 use crate::load::{LoadOptions, Progress, Recording, keep};
@@ -99,7 +99,7 @@ pub fn unwind<'a>(
         jit: JitTables::new(&recording.runtime_files.used, &recording.timeline, target, &room),
         modules: &modules,
         native: NativeTables::new(&modules, &files, target, &room),
-        native_code: NativeCode::new(&modules, &files, target, &room),
+        without_tables: CodeWithoutTables::new(&modules, &files, target, &room),
         interpreters: fold_interpreter.then(|| Interpreters {
             files: &recording.runtime_files.used,
             symbols: NativeSymbols::new(&modules, &files),
@@ -222,7 +222,7 @@ fn report_missing(
     let mut all: Vec<Diagnostic> = unwinder.native.refused().into_iter().collect();
     let interpreters = unwinder.interpreters.as_ref();
     let of_interpreters = interpreters.and_then(|interpreters| interpreters.symbols.refused());
-    all.extend(larger(of_interpreters, unwinder.native_code.refused()));
+    all.extend(larger(of_interpreters, unwinder.without_tables.refused()));
     all.extend(lacking.report(Issue::ModulesNotFound));
     all.extend(report_cut(counts, copy_size));
     if counts.narrow > 0 {

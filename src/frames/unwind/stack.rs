@@ -12,12 +12,12 @@ use crate::code::recent::known_addresses::KnownAddresses;
 use crate::code::timeline::{Lookup, Timeline};
 use crate::collections::hash::HashMap;
 use crate::frames::native::modules::{ModuleIndex, Modules};
+use crate::frames::unwind::code_without_tables::CodeWithoutTables;
 use crate::frames::unwind::frameless::FramelessTop;
 use crate::frames::unwind::interpreters::{FrameKind, Interpreters, KnownSymbols, fold};
 use crate::frames::unwind::jit::JitTables;
 use crate::frames::unwind::known_address::{AddressKind, KnownAddress, KnownTop};
 use crate::frames::unwind::native::{NativeRules, NativeTables};
-use crate::frames::unwind::native_code::NativeCode;
 use crate::frames::unwind::registers::{Registers, Target};
 use crate::frames::unwind::step::{End, FrameState, StackCopy};
 
@@ -39,7 +39,7 @@ pub struct Unwinder<'a> {
     /// Tables of them.
     pub native: NativeTables<'a>,
     /// Their functions without tables.
-    pub native_code: NativeCode<'a>,
+    pub without_tables: CodeWithoutTables<'a>,
     /// What to leave out of stacks, if it is.
     pub interpreters: Option<Interpreters<'a>>,
 }
@@ -276,7 +276,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                 ..
             }) => {
                 let offset = mapped.file_offset(Address(address));
-                self.unwinder.native_code.is_after_call(mapped.module, offset)
+                self.unwinder.without_tables.is_after_call(mapped.module, offset)
             }
             _ => false,
         }
@@ -339,7 +339,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
                     NativeRules::Rules(rules) => known.rules = Some(rules),
                     NativeRules::Linkage => known.is_linkage = true,
                     NativeRules::NoRules => {
-                        let top = unwinder.native_code.top(mapped.module, offset);
+                        let top = unwinder.without_tables.top(mapped.module, offset);
                         known.top = top.unwrap_or_default();
                     }
                     NativeRules::NoFile => known.lacks_file = true,

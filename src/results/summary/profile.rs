@@ -131,10 +131,10 @@ pub struct ThreadSummary {
 #[serde(default)]
 #[non_exhaustive]
 pub struct FunctionProfile {
-    /// Name. For [`FunctionKind::Module`], the name of the module's file.
+    /// Name. For [`CodeOrigin::Module`], the name of the module's file.
     pub name: String,
     /// Kind of code.
-    pub kind: FunctionKind,
+    pub kind: CodeOrigin,
     /// Runtime of its process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Cow<'static, str>>,
@@ -207,11 +207,11 @@ impl From<StackNode> for (i64, u32, u64) {
     }
 }
 
-/// Kind of code.
+/// Where code is from. In JSON, it is a `kind`, as is in reports what code does (`frames::stream::Kind`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum FunctionKind {
+pub enum CodeOrigin {
     /// JIT-compiled code.
     Jit,
     /// A symbol of an executable or library.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::collections::hash::HashMap;
 use crate::results::summary::SampleSummary;
-use crate::results::summary::profile::{EventSummary, FunctionKind};
+use crate::results::summary::profile::{CodeOrigin, EventSummary};
 use crate::tools::compare::explanation;
 use crate::tools::compare::explanation::Explanation;
 use crate::tools::compare::matching::{AFTER, BEFORE, MatchedFunction, RunTable};
@@ -294,7 +294,7 @@ impl FunctionTest<'_, '_> {
         let is_kernel = self
             .table
             .function(row)
-            .is_some_and(|function| function.kind == FunctionKind::Kernel);
+            .is_some_and(|function| function.kind == CodeOrigin::Kernel);
         is_kernel && self.table.is_one_run_each()
     }
 
@@ -456,7 +456,7 @@ impl FunctionChange {
     }
 
     fn is_judged_by_total(&self) -> bool {
-        self.function.kind == FunctionKind::Jit && self.own.margin.is_none()
+        self.function.kind == CodeOrigin::Jit && self.own.margin.is_none()
     }
 
     /// Returns the rest of a significant change. If a part of it is explained, the rest may be chance alone.
@@ -476,7 +476,7 @@ fn compared_samples(run: &ParsedSummary) -> (u64, u64) {
     match events.first().filter(|_| !is_one) {
         Some(first) => {
             let functions = run.profile.functions.iter();
-            let jit = functions.filter(|function| function.kind == FunctionKind::Jit);
+            let jit = functions.filter(|function| function.kind == CodeOrigin::Jit);
             let own = jit.map(|function| function.own.first());
             (first.samples, own.fold(0, u64::saturating_add))
         }

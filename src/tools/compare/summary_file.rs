@@ -134,7 +134,7 @@ fn check_periods(profile: &ProfileSummary) -> Result<(), Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::summary::profile::FunctionKind;
+    use crate::results::summary::profile::CodeOrigin;
     use crate::results::summary::profile::Unit;
 
     fn issue(json: &str) -> Issue {
@@ -224,7 +224,7 @@ mod tests {
             "events": [{"unit": "ns", "samples": 3}, {"unit": "bytes"}]}"#;
         let summary = ParsedSummary::parse(with_profile(profile).as_bytes()).unwrap();
         assert_eq!(summary.profile.functions[0].counts(), (0, 3));
-        assert_eq!(summary.profile.functions[0].kind, FunctionKind::Unknown);
+        assert_eq!(summary.profile.functions[0].kind, CodeOrigin::Unknown);
         let units: Vec<Unit> = summary.profile.events.iter().map(|event| event.unit).collect();
         assert_eq!(units, [Unit::Nanoseconds, Unit::Occurrences]);
     }

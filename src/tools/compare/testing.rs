@@ -6,7 +6,7 @@
 mod summaries;
 
 pub use self::summaries::Profile;
-use crate::results::summary::profile::FunctionKind;
+use crate::results::summary::profile::CodeOrigin;
 use crate::tools::compare::matching::{AFTER, BEFORE, RunTable};
 use crate::tools::compare::summary_file::ParsedSummary;
 use crate::tools::compare::{CompareOptions, Comparison, Estimate, FunctionChange, MatchedFunction, compare};
@@ -39,7 +39,7 @@ pub fn changes(count: usize, is_significant: bool) -> Vec<FunctionChange> {
         function: MatchedFunction {
             name: format!("f{number}"),
             previous: None,
-            kind: FunctionKind::Jit,
+            kind: CodeOrigin::Jit,
             runtime: None,
             file: None,
             line: None,

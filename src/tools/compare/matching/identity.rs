@@ -8,13 +8,13 @@ use std::borrow::Cow;
 
 use jitdump::names;
 
-use crate::results::summary::profile::{FunctionKind, FunctionProfile};
+use crate::results::summary::profile::{CodeOrigin, FunctionProfile};
 
 /// A function's name in parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity<'a> {
     /// Kind of its code.
-    pub kind: FunctionKind,
+    pub kind: CodeOrigin,
     /// Runtime, or module of native code; may be empty.
     pub origin: Cow<'a, str>,
     /// Name without what varies; empty for anonymous functions.
@@ -51,16 +51,16 @@ impl<'a> Identity<'a> {
     pub fn of(function: &'a FunctionProfile) -> Self {
         let name = &*function.name;
         match function.kind {
-            FunctionKind::Jit => Self::of_jit(function),
-            FunctionKind::Native => match node_builtin(function) {
+            CodeOrigin::Jit => Self::of_jit(function),
+            CodeOrigin::Native => match node_builtin(function) {
                 Some(builtin) => Self {
-                    kind: FunctionKind::Jit,
+                    kind: CodeOrigin::Jit,
                     ..Self::plain(function, "Node.js".into(), builtin.into())
                 },
                 None => Self::plain(function, module(function), native_name(name)),
             },
-            FunctionKind::Module => Self::plain(function, "".into(), without_numbers(base_name(name))),
-            FunctionKind::Kernel | FunctionKind::Unknown => Self::plain(function, "".into(), name.into()),
+            CodeOrigin::Module => Self::plain(function, "".into(), without_numbers(base_name(name))),
+            CodeOrigin::Kernel | CodeOrigin::Unknown => Self::plain(function, "".into(), name.into()),
         }
     }
 
@@ -97,7 +97,7 @@ impl<'a> Identity<'a> {
             .or_else(|| closure_line(recorded))
             .unwrap_or_default();
         Self {
-            kind: FunctionKind::Jit,
+            kind: CodeOrigin::Jit,
             origin: Cow::Borrowed(function.runtime.as_deref().unwrap_or_default()),
             name,
             version: file.as_deref().map(versions_of).unwrap_or_default(),

@@ -10,7 +10,7 @@ use std::iter::Peekable;
 use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::collections::interner::Interner;
-use crate::results::summary::profile::FunctionKind;
+use crate::results::summary::profile::CodeOrigin;
 use crate::tools::compare::matching::identity::Identity;
 use crate::tools::compare::summary_file::ParsedSummary;
 
@@ -21,7 +21,7 @@ const MIN_SHARE: f64 = 0.001;
 const SCRIPT: Position = (1, 1);
 
 /// Identity without the position: kind, origin, name and file.
-type Key<'k> = (FunctionKind, &'k str, &'k str, Option<&'k str>);
+type Key<'k> = (CodeOrigin, &'k str, &'k str, Option<&'k str>);
 
 /// Line and column of a function.
 type Position = (u32, u32);

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::collections::hash::{HashMap, HashSet};
-use crate::results::summary::profile::FunctionKind;
+use crate::results::summary::profile::CodeOrigin;
 use crate::tools::compare::matching::identity::base_name;
 use crate::tools::compare::matching::rows::{Callers, MatchedFunction, RunTable, Sizes};
 use crate::tools::compare::matching::{AFTER, BEFORE};
@@ -62,7 +62,7 @@ fn leftovers<'t, 's>(table: &'t RunTable<'s>, side: usize) -> Vec<Leftover<'t, '
     let rows: Vec<(u32, &MatchedFunction, f64)> = table
         .live_rows()
         .filter(|&(row, function)| {
-            let can_change = matches!(function.kind, FunctionKind::Jit | FunctionKind::Native);
+            let can_change = matches!(function.kind, CodeOrigin::Jit | CodeOrigin::Native);
             can_change && has_other && table.is_on(row, side) && !table.is_on(row, other)
         })
         .map(|(row, function)| (row, function, share(row)))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
 use crate::results::summary::outermost::visit_outermost;
-use crate::results::summary::profile::{FunctionKind, FunctionProfile};
+use crate::results::summary::profile::{CodeOrigin, FunctionProfile};
 use crate::tools::compare::matching::identity::{Identity, base_name};
 use crate::tools::compare::matching::{AFTER, BEFORE};
 use crate::tools::compare::summary_file::ParsedSummary;
@@ -40,7 +40,7 @@ pub struct MatchedFunction {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
     /// Kind of its code.
-    pub kind: FunctionKind,
+    pub kind: CodeOrigin,
     /// Runtime, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
@@ -83,11 +83,11 @@ impl MatchedFunction {
         };
         let name = match identity.kind {
             // The number of a module is left out of its identity only.
-            FunctionKind::Module => function.name.clone(),
+            CodeOrigin::Module => function.name.clone(),
             _ => name.to_owned(),
         };
         let module = function.module.as_deref();
-        let module = module.filter(|_| identity.kind == FunctionKind::Native);
+        let module = module.filter(|_| identity.kind == CodeOrigin::Native);
         let line = Some(identity.position.0).filter(|&line| line > 0);
         Self {
             name,
@@ -106,14 +106,14 @@ impl MatchedFunction {
         let place = self
             .file
             .as_deref()
-            .filter(|_| self.kind == FunctionKind::Jit)
+            .filter(|_| self.kind == CodeOrigin::Jit)
             .map(path_end);
         match (place, &self.module) {
             (Some(file), _) => format!("{} {file}", self.name),
             (None, Some(module)) => format!("{} [{module}]", self.name),
             (None, None) => match self.kind {
-                FunctionKind::Kernel => format!("{} [kernel]", self.name),
-                FunctionKind::Module => format!("[{}]", self.name),
+                CodeOrigin::Kernel => format!("{} [kernel]", self.name),
+                CodeOrigin::Module => format!("[{}]", self.name),
                 _ => self.name.clone(),
             },
         }
@@ -123,7 +123,7 @@ impl MatchedFunction {
     pub fn text(&self) -> String {
         // Closures of PHP have no file.
         let has_place = self.file.is_some() || self.name.ends_with("{closure}");
-        let line = self.line.filter(|_| has_place && self.kind == FunctionKind::Jit);
+        let line = self.line.filter(|_| has_place && self.kind == CodeOrigin::Jit);
         match line {
             Some(line) => format!("{}:{line}", self.full_name()),
             None => self.full_name(),

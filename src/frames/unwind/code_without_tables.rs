@@ -22,7 +22,7 @@ const MAX_SIZE: u64 = 1 << 16;
 
 /// Machine code of all functions without tables, each read when it is first asked for.
 #[derive(Debug)]
-pub struct NativeCode<'a> {
+pub struct CodeWithoutTables<'a> {
     functions: ModuleContents<'a, RangeReader>,
     target: Target,
     room: &'a RuleRoom,
@@ -62,7 +62,7 @@ impl ContentReader for RangeReader {
     }
 }
 
-impl<'a> NativeCode<'a> {
+impl<'a> CodeWithoutTables<'a> {
     /// Prepares reading the code of functions of modules.
     pub fn new(modules: &'a Modules, files: &'a NativeFiles, target: Target, room: &'a RuleRoom) -> Self {
         Self {

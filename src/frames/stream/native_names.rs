@@ -11,15 +11,15 @@ use crate::load::{LoadOptions, Recording};
 use crate::perf::event::KernelMap;
 use crate::perf::{feature, record};
 
-/// Executables, libraries and the kernel.
-pub struct NativeCode {
+/// What names code of executables, libraries and the kernel.
+pub struct NativeNames {
     /// Mapped modules.
     modules: Modules,
     files: NativeFiles,
     kernel: KernelSymbols,
 }
 
-impl NativeCode {
+impl NativeNames {
     /// Finds it.
     pub fn of(options: &LoadOptions, recording: &Recording<'_>) -> Self {
         let (profile, index) = (&recording.profile.profile, &recording.profile.index);
