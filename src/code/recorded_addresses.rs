@@ -134,12 +134,14 @@ impl Pages {
         all
     }
 
+    /// Adds all blocks of others.
     fn merge(&mut self, other: Self) {
-        match other.blocks {
-            Some(blocks) => blocks.into_iter().for_each(|(page, blocks)| {
-                self.add(page, blocks);
-            }),
-            None => self.blocks = None,
+        let Some(others) = other.blocks else {
+            self.blocks = None;
+            return;
+        };
+        for (page, blocks) in others {
+            self.add(page, blocks);
         }
     }
 }

@@ -499,6 +499,7 @@ impl Writer {
         Some(offset)
     }
 
+    /// Appends a CIE. Returns its offset.
     fn cie(&mut self, cie: &Cie<'_>) -> usize {
         let entry = self.entry(|writer| {
             writer.u32(0);
@@ -516,11 +517,13 @@ impl Writer {
         entry.unwrap_or_default()
     }
 
-    fn fde(&mut self, entry: &Fde<'_>, cie: usize, start: u64) -> Option<usize> {
+    /// Appends the entry of a function that is at `start` in the object, with the CIE at an offset. Returns its own offset; `None` if
+    /// a distance is too large.
+    fn fde(&mut self, entry: &Fde<'_>, cie_offset: usize, start: u64) -> Option<usize> {
         // Sizes are encoded like pointers, so they are signed.
         let size = i32::try_from(entry.range.size()).ok()?;
         self.entry(|writer| {
-            let back = writer.out.len().checked_sub(cie)?;
+            let back = writer.out.len().checked_sub(cie_offset)?;
             writer.u32(u32::try_from(back).ok()?);
             writer.distance_to(start)?;
             writer.u32(size as u32);

@@ -39,50 +39,10 @@ impl UnwindSections {
         {
             return None;
         }
-        let text = file.section_by_name(".text").map_or(0, |text| text.address());
-        // binutils before 2.26 gave compressed sections another name; GNU ld still can.
-        let kinds = [
-            (".eh_frame", SectionKind::EhFrame),
-            (".debug_frame", SectionKind::DebugFrame),
-            (".zdebug_frame", SectionKind::DebugFrame),
-        ];
-        let sections = kinds.into_iter().filter_map(|(name, kind)| {
-            let section = file.section_by_name(name)?;
-            let address = match kind {
-                SectionKind::EhFrame => section.address(),
-                SectionKind::DebugFrame => 0,
-            };
-            Some(FrameSection {
-                kind,
-                bytes: section_content(&section, memory)?,
-                address: Address(address),
-                text: Address(text),
-            })
-        });
-        let header = || {
-            let section = file.section_by_name(".eh_frame_hdr")?;
-            Some(FrameHeader {
-                bytes: section_content(&section, memory)?,
-                address: Address(section.address()),
-            })
-        };
-        let tables = sections.map(|section| {
-            let header = (section.kind == SectionKind::EhFrame).then(header).flatten();
-            CallFrames::read(section, header, memory)
-        });
-        let tables: Option<Vec<CallFrames>> = tables
-            .filter(|table| table.as_ref().is_none_or(|table| !table.is_empty()))
-            .collect();
-        let linkage = [".plt", ".plt.sec", ".plt.got", ".iplt"]
-            .into_iter()
-            .filter_map(|name| {
-                let section = file.section_by_name(name)?;
-                AddressRange::new(Address(section.address()), section.size())
-            });
         Some(Self {
             build_id,
-            linkage: linkage.collect(),
-            tables: tables?,
+            linkage: linkage_ranges(&file),
+            tables: read_tables(&file, memory)?,
             segments: code_segments(&file),
         })
     }
@@ -98,6 +58,64 @@ impl UnwindSections {
             .iter()
             .fold(0, |sum: u64, table| sum.saturating_add(table.size()))
     }
+}
+
+/// Reads the tables of a file; `None` if there is not enough memory for one of them.
+fn read_tables<'a>(file: &impl Object<'a>, memory: &FileMemory<'_>) -> Option<Vec<CallFrames>> {
+    // binutils before 2.26 gave compressed sections another name; GNU ld still can.
+    let sections = [
+        (".eh_frame", SectionKind::EhFrame),
+        (".debug_frame", SectionKind::DebugFrame),
+        (".zdebug_frame", SectionKind::DebugFrame),
+    ];
+    let text = file.section_by_name(".text").map_or(0, |text| text.address());
+    let mut tables = Vec::new();
+    for (name, kind) in sections {
+        let Some(section) = file.section_by_name(name) else {
+            continue;
+        };
+        let address = match kind {
+            SectionKind::EhFrame => section.address(),
+            SectionKind::DebugFrame => 0,
+        };
+        let Some(bytes) = section_content(&section, memory) else {
+            continue;
+        };
+        let header = match kind {
+            SectionKind::EhFrame => read_header(file, memory),
+            SectionKind::DebugFrame => None,
+        };
+        let section = FrameSection {
+            kind,
+            bytes,
+            address: Address(address),
+            text: Address(text),
+        };
+        let table = CallFrames::read(section, header, memory)?;
+        if !table.is_empty() {
+            tables.push(table);
+        }
+    }
+    Some(tables)
+}
+
+/// Reads the index of `.eh_frame`.
+fn read_header<'a>(file: &impl Object<'a>, memory: &FileMemory<'_>) -> Option<FrameHeader> {
+    let section = file.section_by_name(".eh_frame_hdr")?;
+    Some(FrameHeader {
+        bytes: section_content(&section, memory)?,
+        address: Address(section.address()),
+    })
+}
+
+/// Returns the sections of procedure linkage tables.
+fn linkage_ranges<'a>(file: &impl Object<'a>) -> Vec<AddressRange> {
+    let names = [".plt", ".plt.sec", ".plt.got", ".iplt"].into_iter();
+    let ranges = names.filter_map(|name| {
+        let section = file.section_by_name(name)?;
+        AddressRange::new(Address(section.address()), section.size())
+    });
+    ranges.collect()
 }
 
 // There are tables for these machines only.

@@ -124,8 +124,9 @@ impl<'a> Profile<'a> {
             ..self
         };
         if profile.container == Container::Pipe {
-            let mut unused = Tally::default();
-            let head = PipeHeader::read(data, profile.endian, &mut unused);
+            // Faults in front of damage were counted when the profile was parsed; damage is counted where it is skipped.
+            let mut counted = Tally::default();
+            let head = PipeHeader::read(data, profile.endian, &mut counted);
             profile.header_records = head.records;
             // There may be more attributes and features after damage.
             profile.features = head.features;

@@ -68,7 +68,7 @@ impl FreeAddresses {
             .filter(|&(of, range)| of == family && range.size() >= size && is_near(range));
         let stretch = match usable {
             Some((_, stretch)) => stretch,
-            None => self.set_aside(family, code, size, is_32)?,
+            None => self.reserve(family, code, size, is_32)?,
         };
         let rest = AddressRange::new(Address(stretch.start.0 + size), stretch.size() - size);
         self.stretch = rest.map(|rest| (family, rest));
@@ -81,25 +81,24 @@ impl FreeAddresses {
         if is_32 { 0x10_0000 } else { 0x1000_0000 }
     }
 
-    fn set_aside(
+    /// Reserves addresses after some code for this call of [`Self::take`] and later ones: `least` bytes or more that no member of
+    /// the family uses. `None` if there are none within reach.
+    fn reserve(
         &mut self,
         family: SpaceId,
         code: AddressRange,
-        size: u64,
+        least: u64,
         is_32: bool,
     ) -> Option<AddressRange> {
         let used = self
             .used
             .entry(family)
             .or_insert_with(|| Obstacles::new(Vec::new()));
-        let size = size.max(Self::STRETCH).next_multiple_of(Self::STRETCH);
-        let limit = code.start.0.saturating_add(Self::REACH);
-        let limit = if is_32 { limit.min(1 << 32) } else { limit };
-        let mut start = code
-            .end
-            .0
-            .checked_add(Self::distance(is_32))?
-            .checked_next_multiple_of(PAGE)?;
+        let size = least.max(Self::STRETCH).next_multiple_of(Self::STRETCH);
+        let end_of_space = if is_32 { 1 << 32 } else { u64::MAX };
+        let limit = code.start.0.saturating_add(Self::REACH).min(end_of_space);
+        let after_code = code.end.0.checked_add(Self::distance(is_32))?;
+        let mut start = after_code.checked_next_multiple_of(PAGE)?;
         loop {
             let range = AddressRange::new(Address(start), size)?;
             if range.end.0 > limit {

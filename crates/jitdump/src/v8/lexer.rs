@@ -267,15 +267,23 @@ fn string_size(text: &[u8]) -> usize {
     text.len()
 }
 
+/// Size of the number that a text starts with. A point that cannot be part of it is that of a property: `1..toFixed()`.
 fn number_size(text: &[u8]) -> usize {
     let is_decimal = !matches!(text, [b'0', b'x' | b'X' | b'b' | b'B' | b'o' | b'O', ..]);
+    let mut may_have_point = is_decimal;
     let mut last = 0;
     let mut size = 0usize;
     for &byte in text {
-        let is_sign = matches!(byte, b'+' | b'-') && matches!(last, b'e' | b'E') && is_decimal;
-        if !byte.is_ascii_alphanumeric() && !matches!(byte, b'.' | b'_') && !is_sign {
+        let is_exponent = |byte| is_decimal && matches!(byte, b'e' | b'E');
+        let is_part = match byte {
+            b'.' => std::mem::take(&mut may_have_point),
+            b'+' | b'-' => is_exponent(last),
+            _ => byte == b'_' || byte.is_ascii_alphanumeric(),
+        };
+        if !is_part {
             break;
         }
+        may_have_point &= !is_exponent(byte);
         last = byte;
         size = size.saturating_add(1);
     }
@@ -307,5 +315,31 @@ fn regular_expression_size(text: &[u8]) -> Option<usize> {
             _ => {}
         }
         size = size.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_ends_at_the_point_of_a_property() {
+        for (number, rest) in [
+            ("1.", ".toFixed()"),
+            ("5.0", ".f()"),
+            (".5", ".f()"),
+            ("1e-5", ".f()"),
+            ("2.5E+3", ".f()"),
+            ("0x1e", ".f()"),
+            ("0x1e", "+1"),
+            ("1_000n", ";"),
+            ("10", "-1"),
+        ] {
+            assert_eq!(
+                number_size([number, rest].concat().as_bytes()),
+                number.len(),
+                "{number}{rest}"
+            );
+        }
     }
 }

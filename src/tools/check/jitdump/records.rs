@@ -128,14 +128,15 @@ impl<'a> RecordChecker<'_, 'a> {
         }
     }
 
+    /// Checks the time of a record, alone and after that of the record in front of it.
     fn check_time(&mut self, record: &Record<'_>) {
-        let before = std::mem::replace(&mut self.last_time, record.time);
+        let last = std::mem::replace(&mut self.last_time, record.time);
         if record.time == 0 {
             self.report(&rules::NO_TIME, record.offset);
-        } else if before > 0 && record.time.abs_diff(before) > DISTANT {
+        } else if last > 0 && record.time.abs_diff(last) > DISTANT {
             self.report(&rules::CLOCKS, record.offset);
-        } else if record.time < before {
-            let back = before.saturating_sub(record.time);
+        } else if record.time < last {
+            let back = last.saturating_sub(record.time);
             self.findings.add(&rules::TIME_ORDER, record.offset, || {
                 Place::default().with_message(format!("{back} before the record in front of it"))
             });
