@@ -29,9 +29,9 @@ pub struct Description {
     pub option: Option<&'static str>,
     /// Argument with which the runtime prints its version.
     pub version_argument: Option<&'static str>,
-    /// Whether its variables have no effect on programs without it, or with a version that does not know them, so that they are
-    /// set for all programs. Java prints a line about them, old versions of Erlang and Ruby do not start, and Numba's code becomes
-    /// that of a debug build.
+    /// Whether its variables have no effect on programs without it, or with a version that does not know them, so that
+    /// they are set for all programs. Java prints a line about them, old versions of Erlang and Ruby do not start, and
+    /// Numba's code becomes that of a debug build.
     pub is_harmless: bool,
     /// How to record stacks with its functions, if frame pointers are not enough.
     pub stacks: Option<&'static str>,

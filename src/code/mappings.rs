@@ -85,7 +85,8 @@ pub(super) const NEAR: u64 = 256 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct PlacedCode {
     pub(super) events: Vec<PlacedEvent>,
-    /// All addresses that ever held code. Gaps up to twice [`NEAR`] are filled, since all of their addresses are near code.
+    /// All addresses that ever held code. Gaps up to twice [`NEAR`] are filled, since all of their addresses are near
+    /// code.
     pub(super) code: HashMap<SpaceId, RangeSet>,
 }
 

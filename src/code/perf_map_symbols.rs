@@ -247,6 +247,7 @@ impl PerfMapSymbols {
         })
     }
 
+    /// Places the part of a symbol's piece that is in a region; `home` is the address space with the table.
     fn place(
         &self,
         home: SpaceId,

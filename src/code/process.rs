@@ -272,6 +272,7 @@ impl Processes {
         }
     }
 
+    /// Starts an address space of a process, and ends its previous one.
     fn start(&mut self, pid: Pid, since: Time, parent: Option<(SpaceId, Time)>) -> SpaceId {
         self.end(pid, since);
         let id = self.spaces.push(AddressSpace {

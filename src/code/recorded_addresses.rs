@@ -1,5 +1,5 @@
-//! All addresses in samples. A function at none of them changes no lookup of a sample, so a profile with few samples in a
-//! million functions needs few of them.
+//! All addresses in samples. A function at none of them changes no lookup of a sample, so a profile with few samples in
+//! a million functions needs few of them.
 //!
 //! On the time axis, a function takes some 200 bytes. So of many functions, only those with such an address
 //! in any process are placed there. What overwrites an address contains it, so no other function matters

@@ -517,8 +517,8 @@ impl Writer {
         entry.unwrap_or_default()
     }
 
-    /// Appends the entry of a function that is at `start` in the object, with the CIE at an offset. Returns its own offset; `None` if
-    /// a distance is too large.
+    /// Appends the entry of a function that is at `start` in the object, with the CIE at an offset. Returns its own
+    /// offset; `None` if a distance is too large.
     fn fde(&mut self, entry: &Fde<'_>, cie_offset: usize, start: u64) -> Option<usize> {
         // Sizes are encoded like pointers, so they are signed.
         let size = i32::try_from(entry.range.size()).ok()?;

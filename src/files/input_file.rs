@@ -112,6 +112,7 @@ impl InputFile {
         )
     }
 
+    /// Takes the bytes of a file, which are fewer than its metadata says if it was truncated meanwhile.
     fn new(bytes: Bytes, origin: FileOrigin, metadata: &Metadata) -> io::Result<Self> {
         let modified = metadata.modified()?;
         LIVE_FILES.fetch_add(1, Ordering::Relaxed);

@@ -30,6 +30,7 @@ pub fn files_below(folder: &Path, diagnostics: &mut Vec<Diagnostic>) -> Vec<Path
     files
 }
 
+/// Adds the files in a folder, and those in its folders, which are up to `depth` levels below.
 fn add_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, diagnostics: &mut Vec<Diagnostic>) {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut entries = match entries {

@@ -81,6 +81,7 @@ fn map_event<'a>(profile: &'a Profile<'_>, profile_index: &ProfileIndex) -> Opti
     Some(RecordEvent { attr, id })
 }
 
+/// Inserts mappings of objects, and of memory that code was moved from, before the first records that are not earlier.
 fn insert_maps(
     edits: &mut Edits,
     profile: &Profile<'_>,

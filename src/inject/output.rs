@@ -125,6 +125,7 @@ enum Target {
 const DATA: &str = "data";
 
 impl Target {
+    /// Prepares writing to a path: a stream, a file, or a folder with copies of the kernel.
     fn create(path: &Path, open: Option<&Folder>, kernel_copies: &[PathBuf]) -> io::Result<Self> {
         if is_stream(path) {
             let file = match is_standard(path) {

@@ -371,6 +371,7 @@ impl InputFiles {
     }
 }
 
+/// Writes records without what is damaged to a temporary file.
 fn repair(
     records: ProfileBytes<'_>,
     profile: &Profile<'_>,

@@ -184,6 +184,7 @@ pub fn machine_of(IndexedProfile { profile, .. }: &IndexedProfile<'_>) -> Machin
     Machine::of_profile(profile.architecture(), profile.endian)
 }
 
+/// Indexes a jitdump, and aligns its clock.
 fn read_dump<'a>(
     found: &'a FoundFile,
     machine: Machine,
@@ -543,6 +544,7 @@ impl<'a> UsedFile<'a> {
         spaces.filter_map(move |&space| self.place_in(file, event, space, processes))
     }
 
+    /// Places an event in the address space that a process has at its time; `None` if it has none.
     fn place(
         &self,
         file: FileIndex,
@@ -554,6 +556,8 @@ impl<'a> UsedFile<'a> {
         self.place_in(file, event, space, processes)
     }
 
+    /// Places an event of `file` in an address space, not before its beginning. `None` if its function or destination
+    /// is invalid.
     fn place_in(
         &self,
         file: FileIndex,

@@ -234,6 +234,8 @@ impl Attr {
         }
     }
 
+    /// Reads a field: of samples that `from_start` bytes after the header, of other records that `from_end` bytes
+    /// before their end.
     #[inline]
     fn field(
         &self,

@@ -34,6 +34,7 @@ pub fn merge(parts: &[&[u8]], attrs: &Attrs, endian: ByteOrder, out: &mut dyn Wr
     write_merged(runs, attrs, endian, parts, out)
 }
 
+/// Writes the records of all parts one after the other, samples behind all others.
 fn concatenate(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     for are_samples in [false, true] {
         let records = parts.iter().flat_map(|part| Records::new(part, 0, endian));
@@ -57,6 +58,7 @@ struct Run {
     end: u64,
 }
 
+/// Adds the runs of a part: records that follow each other, with times that never go back.
 fn add_runs<'a>(
     runs: &mut Vec<Run>,
     part: usize,
@@ -103,6 +105,7 @@ impl Cursor<'_> {
     }
 }
 
+/// Writes the records of all runs in the order of time. `parts` are the files with these runs.
 fn write_merged(
     mut runs: Vec<Run>,
     attrs: &Attrs,

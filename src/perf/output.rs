@@ -314,6 +314,7 @@ struct Stream<'p, 'o, W: ?Sized> {
 }
 
 impl<'p, 'o, W: Output + ?Sized> Stream<'p, 'o, W> {
+    /// Prepares a stream that continues after `written` bytes, with a level of compression or uncompressed.
     fn new(
         profile: &Profile<'p>,
         out: &'o mut W,

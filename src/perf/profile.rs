@@ -124,7 +124,8 @@ impl<'a> Profile<'a> {
             ..self
         };
         if profile.container == Container::Pipe {
-            // Faults in front of damage were counted when the profile was parsed; damage is counted where it is skipped.
+            // Faults in front of damage were counted when the profile was parsed; damage is counted where it is
+            // skipped.
             let mut counted = Tally::default();
             let head = PipeHeader::read(data, profile.endian, &mut counted);
             profile.header_records = head.records;
@@ -178,6 +179,7 @@ impl<'a> Profile<'a> {
     }
 }
 
+/// Reads the attributes and IDs in the header of a file.
 fn attr_entries(
     file: ProfileBytes<'_>,
     header: &FileHeader,

@@ -70,7 +70,8 @@ pub const FINISHED_INIT: u32 = 82;
 /// `PERF_RECORD_COMPRESSED2`: as COMPRESSED, with its size and padding (`perf record -z` since Linux 6.16).
 pub const COMPRESSED2: u32 = 83;
 
-/// What a record says about processes. Readers match on it without a default, so that none of them overlooks a new role.
+/// What a record says about processes. Readers match on it without a default, so that none of them overlooks a new
+/// role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// What one of them did.

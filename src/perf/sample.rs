@@ -231,6 +231,7 @@ impl<'a> Sample<'a> {
 
     /// Order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
     // Inlined, so that `fields_end` does not store fields that it never reads.
+    /// Reads all fields in their order; `None` if the record ends before one of them.
     #[inline(always)]
     fn read_fields(&mut self, body: &mut Reader<'a>, attr: &Attr, endian: ByteOrder) -> Option<()> {
         let size = body.rest().len().saturating_add(HEADER_SIZE);

@@ -75,7 +75,8 @@ fn write(folder: &Path, file: &mut File, left_out: &mut Vec<Diagnostic>) -> io::
     file.metadata().map(|packed| packed.len())
 }
 
-/// Adds a file, link or folder. Holes in files stay holes.
+/// Adds a file, link or folder to an archive as `name`. Holes in files stay holes. What cannot be read now is
+/// `left_out`.
 #[expect(
     clippy::disallowed_methods,
     reason = "the folder of the recording, which follows no links"

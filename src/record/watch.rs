@@ -98,6 +98,7 @@ impl<'a> Watch<'a> {
         watch
     }
 
+    /// Prepares watching the recording of a profile by a process of perf.
     fn new(perf: Option<u32>, plan: &'a Plan, profile: &Path) -> Self {
         Self {
             plan,

@@ -211,6 +211,7 @@ impl NameStyle {
         }
     }
 
+    /// Returns a name in this style, by its parts and its compiler.
     fn style<'a>(&self, name: &'a [u8], parts: NameParts<'_>, tier: Option<&[u8]>) -> Cow<'a, [u8]> {
         let own_name: Cow<'_, [u8]> = match (parts.function, parts.location) {
             // Functions without names are different ones.
@@ -254,6 +255,7 @@ pub(crate) fn line_and_column(location: SourceLocation<'_>) -> String {
 }
 
 impl Part {
+    /// Returns the text for a placeholder; `None` if the function does not have it.
     fn value<'v>(
         self,
         name: &'v [u8],

@@ -283,6 +283,7 @@ impl HitCode<'_> {
         }
     }
 
+    /// Looks up a sampled address, marks the code there, and remembers it for as long as it is there.
     fn new_leaf(&mut self, space: SpaceId, ip: Address, time: Time) -> Option<SampledCode> {
         self.selection.lookups += 1;
         let (lookup, extent) = self.find(space, ip, time);

@@ -165,6 +165,7 @@ impl Store {
         Ok(name)
     }
 
+    /// Writes a file into the hidden folder, unless it has one of this name.
     fn write_file(&mut self, name: &str, content: &SparseBytes, is_private: bool) -> Result<(), Diagnostic> {
         if !self.names.insert(name.to_owned()) {
             return Ok(());

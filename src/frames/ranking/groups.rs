@@ -188,6 +188,7 @@ impl RowGroups {
         }
     }
 
+    /// Returns the row of a line, or of its file or function.
     fn row_of_line(&mut self, tables: &Tables, line: &Line, by: By) -> RowIndex {
         let function = &tables.functions[line.function];
         let path = |file| tables.files[file].path.clone();

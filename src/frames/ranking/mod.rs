@@ -69,8 +69,8 @@ impl By {
         found.map_or("", |&(name, _)| name)
     }
 
-    /// Whether rows depend on lines and inlined calls; if not, those of native code are not read. Symbols do not: inlined calls
-    /// count for the symbol that they are in.
+    /// Whether rows depend on lines and inlined calls; if not, those of native code are not read. Symbols do not:
+    /// inlined calls count for the symbol that they are in.
     pub fn has_lines(self) -> bool {
         matches!(self, Self::Function | Self::Line | Self::File)
     }

@@ -322,6 +322,8 @@ impl SampleWalk<'_> {
         }
     }
 
+    /// Returns what is at an address of a process, and the times at which it is. It is looked up only if it is not
+    /// known yet.
     fn known_user_place(
         &mut self,
         space: SpaceId,

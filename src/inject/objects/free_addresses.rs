@@ -81,8 +81,8 @@ impl FreeAddresses {
         if is_32 { 0x10_0000 } else { 0x1000_0000 }
     }
 
-    /// Reserves addresses after some code for this call of [`Self::take`] and later ones: `least` bytes or more that no member of
-    /// the family uses. `None` if there are none within reach.
+    /// Reserves addresses after some code for this call of [`Self::take`] and later ones: `least` bytes or more that no
+    /// member of the family uses. `None` if there are none within reach.
     fn reserve(
         &mut self,
         family: SpaceId,

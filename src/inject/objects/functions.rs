@@ -296,6 +296,8 @@ impl<'a> ObjectWriter<'a> {
         })
     }
 
+    /// Encodes the object of a job, with its unwinding `tables` and their address. Source texts go below `store` and
+    /// are counted in `kept`; the buffers are in `memory`.
     fn encode(
         &self,
         job: &Job<'_>,

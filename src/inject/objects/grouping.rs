@@ -218,6 +218,7 @@ struct GroupBuilder<'a> {
 }
 
 impl<'a> GroupBuilder<'a> {
+    /// Begins a group with a function; others can join it if it `is_open`.
     fn new(first: &'a CodeMapping, records: RecordsSize, is_open: bool) -> Self {
         Self {
             first,
@@ -228,6 +229,7 @@ impl<'a> GroupBuilder<'a> {
         }
     }
 
+    /// Whether a function that follows those of the group can be in it.
     fn can_take(
         &self,
         mapping: &CodeMapping,

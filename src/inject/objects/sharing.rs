@@ -290,8 +290,8 @@ impl<'a> Packed<'a> {
 }
 
 impl<'a> Packer<'a> {
-    /// Adds a group, with the size of its records: as one more place of the block with the same function, to an object with room,
-    /// or to a new one.
+    /// Adds a group, with the size of its records: as one more place of the block with the same function, to an object
+    /// with room, or to a new one.
     fn add(&mut self, group: GroupMembers<'a>, records: RecordsSize) {
         let Some(first) = group.functions.first() else {
             return;

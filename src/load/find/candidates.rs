@@ -154,6 +154,7 @@ impl UserFiles {
         Ok(())
     }
 
+    /// Adds the jitdumps in a folder and below that pass the filter.
     fn add_folder(&mut self, folder: &Path, wanted: &DumpFilter<'_>, reach: &Reach) {
         let mut left_out = 0;
         for path in files_below(folder, &mut self.diagnostics) {

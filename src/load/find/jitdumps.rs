@@ -123,6 +123,8 @@ const MAX_TRIES: usize = 1 << 20;
 const CLOCK_ERROR: Duration = Duration::from_millis(20);
 
 impl<'a> JitdumpSearch<'a> {
+    /// Prepares a search: `given` are the files that the user named, `clock_offset` and `clock` what is known of the
+    /// profile's clock.
     fn new(
         profile_index: &'a ProfileIndex,
         clock_offset: Option<i64>,

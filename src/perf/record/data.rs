@@ -235,6 +235,7 @@ impl<'a> ProfileWindow<'a> {
         }
     }
 
+    /// Reads the bytes from `at` on into the buffer: `wanted` ones or more, if there are as many.
     #[cold]
     fn read(&mut self, part: FilePart<'a>, at: u64, wanted: usize) {
         let from = part.start.saturating_add(at);

@@ -149,6 +149,7 @@ impl EventChecker {
         }
     }
 
+    /// Checks an event, and whether it fits those before it.
     fn check(&mut self, event: &LogEvent<'_>, index: &LogIndex<'_>, findings: &mut Findings) {
         let LogEvent {
             time,

@@ -53,6 +53,7 @@ pub(super) fn check(file: &[u8]) -> (u64, Findings) {
     (records, findings)
 }
 
+/// Checks the header of a trace.
 fn check_header(header: &TraceHeader, file: &[u8], findings: &mut Findings) {
     /// Frequency of ticks that are nanoseconds.
     const WALL_CLOCK: u64 = 1_000_000_000;

@@ -404,6 +404,8 @@ fn cpu_change(scale: &Scale, level: f64, assumed: f64) -> Option<CpuChange> {
     })
 }
 
+/// Returns the verdict: by the CPU time if its change is significant, else by functions that changed by `least` or
+/// more.
 fn verdict(cpu: Option<&CpuChange>, functions: &[FunctionChange], least: f64) -> Verdict {
     if let Some(cpu) = cpu.filter(|cpu| cpu.is_significant) {
         return match cpu.change_percent > 0.0 {
@@ -484,6 +486,7 @@ fn compared_samples(run: &ParsedSummary) -> (u64, u64) {
     }
 }
 
+/// Summarizes the runs of a side.
 fn side(table: &RunTable<'_>, scale: &Scale, side: usize) -> Side {
     let runs = || table.runs_of(side).filter_map(|run| table.runs.get(run));
     let sum = |count: fn(&ParsedSummary) -> u64| runs().map(|run| count(run)).fold(0, u64::saturating_add);

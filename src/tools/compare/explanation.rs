@@ -298,6 +298,7 @@ impl ExplanationSearch<'_> {
         reached
     }
 
+    /// Adds time that the function at an index has from `others`, or has given to them.
     fn add(&mut self, index: usize, kind: ExplanationKind, others: &[usize], (own, total): (f64, f64)) {
         /// Functions that are named.
         const MAX_NAMES: usize = 3;

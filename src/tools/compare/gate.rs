@@ -69,6 +69,7 @@ impl GateRule {
         (!broken.is_empty()).then_some(text)
     }
 
+    /// Returns why a rule on CPU time is broken, if it is; an error if there is no CPU time to compare.
     fn cpu(
         &self,
         comparison: &Comparison,

@@ -123,6 +123,8 @@ impl<'a> RecordDecoder<'a> {
         }
     }
 
+    /// Decodes the content of a record of type `id`, of which the file may have a part only. `ahead` are the records
+    /// after it.
     fn content(&self, id: u32, bytes: &'a [u8], ahead: &Records<'a>, is_cut: bool) -> DecodedContent<'a> {
         let reader = ContentDecoder {
             bytes,

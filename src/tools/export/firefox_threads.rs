@@ -58,6 +58,7 @@ pub fn threads(
     })
 }
 
+/// Makes the `index`-th thread, of the samples in `rows`.
 fn thread(
     profile: &ExportedProfile,
     calls: &CallNodes<u32>,

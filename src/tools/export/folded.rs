@@ -47,6 +47,7 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes the calls of a stack, the outermost first.
 fn write_stack(profile: &ExportedProfile, path: Vec<Call>, out: &mut dyn Write) -> io::Result<()> {
     if path.is_empty() {
         out.write_all(b";[unknown]")?;

@@ -145,6 +145,7 @@ impl Markers {
         markers
     }
 
+    /// Adds markers of compilations: of functions with samples, or of all if `has_all`.
     fn add_compilations(&mut self, namer: &Namer<'_>, selection: &MarkerSelection<'_>, has_all: bool) {
         let functions = namer.tables.frames.iter().filter_map(|frame| match frame.code {
             FrameCode::Function(id) => Some(id),

@@ -78,6 +78,8 @@ impl Disassembler {
     }
 }
 
+/// Decodes the instruction that `code` starts with. Returns its text and the address that it refers to, if there is
+/// one.
 fn x86(bits: u32, formatter: &mut GasFormatter, code: &[u8], address: u64) -> Disassembled {
     let mut decoder = Decoder::with_ip(bits, code, address, DecoderOptions::NONE);
     let instruction = decoder.decode();

@@ -194,6 +194,7 @@ impl Report {
         }
     }
 
+    /// Writes the copies of a function, and the instructions of those that are disassembled.
     fn write_code(&self, text: &mut String, code: &FunctionCode, inlined_into: &[String]) {
         let _ = writeln!(text, "\n    self  machine code");
         for copy in &code.copies {
@@ -223,6 +224,7 @@ impl Report {
         }
     }
 
+    /// Writes a list of callers or callees (`what`).
     fn write_shares(&self, text: &mut String, what: &str, shares: &[Share], omitted: u64) {
         if !shares.is_empty() {
             let _ = writeln!(text, "\n   total  {what}s");

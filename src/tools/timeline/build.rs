@@ -246,6 +246,7 @@ impl Columns<'_> {
         })
     }
 
+    /// Writes a box of a function. `regions` are those of its process, numbered from `first` on.
     fn write_box(&mut self, code_box: &CodeBox, function: u32, regions: &[AddressRange], first: usize) {
         let Some((at, region)) = regions::find(regions, code_box.range.start) else {
             return;

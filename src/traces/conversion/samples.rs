@@ -203,6 +203,7 @@ impl<'l, S: ReplaySource> ReplayedSamples<'l, S> {
         Ok(())
     }
 
+    /// Writes a sample for a call, or counts it if samples are sums.
     fn write_call(
         &mut self,
         context: &EventContext,

@@ -115,6 +115,7 @@ pub fn find(
     }
 }
 
+/// Describes what was found out about the clock of a trace; `way` is how it is used.
 fn in_words(found: &Calibration, is_wall_clock: bool, way: &str) -> String {
     let speed = match found.speed {
         _ if is_wall_clock => "its ticks are CLOCK_REALTIME".into(),

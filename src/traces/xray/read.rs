@@ -89,6 +89,7 @@ pub fn read<'a>(
 }
 
 impl<'a> Traces<'a> {
+    /// Reads a trace and adds its threads. `known` are the threads of the profile, which decide on processes.
     fn add(
         &mut self,
         options: &TraceOptions,
@@ -139,6 +140,7 @@ fn base_of(pid: Pid, bases: &HashMap<Pid, LoadBias>, processes: &Processes) -> O
 }
 
 impl<'a> TracedProcess<'a> {
+    /// Prepares a process of a trace, before its first record.
     fn new(
         file: &'a Arc<InputFile>,
         pid: Pid,

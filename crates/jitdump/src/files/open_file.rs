@@ -241,6 +241,7 @@ fn refuse_sparse(file: &File, metadata: &Metadata) -> io::Result<()> {
     refuse_holes(file, metadata, MAX_HOLES)
 }
 
+/// Fails if more than `max_holes` bytes of a file are in holes.
 fn refuse_holes(file: &File, metadata: &Metadata, max_holes: u64) -> io::Result<()> {
     /// The unit of `st_blocks`, in bytes.
     const BLOCK: u64 = 512;

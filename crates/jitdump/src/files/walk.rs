@@ -192,7 +192,8 @@ impl FolderWalk {
         Ok(None)
     }
 
-    /// Goes into a folder, opens a file, or adds the steps of a link to the `remaining` ones, of which the last is the next.
+    /// Goes into a folder, opens a file, or adds the steps of a link to the `remaining` ones, of which the last is the
+    /// next.
     fn step(&mut self, name: &OsStr, remaining: &mut Vec<OsString>) -> io::Result<Option<File>> {
         let flags = PATH_FLAGS | OFlags::NOFOLLOW;
         // DIRECTORY first: it makes an automounter mount the folder, and most components are folders.

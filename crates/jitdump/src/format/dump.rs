@@ -75,6 +75,8 @@ impl<'a> Dump<'a> {
         ))
     }
 
+    /// Reads the records of a file of `size` bytes. `recorded` is the machine of the profile, which decides if the
+    /// header has none.
     fn read(contents: Contents<'a>, size: u64, header: Header, recorded: Machine) -> Self {
         let (faults, start) = header_faults(&header, size);
         let mut builder = IndexBuilder::new(header, faults);

@@ -208,6 +208,7 @@ impl<'a> Function<'a> {
         tracks.into_iter().flatten()
     }
 
+    /// Reads the lines of a track, as far as they are valid in the function.
     fn track_info(
         &self,
         location: RecordLocation,

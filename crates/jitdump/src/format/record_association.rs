@@ -139,6 +139,7 @@ impl PendingRecords {
         }
     }
 
+    /// Returns a record whose function is not known yet, with what decides on it.
     fn pending_debug_info(
         &self,
         address: Address,

@@ -342,6 +342,7 @@ struct OriginalFiles {
 }
 
 impl OriginalFiles {
+    /// Returns the index in `files` of a source of a map, for lines of the `generated` file. Adds it if it is new.
     fn add<'a>(
         &mut self,
         files: &mut Vec<SourceFile<'a>>,

@@ -76,6 +76,7 @@ pub fn print_text(mut checked: impl Iterator<Item = CheckedFile>) -> Result<(), 
     Ok(())
 }
 
+/// Writes a finding as one line.
 fn write_finding(output: &mut impl Write, path: &str, finding: &Finding) -> io::Result<()> {
     let rule = finding.rule;
     let style = style(rule.severity);

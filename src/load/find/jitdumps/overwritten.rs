@@ -42,8 +42,8 @@ impl JitdumpSearch<'_> {
         }
     }
 
-    /// Returns when what is in the file of these groups was begun: at its first record. Without a known clock, at the latest
-    /// first marker among processes that none of the others has started.
+    /// Returns when what is in the file of these groups was begun: at its first record. Without a known clock, at the
+    /// latest first marker among processes that none of the others has started.
     fn beginning(&self, sharing: &[&mut MarkerGroup<'_>]) -> Time {
         let first_record = self.first_record_time(sharing);
         first_record.unwrap_or_else(|| self.last_own_marker(sharing))

@@ -51,7 +51,8 @@ pub(super) fn check(file: &[u8], name: &[u8], read_source: ReadSource<'_>) -> (u
     (records, findings)
 }
 
-/// Returns the rule for a fault; `None` for faults that are checked in more detail, or are of no jitdump alone: the test has them.
+/// Returns the rule for a fault; `None` for faults that are checked in more detail, or are of no jitdump alone: the
+/// test has them.
 fn rule_of(fault: Fault) -> Option<&'static Rule> {
     Some(match fault {
         Fault::UnknownFlags => &rules::UNKNOWN_FLAGS,

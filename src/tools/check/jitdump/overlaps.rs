@@ -76,6 +76,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
 }
 
 impl Overlap {
+    /// Adds the overlap to the findings.
     fn report(&self, rule: &'static Rule, dump: &Dump<'_>, findings: &mut Findings) {
         let name = |function| dump.function(function).map_or(&b""[..], |function| function.name);
         findings.add(rule, self.offset, || {

@@ -98,6 +98,7 @@ struct Own {
     values: u64,
 }
 
+/// Finds the single records of a group that both readers see differently.
 fn find_in_group(
     group: usize,
     ours: &Ours<'_>,

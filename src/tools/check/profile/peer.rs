@@ -87,6 +87,7 @@ impl Peer<'_> {
     }
 }
 
+/// Returns the values that the library reads in a record of an event; `None` if it cannot parse it.
 fn values<'r>(event: usize, record: &RawEventRecord<'r>, hash: &RandomState) -> Option<SeenValues<'r>> {
     let values = SeenValues {
         time: record.timestamp(),

@@ -170,6 +170,7 @@ impl Comparison {
         text
     }
 
+    /// Writes a table of functions that changed by `min_change` or more, the largest change first.
     fn write_table(
         &self,
         text: &mut String,

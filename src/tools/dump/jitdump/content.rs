@@ -232,6 +232,7 @@ impl<'a> ContentDecoder<'a> {
         )
     }
 
+    /// Decodes a DEBUG_INFO2 record, whose function is the next one in `ahead`.
     fn debug_info2(&self, layout: DebugInfo2Layout, fields: Fields<'a>, ahead: &Records<'a>) -> Fields<'a> {
         let (fields, address) = match layout {
             DebugInfo2Layout::Lists => (fields.word("layout", "lists"), None),

@@ -110,6 +110,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
         Ok(synthesis)
     }
 
+    /// Prepares a stream with the attributes of a profile and of the synthetic events after them.
     fn new(endian: ByteOrder, events: Vec<SyntheticEvent>, mut attr_entries: Vec<AttrEntry>, out: W) -> Self {
         for event in &events {
             let mut ids = Vec::new();

@@ -218,6 +218,7 @@ impl<'a> FdrDecoder<'a> {
         Some(self.make_record(self.base, self.cpu, offset, kind))
     }
 
+    /// Makes a record at a tick, and counts a tick that goes back.
     #[inline]
     fn make_record(&mut self, tick: u64, cpu: u16, offset: u64, kind: RecordKind<'a>) -> TraceRecord<'a> {
         if tick < self.tick {

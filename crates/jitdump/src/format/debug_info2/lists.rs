@@ -128,6 +128,7 @@ impl<'a> EncodedLists<'a> {
         ])
     }
 
+    /// Splits what follows the lengths of the lists; `None` if it is shorter, or has no functions and lines.
     fn split_lists(mut reader: Reader<'a>, endian: ByteOrder, counts: ListLengths) -> Option<Self> {
         let mut list = |count: u32, size: usize| reader.bytes(u64::from(count).checked_mul(size as u64)?);
         let lists = Self {
