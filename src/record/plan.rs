@@ -404,6 +404,14 @@ impl Plan {
                 .iter()
                 .filter_map(|&pid| self.attach.shell_text(pid)),
         );
+        let words: Vec<String> = self.perf_words().iter().map(|it| word(it)).collect();
+        let _ = writeln!(text, "{}", words.join(" "));
+        let _ = writeln!(text, "{}", self.inject_line());
+        text
+    }
+
+    /// Returns the command that records, as [`Plan::shell_text`] has it: perf, and the program or its time.
+    fn perf_words(&self) -> Vec<OsString> {
         let mut line = vec![OsString::from("perf")];
         line.extend(self.perf.command_line(&self.profile(), false));
         match (self.command.is_empty(), self.options.duration) {
@@ -420,9 +428,12 @@ impl Plan {
                 line.extend_from_slice(&self.command);
             }
         }
-        let words: Vec<String> = line.iter().map(|it| word(it)).collect();
-        let _ = writeln!(text, "{}", words.join(" "));
-        let file = |name: &str| path(&self.folder().join(name));
+        line
+    }
+
+    /// Returns the command that names the profile, as [`Plan::shell_text`] has it.
+    fn inject_line(&self) -> String {
+        let file = |name: &str| shell_word(&printable(self.folder().join(name).as_os_str().as_bytes()));
         let sources = if self.options.without_sources {
             ""
         } else {
@@ -439,8 +450,7 @@ impl Plan {
             NameStyle::Full => String::new(),
             names => format!(" --names {}", shell_word(&names.to_string())),
         };
-        let _ = writeln!(
-            text,
+        format!(
             "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {} \
              --source-dir .{sources}{unwind}{track}{names}",
             file(PROFILE),
@@ -448,8 +458,7 @@ impl Plan {
             file("debug"),
             file(SUMMARY),
             dumps = file(RUNTIME_FILES),
-        );
-        text
+        )
     }
 }
 

@@ -207,19 +207,7 @@ impl Ranking {
             .into_iter()
             .filter(|row| row.total.samples > 0)
             .collect();
-        rows.sort_by(|one, other| {
-            let charged = |row: &RankedRow| match by.has_charged() {
-                true => row.charged,
-                false => Weight::default(),
-            };
-            let key = |row: &RankedRow| [charged(row), row.own, row.total].map(|part| Reverse(part.period));
-            (key(one), &one.name, &one.file, one.line).cmp(&(
-                key(other),
-                &other.name,
-                &other.file,
-                other.line,
-            ))
-        });
+        sort(&mut rows, by);
         Self {
             all,
             kinds: kinds
@@ -229,6 +217,18 @@ impl Ranking {
             rows,
         }
     }
+}
+
+/// Sorts rows: those with most samples first, as their first column counts them.
+fn sort(rows: &mut [RankedRow], by: By) {
+    rows.sort_by(|one, other| {
+        let charged = |row: &RankedRow| match by.has_charged() {
+            true => row.charged,
+            false => Weight::default(),
+        };
+        let key = |row: &RankedRow| [charged(row), row.own, row.total].map(|part| Reverse(part.period));
+        (key(one), &one.name, &one.file, one.line).cmp(&(key(other), &other.name, &other.file, other.line))
+    });
 }
 
 /// Returns the first event with samples.

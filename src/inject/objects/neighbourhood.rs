@@ -67,6 +67,30 @@ struct Ranges {
     ground: Vec<AddressRange>,
 }
 
+impl Ranges {
+    /// Returns all of them.
+    fn all(&self) -> Taken {
+        Taken::new([&self.functions[..], &self.others, &self.ground].concat())
+    }
+}
+
+/// Adds `all` addresses of each space to those of its ancestors that have functions.
+fn add_to_ancestors(
+    ranges: &mut HashMap<SpaceId, Ranges>,
+    all: &HashMap<SpaceId, Taken>,
+    processes: &Processes,
+) {
+    for (id, _) in processes.iter().filter(|(id, _)| all.contains_key(id)) {
+        for (ancestor, _) in processes.ancestors(id) {
+            if let (Some(ancestor), Some(taken)) = (ranges.get_mut(&ancestor), all.get(&id))
+                && !ancestor.functions.is_empty()
+            {
+                ancestor.others.extend_from_slice(&taken.0);
+            }
+        }
+    }
+}
+
 impl Neighbourhoods {
     /// Collects the addresses of all that is `mapped`, and of the maps of `processes`.
     pub fn new(processes: &Processes, mapped: CodeToWrite<'_>, max_hole: u64) -> Self {
@@ -108,24 +132,8 @@ impl Neighbourhoods {
                 files.entry(families[id]).or_default().push(map.range);
             }
         }
-        let all = ranges.iter().map(|(&id, ranges)| {
-            let Ranges {
-                functions,
-                others,
-                ground,
-            } = ranges;
-            (id, Taken::new([&functions[..], others, ground].concat()))
-        });
-        let all: HashMap<SpaceId, Taken> = all.collect();
-        for (id, _) in processes.iter().filter(|(id, _)| all.contains_key(id)) {
-            for (ancestor, _) in processes.ancestors(id) {
-                if let (Some(ancestor), Some(taken)) = (ranges.get_mut(&ancestor), all.get(&id))
-                    && !ancestor.functions.is_empty()
-                {
-                    ancestor.others.extend_from_slice(&taken.0);
-                }
-            }
-        }
+        let all: HashMap<SpaceId, Taken> = ranges.iter().map(|(&id, ranges)| (id, ranges.all())).collect();
+        add_to_ancestors(&mut ranges, &all, processes);
         let mut ground = HashMap::default();
         let mut others = HashMap::default();
         for (id, ranges) in ranges {

@@ -103,6 +103,39 @@ struct Ticks {
     ticks: u64,
 }
 
+/// Numbers of samples.
+#[derive(Default)]
+struct Hits {
+    /// By node.
+    of_nodes: BTreeMap<u32, u64>,
+    /// By node and line of its function's file.
+    of_lines: BTreeMap<(u32, u32), u64>,
+}
+
+impl Hits {
+    /// Counts all samples. `id` returns the node of one.
+    fn of(profile: &ExportedProfile, id: impl Fn(&WeightedStack) -> u32) -> Self {
+        let mut hits = Self::default();
+        for row in &profile.rows {
+            let of_node = hits.of_nodes.entry(id(row)).or_default();
+            *of_node = of_node.saturating_add(1);
+            let leaf = row
+                .stack
+                .map(|stack| &profile.tables.frames[profile.tables.stacks[stack].frame]);
+            // Ticks have no file: a line of another one would be that of the function's.
+            let line = leaf
+                .and_then(|leaf| leaf.lines.first())
+                .filter(|line| line.file == profile.tables.functions[line.function].file)
+                .map_or(0, |line| line.line);
+            if line > 0 {
+                let of_line = hits.of_lines.entry((id(row), line)).or_default();
+                *of_line = of_line.saturating_add(1);
+            }
+        }
+        hits
+    }
+}
+
 /// Writes the file.
 pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     let calls = CallNodes::of(profile, |place| place.line.function);
@@ -118,25 +151,8 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
             None => roots.push(index),
         }
     }
-    let mut hits: BTreeMap<u32, u64> = BTreeMap::new();
-    let mut ticks: BTreeMap<(u32, u32), u64> = BTreeMap::new();
-    for row in &profile.rows {
-        let of_node = hits.entry(id(row)).or_default();
-        *of_node = of_node.saturating_add(1);
-        let leaf = row
-            .stack
-            .map(|stack| &profile.tables.frames[profile.tables.stacks[stack].frame]);
-        // Ticks have no file: a line of another one would be that of the function's.
-        let line = leaf
-            .and_then(|leaf| leaf.lines.first())
-            .filter(|line| line.file == profile.tables.functions[line.function].file)
-            .map_or(0, |line| line.line);
-        if line > 0 {
-            let of_line = ticks.entry((id(row), line)).or_default();
-            *of_line = of_line.saturating_add(1);
-        }
-    }
-    let count = |id: u32| hits.get(&id).copied().unwrap_or_default();
+    let hits = Hits::of(profile, id);
+    let count = |id: u32| hits.of_nodes.get(&id).copied().unwrap_or_default();
     let unknown = count(UNKNOWN);
     roots.extend((unknown > 0).then_some(UNKNOWN));
     let node = |id: u32, call_frame: CallFrame, children| Node {
@@ -144,7 +160,8 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         call_frame,
         hit_count: count(id),
         children,
-        position_ticks: ticks
+        position_ticks: hits
+            .of_lines
             .range((id, 0)..=(id, u32::MAX))
             .map(|(&(_, line), &ticks)| Ticks { line, ticks })
             .collect(),

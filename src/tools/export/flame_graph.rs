@@ -59,19 +59,14 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
         let function = functions.all.rows().get(name).copied().flatten();
         function.map_or(Kind::Unknown, |function| profile.tables.functions[function].kind)
     };
-    let shares = COLORS
-        .iter()
-        .zip(totals_of_kinds)
-        .filter(|&(_, share)| share > 0.0);
-    let shares = shares.map(|((kind, color, _), share)| format!("{kind} ({color}) {share:.1} %"));
-    let shares: Vec<String> = shares.collect();
+    let shares = shares_text(totals_of_kinds);
     let event = profile.first_event().map_or("", |event| &*event.name);
     let samples = count(total.samples, "sample");
     let missing = profile.tables.losses.text();
     let heading = Heading {
         title: &profile.title,
         lines: &[
-            format!("{event}, {samples}: {}", shares.join(", ")),
+            format!("{event}, {samples}: {shares}"),
             format!("missing: {missing}"),
         ],
         all: &format!("all: 100.00 %, {event}, {samples}; missing: {missing}"),
@@ -89,6 +84,14 @@ pub fn write(profile: &ExportedProfile, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(svg.as_bytes())
 }
 
+/// Returns the shares of kinds of code, in the order of [`COLORS`], without those that are 0.
+fn shares_text(shares: [f64; COLORS.len()]) -> String {
+    let shares = COLORS.iter().zip(shares).filter(|&(_, share)| share > 0.0);
+    let shares = shares.map(|((kind, color, _), share)| format!("{kind} ({color}) {share:.1} %"));
+    shares.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the position of a kind in [`COLORS`].
 fn position(kind: Kind) -> Option<usize> {
     COLORS.iter().position(|(of, ..)| *of == kind)
 }

@@ -144,6 +144,16 @@ impl Report {
         if !others.is_empty() {
             let _ = writeln!(text, "also: {}", others.join("; "));
         }
+        self.write_lines(text, function);
+        self.write_shares(text, "caller", &function.callers, function.callers_omitted);
+        self.write_shares(text, "callee", &function.callees, function.callees_omitted);
+        if let Some(code) = &function.code {
+            self.write_code(text, code, &row.inlined_into);
+        }
+    }
+
+    /// Writes the source lines of a function.
+    fn write_lines(&self, text: &mut String, function: &FunctionReport) {
         if !function.lines.is_empty() {
             let _ = writeln!(text, "\n    self    total  line");
         }
@@ -174,11 +184,6 @@ impl Report {
         if let Some(LineShare { own, total }) = function.no_line {
             self.write_line_shares(text, [own, total]);
             text.push_str(" no line\n");
-        }
-        self.write_shares(text, "caller", &function.callers, function.callers_omitted);
-        self.write_shares(text, "callee", &function.callees, function.callees_omitted);
-        if let Some(code) = &function.code {
-            self.write_code(text, code, &row.inlined_into);
         }
     }
 
