@@ -280,6 +280,7 @@ impl ProfileIndex {
         }
     }
 
+    /// Adds the time and the process of a sample.
     #[inline]
     fn add_sample(&mut self, profile: &Profile<'_>, record: &Record<'_>, time: Time) {
         let first = self.first_sample.unwrap_or(time);
@@ -518,6 +519,7 @@ pub struct TimeConversion {
 }
 
 impl TimeConversion {
+    /// Parses a TIME_CONV record; `None` if it converts nothing.
     fn parse(mut body: Reader<'_>) -> Option<Self> {
         let shift = u32::try_from(body.u64()?).ok().filter(|&shift| shift < 64)?;
         let multiplier = body.u64()?;

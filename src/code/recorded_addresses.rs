@@ -168,6 +168,7 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Adds the addresses in a record.
     fn add(&mut self, profile: &Profile<'_>, record: Record<'_>) {
         let Profile { attrs, endian, .. } = profile;
         match record.kind {

@@ -17,6 +17,7 @@ pub fn write_path(out: &mut Vec<u8>, path: &[u8]) {
     write_with(out, path, |byte| byte >= 0xa0);
 }
 
+/// Appends a text with escapes; bytes that are not UTF-8 stay if they are `is_kept`.
 fn write_with(out: &mut Vec<u8>, text: &[u8], is_kept: impl Fn(u8) -> bool) {
     // Fast path for nearly all names and paths.
     if text.iter().all(|byte| matches!(byte, b' '..=b'~')) {

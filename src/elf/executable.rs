@@ -69,6 +69,7 @@ impl Executable {
         code.unwrap_or_default()
     }
 
+    /// Reads the code segments of a 32-bit or 64-bit file.
     fn read_class<H: FileHeader<Endian = Endianness>>(file: &[u8]) -> object::read::Result<Self> {
         let header = H::parse(file)?;
         let endian = header.endian()?;

@@ -292,6 +292,8 @@ impl Output {
         }
     }
 
+    /// Writes the records, and then puts everything in its place: objects, profile and what `report` makes. `committed`
+    /// gets what is there, also if the rest fails.
     fn commit(
         self,
         rewrite: Rewrite<'_>,

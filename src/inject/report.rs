@@ -124,6 +124,7 @@ impl SummaryInput<'_> {
         counts.map(|(space, counts)| (processes.space(space).pid, counts))
     }
 
+    /// Collects the diagnostics of the whole run.
     fn diagnostics(&self) -> Vec<Diagnostic> {
         let input = &self.recording.input.name;
         let mut all = self.recording.diagnostics();

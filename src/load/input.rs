@@ -180,6 +180,7 @@ fn is_readable(start: &[u8]) -> bool {
     header::is_profile(start) || detect::may_be_log_or_trace(start)
 }
 
+/// Opens the folder of `perf record --threads` or `--kcore`.
 fn open_folder(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
     let path = &options.input;
     let main = path.join("data");
@@ -407,6 +408,8 @@ impl Stream<'_> {
 }
 
 impl<'a> Plain<'a> {
+    /// Reads through the records of a stream, repairs and decompresses them where they need it; `path` is their name in
+    /// messages.
     fn of(stream: ProfileBytes<'a>, profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
         let endian = profile.endian;
         let mut walk = IntactReader::new(stream, &profile.attrs, endian);

@@ -88,6 +88,7 @@ struct Expander<'o> {
 }
 
 impl Expander<'_> {
+    /// Writes the records in a compressed one.
     fn expand(&mut self, record: &Record<'_>) -> io::Result<()> {
         let compressed = compressed_bytes(record, self.endian);
         let starts_stream = starts_stream(compressed);

@@ -88,6 +88,7 @@ impl<'a> Mmap<'a> {
         }
     }
 
+    /// Reads a mapping of a process or of the kernel.
     fn read(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
         /// Right to execute the memory (`mmap(2)`).
         const PROT_EXEC: u32 = 4;

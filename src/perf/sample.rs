@@ -381,6 +381,7 @@ pub fn fields_end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> Fields
     }
 }
 
+/// Finds the end of the fields of a sample by reading all of them.
 fn end_of_all_fields(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> FieldsEnd {
     let mut body = record.body(endian);
     let filled = Sample::empty(endian).read_fields(&mut body, attr, endian);

@@ -360,6 +360,7 @@ impl Collection<'_> {
         Some(Ok(self.collected(pid, path, &target.path(), is_left)))
     }
 
+    /// Describes a file at `path` that is at `target` now.
     fn collected(&self, pid: Pid, path: &Path, target: &Path, is_left: bool) -> CollectedFile {
         CollectedFile {
             path: printable_path(target.strip_prefix(self.folder.path()).unwrap_or(target)),

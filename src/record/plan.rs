@@ -207,6 +207,7 @@ impl Plan {
         without
     }
 
+    /// Decides on the variables to set.
     fn set_environment(&mut self, program: Option<&Path>) {
         let is_java = self.runtimes.contains(&Runtime::Java);
         let agent = self
@@ -374,7 +375,7 @@ impl Plan {
         Some(format!("sudo chown -R {} {}", word(&user), words.join(" ")))
     }
 
-    /// Returns the commands that do the same, for a shell.
+    /// Returns the commands that `record` would run, for a shell.
     pub fn shell_text(&self) -> String {
         let word = |word: &OsStr| shell_word(&printable(word.as_bytes()));
         let path = |path: &Path| word(path.as_os_str());

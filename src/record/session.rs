@@ -203,6 +203,7 @@ impl<'a> Session<'a> {
         recorded
     }
 
+    /// Runs perf and the program until both have ended, and shows meanwhile what is seen of its runtimes.
     fn record(&self, control: &mut dyn Control) -> Result<Outcome, Diagnostic> {
         let (started, clock) = (SystemTime::now(), Instant::now());
         let is_foreground = is_foreground();

@@ -51,6 +51,7 @@ impl FileTable {
         }
     }
 
+    /// Adds a file of a function, unless it has no path or was added under the same one.
     fn add(&mut self, file: u32, info: &DebugInfo<'_>, version: Version) {
         let Some(source) = info
             .files

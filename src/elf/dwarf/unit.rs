@@ -195,6 +195,7 @@ impl UnitWriter<'_> {
         }
     }
 
+    /// Writes an inlined call, up to its children.
     fn call(&mut self, call: &InlinedCall, has_calls: bool) {
         let info = self.function.info;
         let caller = self.memory.callers.last();

@@ -67,6 +67,7 @@ pub fn stubs<'a, R: ReadRef<'a>>(
     Some(stubs.into_iter().flatten())
 }
 
+/// Returns the stubs of a 64-bit file.
 fn stubs_of_elf<'a, R: ReadRef<'a>>(
     file: &ElfFile64<'a, Endianness, R>,
     memory: &FileMemory<'_>,

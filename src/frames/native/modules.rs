@@ -179,6 +179,8 @@ impl Modules {
         matches!(self.mapped(space, address, time).0, Some(Mapped::Data))
     }
 
+    /// Returns what is mapped at an address of an address space or its ancestors, and times around `time` at which it
+    /// is the same.
     fn mapped(&self, space: SpaceId, address: Address, time: Time) -> (Option<Mapped>, Range<Time>) {
         let mut times = Time(0)..Time::MAX;
         let (mut space, mut seen) = (space, time);

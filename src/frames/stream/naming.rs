@@ -269,6 +269,7 @@ impl<'a> Namer<'a> {
         Named::of(kind, module, function)
     }
 
+    /// Names a function of a runtime's file, with its lines.
     fn jit_function(&mut self, code: FrameCode, id: FunctionId) -> Option<Named<'a>> {
         let files = &self.recording.runtime_files.used;
         let jitted = function_of(files, id)?;
@@ -424,6 +425,7 @@ impl<'a> Namer<'a> {
         }
     }
 
+    /// Names a symbol of an executable or library, with its lines, if any were `found`.
     fn native<'l>(
         &mut self,
         code: FrameCode,

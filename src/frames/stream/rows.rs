@@ -125,6 +125,7 @@ impl Collected {
         self.add(walks.map(SampleWalk::take).collect(), consumer);
     }
 
+    /// Gives the samples of all parts to a consumer, with stacks and threads numbered in file order.
     fn add(&mut self, all: Vec<SampleRows>, consumer: &mut dyn FnMut(&Sample, ThreadKey)) {
         // Threads have numbers in file order, whichever part has them first.
         let mut threads: Vec<(u64, ThreadKey)> =

@@ -95,6 +95,7 @@ enum ReturnAddress {
 }
 
 impl SavedRegisters {
+    /// Returns where registers are, by what is on top of the stack; `None` means a frame.
     fn of(target: Target, top: Option<FramelessTop>) -> Self {
         let stack = target.stack_pointer();
         let (cfa, frame_pointer, return_address) = match top {

@@ -153,6 +153,7 @@ impl<'w, 'a> StackWalk<'w, 'a> {
         }
     }
 
+    /// Unwinds a stack frame by frame. Returns why it ends.
     fn walk(&mut self, stack: &SampledStack<'_>) -> End {
         let mut frame = FrameState {
             target: self.unwinder.target,

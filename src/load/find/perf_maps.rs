@@ -292,6 +292,7 @@ struct PerfMapSearch<'a> {
 }
 
 impl PerfMapSearch<'_> {
+    /// Chooses the perf map of each process.
     fn run(&self, found: &mut FoundMaps) {
         let spaces = self.profile_index.processes.spaces().iter();
         let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
@@ -381,6 +382,7 @@ impl PerfMapSearch<'_> {
         places
     }
 
+    /// Opens a possible map for a process, if its owner and content allow it.
     fn open(&self, place: &PossibleMap, pid: Pid) -> Result<InputFile, Diagnostic> {
         let inside = place.path.strip_prefix(&place.root).unwrap_or(&place.path);
         let opened = match place.origin {

@@ -192,6 +192,8 @@ impl Reading<'_> {
         self.records(bytes, first, all.offset.saturating_sub(first))
     }
 
+    /// Returns the records in `bytes`, which start at `offset`; `left` is the number of bytes to the end of all
+    /// records.
     fn records<'b>(&self, bytes: &'b [u8], offset: u64, left: u64) -> RecordSlice<'b> {
         RecordSlice {
             bytes,

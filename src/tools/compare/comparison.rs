@@ -298,6 +298,7 @@ impl FunctionTest<'_, '_> {
         is_kernel && self.table.is_one_run_each()
     }
 
+    /// Tests the own samples or totals of rows. Runs have `weights`.
     fn differences(&self, rows: &[u32], weights: &[f64], part: Part) -> Vec<Difference> {
         let table = self.table;
         let sampling = [BEFORE, AFTER].map(|side| sampling_variance(table, weights, side));

@@ -254,6 +254,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
         Ok(())
     }
 
+    /// Emits a record of `size` bytes.
     fn record(&mut self, record: &TraceRecord<'f>, size: u64, buffer: &TraceBuffer) -> Result<(), E> {
         let fields = Fields::new().signed("thread", buffer.thread);
         let fields = match buffer.process {

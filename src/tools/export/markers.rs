@@ -187,6 +187,7 @@ impl Markers {
         }
     }
 
+    /// Adds markers of garbage collections.
     fn add_collections(&mut self, namer: &Namer<'_>, selection: &MarkerSelection<'_>) {
         let recording = namer.recording;
         let alignments = recording.runtime_files.log_alignments();

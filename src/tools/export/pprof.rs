@@ -146,6 +146,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(frames)
     }
 
+    /// Encodes a sample with the locations of its stack.
     fn sample(&mut self, row: &WeightedStack, locations: &[u64]) -> Message {
         let profile = self.profile;
         let mut message = Message::default();

@@ -135,6 +135,7 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
+    /// Writes the processes with code or samples.
     fn write_processes(&mut self, code_boxes: &[CodeBox], counts: &BinnedSamples) {
         let mut processes: BTreeMap<Pid, ProcessValues> = BTreeMap::new();
         for code_box in code_boxes {

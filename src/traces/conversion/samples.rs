@@ -136,6 +136,7 @@ impl<'l, S: ReplaySource> ReplayedSamples<'l, S> {
         Some((before, *state))
     }
 
+    /// Writes the samples that an event stands for.
     fn write_event(&mut self, event: &EventOf<S>, out: &mut Out<'_>) -> io::Result<()> {
         let context = &event.context;
         let Some((before, now)) = self.follow(event) else {

@@ -78,6 +78,7 @@ pub fn synthesize(
     write(base, definitions, sources).map_err(temp_file_error)
 }
 
+/// Writes the events of all sources by time, into a copy of the recorded profile or a new one.
 fn write(
     base: &BaseProfile<'_, '_>,
     definitions: &[Definition<'_>],

@@ -180,6 +180,7 @@ fn short(name: &[u8]) -> &[u8] {
 }
 
 impl<'a> ThreadNames<'a> {
+    /// Collects the names that threads have in a log and in the profile.
     fn new(logged: &[LoggedThread<'a>], alignment: &'a Alignment, threads: &'a [ProfileThread]) -> Self {
         let mut names = Self {
             alignment,
@@ -202,6 +203,7 @@ impl<'a> ThreadNames<'a> {
         names
     }
 
+    /// Finds the thread of the profile that got the name of a logged one at about the same time.
     fn find(&self, thread: &LoggedThread<'_>, pid: Pid) -> Match {
         let Some((since, name)) = thread.name else {
             return Match::Missing;

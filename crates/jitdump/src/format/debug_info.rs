@@ -262,6 +262,7 @@ struct EntryPlaces {
 }
 
 impl EntryPlaces {
+    /// Finds out whether an entry is at the start of the code.
     fn new(entries: &[LineEntry<'_>], code: AddressRange, bias: u64) -> Self {
         let has_start = entries.iter().any(|entry| entry.offset(code.start, bias) == 0);
         Self {
@@ -396,6 +397,7 @@ pub struct EntryIter<'a> {
 }
 
 impl<'a> EntryIter<'a> {
+    /// Iterates over the `left` entries that follow. Damaged names are compared with `path`.
     fn new(reader: Reader<'a>, left: u64, path: Option<&'a [u8]>) -> Self {
         Self {
             reader,

@@ -448,6 +448,7 @@ fn unpadded_size(record: &Record<'_>, endian: ByteOrder) -> Option<usize> {
         .checked_add(code_size)
 }
 
+/// Whether the sizes in a record fit into it; `None` if it is too short to have them.
 fn sizes_fit(record: &Record<'_>, endian: ByteOrder) -> Option<bool> {
     let mut content = Reader::new(record.content, endian);
     let room = record.content.len() as u64;

@@ -54,6 +54,7 @@ impl<T: Copy> GrowingHistory<T> {
         self.index_ended();
     }
 
+    /// Puts a value at the addresses from `start` to `end`, if there are any.
     fn put_between(&mut self, start: Address, end: Address, time: Time, value: T) {
         if start < end {
             self.recent.put(AddressRange { start, end }, time, value);

@@ -95,6 +95,7 @@ impl Jitdump {
         self.read(true)
     }
 
+    /// Reads new records; an unfinished one at the end only if the file `is_complete`.
     fn read(&mut self, is_complete: bool) -> Result<usize, Error> {
         let path = &self.file.origin().path;
         let file = FileNow::new(&self.file).map_err(|cause| Error::unreadable(path, cause))?;

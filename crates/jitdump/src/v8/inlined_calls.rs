@@ -221,6 +221,7 @@ struct CalledNames {
 }
 
 impl CalledNames {
+    /// Collects the names that functions call.
     fn new(functions: &[InliningCandidate<'_>], sites: &[KnownSites<'_>]) -> Self {
         let mut numbers: HashMap<&[u8], usize> = HashMap::default();
         let mut named: Vec<Vec<usize>> = Vec::new();

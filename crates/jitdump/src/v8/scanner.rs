@@ -152,6 +152,7 @@ impl<'t> Scanner<'t> {
         Some(())
     }
 
+    /// Follows a token; `None` if no script can have it here.
     fn add(&mut self, token: Token) -> Option<()> {
         // An operand after an expression starts a statement, if it is on a new line.
         let ends_expression =
@@ -234,6 +235,7 @@ impl<'t> Scanner<'t> {
         is_member && is_first && is_last
     }
 
+    /// Follows a word: a keyword, a name or part of an operand.
     fn word(&mut self, token: &Token) {
         if self.is_property_name() {
             self.after = After::Operand;
@@ -401,6 +403,7 @@ impl<'t> Scanner<'t> {
         Some(())
     }
 
+    /// Opens a parenthesis: of parameters, a call, a keyword or an expression, by the tokens in front of it.
     fn open_parenthesis(&mut self, token: &Token) -> Option<()> {
         let function = self.function.take();
         let last = self.previous(0);
@@ -468,6 +471,7 @@ impl<'t> Scanner<'t> {
         Some(())
     }
 
+    /// Returns what a brace opens, by the tokens in front of it.
     fn brace_kind(&mut self, token: &Token) -> Option<BracketKind> {
         if let Some(index) = self.body.take() {
             // Nothing can divide an arrow function.
@@ -521,6 +525,7 @@ impl<'t> Scanner<'t> {
         (before.is(b'.') || self.text(&before) == b"extends").then(|| name.range())
     }
 
+    /// Closes the innermost bracket, and the function that ends with it; `None` if the bracket is another one.
     fn close(&mut self, character: u8, token: &Token) -> Option<()> {
         self.end_arrows(self.end_of_last_token(), None);
         let bracket = self.brackets.close()?;

@@ -58,6 +58,7 @@ impl Types {
         }
     }
 
+    /// Returns the lexer after a type that starts here, inside `depth` others; `None` if there is none.
     fn after_nested_type<'t>(&mut self, lexer: &Lexer<'t>, depth: usize) -> Option<Lexer<'t>> {
         let mut lexer = lexer.clone();
         // Whether `|` or `&` may be before the operand.
@@ -152,6 +153,7 @@ impl Types {
         skipped
     }
 
+    /// Skips type arguments up to their end, inside `depth` others.
     fn skip_list(&mut self, lexer: &mut Lexer<'_>, depth: usize) -> Option<()> {
         loop {
             let mut ahead = lexer.clone();

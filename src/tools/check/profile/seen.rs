@@ -162,6 +162,7 @@ impl Ours<'_> {
         }
     }
 
+    /// Returns the values that our reader reads in a record; `None` if it cannot parse it.
     fn values<'r>(&self, record: &Record<'r>) -> Option<SeenValues<'r>> {
         let endian = self.profile.endian;
         if record.kind >= record::USER_TYPE_START {

@@ -63,6 +63,7 @@ impl<'r> Folders<'r> {
         moved
     }
 
+    /// Finds the folders that are elsewhere on the other side, by files of the same names.
     fn find_moved(&self, files: &HashSet<&str>) -> MovedFolders {
         let mut absent: HashMap<&str, Vec<&str>> = HashMap::default();
         let mut remaining: Vec<&str> = self.files.iter().map(|file| &**file).collect();

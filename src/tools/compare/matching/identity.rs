@@ -77,6 +77,7 @@ impl<'a> Identity<'a> {
         }
     }
 
+    /// Returns the identity of a function that a runtime compiled.
     fn of_jit(function: &'a FunctionProfile) -> Self {
         let recorded = &*function.name;
         let known = function.file.as_deref().filter(|file| !file.is_empty());

@@ -50,6 +50,7 @@ pub(super) fn find(table: &mut RunTable<'_>) {
     table.merge(&renamed);
 }
 
+/// Returns the functions of a side that the other one lacks.
 fn leftovers<'t, 's>(table: &'t RunTable<'s>, side: usize) -> Vec<Leftover<'t, 's>> {
     let samples = table.runs_of(side).map(|run| table.samples(run));
     let all = samples.fold(0_u64, u64::saturating_add);

@@ -76,6 +76,7 @@ pub type Sizes<'s> = HashMap<&'s str, BTreeSet<u64>>;
 pub type Callers = Vec<(u32, u64)>;
 
 impl MatchedFunction {
+    /// Describes a function as it is in the later side (`is_current`) or the earlier one.
     fn new(identity: &Identity<'_>, function: &FunctionProfile, is_current: bool) -> Self {
         let name = match identity.name.is_empty() {
             true => "(anonymous)",

@@ -326,6 +326,7 @@ pub fn differences(functions: &[Series]) -> Vec<Difference> {
     differences.collect()
 }
 
+/// Returns the difference between the sides for a function.
 fn difference(variation: &Variation, function: &Series) -> Difference {
     let [before, after] = &function.moments;
     let expected = [0, 1].map(|side| variation.expected(function, side));

@@ -220,6 +220,7 @@ impl<'a> EncodedLists<'a> {
     }
 }
 
+/// Converts an entry of the list of functions.
 fn function<'a>(
     [name, file, line, column, _flags]: [u32; 5],
     names: &[&'a [u8]],

@@ -127,6 +127,7 @@ impl IndexBuilder {
         }
     }
 
+    /// Adds a LOAD record and its function, to which pending records belong. Returns the time and the event if it has code.
     fn load(&mut self, record: &Record<'_>) -> Option<(u64, CodeEvent)> {
         let load = Load::parse(record.content, self.index.header.endian);
         let next = u32::try_from(self.index.functions.len());

@@ -22,6 +22,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
+    /// Decodes an event of the garbage collector.
     pub(super) fn collection(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance()?;
         Ok(match subtype {

@@ -14,6 +14,7 @@ const RENUMBERED: u8 = 14;
 const WITH_MVID: u8 = 16;
 
 impl<'a> EventDecoder<'a> {
+    /// Decodes an event about an image, assembly, class, thread or other part of the program.
     pub(super) fn metadata(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         let stage = match subtype {
             0x00 => Stage::Name,
