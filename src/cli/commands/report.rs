@@ -58,7 +58,7 @@ pub struct ReportArguments {
 
     /// Rows to print [default: function]; symbol prints the rows of perf report
     #[arg(long, value_name = "WHAT", help_heading = SELECTION,
-        value_parser = PossibleValuesParser::new(By::ALL.map(|(name, _)| name)).try_map(|name| By::of_name(&name).ok_or("no such rows")))]
+        value_parser = PossibleValuesParser::new(By::ALL.map(By::name)).try_map(|name| By::of_name(&name).ok_or("no such rows")))]
     by: Option<By>,
 
     #[command(flatten)]

@@ -45,17 +45,17 @@ pub enum By {
 }
 
 impl By {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 9] = [
-        ("function", Self::Function),
-        ("symbol", Self::Symbol),
-        ("line", Self::Line),
-        ("file", Self::File),
-        ("module", Self::Module),
-        ("tier", Self::Tier),
-        ("kind", Self::Kind),
-        ("thread", Self::Thread),
-        ("process", Self::Process),
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Function,
+        Self::Symbol,
+        Self::Line,
+        Self::File,
+        Self::Module,
+        Self::Tier,
+        Self::Kind,
+        Self::Thread,
+        Self::Process,
     ];
 
     /// Whether rows have callees, whose samples can be charged to them.
@@ -65,8 +65,17 @@ impl By {
 
     /// Returns the name.
     pub fn name(self) -> &'static str {
-        let found = Self::ALL.iter().find(|(_, by)| *by == self);
-        found.map_or("", |&(name, _)| name)
+        match self {
+            Self::Function => "function",
+            Self::Symbol => "symbol",
+            Self::Line => "line",
+            Self::File => "file",
+            Self::Module => "module",
+            Self::Tier => "tier",
+            Self::Kind => "kind",
+            Self::Thread => "thread",
+            Self::Process => "process",
+        }
     }
 
     /// Whether rows depend on lines and inlined calls; if not, those of native code are not read. Symbols do not:
@@ -77,8 +86,7 @@ impl By {
 
     /// Returns what rows are by its name.
     pub fn of_name(name: &str) -> Option<Self> {
-        let found = Self::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|&(_, by)| by)
+        Self::ALL.into_iter().find(|by| by.name() == name)
     }
 }
 
