@@ -26,7 +26,7 @@ pub struct Description {
     /// Command line or setting that makes it log its code.
     pub how: &'static str,
     /// What a command line has if it makes the runtime log its code; `None` if a variable does.
-    pub option: Option<&'static str>,
+    pub logging_option: Option<&'static str>,
     /// Argument with which the runtime prints its version.
     pub version_argument: Option<&'static str>,
     /// Whether its variables have no effect on programs without it, or with a version that does not know them, so that
@@ -86,7 +86,7 @@ runtimes! {
             perf record --call-graph dwarf",
         programs: &["node", "nodejs"],
         launchers: &["npm", "npx", "yarn", "pnpm", "corepack", "tsx", "ts-node"],
-        option: Some("--perf-prof"),
+        logging_option: Some("--perf-prof"),
         version_argument: Some("--version"),
     }
 
@@ -96,7 +96,7 @@ runtimes! {
         is_harmless: true,
         how: "deno run --v8-flags=--perf-prof app.ts",
         programs: &["deno"],
-        option: Some("--perf-prof"),
+        logging_option: Some("--perf-prof"),
         version_argument: Some("--version"),
     }
 
@@ -106,7 +106,7 @@ runtimes! {
         is_harmless: true,
         how: "chromium --no-sandbox --js-flags=--perf-prof",
         programs: &["chrome", "chromium", "chromium-browser"],
-        option: Some("--perf-prof"),
+        logging_option: Some("--perf-prof"),
     }
 
     /// Bun.
@@ -145,7 +145,7 @@ runtimes! {
         programs: &["python"],
         libraries: &["libpython3"],
         launchers: &["pytest", "py.test", "tox", "nox", "uv", "poetry", "pipenv"],
-        option: Some("perf_jit"),
+        logging_option: Some("perf_jit"),
         version_argument: Some("--version"),
         stacks: Some(
             "its interpreter keeps no frame pointers and needs copies of stacks: python3.13 -X perf_jit app.py, recorded with \
@@ -171,7 +171,7 @@ runtimes! {
         programs: &["php", "php-cgi", "php-fpm"],
         libraries: &["libphp", "opcache.so"],
         launchers: &["composer", "phpunit"],
-        option: Some("opcache.jit_debug"),
+        logging_option: Some("opcache.jit_debug"),
         version_argument: Some("--version"),
     }
 
@@ -184,7 +184,7 @@ runtimes! {
         launchers: &[
             "escript", "erlc", "dialyzer", "typer", "ct_run", "elixir", "iex", "mix", "rebar3", "gleam",
         ],
-        option: Some("+JPperf"),
+        logging_option: Some("+JPperf"),
     }
 
     /// Java.
@@ -232,7 +232,7 @@ runtimes! {
         programs: &["mono", "mono-boehm", "mono-sgen"],
         libraries: &["libmonosgen"],
         launchers: &["mcs", "csharp"],
-        option: Some("--jitmap"),
+        logging_option: Some("--jitmap"),
         version_argument: Some("--version"),
     }
 
@@ -312,7 +312,7 @@ runtimes! {
         programs: &["wasmtime"],
         // That of the Python package has an underscore.
         libraries: &["libwasmtime", "_libwasmtime"],
-        option: Some("--profile=jitdump"),
+        logging_option: Some("--profile=jitdump"),
         version_argument: Some("--version"),
     }
 
@@ -322,7 +322,7 @@ runtimes! {
         is_harmless: true,
         how: "qemu-x86_64 -jitdump app (8.1 and later)",
         programs: &["qemu", "qemu-"],
-        option: Some("-jitdump"),
+        logging_option: Some("-jitdump"),
         version_argument: Some("--version"),
     }
 
@@ -424,7 +424,7 @@ impl Description {
             libraries: &[],
             launchers: &[],
             how,
-            option: None,
+            logging_option: None,
             version_argument: None,
             is_harmless,
             stacks: None,

@@ -93,7 +93,7 @@ pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<D
     let command = profile.feature(feature::COMMAND_LINE).unwrap_or_default();
     run.map(|runtime| {
         let enable = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
-        let option = runtime.option;
+        let option = runtime.logging_option;
         match option.filter(|option| memchr::memmem::find(command, option.as_bytes()).is_some()) {
             Some(option) => enable.with(
                 "how",

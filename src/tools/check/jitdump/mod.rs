@@ -1,9 +1,9 @@
 //! Checks of jitdumps: faults that the reader reports, and errors that it and other readers tolerate.
 
+mod code_indexes;
 mod header;
 mod lines;
 mod lists;
-mod moves;
 mod names;
 mod overlaps;
 mod records;

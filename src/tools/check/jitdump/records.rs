@@ -11,7 +11,7 @@ use jitdump::{ByteOrder, Dump};
 use crate::bytes::{Reader, is_terminal_control};
 use crate::results::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::tools::check::findings::{Findings, Place};
-use crate::tools::check::jitdump::moves::CodeIndexes;
+use crate::tools::check::jitdump::code_indexes::CodeIndexes;
 use crate::tools::check::jitdump::names::is_encoded_twice;
 use crate::tools::check::jitdump::unwinding::TableChecker;
 use crate::tools::check::jitdump::{lines, unwinding};
@@ -155,7 +155,7 @@ impl<'a> RecordChecker<'_, 'a> {
         };
         self.functions = number.saturating_add(1);
         self.check_function(record.offset, &load);
-        self.check_index(number, record, &load);
+        self.check_code_index(number, record, &load);
         for (place, pending) in [
             (function.debug_info, pending.debug_info),
             (function.debug_info2, pending.debug_info2),
@@ -221,7 +221,7 @@ impl<'a> RecordChecker<'_, 'a> {
     }
 
     /// Checks that a function's `code_index` is unique, unless its record is a duplicate.
-    fn check_index(&mut self, number: u32, record: &Record<'_>, load: &Load<'_>) {
+    fn check_code_index(&mut self, number: u32, record: &Record<'_>, load: &Load<'_>) {
         if let Some(offset) = self.code_indexes.early_move(load) {
             self.findings.add(&rules::EARLY_MOVE, offset, || {
                 Place::default().with_message(format!("its LOAD record is at {:#x}", record.offset))
