@@ -204,13 +204,13 @@ impl EventChecker {
                 }
             }
             LogEventKind::Leave(method) | LogEventKind::ExceptionLeave(method) => {
-                let name = || index.names.method(method, time).unwrap_or_default();
-                match self.calls.entry(thread).or_default().exit(method) {
+                let lost = self.calls.entry(thread).or_default().exit(method);
+                let place = || record().in_function(index.names.method(method, time).unwrap_or_default());
+                match lost {
                     Some(lost) => findings.add_many(&rules::LOST_LEAVES, lost, offset, || {
-                        let message = format!("{lost} that it has called are not left");
-                        record().in_function(name()).with_message(message)
+                        place().with_message(format!("{lost} that it has called are not left"))
                     }),
-                    None => findings.add(&rules::UNMATCHED_LEAVE, offset, || record().in_function(name())),
+                    None => findings.add(&rules::UNMATCHED_LEAVE, offset, place),
                 }
             }
             LogEventKind::CounterDescriptions(counters) => {

@@ -9,7 +9,7 @@ use crate::tools::check::call_stack::CallStack;
 use crate::tools::check::findings::{Findings, Place};
 use crate::traces::xray::format::header::SIZE;
 use crate::traces::xray::format::{
-    FdrMetadata, RecordKind, ThreadBuffers, Trace, TraceHeader, TraceIndex, TraceMode,
+    FdrMetadata, RecordKind, ThreadBuffers, Trace, TraceHeader, TraceIndex, TraceMode, TraceRecord,
 };
 
 /// Record types in findings.
@@ -151,17 +151,7 @@ fn check_thread(trace: &Trace<'_>, thread: &ThreadBuffers<'_>, findings: &mut Fi
                     stack.enter(function)
                 }
                 RecordKind::Exit { function } | RecordKind::TailExit { function } => {
-                    match stack.exit(function) {
-                        Some(0) => {}
-                        Some(lost) => findings.add_many(&rules::LOST_EXITS, lost, offset, || {
-                            let message =
-                                format!("function {function} is left, {lost} that it has called are not");
-                            place().with_message(message)
-                        }),
-                        None => findings.add(&rules::UNMATCHED_EXITS, offset, || {
-                            place().with_message(format!("function {function}"))
-                        }),
-                    }
+                    check_exit(function, &record, &mut stack, findings);
                 }
                 RecordKind::Argument(_) if !takes_arguments => {
                     findings.add(&rules::STRAY_ARGUMENTS, offset, place);
@@ -191,6 +181,22 @@ fn check_thread(trace: &Trace<'_>, thread: &ThreadBuffers<'_>, findings: &mut Fi
         findings.add_faults(records.faults(), rule_of);
     }
     count
+}
+
+/// Checks the exit of a function, which a record has.
+fn check_exit(function: u32, record: &TraceRecord<'_>, stack: &mut CallStack<u32>, findings: &mut Findings) {
+    let place = || Place::in_record(record.kind.name());
+    match stack.exit(function) {
+        Some(0) => {}
+        Some(lost) => findings.add_many(&rules::LOST_EXITS, lost, record.offset, || {
+            place().with_message(format!(
+                "function {function} is left, {lost} that it has called are not"
+            ))
+        }),
+        None => findings.add(&rules::UNMATCHED_EXITS, record.offset, || {
+            place().with_message(format!("function {function}"))
+        }),
+    }
 }
 
 #[cfg(test)]

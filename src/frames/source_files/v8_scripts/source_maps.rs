@@ -57,6 +57,22 @@ impl MapLocation {
             Self::Named(..) | Self::Elsewhere => false,
         }
     }
+
+    /// Returns the folder that the sources of a script's map are relative to: that of the map as it was on the machine
+    /// of the recording.
+    fn folder(&self, script: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Named(_, file) => {
+                let folder = file.parent().unwrap_or(Path::new("."));
+                folder.as_os_str().as_bytes().to_vec()
+            }
+            Self::Beside(file) => {
+                let file = file.as_os_str().as_bytes();
+                [original_lines::folder(script), b"/", original_lines::folder(file)].concat()
+            }
+            Self::Inline(_) | Self::Elsewhere => original_lines::folder(script).to_vec(),
+        }
+    }
 }
 
 impl SourceMapFiles {
@@ -90,18 +106,7 @@ impl SourceMapFiles {
                     None => continue,
                 },
             };
-            // Sources are relative to the map as it was on the machine of the recording.
-            let folder = match &location {
-                MapLocation::Named(_, file) => {
-                    let folder = file.parent().unwrap_or(Path::new("."));
-                    folder.as_os_str().as_bytes().to_vec()
-                }
-                MapLocation::Beside(file) => {
-                    let file = file.as_os_str().as_bytes();
-                    [original_lines::folder(path), b"/", original_lines::folder(file)].concat()
-                }
-                _ => original_lines::folder(path).to_vec(),
-            };
+            let folder = location.folder(path);
             match read(location, path, scripts.namers(path), files, &mut room) {
                 Ok(bytes) => jobs.push((path, script, Mutex::new(bytes), folder)),
                 Err(issue) => all
