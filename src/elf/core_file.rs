@@ -29,6 +29,7 @@ impl CoreFile {
         }
     }
 
+    /// Reads the memory in a 32-bit or 64-bit core file.
     fn parse_class<'a, H: FileHeader<Endian = Endianness>>(
         file: impl ReadRef<'a>,
     ) -> Result<Self, Diagnostic> {

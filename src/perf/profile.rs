@@ -65,6 +65,7 @@ impl<'a> Profile<'a> {
         }
     }
 
+    /// Reads the header sections of a file.
     fn parse_file(file: ProfileBytes<'a>, header: &FileHeader) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
         let attr_entries = attr_entries(file, header, &mut faults)?;

@@ -253,6 +253,7 @@ impl RecordArguments {
         self.output.clone().unwrap_or_else(default_folder)
     }
 
+    /// Returns the options of a recording into a folder.
     fn options(&self, output: PathBuf) -> RecordOptions {
         let words = self.perf_args.iter().flat_map(|text| text.split_whitespace());
         let call_graph = self.g.then(|| "fp".to_owned());
@@ -341,6 +342,7 @@ impl RecordArguments {
         self.record(&plan)
     }
 
+    /// Records once, names the code, and prints and checks what the options ask for.
     fn record(&self, plan: &Plan) -> Result<Run, Diagnostic> {
         let failed = |cause| Diagnostic::new(Issue::Signals).caused_by(&cause);
         let archive = archive_path(plan.folder());

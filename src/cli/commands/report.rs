@@ -148,6 +148,7 @@ impl ReportArguments {
         }
     }
 
+    /// Returns what to report, by the arguments and what is there.
     fn options(&self) -> Result<ReportOptions, Diagnostic> {
         let (profile, function) = self.words();
         let input = profile_of(profile.as_ref(), self.quiet)?;

@@ -229,6 +229,7 @@ impl<'a> Namer<'a> {
         }])
     }
 
+    /// Names some code. The lines of native code were read before.
     fn name<'l>(&mut self, code: FrameCode, native: Option<RecordedLines<'l>>) -> Named<'l>
     where
         'a: 'l,

@@ -9,7 +9,8 @@ use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{LoadOptions, Recording};
 use crate::perf::event::KernelMap;
-use crate::perf::{feature, record};
+use crate::perf::feature;
+use crate::perf::record::Role;
 
 /// What names code of executables, libraries and the kernel.
 pub struct NativeNames {
@@ -24,7 +25,7 @@ impl NativeNames {
     pub fn of(options: &LoadOptions, recording: &Recording<'_>) -> Self {
         let (profile, index) = (&recording.profile.profile, &recording.profile.index);
         let records = index.kept.iter(profile.endian);
-        let mappings = records.filter(|record| matches!(record.kind, record::MMAP | record::MMAP2));
+        let mappings = records.filter(|record| Role::of(record.kind) == Role::Mapping);
         let kernel_maps: Vec<KernelMap<'_>> = mappings
             .filter_map(|record| KernelMap::parse(&record, profile.endian))
             .collect();

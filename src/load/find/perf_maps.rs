@@ -162,6 +162,7 @@ struct GivenMap {
     number: Option<u32>,
 }
 
+/// Lists the perf maps that the user named, and those in named folders.
 fn given(paths: &[PathBuf], diagnostics: &mut Vec<Diagnostic>) -> Result<Vec<GivenMap>, Diagnostic> {
     let mut given = Vec::new();
     let number = |path: &Path| pid_in_name(path.file_name().unwrap_or_default().as_bytes());

@@ -47,6 +47,7 @@ const STEADY: Program = Program {
 };
 
 impl Program {
+    /// Makes the summary of a run.
     fn record(&self, random: &mut Random) -> ParsedSummary {
         let run = (self.run * random.normal()).exp();
         let rest = 1.0 - SHARES.iter().sum::<f64>();

@@ -60,6 +60,7 @@ struct RecordDecoder<'a> {
 }
 
 impl<'a> RecordDecoder<'a> {
+    /// Decodes the header.
     fn header(&self) -> DumpEntry<'a> {
         let mut fields = Fields::new().byte_order(self.endian);
         let mut reader = Reader::new(self.file, self.endian);

@@ -120,6 +120,7 @@ impl Report {
         }
     }
 
+    /// Writes the report of one function.
     fn write_function(&self, text: &mut String, function: &FunctionReport) {
         let row = &function.row;
         let _ = writeln!(text, "{}", described(row));

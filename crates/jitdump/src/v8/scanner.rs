@@ -105,6 +105,7 @@ struct Scanner<'t> {
 }
 
 impl<'t> Scanner<'t> {
+    /// Starts at the beginning of a text.
     fn new(bytes: &'t [u8], is_typescript: bool) -> Self {
         let script = ScriptFunction {
             range: 0..(bytes.len() as u32).saturating_add(1),
@@ -357,6 +358,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
+    /// Follows a punctuation character; `None` if brackets do not match.
     fn punctuation(&mut self, character: u8, token: &Token) -> Option<()> {
         match character {
             b'(' => self.open_parenthesis(token)?,

@@ -85,6 +85,7 @@ struct RecordChecker<'w, 'a> {
 }
 
 impl<'a> RecordChecker<'_, 'a> {
+    /// Checks a record by those before it.
     fn check(&mut self, record: &Record<'a>) {
         self.count = self.count.saturating_add(1);
         self.check_position(record);

@@ -56,6 +56,7 @@ impl Peer<'_> {
             })
     }
 
+    /// Reads a profile that the library has opened.
     fn read<R: Read>(
         &self,
         opened: Result<PerfFileReader<R>, Error>,

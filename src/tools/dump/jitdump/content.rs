@@ -87,6 +87,7 @@ impl<'a> ContentDecoder<'a> {
         }
     }
 
+    /// Decodes a LOAD record.
     fn load(&self) -> Fields<'a> {
         let (mut fields, rest) = self.read_fixed(fields::LOAD);
         if let Some(mut reader) = rest {
@@ -125,6 +126,7 @@ impl<'a> ContentDecoder<'a> {
         }
     }
 
+    /// Decodes a DEBUG_INFO record.
     fn debug_info(&self, ahead: &Records<'a>) -> Fields<'a> {
         let (fields, rest) = self.read_fixed(fields::DEBUG_INFO);
         let Some(reader) = rest else {
@@ -158,6 +160,7 @@ impl<'a> ContentDecoder<'a> {
         fields.list("entries", ValueList::lazy(entries, |entry| line_entry(&entry)))
     }
 
+    /// Decodes an UNWINDING_INFO record.
     fn unwinding(&self) -> Fields<'a> {
         let (mut fields, rest) = self.read_fixed(fields::UNWINDING_INFO);
         let Some(reader) = rest else {

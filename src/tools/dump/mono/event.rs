@@ -333,6 +333,7 @@ fn stage_name(stage: Stage) -> &'static str {
     }
 }
 
+/// Returns the part of the program that an event is about, and its fields after the others.
 fn metadata<'a>(fields: Fields<'a>, subject: Metadata<'a>) -> (&'static str, Fields<'a>) {
     match subject {
         Metadata::Class { class, image, name } => {

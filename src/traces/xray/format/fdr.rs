@@ -239,6 +239,7 @@ impl<'a> FdrDecoder<'a> {
         u64::MAX
     }
 
+    /// Follows a metadata record; returns the record that it stands for, if it is one.
     fn metadata(&mut self, kind: u8, offset: u64) -> MetadataStep<'a> {
         let Some((record, rest)) = self.rest.split_at_checked(METADATA_SIZE) else {
             return self.finish(offset);

@@ -46,6 +46,7 @@ impl InstrumentationMap {
         }
     }
 
+    /// Reads the map of a 32-bit or 64-bit file.
     fn read_class<H: FileHeader<Endian = Endianness>>(file: &[u8]) -> Result<Self, Diagnostic> {
         let header = H::parse(file).map_err(not_elf)?;
         let endian = header.endian().map_err(not_elf)?;

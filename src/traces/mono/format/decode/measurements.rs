@@ -61,6 +61,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
+    /// Decodes a sample that Mono took itself. `own_time` becomes its time, if it has one.
     fn sample_hit(&mut self, own_time: &mut Option<u64>) -> Result<LogEventKind<'a>, Issue> {
         let sample_type = if self.since(WITHOUT_TYPE) {
             self.advance()?;
@@ -111,6 +112,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
+    /// Decodes an event with code coverage.
     pub(super) fn coverage(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         self.advance_if_simplified()?;
         Ok(match subtype {

@@ -63,6 +63,7 @@ impl<'a> EventDecoder<'a> {
         })
     }
 
+    /// Decodes an event of a heap shot.
     pub(super) fn heap(&mut self, subtype: u8) -> Result<LogEventKind<'a>, Issue> {
         match subtype {
             0x20 | 0x30 => self.advance_if_simplified()?,
