@@ -185,8 +185,8 @@ impl<'a> Samples<'a> {
         self.visit_chunks(&Chunks::new(marks, BATCH), start, visit, |_| (), |_| ())
     }
 
-    /// Visits chunks of samples in several threads. `merge` gets the visitors of chunks, `progress` the number of
-    /// bytes.
+    /// Visits chunks of samples in several threads. After each batch of chunks, `merge` gets the visitors of all
+    /// threads, and `progress` the size of the batch in bytes.
     fn visit_chunks<V: Send>(
         self,
         chunks: &Chunks,

@@ -43,8 +43,8 @@ impl SharedMemory {
         })
     }
 
-    /// Finds the memory that address spaces with samples share. `id_of` tells which memory a map is of; at most
-    /// `max_ranges` ranges are kept.
+    /// Finds the memory of shared maps, and the sampled address spaces that have each. `id_of` tells which memory a
+    /// map is of; at most `max_ranges` ranges are kept.
     fn new(
         processes: &Processes,
         max_ranges: usize,
