@@ -51,7 +51,7 @@ pub fn program_of(command: &[OsString], search_path: &OsStr) -> CommandProgram {
     let of_interpreter = by_first_line();
     let runtime = by_name.or_else(by_link).or(of_interpreter).or_else(by_launcher);
     let has_program = |path: &OsStr| {
-        let description = runtime.and_then(Runtime::description);
+        let description = runtime.map(Runtime::description);
         description.is_some_and(|runtime| runtime.has_program(base_name(path.as_bytes())))
     };
     CommandProgram {
