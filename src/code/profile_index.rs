@@ -27,7 +27,7 @@ pub struct ProfileIndex {
     pub processes: Processes,
     /// Maps that point to files of runtimes, in the order of time.
     pub markers: Vec<FileMarker>,
-    /// The records about mappings, threads and processes.
+    /// The records about mappings, threads, processes and code of the kernel.
     pub kept: KeptRecords,
     /// Index from times to record offsets.
     pub marks: TimeMarks,
@@ -254,6 +254,7 @@ impl ProfileIndex {
     /// Adds a record that says nothing about memory or threads.
     fn add_other(&mut self, record: &Record<'_>, endian: ByteOrder) {
         match record.kind {
+            record::KSYMBOL => self.kept.push(record),
             record::NAMESPACES => {
                 self.mount_namespaces
                     .extend(event::mount_namespace(record, endian));

@@ -64,6 +64,39 @@ impl<'a> KernelMap<'a> {
     }
 }
 
+/// A [`record::KSYMBOL`] record.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelCode<'a> {
+    /// Addresses of the code.
+    pub range: AddressRange,
+    /// Whether the code was removed.
+    pub is_removed: bool,
+    /// Its name.
+    pub name: &'a [u8],
+}
+
+impl<'a> KernelCode<'a> {
+    /// Reads a record. `None` for other record types and for guests, and without addresses or a name.
+    pub fn parse(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
+        /// `PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER`.
+        const REMOVED: u16 = 1;
+        if record.kind != record::KSYMBOL || record.is_guest() {
+            return None;
+        }
+        let mut body = record.body(endian);
+        let start = Address(body.u64()?);
+        let size = body.u32()?;
+        let _type = body.u16()?;
+        let flags = body.u16()?;
+        let name = until_nul(body.rest());
+        (!name.is_empty()).then_some(Self {
+            range: AddressRange::new(start, size.into())?,
+            is_removed: flags & REMOVED != 0,
+            name,
+        })
+    }
+}
+
 /// The device and inode of a mapped file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId {

@@ -30,6 +30,8 @@ pub const AUX: u32 = 11;
 pub const LOST_SAMPLES: u32 = 13;
 /// `PERF_RECORD_NAMESPACES`.
 pub const NAMESPACES: u32 = 16;
+/// `PERF_RECORD_KSYMBOL`: code that the kernel has made or removed, such as an eBPF program.
+pub const KSYMBOL: u32 = 17;
 /// `PERF_RECORD_CALLCHAIN_DEFERRED`: the call chain of an earlier sample.
 pub const CALLCHAIN_DEFERRED: u32 = 22;
 /// The kernel's last type in Linux 7.3. A later one may need a [`Role`] of its own.

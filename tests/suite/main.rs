@@ -56,6 +56,7 @@ mod hostile_files;
 mod house;
 mod instructions;
 mod kept_sources;
+mod kernel;
 mod many_functions;
 mod matching;
 mod mono;

@@ -216,6 +216,35 @@ impl ProfileWriter {
         self.kernel_record(10, 2, body, pid, time);
     }
 
+    /// Writes the KSYMBOL record of code that the kernel has made or removed.
+    pub fn kernel_code(&mut self, address: u64, size: u32, is_removed: bool, name: &str, time: u64) {
+        let mut body = Vec::new();
+        self.endian.write_u64(&mut body, address);
+        self.endian.write_u32(&mut body, size);
+        self.endian.write_u16(&mut body, 1);
+        self.endian.write_u16(&mut body, is_removed.into());
+        Self::name(&mut body, name);
+        self.kernel_record(17, 0, body, 0, time);
+    }
+
+    /// Writes the mapping that perf synthesizes for the kernel, whose `_text` is at `address`.
+    pub fn kernel_map(&mut self, address: u64, size: u64, build_id: &[u8; 20]) {
+        let mut body = Vec::new();
+        for word in [u32::MAX, 0] {
+            self.endian.write_u32(&mut body, word);
+        }
+        for word in [address, size, address] {
+            self.endian.write_u64(&mut body, word);
+        }
+        body.extend_from_slice(&[20, 0, 0, 0]);
+        body.extend_from_slice(build_id);
+        for word in [0, 0] {
+            self.endian.write_u32(&mut body, word);
+        }
+        Self::name(&mut body, "[kernel.kallsyms]_text");
+        self.kernel_record(10, 1 << 14 | 1, body, u32::MAX, 0);
+    }
+
     pub fn finished_round(&mut self) {
         self.record(68, 0, &[]);
     }

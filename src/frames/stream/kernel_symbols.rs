@@ -1,17 +1,20 @@
-//! Symbols of the kernel, from a copy of `/proc/kallsyms`.
+//! Symbols of the kernel, from a copy of `/proc/kallsyms`, and code that it reported while it was recorded.
 
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use jitdump::Address;
+use jitdump::history::{Builder, History};
+use jitdump::{Address, Time};
 
 use crate::bytes::hex_digits;
 use crate::files::objects::build_id_cache;
 use crate::files::{OpenFile, kernel};
 use crate::load::LoadOptions;
-use crate::perf::event::KernelMap;
+use crate::perf::Profile;
+use crate::perf::event::{KernelCode, KernelMap};
+use crate::perf::record::Record;
 
 /// Maximum size of a copy in bytes. Kernels with many modules have 20 MB.
 const MAX_BYTES: u64 = 1 << 28;
@@ -19,17 +22,22 @@ const MAX_BYTES: u64 = 1 << 28;
 /// Symbols of the kernel and its modules.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
-    /// Start address of each function, by address, and where its name is in the names.
+    /// Start address of each function, by address, and where its name is in the names. An empty name is the end of the
+    /// function before it.
     symbols: Vec<(Address, Range<usize>)>,
     /// Names of all functions, one after the other.
     names: String,
+    /// Code that the kernel reported, such as eBPF programs. It has the indices after those of the symbols.
+    reported: Vec<(Address, Range<usize>)>,
+    /// Position in them, by address and time.
+    reported_at: Option<History<u32>>,
 }
 
 impl KernelSymbols {
     /// Reads the symbols of the kernel that a profile was recorded on: from the copy in the profile's folder
-    /// (`perf record --kcore`), from the copy in perf's build-id cache, or from this kernel if it is the same build. If no build
-    /// ID was recorded, as in pipes and compressed profiles, it must be the same boot: of `release`, and at the same address.
-    /// A confined profile has its own copies only.
+    /// (`perf record --kcore`), from this kernel if it is the same boot (of `release`, and at the same address), from the
+    /// copy in perf's build-id cache, or from this kernel if it is the same build. The cached copy may be older than
+    /// modules. Pipes and compressed profiles have no build ID. A confined profile has its own copies only.
     pub fn find(
         map: &KernelMap<'_>,
         build_id: Option<&[u8]>,
@@ -47,16 +55,16 @@ impl KernelSymbols {
             let path = cached_copy(map.name, build_id?)?;
             OpenFile::open(&path).ok()?.read_part(0, MAX_BYTES).ok()
         };
-        let running = || {
-            let kallsyms = || kernel::read("/proc/kallsyms").ok();
-            match build_id {
-                Some(build_id) => is_running(build_id).then(kallsyms).flatten(),
-                None => kallsyms().filter(|kallsyms| is_same_boot(kallsyms, map.reference, release)),
-            }
+        let same_build = || {
+            let is_same = build_id.is_none_or(is_running);
+            is_same.then(|| kernel::read("/proc/kallsyms").ok()).flatten()
         };
+        let same_boot = || same_build().filter(|kallsyms| is_same_boot(kallsyms, map.reference, release));
+        let other_boot = || build_id.and_then(|_| same_build());
         let elsewhere = || {
-            std::iter::once_with(cached)
-                .chain(std::iter::once_with(running))
+            std::iter::once_with(same_boot)
+                .chain(std::iter::once_with(cached))
+                .chain(std::iter::once_with(other_boot))
                 .flatten()
         };
         let elsewhere = (!reach.is_confined()).then(elsewhere).into_iter().flatten();
@@ -70,51 +78,116 @@ impl KernelSymbols {
     /// another address, and modules are anywhere, so their symbols are left out. `None` without addresses, which the kernel hides
     /// from most users.
     fn parse(kallsyms: &[u8], reference: Address) -> Option<Self> {
-        let mut symbols: Vec<(u64, &[u8], bool)> = functions(kallsyms).collect();
+        let mut symbols: Vec<Line<'_>> = functions(kallsyms).collect();
         let mut text = None;
-        for &(address, name, _) in &symbols {
+        for &(address, _, name, _) in &symbols {
             if name == b"_text" || name == b"_stext" && text.is_none() {
                 text = Some(address);
             }
         }
         let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
-        symbols.retain(|&(.., is_of_module)| moved == 0 || !is_of_module);
+        symbols.retain(|(.., module)| moved == 0 || module.is_empty());
         for (address, ..) in &mut symbols {
             *address = address.wrapping_add(moved);
         }
         symbols.sort_unstable();
         symbols.dedup_by_key(|&mut (address, ..)| address);
-        let mut names = String::new();
-        let symbols = symbols.into_iter().map(|(address, name, _)| {
-            let start = names.len();
-            names.push_str(&String::from_utf8_lossy(name));
-            (Address(address), start..names.len())
-        });
-        let symbols: Vec<(Address, Range<usize>)> = symbols.collect();
-        (!symbols.is_empty()).then_some(Self { symbols, names })
+        let next = symbols.iter().skip(1).map(Some).chain([None]);
+        let ends = symbols.iter().zip(next);
+        let ends: Vec<Line<'_>> = ends
+            .filter_map(|(last, next)| end_of_module(last, next))
+            .collect();
+        symbols.extend(ends);
+        symbols.sort_unstable();
+        let mut found = Self::default();
+        for (address, is_end, name, _) in symbols {
+            let name = found.add_name(if is_end { &[] } else { name });
+            found.symbols.push((Address(address), name));
+        }
+        (!found.symbols.is_empty()).then_some(found)
     }
 
-    /// Returns the index of the last symbol that starts at an address or before it.
+    fn add_name(&mut self, name: &[u8]) -> Range<usize> {
+        let start = self.names.len();
+        self.names.push_str(&String::from_utf8_lossy(name));
+        start..self.names.len()
+    }
+
+    /// Adds the code that the kernel reported in the records of a profile.
+    pub fn with_reported<'r>(
+        mut self,
+        records: impl Iterator<Item = Record<'r>>,
+        profile: &Profile<'_>,
+    ) -> Self {
+        let found = records.filter_map(|record| {
+            let code = KernelCode::parse(&record, profile.endian)?;
+            let time = profile.attrs.time_of(&record, profile.endian);
+            Some((time.unwrap_or_default(), code))
+        });
+        let mut found: Vec<(Time, KernelCode<'_>)> = found.collect();
+        // Those of each CPU are in order.
+        found.sort_by_key(|&(time, _)| time);
+        let mut at = Builder::default();
+        for (time, code) in found {
+            if code.is_removed {
+                at.clear(code.range, time);
+            } else if let Ok(index) = u32::try_from(self.reported.len()) {
+                let name = self.add_name(code.name);
+                self.reported.push((code.range.start, name));
+                at.put(code.range, time, index);
+            }
+        }
+        self.reported_at = (!self.reported.is_empty()).then(|| at.finish());
+        self
+    }
+
+    /// Returns the index of the last symbol that starts at an address or before it, unless its code ends before.
     pub fn at(&self, address: Address) -> Option<u32> {
         let after = self.symbols.partition_point(|(start, _)| *start <= address);
-        u32::try_from(after.checked_sub(1)?).ok()
+        let last = after.checked_sub(1)?;
+        let (_, name) = self.symbols.get(last)?;
+        u32::try_from(last).ok().filter(|_| !name.is_empty())
+    }
+
+    /// Returns the index of code that the kernel reported, and times around `time` at which it is there, or nothing.
+    pub fn reported(&self, address: Address, time: Time) -> (Option<u32>, Range<Time>) {
+        let Some(reported) = &self.reported_at else {
+            return (None, Time(0)..Time::MAX);
+        };
+        let found = reported.at(address, time).and_then(|found| {
+            let symbols = u32::try_from(self.symbols.len()).ok()?;
+            symbols.checked_add(found.value)
+        });
+        (found, reported.times_at(address, time))
+    }
+
+    /// Returns a symbol, or reported code.
+    fn entry(&self, index: u32) -> Option<&(Address, Range<usize>)> {
+        let index = index as usize;
+        match index.checked_sub(self.symbols.len()) {
+            Some(index) => self.reported.get(index),
+            None => self.symbols.get(index),
+        }
     }
 
     /// Returns the address of a symbol.
     pub fn start(&self, index: u32) -> Option<Address> {
-        Some(self.symbols.get(index as usize)?.0)
+        Some(self.entry(index)?.0)
     }
 
     /// Returns the name of a symbol.
     pub fn name(&self, index: u32) -> Option<&str> {
-        let (_, name) = self.symbols.get(index as usize)?;
+        let (_, name) = self.entry(index)?;
         self.names.get(name.clone())
     }
 }
 
-/// Returns the functions in lines of an address, a type, a name and the module, if it is not the kernel itself: address,
-/// name, and whether it is of a module.
-fn functions(kallsyms: &[u8]) -> impl Iterator<Item = (u64, &[u8], bool)> {
+/// A line of `/proc/kallsyms`: address, whether no function starts there, name, and module in brackets, which is empty
+/// for the kernel itself. Functions come before ends at the same address.
+type Line<'a> = (u64, bool, &'a [u8], &'a [u8]);
+
+/// Returns the functions, and the ends of the kernel's code.
+fn functions(kallsyms: &[u8]) -> impl Iterator<Item = Line<'_>> {
     kallsyms.split(|&byte| byte == b'\n').filter_map(|line| {
         let words = line.split(|byte| byte.is_ascii_whitespace());
         let mut words = words.filter(|word| !word.is_empty());
@@ -122,8 +195,21 @@ fn functions(kallsyms: &[u8]) -> impl Iterator<Item = (u64, &[u8], bool)> {
         let address = std::str::from_utf8(address).ok()?;
         let address = u64::from_str_radix(address, 16).ok()?;
         let is_function = matches!(kind, b"t" | b"T" | b"w" | b"W") && address != 0;
-        is_function.then(|| (address, name, words.next().is_some()))
+        let is_end = matches!(name, b"_etext" | b"_einittext");
+        is_function.then(|| (address, is_end, name, words.next().unwrap_or_default()))
     })
+}
+
+/// Returns the end of the last function of a module, where perf has it (`symbols__fixup_end` in tools/perf/util/symbol.c).
+/// `next` is the symbol after it.
+fn end_of_module<'a>(&(address, _, name, module): &Line<'a>, next: Option<&Line<'_>>) -> Option<Line<'a>> {
+    const PAGE: u64 = 4096;
+    if module.is_empty() || next.is_some_and(|&(.., of_next)| of_next == module) {
+        return None;
+    }
+    let end = address.checked_add(PAGE)?.checked_next_multiple_of(PAGE)?;
+    let is_before = next.is_none_or(|&(next, ..)| end < next);
+    is_before.then_some((end, true, name, module))
 }
 
 /// Whether this machine still runs the kernel that was at `reference`, since it has chosen that address when it started.
@@ -131,7 +217,7 @@ fn is_same_boot(kallsyms: &[u8], reference: Address, release: Option<&[u8]>) -> 
     let running = || kernel::read("/proc/sys/kernel/osrelease").unwrap_or_default();
     release.is_none_or(|release| running().trim_ascii_end() == release)
         && functions(kallsyms)
-            .any(|(address, name, _)| address == reference.0 && matches!(name, b"_text" | b"_stext"))
+            .any(|(address, _, name, _)| address == reference.0 && matches!(name, b"_text" | b"_stext"))
 }
 
 /// Returns the path of the copy in perf's build-id cache.
@@ -170,6 +256,36 @@ mod tests {
         assert_eq!(moved(0xffff_ffff_d000_0010).unwrap(), "do_work");
         let same_boot = name(0xffff_ffff_8100_0000, 0xffff_ffff_c000_0010);
         assert_eq!(same_boot.unwrap(), "driver_run");
+    }
+
+    #[test]
+    fn what_is_behind_the_code_of_the_kernel_and_of_a_module_has_no_name() {
+        let kallsyms = b"ffffffff81000000 T _text\nffffffff81000100 t do_work\nffffffff81002000 T _etext\n\
+                         ffffffff81003000 T _einittext\nffffffff81003000 t same_address\n\
+                         ffffffff83000000 t setup\nffffffff83001000 T _einittext\n\
+                         ffffffffc0000000 t driver_run\t[driver]\nffffffffc0000800 t driver_stop\t[driver]\n\
+                         ffffffffc0100000 t bpf_prog_1\t[bpf]\nffffffffc0200000 t bpf_prog_2\t[bpf]\n";
+        let symbols = KernelSymbols::parse(kallsyms, Address(0xffff_ffff_8100_0000)).unwrap();
+        for (address, expected) in [
+            (0x8100_1fff, Some("do_work")),
+            (0x8100_2000, None),
+            (0x8100_3000, Some("same_address")),
+            (0x8300_0fff, Some("setup")),
+            (0x8300_1000, None),
+            (0xc000_07ff, Some("driver_run")),
+            (0xc000_1fff, Some("driver_stop")),
+            (0xc000_2000, None),
+            (0xc01f_ffff, Some("bpf_prog_1")),
+            (0xc020_0fff, Some("bpf_prog_2")),
+            (0xc020_1000, None),
+        ] {
+            let symbol = symbols.at(Address(0xffff_ffff_0000_0000 | address));
+            assert_eq!(
+                symbol.and_then(|symbol| symbols.name(symbol)),
+                expected,
+                "{address:x}"
+            );
+        }
     }
 
     #[test]

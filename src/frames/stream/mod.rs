@@ -13,8 +13,8 @@
 //! not with samples. The size of the profile limits the number of stacks; samples with further ones have only their function.
 //!
 //! Frames of native code get symbols and lines ([native_lines]) from the files of this machine. A file without symbols is one
-//! function. `kernel_symbols` come from the profile's own copy, from the build-id cache, or from the running kernel if it is the
-//! same build.
+//! function. `kernel_symbols` come from the profile (records of eBPF programs, and its own copy), from the running kernel
+//! or from the build-id cache, if it is the same build.
 //!
 //! [`crate::frames::unwind`] has already unwound copied stacks.
 

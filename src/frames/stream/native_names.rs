@@ -33,7 +33,8 @@ impl NativeNames {
         Self {
             modules: Modules::new(&recording.profile, &kernel_maps, is_sampled),
             files: NativeFiles::new(options),
-            kernel: kernel_symbols(recording, &kernel_maps, options),
+            kernel: kernel_symbols(recording, &kernel_maps, options)
+                .with_reported(index.kept.iter(profile.endian), profile),
         }
     }
 

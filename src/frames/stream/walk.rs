@@ -314,8 +314,8 @@ impl SampleWalk<'_> {
     ) -> (FrameAddress, Range<Time>) {
         match (mode, space) {
             (Mode::Kernel, _) => {
-                let code = self.symbols.kernel_code(address);
-                (self.addresses.place(code, address.0), ALWAYS)
+                let (code, times) = self.symbols.kernel_code(address, time);
+                (self.addresses.place(code, address.0), times)
             }
             (Mode::User, Some(space)) => self.known_user_place(space, address, time, is_leaf),
             _ => (self.addresses.place(FrameCode::Unknown, address.0), ALWAYS),
@@ -348,16 +348,19 @@ impl SampleWalk<'_> {
 }
 
 impl FrameSymbols<'_> {
-    /// Returns the code at an address of the kernel. A symbol ends with its module at the latest.
-    fn kernel_code(&self, address: Address) -> FrameCode {
+    /// Returns the code at an address of the kernel, and times around `time` at which it is the same. A symbol ends with
+    /// its module at the latest.
+    fn kernel_code(&self, address: Address, time: Time) -> (FrameCode, Range<Time>) {
         let Self { kernel, modules, .. } = self;
+        let (reported, times) = kernel.reported(address, time);
         let module = modules.in_kernel(address);
         let is_here =
             |&symbol: &u32| kernel.start(symbol).map(|start| modules.in_kernel(start)) == Some(module);
-        match kernel.at(address).filter(is_here) {
+        let code = match reported.or_else(|| kernel.at(address).filter(is_here)) {
             Some(symbol) => FrameCode::Kernel(symbol),
             None => FrameCode::KernelModule(module),
-        }
+        };
+        (code, times)
     }
 
     /// Returns what is at an address, and times around `time` at which it is the same.
