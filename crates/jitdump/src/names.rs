@@ -261,20 +261,21 @@ enum Prefix {
 
 use Prefix::{Code, Function, Runtime};
 
-/// Tiers by name prefix. A prefix that starts with another one comes before it.
-const PREFIXES: [(&str, &str, Prefix); 30] = [
+/// Tiers by name prefix. A prefix that starts with another one comes before it. `JSC-FTL: name` is a function,
+/// `JSC-FTLThunk: name` is not.
+const PREFIXES: [(&str, &str, Prefix); 32] = [
     ("Builtin:", "Builtin", Runtime),
     ("BytecodeHandler:", "Ignition", Runtime),
     ("RegExp:", "RegExp", Code),
     ("RegExp.", "RegExp", Code),
     ("Stub:", "Stub", Runtime),
     ("JSC-LLInt", "JSC LLInt", Runtime),
-    ("JSC-Baseline", "JSC Baseline", Function),
-    ("JSC-DFG", "JSC DFG", Function),
-    ("JSC-FTL", "JSC FTL", Function),
-    ("JSC-WasmIPInt", "JSC IPInt", Function),
-    ("JSC-WasmBBQ", "JSC BBQ", Function),
-    ("JSC-WasmOMG", "JSC OMG", Function),
+    ("JSC-Baseline: ", "JSC Baseline", Function),
+    ("JSC-DFG: ", "JSC DFG", Function),
+    ("JSC-FTL: ", "JSC FTL", Function),
+    ("JSC-WasmIPInt: ", "JSC IPInt", Function),
+    ("JSC-WasmBBQ: ", "JSC BBQ", Function),
+    ("JSC-WasmOMG: ", "JSC OMG", Function),
     ("JSC-Yarr", "JSC Yarr", Code),
     ("JSC-", "JSC Thunk", Runtime),
     ("BaselineInterpreter", "Baseline Interpreter", Runtime),
@@ -282,11 +283,13 @@ const PREFIXES: [(&str, &str, Prefix); 30] = [
     ("Interpreter: ", "Interpreter", Function),
     ("Baseline: ", "Baseline", Function),
     ("BaselineIC: ", "Baseline IC", Code),
+    ("BaselineICFallback: ", "Baseline IC", Code),
     ("Ion: ", "Ion", Function),
     ("IonIC: ", "Ion IC", Code),
     ("IC: ", "IC", Code),
     ("Wasm: ", "Wasm", Function),
     ("Trampoline: ", "Trampoline", Runtime),
+    ("VMWrapper: ", "Trampoline", Runtime),
     ("py::", "Python", Function),
     ("TRACE-", "PHP Trace", Code),
     ("JIT$", "PHP Function", Function),
@@ -422,11 +425,6 @@ fn without_marks(name: &[u8]) -> &[u8] {
         return name.strip_suffix(text.as_bytes()).unwrap_or(name);
     }
     match prefix(name) {
-        // `JSC-FTL: name` is a function, `JSC-FTLThunk: name` is not.
-        Some((text, _, Function)) if text.starts_with("JSC-") => name
-            .get(text.len()..)
-            .and_then(|rest| rest.strip_prefix(b": "))
-            .unwrap_or(name),
         Some((text, _, Function)) => name.strip_prefix(text.as_bytes()).unwrap_or(name),
         _ => split_dotnet_tier(name).map_or(name, |(head, _)| head),
     }
@@ -567,7 +565,16 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(is_built_in(b"BytecodeHandler:Add") && !is_built_in(b"JS:~Builtin a.js:1:1"));
+        for (name, expected) in [
+            ("BytecodeHandler:Add", true),
+            ("JS:~Builtin a.js:1:1", false),
+            ("JSC-FTL: next#AMHzEa", false),
+            ("JSC-FTLThunk: unspecified", true),
+            ("JSC-DFGOSRExit: exit #1", true),
+            ("VMWrapper: AtomizeString", true),
+        ] {
+            assert_eq!(is_built_in(name.as_bytes()), expected, "{name}");
+        }
     }
 
     #[test]
@@ -583,7 +590,8 @@ mod tests {
             ("sift-0-liftoff", Some("Liftoff")),
             ("JS:dlmalloc-16-turbofan", Some("TurboFan")),
             ("JSC-FTL: next#AMHzEa", Some("JSC FTL")),
-            ("JSC-FTLThunk: unspecified", Some("JSC FTL")),
+            ("JSC-FTLThunk: unspecified", Some("JSC Thunk")),
+            ("VMWrapper: AtomizeString", Some("Trampoline")),
             ("BaselineIC: GetProp", Some("Baseline IC")),
             ("py::fib:/tmp/work.py", Some("Python")),
             ("void [App] P::Main()[OptimizedTier1]", Some("OptimizedTier1")),

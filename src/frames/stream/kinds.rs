@@ -176,11 +176,12 @@ const THREADS: [(&str, Kind); 14] = [
 ];
 
 /// Starts of the names of JIT code that is not a function of the program.
-const HELPERS: [&str; 39] = [
+const HELPERS: [&str; 40] = [
     "RegExp:",
     "RegExp.",
     "JSC-Yarr",
     "BaselineIC: ",
+    "BaselineICFallback: ",
     "IonIC: ",
     "IC: ",
     "StubRoutines",
@@ -218,10 +219,11 @@ const HELPERS: [&str; 39] = [
     "native signature handlers",
 ];
 
-/// Whole names of such code, with spaces between them: Java's, then Dart's.
+/// Whole names of such code, with spaces between them: Java's, then Dart's, then SpiderMonkey's.
 ///
-/// Quirk: both also log stubs, with names like those of functions (JDK 17 and 21, the recording `java17`; Dart 3.13).
-/// What a stub copies, allocates or calls is done for its caller.
+/// Quirk: these also log stubs, with names like those of functions (JDK 17 and 21, the recording `java17`; Dart 3.13;
+/// PythonMonkey 1.4.1, where each regular expression is `RegExp`). What a stub copies, allocates or calls is done for its
+/// caller.
 const STUBS: &str = "
 Interpreter adapters flush_icache_stub call_stub catch_exception unsafe_arraycopy generic_arraycopy unsafe_setmemory
 get_previous_sp orderaccess_fence nmethod_entry_barrier jfr_write_checkpoint jfr_return_lease wrong_method_stub
@@ -265,6 +267,7 @@ InitAsync InitAsyncStar InitSyncStar AwaitWithTypeCheck ReturnAsync ReturnAsyncN
 YieldAsyncStar SuspendSyncStarAtStart SuspendSyncStarAtYield CloneSuspendState AsyncExceptionHandler
 NoSuchMethodDispatcher JumpToFrame RunExceptionHandler StackOverflowSharedWithFPURegs
 StackOverflowSharedWithoutFPURegs
+RegExp RegExpMatcherStub RegExpSearcherStub RegExpExecMatchStub RegExpExecTestStub StringConcatStub DebugTrapHandler
 ";
 
 /// Ends of the names of such code, for Java's compiler C1 and exceptions.
@@ -348,6 +351,14 @@ mod tests {
             (b"Ljava/lang/System;call_stub()V", Kind::Language),
             (b"long Copy.copyBytes(int)", Kind::Language),
             (b"CallToRuntime", Kind::Native),
+            (b"VMWrapper: AtomizeString", Kind::Native),
+            (b"BaselineICFallback: GetProp", Kind::Native),
+            (b"RegExp", Kind::Native),
+            (b"RegExpMatcherStub", Kind::Native),
+            (b"JSC-FTLThunk: unspecified", Kind::Native),
+            (b"JSC-DFGOSRExit: exit #1", Kind::Native),
+            (b"JSC-FTL: next#AMHzEa", Kind::Language),
+            (b"Ion: RegExp (/a.js:1:2)", Kind::Language),
             (b"Library:'dart:core' Class: Object", Kind::Native),
             (b"CallToRuntime_run", Kind::Language),
             (b"Interpreter: main (a.js:1:2)", Kind::Language),
