@@ -61,8 +61,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Starts of the names of native functions: collectors of V8, Java, Mono, CPython, PHP, Erlang, Ruby, LuaJIT, Go and Boehm's.
-const COLLECTORS: [&str; 44] = [
+/// Starts of the names of native functions: collectors of V8, JavaScriptCore, SpiderMonkey, Java, Mono, CPython, PHP,
+/// Erlang, Ruby, LuaJIT, Go and Boehm's.
+const COLLECTORS: [&str; 55] = [
     "v8::internal::Scavenge",
     "v8::internal::MarkCompact",
     "v8::internal::MinorMarkCompact",
@@ -85,6 +86,17 @@ const COLLECTORS: [&str; 44] = [
     "v8::internal::ArrayBufferSweeper",
     "cppgc::internal::Marker",
     "cppgc::internal::Sweeper",
+    "JSC::Heap::collect",
+    "JSC::Heap::run",
+    "JSC::Heap::sweep",
+    "JSC::SlotVisitor::",
+    "JSC::MarkedBlock::Handle::sweep",
+    "js::gc::GCRuntime::collect",
+    "js::gc::GCRuntime::minorGC",
+    "js::gc::TenuringTracer::",
+    "js::Nursery::collect",
+    "js::GCMarker::",
+    "js::GCParallelTask::",
     "G1",
     "ParallelCompact",
     "PSScavenge",
@@ -110,7 +122,7 @@ const COLLECTORS: [&str; 44] = [
 ];
 
 /// The same for compilers.
-const COMPILERS: [&str; 30] = [
+const COMPILERS: [&str; 43] = [
     "v8::internal::compiler::",
     "v8::internal::maglev::",
     "v8::internal::baseline::",
@@ -127,6 +139,19 @@ const COMPILERS: [&str; 30] = [
     "v8::internal::wasm::LiftoffCompiler",
     "v8::internal::wasm::ExecuteCompilation",
     "v8::internal::ConcurrentSparkplug",
+    "JSC::Parser<",
+    "JSC::BytecodeGenerator::",
+    "JSC::JIT::",
+    "JSC::JITPlan::",
+    "JSC::DFG::Plan::",
+    "JSC::FTL::",
+    "JSC::B3::",
+    "js::frontend::",
+    "js::jit::BaselineCompile",
+    "js::jit::CodeGenerator::",
+    "js::jit::Compile",
+    "js::jit::IonCompile",
+    "js::jit::LinkIonScript",
     "CompileBroker::",
     "C2Compiler::",
     "Compiler::compile_method",
@@ -158,7 +183,7 @@ const IDLE: [&str; 10] = [
 ];
 
 /// Starts of the names of threads, and what they do all the time.
-const THREADS: [(&str, Kind); 14] = [
+const THREADS: [(&str, Kind); 16] = [
     ("C1 CompilerThre", Kind::Compiler),
     ("C2 CompilerThre", Kind::Compiler),
     ("JVMCI-native", Kind::Compiler),
@@ -171,6 +196,8 @@ const THREADS: [(&str, Kind); 14] = [
     (".NET BGC", Kind::Gc),
     (".NET Server GC", Kind::Gc),
     ("SGen worker", Kind::Gc),
+    ("HeapHelper", Kind::Gc),
+    ("JITWorker", Kind::Compiler),
     ("rustc", Kind::Compiler),
     ("swapper", Kind::Idle),
 ];
@@ -331,6 +358,17 @@ mod tests {
         for (name, expected) in [
             ("v8::internal::Scavenger::ScavengeObject", Kind::Gc),
             ("v8::internal::compiler::GraphReducer::ReduceTop", Kind::Compiler),
+            (
+                "js::gc::GCRuntime::minorGC(JS::GCReason, js::gc::Phase)",
+                Kind::Gc,
+            ),
+            ("js::gc::CellAllocator::AllocTenuredCell", Kind::Native),
+            ("js::frontend::CompileGlobalScript", Kind::Compiler),
+            ("js::jit::BaselineCompileFromBaselineInterpreter", Kind::Compiler),
+            ("js::jit::InvokeFunction", Kind::Native),
+            ("JSC::SlotVisitor::drain", Kind::Gc),
+            ("JSC::Heap::writeBarrierSlowPath", Kind::Native),
+            ("JSC::B3::generate", Kind::Compiler),
             ("Builtins_LoadIC_Megamorphic", Kind::Native),
             ("_PyEval_EvalFrameDefault", Kind::Native),
         ] {
@@ -367,7 +405,13 @@ mod tests {
         ] {
             assert_eq!(of_jit(name), expected, "{}", String::from_utf8_lossy(name));
         }
-        assert_eq!(of_thread("C2 CompilerThre"), Some(Kind::Compiler));
+        for (name, expected) in [
+            ("C2 CompilerThre", Kind::Compiler),
+            ("JITWorker", Kind::Compiler),
+            ("HeapHelper", Kind::Gc),
+        ] {
+            assert_eq!(of_thread(name), Some(expected), "{name}");
+        }
         assert_eq!(of_thread("node"), None);
     }
 }
