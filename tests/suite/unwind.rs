@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jitdump::ByteOrder;
 
+use crate::report::run;
 use crate::support::dump::{DumpWriter, X86_64, tables, tables_of};
 use crate::support::generator::Random;
 use crate::support::profile::{ProfileWriter, UserStack, architecture, field};
@@ -404,6 +405,26 @@ fn what_cannot_be_unwound_is_reported() {
     let (parts, said) = process.unwind(&["--unwind"]);
     assert_eq!(samples(&parts)[0].len(), CHAIN + 8);
     assert!(has_code(&said, "JI182"), "{said}");
+}
+
+#[test]
+fn reports_count_stacks_that_end_in_code_that_cannot_be_unwound() {
+    let mut process = Process::new();
+    let unmapped = CODE + 0x30_0000;
+    for (time, function, word) in [
+        (1000, 0, 0),
+        (1010, 0, unmapped),
+        (1020, 0, unmapped),
+        (1030, 1, 0),
+    ] {
+        // The first function returns by the word, the second one by that after it, which was not copied.
+        let ip = process.functions[function].0 + 1;
+        process.sample(time, ip, &word.to_le_bytes());
+    }
+    let output = run(&["report", "--json", text(&process.write(false))]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = ["unwound", "cut", "not_unwound"].map(|name| report["missing"][name].as_u64());
+    assert_eq!(counts, [Some(4), Some(1), Some(2)], "{report:#}");
 }
 
 #[test]

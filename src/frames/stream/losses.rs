@@ -104,6 +104,8 @@ pub struct Losses {
     pub unwound: u64,
     /// Stacks that are not whole: the copy ends too early, or the kernel recorded as many callers as it can.
     pub cut: u64,
+    /// Stacks that were unwound up to code without tables or frame pointers, or damage, and not further.
+    pub not_unwound: u64,
     /// Samples whose callers were recorded apart from them, and are missing.
     pub deferred: u64,
     /// Samples that end before their last field.
@@ -125,6 +127,10 @@ impl Losses {
                 0 => counts.full_chains.cut().saturating_add(counts.losses.cut),
                 _ => unwound.cut,
             },
+            not_unwound: unwound
+                .stacks
+                .saturating_sub(unwound.to_start)
+                .saturating_sub(unwound.cut),
             ..counts.losses
         }
     }
@@ -150,6 +156,11 @@ impl Losses {
                 ),
                 unwound => of(self.cut, unwound.max(self.samples), "stacks cut"),
             },
+            of(
+                self.not_unwound,
+                self.unwound.max(self.samples),
+                "stacks end in code that cannot be unwound",
+            ),
             of(
                 self.deferred,
                 self.samples,
