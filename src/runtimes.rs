@@ -94,7 +94,7 @@ runtimes! {
     Deno = "Deno" {
         id: Some("deno"),
         is_harmless: true,
-        how: "deno run --v8-flags=--perf-prof app.ts",
+        how: "deno run --v8-flags=--perf-prof,--interpreted-frames-native-stack app.ts",
         programs: &["deno"],
         logging_option: Some("--perf-prof"),
         version_argument: Some("--version"),
@@ -104,7 +104,7 @@ runtimes! {
     Chromium = "Chromium" {
         id: None,
         is_harmless: true,
-        how: "chromium --no-sandbox --js-flags=--perf-prof",
+        how: "chromium --no-sandbox --js-flags=\"--perf-prof --interpreted-frames-native-stack\"",
         programs: &["chrome", "chromium", "chromium-browser"],
         logging_option: Some("--perf-prof"),
     }

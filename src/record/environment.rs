@@ -54,7 +54,7 @@ const SETTINGS: [Setting; 27] = [
     Setting {
         runtime: Runtime::Deno,
         name: "DENO_V8_FLAGS",
-        value: "--perf-prof,--perf-prof-path=DIR",
+        value: "--perf-prof,--interpreted-frames-native-stack,--perf-prof-path=DIR",
         mode: ValueMode::Append(b','),
     },
     value(Runtime::Bun, "BUN_JSC_useJITDump", "1"),
@@ -357,6 +357,7 @@ pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtimes::Description;
 
     fn request<'a>(runtimes: &'a [Runtime], has_others: bool) -> EnvironmentRequest<'a> {
         EnvironmentRequest {
@@ -386,7 +387,7 @@ mod tests {
         assert_eq!(value("NODE_OPTIONS", None).unwrap(), node);
         assert_eq!(value("NODE_OPTIONS", Some("")).unwrap(), node);
         assert_eq!(value("NODE_OPTIONS", Some("--a")).unwrap(), format!("--a {node}"));
-        let deno = "--perf-prof,--perf-prof-path=/r/dumps";
+        let deno = "--perf-prof,--interpreted-frames-native-stack,--perf-prof-path=/r/dumps";
         assert_eq!(
             value("DENO_V8_FLAGS", Some("--b")).unwrap(),
             format!("--b,{deno}")
@@ -452,6 +453,16 @@ mod tests {
         let command = ["ruby", "--zjit", "a.rb"].map(OsString::from);
         ruby.command = &command;
         assert_eq!(value_of(&ruby, RUBY, None).unwrap(), ZJIT);
+    }
+
+    #[test]
+    fn interpreted_functions_of_v8_have_names() {
+        let settings = SETTINGS.iter().map(|setting| setting.value);
+        let advice = Description::all().map(|runtime| runtime.how);
+        let of_v8 = settings.chain(advice).filter(|text| text.contains("--perf-prof"));
+        let texts: Vec<&str> = of_v8.collect();
+        let are_named = |text: &&str| text.contains("--interpreted-frames-native-stack");
+        assert!(texts.len() == 5 && texts.iter().all(are_named), "{texts:?}");
     }
 
     #[test]

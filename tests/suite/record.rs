@@ -114,7 +114,9 @@ fn the_plan_of_each_runtime_can_be_printed() {
         ("make", &node),
         (
             "deno run a.ts",
-            &format!("export DENO_V8_FLAGS=--perf-prof,--perf-prof-path={dumps}"),
+            &format!(
+                "export DENO_V8_FLAGS=--perf-prof,--interpreted-frames-native-stack,--perf-prof-path={dumps}"
+            ),
         ),
         ("bun a.ts", &format!("export BUN_JSC_jitDumpDirectory={dumps}")),
         ("python3.13 a.py", &dwarf),
