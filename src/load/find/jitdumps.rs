@@ -22,7 +22,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use jitdump::internals::format::marker::pid_in_name;
 use jitdump::{Time, printable};
@@ -32,7 +31,6 @@ use crate::bytes::{base_name, printable_path};
 use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{FileMarker, IndexedProfile, ProfileIndex};
 use crate::collections::hash::{HashMap, HashSet};
-use crate::files::open_file::is_trusted;
 use crate::files::walk::{self, Scope};
 use crate::files::{OpenFile, PagedFile};
 use crate::load::find::access::Access;
@@ -40,6 +38,7 @@ use crate::load::find::candidates::{CandidateDump, DumpFilter, UserFile, UserFil
 use crate::load::find::claims::{Claims, MarkedFile, MarkerGroup, MatchCandidate};
 use crate::load::find::folders::{Folders, ProfileFolders};
 use crate::load::find::found_file::FoundFile;
+use crate::load::find::mapped::MappingTimes;
 use crate::load::options::LoadOptions;
 use crate::load::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::perf::feature::ClockData;
@@ -89,8 +88,7 @@ struct JitdumpSearch<'a> {
     profile_index: &'a ProfileIndex,
     /// Nanoseconds to add to the dumps' times to get profile times, if known.
     clock_offset: Option<i64>,
-    /// The profile's clock and the wall clock, if recorded.
-    clock: Option<ClockData>,
+    mapped: MappingTimes,
     profile_folders: ProfileFolders,
     /// Inode of jitinject's mount namespace.
     mount_namespace: Option<u64>,
@@ -118,10 +116,6 @@ struct JitdumpSearch<'a> {
 /// of the same name make a million pairs.
 const MAX_TRIES: usize = 1 << 20;
 
-/// How much later than its mapping a file may seem to be created: file systems have the time of the last tick, and the wall
-/// clock may be adjusted.
-const CLOCK_ERROR: Duration = Duration::from_millis(20);
-
 impl<'a> JitdumpSearch<'a> {
     /// Prepares a search: `given` are the files that the user named, `clock_offset` and `clock` what is known of the
     /// profile's clock.
@@ -146,7 +140,7 @@ impl<'a> JitdumpSearch<'a> {
         Self {
             profile_index,
             clock_offset,
-            clock,
+            mapped: MappingTimes::new(clock, profile_index, access.ownership.end),
             access,
             named: named.map(|file| file.path.clone()).collect(),
             profile_folders: ProfileFolders::of(input),
@@ -481,31 +475,12 @@ impl<'a> JitdumpSearch<'a> {
         self.check_owner(candidate, group.first.pid)
     }
 
-    /// Whether a file is the one that was mapped. Its inode alone does not show that: when a file is removed, its inode becomes
-    /// free, and a link of somebody else may lead to another file system.
+    /// Whether a file is the one that was mapped last. Of a process that starts when perf does, perf writes a mapping twice:
+    /// without a time, as of one that ran before, and with its time.
     fn is_mapped(&self, candidate: &CandidateDump, group: &MarkerGroup<'_>) -> bool {
-        let (_, inode) = candidate.file.file_id();
-        let has_inode = group.identity.file_id.is_some_and(|id| id.inode == inode);
-        let mapped = self.mapped_by(group.first.time);
-        let times = candidate.created.zip(mapped);
-        // Without the time of creation, as on some network file systems, the inode must be enough.
-        let existed = candidate.created.is_none() || times.is_some_and(|(created, mapped)| created <= mapped);
-        let links = &candidate.file.origin().trail.link_owners;
-        has_inode && existed && links.iter().all(|&owner| is_trusted(owner))
-    }
-
-    /// Returns a time at which a file had been mapped whose marker has the time `marked`, 0 if it was before the profile.
-    fn mapped_by(&self, marked: Time) -> Option<SystemTime> {
-        let begin = self.profile_index.times.map(|(begin, _)| begin);
-        let time = Some(marked).filter(|&time| time != Time(0)).or(begin);
-        let mapped = self
-            .clock
-            .zip(time)
-            .and_then(|(clock, time)| clock.wall_clock_at(time));
-        match mapped {
-            Some(mapped) => mapped.checked_add(CLOCK_ERROR),
-            None => self.access.ownership.end,
-        }
+        let markers = &self.profile_index.markers;
+        let last = group.markers.last().and_then(|&last| markers.get(last));
+        last.is_some_and(|last| self.mapped.has(candidate.file.origin(), candidate.created, last))
     }
 
     /// Rejects a file with an untrusted owner, unless the user named the file.
@@ -566,25 +541,4 @@ fn common_end(one: &Path, other: &Path) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn given_files_are_compared_1_048_576_times_and_the_rest_is_counted() {
-        let index = ProfileIndex::default();
-        let access = Access::new(&LoadOptions::default(), 0, None);
-        let input = Path::new("/nowhere/perf.data");
-        let search = JitdumpSearch::new(&index, None, None, input, UserFiles::default(), &access);
-        let mut places = vec![0; 1_048_575];
-        assert_eq!(search.within_tries(&places).len(), 1_048_575);
-        places.truncate(3);
-        assert_eq!(search.within_tries(&places).len(), 1);
-        assert_eq!(search.within_tries(&places).len(), 0);
-        let diagnostics = search.run().diagnostics;
-        let found: Vec<_> = diagnostics
-            .iter()
-            .map(|found| (found.issue, found.count))
-            .collect();
-        assert_eq!(found, [(Issue::CandidatesNotCompared, 2 + 3)]);
-    }
-}
+mod tests;
