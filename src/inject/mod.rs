@@ -15,7 +15,7 @@ mod report;
 mod sources;
 mod summary_file;
 
-use crate::code::profile_index::ProfileIndex;
+use crate::code::profile_index::IndexedProfile;
 use crate::frames::attribution::{CountedSamples, NativeNames, SampleObserver};
 use crate::frames::source_files::v8_functions::V8Scripts;
 use crate::frames::unwind::{Unwound, unwind};
@@ -40,10 +40,10 @@ pub fn inject(options: &InjectOptions, progress: &mut dyn Progress) -> Result<Su
     inject_after(|_| Ok(()), None, options, progress)
 }
 
-/// As [`inject`]. `prepare` gets the index of a recorded profile before its runtime files are searched, and may move them to
-/// where `options` say that they are. `observe` gets all samples if a summary is written.
+/// As [`inject`]. `prepare` gets a recorded profile before its runtime files are searched, and may move them to where
+/// `options` say that they are. `observe` gets all samples if a summary is written.
 pub fn inject_after(
-    prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
+    prepare: impl FnOnce(&IndexedProfile<'_>) -> Result<(), Diagnostic>,
     observe: SampleObserver<'_>,
     options: &InjectOptions,
     progress: &mut dyn Progress,

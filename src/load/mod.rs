@@ -32,6 +32,8 @@ pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 pub use find::access::MANIFEST;
 #[cfg(feature = "record")]
 pub(crate) use find::folders::RUNTIME_FILES;
+#[cfg(feature = "record")]
+pub(crate) use find::mapped::MappingTimes;
 #[cfg(feature = "timeline")]
 pub(crate) use find::perf_maps::all_symbols;
 pub(crate) use find::perf_maps::{UsedMap, symbol_of};

@@ -8,7 +8,7 @@ use jitdump::{AddressRange, Machine};
 
 use crate::code::perf_map_symbols::SymbolTable;
 use crate::code::perf_map_symbols::SymbolTableIndex;
-use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::code::profile_index::IndexedProfile;
 use crate::code::recorded_addresses::RecordedAddresses;
 use crate::code::selection::Selector;
 use crate::code::timeline::{PlacedCode, Timeline};
@@ -65,9 +65,9 @@ pub struct Recording<'a> {
 /// and repair of damaged ones; call chains and events from logs and traces. Clocks without a fixed relation take one
 /// more walk, over the samples, and so do many functions that are not all needed.
 ///
-/// `prepare` gets the index of a recorded profile before its runtime files are searched.
+/// `prepare` gets a recorded profile before its runtime files are searched.
 pub fn load<'a>(
-    prepare: impl FnOnce(&ProfileIndex) -> Result<(), Diagnostic>,
+    prepare: impl FnOnce(&IndexedProfile<'_>) -> Result<(), Diagnostic>,
     options: &LoadOptions,
     needed: NeededFunctions,
     data: &'a RecordingData,
@@ -80,7 +80,7 @@ pub fn load<'a>(
         InputKind::MonoLog | InputKind::XrayTrace => None,
     };
     if let Some(recorded) = &recorded {
-        prepare(&recorded.index)?;
+        prepare(recorded)?;
     }
     let end = recorded.as_ref().and_then(end_of);
     let end = end.or_else(|| input.main.modified().ok());

@@ -1,5 +1,8 @@
 //! The files of runtimes, moved into the directory of a recording.
 
+mod ownership;
+mod v8_logs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -10,21 +13,19 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use jitdump::internals::format::marker::pid_in_name;
-use rustix::process::geteuid;
 use serde::Serialize;
 
+use self::v8_logs::LogFolders;
 use super::mapped_dumps::{files_in_use, open_in_use};
-use super::process_files::{append_perf_map, copy_file, ids_of, may_be_of, open_perf_map, owner_of};
-use super::recorded_process::RecordedProcess;
+use super::process_files::{append_perf_map, copy_file, may_be_of, open_perf_map};
 use super::watch::Seen;
 use crate::bytes::{base_name, printable_path};
 use crate::code::profile_index::{FileMarker, ProfileIndex};
-use crate::files::folder::{PRIVATE, open_unchangeable};
+use crate::files::folder::PRIVATE;
 use crate::files::kernel;
-use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
-use crate::files::walk::Scope;
 use crate::files::{Folder, NameInFolder, OpenFile};
+use crate::load::MappingTimes;
 use crate::load::running_processes::{OpenFiles, SLACK, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
@@ -54,6 +55,8 @@ pub struct Collection<'a> {
     pub dumps: &'a Folder,
     /// What was seen of processes while they ran.
     pub seen: &'a Seen,
+    /// When the jitdumps of the profile were mapped.
+    pub mapped: MappingTimes,
     /// When the recording started.
     pub started: SystemTime,
     /// Whether the recording started all processes, so their files are part of it.
@@ -69,8 +72,8 @@ struct WrittenFile {
 /// The jitdumps of a profile.
 #[derive(Default)]
 struct Jitdumps<'a> {
-    /// Those at the path that a marker has, or where they were seen, each once, with a process.
-    at_path: Vec<(PathBuf, Pid)>,
+    /// Those at the path that a marker has, or where they were seen, each once, with a marker.
+    at_path: Vec<(PathBuf, &'a FileMarker)>,
     /// Markers of the others.
     elsewhere: Vec<&'a FileMarker>,
     /// Devices and inodes of the first ones.
@@ -79,19 +82,18 @@ struct Jitdumps<'a> {
 
 impl Collection<'_> {
     /// Moves the jitdumps that the processes of a profile have mapped, and their perf maps. Files of processes that still run,
-    /// that existed before, or whose owner is unknown, are copied.
+    /// that existed before, or whose owner is another user or unknown, are copied.
     ///
     /// A file that cannot be moved or copied stays, and is reported; injection may find it there.
     pub fn run(&self, index: &ProfileIndex) -> (Vec<CollectedFile>, Vec<Diagnostic>) {
         let mut collected = Vec::new();
-        // V8 writes its log to the working directory, even if its jitdump is elsewhere.
-        let mut folders = BTreeSet::new();
+        let mut log_folders = LogFolders::default();
         for marker in &index.markers {
             let path = Path::new(OsStr::from_bytes(&marker.path));
             let pid = pid_in_name(base_name(&marker.path));
             if let Some(number) = pid.filter(|&number| self.has_id(marker.pid, number)) {
-                folders.extend(std::env::current_dir().map(|folder| (folder, number, marker.pid)));
-                folders.insert((folder_of(path).to_owned(), number, marker.pid));
+                log_folders.add_current(number, marker.pid);
+                log_folders.add(folder_of(path), number, marker.pid);
             }
         }
         let Jitdumps {
@@ -99,27 +101,24 @@ impl Collection<'_> {
             elsewhere,
             mut file_ids,
         } = self.jitdumps(index);
-        for (path, pid) in at_path {
+        for (path, marker) in at_path {
+            let pid = marker.pid;
             // Below another root directory, its path here is not that in the profile.
             let number = pid_in_name(base_name(path.as_os_str().as_bytes()));
             if let Some(number) = number.filter(|&number| self.has_id(pid, number)) {
-                folders.insert((folder_of(&path).to_owned(), number, pid));
+                log_folders.add(folder_of(&path), number, pid);
             }
-            collected.extend(self.collect(&path, pid));
+            let found = self.find_dump(&path, marker);
+            collected.extend(found.and_then(|found| self.take(&found, &path, pid)));
             // .NET 8 writes its perf map beside its jitdump.
             if folder_of(&path) != Path::new("/tmp") {
                 let maps = beside(&path, pid).into_iter();
                 collected.extend(maps.filter_map(|map| self.collect(&map, pid)));
             }
         }
-        let has_own =
-            |(folder, _, pid): &(PathBuf, u32, Pid)| self.is_own && self.has_own_files(*pid, folder);
         collected.extend(self.collect_elsewhere(&elsewhere, &mut file_ids));
-        for (folder, number, pid) in folders.into_iter().filter(has_own) {
-            let mut logs = self.v8_logs(&folder, number, pid);
-            logs.retain(|log| !log.starts_with(self.dumps.path()));
-            collected.extend(logs.iter().filter_map(|log| self.collect(log, pid)));
-        }
+        let logs = self.v8_logs(&log_folders).into_iter();
+        collected.extend(logs.filter_map(|(log, pid)| self.collect(&log, pid)));
         let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
         for pid in pids {
             collected.extend(self.collect_perf_map(pid));
@@ -153,33 +152,7 @@ impl Collection<'_> {
             Err(cause) => return Some(Err(left_out(map.path(), &cause))),
         };
         let is_removed = self.may_remove(&map, pid) && self.remove_at_path(&map, pid);
-        Some(Ok(self.collected(pid, map.path(), &target, !is_removed)))
-    }
-
-    /// Whether the files of a process in a folder are moved: it was recorded from its start, has ended, and wrote them.
-    fn may_move(&self, pid: Pid, folder: &Path) -> bool {
-        self.is_own && !is_running(pid) && self.has_own_files(pid, folder)
-    }
-
-    /// Whether the files of a process in a folder are certainly not another user's: its owner is known, or only the user and root
-    /// can change the folder.
-    fn has_own_files(&self, pid: Pid, folder: &Path) -> bool {
-        /// Write permission of others, also in folders such as `/tmp`.
-        const OTHERS: u32 = 0o002;
-        let is_closed = |folder| rustix::fs::fstat(&folder).is_ok_and(|stat| stat.st_mode & OTHERS == 0);
-        self.owner(pid).is_some() || open_unchangeable(folder).is_some_and(is_closed)
-    }
-
-    /// Whether a file of a process, of which there is a copy, is the user's to remove.
-    fn may_remove(&self, file: &OpenFile, pid: Pid) -> bool {
-        self.may_move(pid, folder_of(file.path())) && file.origin().owner == geteuid().as_raw()
-    }
-
-    /// Removes a file from where it was opened, unless another one is there by now. Returns whether that was possible.
-    fn remove_at_path(&self, file: &OpenFile, pid: Pid) -> bool {
-        let folder = self.open_folder(folder_of(file.path()), pid);
-        let place = folder.zip(file.path().file_name());
-        place.is_some_and(|(folder, name)| folder.at(name).remove_file(file).is_ok())
+        Some(Ok(self.collected((pid, &map), map.path(), &target, !is_removed)))
     }
 
     /// Finds the jitdumps outside of the folder that markers lead to.
@@ -203,16 +176,14 @@ impl Collection<'_> {
             if !path.is_absolute() || path.starts_with(self.dumps.path()) {
                 continue;
             }
-            let inode = inode_of(marker);
-            let is_same = |found: &WrittenFile| inode.is_none_or(|inode| found.file.file_id().1 == inode);
-            let find = |path: PathBuf| Some((self.find(&path, marker.pid).filter(is_same)?, path));
-            let seen = inode.and_then(|inode| self.seen.dumps.of(marker.pid, inode));
+            let find = |path: PathBuf| Some((self.find_dump(&path, marker)?, path));
+            let seen = inode_of(marker).and_then(|inode| self.seen.dumps.of(marker.pid, inode));
             let mut paths = std::iter::once(path).chain(seen.map(|dump| dump.path.clone()));
             match is_here(marker).then(|| paths.find_map(find)).flatten() {
                 Some((found, path)) => {
                     jitdumps.file_ids.insert(found.file.file_id());
                     if known.insert(path.clone()) {
-                        jitdumps.at_path.push((path, marker.pid));
+                        jitdumps.at_path.push((path, marker));
                     }
                 }
                 None => jitdumps.elsewhere.push(marker),
@@ -221,8 +192,8 @@ impl Collection<'_> {
         jitdumps
     }
 
-    /// Copies the jitdumps that are not at their path, or no longer, of processes that still run or were seen. `file_ids` has devices
-    /// and inodes of those that are collected.
+    /// Copies the jitdumps that are not at their path, or no longer, of processes that still run or were seen, and reports those of
+    /// other users. `file_ids` has devices and inodes of those that are collected.
     fn collect_elsewhere(
         &self,
         markers: &[&FileMarker],
@@ -242,7 +213,12 @@ impl Collection<'_> {
                     let files = in_use.entry(marker.pid);
                     open_in_use(files.or_insert_with(|| files_in_use(marker.pid)), inode)
                 }
-                None => continue,
+                None => {
+                    if self.is_of_other(marker) {
+                        collected.push(Err(of_other_user(&path_of(marker))));
+                    }
+                    continue;
+                }
             };
             match opened {
                 Ok(file) if file_ids.insert(file.file_id()) => collected.extend(self.copy(&file, marker)),
@@ -261,9 +237,8 @@ impl Collection<'_> {
         if !self.is_new(file) {
             return None;
         }
-        if file.origin().owner != self.user(marker.pid) {
-            let cause = io::Error::other("it belongs to another user than its process");
-            return Some(Err(left_out(&path, &cause)));
+        if !self.has_user(file, marker.pid) {
+            return Some(Err(of_other_user(&path)));
         }
         let name = path.file_name()?;
         let target = self.dumps.without(name).ok()?.at(name);
@@ -271,65 +246,43 @@ impl Collection<'_> {
             return Some(Err(left_out));
         }
         let is_left = is_running(marker.pid) && file.metadata().nlink() > 0;
-        Some(Ok(self.collected(marker.pid, &path, &target.path(), is_left)))
+        let of = (marker.pid, file);
+        Some(Ok(self.collected(of, &path, &target.path(), is_left)))
+    }
+
+    /// Opens a file if it was written during the recording.
+    fn open(&self, path: &Path, pid: Pid) -> Option<WrittenFile> {
+        let place = self.open_folder(folder_of(path), pid)?.at(path.file_name()?);
+        let file = place.open_file().ok().filter(|file| self.is_new(file))?;
+        Some(WrittenFile { place, file })
     }
 
     /// Opens a file if it is that of a process and was written during the recording.
     fn find(&self, path: &Path, pid: Pid) -> Option<WrittenFile> {
-        let place = self.open_folder(folder_of(path), pid)?.at(path.file_name()?);
-        let file = place.open_file().ok()?;
-        let is_found = file.origin().owner == self.user(pid) && self.is_new(&file);
-        is_found.then_some(WrittenFile { place, file })
+        let found = self.open(path, pid)?;
+        self.has_user(&found.file, pid).then_some(found)
     }
 
-    /// Opens a directory, unless a link of somebody else than root and the owner of the process leads there.
-    fn open_folder(&self, path: &Path, pid: Pid) -> Option<Folder> {
-        let owner = self.owner(pid);
-        let may_lead = |user| is_trusted(user) || owner == Some(user);
-        Folder::open_by_links_of(path, Scope::Recorded, may_lead).ok()
+    /// Opens the jitdump of a marker, likewise. If the owner of the process is unknown, it is any user's that was mapped: the
+    /// process could read it.
+    fn find_dump(&self, path: &Path, marker: &FileMarker) -> Option<WrittenFile> {
+        let found = self.open(path, marker.pid)?;
+        let file = &found.file;
+        let is_same = inode_of(marker).is_none_or(|inode| file.file_id().1 == inode);
+        let is_mapped = || self.owner(marker.pid).is_none() && self.is_mapped(file, marker);
+        let is_found = is_same && (self.has_user(file, marker.pid) || is_mapped());
+        is_found.then_some(found)
     }
 
-    /// Returns the logs that V8 writes beside its jitdump, which nothing reads.
-    fn v8_logs(&self, folder: &Path, number: u32, pid: Pid) -> Vec<PathBuf> {
-        let end = format!("-{number}-v8.log");
-        let Some(folder) = self.open_folder(folder, pid) else {
-            return Vec::new();
-        };
-        let Ok(entries) = folder.entries() else {
-            return Vec::new();
-        };
-        let logs = entries.flatten().map(|(place, _)| place).filter(|place| {
-            let name = place.name.as_bytes();
-            name.starts_with(b"isolate") && name.ends_with(end.as_bytes())
-        });
-        logs.map(|log| log.path()).collect()
+    /// Whether the file at the path of a marker is the one that was mapped, but belongs to another user than the process.
+    fn is_of_other(&self, marker: &FileMarker) -> bool {
+        let found = self.open(&path_of(marker), marker.pid);
+        let is_other = |file: &OpenFile| !self.has_user(file, marker.pid) && self.is_mapped(file, marker);
+        found.is_some_and(|found| is_other(&found.file))
     }
 
-    /// Returns the owner of a process. For root, it is unknown whose processes were that were not seen while they ran. The kernel
-    /// lets other users record their own only.
-    fn owner(&self, pid: Pid) -> Option<u32> {
-        let me = geteuid();
-        let own = (!me.is_root()).then_some(me.as_raw());
-        let noted = self.seen.owners.get(&pid.0).copied();
-        noted.or_else(|| owner_of(pid.0)).or(own)
-    }
-
-    /// Returns the user whose files are those of a process.
-    fn user(&self, pid: Pid) -> u32 {
-        self.owner(pid).unwrap_or_else(|| geteuid().as_raw())
-    }
-
-    /// Whether a number is the ID of a process in one of its namespaces.
-    fn has_id(&self, pid: Pid, number: u32) -> bool {
-        let mut known = self.known(pid).flat_map(|process| &process.inner_pids);
-        pid.0 == number || known.any(|&id| id == number) || ids_of(pid.0).contains(&number)
-    }
-
-    fn known(&self, pid: Pid) -> impl Iterator<Item = &RecordedProcess> {
-        self.seen
-            .processes
-            .iter()
-            .filter(move |process| process.pid == pid.0)
+    fn is_mapped(&self, file: &OpenFile, marker: &FileMarker) -> bool {
+        self.mapped.has(file.origin(), file.created(), marker)
     }
 
     /// Whether a file was written during the recording, or may be older because its process is.
@@ -338,35 +291,50 @@ impl Collection<'_> {
         !self.is_own || modified().is_ok_and(|modified| modified + SLACK >= self.started)
     }
 
-    /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
-    /// runs or ran before the recording, if its owner is unknown, or if the ID in the file's name is not its own.
+    /// Moves or copies a file of a process, if it is there.
     fn collect(&self, path: &Path, pid: Pid) -> Option<Result<CollectedFile, Diagnostic>> {
-        let WrittenFile { place, file } = self.find(path, pid)?;
+        self.take(&self.find(path, pid)?, path, pid)
+    }
+
+    /// Moves or copies a file of a process, under another folder if there is one of its name. It is copied if the process still
+    /// runs or ran before the recording, if its owner is another user or unknown, or if the ID in the file's name is not its own.
+    fn take(
+        &self,
+        WrittenFile { place, file }: &WrittenFile,
+        path: &Path,
+        pid: Pid,
+    ) -> Option<Result<CollectedFile, Diagnostic>> {
         let mut parts = place.name.as_bytes().split(|byte| b"-.".contains(byte));
         let number = |part| std::str::from_utf8(part).ok()?.parse().ok();
         let is_of_process = parts.any(|part| number(part).is_some_and(|number| self.has_id(pid, number)));
-        let is_moved = is_of_process && self.may_move(pid, folder_of(path));
+        let is_moved = is_of_process && self.has_user(file, pid) && self.may_move(pid, folder_of(path));
         let target = self.dumps.without(&place.name).ok()?.at(&place.name);
         let mut is_left = !is_moved;
-        if !(is_moved && place.move_file(&file, &target)) {
-            if let Err(left_out) = copy_to(&file, &target, path)? {
+        if !(is_moved && place.move_file(file, &target)) {
+            if let Err(left_out) = copy_to(file, &target, path)? {
                 return Some(Err(left_out));
             }
             // Another user's is only believed because it is the one that the process mapped. A copy of a file that cannot be
             // removed is enough.
-            let may_remove = is_of_process && self.may_remove(&file, pid);
-            is_left = !(may_remove && place.remove_file(&file).is_ok());
+            let may_remove = is_of_process && self.may_remove(file, pid);
+            is_left = !(may_remove && place.remove_file(file).is_ok());
         }
-        Some(Ok(self.collected(pid, path, &target.path(), is_left)))
+        Some(Ok(self.collected((pid, file), path, &target.path(), is_left)))
     }
 
-    /// Describes a file at `path` that is at `target` now.
-    fn collected(&self, pid: Pid, path: &Path, target: &Path, is_left: bool) -> CollectedFile {
+    /// Describes a file of a process that was moved or copied from `path` to `target`.
+    fn collected(
+        &self,
+        (pid, file): (Pid, &OpenFile),
+        path: &Path,
+        target: &Path,
+        is_left: bool,
+    ) -> CollectedFile {
         CollectedFile {
             path: printable_path(target.strip_prefix(self.folder.path()).unwrap_or(target)),
             written_to: printable_path(path),
             is_left,
-            owner: (pid.0, self.user(pid)),
+            owner: (pid.0, file.origin().owner),
         }
     }
 }
@@ -403,6 +371,12 @@ pub(super) fn left_out(path: &Path, cause: &io::Error) -> Diagnostic {
         .caused_by(cause)
 }
 
+/// Reports a jitdump that may be somebody's whom its process reads.
+fn of_other_user(path: &Path) -> Diagnostic {
+    let cause = io::Error::other("it belongs to another user than its process");
+    left_out(path, &cause)
+}
+
 /// Returns the perf map of a process, and .NET's list of its libraries, in the folder of its jitdump.
 fn beside(jitdump: &Path, pid: Pid) -> [PathBuf; 2] {
     // In a container, the process has another ID.
@@ -420,11 +394,12 @@ fn is_running(pid: Pid) -> bool {
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, chown};
     use std::process::Command;
     use std::time::Duration;
 
     use jitdump::Time;
+    use rustix::process::geteuid;
 
     use crate::perf::event::FileId;
     use crate::record::plan::{Plan, RecordOptions};
@@ -432,6 +407,20 @@ mod tests {
 
     /// No process has this ID.
     const ENDED: u32 = 4_193_901;
+
+    fn marker(pid: u32, path: &Path, inode: Option<u64>) -> FileMarker {
+        FileMarker {
+            pid: Pid(pid),
+            time: Time(0),
+            path: path.as_os_str().as_bytes().to_vec(),
+            file: inode.map(|inode| FileId {
+                major: 0,
+                minor: 0,
+                inode,
+            }),
+            record: 0,
+        }
+    }
 
     /// Collects a jitdump that a process has mapped which has ended, and a log, with an ID in their names, from a folder of this
     /// mode. Returns the number of files that stay, and that are collected.
@@ -469,21 +458,14 @@ mod tests {
             seen.dumps.add(ENDED, mapping.as_bytes());
         }
         let mut index = ProfileIndex::default();
-        index.markers.push(FileMarker {
-            pid: Pid(ENDED),
-            time: Time(0),
-            path: path.as_os_str().as_bytes().to_vec(),
-            file: has_root.then_some(FileId {
-                major: 0,
-                minor: 0,
-                inode,
-            }),
-            record: 0,
-        });
+        index
+            .markers
+            .push(marker(ENDED, &path, has_root.then_some(inode)));
         let collection = Collection {
             folder: &folder,
             dumps: &dumps,
             seen: &seen,
+            mapped: MappingTimes::new(None, &index, None),
             started,
             is_own: true,
         };
@@ -542,21 +524,12 @@ mod tests {
         process.kill().unwrap();
         process.wait().unwrap();
         let mut index = ProfileIndex::default();
-        index.markers.push(FileMarker {
-            pid: Pid(pid),
-            time: Time(0),
-            path: dump.as_os_str().as_bytes().to_vec(),
-            file: Some(FileId {
-                major: 0,
-                minor: 0,
-                inode,
-            }),
-            record: 0,
-        });
+        index.markers.push(marker(pid, &dump, Some(inode)));
         let collection = Collection {
             folder: &folder,
             dumps: &folder.at("dumps").create_private_folder().unwrap(),
             seen: &watch.into_seen(),
+            mapped: MappingTimes::new(None, &index, None),
             started,
             is_own: true,
         };
@@ -567,6 +540,52 @@ mod tests {
         for CollectedFile { path, is_left, .. } in collected {
             assert!(!is_left && fs::read(folder.path().join(path)).unwrap() == content);
         }
+    }
+
+    /// Root cannot ask whose a process was that has ended.
+    #[test]
+    fn of_a_process_of_an_unknown_owner_the_mapped_jitdump_is_copied() {
+        const OTHER: u32 = 54_321;
+        // Nobody else can give a file away, or record processes of others.
+        if !geteuid().is_root() {
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let dump = scratch.path().join(format!("jit-{ENDED}.dump"));
+        fs::write(&dump, "content").unwrap();
+        chown(&dump, Some(OTHER), None).unwrap();
+        let found = fs::metadata(&dump).unwrap();
+        let created = found.created().unwrap();
+        let folder = Folder::create_all(&scratch.path().join("r")).unwrap();
+        let mut index = ProfileIndex::default();
+        index.markers.push(marker(ENDED, &dump, Some(found.ino())));
+        let run = |name: &str, owners: &[(u32, u32)], end| {
+            let seen = Seen {
+                owners: owners.iter().copied().collect(),
+                ..Seen::default()
+            };
+            let collection = Collection {
+                folder: &folder,
+                dumps: &folder.at(name).create_private_folder().unwrap(),
+                seen: &seen,
+                mapped: MappingTimes::new(None, &index, Some(end)),
+                started: created,
+                is_own: true,
+            };
+            collection.run(&index)
+        };
+        let (collected, left_out) = run("1", &[], created);
+        assert!(left_out.is_empty(), "{left_out:?}");
+        assert_eq!(collected.len(), 1);
+        assert!(collected[0].is_left && collected[0].owner == (ENDED, OTHER));
+        let copy = fs::metadata(folder.path().join(&collected[0].path)).unwrap();
+        assert_eq!(copy.uid(), OTHER);
+        // The inode of the mapped one was free again.
+        let (collected, left_out) = run("2", &[], created - Duration::from_secs(1));
+        assert_eq!((collected.len(), left_out.len()), (0, 0));
+        // Injection uses it, so it is not lost silently.
+        let (collected, left_out) = run("3", &[(ENDED, OTHER + 1)], created);
+        assert_eq!((collected.len(), left_out.len()), (0, 1));
     }
 
     /// A process may map any file that it can read.

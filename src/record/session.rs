@@ -25,13 +25,13 @@ use super::process_files::{owner_of, runtime_of};
 use super::recorded::{ProgramStatus, Recorded};
 use super::signals::{ReceivedSignal, Signals, is_foreground};
 use super::watch::{Status, Watch};
-use crate::code::profile_index::ProfileIndex;
+use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::files::folder::{PRIVATE, open_unchangeable};
 use crate::files::staged::write_file;
 use crate::files::{Folder, NameInFolder};
 use crate::inject::{InjectOptions, KeptStacks, UnwindOptions};
 use crate::load::running_processes::{ProcessStat, SLACK, start_of};
-use crate::load::{MANIFEST, RUNTIME_FILES};
+use crate::load::{MANIFEST, MappingTimes, RUNTIME_FILES};
 use crate::results::diagnostics::issues::{NAME_RUNNING, PERMIT_CPUS, RECORD_AS_ROOT};
 use crate::results::diagnostics::{Diagnostic, Issue};
 
@@ -365,16 +365,19 @@ impl<'a> Session<'a> {
         failed.with("cause", cause)
     }
 
-    /// Moves the files of runtimes into the folder. `index` is that of the profile. Returns them, and what is left out.
+    /// Moves the files of runtimes into the folder. Returns them, and what is left out.
     pub fn collect(
         &self,
         recorded: &Recorded,
-        index: &ProfileIndex,
+        profile: &IndexedProfile<'_>,
     ) -> (Vec<CollectedFile>, Vec<Diagnostic>) {
+        let index = &profile.index;
+        let end = recorded.started.checked_add(recorded.duration);
         let collection = Collection {
             folder: &self.folder,
             dumps: &self.dumps,
             seen: &recorded.seen,
+            mapped: MappingTimes::new(profile.profile.clock_data(), index, end),
             started: recorded.started,
             is_own: self.is_own(),
         };

@@ -12,7 +12,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::HumanBytes;
 use jitdump::internals::bytes::printable_path;
-use jitinject::internals::code::profile_index::ProfileIndex;
+use jitinject::internals::code::profile_index::IndexedProfile;
 use jitinject::internals::frames::ranking::counts::SamplesByStack;
 use jitinject::internals::frames::stream::Tables;
 use jitinject::internals::inject::{SummaryOutput, inject_after};
@@ -422,9 +422,10 @@ impl RecordArguments {
     ) -> Result<(Summary, Option<Report>), Diagnostic> {
         let (mut without_kernel, mut left, mut left_out) = (None, Vec::new(), Vec::new());
         let mut running = BTreeMap::new();
-        let collect = |index: &ProfileIndex| {
+        let collect = |profile: &IndexedProfile<'_>| {
+            let index = &profile.index;
             running = session.left_running(recorded, index);
-            let (files, failed) = session.collect(recorded, index);
+            let (files, failed) = session.collect(recorded, profile);
             left_out = failed;
             let paths = files.iter().filter(|file| file.is_left);
             left.extend(paths.map(|file| file.written_to.clone()));

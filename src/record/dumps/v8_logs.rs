@@ -1,0 +1,57 @@
+//! The logs that V8 writes beside its jitdump, or with a perf map, which nothing reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::Collection;
+use crate::units::Pid;
+
+/// Folders in which processes may have written logs.
+#[derive(Default)]
+pub struct LogFolders {
+    /// Processes by folder and the number in the names of their logs.
+    by_folder: BTreeMap<PathBuf, BTreeMap<u32, BTreeSet<Pid>>>,
+}
+
+impl LogFolders {
+    /// Adds a folder of a process with this number.
+    pub fn add(&mut self, folder: &Path, number: u32, pid: Pid) {
+        let by_number = self.by_folder.entry(folder.to_owned()).or_default();
+        by_number.entry(number).or_default().insert(pid);
+    }
+
+    /// Adds the working directory, where V8 writes its log even if its jitdump is elsewhere.
+    pub fn add_current(&mut self, number: u32, pid: Pid) {
+        if let Ok(folder) = std::env::current_dir() {
+            self.add(&folder, number, pid);
+        }
+    }
+}
+
+impl Collection<'_> {
+    /// Returns the logs in folders, with their processes.
+    pub(super) fn v8_logs(&self, folders: &LogFolders) -> BTreeSet<(PathBuf, Pid)> {
+        let mut logs = BTreeSet::new();
+        for (path, by_number) in &folders.by_folder {
+            let is_own = |pid: &&Pid| self.is_own && self.has_own_files(**pid, path);
+            let mut own = by_number.values().flatten().filter(is_own);
+            let folder = own.find_map(|&pid| self.open_folder(path, pid));
+            let entries = folder.as_ref().and_then(|folder| folder.entries().ok());
+            for (place, _) in entries.into_iter().flatten().flatten() {
+                let pids = number_of(place.name.as_bytes()).and_then(|number| by_number.get(&number));
+                let own = pids.into_iter().flatten().filter(is_own);
+                logs.extend(own.map(|&pid| (place.path(), pid)));
+            }
+        }
+        logs.retain(|(log, _)| !log.starts_with(self.dumps.path()));
+        logs
+    }
+}
+
+/// Returns the process ID in the name of a log.
+fn number_of(name: &[u8]) -> Option<u32> {
+    let name = name.strip_prefix(b"isolate")?.strip_suffix(b"-v8.log")?;
+    let (_, number) = std::str::from_utf8(name).ok()?.rsplit_once('-')?;
+    number.parse().ok()
+}
