@@ -75,7 +75,7 @@ macro_rules! runtimes {
     };
 }
 
-// Known runtimes. The options are from their manuals. All were tested, except those of SpiderMonkey, Numba,
+// Known runtimes. The options are from their manuals. All were tested, except those of Numba,
 // OpenJ9, Ruby, Julia, ROOT, WAMR, Wasmer, HHVM and Dart, and MoarVM's jitdump.
 runtimes! {
     /// Node.js.
@@ -131,7 +131,7 @@ runtimes! {
     SpiderMonkey = "SpiderMonkey" {
         id: Some("spidermonkey"),
         is_harmless: true,
-        how: "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
+        how: "IONPERF=src PERF_SPEW_DIR=/tmp firefox, if built for it, as nightly builds and PythonMonkey are",
         programs: &["firefox", "firefox-bin", "firefox-esr", "js"],
         libraries: &["libxul.so", "libmozjs"],
     }
@@ -198,7 +198,7 @@ runtimes! {
         libraries: &["libjvm.so"],
         launchers: &[
             "javac", "javadoc", "jar", "jshell", "gradle", "gradlew", "mvn", "mvnw", "ant", "sbt", "scala",
-            "scalac", "kotlin", "kotlinc", "groovy", "clojure", "clj", "lein",
+            "scalac", "kotlin", "kotlinc", "groovy", "clojure", "clj", "lein", "jruby",
         ],
         version_argument: Some("--version"),
     }
@@ -216,7 +216,8 @@ runtimes! {
         id: Some("dotnet"),
         is_harmless: true,
         how: "DOTNET_PerfMapEnabled=1 DOTNET_EnableWriteXorExecute=0 dotnet app.dll, with DOTNET_PerfMapStubGranularity=2 as \
-            well for .NET 10, whose jitdump ends in its second record without it",
+            well for .NET 10, whose jitdump ends in its second record without it; before .NET 6, \
+            COMPlus_PerfMapEnabled=1, for names only",
         programs: &["dotnet"],
         libraries: &["libcoreclr.so"],
         launchers: &["pwsh"],
@@ -548,6 +549,7 @@ mod tests {
             ("dialyzer", Some(Runtime::Erlang)),
             ("gradlew", Some(Runtime::Java)),
             ("javac", Some(Runtime::Java)),
+            ("jruby", Some(Runtime::Java)),
             ("javapackager", None),
             ("dart", Some(Runtime::Dart)),
             ("mono-sgen", Some(Runtime::Mono)),

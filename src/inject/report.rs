@@ -275,11 +275,16 @@ impl SummaryInput<'_> {
             let pids = self.silent_processes();
             hints.extend(self.recording.undescribed(&pids));
         }
-        let is_of_unknown = |hint: &Diagnostic| {
+        let is_advice = |hint: &Diagnostic| hint.issue == Issue::EnableRuntime;
+        let is_python = |hint: &Diagnostic| hint.field("runtime") == Some(Runtime::Python.name());
+        // CPython compiles little by itself.
+        let is_python_alone = hints.iter().all(|hint| !is_advice(hint) || is_python(hint));
+        let may_be_of_library = |hint: &Diagnostic| {
             let issues = [Issue::NoCodeFilesNorRuntime, Issue::UndescribedCodeOfUnknown];
-            issues.contains(&hint.issue) && self.selection.samples.unnamed() > 0
+            let is_wanted = issues.contains(&hint.issue) || is_advice(hint) && is_python_alone;
+            is_wanted && self.selection.samples.unnamed() > 0
         };
-        let hints = hints.into_iter().map(|hint| match is_of_unknown(&hint) {
+        let hints = hints.into_iter().map(|hint| match may_be_of_library(&hint) {
             true => hint.with_remedy(EMBEDDED_COMPILER),
             false => hint,
         });

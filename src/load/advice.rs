@@ -14,6 +14,9 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::{Description, Runtime};
 use crate::units::Pid;
 
+/// Why there is no option for old versions of CPython.
+pub const PYTHON_TOO_OLD: &str = "its version logs no code; 3.12 and later do";
+
 /// Whether one of some address spaces, or one that it was forked from, has mapped a file of a runtime.
 pub fn has_runtime(
     profile: &IndexedProfile<'_>,
@@ -88,6 +91,11 @@ pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<D
         };
         names.iter().any(|name| runtime.has_file(name))
     };
+    let is_too_old = |runtime: &Description| {
+        let files = names.iter().filter(|name| runtime.has_file(name));
+        let newest = files.filter_map(|name| python_version(name)).max();
+        newest.is_some_and(|newest| newest < 12)
+    };
     let run = Description::all().filter(is_run);
     let machine = Machine::of_profile(profile.architecture(), profile.endian);
     let command = profile.feature(feature::COMMAND_LINE).unwrap_or_default();
@@ -101,10 +109,21 @@ pub fn how_to_enable(indexed: &IndexedProfile<'_>, pids: &HashSet<Pid>) -> Vec<D
                     "it had {option}; its file was not found, or it was ended before it had written any"
                 ),
             ),
+            None if is_too_old(runtime) => enable.with("how", PYTHON_TOO_OLD),
             None => enable.with("how", runtime.how_on(machine)),
         }
     })
     .collect()
+}
+
+/// Returns the second number of the version of CPython 3 in the name of its program or library.
+fn python_version(name: &[u8]) -> Option<u32> {
+    let version = name
+        .strip_prefix(b"lib")
+        .unwrap_or(name)
+        .strip_prefix(b"python3.")?;
+    let digits = version.split(|byte| !byte.is_ascii_digit()).next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Returns advice for runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with
@@ -160,6 +179,19 @@ pub fn runtime_finder(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_python_have_its_version() {
+        for (name, version) in [
+            ("python3.11", Some(11)),
+            ("libpython3.9.so.1.0", Some(9)),
+            ("python3.13-dbg", Some(13)),
+            ("python3", None),
+            ("libpython3.so", None),
+        ] {
+            assert_eq!(python_version(name.as_bytes()), version, "{name}");
+        }
+    }
 
     #[test]
     fn twenty_stacks_show_whether_most_lack_functions() {

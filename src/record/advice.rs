@@ -7,6 +7,8 @@ use jitdump::printable;
 
 use super::environment::{has_variables, is_set_for};
 use super::plan::Plan;
+use crate::load::advice::PYTHON_TOO_OLD;
+use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::{SampleSummary, shell_word};
 use crate::runtimes::{Description, Runtime};
@@ -102,9 +104,13 @@ impl Plan {
         let is_told =
             |diagnostic: &Diagnostic| advice(diagnostic).is_some_and(|it| told.contains(&it.runtime));
         let left: Vec<&Diagnostic> = diagnostics.iter().filter(|it| !is_told(it)).collect();
-        let helps = |runtime: &Description| !self.has_set_options(runtime);
+        let is_too_old = |it: &Diagnostic| it.field("how") == Some(PYTHON_TOO_OLD);
+        let helps = |it: &Diagnostic| {
+            let can_be_set = |runtime: &Description| !self.has_set_options(runtime);
+            advice(it).is_some_and(can_be_set) && !is_too_old(it)
+        };
         let is_advised = diagnostics.iter().any(|it| advice(it).is_some());
-        let is_helpful = left.iter().any(|it| advice(it).is_some_and(helps));
+        let is_helpful = left.iter().any(|it| helps(it));
         // They announce options to record with.
         let announces = |issue| matches!(issue, Issue::NoCodeFiles | Issue::UndescribedCode);
         let left = left
@@ -113,6 +119,7 @@ impl Plan {
         let named =
             |runtime: &Description| Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
         let left = left.map(|diagnostic| match advice(diagnostic) {
+            Some(_) if is_too_old(diagnostic) => diagnostic.clone(),
             Some(runtime) if self.missing_option(runtime).is_some() => {
                 self.with_advice(named(runtime), runtime)
             }
@@ -121,7 +128,12 @@ impl Plan {
                     Runtime::Node => OR_NOT_WRITABLE,
                     _ => "",
                 };
-                named(runtime).with("how", format_args!("{OPTIONS_WERE_SET}{also}: {}", runtime.how))
+                let named =
+                    named(runtime).with("how", format_args!("{OPTIONS_WERE_SET}{also}: {}", runtime.how));
+                match diagnostic.help() == EMBEDDED_COMPILER {
+                    true => named.with_remedy(EMBEDDED_COMPILER),
+                    false => named,
+                }
             }
             _ if diagnostic.issue == Issue::DumpStillWritten => match diagnostic.field("copy") {
                 // It is not at its path, so the recording has a copy, or a message says why not.
@@ -271,6 +283,21 @@ mod tests {
                 .ends_with(": record it again with --runtime java")
         );
         assert_eq!(warning.help(), NAME_RUNTIME);
+        let embedding = enable(Runtime::Python).with_remedy(EMBEDDED_COMPILER);
+        let python = plan("./absent-script", &[Runtime::Python]);
+        let advised_python = python.advised(&[embedding], &SampleSummary::default(), &BTreeSet::new());
+        assert_eq!(advised_python[0].help(), EMBEDDED_COMPILER);
+        // No option helps.
+        let old = Diagnostic::new(Issue::EnableRuntime).with("runtime", Runtime::Python.name());
+        let old = [
+            Diagnostic::new(Issue::UndescribedCode),
+            old.with("how", PYTHON_TOO_OLD),
+        ];
+        for runtime in [Runtime::Python, Runtime::Numba] {
+            let plan = plan("./absent-script", &[runtime]);
+            let advised = plan.advised(&old, &SampleSummary::default(), &BTreeSet::new());
+            assert_eq!(advised, old[1..]);
+        }
         // A program of Python starts Java.
         let python = advised(&plan("./absent-script", &[Runtime::Python]), &[]);
         assert_eq!(python[1], "Java: record it again with --runtime python,java");

@@ -253,6 +253,29 @@ fn only_runtimes_of_processes_with_unnamed_samples_are_listed() {
     assert!(said.contains("LUAJIT_USE_PERFTOOLS"), "{said}");
 }
 
+/// CPython compiles little by itself, and old versions cannot log it.
+#[test]
+fn code_of_a_library_in_python_leads_to_its_own_options() {
+    for (program, option) in [
+        ("/usr/bin/python3.13", "-X perf_jit app.py"),
+        ("/usr/bin/python3.11", "3.12 and later do"),
+    ] {
+        let mut profile = TestProfile::new();
+        profile.process(10, program);
+        profile.sample(10, REGION + 8);
+        let (said, _) = profile.summarize();
+        assert_eq!(listed(&said), ["CPython"], "{said}");
+        assert!(said.contains(option), "{said}");
+        assert!(said.contains("ProfilingStrategy"), "{said}");
+        // That of another runtime.
+        profile.process(20, "/usr/bin/node");
+        profile.sample(20, REGION + 8);
+        let (said, _) = profile.summarize();
+        assert_eq!(listed(&said), ["Node.js", "CPython"], "{said}");
+        assert!(!said.contains("ProfilingStrategy"), "{said}");
+    }
+}
+
 /// A program in Python, whose code is described, starts one in Java.
 #[test]
 fn what_a_process_ran_before_its_exec_is_not_listed() {
