@@ -117,17 +117,21 @@ impl Collection<'_> {
             }
         }
         collected.extend(self.collect_elsewhere(&elsewhere, &mut file_ids));
-        let logs = self.v8_logs(&log_folders).into_iter();
-        collected.extend(logs.filter_map(|(log, pid)| self.collect(&log, pid)));
         let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
         for pid in pids {
-            collected.extend(self.collect_perf_map(pid));
+            let map = self.collect_perf_map(pid);
+            if let Some(Ok(_)) = &map {
+                log_folders.add_current(pid.0, pid);
+            }
+            collected.extend(map);
             // .NET's list of its libraries, which nothing reads.
             if self.is_own && !is_running(pid) {
                 let list = Path::new("/tmp").join(format!("perfinfo-{pid}.map"));
                 collected.extend(self.collect(&list, pid));
             }
         }
+        let logs = self.v8_logs(&log_folders).into_iter();
+        collected.extend(logs.filter_map(|(log, pid)| self.collect(&log, pid)));
         let (mut files, mut left_out) = (Vec::new(), Vec::new());
         for file in collected {
             match file {
@@ -576,8 +580,7 @@ mod tests {
         };
         let (collected, left_out) = run("1", &[], created);
         assert!(left_out.is_empty(), "{left_out:?}");
-        assert_eq!(collected.len(), 1);
-        assert!(collected[0].is_left && collected[0].owner == (ENDED, OTHER));
+        assert!(collected.len() == 1 && collected[0].is_left && collected[0].owner == (ENDED, OTHER));
         let copy = fs::metadata(folder.path().join(&collected[0].path)).unwrap();
         assert_eq!(copy.uid(), OTHER);
         // The inode of the mapped one was free again.

@@ -412,7 +412,10 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
     // Larger than the IDs of most machines, and of no other test.
     const PID: u32 = 4_193_900;
     let map = format!("/tmp/perf-{PID}.map");
-    let scene = scene_of_process(PID, &format!("echo '7f000000 10 function' > {map}"));
+    // V8 also writes a log.
+    let log = format!("isolate0x1-{PID}-v8.log");
+    let script = format!("echo '7f000000 10 function' > {map}; echo content > {log}");
+    let scene = scene_of_process(PID, &script);
     // A recording of all CPUs also has processes that it has not started.
     let of_cpus = [&["-a"][..], &["--perf-args", "-a"], &["--perf-args", "-C 0"]];
     // Root does not know whose process it was: nobody has seen it.
@@ -430,6 +433,9 @@ fn perf_maps_of_processes_that_have_ended_are_moved() {
         assert!(said.contains("1 by a perf map"), "{said}");
         let copy = std::fs::read_to_string(scene.path("work/r/dumps").join(format!("perf-{PID}.map")));
         assert_eq!(copy.unwrap(), "7f000000 10 function\n");
+        // Nobody else could have written to its directory.
+        let place = if options.is_empty() { "r/dumps" } else { "" };
+        assert!(scene.path("work").join(place).join(&log).exists(), "{said}");
         let _ = std::fs::remove_file(&map);
         std::fs::remove_dir_all(scene.path("work/r")).unwrap();
     }
