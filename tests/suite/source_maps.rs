@@ -538,7 +538,7 @@ fn deno_has_the_lines_of_typescript() {
     // Without the cache, nothing shows the right lines.
     let (lines, _, said) = run(&folder.path().join("elsewhere"));
     assert_eq!(lines, only("slow work.ts:2"));
-    assert!(has_code(&said, "JI029"), "{said}");
+    assert!(reports(&said, "JI029", "work.ts"), "{said}");
 }
 
 /// `--confine` opens no scripts outside of the folder of the profile, unless an option names them.

@@ -60,7 +60,7 @@ with_run_issues! { issues!
     InlinedLineUnknown "JI028" Note "{count} line{|s} of inlined functions dropped: unknown which function {it is|they are} from"
         "V8 writes the lines of inlined functions with the file of the outer function. The right function is found by its baseline code in the jitdump, or in the text of its script; here neither has the position, or several functions have it."
         "Keep the scripts where they were recorded, or name their folder with --path-map or --source-dir."
-    ScriptDiffers "JI029" Warning "{count} script{|s} on this machine {is|are} not what the runtime compiled"
+    ScriptDiffers "JI029" Warning "{count} script{|s} on this machine {is|are} not what the runtime compiled: {path}{| and others}"
         "Functions start elsewhere in the file than in the jitdump: it has changed since the recording, or the runtime compiled code that was made from it in memory, as by tsx and @babel/register. Lines stay as the runtime wrote them, and may be others in the file; inlined calls in its functions are found by the jitdump alone."
         "Keep the scripts as they were, with record or --keep-sources, or name their folder with --path-map. The cache of Deno must have the code that it made of TypeScript; DENO_DIR names it."
     JitdumpChildAmbiguous "JI030" Warning "{count} record{|s} of a child process skipped: several processes match"
