@@ -52,11 +52,9 @@ fn the_mapped_file_is_known_by_its_last_marker() {
             }),
             record: 0,
         };
-        let index = ProfileIndex {
-            markers: times.iter().map(marker).collect(),
-            times: Some((Time(1), Time(3 * SECOND))),
-            ..ProfileIndex::default()
-        };
+        let mut index = ProfileIndex::default();
+        index.markers = times.iter().map(marker).collect();
+        index.times = Some((Time(1), Time(3 * SECOND)));
         let input = Path::new("/nowhere/perf.data");
         let search = JitdumpSearch::new(&index, None, Some(clock), input, UserFiles::default(), &access);
         let groups = search.groups();
