@@ -4,24 +4,22 @@
 //! request, and by the rules of `--keep-sources`: regular text files, named by files of root or of the user.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jitdump::{Tally, printable};
 use sha2::{Digest, Sha256};
 
 use crate::bytes::hex_digits;
-use crate::files::objects::stored_source::{LIST_PREFIX, SOURCES, read_list};
+use crate::files::objects::source_lists::lists;
+use crate::files::objects::stored_source::{SOURCES, read_list};
 use crate::files::walk::{self, Scope};
 use crate::frames::source_files::{SourceName, SourceOptions};
 use crate::inject::{DEFAULT_OUTPUT, KeptSources};
 use crate::load::LoadOptions;
 use crate::results::diagnostics::Issue;
 
-/// Maximum size of all files that are read, and of a list of kept files, in bytes.
+/// Maximum size of all files that are read, in bytes.
 const MAX_READ: u64 = 256 << 20;
-const MAX_LIST: u64 = 16 << 20;
 
 /// Reads texts of source files.
 pub struct Texts<'a> {
@@ -83,21 +81,12 @@ impl KeptFolder {
     fn beside(profile: &Path, faults: &mut Tally<Issue>) -> Self {
         let folder = profile.parent().unwrap_or(Path::new(""));
         let folder = folder.join(format!("{DEFAULT_OUTPUT}.elf")).join(SOURCES);
-        let mut names: Vec<OsString> = std::fs::read_dir(&folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.file_name())
-            .filter(|name| name.as_bytes().starts_with(LIST_PREFIX.as_bytes()))
-            .collect();
-        names.sort_unstable();
         let mut files = BTreeMap::new();
-        for list in names {
-            let Some(text) = read_file(&folder, Path::new(&list), MAX_LIST) else {
+        for text in lists(&folder, |name| walk::open(name, Scope::Beneath(&folder))) {
+            let Some(text) = text else {
                 faults.add(Issue::SourceListUnread, 0);
                 continue;
             };
-            let text = String::from_utf8_lossy(&text);
             let entries = read_list(&text)
                 .map(|(original, hash, path)| (original.to_owned(), (hash.to_owned(), path.to_owned())));
             files.extend(entries);
@@ -108,22 +97,17 @@ impl KeptFolder {
     /// Returns the text of a file, if it was kept and has not changed since.
     fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
         let (hash, path) = self.files.get(&printable(path))?;
-        let text = read_file(&self.folder, Path::new(path), MAX_READ)?;
+        let file = walk::open(Path::new(path), Scope::Beneath(&self.folder));
+        let text = file.and_then(|file| file.read_whole(MAX_READ)).ok()?;
         (hex_digits(&Sha256::digest(&text)) == *hash).then_some(text)
     }
-}
-
-/// Reads a file in a folder, which may have come from elsewhere.
-fn read_file(folder: &Path, name: &Path, max_size: u64) -> Option<Vec<u8>> {
-    walk::open(name, Scope::Beneath(folder))
-        .and_then(|file| file.read_whole(max_size))
-        .ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt;
 
     use crate::files::objects::stored_source::{SourceList, StoredSource};
 

@@ -80,6 +80,7 @@ mod record_rights;
 mod records;
 mod report;
 mod report_names;
+mod report_outputs;
 mod same_bytes;
 mod source_maps;
 mod stream;

@@ -14,7 +14,8 @@
 //!
 //! Frames of native code get symbols and lines ([native_lines]) from the files of this machine. A file without symbols is one
 //! function. `kernel_symbols` come from the profile (records of eBPF programs, and its own copy), from the running kernel
-//! or from the build-id cache, if it is the same build.
+//! or from the build-id cache, if it is the same build. `kept_paths` are those of source files
+//! that an earlier run copied beside its objects.
 //!
 //! [`crate::frames::unwind`] has already unwound copied stacks.
 
@@ -23,6 +24,7 @@ mod code;
 mod doubtful;
 mod filter;
 pub mod frame;
+mod kept_paths;
 mod kernel_symbols;
 mod kinds;
 mod lines;

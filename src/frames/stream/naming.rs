@@ -1,5 +1,9 @@
 //! Names, lines and inlined calls of the places in stacks.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jitdump::debug_info::{DebugInfo, SourceFile};
@@ -14,6 +18,7 @@ use crate::frames::native::modules;
 use crate::frames::source_files::v8_functions::V8Functions;
 use crate::frames::source_files::{SourceName, text_to_write};
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
+use crate::frames::stream::kept_paths::OriginalPaths;
 use crate::frames::stream::kinds::{self, Kind};
 use crate::frames::stream::lines::{DebugInfoWithFiles, FunctionLines, NOBODY, RecordedLines, chains};
 use crate::frames::stream::native_lines::NativeLines;
@@ -23,6 +28,7 @@ use crate::frames::stream::tables::{
 };
 use crate::frames::stream::walk::FrameSymbols;
 use crate::load::{Recording, function_of, symbol_of};
+use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::name_style::NameStyle;
 
 /// Names places. There is a frame for each, in the same order.
@@ -44,6 +50,8 @@ pub struct Namer<'a> {
     tiers: HashMap<Vec<u8>, TierIndex>,
     /// Names of native functions that are inlined: many functions contain the same.
     inlined: DecodedNames,
+    /// Paths of copied source files, by directory of objects.
+    originals: HashMap<PathBuf, OriginalPaths>,
 }
 
 /// What the places of one function have in common.
@@ -99,6 +107,7 @@ impl<'a> Namer<'a> {
             modules: HashMap::default(),
             tiers: HashMap::default(),
             inlined: DecodedNames::default(),
+            originals: HashMap::default(),
         }
     }
 
@@ -432,7 +441,7 @@ impl<'a> Namer<'a> {
         code: FrameCode,
         module: modules::ModuleIndex,
         symbol: u32,
-        found: Option<RecordedLines<'l>>,
+        mut found: Option<RecordedLines<'l>>,
     ) -> Option<Named<'l>> {
         let native = &self.symbols.native;
         let (name, range) = native.symbol(module, symbol)?;
@@ -445,7 +454,14 @@ impl<'a> Namer<'a> {
                 let name = name.as_bytes();
                 let tier = names::tier(name).map(str::as_bytes);
                 let plain = NameStyle::Plain.apply_declared(name.into(), || None, tier);
-                let function = self.declared(name, name, &plain, NOBODY);
+                let mut function = self.declared(name, name, &plain, NOBODY);
+                if let Some(RecordedLines { info, .. }) = &mut found {
+                    self.restore_paths(module, info);
+                    // Options, and URLs, give lines and inlined calls another path than the name has.
+                    if declared_line(info) == Some(function.line) {
+                        function.file = None;
+                    }
+                }
                 (function, tier.map(|tier| self.tier(tier)))
             }
             false => {
@@ -467,6 +483,30 @@ impl<'a> Namer<'a> {
             linked: Some(module),
             lines,
         })
+    }
+
+    /// Gives source files that were copied beside an object the paths that they had.
+    fn restore_paths(&mut self, module: modules::ModuleIndex, info: &mut DebugInfo<'_>) {
+        let (symbols, diagnostics) = (self.symbols, &mut self.tables.diagnostics);
+        let object = Path::new(OsStr::from_bytes(&symbols.modules.all[module].path));
+        let Some(objects) = object.parent() else {
+            return;
+        };
+        for file in &mut info.files {
+            if !Path::new(OsStr::from_bytes(&file.path)).starts_with(objects) {
+                continue;
+            }
+            let originals = self.originals.entry(objects.to_owned()).or_insert_with(|| {
+                let read = symbols.kept_paths.of(objects);
+                if read.unread > 0 {
+                    diagnostics.push(Diagnostic::new(Issue::SourceListUnread).times(read.unread));
+                }
+                read
+            });
+            if let Some(original) = originals.of(&file.path) {
+                file.path = Cow::Owned(original.as_bytes().to_vec());
+            }
+        }
     }
 
     fn kernel(&mut self, code: FrameCode, symbol: u32) -> Option<Named<'a>> {
@@ -543,4 +583,11 @@ impl<'a> Namer<'a> {
         let known = self.tiers.entry(tier.to_vec());
         *known.or_insert_with_key(|tier| tiers.push(printable(tier)))
     }
+}
+
+/// Returns the line of the declaration of a function, if its file is known.
+fn declared_line(info: &DebugInfo<'_>) -> Option<u32> {
+    let function = info.functions.first()?;
+    let file = info.files.get(function.file? as usize)?;
+    (!file.path.is_empty()).then_some(function.line)
 }

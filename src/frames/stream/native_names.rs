@@ -4,6 +4,7 @@ use crate::code::selection::Selector;
 use crate::frames::native::files::NativeFiles;
 use crate::frames::native::modules::Modules;
 use crate::frames::native::symbols::NativeSymbols;
+use crate::frames::stream::kept_paths::KeptPaths;
 use crate::frames::stream::kernel_symbols::KernelSymbols;
 use crate::frames::stream::native_lines::NativeLines;
 use crate::frames::stream::walk::FrameSymbols;
@@ -18,6 +19,7 @@ pub struct NativeNames {
     modules: Modules,
     files: NativeFiles,
     kernel: KernelSymbols,
+    kept_paths: KeptPaths,
 }
 
 impl NativeNames {
@@ -35,6 +37,7 @@ impl NativeNames {
             files: NativeFiles::new(options),
             kernel: kernel_symbols(recording, &kernel_maps, options)
                 .with_reported(index.kept.iter(profile.endian), profile),
+            kept_paths: KeptPaths::new(options),
         }
     }
 
@@ -50,6 +53,7 @@ impl NativeNames {
             modules: &self.modules,
             native: NativeSymbols::new(&self.modules, &self.files),
             kernel: &self.kernel,
+            kept_paths: &self.kept_paths,
         }
     }
 }

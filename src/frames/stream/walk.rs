@@ -17,6 +17,7 @@ use crate::frames::native::modules::{MappedModule, Modules};
 use crate::frames::native::symbols::NativeSymbols;
 use crate::frames::stream::call_tree::StackPosition;
 use crate::frames::stream::frame::{FrameAddress, FrameCode};
+use crate::frames::stream::kept_paths::KeptPaths;
 use crate::frames::stream::kernel_symbols::KernelSymbols;
 use crate::frames::stream::rows::SampleRows;
 use crate::perf::record;
@@ -36,6 +37,8 @@ pub struct FrameSymbols<'a> {
     pub native: NativeSymbols<'a>,
     /// Symbols of the kernel.
     pub kernel: &'a KernelSymbols,
+    /// Paths of source files that were copied beside objects.
+    pub kept_paths: &'a KeptPaths,
 }
 
 /// Where a sample was taken.

@@ -1,0 +1,62 @@
+//! `jitinject report` of jitinject's own outputs.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::report::{rows, run};
+use crate::support::{capture, inject, said, tools};
+
+/// Returns the name, base name of the file, line and samples of each function of the language.
+fn functions(profile: &Path, map: &str) -> Vec<[String; 5]> {
+    let ran = run(&[
+        "report",
+        "--json",
+        "-n",
+        "0",
+        "--path-map",
+        map,
+        tools::text(profile),
+    ]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let of_language = rows(&report).iter().filter(|row| row["kind"] == "language");
+    let mut found: Vec<_> = of_language
+        .map(|row| {
+            let file = row["file"].as_str().unwrap_or_default();
+            assert!(!file.contains(".elf/sources/"), "{file}");
+            let name = file.rsplit(['/', ':']).next().unwrap_or_default();
+            [
+                row["name"].to_string(),
+                name.to_owned(),
+                row["line"].to_string(),
+                row["self"].to_string(),
+                row["total"].to_string(),
+            ]
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+fn map() -> String {
+    format!("/tmp/cap-node20={}", capture::folder("node20").display())
+}
+
+/// Code in files of `/dev/shm` is that of runtimes.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Lines and inlined calls have the paths that options give them, names of functions those that were recorded.
+#[test]
+fn a_function_of_an_output_is_one_row_whatever_paths_its_lines_have() {
+    let (folder, map) = (folder(), map());
+    let (profile, output) = (capture::profile("node20"), folder.path().join("out.data"));
+    let recorded = functions(&profile, &map);
+    assert!(recorded.len() > 10, "{recorded:?}");
+    for keep in [&[][..], &["--keep-sources"]] {
+        inject(&profile, &output, &[&["--path-map", &map][..], keep].concat());
+        assert_eq!(functions(&output, &map), recorded, "{keep:?}");
+    }
+}
