@@ -497,7 +497,7 @@ fn functions_of_the_language_call_each_other_through_native_code() {
     };
     let row = |name: &str, samples| (name.to_owned(), samples);
     let interpreter = |samples| {
-        let name = "interpreter.so  /absent/interpreter.so  (no symbols: install its debug symbols)";
+        let name = "interpreter.so  /absent/interpreter.so  (no symbols: no file of its build found)";
         row(name, samples)
     };
     assert_eq!(

@@ -1,5 +1,6 @@
 //! `jitinject report` of jitinject's own outputs.
 
+use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
@@ -59,4 +60,26 @@ fn a_function_of_an_output_is_one_row_whatever_paths_its_lines_have() {
         inject(&profile, &output, &[&["--path-map", &map][..], keep].concat());
         assert_eq!(functions(&output, &map), recorded, "{keep:?}");
     }
+}
+
+#[test]
+fn objects_and_lists_of_sources_are_found_beside_an_output_that_was_moved() {
+    let (folder, map) = (folder(), map());
+    let at = |name: &str| folder.path().join(name);
+    let profile = capture::profile("node20");
+    fs::create_dir(at("old")).unwrap();
+    inject(
+        &profile,
+        &at("old/out.data"),
+        &["--path-map", &map, "--keep-sources"],
+    );
+    fs::rename(at("old"), at("new")).unwrap();
+    assert_eq!(functions(&at("new/out.data"), &map), functions(&profile, &map));
+    fs::remove_dir_all(at("new/out.data.elf")).unwrap();
+    let ran = run(&["report", tools::text(&at("new/out.data"))]);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(
+        text.contains(".so  (no symbols: no file of its build found)"),
+        "{text}"
+    );
 }

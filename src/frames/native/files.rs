@@ -2,16 +2,19 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::bytes::hex_digits;
+use crate::bytes::{base_name, hex_digits};
 use crate::elf::limited_reads::MemoryRoom;
 use crate::files::OpenFile;
 use crate::files::Reach;
 use crate::files::input_file::memory_size;
-use crate::files::objects::build_id_cache;
+use crate::files::objects::{build_id_cache, store};
 use crate::files::open_file::is_trusted;
+use crate::files::search::folder_of;
+use crate::files::stdio::is_standard;
 use crate::files::walk::{self, Scope};
 use crate::frames::native::modules::Module;
 use crate::load::LoadOptions;
@@ -22,6 +25,8 @@ pub struct NativeFiles {
     reach: Reach,
     /// Folder that has the files of the recorded machine, below their paths.
     root: Option<PathBuf>,
+    /// Folder of the profile; `None` for standard input.
+    folder: Option<PathBuf>,
     memory: MemoryRoom,
 }
 
@@ -37,6 +42,7 @@ impl NativeFiles {
         Self {
             reach: options.reach(),
             root: options.symfs.clone(),
+            folder: (!is_standard(&options.input)).then(|| folder_of(&options.input).to_owned()),
             memory: MemoryRoom::new(max_memory()),
         }
     }
@@ -51,9 +57,9 @@ impl NativeFiles {
         self.reach.is_confined()
     }
 
-    /// Returns the files that may be a module: the one at its path, and the copy in perf's build-id cache. The caller
-    /// compares their build IDs, with [`is_same_build`]. With a folder for the files of the recorded machine, those of
-    /// this machine count only for modules with a build ID.
+    /// Returns the files that may be a module: the one at its path, that beside the profile, and the copy in perf's build-id
+    /// cache. The caller compares their build IDs, with [`is_same_build`]. With a folder for the files of the recorded machine,
+    /// those of this machine count only for modules with a build ID.
     pub fn of(&self, module: &Module) -> impl Iterator<Item = OpenFile> {
         let path = Path::new(OsStr::from_bytes(&module.path));
         let at_path = path.has_root().then(|| self.open_below_root(path)).flatten();
@@ -67,7 +73,20 @@ impl NativeFiles {
         let is_file = path.has_root() || module.path == VDSO;
         let cached = is_file.then(cached).flatten();
         let cached = cached.and_then(|path| self.reach.open_recorded(&path).ok());
-        at_path.into_iter().chain(here).chain(cached)
+        let beside = iter::once_with(move || self.beside_profile(module)).flatten();
+        at_path.into_iter().chain(here).chain(beside).chain(cached)
+    }
+
+    /// Returns the file of an object of jitinject whose directory was moved with the profile.
+    fn beside_profile(&self, module: &Module) -> Option<OpenFile> {
+        let is_object = store::has_functions(base_name(&module.path)).is_some();
+        let folder = self
+            .folder
+            .as_deref()
+            .filter(|_| is_object && module.build_id.is_some())?;
+        let path = Path::new(OsStr::from_bytes(&module.path));
+        let inside = Path::new(path.parent()?.file_name()?).join(path.file_name()?);
+        walk::open(&inside, Scope::Beneath(folder)).ok()
     }
 
     /// Returns the separate debug files with a build ID.
@@ -203,6 +222,50 @@ mod tests {
             let copy =
                 OpenFile::from_file(fs::File::open(&path).unwrap(), &cache.join(".build-id/00/11/elf"));
             assert_eq!(files.author(&copy.unwrap()), None);
+        }
+    }
+
+    #[test]
+    fn objects_are_found_beside_the_profile_without_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("new/out.elf")).unwrap();
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::write(at("new/out.elf/jitted-1-2.so"), "moved").unwrap();
+        fs::write(at("new/out.elf/own.so"), "own").unwrap();
+        fs::write(at("elsewhere/jitted-1-2.so"), "elsewhere").unwrap();
+        symlink("../elsewhere", at("new/link.elf")).unwrap();
+        let starts = |path: &str, input: &str, build_id: Option<Vec<u8>>, confine| {
+            let options = LoadOptions {
+                input: at(input),
+                confine,
+                ..LoadOptions::default()
+            };
+            let module = Module {
+                path: path.into(),
+                build_id,
+            };
+            let files = NativeFiles::new(&options);
+            let files = files.of(&module);
+            files.map(|file| file.read_start().unwrap()).collect::<Vec<_>>()
+        };
+        let (object, id) = ("/absent/out.elf/jitted-1-2.so", Some(vec![7; 20]));
+        let none = [[0u8; 0]; 0];
+        for confine in [false, true] {
+            assert_eq!(starts(object, "new/out.data", id.clone(), confine), [b"moved"]);
+            assert_eq!(starts(object, "out.data", id.clone(), confine), none);
+            assert_eq!(starts(object, "new/out.data", None, confine), none);
+            for other in [
+                "/absent/out.elf/own.so",
+                "/absent/link.elf/jitted-1-2.so",
+                "/absent/new/../jitted-1-2.so",
+            ] {
+                assert_eq!(
+                    starts(other, "new/out.data", id.clone(), confine),
+                    none,
+                    "{other}"
+                );
+            }
         }
     }
 

@@ -107,6 +107,11 @@ impl<'a> NativeSymbols<'a> {
         recorded.or_else(|| Some(&*self.of(module)?.file.build_id).filter(|id| !id.is_empty()))
     }
 
+    /// Whether this machine has a file of the build of a module.
+    pub fn has_file(&self, module: ModuleIndex) -> bool {
+        self.of(module).is_some()
+    }
+
     /// Returns the symbols of the file that has a symbol, and its index among them.
     fn table_of(&self, module: ModuleIndex, symbol: u32) -> Option<(&FunctionSymbols, u32)> {
         let ModuleContent { file, debug, .. } = self.of(module)?;

@@ -110,6 +110,9 @@ pub struct RankedRow {
     /// Whether it is all code of an executable or library that has no symbol.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_without_symbol: bool,
+    /// Whether that is because no file of its build was found.
+    #[serde(skip)]
+    pub is_without_file: bool,
     /// Compiler tiers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<String>,
@@ -133,15 +136,17 @@ impl RankedRow {
     /// Returns the row of a function, without samples.
     pub fn of_function(tables: &Tables, function: &NamedFunction) -> Self {
         let file = function.file.map(|file| tables.files[file].path.clone());
-        let module = function.module.map(|module| tables.modules[module].path.clone());
-        let is_in_file = module.as_ref().is_some_and(|path| path.starts_with('/'));
+        let module = function.module.map(|module| &tables.modules[module]);
+        let is_in_file = module.is_some_and(|module| module.path.starts_with('/'));
+        let is_without_symbol = is_in_file && !function.is_named && function.kind == Kind::Native;
         Self {
             name: function.name.clone(),
             kind: Some(function.kind),
             line: Some(function.line).filter(|&line| line > 0 && file.is_some()),
             file,
-            is_without_symbol: is_in_file && !function.is_named && function.kind == Kind::Native,
-            module,
+            is_without_symbol,
+            is_without_file: is_without_symbol && module.is_some_and(|module| !module.has_file),
+            module: module.map(|module| module.path.clone()),
             ..Self::default()
         }
     }

@@ -574,6 +574,7 @@ impl<'a> Namer<'a> {
                 path: all.path(module),
                 name: all.name(module),
                 build_id: native.build_id(module).map(hex_digits),
+                has_file: native.has_file(module),
             })
         })
     }

@@ -252,6 +252,8 @@ pub struct NamedModule {
     pub name: String,
     /// Build ID in hexadecimal digits, if known.
     pub build_id: Option<String>,
+    /// Whether a file of its build was found.
+    pub has_file: bool,
 }
 
 /// A function in a stack.

@@ -313,7 +313,10 @@ pub fn described(row: &RankedRow) -> String {
         let _ = write!(text, "  {place}");
     }
     if row.is_without_symbol {
-        text.push_str("  (no symbols: install its debug symbols)");
+        text.push_str(match row.is_without_file {
+            true => "  (no symbols: no file of its build found)",
+            false => "  (no symbols: install its debug symbols)",
+        });
     }
     if !row.inlined_into.is_empty() {
         let _ = write!(text, "  (inlined into {})", row.inlined_into.join(", "));
