@@ -79,6 +79,7 @@ mod record_pack;
 mod record_rights;
 mod records;
 mod report;
+mod report_missing;
 mod report_names;
 mod report_outputs;
 mod same_bytes;

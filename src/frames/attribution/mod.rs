@@ -130,6 +130,7 @@ fn put_sampled_event_first(tables: &mut Tables, counts: &mut SamplesByStack) {
     let first = first_event(tables);
     if first > 0 {
         tables.events.swap(0, first as usize);
+        tables.event_losses.swap(0, first as usize);
         counts.put_first(first);
     }
 }
@@ -237,6 +238,7 @@ fn threads(tables: &Tables, counts: &SamplesByStack) -> Vec<ThreadSummary> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::stream::Losses;
 
     #[test]
     fn the_first_event_with_samples_comes_first() {
@@ -247,8 +249,13 @@ mod tests {
             samples,
             period: samples,
         };
+        let losses = |samples| Losses {
+            samples,
+            ..Losses::default()
+        };
         let mut tables = Tables {
             events: vec![event("intel_pt//u", 0), event("cycles", 2), event("faults", 1)],
+            event_losses: [0, 2, 1].map(losses).into(),
             ..Tables::default()
         };
         let mut counts = SamplesByStack::default();
@@ -265,6 +272,7 @@ mod tests {
         put_sampled_event_first(&mut tables, &mut counts);
         let names: Vec<&str> = tables.events.iter().map(|event| &*event.name).collect();
         assert_eq!(names, ["cycles", "intel_pt//u", "faults"]);
+        assert_eq!([0, 1, 2].map(|event| tables.losses_of(event).samples), [2, 0, 1]);
         let samples = |event| -> u64 {
             let of_event = counts.of_event(event).into_iter();
             of_event.map(|(.., weight)| weight.samples).sum()

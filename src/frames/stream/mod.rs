@@ -176,8 +176,9 @@ pub struct Walked {
     /// The distinct frames of the nodes, sorted.
     places: Vec<FrameAddress>,
     threads: IndexedTable<ThreadIndex, ThreadKey>,
-    counts: LossCounts,
     events: Vec<EventSummary>,
+    /// What the samples of each event lack, whether a filter selects them or not.
+    counts: Vec<LossCounts>,
 }
 
 /// How to walk.
@@ -231,8 +232,15 @@ pub fn walk<V: SampleVisitor>(
     let Collected {
         tree,
         threads,
-        counts,
+        counts: recorded,
     } = collected;
+    let mut counts = vec![LossCounts::default(); events.len()];
+    for (event, of_event) in &recorded {
+        let event = counted_as.get(*event as usize).copied().unwrap_or_default();
+        if let Some(counts) = counts.get_mut(event as usize) {
+            counts.add(of_event);
+        }
+    }
     let nodes = tree.into_nodes();
     let mut places: Vec<FrameAddress> = nodes.iter().map(|node| node.frame).collect();
     places.sort_unstable();
@@ -241,17 +249,23 @@ pub fn walk<V: SampleVisitor>(
         nodes,
         places,
         threads: threads.all,
-        counts,
         events,
+        counts,
     };
     Ok((walked, visitors.into_iter().map(|(_, visitor)| visitor).collect()))
 }
 
 /// Whether no sampled event of time or cycles counts in the kernel. Events of logs and traces never do.
-fn are_without_kernel(events: &[EventSummary]) -> bool {
-    let is_time = |event: &&EventSummary| event.samples > 0 && event.unit != Unit::Occurrences;
-    let mut sampled = events.iter().filter(is_time).peekable();
-    sampled.peek().is_some() && sampled.all(|event| event.excludes_kernel)
+fn are_without_kernel(events: &[EventSummary], counts: &[LossCounts]) -> bool {
+    let sampled = events.iter().zip(counts);
+    let sampled = sampled.filter(|(event, counts)| counts.losses.samples > 0 && is_time(event));
+    let mut sampled = sampled.peekable();
+    sampled.peek().is_some() && sampled.all(|(event, _)| event.excludes_kernel)
+}
+
+/// Whether an event counts time or cycles.
+fn is_time(event: &EventSummary) -> bool {
+    event.unit != Unit::Occurrences
 }
 
 impl Walked {
@@ -275,8 +289,8 @@ impl Walked {
             nodes,
             places,
             threads,
-            counts,
             events,
+            counts,
         } = self;
         let mut namer = Namer::new(recording, symbols, v8_functions, track, native_lines);
         namer.add_all(&places);
@@ -293,7 +307,19 @@ impl Walked {
             .collect();
         threads::add(tables, threads, &recording.profile);
         let lost = recording.profile.index.lost();
-        tables.losses = Losses::of(&counts, lost, unwound, are_without_kernel(&events));
+        let without_kernel = are_without_kernel(&events, &counts);
+        let mut all = LossCounts::default();
+        for (event, counts) in events.iter().zip(&counts) {
+            all.add(counts);
+            let without_kernel = if is_time(event) {
+                event.excludes_kernel
+            } else {
+                without_kernel
+            };
+            let losses = Losses::of(counts, lost, unwound, without_kernel);
+            tables.event_losses.push(losses);
+        }
+        tables.losses = Losses::of(&all, lost, unwound, without_kernel);
         tables.events = events;
         tables.times = recording.profile.index.times;
         namer

@@ -1,5 +1,7 @@
 //! The samples of a part of the records, and their order and stacks in the whole profile.
 
+use std::collections::BTreeMap;
+
 use crate::code::samples::{Located, SampleRecord};
 use crate::collections::hash::HashMap;
 use crate::collections::indexed_table::IndexedTable;
@@ -26,7 +28,8 @@ pub struct SampleRows {
     /// Threads, with the offset of the first record of each.
     threads: IndexedTable<ThreadIndex, (u64, ThreadKey)>,
     known_threads: HashMap<ThreadKey, ThreadIndex>,
-    counts: LossCounts,
+    /// Counts of the samples of each event.
+    counts: BTreeMap<u32, LossCounts>,
 }
 
 impl SampleRows {
@@ -64,7 +67,7 @@ impl SampleRows {
             stack,
         };
         self.rows.push((record.offset, row));
-        let LossCounts { losses, full_chains } = &mut self.counts;
+        let LossCounts { losses, full_chains } = self.counts.entry(taken.event).or_default();
         losses.samples += 1;
         if sample.ip.is_some()
             && let Some(FrameAddress { code, .. }) = taken.place
@@ -102,8 +105,8 @@ pub struct Collected {
     pub tree: CallTree<FrameAddress>,
     /// Threads.
     pub threads: Interner<ThreadKey, ThreadIndex>,
-    /// Counts of all samples.
-    pub counts: LossCounts,
+    /// Counts of all samples of each event.
+    pub counts: BTreeMap<u32, LossCounts>,
 }
 
 impl Collected {
@@ -112,7 +115,7 @@ impl Collected {
         Self {
             tree: CallTree::of_profile(bytes),
             threads: Interner::default(),
-            counts: LossCounts::default(),
+            counts: BTreeMap::default(),
         }
     }
 
@@ -136,7 +139,9 @@ impl Collected {
         }
         let (mut parts, mut trees) = (Vec::new(), Vec::new());
         for part in all {
-            self.counts.add(&part.counts);
+            for (&event, counts) in &part.counts {
+                self.counts.entry(event).or_default().add(counts);
+            }
             let threads = part.threads.iter().map(|&(_, key)| self.threads.of(key));
             let threads: IndexedTable<ThreadIndex, ThreadIndex> = threads.collect();
             parts.push((part.rows, threads));
@@ -155,7 +160,7 @@ impl Collected {
             let stack = node.and_then(|node| match here[node] {
                 StackPosition::Node(found) => Some(found),
                 StackPosition::Outside | StackPosition::NoRoom => {
-                    self.counts.losses.without_callers += 1;
+                    self.counts.entry(sample.event).or_default().losses.without_callers += 1;
                     // Without the address, there are only as many as functions.
                     let FrameAddress { code, .. } = tree.frame(node);
                     self.tree.root(FrameAddress { code, offset: 0 })

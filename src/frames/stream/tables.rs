@@ -102,8 +102,10 @@ pub struct Tables {
     pub modules: IndexedTable<NamedModuleIndex, NamedModule>,
     /// Names of compiler tiers.
     pub tiers: IndexedTable<TierIndex, String>,
-    /// What is missing in the samples.
+    /// What is missing in all samples.
     pub losses: Losses,
+    /// What is missing in the samples of each event.
+    pub event_losses: Vec<Losses>,
     /// Time of the first and the last record, if records have times.
     pub times: Option<(Time, Time)>,
     /// What is not as it should be.
@@ -313,6 +315,14 @@ impl Line {
 }
 
 impl Tables {
+    /// Returns what is missing in the samples of an event.
+    pub fn losses_of(&self, event: u32) -> Losses {
+        self.event_losses
+            .get(event as usize)
+            .copied()
+            .unwrap_or(self.losses)
+    }
+
     /// Iterates over the frames of machine code in a stack, the innermost first.
     pub fn frame_indices(&self, stack: Option<StackIndex>) -> impl Iterator<Item = FrameIndex> {
         let stacks = std::iter::successors(stack, |&stack| self.stacks[stack].caller);

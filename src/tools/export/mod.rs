@@ -199,12 +199,15 @@ impl Export {
         let mut threads: Vec<_> = profile.rows.iter().map(|row| row.thread).collect();
         threads.dedup();
         let mut text = format!(
-            "{} of {}; events: {}\nmissing: {}\n",
+            "{} of {}; events: {}\n",
             count(profile.total().samples, "sample"),
             count(threads.len() as u64, "thread"),
             profile.event_names(),
-            profile.tables.losses.text()
         );
+        let losses = &profile.tables.losses;
+        if !profile.rows.is_empty() || losses.is_any() {
+            let _ = writeln!(text, "missing: {}", losses.text());
+        }
         if let Some(left_out) = &profile.left_out {
             let _ = writeln!(text, "not in this format: {left_out}");
         }

@@ -153,6 +153,9 @@ impl ExportedProfile {
             used: IndexedTable::default(),
         };
         profile.select(scope);
+        if let [event] = profile.events[..] {
+            profile.tables.losses = profile.tables.losses_of(event);
+        }
         // Samples of equal time stay in the order of the file.
         let key = |row: &WeightedStack| (row.thread, row.event, row.time);
         match scope.has_times {

@@ -71,7 +71,7 @@ pub struct Report {
     pub threads: u64,
     /// Nanoseconds from the first to the last record, within the selected time; `None` if records have no times.
     pub duration_ns: Option<u64>,
-    /// What is missing in the whole profile.
+    /// What is missing in the samples of the event, whichever are selected.
     pub missing: Losses,
     /// Samples of each kind of code.
     pub kinds: Vec<KindRow>,
@@ -191,7 +191,7 @@ impl Report {
             processes: pids.len() as u64,
             threads: threads.len() as u64,
             duration_ns: options.stream.filter.duration(tables.times),
-            missing: tables.losses,
+            missing: tables.losses_of(event),
             kinds,
             by: options.by,
             rows,

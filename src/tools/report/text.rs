@@ -23,7 +23,14 @@ impl Report {
     /// Returns the report as text.
     pub fn text(&self) -> String {
         let mut text = self.head();
-        let _ = writeln!(text, "missing: {}", self.missing.text());
+        let is_empty = self.event.samples.samples == 0;
+        if !is_empty || self.missing.is_any() {
+            let _ = writeln!(text, "missing: {}", self.missing.text());
+        }
+        if is_empty {
+            text.push_str("no samples match\n");
+            return text;
+        }
         let _ = writeln!(text, "{}\n", self.kinds_text());
         match &self.function {
             Some(function) => self.write_function(&mut text, function),

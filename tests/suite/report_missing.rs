@@ -1,0 +1,77 @@
+//! What reports and exports say is missing.
+
+use serde_json::Value;
+
+use crate::report::{address, recorded, run};
+use crate::support::recording::PID;
+use crate::support::{capture, said, scratch, tools};
+
+/// No sample is selected that would show it.
+#[test]
+fn kernel_time_is_missing_whatever_samples_are_selected() {
+    const EXCLUDE_KERNEL: u64 = 1 << 5;
+    let folder = scratch();
+    let [profile, output] = ["perf.data", "a.svg"].map(|name| folder.path().join(name));
+    let (profile, output) = (tools::text(&profile), tools::text(&output));
+    let mut writer = recorded(folder.path(), &["work"]);
+    writer.sample(PID, 1000, &[address(0)], None);
+    let report = |selection: &[&str]| {
+        let ran = run(&[&["report", profile][..], selection].concat());
+        assert!(ran.status.success(), "{}", said(&ran));
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let export = |selection: &[&str]| {
+        let ran = run(&[&["export", "-o", output, profile][..], selection].concat());
+        assert!(ran.status.success(), "{}", said(&ran));
+        said(&ran)
+    };
+    for (flags, is_missing) in [(EXCLUDE_KERNEL, true), (0, false)] {
+        writer.flags = flags;
+        std::fs::write(profile, writer.finish()).unwrap();
+        assert!(report(&[]).contains("language 100.00 %"));
+        for selection in [&[][..], &["--pid", "1"], &["--tid", "1"]] {
+            for text in [report(selection), export(selection)] {
+                assert_eq!(text.contains("kernel time not recorded"), is_missing, "{text}");
+                assert_eq!(text.contains("no samples match"), !selection.is_empty(), "{text}");
+                // What nothing was looked for in is not said to be there.
+                assert_eq!(
+                    text.contains("missing: nothing"),
+                    !is_missing && selection.is_empty(),
+                    "{text}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_counted_in_the_samples_of_the_event() {
+    let folder = scratch();
+    let (profile, output) = (
+        capture::profile("node20-multievent"),
+        folder.path().join("a.folded"),
+    );
+    let (profile, output) = (tools::text(&profile), tools::text(&output));
+    let report = |more: &[&str]| -> Value {
+        let ran = run(&[&["report", "--json", profile][..], more].concat());
+        assert!(ran.status.success(), "{}", said(&ran));
+        serde_json::from_slice(&ran.stdout).unwrap()
+    };
+    let first = report(&[]);
+    let others = first["event"]["others"].as_array().unwrap().iter();
+    let others: Vec<Value> = others
+        .map(|name| report(&["--event", name.as_str().unwrap()]))
+        .collect();
+    assert_eq!(others.len(), 2);
+    for report in others.iter().chain([&first]) {
+        let (missing, event) = (&report["missing"], &report["event"]);
+        assert_eq!(missing["samples"], event["samples"]["samples"], "{event}");
+    }
+    let of_thread = report(&["--tid", "1"]);
+    assert_eq!(of_thread["missing"]["samples"], first["missing"]["samples"]);
+    // A format for one event has the same.
+    let text = String::from_utf8(run(&["report", profile]).stdout).unwrap();
+    let line = text.lines().find(|line| line.starts_with("missing: ")).unwrap();
+    let exported = said(&run(&["export", "-o", output, profile]));
+    assert!(exported.contains(line), "{exported}");
+}
