@@ -17,9 +17,10 @@ pub struct SourceArguments {
     #[arg(long, value_name = "DIR", help_heading = SYMBOLS)]
     source_dir: Option<PathBuf>,
 
-    /// Replace the start OLD of source paths by NEW; may be repeated
+    /// Find source files whose paths start with OLD at NEW; may be repeated
     ///
-    /// For programs that ran in a container or on another machine. If several match, the last one is used.
+    /// For programs that ran in a container or on another machine. If several match, the last one is used. Text and scripts are
+    /// read at NEW, and lines in objects lead there. Reports, exports, pages and summaries keep the paths of their input.
     #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping),
         help_heading = SYMBOLS)]
     path_map: Vec<(Vec<u8>, Vec<u8>)>,
