@@ -10,6 +10,7 @@ mod dimensions;
 mod flooding;
 mod many_files;
 mod pairs;
+mod scripts;
 mod support;
 mod traces;
 mod unwinding;

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::OnceLock;
 
+use crate::collections::hash::HashMap;
 use crate::v8::scanner;
 use crate::v8::text::{Text, TextPosition};
 
@@ -36,6 +38,8 @@ pub struct Script<'t> {
     text: Text<'t>,
     functions: Vec<ScriptFunction>,
     calls: Vec<NamedCall>,
+    /// The calls as indices, sorted by function, name and start. Made when it is needed.
+    calls_by_name: OnceLock<Vec<u32>>,
     /// A bit for each byte of the text: whether a token starts there.
     token_starts: Vec<u64>,
 }
@@ -53,6 +57,7 @@ impl<'t> Script<'t> {
             text,
             functions,
             calls,
+            calls_by_name: OnceLock::new(),
             token_starts: found.token_starts,
         })
     }
@@ -69,9 +74,47 @@ impl<'t> Script<'t> {
 
     /// Returns the calls in a function, without those in functions inside it.
     pub fn calls(&self, function: u32) -> impl Iterator<Item = &NamedCall> {
+        let calls = self.calls.get(self.calls_of(function).places);
+        calls.unwrap_or_default().iter()
+    }
+
+    /// Returns the same to look up names.
+    pub(super) fn calls_of(&self, function: u32) -> FunctionCalls<'_> {
         let start = self.calls.partition_point(|call| call.function < function);
-        let calls = self.calls.get(start..).unwrap_or_default();
-        calls.iter().take_while(move |call| call.function == function)
+        let end = self.calls.partition_point(|call| call.function <= function);
+        FunctionCalls {
+            script: self,
+            places: start..end,
+        }
+    }
+
+    /// Returns the number of calls in the script.
+    pub(super) fn call_count(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the indices of the calls, sorted by function, name and start.
+    fn calls_by_name(&self) -> &[u32] {
+        self.calls_by_name.get_or_init(|| {
+            let text = |call: &NamedCall| self.text.slice(call.name.clone());
+            // Any number of calls may have their name at one place.
+            let place = |call: &NamedCall| (call.name.start, call.name.end);
+            let mut names: Vec<&NamedCall> = self.calls.iter().collect();
+            names.sort_unstable_by_key(|call| place(call));
+            names.dedup_by_key(|call| place(call));
+            names.sort_by_key(|call| text(call));
+            let mut ranks: HashMap<(u32, u32), u32> = HashMap::default();
+            for (same, rank) in names.chunk_by(|one, next| text(one) == text(next)).zip(0..) {
+                ranks.extend(same.iter().map(|call| (place(call), rank)));
+            }
+            let rank = |call: &NamedCall| ranks.get(&place(call)).copied().unwrap_or_default();
+            let calls = self.calls.iter().zip(0u32..);
+            let mut sorted: Vec<(u32, u32, u32)> = calls
+                .map(|(call, index)| (call.function, rank(call), index))
+                .collect();
+            sorted.sort_unstable();
+            sorted.into_iter().map(|(.., index)| index).collect()
+        })
     }
 
     /// Returns the index of the innermost function at an offset.
@@ -118,6 +161,75 @@ impl<'t> Script<'t> {
     pub fn name(&self, function: u32) -> &[u8] {
         let function = self.functions.get(function as usize);
         function.map_or(b"", |function| self.text.slice(function.name.clone()))
+    }
+}
+
+/// The calls in a function, without those in functions inside it.
+#[derive(Debug)]
+pub(super) struct FunctionCalls<'s> {
+    script: &'s Script<'s>,
+    /// The indices of the calls, which are also their places in [`Script::calls_by_name`].
+    places: Range<usize>,
+}
+
+impl<'s> FunctionCalls<'s> {
+    /// Returns the number of calls.
+    pub(super) fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns the name in each call.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'s [u8]> {
+        let script = self.script;
+        let calls = script.calls.get(self.places.clone()).unwrap_or_default();
+        calls.iter().map(move |call| script.text.slice(call.name.clone()))
+    }
+
+    /// Whether a name is called.
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        !self.places_of(name).is_empty()
+    }
+
+    /// Returns the places of the calls of a name. No other name in the script has them.
+    pub(super) fn places_of(&self, name: &[u8]) -> Range<usize> {
+        let script = self.script;
+        let sorted = script
+            .calls_by_name()
+            .get(self.places.clone())
+            .unwrap_or_default();
+        let called = |&index: &u32| {
+            let call = script.calls.get(index as usize);
+            call.map_or(&b""[..], |call| script.text.slice(call.name.clone()))
+        };
+        let start = sorted.partition_point(|index| called(index) < name);
+        let end = sorted.partition_point(|index| called(index) <= name);
+        let place = |at: usize| self.places.start.saturating_add(at);
+        place(start)..place(end)
+    }
+
+    /// Returns where the calls at some places start, in the order of the text.
+    pub(super) fn starts(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = TextPosition> {
+        let script = self.script;
+        let sorted = script.calls_by_name().get(places).unwrap_or_default();
+        let calls = sorted
+            .iter()
+            .filter_map(move |&index| script.calls.get(index as usize));
+        calls.map(move |call| script.text.position(call.start))
+    }
+
+    /// Returns the position of the calls of a name, or only their line if there are several on one line; `None` if it is
+    /// unknown.
+    pub(super) fn site(&self, name: &[u8]) -> Option<TextPosition> {
+        let mut starts = self.starts(self.places_of(name));
+        let first = starts.next()?;
+        match starts.next_back() {
+            None => Some(first),
+            // Those between them are on the same line, too.
+            Some(last) => (last.line == first.line).then_some(TextPosition {
+                line: first.line,
+                column: 0,
+            }),
+        }
     }
 }
 
@@ -406,6 +518,35 @@ mod tests {
             (87, "super"),
         ];
         assert_eq!(calls, expected.map(|(column, name)| (column, name.to_owned())));
+    }
+
+    #[test]
+    fn calls_are_found_by_name() {
+        let text = "function f() { b(); a(); aa(); b() }\nfunction g() { a();\na() }\n\
+            class A extends b { constructor() { super(); super(); a() } }";
+        let script = Script::scan(text.as_bytes()).unwrap();
+        let sites = |function: &str| {
+            let mut functions = 0..script.functions().len() as u32;
+            let function = functions.find(|&index| script.name(index) == function.as_bytes());
+            let calls = script.calls_of(function.unwrap());
+            let site = |name: &str| {
+                let name = name.as_bytes();
+                assert_eq!(calls.has(name), calls.names().any(|called| called == name));
+                calls.site(name).map(|site| (site.line, site.column))
+            };
+            (calls.count(), ["", "a", "aa", "b", "c"].map(site))
+        };
+        let column = |line: &str, call: &str| line.find(call).map(|at| at as u32 + 1).unwrap();
+        let [f, constructor] = [0, 3].map(|line| text.lines().nth(line).unwrap());
+        let (a, aa) = ((1, column(f, "a()")), (1, column(f, "aa()")));
+        assert_eq!(sites("f"), (4, [None, Some(a), Some(aa), Some((1, 0)), None]));
+        assert_eq!(sites("g"), (2, [None; 5]));
+        // `super` calls the base class.
+        let a = (4, column(constructor, "a()"));
+        assert_eq!(
+            sites("constructor"),
+            (3, [None, Some(a), None, Some((4, 0)), None])
+        );
     }
 
     #[test]

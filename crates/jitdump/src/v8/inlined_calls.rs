@@ -3,8 +3,9 @@
 use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, InlinedCall, MAX_DEPTH, SourceFile, SourceFunction};
 use crate::v8::common_callers::common_callers;
+use crate::v8::functions::FunctionCalls;
 use crate::v8::text::TextPosition;
-use crate::v8::v8_inlining::{CallSites, InliningCandidate, InliningEvidence, Owners, simple_name};
+use crate::v8::v8_inlining::{InliningCandidate, InliningEvidence, Owners, simple_name};
 
 /// Maximum number of functions to compare that call one name. Only made-up files have more.
 const MAX_CALLERS: usize = 64;
@@ -43,11 +44,9 @@ impl<'a> InlinedFunctions<'a> {
         inlined.dedup();
         inlined.retain(|&function| function != own);
         let functions: Vec<InliningCandidate<'a>> = std::iter::once(own).chain(inlined).collect();
-        let sites: Vec<KnownSites<'a>> = functions
-            .iter()
-            .map(|&caller| known_sites(&evidence.calls(caller)))
-            .collect();
-        let names = CalledNames::new(&functions, &sites);
+        let calls: Vec<Option<FunctionCalls<'a>>> =
+            functions.iter().map(|&caller| evidence.calls(caller)).collect();
+        let names = CalledNames::new(&functions, &calls);
         let callers = common_callers(&names.called, &names.named);
         let of_each = callers.into_iter().enumerate().map(|(function, caller)| Call {
             function,
@@ -62,10 +61,10 @@ impl<'a> InlinedFunctions<'a> {
         all.cut_depth();
         for call in all.calls.iter_mut().skip(1) {
             if names.only_caller(call.function) == Some(call.caller) {
-                call.site = site_of(&all.functions, &sites, call.caller, call.function);
+                call.site = site_of(&all.functions, &calls, call.caller, call.function);
             }
         }
-        all.find_calls_of_rows(owners, &names, &sites);
+        all.find_calls_of_rows(owners, &names, &calls);
         all
     }
 
@@ -83,7 +82,7 @@ impl<'a> InlinedFunctions<'a> {
 
     /// Finds the call that each row is in. Where several functions call its function, that is from the one whose code
     /// is nearest both before and after it.
-    fn find_calls_of_rows(&mut self, owners: &Owners<'a>, names: &CalledNames, sites: &[KnownSites<'a>]) {
+    fn find_calls_of_rows(&mut self, owners: &Owners<'a>, names: &CalledNames, calls: &KnownCalls<'a>) {
         let functions = owners.iter().map(|owner| Some(self.index(owner.as_ref()?)));
         let functions: Vec<Option<usize>> = functions.collect();
         let before = names.nearest_callers(functions.iter().copied());
@@ -93,7 +92,7 @@ impl<'a> InlinedFunctions<'a> {
         for ((function, before), after) in functions.into_iter().zip(before).zip(after) {
             let function = function.unwrap_or_default();
             let call = before.filter(|_| before == after).and_then(|caller| {
-                let add = || self.add_call(function, caller, sites);
+                let add = || self.add_call(function, caller, calls);
                 *known.entry((function, caller)).or_insert_with(add)
             });
             self.of_rows.push(call.unwrap_or(function));
@@ -102,7 +101,7 @@ impl<'a> InlinedFunctions<'a> {
 
     /// Adds a call from one of several callers. Returns its index; `None` if the caller is itself inlined into the
     /// function, or too deeply.
-    fn add_call(&mut self, function: usize, caller: usize, sites: &[KnownSites<'a>]) -> Option<usize> {
+    fn add_call(&mut self, function: usize, caller: usize, calls: &KnownCalls<'a>) -> Option<usize> {
         let (mut at, mut depth) = (caller, 0u32);
         while at > 0 {
             depth = depth.saturating_add(1);
@@ -114,7 +113,7 @@ impl<'a> InlinedFunctions<'a> {
         self.calls.push(Call {
             function,
             caller,
-            site: site_of(&self.functions, sites, caller, function),
+            site: site_of(&self.functions, calls, caller, function),
         });
         self.calls.len().checked_sub(1)
     }
@@ -222,7 +221,7 @@ struct CalledNames {
 
 impl CalledNames {
     /// Collects the names that functions call.
-    fn new(functions: &[InliningCandidate<'_>], sites: &[KnownSites<'_>]) -> Self {
+    fn new(functions: &[InliningCandidate<'_>], calls: &KnownCalls<'_>) -> Self {
         let mut numbers: HashMap<&[u8], usize> = HashMap::default();
         let mut named: Vec<Vec<usize>> = Vec::new();
         let mut of_functions = vec![None; functions.len()];
@@ -240,11 +239,10 @@ impl CalledNames {
             }
         }
         let mut callers = vec![Vec::new(); named.len()];
-        let mut called = Vec::with_capacity(sites.len());
-        for (caller, sites) in sites.iter().enumerate() {
-            let names = sites.keys().filter_map(|name| numbers.get(*name).copied());
-            let mut names: Vec<usize> = names.collect();
-            names.sort_unstable();
+        let mut called = Vec::with_capacity(calls.len());
+        for (caller, calls) in calls.iter().enumerate() {
+            let names = calls.as_ref().map(|calls| called_names(calls, &numbers));
+            let names = names.unwrap_or_default();
             for &name in &names {
                 if let Some(callers) = callers.get_mut(name) {
                     callers.push(caller);
@@ -299,36 +297,34 @@ impl CalledNames {
     }
 }
 
-/// The position of the calls of each name in a function, if it is known.
-type KnownSites<'a> = HashMap<&'a [u8], Option<TextPosition>>;
+/// The calls from each function, as far as its text is available.
+type KnownCalls<'a> = [Option<FunctionCalls<'a>>];
 
-fn known_sites<'a>(sites: &CallSites<'a>) -> KnownSites<'a> {
-    let sites = sites.iter();
-    sites.map(|(&name, sites)| (name, call_site(sites))).collect()
+/// Returns the numbers of the names that a function calls, sorted. A text may have any number of calls, of which few names
+/// are inlined.
+fn called_names(calls: &FunctionCalls<'_>, numbers: &HashMap<&[u8], usize>) -> Vec<usize> {
+    let mut called: Vec<usize> = match calls.count() <= numbers.len() {
+        true => calls
+            .names()
+            .filter_map(|name| numbers.get(name).copied())
+            .collect(),
+        false => {
+            let called = numbers.iter().filter(|(name, _)| calls.has(name));
+            called.map(|(_, &number)| number).collect()
+        }
+    };
+    called.sort_unstable();
+    called.dedup();
+    called
 }
 
 /// Returns the position of the calls of a function in the text of another one, if it is known.
 fn site_of(
     functions: &[InliningCandidate<'_>],
-    sites: &[KnownSites<'_>],
+    calls: &KnownCalls<'_>,
     caller: usize,
     function: usize,
 ) -> Option<TextPosition> {
     let name = simple_name(functions.get(function)?.name);
-    *sites.get(caller)?.get(name)?
-}
-
-/// The position of a call, or only its line if there are several on one line.
-fn call_site(sites: &[TextPosition]) -> Option<TextPosition> {
-    let (first, rest) = sites.split_first()?;
-    match rest {
-        [] => Some(*first),
-        _ => rest
-            .iter()
-            .all(|site| site.line == first.line)
-            .then_some(TextPosition {
-                line: first.line,
-                column: 0,
-            }),
-    }
+    calls.get(caller)?.as_ref()?.site(name)
 }

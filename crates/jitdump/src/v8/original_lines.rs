@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use crate::bytes::rsplit_once;
 use crate::collections::hash::HashMap;
 use crate::debug_info::{DebugInfo, InlinedCall, SourceFile, SourceFunction};
-use crate::v8::functions::Script;
+use crate::v8::functions::{FunctionCalls, Script};
 use crate::v8::source_map::{Original, SourceMap};
 use crate::v8::text::{Text, TextPosition};
 use crate::v8::v8_inlining::{Scripts, simple_name};
@@ -18,6 +18,9 @@ pub struct MappedScript {
     base: Vec<u8>,
     /// The sources, by index.
     sources: Vec<NeededSource>,
+    /// Original line of all calls of a name in a function, by the first of their places ([`FunctionCalls::places_of`]); 0 if
+    /// there are several, or if one is unknown.
+    lines_of_calls: OnceLock<Vec<OnceLock<u32>>>,
 }
 
 /// What was needed of a source. Maps have many, and few are needed.
@@ -47,6 +50,7 @@ impl MappedScript {
         Self {
             sources: map.sources().iter().map(|_| NeededSource::default()).collect(),
             base: base.to_owned(),
+            lines_of_calls: OnceLock::new(),
             map,
         }
     }
@@ -261,14 +265,10 @@ pub fn replace<'a>(info: &mut DebugInfo<'a>, maps: &SourceMaps<'a>, scripts: &Sc
 /// The calls from a function that has an original file.
 struct OriginalCalls<'a> {
     map: &'a MappedScript,
-    script: Option<&'a Script<'a>>,
-    /// Start of the function in the generated script.
-    start: TextPosition,
+    /// Text of the script, and the calls from the function in it.
+    calls: Option<(&'a Script<'a>, FunctionCalls<'a>)>,
     /// Original file of the function.
     source: u32,
-    /// Lines in this file in which a name is called; 0 if there are several, or if one is unknown. Read when it is
-    /// needed.
-    lines: OnceLock<HashMap<&'a [u8], u32>>,
 }
 
 impl<'a> OriginalCalls<'a> {
@@ -283,12 +283,14 @@ impl<'a> OriginalCalls<'a> {
             column: caller.column,
         };
         map.function(script, start)?;
+        let calls = |script: &'a Script<'a>| {
+            let function = script.function_that_starts_at(start)?;
+            Some((script, script.calls_of(function)))
+        };
         Some(Self {
             map,
-            script,
-            start,
+            calls: script.and_then(calls),
             source: map.map.original(start)?.source,
-            lines: OnceLock::new(),
         })
     }
 
@@ -302,9 +304,8 @@ impl<'a> OriginalCalls<'a> {
             return self.original(generated).unwrap_or_default();
         }
         // There are several on this line.
-        let lines = self.lines.get_or_init(|| self.lines());
         TextPosition {
-            line: lines.get(simple_name(name)).copied().unwrap_or_default(),
+            line: self.line(simple_name(name)).unwrap_or_default(),
             column: 0,
         }
     }
@@ -314,24 +315,23 @@ impl<'a> OriginalCalls<'a> {
         (original.source == self.source).then_some(original.position)
     }
 
-    fn lines(&self) -> HashMap<&'a [u8], u32> {
-        let mut lines = HashMap::default();
-        let function = self
-            .script
-            .and_then(|script| Some((script, script.function_that_starts_at(self.start)?)));
-        if let Some((script, function)) = function {
-            for call in script.calls(function) {
-                let original = self.original(script.text().position(call.start));
-                let line = original.map_or(0, |original| original.line);
-                let known = lines
-                    .entry(script.text().slice(call.name.clone()))
-                    .or_insert(line);
-                if *known != line {
-                    *known = 0;
-                }
-            }
+    /// Returns the line in the original file in which a name is called; 0 or `None` if there are several, or if one is
+    /// unknown. Any number of functions may have the call inlined, so it is read once.
+    fn line(&self, name: &[u8]) -> Option<u32> {
+        let (script, calls) = self.calls.as_ref()?;
+        let places = calls.places_of(name);
+        if places.is_empty() {
+            return None;
         }
-        lines
+        let unknown = || vec![OnceLock::new(); script.call_count()];
+        let known = self.map.lines_of_calls.get_or_init(unknown).get(places.start)?;
+        let line = || {
+            let originals = calls.starts(places).map(|start| self.original(start));
+            let mut lines = originals.map(|original| original.map_or(0, |original| original.line));
+            let first = lines.next()?;
+            lines.all(|line| line == first).then_some(first)
+        };
+        Some(*known.get_or_init(|| line().unwrap_or_default()))
     }
 }
 

@@ -12,10 +12,11 @@
 //! line.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::debug_info::DebugInfo;
-use crate::v8::functions::Script;
+use crate::v8::functions::{FunctionCalls, Script};
 use crate::v8::inlined_calls::InlinedFunctions;
 use crate::v8::known_functions::KnownFunctions;
 use crate::v8::text::TextPosition;
@@ -173,23 +174,12 @@ impl<'a> InliningEvidence<'_, 'a> {
         (is_possible || position == start).then(|| self.candidate(path, start))
     }
 
-    /// Returns the positions of the calls in the text of a function, by name.
-    pub(super) fn calls(&self, caller: InliningCandidate<'a>) -> CallSites<'a> {
-        let mut sites = CallSites::default();
-        let script = self.scripts.get(caller.path).copied();
-        let function = script.and_then(|script| script.function_that_starts_at(caller.start));
-        if let (Some(script), Some(function)) = (script, function) {
-            for call in script.calls(function) {
-                let sites = sites.entry(script.text().slice(call.name.clone())).or_default();
-                sites.push(script.text().position(call.start));
-            }
-        }
-        sites
+    /// Returns the calls in the text of a function, if it is available.
+    pub(super) fn calls(&self, caller: InliningCandidate<'a>) -> Option<FunctionCalls<'a>> {
+        let script = self.scripts.get(caller.path).copied()?;
+        Some(script.calls_of(script.function_that_starts_at(caller.start)?))
     }
 }
-
-/// Positions of calls by the name of the called function.
-pub(super) type CallSites<'a> = HashMap<&'a [u8], Vec<TextPosition>>;
 
 /// Name of a function in a call: `small` for `exports.small` or `get small`.
 pub(super) fn simple_name(name: &[u8]) -> &[u8] {
@@ -214,17 +204,47 @@ struct InliningSearch<'e, 'a> {
     candidates: HashMap<TextPosition, Vec<InliningCandidate<'a>>>,
     /// Functions that were inlined; and the function itself.
     accepted: HashSet<InliningCandidate<'a>>,
-    /// Names that the texts of accepted functions call.
-    called: HashSet<&'a [u8]>,
+    /// What the texts of accepted functions call.
+    called: RefCell<CallerTexts<'a>>,
     /// Number of positions that each candidate has.
     coverage: HashMap<InliningCandidate<'a>, usize>,
+}
+
+/// Names that functions call. Texts may have any number of calls, of which few names are needed, or few calls and many
+/// functions whose names are looked up.
+#[derive(Default)]
+struct CallerTexts<'a> {
+    /// Functions in which names are looked up, and how many were.
+    callers: Vec<(FunctionCalls<'a>, usize)>,
+    /// Names that the other functions call: those in which as many names were looked up as they have calls.
+    names: HashSet<&'a [u8]>,
+}
+
+impl CallerTexts<'_> {
+    /// Whether one of the functions calls a name.
+    fn has(&mut self, name: &[u8]) -> bool {
+        if self.names.contains(name) {
+            return true;
+        }
+        let mut is_called = false;
+        self.callers.retain_mut(|(calls, lookups)| {
+            is_called = is_called || calls.has(name);
+            *lookups = lookups.saturating_add(1);
+            let is_left = *lookups < calls.count();
+            if !is_left {
+                self.names.extend(calls.names());
+            }
+            is_left
+        });
+        is_called
+    }
 }
 
 impl<'a> InliningSearch<'_, 'a> {
     /// Whether the text of an accepted function calls a function by its name.
     fn is_called(&self, function: &InliningCandidate<'a>) -> bool {
         let name = simple_name(function.name);
-        !name.is_empty() && self.called.contains(name)
+        !name.is_empty() && self.called.borrow_mut().has(name)
     }
 
     /// Whether a function was inlined that alone, or with others, has a position. It must be in the same file or called by
@@ -242,7 +262,11 @@ impl<'a> InliningSearch<'_, 'a> {
     /// Accepts a function.
     fn add(&mut self, function: InliningCandidate<'a>) {
         if self.accepted.insert(function) {
-            self.called.extend(self.evidence.calls(function).into_keys());
+            let calls = self.evidence.calls(function);
+            self.called
+                .get_mut()
+                .callers
+                .extend(calls.map(|calls| (calls, 0)));
         }
     }
 
@@ -340,7 +364,7 @@ fn owners<'a>(
         evidence,
         candidates: HashMap::default(),
         accepted: HashSet::default(),
-        called: HashSet::default(),
+        called: RefCell::default(),
         coverage: HashMap::default(),
     };
     for &position in &positions {
