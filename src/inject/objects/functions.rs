@@ -61,7 +61,7 @@ pub fn write(
     for batch in batches(&jobs) {
         let tables: Vec<_> = tables.by_ref().take(batch.len()).collect();
         let store = output.store()?;
-        if store.bytes_written() >= writer.room.objects {
+        if !writer.room.fits(store.bytes_written(), 0) {
             let left_out = batch.iter().map(Job::mapping_count).sum();
             writer.faults.add_many(Issue::ObjectsTooLarge, left_out, 0);
             progress(left_out);
@@ -69,6 +69,7 @@ pub fn write(
         }
         let folder = store.folder().to_owned();
         let mut loaded = threads::map(batch, |job| writer.load(job));
+        writer.leave_out(batch, &mut loaded, store.bytes_written());
         if input.lines.keep_sources {
             let names = loaded.iter_mut().flat_map(|loaded| loaded.sources.drain(..));
             kept.keep(names.collect(), store, &mut writer.faults)?;
@@ -176,6 +177,11 @@ impl Room {
             ranges: (dump_bytes / BYTES_OF_RANGE).max(MIN_RANGE_ROOM),
         }
     }
+
+    /// Whether there is room for an object with names of `names` bytes after objects of `written` bytes.
+    fn fits(&self, written: u64, names: u64) -> bool {
+        written < self.objects && written.saturating_add(names) <= self.objects
+    }
 }
 
 /// Whether debug information that takes `memory_size` bytes is kept until the object is encoded.
@@ -197,6 +203,22 @@ impl<'a> ObjectWriter<'a> {
 
     fn pid(&self, mapping: &CodeMapping) -> Pid {
         self.input.processes.space(mapping.space).pid
+    }
+
+    /// Leaves out the functions of those jobs of a batch for whose names there is no room after objects of `written` bytes: a
+    /// name may be that of any number of functions and addresses.
+    fn leave_out(&mut self, batch: &[Job<'_>], loaded: &mut [LoadedJob<'_, '_>], written: u64) {
+        let mut size = written;
+        for (job, loaded) in batch.iter().zip(loaded) {
+            let names = loaded.size_of_names();
+            if self.room.fits(size, names) {
+                size = size.saturating_add(names);
+            } else {
+                *loaded = LoadedJob::default();
+                let left_out = job.mapping_count();
+                self.faults.add_many(Issue::ObjectsTooLarge, left_out, 0);
+            }
+        }
     }
 
     /// Takes the room of an object, and counts the faults of its functions.
@@ -226,7 +248,7 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Reads the functions of a job, and their lines if these decide which source files to copy.
+    /// Reads the functions of a job with their names, and their lines if these decide which source files to copy.
     fn load<'g>(&self, job: &Job<'g>) -> LoadedJob<'g, 'a> {
         let file = job.first.function.file;
         let owner = self.input.files[file].found.file.origin().owner;
@@ -251,10 +273,16 @@ impl<'a> ObjectWriter<'a> {
                 lines,
             })
         });
-        let functions = functions.collect();
+        let functions: Vec<DecodedFunction<'g, 'a>> = functions.collect();
+        let names = functions.iter().map(|loaded| self.name(loaded, job));
+        let names = names.collect();
         sources.sort_unstable();
         sources.dedup();
-        LoadedJob { functions, sources }
+        LoadedJob {
+            functions,
+            names,
+            sources,
+        }
     }
 
     /// Returns the lines and inlined calls of a function, and the faults found in them.
@@ -315,12 +343,7 @@ impl<'a> ObjectWriter<'a> {
                 &without_entries
             }
         };
-        let names: Vec<_> = loaded
-            .functions
-            .iter()
-            .map(|loaded| self.name(loaded, job))
-            .collect();
-        let functions = loaded.functions.iter().zip(&names);
+        let functions = loaded.functions.iter().zip(&loaded.names);
         let functions = functions.map(|(loaded, name)| ObjectFunction {
             name,
             code: code(&loaded.function),

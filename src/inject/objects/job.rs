@@ -1,5 +1,7 @@
 //! Objects that are to be written.
 
+use std::borrow::Cow;
+
 use jitdump::{Address, AddressRange, Function, Machine};
 
 use crate::code::timeline::{CodeMapping, FileIndex};
@@ -31,8 +33,11 @@ pub struct Job<'g> {
 }
 
 /// The functions of a job: read once, and in memory while their batch is written.
+#[derive(Default)]
 pub struct LoadedJob<'g, 'a> {
     pub functions: Vec<DecodedFunction<'g, 'a>>,
+    /// Names of the symbols of the functions.
+    pub names: Vec<Cow<'a, [u8]>>,
     /// Source files to copy.
     pub sources: Vec<SourceName>,
 }
@@ -45,6 +50,13 @@ pub struct DecodedFunction<'g, 'a> {
     pub function: Function<'a>,
     /// Lines and inlined calls, if the object needed them before it is encoded.
     pub lines: Option<Lines<'a>>,
+}
+
+impl LoadedJob<'_, '_> {
+    /// Size of the names of the functions, in bytes.
+    pub fn size_of_names(&self) -> u64 {
+        self.names.iter().map(|name| name.len() as u64).sum()
+    }
 }
 
 impl<'g> Job<'g> {

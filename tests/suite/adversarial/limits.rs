@@ -1,9 +1,11 @@
 //! Limits where little input can cause much output. Exceeding a limit is reported.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use jitdump::ByteOrder;
+use serde_json::{Value, json};
 
 use super::counts;
 use crate::support::dump::DumpWriter;
@@ -11,7 +13,7 @@ use crate::support::hostile::CaseFiles;
 use crate::support::hostile::cases::{CASES, CODE, LAST, PID};
 use crate::support::profile::ProfileWriter;
 use crate::support::reports::{inject_with_summary, reports};
-use crate::support::{capture, has_code, inject, jitinject, objects_of, said, scratch, tools};
+use crate::support::{capture, code_sites, has_code, inject, jitinject, objects_of, said, scratch, tools};
 
 /// Runs jitinject on a case of size `count`, which must be reported with `code`. Returns the total size of the
 /// objects in bytes.
@@ -52,6 +54,85 @@ fn recorded(folder: &Path, fill: impl FnOnce(&mut DumpWriter, &mut ProfileWriter
     let input = folder.join("perf.data");
     fs::write(&input, profile.finish()).unwrap();
     input
+}
+
+/// Writes a script of six functions with its source map, and a recording of the functions in some of its lines, with those of
+/// one line next to each other. Returns the profile.
+fn recorded_script(folder: &Path, map: &Value, lines: impl Iterator<Item = u64>) -> PathBuf {
+    const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    let script = folder.join("a.js");
+    let functions = NAMES
+        .iter()
+        .map(|name| format!("function {name}(x){{return x}}\n"));
+    let text: String = functions.collect();
+    fs::write(&script, text + "//# sourceMappingURL=a.js.map\n").unwrap();
+    fs::write(folder.join("a.js.map"), map.to_string()).unwrap();
+    recorded(folder, |dump, profile| {
+        for (at, line) in (0..).zip(lines) {
+            let address = CODE + (line << 24) + 64 * at;
+            let name = NAMES[line as usize - 1];
+            let name = format!("JS:*{name} {}:{line}:11", script.display());
+            dump.load(900, address, at, name.as_bytes(), &[0x90; 64]);
+            profile.sample(PID, LAST, &[address + 1], None);
+        }
+    })
+}
+
+/// A source map that names the functions by two names, two words of a text and two paths.
+fn map_of_six(names: [&str; 2], words: [&str; 2], paths: [&str; 2]) -> Value {
+    json!({
+        "version": 3, "sources": ["s.ts", paths[0], paths[1]], "sourcesContent": [words.join("\n")], "names": names,
+        "mappings": "SAAAA;SAAAC;SAAA;SACA;SCAA;SCAA",
+    })
+}
+
+#[test]
+fn names_in_source_maps_have_up_to_1024_bytes_and_paths_4096() {
+    let folder = scratch();
+    let at = tools::text(folder.path());
+    let name = |letter: &str, more: usize| letter.repeat(1024 + more);
+    let path = |more: usize| "x".repeat(4096 + more - at.len() - 1);
+    let map = map_of_six(
+        [&name("n", 0), &name("n", 1)],
+        [&name("t", 0), &name("t", 1)],
+        [&path(0), &path(1)],
+    );
+    let input = recorded_script(folder.path(), &map, 1..=6);
+    let output = folder.path().join("out.data");
+    inject(&input, &output, &[]);
+    let mut objects = objects_of(&output);
+    objects.retain(|path| path.is_file());
+    let mut symbols = code_sites::symbols(&objects);
+    symbols.retain(|name| name.starts_with("JS:"));
+    let expected = [
+        format!("JS:*{} {at}/s.ts:1:1", name("n", 0)),
+        format!("JS:*b {at}/s.ts:1:1"),
+        format!("JS:*{} {at}/s.ts:1:1", name("t", 0)),
+        format!("JS:*d {at}/s.ts:2:1"),
+        format!("JS:*e {at}/{}:2:1", path(0)),
+        format!("JS:*f {at}/a.js:6:11"),
+    ];
+    assert!(
+        symbols.iter().eq(expected.iter().collect::<BTreeSet<_>>()),
+        "{symbols:?}"
+    );
+}
+
+/// Without a limit, the names of 6,000 functions next to each other are 72 MB in one object.
+#[test]
+fn names_in_one_object_are_not_without_bounds() {
+    let folder = scratch();
+    let path = "x".repeat(4096 - tools::text(folder.path()).len() - 1);
+    let map = map_of_six(["a", "b"], ["c", "d"], [&path, "f"]);
+    let lines = std::iter::once(1).chain(std::iter::repeat_n(5, 6000));
+    let input = recorded_script(folder.path(), &map, lines);
+    let output = folder.path().join("out.data");
+    let said = inject(&input, &output, &["--names", "{file}{file}{file}"]);
+    assert!(reports(&said, "JI265", " 6000 functions "), "{said}");
+    let objects = objects_of(&output);
+    let sizes = objects.iter().map(|path| fs::metadata(path).unwrap().len());
+    let size: u64 = sizes.sum();
+    assert!(size < 1 << 20, "{size}");
 }
 
 /// Each function has a thousand ranges of inlined calls in a record of 4 KB.

@@ -10,6 +10,14 @@ use crate::v8::source_map::{Original, SourceMap};
 use crate::v8::text::{Text, TextPosition};
 use crate::v8::v8_inlining::{Scripts, simple_name};
 
+/// Maximum length of an original name, in bytes: any number of functions may have it. The runtime's name stays in place of a
+/// longer one.
+const MAX_NAME: usize = 1 << 10;
+
+/// Maximum length of the path of a source, and of the folder of its map, in bytes: longer ones are no paths of Linux.
+/// Positions in such sources stay those in the script.
+const MAX_PATH: usize = 4 << 10;
+
 /// The map of a script, with the paths of its sources.
 #[derive(Clone, Debug)]
 pub struct MappedScript {
@@ -58,7 +66,11 @@ impl MappedScript {
     fn path(&self, source: u32) -> Option<&[u8]> {
         let needed = self.sources.get(source as usize)?;
         let path = &self.map.sources().get(source as usize)?.path;
-        Some(needed.path.get_or_init(|| resolve(&self.base, path.as_bytes())))
+        if self.base.len() > MAX_PATH {
+            return None;
+        }
+        let path = needed.path.get_or_init(|| resolve(&self.base, path.as_bytes()));
+        Some(path.as_slice()).filter(|path| path.len() <= MAX_PATH)
     }
 
     fn file(&self, source: u32) -> Option<SourceFile<'_>> {
@@ -77,13 +89,15 @@ impl MappedScript {
         if let Some(index) = original.name
             && let Some(name) = self.map.name(index)
         {
-            return Some(name.as_bytes());
+            return Some(name.as_bytes()).filter(|name| name.len() <= MAX_NAME);
         }
         let text = self.text(original.source).filter(|_| original.is_exact)?;
         let start = text.offset(original.position)?;
         let rest = text.bytes().get(start as usize..)?;
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$#".contains(byte) || *byte >= 0x80;
-        let name = rest.get(..rest.iter().take_while(|byte| is_name(byte)).count())?;
+        let read = rest.iter().take(MAX_NAME.saturating_add(1));
+        let length = read.take_while(|byte| is_name(byte)).count();
+        let name = rest.get(..length).filter(|_| length <= MAX_NAME)?;
         let is_identifier = name.first().is_some_and(|first| !first.is_ascii_digit());
         (is_identifier && !KEYWORDS.contains(&name)).then_some(name)
     }
@@ -350,14 +364,15 @@ impl OriginalFiles {
         map: &'a MappedScript,
         source: u32,
     ) -> Option<u32> {
-        let next = files.len() as u32;
-        let index = *self.known.entry((generated, source)).or_insert(next);
-        if index == next {
-            let script = files.get(generated? as usize)?.path.clone();
-            let mut file = map.file(source)?;
-            file.script = Some(script);
-            files.push(file);
+        if let Some(&index) = self.known.get(&(generated, source)) {
+            return Some(index);
         }
+        let script = files.get(generated? as usize)?.path.clone();
+        let mut file = map.file(source)?;
+        file.script = Some(script);
+        let index = files.len() as u32;
+        files.push(file);
+        self.known.insert((generated, source), index);
         Some(index)
     }
 }
@@ -475,6 +490,16 @@ mod tests {
             (arrow.name, arrow.path, arrow.start.line),
             (&b"fast"[..], &b"/app/src/work.ts"[..], 4)
         );
+    }
+
+    #[test]
+    fn paths_and_folders_have_up_to_4096_bytes() {
+        for (folder, path, is_used) in [(4096, 4096, true), (4097, 1, false), (1, 4097, false)] {
+            let path = format!("/{}", "a".repeat(path - 1));
+            let json = serde_json::json!({"version": 3, "sources": [path], "mappings": ""});
+            let map = MappedScript::new(SourceMap::parse(json.to_string()).unwrap(), &vec![b'.'; folder]);
+            assert_eq!(map.path(0).is_some(), is_used);
+        }
     }
 
     #[test]

@@ -44,6 +44,14 @@ fn objects_may_have_64_times_the_size_of_the_dumps_or_64_mebibytes() {
 }
 
 #[test]
+fn names_of_an_object_fit_before_it_is_encoded() {
+    let room = Room::new(0);
+    let least = (64 << 20) - 1;
+    assert!(room.fits(least, 1) && room.fits(0, least + 1));
+    assert!(!room.fits(least, 2) && !room.fits(0, least + 2) && !room.fits(least + 1, 0));
+}
+
+#[test]
 fn texts_in_objects_may_have_4_times_the_size_of_the_dumps_or_64_mebibytes() {
     let texts = |dump_bytes| Room::new(dump_bytes).texts;
     assert_eq!(texts(0), 64 << 20);
