@@ -303,6 +303,29 @@ pub fn json(arguments: &[&str]) -> (Value, Output) {
     (serde_json::from_slice(&output.stdout).unwrap(), output)
 }
 
+#[test]
+fn the_document_for_authors_of_runtimes_has_what_check_prints() {
+    let document = include_str!("../../docs/runtime-authors.md");
+    let (_, example) = document.split_once("    jitinject check ").unwrap();
+    let (path, example) = example.split_once('\n').unwrap();
+    let path = path.replace("testdata", TESTDATA);
+    let shown = example
+        .lines()
+        .skip(1)
+        .map_while(|line| line.strip_prefix("    "));
+    let output = printed(&run(&[&path]));
+    for line in shown.filter(|line| *line != "...") {
+        let line = line.replace("testdata/", &format!("{TESTDATA}/"));
+        assert!(output.lines().any(|printed| printed == line), "{line}: {output}");
+    }
+    let (_, totals) = document.split_once("\"totals\": ").unwrap();
+    let totals = totals.split_inclusive('}').next().unwrap();
+    assert_eq!(
+        serde_json::from_str::<Value>(totals).unwrap(),
+        json(&[&path]).0["totals"]
+    );
+}
+
 /// Returns whether a text has some parts in their order.
 pub fn has_in_order(text: &str, parts: &[&str]) -> bool {
     let mut rest = text;
