@@ -120,6 +120,40 @@ fn the_example_of_the_readme_prints_what_it_shows() {
     assert_eq!(said(&output).lines().collect::<Vec<_>>(), shown);
 }
 
+/// Multiples of jitinject's time in the table, for uncompressed files and without options.
+#[test]
+fn the_readme_says_how_fast_the_program_is_as_it_was_measured() {
+    let text = document("docs/performance.md");
+    let (_, table) = text.split_once("| work | ").unwrap();
+    let rows = table.lines().skip(2).map_while(|line| line.strip_prefix("| "));
+    let by_default = rows.filter(|row| {
+        !["--", "compressed", "piped"]
+            .iter()
+            .any(|other| row.contains(other))
+    });
+    let (mut without_cache, mut with_cache) = (Vec::new(), Vec::new());
+    for row in by_default {
+        let multiple = |cell: &str| cell.split(['(', ')']).nth(1).unwrap().parse::<f64>().unwrap();
+        let cells: Vec<&str> = row.split(" |").collect();
+        without_cache.push(multiple(cells[5]));
+        with_cache.push(multiple(cells[6]));
+    }
+    let range = |multiples: &[f64]| {
+        let least = multiples.iter().copied().fold(f64::INFINITY, f64::min);
+        format!(
+            "{least} to {} times",
+            multiples.iter().copied().fold(0.0, f64::max)
+        )
+    };
+    let readme = document("README.md");
+    for (range, after) in [
+        (range(&with_cache), " as fast](docs/performance.md)"),
+        (range(&without_cache), " without its cache"),
+    ] {
+        assert!(readme.contains(&(range.clone() + after)), "{range}{after}");
+    }
+}
+
 /// Returns the file of a test that a document calls `suite::MODULE::NAME`, `external::MODULE::NAME`,
 /// `growth::MODULE::NAME`, or, for a unit test, `MODULE::NAME`.
 fn file_of_test(modules: &[&str]) -> PathBuf {
