@@ -42,9 +42,9 @@ pub fn profile_of(named: Option<&PathBuf>, is_quiet: bool) -> Result<PathBuf, Di
 /// Returns the profile to read if the command line names none: standard input if it has one, else `perf.data`. Nothing is
 /// read from standard input.
 ///
-/// Another profile than that of a pipeline is never read: as long as a program of the pipeline may write to the pipe, this
-/// waits, and a pipeline that ends without data is an error. Scripts often run with an empty pipe, or with one that they read
-/// themselves. Then `perf.data` is the profile, with a warning unless `is_quiet`.
+/// As long as a program of the pipeline may write to the pipe, this waits, and if it then ends without data, that is an error.
+/// Scripts often run with an empty pipe, or with one that they read themselves, and a pipeline whose programs have ended looks
+/// the same. Then `perf.data` is the profile, with a warning unless `is_quiet`.
 pub fn default_profile(is_quiet: bool) -> Result<PathBuf, Diagnostic> {
     let stdin = io::stdin();
     let stdin = stdin.as_fd();

@@ -405,6 +405,14 @@ fn a_pipeline_that_writes_nothing_is_an_error() {
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
     assert_eq!(codes(&said(&ran)), ["JI435"]);
     assert_eq!(samples(folder.path(), "x.data"), None);
+    // Its programs have ended before: only an option shows that it is one.
+    let ran = run_script(
+        folder.path(),
+        "mkfifo fifo; : >fifo & exec 3<fifo; wait; \"$jitinject\" -i - -o x.data <&3",
+    );
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert_eq!(codes(&said(&ran)), ["JI435"]);
+    assert_eq!(samples(folder.path(), "x.data"), None);
 }
 
 /// While a file is read, the first Ctrl-C ends the program, as any other.

@@ -256,7 +256,7 @@ macro_rules! with_run_issues {
 
     StdinNotRead "JI434" Warning "standard input is a pipe without a profile, so {profile} is read"
         "Without a named profile, standard input is read if it is a pipe or file with one. Scripts often run with a pipe that is empty or has other data."
-        "Name the profile: -i perf.data, or -i - for standard input."
+        "Name the profile: -i perf.data, or -i - for standard input, which is then an error if it is empty."
     StdinWithoutData "JI435" Error "no data on standard input"
         "The program before in the pipeline has written no profile: it failed, or was interrupted before it started."
         "See its messages. To read a file, name it: -i perf.data."
