@@ -174,7 +174,7 @@ pub struct InjectArguments {
     ///
     /// By default, each interval between two calls or returns is a sample. With this option, calls are only counted if --events
     /// names calls.
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOGS, hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = interval, help_heading = LOGS, hide_short_help = true)]
     resample: Option<Duration>,
 
     /// Merge XRay calls with the same stack into one sample per thread
@@ -292,12 +292,12 @@ enum TiersArgument {
     Symbols,
 }
 
-/// Parses a number with a unit; nanoseconds without one.
-fn duration(text: &str) -> Result<Duration, String> {
-    let nanoseconds = text.parse().map(Duration::from_nanos);
-    nanoseconds
-        .or_else(|_| humantime::parse_duration(text))
-        .map_err(|_| "not a number with ns, us, ms or s".to_owned())
+/// Parses a time above 0: numbers with units.
+fn interval(text: &str) -> Result<Duration, &'static str> {
+    let interval = humantime::parse_duration(text).ok();
+    interval
+        .filter(|interval| !interval.is_zero())
+        .ok_or("not a number above 0 with ns, us, ms or s")
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -453,6 +453,14 @@ impl InjectArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_has_a_unit_and_is_not_0() {
+        assert_eq!(interval("10us"), Ok(Duration::from_micros(10)));
+        for invalid in ["0", "0us", "5", "-1us", "us", ""] {
+            assert!(interval(invalid).is_err(), "{invalid}");
+        }
+    }
 
     #[test]
     fn percentages_are_checked() {
