@@ -128,6 +128,7 @@ pub enum Command {
     )]
     Inject(Box<InjectArguments>),
     /// Print the hottest functions of a profile, or one with its lines, callers and callees
+    #[command(mut_arg("pid", |pid| pid.long("log-pid")))]
     Report(Box<ReportArguments>),
     /// Export samples for the Firefox Profiler, pprof, speedscope and others, or draw a flame graph
     #[command(
@@ -208,15 +209,16 @@ impl CommandLine {
         // No option of compare takes it as its value.
         let is_separated = arguments.iter().any(|argument| argument == "--");
         let conflict = match matches.subcommand_name() {
-            None => line.inject.conflict().map(str::to_owned),
+            None => line.inject.conflict(),
             Some(name) => misplaced_option(&matches)
                 .map(|option| format!("put {option} after `{name}`"))
                 .or_else(|| match &line.command {
                     Some(Command::Compare(compare)) => compare.conflict(is_separated).map(str::to_owned),
                     Some(Command::Record(arguments)) => arguments.conflict().map(str::to_owned),
-                    Some(Command::Report(arguments)) => arguments.conflict().map(str::to_owned),
-                    Some(Command::Export(arguments)) => arguments.conflict().map(str::to_owned),
-                    Some(Command::Inject(arguments)) => arguments.conflict().map(str::to_owned),
+                    Some(Command::Report(arguments)) => arguments.conflict(),
+                    Some(Command::Export(arguments)) => arguments.conflict(),
+                    Some(Command::Inject(arguments)) => arguments.conflict(),
+                    Some(Command::Timeline(arguments)) => arguments.conflict(),
                     _ => None,
                 }),
         };

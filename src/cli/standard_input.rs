@@ -1,14 +1,16 @@
 //! Standard input as the profile of a command line that names none.
 
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use jitinject::internals::files::stdio::is_standard;
+use jitinject::internals::files::stream::open_input;
 use jitinject::internals::load::may_be_input;
 use jitinject::internals::load::running_processes::ProcessStat;
+use jitinject::internals::perf::header::is_profile;
 use jitinject::internals::record::Plan;
 use jitinject::{Diagnostic, Issue};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,6 +77,22 @@ pub fn is_stream(input: &Path) -> bool {
         false => fs::metadata(input),
     };
     metadata.is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// Returns whether the profile to read is certainly neither a log nor a trace. Nothing is read from pipes.
+pub fn is_recorded(named: Option<&Path>) -> bool {
+    let path = match named {
+        Some(path) => path,
+        None if io::stdin().is_terminal() => Path::new(PERF_DATA),
+        None => return false,
+    };
+    let has_start = || {
+        let mut start = [0_u8; START_SIZE];
+        let size = open_input(path).and_then(|file| file.read_at(&mut start, 0));
+        size.is_ok_and(|size| start.get(..size).is_some_and(is_profile))
+    };
+    let found = (!is_standard(path)).then(|| fs::metadata(path));
+    found.is_some_and(|found| found.is_ok_and(|found| found.is_dir() || found.is_file() && has_start()))
 }
 
 fn metadata_of_stdin() -> io::Result<Metadata> {

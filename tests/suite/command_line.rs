@@ -106,6 +106,52 @@ fn usage_errors_have_a_status_of_their_own() {
     );
 }
 
+/// Otherwise a mistyped option would look as if it had changed nothing.
+#[test]
+fn options_without_an_effect_are_refused() {
+    let folder = scratch();
+    let profile = capture::profile("php82");
+    let run = |line: &str| {
+        let words = line.split(' ').map(|word| match word {
+            "PROFILE" => tools::text(&profile),
+            word => word,
+        });
+        let mut command = jitinject();
+        command.args(words).current_dir(folder.path()).output().unwrap()
+    };
+    for line in [
+        "PROFILE --splice-stacks",
+        "PROFILE --resample 10us",
+        "PROFILE --aggregate",
+        "PROFILE --events calls",
+        "PROFILE --pid 1",
+        "timeline PROFILE --pid 1",
+        "report PROFILE --log-pid 1",
+        "export PROFILE -o x.folded --log-pid 1",
+        "export PROFILE -o x.folded --markers",
+        "report PROFILE --source-maps=off --source-map maps",
+    ] {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", said(&output));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_ne!(run("report PROFILE --pid 1").status.code(), Some(2));
+}
+
+#[test]
+fn events_that_no_given_log_can_have_are_reported() {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    let log = capture::folder("mono-calls").join("trace.mlpd");
+    let trace = capture::folder("xray-fdr-pie14").join("trace.xray");
+    for (input, event) in [(&log, "durations"), (&trace, "alloc")] {
+        let ran = attempt(input, &output, &["--events", event]);
+        assert!(reports(&said(&ran), "JI083", event), "{}", said(&ran));
+        let ran = attempt(input, &output, &["--events", "calls"]);
+        assert!(!codes(&said(&ran)).contains(&"JI083"), "{}", said(&ran));
+    }
+}
+
 #[test]
 fn verbose_prints_each_dump() {
     let folder = scratch();

@@ -107,12 +107,20 @@ pub struct ExportArguments {
 
 impl ExportArguments {
     /// Returns why the arguments contradict each other, if they do.
-    pub fn conflict(&self) -> Option<&'static str> {
-        let unknown = match is_standard(&self.output) {
-            true => "standard output needs --format",
-            false => "the name of --output ends like that of no format; name one with --format",
+    pub fn conflict(&self) -> Option<String> {
+        let conflict = match self.format() {
+            None if is_standard(&self.output) => Some("standard output needs --format"),
+            None => Some("the name of --output ends like that of no format; name one with --format"),
+            Some(format) if self.markers && format != Format::Firefox => {
+                Some("only the format firefox has --markers")
+            }
+            Some(_) => self.source_files.conflict(),
         };
-        self.format().is_none().then_some(unknown)
+        conflict.map(str::to_owned).or_else(|| {
+            let profile = self.input.as_deref().or(self.profile.as_deref());
+            let options = [("--log-pid", self.logs.pid.is_some())];
+            self.logs.conflict(&options, profile)
+        })
     }
 
     fn format(&self) -> Option<Format> {

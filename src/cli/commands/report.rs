@@ -12,7 +12,7 @@ use jitinject::internals::tools::report::{By, ReportOptions, report};
 use jitinject::{Diagnostic, LoadOptions};
 use regex_lite::Regex;
 
-use crate::cli::commands::headings::{INPUT, LOGS, MESSAGES, OUTPUT};
+use crate::cli::commands::headings::{INPUT, MESSAGES, OUTPUT};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFileArguments};
 use crate::cli::commands::selection::{SELECTION, SelectionArguments};
 use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
@@ -92,9 +92,8 @@ pub struct ReportArguments {
     #[command(flatten)]
     track: TrackArgument,
 
-    /// Mono profiler log (.mlpd), or directory to search; may be repeated
-    #[arg(long, value_name = "PATH", help_heading = LOGS)]
-    mono_log: Vec<PathBuf>,
+    #[command(flatten)]
+    logs: LogFiles,
 
     /// Print errors only
     #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
@@ -107,7 +106,17 @@ pub struct ReportArguments {
 
 impl ReportArguments {
     /// Returns why the arguments contradict each other, if they do.
-    pub fn conflict(&self) -> Option<&'static str> {
+    pub fn conflict(&self) -> Option<String> {
+        let conflict = self.conflict_of_words().or_else(|| self.source_files.conflict());
+        conflict.map(str::to_owned).or_else(|| {
+            let (profile, _) = self.words();
+            let options = [("--log-pid", self.logs.pid.is_some())];
+            self.logs.conflict(&options, profile.as_deref())
+        })
+    }
+
+    /// Returns why the profile, the function and the rows contradict each other.
+    fn conflict_of_words(&self) -> Option<&'static str> {
         match self.instructions {
             _ if self.input.is_some() && self.arguments.len() > 1 => Some("--input and two more arguments"),
             Some(_) if self.words().1.is_none() => Some("--instructions without a function"),
@@ -161,13 +170,9 @@ impl ReportArguments {
                 format!("there is no such file here, and {word} is neither a profile nor a directory");
             return Err(Diagnostic::cannot_read(&input, &io::Error::other(cause)));
         }
-        let logs = LogFiles {
-            mono_log: self.mono_log.clone(),
-            ..LogFiles::default()
-        };
         let load = LoadOptions {
             input,
-            ..self.files.options(&logs)
+            ..self.files.options(&self.logs)
         };
         let mut stream = self.selection.stream(load, &self.source_files, &self.track);
         stream.all_functions = self.instructions.is_some();

@@ -1,11 +1,12 @@
 //! Options for files of runtimes, shared by the commands that read a profile.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jitinject::{LoadOptions, TraceOptions};
 
 use crate::cli::commands::headings::{INPUT, LOGS};
+use crate::cli::standard_input::is_recorded;
 
 /// Files of runtimes and how to read them.
 #[derive(Args, Debug)]
@@ -53,7 +54,7 @@ pub struct RuntimeFileArguments {
 }
 
 /// Mono logs, and the process of logs and traces.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 pub struct LogFiles {
     /// Mono profiler log (.mlpd), or directory to search; may be repeated
     ///
@@ -64,6 +65,15 @@ pub struct LogFiles {
     /// PID for logs and traces that carry none, or one from another PID namespace
     #[arg(long, value_name = "PID", help_heading = LOGS, hide_short_help = true)]
     pub pid: Option<u32>,
+}
+
+impl LogFiles {
+    /// Returns why the first of `options` that is given has no effect, if no log is named and `profile` is none.
+    pub fn conflict(&self, options: &[(&str, bool)], profile: Option<&Path>) -> Option<String> {
+        let (option, _) = options.iter().find(|(_, is_given)| *is_given)?;
+        let is_unused = self.mono_log.is_empty() && is_recorded(profile);
+        is_unused.then(|| format!("{option} needs a Mono log or an XRay trace"))
+    }
 }
 
 impl RuntimeFileArguments {

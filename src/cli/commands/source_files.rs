@@ -91,6 +91,12 @@ fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
 }
 
 impl SourceArguments {
+    /// Returns why the arguments contradict each other, if they do.
+    pub fn conflict(&self) -> Option<&'static str> {
+        let is_off = self.source_maps == SourceMapsArgument::Off;
+        (is_off && !self.source_map.is_empty()).then_some("--source-maps=off and --source-map")
+    }
+
     /// Returns the options of the library.
     pub fn options(&self) -> SourceOptions {
         SourceOptions {

@@ -86,6 +86,15 @@ pub struct TimelineArguments {
 }
 
 impl TimelineArguments {
+    /// Returns why the arguments contradict each other, if they do.
+    pub fn conflict(&self) -> Option<String> {
+        self.source_files.conflict().map(str::to_owned).or_else(|| {
+            let profile = self.input.as_deref().or(self.profile.as_deref());
+            let options = [("--pid", self.logs.pid.is_some())];
+            self.logs.conflict(&options, profile)
+        })
+    }
+
     /// Writes the page.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let options = self.options()?;

@@ -11,6 +11,7 @@ use crate::load::find::open_given::open_given;
 use crate::load::input::InputFiles;
 use crate::load::options::InputKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::conversion::event_selection::missing_without_mono_logs;
 use crate::traces::conversion::log_format::{LogFormat, OpenedFiles};
 use crate::traces::detect::is_mono_log;
 use crate::traces::mono::memory::MonoMemory;
@@ -68,6 +69,9 @@ pub fn open(
     if opened.left_out > 0 {
         let too_many = Diagnostic::new(Issue::MonoTooManyLogs).times(opened.left_out);
         opened.diagnostics.push(too_many.with("limit", MAX_LOGS));
+    }
+    if own.is_none() && options.mono_logs.is_empty() {
+        opened.diagnostics.extend(missing_without_mono_logs(options));
     }
     Ok(opened)
 }

@@ -9,6 +9,7 @@ use crate::load::find::open_given::open_given;
 use crate::load::input::InputFiles;
 use crate::load::options::InputKind;
 use crate::results::diagnostics::{Diagnostic, Issue};
+use crate::traces::conversion::event_selection::missing_without_xray_traces;
 use crate::traces::conversion::log_format::{LogFormat, OpenedFiles};
 use crate::traces::options::TraceOptions;
 use crate::traces::xray;
@@ -57,6 +58,9 @@ pub fn open(options: &TraceOptions, input: &InputFiles, access: &Access) -> Resu
         }
     }
     opened.drop_excess();
+    if own.is_none() && options.xray_logs.is_empty() {
+        opened.diagnostics.extend(missing_without_xray_traces(options));
+    }
     Ok(opened)
 }
 

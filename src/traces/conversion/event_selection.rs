@@ -147,8 +147,9 @@ impl EventSet {
         match wanted {
             Some(wanted) => {
                 for kind in wanted.iter().filter(|kind| !logged.contains(&kind.logged())) {
-                    let missing = Diagnostic::new(Issue::MonoNoSuchEvents).with("event", kind.name());
-                    diagnostics.push(missing.with("option", kind.profiler_option()));
+                    let (missing, option) = (missing(MONO_LOG, kind.name()), kind.profiler_option());
+                    diagnostics
+                        .push(missing.with("how", format_args!("start Mono with --profile=log:{option}")));
                 }
             }
             None if logged.is_empty() => {
@@ -187,6 +188,34 @@ impl EventSet {
             }
         }
     }
+}
+
+/// A Mono log, for messages.
+const MONO_LOG: &str = "Mono log";
+
+/// Returns the diagnostic that selected events are in no log.
+fn missing(log: &str, event: &str) -> Diagnostic {
+    let missing = Diagnostic::new(Issue::MonoNoSuchEvents).with("log", log);
+    missing.with("event", event)
+}
+
+/// Returns a diagnostic for each selected kind that only Mono logs have, if there are none.
+pub fn missing_without_mono_logs(options: &TraceOptions) -> impl Iterator<Item = Diagnostic> {
+    let kinds = options.mono_events.iter().flatten();
+    let kinds = kinds.filter(|kind| **kind != MonoEvent::Calls);
+    kinds.map(|kind| missing(MONO_LOG, kind.name()).with("how", "name one with --mono-log"))
+}
+
+/// Returns a diagnostic for each selected kind that only XRay traces have, if there are none.
+pub fn missing_without_xray_traces(options: &TraceOptions) -> impl Iterator<Item = Diagnostic> {
+    let kinds = options.xray_events.iter().flatten();
+    let names = kinds.filter_map(|kind| match kind {
+        XrayEvent::Calls => None,
+        XrayEvent::Custom => Some("custom"),
+        XrayEvent::Arguments => Some("arguments"),
+        XrayEvent::Durations => Some("durations"),
+    });
+    names.map(|name| missing("XRay trace", name).with("how", "name one with --xray-log"))
 }
 
 /// Whether objects of all heap shots are converted, and not only those of the last one.

@@ -330,7 +330,27 @@ pub fn percent(text: &str) -> Result<f64, String> {
 
 impl InjectArguments {
     /// Returns why the arguments contradict each other, if they do.
-    pub fn conflict(&self) -> Option<&'static str> {
+    pub fn conflict(&self) -> Option<String> {
+        let conflict = self.conflict_of_files().or_else(|| self.sources.conflict());
+        conflict.map(str::to_owned).or_else(|| self.conflict_of_logs())
+    }
+
+    /// Returns which option for logs and traces has none.
+    fn conflict_of_logs(&self) -> Option<String> {
+        let options = [
+            ("--events", !self.events.is_empty()),
+            ("--splice-stacks", self.splice_stacks),
+            ("--resample", self.resample.is_some()),
+            ("--aggregate", self.aggregate),
+            ("--pid", self.logs.pid.is_some()),
+        ];
+        let profile = self.input.as_deref().or(self.profile());
+        let conflict = || self.logs.conflict(&options, profile);
+        self.xray_log.is_empty().then(conflict).flatten()
+    }
+
+    /// Returns why the files contradict each other.
+    fn conflict_of_files(&self) -> Option<&'static str> {
         if self.input.is_some() && self.profile.is_some() && self.input != self.profile {
             return Some("two different profiles; name one, with or without --input");
         }
