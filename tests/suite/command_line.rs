@@ -152,6 +152,52 @@ fn events_that_no_given_log_can_have_are_reported() {
     }
 }
 
+/// As messages advise.
+#[test]
+fn all_readers_of_logs_and_traces_take_their_program_and_process() {
+    let folder = scratch();
+    let run = |command: &str, more: &[&str]| {
+        let output: &[&str] = match command {
+            "report" => &[],
+            "export" => &["-o", "x.folded"],
+            _ => &["-o", "x.html"],
+        };
+        let mut ran = jitinject();
+        ran.arg(command)
+            .args(output)
+            .args(more)
+            .current_dir(folder.path());
+        let ran = ran.output().unwrap();
+        assert!(ran.status.success(), "{command} {more:?}: {}", said(&ran));
+        said(&ran)
+    };
+    let traced = capture::folder("xray-fdr-pie14");
+    let (trace, binary) = (traced.join("trace.xray"), traced.join("work"));
+    let (trace, binary) = (
+        ["-i", tools::text(&trace)],
+        ["--xray-binary", tools::text(&binary)],
+    );
+    let (profile, log) = (
+        capture::profile("mono-joined"),
+        capture::folder("mono-calls").join("trace.mlpd"),
+    );
+    let joined = ["-i", tools::text(&profile), "--mono-log", tools::text(&log)];
+    for (command, pid) in [
+        ("report", "--log-pid"),
+        ("export", "--log-pid"),
+        ("timeline", "--pid"),
+    ] {
+        let without = run(command, &trace);
+        assert!(reports(&without, "JI124", "--xray-binary"), "{without}");
+        let with = run(command, &[trace, binary].concat());
+        assert!(!codes(&with).contains(&"JI124"), "{with}");
+        let without = run(command, &joined);
+        assert!(reports(&without, "JI085", pid), "{without}");
+        let with = run(command, &[&joined[..], &[pid, "25926"]].concat());
+        assert!(!codes(&with).contains(&"JI085"), "{with}");
+    }
+}
+
 #[test]
 fn verbose_prints_each_dump() {
     let folder = scratch();

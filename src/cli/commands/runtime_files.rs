@@ -53,7 +53,7 @@ pub struct RuntimeFileArguments {
     confine: bool,
 }
 
-/// Mono logs, and the process of logs and traces.
+/// Mono logs, the process of logs and traces, and the program of traces.
 #[derive(Args, Debug)]
 pub struct LogFiles {
     /// Mono profiler log (.mlpd), or directory to search; may be repeated
@@ -65,6 +65,10 @@ pub struct LogFiles {
     /// PID for logs and traces that carry none, or one from another PID namespace
     #[arg(long, value_name = "PID", help_heading = LOGS, hide_short_help = true)]
     pub pid: Option<u32>,
+
+    /// Instrumented binary, to resolve XRay function IDs
+    #[arg(long, value_name = "FILE", help_heading = LOGS)]
+    xray_binary: Option<PathBuf>,
 }
 
 impl LogFiles {
@@ -85,6 +89,7 @@ impl RuntimeFileArguments {
             trace: TraceOptions {
                 mono_logs: logs.mono_log.clone(),
                 pid: logs.pid,
+                xray_binary: logs.xray_binary.clone(),
                 ..TraceOptions::default()
             },
             clock_offset: self.clock_offset,

@@ -147,10 +147,6 @@ pub struct InjectArguments {
     #[arg(long, value_name = "PATH", help_heading = LOGS)]
     xray_log: Vec<PathBuf>,
 
-    /// Instrumented binary, to resolve XRay function IDs
-    #[arg(long, value_name = "FILE", help_heading = LOGS)]
-    xray_binary: Option<PathBuf>,
-
     /// Events to take from Mono logs and XRay traces
     ///
     /// The default is all events of a log without a profile, none of a log beside a profile, and calls and custom of a trace.
@@ -426,7 +422,6 @@ impl InjectArguments {
                     mono_events: selected(&self.events, EventArgument::mono_event),
                     core_file: self.code_from.clone(),
                     xray_logs: self.xray_log.clone(),
-                    xray_binary: self.xray_binary.clone(),
                     xray_events: selected(&self.events, EventArgument::xray_event),
                     sampling: SamplingOptions {
                         resample: self.resample.map(nanoseconds),
