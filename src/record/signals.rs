@@ -158,13 +158,14 @@ impl Signals {
         self.pending.is_empty() && (self.has_started || self.program.is_none())
     }
 
-    /// Returns how the program ended. perf exits with its status, or ends by the same signal.
+    /// Returns how the program ended. perf exits with its status, or ends by the same signal. Java and shells exit with the
+    /// number of a signal that they get.
     pub fn status_of_program(&self, status: ExitStatus) -> ProgramStatus {
-        match ProgramStatus::of(status) {
-            ProgramStatus::Killed(signal) if self.has_stopped && signal == Signal::TERM.as_raw() => {
-                ProgramStatus::Stopped
-            }
-            status => status,
+        let status = ProgramStatus::of(status);
+        let ended = ProgramStatus::Killed(Signal::TERM.as_raw());
+        match self.has_stopped && status.exit_code() == ended.exit_code() {
+            true => ProgramStatus::Stopped,
+            false => status,
         }
     }
 }
@@ -178,6 +179,7 @@ fn is_child(pid: i32, parent: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
     #[test]
@@ -211,6 +213,21 @@ mod tests {
             received(true, true, None),
             [Signal::INT, Signal::INT, Signal::INT]
         );
+    }
+
+    #[test]
+    fn the_requested_end_is_no_failure_however_the_program_reports_it() {
+        let mut signals = Signals::new(1, Some(PathBuf::from("pid")), false);
+        let (killed, exited) = (ExitStatus::from_raw(15), ExitStatus::from_raw(143 << 8));
+        let statuses = |signals: &Signals| [killed, exited].map(|status| signals.status_of_program(status));
+        assert_eq!(
+            statuses(&signals),
+            [ProgramStatus::Killed(15), ProgramStatus::Exited(143)]
+        );
+        signals.stop();
+        assert_eq!(statuses(&signals), [ProgramStatus::Stopped; 2]);
+        let other = signals.status_of_program(ExitStatus::from_raw(5 << 8));
+        assert_eq!(other, ProgramStatus::Exited(5));
     }
 
     #[test]
