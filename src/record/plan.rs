@@ -23,7 +23,7 @@ use super::ruby;
 use crate::bytes::printable_path;
 use crate::files::kernel;
 use crate::load::RUNTIME_FILES;
-use crate::results::diagnostics::issues::KEEP_PATH;
+use crate::results::diagnostics::issues::{CHECK_PATH, KEEP_PATH};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::name_style::NameStyle;
 use crate::results::summary::shell_word;
@@ -109,6 +109,10 @@ impl Plan {
     pub fn new(options: RecordOptions) -> Result<Self, Diagnostic> {
         let folder = absolute(&options.output);
         let folder = folder.map_err(|cause| Diagnostic::cannot_write(&options.output, &cause))?;
+        if let Some(agent) = &options.java_agent {
+            stat(agent.as_path())
+                .map_err(|cause| Diagnostic::cannot_read_named(agent, &cause.into(), CHECK_PATH))?;
+        }
         let program = program_of(&options.command, &search_path());
         let mut plan = Self {
             command: options.command.clone(),

@@ -106,6 +106,39 @@ fn usage_errors_have_a_status_of_their_own() {
     );
 }
 
+/// A mistyped path would otherwise look like missing symbols or lines.
+#[test]
+fn files_that_options_name_must_be_there() {
+    let folder = scratch();
+    let profile = capture::profile("php82");
+    let profile = tools::text(&profile);
+    let output = folder.path().join("out");
+    for command in [
+        &[][..],
+        &["report"],
+        &["timeline"],
+        &["export", "--format", "folded"],
+    ] {
+        for option in ["--symfs", "--source-map", "--jitdump"] {
+            // The page needs no files of the recorded machine.
+            if command == ["timeline"] && option == "--symfs" {
+                continue;
+            }
+            let mut run = jitinject();
+            run.args(command).args([option, "/nonexistent", "-i", profile]);
+            if command != ["report"] {
+                run.arg("-o").arg(&output);
+            }
+            let ran = run.output().unwrap();
+            assert_eq!(ran.status.code(), Some(1), "{command:?} {option}: {}", said(&ran));
+            assert!(reports(&said(&ran), "JI400", "/nonexistent"), "{}", said(&ran));
+        }
+    }
+    let record = ["record", "--print", "--java-agent", "/nonexistent", "--", "java"];
+    let ran = jitinject().args(record).output().unwrap();
+    assert!(reports(&said(&ran), "JI400", "/nonexistent"), "{}", said(&ran));
+}
+
 /// Otherwise a mistyped option would look as if it had changed nothing.
 #[test]
 fn options_without_an_effect_are_refused() {

@@ -185,8 +185,10 @@ fn options_choose_what_is_set_and_recorded() {
         plain.contains("\nperf record -q -k mono -F 999 -g -N -o r/perf.data -- lli app.ll\n"),
         "{plain}"
     );
-    let java = scene.printed(&["--runtime", "java", "--java-agent", "agent.so"], "make");
-    let agent = format!("-agentpath:{}/agent.so", scene.path("work").display());
+    std::fs::write(scene.path("agent.so"), "").unwrap();
+    let with_agent = ["--runtime", "java", "--java-agent", "../agent.so"];
+    let java = scene.printed(&with_agent, "make");
+    let agent = format!("-agentpath:{}/../agent.so", scene.path("work").display());
     assert!(java.contains(&agent) && !java.contains("NODE_OPTIONS"), "{java}");
     let options = [
         "-e",

@@ -162,7 +162,7 @@ impl ExportArguments {
             ..self.files.options(&self.logs)
         };
         Ok(ExportOptions {
-            stream: self.selection.stream(load, &self.source_files, &self.track),
+            stream: self.selection.stream(load, &self.source_files, &self.track)?,
             format,
             filter: self.filter.clone(),
             has_sources: self.sources,

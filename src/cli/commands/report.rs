@@ -174,7 +174,7 @@ impl ReportArguments {
             input,
             ..self.files.options(&self.logs)
         };
-        let mut stream = self.selection.stream(load, &self.source_files, &self.track);
+        let mut stream = self.selection.stream(load, &self.source_files, &self.track)?;
         stream.all_functions = self.instructions.is_some();
         Ok(ReportOptions {
             stream,

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use jitinject::LoadOptions;
 use jitinject::internals::frames::stream::{SampleFilter, StreamOptions};
+use jitinject::{Diagnostic, LoadOptions};
 
 use crate::cli::commands::headings::SYMBOLS;
-use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
+use crate::cli::commands::source_files::{SourceArguments, TrackArgument, check_named};
 
 /// Heading of the options that select samples and rows.
 pub const SELECTION: &str = "Samples and rows";
@@ -76,10 +76,11 @@ impl SelectionArguments {
         load: LoadOptions,
         source_files: &SourceArguments,
         track: &TrackArgument,
-    ) -> StreamOptions {
-        let mut sources = source_files.options();
+    ) -> Result<StreamOptions, Diagnostic> {
+        check_named(&self.symfs)?;
+        let mut sources = source_files.options()?;
         track.apply(&mut sources);
-        StreamOptions {
+        Ok(StreamOptions {
             load: LoadOptions {
                 symfs: self.symfs.clone(),
                 ..load
@@ -89,7 +90,7 @@ impl SelectionArguments {
             no_native_lines: self.no_native_lines,
             filter: self.filter(),
             all_functions: false,
-        }
+        })
     }
 
     fn filter(&self) -> SampleFilter {

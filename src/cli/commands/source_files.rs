@@ -1,12 +1,15 @@
 //! Options for source files, shared by the commands that name functions.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{PathBuf, absolute};
 
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use jitinject::Diagnostic;
 use jitinject::internals::frames::source_files::{SourceMapOptions, SourceOptions};
+use jitinject::internals::results::diagnostics::issues::CHECK_PATH;
 
 use crate::cli::commands::headings::SYMBOLS;
 
@@ -97,9 +100,10 @@ impl SourceArguments {
         (is_off && !self.source_map.is_empty()).then_some("--source-maps=off and --source-map")
     }
 
-    /// Returns the options of the library.
-    pub fn options(&self) -> SourceOptions {
-        SourceOptions {
+    /// Returns the options of the library. The source maps must be there; the source files may be on another machine.
+    pub fn options(&self) -> Result<SourceOptions, Diagnostic> {
+        check_named(&self.source_map)?;
+        Ok(SourceOptions {
             // Readers resolve a relative directory against their own.
             source_dir: self
                 .source_dir
@@ -110,6 +114,14 @@ impl SourceArguments {
                 is_off: self.source_maps == SourceMapsArgument::Off,
                 paths: self.source_map.clone(),
             },
-        }
+        })
     }
+}
+
+/// Fails if a file or directory that an option names is not there.
+pub fn check_named<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Diagnostic> {
+    for path in paths {
+        fs::metadata(path).map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
+    }
+    Ok(())
 }

@@ -120,7 +120,7 @@ impl TimelineArguments {
 
     fn options(&self) -> Result<TimelineOptions, Diagnostic> {
         let input = profile_of(self.input.as_ref().or(self.profile.as_ref()), self.quiet)?;
-        let mut sources = self.source_files.options();
+        let mut sources = self.source_files.options()?;
         self.track.apply(&mut sources);
         Ok(TimelineOptions {
             load: LoadOptions {

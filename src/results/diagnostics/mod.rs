@@ -153,7 +153,8 @@ impl Diagnostic {
 
     /// Creates the error that a file given by the user cannot be read. `if_missing` is the action to recommend if it
     /// does not exist.
-    pub(crate) fn cannot_read_named(path: &Path, cause: &io::Error, if_missing: &'static str) -> Self {
+    #[doc(hidden)]
+    pub fn cannot_read_named(path: &Path, cause: &io::Error, if_missing: &'static str) -> Self {
         let error = Self::cannot_read(path, cause);
         match cause.kind() {
             io::ErrorKind::NotFound => error.with_remedy(if_missing),

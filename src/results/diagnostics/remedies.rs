@@ -29,7 +29,7 @@ pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as j
 pub const RECORD_AGAIN: &str =
     "perf record writes the profile when it ends, and was perhaps interrupted or failed; record again.";
 /// What to do if a file that an option names does not exist.
-pub const CHECK_PATH: &str = "Check the path: each file and folder that an option names must exist.";
+pub const CHECK_PATH: &str = "Check the path: what the option names must exist.";
 /// What to do about a jitdump that is still written, and not at its path here.
 pub const COPY_MEANWHILE: &str = "It is not at this path here, and may be gone with the process: copy {copy} as late as possible, and name the \
      copy with --jitdump.";

@@ -17,7 +17,7 @@ use jitinject::{
 
 use crate::cli::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::cli::commands::runtime_files::{LogFiles, RuntimeFileArguments};
-use crate::cli::commands::source_files::{SourceArguments, TrackArgument};
+use crate::cli::commands::source_files::{SourceArguments, TrackArgument, check_named};
 
 /// Arguments of jitinject without a command.
 #[derive(Args, Debug)]
@@ -412,7 +412,8 @@ impl InjectArguments {
             (!all.is_empty()).then(|| all.iter().copied().filter_map(of).collect())
         }
         let load = self.files.options(&self.logs);
-        let mut sources = self.sources.options();
+        check_named(&self.symfs)?;
+        let mut sources = self.sources.options()?;
         self.track.apply(&mut sources);
         Ok(InjectOptions {
             load: LoadOptions {
