@@ -7,6 +7,7 @@ use jitdump::printable;
 
 use super::environment::{has_variables, is_set_for};
 use super::plan::Plan;
+use super::watch::Seen;
 use crate::load::advice::PYTHON_TOO_OLD;
 use crate::results::diagnostics::issues::EMBEDDED_COMPILER;
 use crate::results::diagnostics::{Diagnostic, Issue};
@@ -70,6 +71,14 @@ impl Plan {
         has_variables(runtime.runtime, &self.environment)
     }
 
+    /// Whether the recording may have started processes of a runtime. With whole CPUs, it has others, too.
+    fn may_have_started(&self, runtime: &Description, seen: &Seen) -> bool {
+        let mut processes = seen.processes.iter();
+        !self.perf.has_cpus()
+            || self.runtimes.contains(&runtime.runtime)
+            || processes.any(|process| process.runtime == runtime.name)
+    }
+
     /// Adds to a diagnostic how a runtime would log its code.
     pub(super) fn with_advice(&self, diagnostic: Diagnostic, runtime: &Description) -> Diagnostic {
         match self.missing_option(runtime) {
@@ -78,19 +87,19 @@ impl Plan {
         }
     }
 
-    /// Returns the diagnostics of the named profile, with advice that helps here. That on `warned`, which was printed during
-    /// the recording or before it, is left out, and so is that on compilers that stayed off.
+    /// Returns the diagnostics of the named profile, with advice that helps here. What was printed during the
+    /// recording or before it is left out, and so is that on compilers that stayed off.
     pub fn advised(
         &self,
         diagnostics: &[Diagnostic],
         samples: &SampleSummary,
-        warned: &BTreeSet<Runtime>,
+        seen: &Seen,
     ) -> Vec<Diagnostic> {
         let runtime_of = |diagnostic: &Diagnostic| {
             let name = diagnostic.field("runtime")?;
             Description::all().find(|runtime| runtime.name == name)
         };
-        let mut told = warned.clone();
+        let mut told = seen.warned.clone();
         let attached = self.diagnostics.iter();
         let attached = attached.filter(|diagnostic| diagnostic.issue == Issue::StartedWithoutLog);
         told.extend(attached.filter_map(runtime_of).map(|runtime| runtime.runtime));
@@ -105,8 +114,10 @@ impl Plan {
             |diagnostic: &Diagnostic| advice(diagnostic).is_some_and(|it| told.contains(&it.runtime));
         let left: Vec<&Diagnostic> = diagnostics.iter().filter(|it| !is_told(it)).collect();
         let is_too_old = |it: &Diagnostic| it.field("how") == Some(PYTHON_TOO_OLD);
+        let is_set =
+            |runtime: &Description| self.has_set_options(runtime) && self.may_have_started(runtime, seen);
         let helps = |it: &Diagnostic| {
-            let can_be_set = |runtime: &Description| !self.has_set_options(runtime);
+            let can_be_set = |runtime: &Description| !is_set(runtime);
             advice(it).is_some_and(can_be_set) && !is_too_old(it)
         };
         let is_advised = diagnostics.iter().any(|it| advice(it).is_some());
@@ -120,10 +131,12 @@ impl Plan {
             |runtime: &Description| Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
         let left = left.map(|diagnostic| match advice(diagnostic) {
             Some(_) if is_too_old(diagnostic) => diagnostic.clone(),
-            Some(runtime) if self.missing_option(runtime).is_some() => {
+            Some(runtime)
+                if self.may_have_started(runtime, seen) && self.missing_option(runtime).is_some() =>
+            {
                 self.with_advice(named(runtime), runtime)
             }
-            Some(runtime) if self.has_set_options(runtime) => {
+            Some(runtime) if is_set(runtime) => {
                 let also = match runtime.runtime {
                     Runtime::Node => OR_NOT_WRITABLE,
                     _ => "",
@@ -153,6 +166,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::record::RecordOptions;
+    use crate::record::recorded_process::RecordedProcess;
     use crate::results::diagnostics::Severity;
 
     fn plan(command: &str, runtimes: &[Runtime]) -> Plan {
@@ -180,13 +194,35 @@ mod tests {
                 ..SampleSummary::default()
             };
             let diagnostics = [Diagnostic::new(Issue::NoCodeFiles), enable(runtime)];
-            plan.advised(&diagnostics, &samples, &BTreeSet::new()).len()
+            plan.advised(&diagnostics, &samples, &Seen::default()).len()
         };
         assert_eq!(advised(Runtime::Php, 0), 0);
         assert_eq!(advised(Runtime::Php, 1), 1);
         assert_eq!(advised(Runtime::Node, 0), 1);
         // No option of record makes it log its code.
         assert_eq!(advised(Runtime::LuaJit, 0), 2);
+    }
+
+    /// Record has not set their options.
+    #[test]
+    fn processes_that_others_started_get_the_advice_of_their_runtime() {
+        let mut plan = plan("./absent-script", &[]);
+        plan.perf.all_cpus = true;
+        let maps = b"7f00-7f01 r-xp 00000000 08:01 7  /usr/lib/libpython3.13.so.1.0\n";
+        let mut seen = Seen::default();
+        let advised = |seen: &Seen| {
+            let enable = [enable(Runtime::Python), enable(Runtime::Java)];
+            let advised = plan.advised(&enable, &SampleSummary::default(), seen);
+            let is_unchanged = advised
+                .iter()
+                .zip(&enable)
+                .map(|(advice, enable)| advice == enable);
+            is_unchanged.collect::<Vec<_>>()
+        };
+        assert_eq!(advised(&seen), [true, true]);
+        seen.processes
+            .extend(RecordedProcess::of(std::process::id(), maps));
+        assert_eq!(advised(&seen), [false, true]);
     }
 
     #[test]
@@ -199,7 +235,7 @@ mod tests {
             jit: 9,
             ..SampleSummary::default()
         };
-        assert_eq!(plan.advised(&diagnostics, &samples, &BTreeSet::new()), []);
+        assert_eq!(plan.advised(&diagnostics, &samples, &Seen::default()), []);
     }
 
     /// To record again would not help.
@@ -208,12 +244,12 @@ mod tests {
         let mut plan = plan("./absent-script", &[]);
         plan.options.output = "my recording".into();
         let written = [Diagnostic::new(Issue::DumpStillWritten)];
-        let advised = plan.advised(&written, &SampleSummary::default(), &BTreeSet::new());
+        let advised = plan.advised(&written, &SampleSummary::default(), &Seen::default());
         let help = advised[0].help();
         assert!(help.contains("jitinject report 'my recording'"), "{help}");
         // It may be gone.
         let written = written.map(|written| written.with("copy", "/proc/7/fd/17"));
-        let advised = plan.advised(&written, &SampleSummary::default(), &BTreeSet::new());
+        let advised = plan.advised(&written, &SampleSummary::default(), &Seen::default());
         assert_eq!(advised[0].help(), "");
     }
 
@@ -233,7 +269,7 @@ mod tests {
                 named,
                 ..SampleSummary::default()
             };
-            let advised = plan.advised(&diagnostics, &samples, &BTreeSet::new());
+            let advised = plan.advised(&diagnostics, &samples, &Seen::default());
             advised.iter().map(|it| it.severity).collect::<Vec<_>>()
         };
         let (warning, note) = (Severity::Warning, Severity::Note);
@@ -246,8 +282,11 @@ mod tests {
         let unknown = plan("./absent-script", &[]);
         let diagnostics = [Diagnostic::new(Issue::NoCodeFiles), enable(Runtime::Java)];
         let advised = |plan: &Plan, warned: &[Runtime]| -> Vec<String> {
-            let warned = warned.iter().copied().collect();
-            let advised = plan.advised(&diagnostics, &SampleSummary::default(), &warned);
+            let seen = Seen {
+                warned: warned.iter().copied().collect(),
+                ..Seen::default()
+            };
+            let advised = plan.advised(&diagnostics, &SampleSummary::default(), &seen);
             advised.iter().map(Diagnostic::message).collect()
         };
         let java = advised(&unknown, &[]);
@@ -267,7 +306,7 @@ mod tests {
         let advised_node = node.advised(
             &[enable(Runtime::Node)],
             &SampleSummary::default(),
-            &BTreeSet::new(),
+            &Seen::default(),
         );
         let in_output = "logs to its standard output";
         assert!(advised_node[0].message().contains(in_output), "{advised_node:?}");
@@ -285,7 +324,7 @@ mod tests {
         assert_eq!(warning.help(), NAME_RUNTIME);
         let embedding = enable(Runtime::Python).with_remedy(EMBEDDED_COMPILER);
         let python = plan("./absent-script", &[Runtime::Python]);
-        let advised_python = python.advised(&[embedding], &SampleSummary::default(), &BTreeSet::new());
+        let advised_python = python.advised(&[embedding], &SampleSummary::default(), &Seen::default());
         assert_eq!(advised_python[0].help(), EMBEDDED_COMPILER);
         // No option helps.
         let old = Diagnostic::new(Issue::EnableRuntime).with("runtime", Runtime::Python.name());
@@ -295,7 +334,7 @@ mod tests {
         ];
         for runtime in [Runtime::Python, Runtime::Numba] {
             let plan = plan("./absent-script", &[runtime]);
-            let advised = plan.advised(&old, &SampleSummary::default(), &BTreeSet::new());
+            let advised = plan.advised(&old, &SampleSummary::default(), &Seen::default());
             assert_eq!(advised, old[1..]);
         }
         // A program of Python starts Java.

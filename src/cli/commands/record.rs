@@ -453,7 +453,7 @@ impl RecordArguments {
                 missing.cut = 0;
             }
         }
-        self.warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.seen.warned));
+        self.warn(&plan.advised(&summary.diagnostics, &summary.samples, &recorded.seen));
         if !self.quiet && !left.is_empty() {
             print_message(&format!("copied, and left where they are: {}", left.join(", ")));
         }
