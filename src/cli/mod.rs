@@ -10,6 +10,7 @@ pub mod status_line;
 pub mod terminal;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -17,6 +18,7 @@ use clap::parser::ValueSource;
 use clap::{
     Arg, ArgAction, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand,
 };
+use jitdump::printable;
 
 use crate::cli::commands::check::CheckArguments;
 use crate::cli::commands::compare::CompareArguments;
@@ -204,6 +206,9 @@ impl CommandLine {
             .profile()
             .is_some_and(perf_commands::is_mistyped_command)
         {
+            if let Some(error) = Self::without_equals(&arguments, line.inject.profile()) {
+                return Err(error);
+            }
             Self::commands_only().try_get_matches_from(&arguments)?;
         }
         // No option of compare takes it as its value.
@@ -234,6 +239,21 @@ impl CommandLine {
         all.build();
         let used = command.and_then(|name| all.find_subcommand(name)).cloned();
         used.unwrap_or(all).error(ErrorKind::ArgumentConflict, conflict)
+    }
+
+    /// Returns what to type if the profile is meant as the value of the option before it, which needs an equals sign.
+    fn without_equals(arguments: &[OsString], profile: Option<&Path>) -> Option<clap::Error> {
+        let profile = profile?.as_os_str();
+        let pair = arguments
+            .windows(2)
+            .find(|pair| pair.last().is_some_and(|word| word == profile))?;
+        let option = pair.first()?.to_str()?;
+        let name = option.strip_prefix("--")?;
+        let needs_equals = |known: &Arg| known.get_long() == Some(name) && known.is_require_equals_set();
+        let value = printable(profile.as_encoded_bytes());
+        let advice = format!("type {option}={value}\n");
+        let error = || clap::Error::raw(ErrorKind::InvalidValue, advice);
+        Self::command().get_arguments().any(needs_equals).then(error)
     }
 
     /// Returns the command line without a profile to convert, for which clap suggests the most similar command.
@@ -340,6 +360,11 @@ mod tests {
             let said = refused(&format!("jitinject {line}"));
             assert!(said.contains("'record'"), "{line}: {said}");
         }
+        for line in ["--compress 5", "-q --unwind keep"] {
+            let said = refused(&format!("jitinject {line}"));
+            let typed = line.trim_start_matches("-q ").replace(' ', "=");
+            assert!(said.contains(&format!("type {typed}")), "{line}: {said}");
+        }
         for line in ["node a.js", "-- node a.js", "npm test"] {
             let said = refused(&format!("jitinject {line}"));
             assert!(said.contains("jitinject record -- "), "{line}: {said}");
@@ -353,6 +378,33 @@ mod tests {
             let said = refused(&format!("jitinject {line}"));
             assert!(said.contains("unexpected argument"), "{line}: {said}");
         }
+    }
+
+    #[test]
+    fn negative_numbers_are_values() {
+        for line in [
+            "report -n -1",
+            "export -o x.svg --pid -1",
+            "report --tid -2",
+            "record --duration -1 -- node",
+            "compare --min-change -1 a b",
+        ] {
+            let words = format!("jitinject {line}");
+            let read = CommandLine::from(words.split(' ').map(Into::into).collect());
+            let said = read.unwrap_err().to_string();
+            assert!(said.contains("invalid value '-"), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn one_side_of_a_comparison_is_not_enough() {
+        let said = |line: &str| {
+            let read = CommandLine::from(line.split(' ').map(Into::into).collect());
+            read.unwrap_err().to_string()
+        };
+        assert!(said("jitinject compare a").contains("after the change"));
+        assert!(said("jitinject compare a b c").contains("put --"));
+        assert!(said("jitinject compare a b --flame-graph -").contains("name a file"));
     }
 
     #[test]

@@ -213,6 +213,8 @@ impl fmt::Display for Alignment {
                     "cycle counts without a conversion: code at addresses that only one function had is used",
                 );
             }
+            // Nobody would see so few in seconds.
+            Self::Given(offset @ -999..=999) => return write!(f, "moved by {offset:+} ns (--clock-offset)"),
             Self::Given(offset) => {
                 return write!(f, "moved by {:+.6} s (--clock-offset)", *offset as f64 / 1e9);
             }

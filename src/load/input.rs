@@ -184,7 +184,10 @@ fn is_readable(start: &[u8]) -> bool {
 fn open_folder(options: &LoadOptions) -> Result<InputFiles, Diagnostic> {
     let path = &options.input;
     let main = path.join("data");
-    if fs::symlink_metadata(&main).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+    if let Err(cause) = fs::symlink_metadata(&main) {
+        if cause.kind() != io::ErrorKind::NotFound {
+            return Err(input_error(path, cause));
+        }
         let none = Diagnostic::new(Issue::FolderWithoutProfile).in_file(path);
         return Err(match fs::symlink_metadata(path.join("run-1/perf.data")) {
             Ok(_) => none.with_remedy("Name one of its runs (record --runs), such as the run-1 in it."),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jitinject::internals::files::staged::write_atomically;
+use jitinject::internals::files::stdio::is_standard;
 use jitinject::internals::files::stream;
 use jitinject::internals::files::temp_file::copy_if;
 use jitinject::internals::record::{MANIFEST, SUMMARY};
@@ -66,7 +67,7 @@ pub struct CompareArguments {
     /// Ignore changes of functions below PERCENT
     ///
     /// In percentage points. They are neither tested nor shown.
-    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.5")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.5", allow_negative_numbers = true)]
     min_change: f64,
 
     /// Compare events or samples per run if CPU times are unknown
@@ -86,14 +87,14 @@ pub struct CompareArguments {
     /// Probability that nothing is significant by chance
     ///
     /// It applies to all functions together: the more of them are tested, the stricter each test is.
-    #[arg(long, value_name = "PERCENT", value_parser = confidence, default_value = "97")]
+    #[arg(long, value_name = "PERCENT", value_parser = confidence, default_value = "97", allow_negative_numbers = true)]
     confidence: f64,
 
     /// Variation from run to run to assume for single runs
     ///
     /// Only used with one run on each side. The standard deviation of the time in a function, in percent of that time.
     /// [default: 25 for programs with JIT code, 5 for others, 15 for the CPU time of a run]
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
     assume_variation: Option<f64>,
 
     /// Exit with status 4 if RULE is broken; may be repeated
@@ -135,6 +136,9 @@ fn confidence(text: &str) -> Result<f64, String> {
 impl CompareArguments {
     /// Returns why the arguments make no sense, if they don't. `is_separated` is whether `--` is among them.
     pub fn conflict(&self, is_separated: bool) -> Option<&'static str> {
+        if self.flame_graph.as_deref().is_some_and(is_standard) {
+            return Some("standard output has the changes; name a file for --flame-graph");
+        }
         if !self.after.is_empty() {
             return None;
         }
@@ -142,7 +146,11 @@ impl CompareArguments {
         if is_separated {
             return Some("no summaries after --");
         }
-        (self.before.len() != 2).then_some("put -- between the summaries before and after the change")
+        match self.before.len() {
+            2 => None,
+            1 => Some("name also the summary after the change"),
+            _ => Some("put -- between the summaries before and after the change"),
+        }
     }
 
     /// Reads the summaries and prints the changes.

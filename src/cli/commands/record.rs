@@ -125,10 +125,10 @@ pub struct RecordArguments {
     cpu: Option<String>,
 
     /// End the recording after SECONDS; a program that still runs gets SIGTERM
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = RECORDING)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = RECORDING)]
     duration: Option<Duration>,
 
-    /// Event to record, as perf list prints it; may be repeated [default: cycles, or cpu-clock]
+    /// Event to record, as perf list prints it; may be repeated [default: perf's: cycles, or a clock]
     #[arg(short, long, value_name = "EVENT", help_heading = RECORDING)]
     event: Vec<String>,
 

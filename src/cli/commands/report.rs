@@ -53,7 +53,7 @@ pub struct ReportArguments {
     arguments: Vec<PathBuf>,
 
     /// Number of rows, or of callers and callees of a function; 0 for all [default: 20, and 10 of a function]
-    #[arg(short = 'n', long, value_name = "N", help_heading = SELECTION)]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, help_heading = SELECTION)]
     rows: Option<usize>,
 
     /// Rows to print [default: function]; symbol prints the rows of perf report

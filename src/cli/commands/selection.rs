@@ -21,11 +21,11 @@ pub struct SelectionArguments {
     event: Option<String>,
 
     /// Only samples of these processes
-    #[arg(long = "pid", value_name = "PID", value_delimiter = ',', help_heading = SELECTION)]
+    #[arg(long = "pid", value_name = "PID", value_delimiter = ',', allow_negative_numbers = true, help_heading = SELECTION)]
     pids: Vec<u32>,
 
     /// Only samples of these threads
-    #[arg(long = "tid", value_name = "TID", value_delimiter = ',', help_heading = SELECTION)]
+    #[arg(long = "tid", value_name = "TID", value_delimiter = ',', allow_negative_numbers = true, help_heading = SELECTION)]
     tids: Vec<u32>,
 
     /// Only samples in this time, in seconds since the first record; either may be empty

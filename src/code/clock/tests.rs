@@ -24,6 +24,16 @@ const RUNTIME: RuntimeClock = RuntimeClock {
 const MARKER: Option<Time> = Some(Time(1001 * SECOND));
 
 #[test]
+fn a_given_offset_is_printed_as_it_is() {
+    let printed = [-5, 0, 1000, 123_000_457_000].map(|offset| Alignment::Given(offset).to_string());
+    let expected = ["-5 ns", "+0 ns", "+0.000001 s", "+123.000457 s"];
+    assert_eq!(
+        printed,
+        expected.map(|moved| format!("moved by {moved} (--clock-offset)"))
+    );
+}
+
+#[test]
 fn nothing_is_moved_where_both_are_monotonic() {
     let profile = ProfileClock {
         id: Some(1),

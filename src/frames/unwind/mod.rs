@@ -59,7 +59,7 @@ use crate::frames::unwind::stack::{Unwinder, UnwoundCounts};
 use crate::load::{LoadOptions, Progress, Recording, keep};
 use crate::perf::callchain::unwound::UnwoundHeader;
 use crate::perf::record::data::ProfileBytes;
-use crate::results::diagnostics::issues::{LARGEST_COPIES, RECORD_LARGEST_COPIES};
+use crate::results::diagnostics::issues::{LARGEST_COPIES, RECORD_LARGEST_COPIES, UNWIND_THERE};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::UnwindSummary;
 
@@ -188,7 +188,10 @@ impl Lacking {
             list.push_str(", and others");
         }
         let frames = self.modules.iter().map(|(_, frames)| frames).sum();
-        let lacking = Diagnostic::new(issue).times(frames).with("modules", list);
+        let mut lacking = Diagnostic::new(issue).times(frames).with("modules", list);
+        if self.in_files == 0 {
+            lacking = lacking.with_remedy(UNWIND_THERE);
+        }
         (!self.modules.is_empty()).then_some(lacking)
     }
 }
@@ -311,5 +314,10 @@ mod tests {
         assert_eq!(list(5), five);
         assert_eq!(list(6), format!("{five}, and others"));
         assert!(lacking(0, 0).report(Issue::ModulesNotFound).is_none());
+        // No option names the kernel's code.
+        for (in_files, has_option) in [(0, false), (1, true)] {
+            let report = lacking(1, in_files).report(Issue::ModulesNotFound).unwrap();
+            assert_eq!(report.help().contains("--symfs"), has_option);
+        }
     }
 }

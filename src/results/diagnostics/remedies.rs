@@ -50,6 +50,9 @@ pub const RECORD_AS_ROOT: &str = "Record it as root: put sudo before jitinject."
 pub const RECORD_LARGEST_COPIES: &str = "Record larger copies: --call-graph dwarf,65528.";
 /// What to do about stacks that are larger than the largest copies.
 pub const LARGEST_COPIES: &str = "The copies have the largest possible size.";
+/// What to do if only code that the kernel maps into processes is lacking.
+pub const UNWIND_THERE: &str =
+    "This code is no file but the kernel's: only the kernel of the recording has it.";
 /// What to do about a program that is not found with sudo.
 pub const KEEP_PATH: &str =
     "sudo has a PATH of its own; keep yours: sudo env \"PATH=$PATH\" jitinject record -- COMMAND";
