@@ -106,6 +106,20 @@ fn usage_errors_have_a_status_of_their_own() {
     );
 }
 
+/// A file `data`, as in directories of perf, may not be there at all.
+#[test]
+fn a_directory_that_cannot_be_searched_is_named_itself() {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    // The longest path to it, so that none in it can be opened, even by root.
+    let mut path = folder.path().join("profile");
+    std::fs::create_dir(&path).unwrap();
+    let dots = (4095 - path.as_os_str().len()) / 2;
+    path.as_mut_os_string().push("/.".repeat(dots));
+    let said = said(&attempt(&path, &output, &[]));
+    assert!(reports(&said, "JI400", "/.: "), "{said}");
+}
+
 /// A mistyped path would otherwise look like missing symbols or lines.
 #[test]
 fn files_that_options_name_must_be_there() {
