@@ -277,7 +277,7 @@ impl NameInFolder {
         // Others may have exchanged it already.
         match folder.is_own()? && folder.entries()?.next().is_none() {
             true => Ok(folder),
-            false => Err(io::Error::other("another folder was put in its place")),
+            false => Err(io::Error::other("another directory was put in its place")),
         }
     }
 

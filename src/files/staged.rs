@@ -87,7 +87,7 @@ impl StagedFile {
     /// Creates the file for `target`. Only its owner can read it, as perf does for profiles.
     pub fn create(target: NameInFolder) -> io::Result<Self> {
         match target.has_folder() {
-            Ok(true) => Err(io::Error::other("there is a folder of that name")),
+            Ok(true) => Err(io::Error::other("there is a directory of that name")),
             _ => Self::with_mode(target, PRIVATE),
         }
     }
@@ -300,7 +300,7 @@ fn replace(staged: &NameInFolder, target: &NameInFolder) -> io::Result<()> {
         Ok(found) if matches!(cause, Errno::ACCESS | Errno::PERM) && !is_trusted(found.st_uid) => {
             let uid = found.st_uid;
             io::Error::other(format!(
-                "it belongs to user {uid}, who could change it later, and cannot be replaced in this folder"
+                "it belongs to user {uid}, who could change it later, and cannot be replaced in this directory"
             ))
         }
         _ => cause.into(),
@@ -325,7 +325,7 @@ fn shared_place(folder: &Folder, path: &Path) -> io::Result<NameInFolder> {
         let owner = here.owner()?;
         if !is_trusted(owner) && owner != folder.owner()? {
             return Err(io::Error::other(format!(
-                "its folder belongs to user {owner}, who could change it later"
+                "its directory belongs to user {owner}, who could change it later"
             )));
         }
     }

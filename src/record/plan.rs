@@ -340,7 +340,7 @@ impl Plan {
         }
         let path = Path::new(program);
         let cause = match path.metadata() {
-            Ok(found) if found.is_dir() => "it is a folder",
+            Ok(found) if found.is_dir() => "it is a directory",
             Ok(_) if program.as_bytes().contains(&b'/') => "it is not executable",
             Ok(_) => "no program in PATH, but a file here",
             Err(_) => "no such program",

@@ -112,7 +112,7 @@ fn not_created(path: &Path, cause: &io::Error) -> Diagnostic {
     match cause.kind() {
         io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(path),
         io::ErrorKind::PermissionDenied => {
-            Diagnostic::cannot_write(path, cause).with_remedy("Choose a folder elsewhere with -o.")
+            Diagnostic::cannot_write(path, cause).with_remedy("Choose a directory elsewhere with -o.")
         }
         _ => Diagnostic::cannot_write(path, cause),
     }
@@ -196,7 +196,7 @@ impl<'a> Session<'a> {
             if self.place.holds(&self.folder) {
                 return Ok(Outcome::Recorded(recorded));
             }
-            let cause = io::Error::other("it was moved, or another folder was put in its place");
+            let cause = io::Error::other("it was moved, or another directory was put in its place");
             return Err(Diagnostic::cannot_write(self.plan.folder(), &cause));
         }
         remove(&self.place, &self.folder);

@@ -496,7 +496,7 @@ fn what_cannot_be_started_is_explained() {
     for (command, cause) in [
         ("./app.js", "it is not executable"),
         ("app.js", "no program in PATH, but a file here"),
-        ("..", "it is a folder"),
+        ("..", "it is a directory"),
         ("absent", "no such program"),
     ] {
         let output = scene.run(&["record", "-o", "r", command]);

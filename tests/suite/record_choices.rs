@@ -564,7 +564,7 @@ fn a_folder_that_cannot_be_named_in_a_list_is_reported_for_its_runtime() {
     ] {
         let output = scene.run(&["record", "-o", folder, "--", program]);
         let said = said(&output);
-        let wanted = "PHP cannot log its code in a folder whose path has ':'";
+        let wanted = "PHP cannot log its code in a directory whose path has ':'";
         assert_eq!(reports(&said, "JI453", wanted), is_reported, "{folder}: {said}");
         assert_eq!(has_code(&said, "JI453"), is_reported);
     }
