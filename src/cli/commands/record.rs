@@ -47,7 +47,8 @@ Examples:
   perf --buildid-dir ci-run/debug report -i ci-run/perf.jit.data
 
 Exit status: the program's, or 128 plus the number of the signal that ended it. Without a program, or if it succeeds or ends \
-by the SIGTERM of --duration: 0 success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires; 127 the program cannot be started.";
+by the SIGTERM of --duration: 0 success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires; 127 the \
+program cannot be started.";
 
 /// Number of functions in the final message.
 const HOTTEST: usize = 5;

@@ -68,8 +68,9 @@ pub struct InjectArguments {
     /// Replace copied stacks (perf record --call-graph dwarf) by call chains [default: if this machine has the files]
     ///
     /// Readers then have whole stacks, also through JIT code, without unwinding, and the profile shrinks to a fraction of its
-    /// size. --unwind=keep adds the call chains, but leaves registers and stacks in the samples; --unwind=replace is --unwind. Without this
-    /// option, stacks stay as they are if this machine lacks executables or libraries of the recorded one; jitinject inject never unwinds them.
+    /// size. --unwind=keep adds the call chains, but leaves registers and stacks in the samples; --unwind=replace is
+    /// --unwind. Without this option, stacks stay as they are if this machine lacks executables or libraries of the recorded one;
+    /// jitinject inject never unwinds them.
     #[arg(long, alias = "convert-callchain", value_name = "KEEP", num_args = 0..=1, require_equals = true,
         default_missing_value = "replace", hide_possible_values = true, overrides_with = "no_unwind", help_heading = OUTPUT)]
     unwind: Option<UnwindArgument>,
