@@ -69,14 +69,6 @@ pub fn may_be_of(file: &Metadata, start: Option<SystemTime>) -> bool {
     start.is_none_or(|start| file.modified().is_ok_and(|modified| modified >= start))
 }
 
-/// Returns the effective user ID of a process that runs. Its directory in `/proc` may be root's: that of a process that is not
-/// dumpable, as programs with capabilities are.
-pub fn owner_of(pid: u32) -> Option<u32> {
-    let status = kernel::read_text(format!("/proc/{pid}/status")).ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_whitespace().nth(1)?.parse().ok()
-}
-
 /// Whether a process has exited, or has the same root directory as this process.
 pub fn has_same_root(pid: u32) -> bool {
     let namespace = |process: &str| kernel::read_link(format!("/proc/{process}/ns/mnt")).ok();

@@ -16,13 +16,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::process_files::{has_same_root, ids_of, owner_of, runtime_in};
+use super::process_files::{has_same_root, ids_of, runtime_in};
 use super::short_command;
 use crate::bytes::base_name;
 use crate::bytes::printable_path;
 use crate::files::folder::{descriptor_path, open_unchangeable};
 use crate::files::kernel;
 use crate::files::search::without_links;
+use crate::load::running_processes::owner_of;
 use crate::runtimes::Runtime;
 
 /// Longest version in bytes.

@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal, getpgrp, kill_process};
 
 use super::mapped_dumps::SeenDumps;
 use super::plan::Plan;
-use super::process_files::{files_of, maps_of, owner_of, runtime_in};
+use super::process_files::{files_of, maps_of, runtime_in};
 use super::recorded_process::RecordedProcess;
 use crate::files::kernel;
 use crate::load::RUNTIME_FILES;
-use crate::load::running_processes::ProcessStat;
+use crate::load::running_processes::{ProcessStat, owner_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::runtimes::Runtime;
 use sample_count::SampleCount;

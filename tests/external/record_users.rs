@@ -190,6 +190,37 @@ fn a_perf_map_that_a_container_has_mounted_is_not_copied() {
     assert_eq!(fs::read_dir(scene.path("r/dumps")).unwrap().count(), 0);
 }
 
+/// As a perf map, its lines would be names of functions.
+#[test]
+fn private_files_to_which_a_process_leads_are_no_perf_maps() {
+    if !has_users(
+        module_path!(),
+        "private_files_to_which_a_process_leads_are_no_perf_maps",
+    ) {
+        return;
+    }
+    let by_link = "ln -s $PWD/secret /tmp/perf-$$.map";
+    let by_mount = "touch /tmp/perf-$$.map && mount --bind secret /tmp/perf-$$.map";
+    for lead in [by_link, by_mount] {
+        let scene = scene_of_other(&[]);
+        let secret = scene.path("secret");
+        fs::write(&secret, "7f00 10 SECRET\n").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let script = format!("{lead} && : > ready && while :; do :; done");
+        let process = Running::start(
+            &scene,
+            &["unshare", "--map-root-user", "--mount", "sh", "-c", &script],
+        );
+        let output = scene.record(&["-p", &process.pid(), "--duration", "0.5"]);
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            has_code(&said, "JI209") && !said.contains(" perf map, "),
+            "{said}"
+        );
+    }
+}
+
 /// While it executes one of root's, a process whose program another user chose is root's.
 #[test]
 fn root_executes_no_program_of_another_user() {

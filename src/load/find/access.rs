@@ -9,12 +9,13 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 
+use crate::bytes::printable_path;
 use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
 use crate::files::walk::{self, Scope};
 use crate::files::{FileOrigin, Reach};
 use crate::load::options::LoadOptions;
-use crate::load::running_processes::{SLACK, process_folder, start_of};
+use crate::load::running_processes::{SLACK, owner_of, process_folder, start_of};
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::units::Pid;
 
@@ -73,8 +74,9 @@ impl OwnerCheck {
         }
     }
 
-    /// Rejects a file unless it and each link on its path belong to root, the current user, the owner of the
-    /// profile, or the owner of the process `pid`, who is known while it runs, or by the options or the manifest.
+    /// Rejects a file unless it belongs to root, the current user, the owner of the profile, or the owner of the process
+    /// `pid`, who is known while it runs, or by the options or the manifest. Each link on its path must belong to root, the
+    /// current user or the owner of the file: another user could lead to a file that only this one may read.
     pub fn check(&self, file: &FileOrigin, pid: Option<Pid>) -> Result<(), Diagnostic> {
         if self.is_blind {
             return Ok(());
@@ -83,10 +85,23 @@ impl OwnerCheck {
             return Err(Diagnostic::new(Issue::OtherOwner).with("user", file.owner));
         }
         let mut link_owners = file.trail.link_owners.iter();
-        if let Some(&owner) = link_owners.find(|&&owner| !self.has(owner, pid)) {
-            return Err(Diagnostic::new(Issue::LinkOwner).with("user", owner));
+        match link_owners.find(|&&owner| !is_trusted(owner) && owner != file.owner) {
+            Some(&owner) => Err(led_by(owner, file)),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Rejects a file below the root directory of a running process that the process may not read: in a mount namespace of
+    /// its own, it can give any name to such a file.
+    pub fn check_in_process(&self, file: &FileOrigin, pid: Pid) -> Result<(), Diagnostic> {
+        if self.is_blind || file.is_public() {
+            return Ok(());
+        }
+        match owner_of(pid.0) {
+            Some(owner) if owner == file.owner => Ok(()),
+            Some(owner) => Err(led_by(owner, file)),
+            None => Err(Diagnostic::new(Issue::FileMissing)),
+        }
     }
 
     fn has(&self, owner: u32, pid: Option<Pid>) -> bool {
@@ -132,6 +147,13 @@ fn noted_owners(profile: &Path) -> Option<BTreeMap<u32, u32>> {
     Some(noted.owners)
 }
 
+/// Returns why a file is not used to which a user leads who is not its owner.
+fn led_by(user: u32, file: &FileOrigin) -> Diagnostic {
+    let target = file.trail.target.as_ref().unwrap_or(&file.path);
+    let rejected = Diagnostic::new(Issue::LinkOwner).with("user", user);
+    rejected.with("target", printable_path(target))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +162,8 @@ mod tests {
     use std::time::Duration;
 
     use rustix::process::geteuid;
+
+    use crate::files::OpenFile;
 
     #[test]
     fn the_owner_of_a_process_that_started_after_the_profile_does_not_count() {
@@ -187,5 +211,50 @@ mod tests {
         fs::set_permissions(&manifest, Permissions::from_mode(0o644)).unwrap();
         fs::write(&manifest, "{}").unwrap();
         assert!(read().unwrap_or_default().is_empty());
+    }
+
+    /// The owner of a process is believed about the process, and not about what other users have in their files.
+    #[test]
+    fn owners_of_links_lead_to_their_own_files_only() {
+        let process = Pid(4_193_902);
+        let me = geteuid().as_raw();
+        let user = me + 1;
+        let options = LoadOptions {
+            process_owners: BTreeMap::from([(process.0, user)]),
+            ..LoadOptions::default()
+        };
+        let check = OwnerCheck::new(&options, 0, None);
+        let mut file = OpenFile::open(Path::new("Cargo.toml")).unwrap().origin().clone();
+        for (owner, links, is_used) in [
+            (user, vec![], true),
+            (user, vec![0, me, user], true),
+            (me, vec![0, me], true),
+            (me, vec![me, user], false),
+            (0, vec![user], false),
+            (user, vec![user + 1], false),
+        ] {
+            file.owner = owner;
+            file.trail.link_owners.clone_from(&links);
+            let checked = check.check(&file, Some(process));
+            assert_eq!(checked.is_ok(), is_used, "{owner} {links:?}");
+            if let Err(rejected) = checked {
+                assert_eq!(rejected.issue, Issue::LinkOwner);
+            }
+        }
+        let mut blind = check;
+        blind.is_blind = true;
+        assert_eq!(blind.check(&file, Some(process)), Ok(()));
+    }
+
+    #[test]
+    fn a_private_file_in_a_process_is_that_of_its_owner() {
+        let me = Pid(std::process::id());
+        let check = OwnerCheck::new(&LoadOptions::default(), 0, None);
+        let private = tempfile::NamedTempFile::new().unwrap();
+        let mut file = OpenFile::open(private.path()).unwrap().origin().clone();
+        assert_eq!(check.check_in_process(&file, me), Ok(()));
+        file.owner += 1;
+        let rejected = check.check_in_process(&file, me).unwrap_err();
+        assert_eq!(rejected.issue, Issue::LinkOwner);
     }
 }

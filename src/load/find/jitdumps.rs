@@ -440,6 +440,11 @@ impl<'a> JitdumpSearch<'a> {
             let root = process.join("root");
             let path = root.join(recorded.strip_prefix("/").unwrap_or(recorded));
             let opened = self.open_once(&path, || walk::open(recorded, Scope::Root(&root)));
+            let opened = opened.and_then(|found| {
+                let ownership = &self.access.ownership;
+                ownership.check_in_process(found.file.origin(), marker.pid)?;
+                Ok(found)
+            });
             all.push((path, opened));
         }
         if is_elsewhere {

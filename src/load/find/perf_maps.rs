@@ -397,6 +397,9 @@ impl PerfMapSearch<'_> {
         if place.origin != MapOrigin::Named {
             self.access.ownership.check(file.origin(), Some(pid))?;
         }
+        if place.origin == MapOrigin::Process {
+            self.access.ownership.check_in_process(file.origin(), pid)?;
+        }
         let is_found = matches!(place.origin, MapOrigin::Process | MapOrigin::Temporary);
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
         let is_later = |created: SystemTime| end.is_some_and(|end| is_after(created, end));

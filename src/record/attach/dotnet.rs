@@ -24,8 +24,8 @@ use crate::files::Folder;
 use crate::files::folder::descriptor_path;
 use crate::files::kernel;
 use crate::files::walk::Scope;
-use crate::load::running_processes::ProcessStat;
-use crate::record::process_files::{ids_of, owner_of};
+use crate::load::running_processes::{ProcessStat, owner_of};
+use crate::record::process_files::ids_of;
 use crate::record::short_command::IsStopped;
 
 /// How long to wait for a reply. The runtime writes the names of all code that it has compiled before it replies.

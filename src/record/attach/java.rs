@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use super::last_line;
 use crate::files::{Folder, OpenFile};
-use crate::load::running_processes::SLACK;
-use crate::record::process_files::{append_perf_map, open_perf_map, owner_of};
+use crate::load::running_processes::{SLACK, owner_of};
+use crate::record::process_files::{append_perf_map, open_perf_map};
 use crate::record::short_command::{self, IsStopped};
 
 /// How long to wait for jcmd. If the process does not reply, it gives up itself after 10.5 seconds, with its reason.

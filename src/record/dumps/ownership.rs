@@ -10,7 +10,8 @@ use crate::files::open_file::is_trusted;
 use crate::files::search::folder_of;
 use crate::files::walk::Scope;
 use crate::files::{Folder, OpenFile};
-use crate::record::process_files::{ids_of, owner_of};
+use crate::load::running_processes::owner_of;
+use crate::record::process_files::ids_of;
 use crate::record::recorded_process::RecordedProcess;
 use crate::units::Pid;
 

@@ -31,6 +31,7 @@ pub struct FileOrigin {
     pub file_id: (u64, u64),
     /// User ID of the owner.
     pub owner: u32,
+    mode: u32,
     /// Links and folders that were passed on the way; none for files that were opened by others.
     pub trail: Trail,
 }
@@ -42,8 +43,19 @@ impl FileOrigin {
             path: path.to_owned(),
             file_id: (metadata.dev(), metadata.ino()),
             owner: metadata.uid(),
+            mode: metadata.mode(),
             trail: Trail::default(),
         }
+    }
+
+    /// Whether everybody may read the file: by its mode, and by those of the folders on the way to it.
+    pub fn is_public(&self) -> bool {
+        let is_closed = self.trail.is_closed || self.trail.starts_here && walk::is_working_folder_closed();
+        self.has_public_mode() && !is_closed
+    }
+
+    fn has_public_mode(&self) -> bool {
+        self.mode & 0o004 != 0
     }
 }
 
@@ -96,14 +108,12 @@ impl OpenFile {
 
     /// Whether everybody may read the file: by its mode, and by those of the folders on the way to it.
     pub fn is_public(&self) -> bool {
-        let trail = &self.origin.trail;
-        let is_closed = trail.is_closed || trail.starts_here && walk::is_working_folder_closed();
-        self.has_public_mode() && !is_closed
+        self.origin.is_public()
     }
 
     /// Whether the mode of the file lets everybody read it who gets to its folder.
     pub fn has_public_mode(&self) -> bool {
-        self.metadata.mode() & 0o004 != 0
+        self.origin.has_public_mode()
     }
 
     /// Whether the file belongs to the current user or to root. Other users could have made it for this program to read.

@@ -11,15 +11,15 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
 
-use crate::files::OpenFile;
 use crate::files::open_file::is_trusted;
+use crate::files::{OpenFile, kernel};
 
 /// Maximum number of links that are followed, as in the kernel (`MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
@@ -64,6 +64,8 @@ pub struct Trail {
     /// User IDs of the owners of the links, each once. The owner of a link chooses its target. Links of `/proc` have no
     /// owner.
     pub link_owners: Vec<u32>,
+    /// Path of the file to which these links lead, if the kernel has it.
+    pub target: Option<PathBuf>,
     /// Whether a user other than root and the current one could have put the file, or a folder with it, there. Members of
     /// the group of a folder are left out: in most cases, it is the group of one user. In a folder like `/tmp`, others can
     /// create files and links to files, but not replace folders of somebody else.
@@ -153,6 +155,10 @@ impl FolderWalk {
         let file = found.ok_or(io::ErrorKind::IsADirectory)?;
         let mut file = OpenFile::from_file(file, shown)?;
         file.origin.trail = self.trail;
+        if !file.origin.trail.link_owners.is_empty() {
+            let number = file.file.as_raw_fd();
+            file.origin.trail.target = kernel::read_link(format!("/proc/self/fd/{number}")).ok();
+        }
         Ok(file)
     }
 
