@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -437,6 +438,17 @@ fn maps_that_are_older_than_their_process_are_not_its_own() {
     case.expected[0].frames = vec![UNKNOWN.into()];
     let said = case.check(&[]);
     let older = format!("warning[JI057]: {}: ", map.display());
+    assert!(said.contains(&older), "{said}");
+    // What a link leads to is named, too.
+    let elsewhere = scratch();
+    let target = elsewhere.path().canonicalize().unwrap().join("map");
+    std::fs::copy(&map, &target).unwrap();
+    let file = File::options().append(true).open(&target).unwrap();
+    file.set_modified(born - hour).unwrap();
+    std::fs::remove_file(&map).unwrap();
+    symlink(&target, &map).unwrap();
+    let said = case.check(&[]);
+    let older = format!("warning[JI057]: {} -> {}: ", map.display(), target.display());
     assert!(said.contains(&older), "{said}");
 }
 

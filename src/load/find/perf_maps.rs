@@ -300,8 +300,13 @@ impl PerfMapSearch<'_> {
         pids.sort_unstable();
         pids.dedup();
         let mut warned = HashSet::default();
+        let mut rejected_paths = HashSet::default();
         let mut reject = |found: &mut FoundMaps, rejected: Diagnostic, path: &Path| {
-            let rejected = rejected.in_file(path);
+            let rejected = match rejected.file {
+                Some(_) => rejected,
+                None => rejected.in_file(path),
+            };
+            rejected_paths.insert(path.to_owned());
             if warned.insert(rejected.clone()) {
                 found.diagnostics.push(rejected);
             }
@@ -317,7 +322,7 @@ impl PerfMapSearch<'_> {
                     }
                     Err(error) if error.issue == Issue::FileMissing => {}
                     Err(error) if place.origin != MapOrigin::Process => {
-                        in_process = in_process.filter(|(_, other)| *other != error);
+                        in_process = in_process.filter(|(_, other)| other.message() != error.message());
                         reject(found, error, &place.path);
                     }
                     Err(error) if error.issue == Issue::CannotRead => found.unreadable.push(pid),
@@ -328,7 +333,7 @@ impl PerfMapSearch<'_> {
                 reject(found, error, &path);
             }
         }
-        self.report_unused(found);
+        self.report_unused(found, &rejected_paths);
     }
 
     /// Returns the files that may be the map of a process, the most likely one first.
@@ -400,15 +405,25 @@ impl PerfMapSearch<'_> {
         if place.origin == MapOrigin::Process {
             self.access.ownership.check_in_process(file.origin(), pid)?;
         }
+        let rejected = |issue| {
+            let rejected = Diagnostic::new(issue).with("pid", pid);
+            match &file.origin().trail.target {
+                Some(target) => {
+                    let [path, target] = [&place.path, target].map(|path| printable_path(path));
+                    rejected.in_file_called(format!("{path} -> {target}"))
+                }
+                None => rejected,
+            }
+        };
         let is_found = matches!(place.origin, MapOrigin::Process | MapOrigin::Temporary);
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
         let is_later = |created: SystemTime| end.is_some_and(|end| is_after(created, end));
         if is_found && file.created().is_some_and(is_later) {
-            return Err(Diagnostic::new(Issue::PerfMapMadeLater).with("pid", pid));
+            return Err(rejected(Issue::PerfMapMadeLater));
         }
         let born = self.born(pid).filter(|_| place.origin != MapOrigin::Named);
         if born.is_some_and(|born| is_after(born, file.modified())) {
-            return Err(Diagnostic::new(Issue::PerfMapOlder).with("pid", pid));
+            return Err(rejected(Issue::PerfMapOlder));
         }
         Ok(file)
     }
@@ -434,8 +449,8 @@ impl PerfMapSearch<'_> {
     }
 
     /// Notes which given files are not used, and why. Files in folders are noted only if another one was
-    /// preferred.
-    fn report_unused(&self, found: &mut FoundMaps) {
+    /// preferred. Those of `rejected` are reported already.
+    fn report_unused(&self, found: &mut FoundMaps, rejected: &HashSet<PathBuf>) {
         let used: BTreeMap<Pid, &Path> = found.maps.iter().map(|map| (map.pid, map.file.path())).collect();
         let used_paths: BTreeSet<&Path> = used.values().copied().collect();
         let reported: BTreeSet<&str> = found
@@ -450,7 +465,8 @@ impl PerfMapSearch<'_> {
                 .number
                 .map(|number| self.names.owners(number))
                 .unwrap_or_default();
-            if used_paths.contains(&*given.path) || reported.contains(&*name) {
+            let is_reported = reported.contains(&*name) || rejected.contains(&given.path);
+            if used_paths.contains(&*given.path) || is_reported {
                 continue;
             }
             let preferred = match &owners[..] {
