@@ -214,23 +214,47 @@ impl FunctionTest<'_, '_> {
     fn values(&self, row: u32, weights: &[f64], part: Part) -> [Vec<f64>; 2] {
         [BEFORE, AFTER].map(|side| {
             let runs = self.table.runs_of(side);
-            let weighted = runs.filter_map(|run| Some((run, *weights.get(run)?)));
-            weighted
-                .map(|(run, weight)| {
-                    self.samples(row, run, part) * weight * self.scale.period(row, run, part)
-                })
-                .collect()
+            let mut values = vec![0.0; runs.len()];
+            for (run, value) in self.nonzero(row, side, weights, part) {
+                if let Some(known) = values.get_mut(run.saturating_sub(runs.start)) {
+                    *known = value;
+                }
+            }
+            values
         })
     }
 
-    /// Returns the number of samples in a function, or a part of it, in a run.
-    fn samples(&self, row: u32, run: usize, part: Part) -> f64 {
-        let (own, total) = self.table.counts(row, run);
-        let samples = match part {
-            Part::Own => own,
-            Part::Total => total,
-        };
-        samples as f64
+    /// Returns the mean values of a function on both sides.
+    fn means(&self, row: u32, weights: &[f64], part: Part) -> [f64; 2] {
+        [BEFORE, AFTER].map(|side| {
+            let values = self.nonzero(row, side, weights, part);
+            let sum = values.fold(0.0, |sum, (_, value)| sum + value);
+            sum / self.table.runs_of(side).len().max(1) as f64
+        })
+    }
+
+    /// Returns the values of a function in the runs of a side that have it. It is 0 in all others. `weights` has the value
+    /// of a sample in each run.
+    fn nonzero(
+        &self,
+        row: u32,
+        side: usize,
+        weights: &[f64],
+        part: Part,
+    ) -> impl Iterator<Item = (usize, f64)> {
+        self.samples(row, side, part).map(move |(run, samples)| {
+            let weight = weights.get(run).copied().unwrap_or_default();
+            (run, samples * weight * self.scale.period(row, run, part))
+        })
+    }
+
+    /// Returns the number of samples in a function, or a part of it, in the runs of a side that have it.
+    fn samples(&self, row: u32, side: usize, part: Part) -> impl Iterator<Item = (usize, f64)> {
+        let counts = self.table.counts(row, side);
+        counts.map(move |(run, (own, total))| match part {
+            Part::Own => (run, own as f64),
+            Part::Total => (run, total as f64),
+        })
     }
 
     /// Returns the estimates of all functions, in the order of `rows`. If `cpu` is given, functions with most of the time
@@ -238,7 +262,7 @@ impl FunctionTest<'_, '_> {
     fn estimates(&self, rows: &[u32], part: Part, cpu: Option<&CpuChange>) -> Vec<Estimate> {
         let weights = &self.scale.weights;
         let estimate = |&row: &u32| {
-            let [before, after] = self.values(row, weights, part).map(|side| mean(&side));
+            let [before, after] = self.means(row, weights, part);
             Estimate {
                 before,
                 after,
@@ -304,7 +328,10 @@ impl FunctionTest<'_, '_> {
         let sampling = [BEFORE, AFTER].map(|side| sampling_variance(table, weights, side));
         let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
         let series = |&row: &u32| {
-            let samples = || (0..table.runs.len()).map(move |run| (run, self.samples(row, run, part)));
+            let samples = || {
+                let sides = [BEFORE, AFTER].into_iter();
+                sides.flat_map(move |side| self.samples(row, side, part))
+            };
             let counts: f64 = samples().map(|(_, samples)| samples).sum();
             let weighted: f64 = samples()
                 .map(|(run, samples)| samples * self.scale.period(row, run, part))
@@ -340,8 +367,8 @@ impl FunctionTest<'_, '_> {
     /// Whether a function has more than half of the time on both sides. If it takes longer, so does the whole run, and its
     /// share hardly rises.
     fn has_most(&self, row: u32, part: Part) -> bool {
-        let shares = self.values(row, &self.scale.share_weights, part);
-        shares.iter().all(|side| mean(side) > 50.0)
+        let shares = self.means(row, &self.scale.share_weights, part);
+        shares.iter().all(|share| *share > 50.0)
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::results::summary::profile::{EventSummary, FunctionProfile, Unit};
-use crate::tools::compare::matching::{AFTER, BEFORE, RunTable, cell};
+use crate::tools::compare::matching::{AFTER, BEFORE, RunTable};
 use crate::tools::compare::options::MeasureChoice;
 use crate::tools::compare::summary_file::ParsedSummary;
 
@@ -66,8 +66,8 @@ pub(super) struct Scale {
     pub weights: Vec<f64>,
     /// The same for shares.
     pub share_weights: Vec<f64>,
-    /// Mean periods of the samples in each function, by row and run; empty if all samples count the same.
-    periods: Vec<MeanPeriods>,
+    /// Mean periods of the samples in each function, by row, in the runs that have it; empty if all samples count the same.
+    periods: Vec<Vec<(usize, MeanPeriods)>>,
     /// Cost of the runs of each side, if known.
     pub costs: Option<[Vec<f64>; 2]>,
     /// Whether the costs are CPU times in nanoseconds.
@@ -126,8 +126,11 @@ impl Scale {
 
     /// Returns the mean period of the samples in a part of a function, relative to that of all samples of the run.
     pub fn period(&self, row: u32, run: usize, part: Part) -> f64 {
-        let cell = cell(row, run, self.share_weights.len());
-        self.periods.get(cell).map_or(1.0, |periods| match part {
+        let in_runs = self.periods.get(row as usize).map(Vec::as_slice);
+        let in_runs = in_runs.unwrap_or_default();
+        let at = in_runs.binary_search_by_key(&run, |&(run, _)| run).ok();
+        let found = at.and_then(|at| in_runs.get(at));
+        found.map_or(1.0, |(_, periods)| match part {
             Part::Own => periods.own,
             Part::Total => periods.total,
         })
@@ -163,23 +166,29 @@ impl Periods {
     }
 }
 
-/// Returns the mean periods of each function in each run, by row and run, unless samples are those of a clock, or a summary
-/// of an earlier version lacks the periods. perf changes the periods of other events to get as many samples each second.
-fn mean_periods(table: &RunTable<'_>) -> Vec<MeanPeriods> {
+/// Returns the mean periods of each function, by row, in the runs that have it, unless samples are those of a clock, or a
+/// summary of an earlier version lacks the periods. perf changes the periods of other events to get as many samples each
+/// second.
+fn mean_periods(table: &RunTable<'_>) -> Vec<Vec<(usize, MeanPeriods)>> {
     if !table.runs.iter().all(|run| has_periods(run)) {
         return Vec::new();
     }
-    let runs = table.runs.len();
-    let mut sums = vec![[Periods::default(); 2]; table.len().saturating_mul(runs)];
+    let mut sums: Vec<Vec<(usize, [Periods; 2])>> = vec![Vec::new(); table.len()];
     let entries = [BEFORE, AFTER].into_iter().flat_map(|side| table.entries(side));
     for (run, row, function) in entries {
-        if let Some([own, total]) = sums.get_mut(cell(row, run, runs)) {
+        let Some(in_runs) = sums.get_mut(row as usize) else {
+            continue;
+        };
+        if in_runs.last().is_none_or(|&(last, _)| last != run) {
+            in_runs.push((run, Default::default()));
+        }
+        if let Some((_, [own, total])) = in_runs.last_mut() {
             let (own_samples, total_samples) = function.counts();
             own.add(own_samples, function.self_period.first());
             total.add(total_samples, function.total_period.first());
         }
     }
-    let all: Vec<Periods> = (0..runs)
+    let all: Vec<Periods> = (0..table.runs.len())
         .map(|run| {
             let period = table.runs.get(run).map_or(0, |run| first_period(run));
             let mut all = Periods::default();
@@ -187,12 +196,16 @@ fn mean_periods(table: &RunTable<'_>) -> Vec<MeanPeriods> {
             all
         })
         .collect();
-    let of_runs = sums.iter().zip(all.iter().cycle());
-    of_runs
-        .map(|([own, total], all)| MeanPeriods {
-            own: own.relative_to(all),
-            total: total.relative_to(all),
-        })
+    let mean = |(run, [own, total]): (usize, [Periods; 2])| {
+        let all = all.get(run).copied().unwrap_or_default();
+        let mean = MeanPeriods {
+            own: own.relative_to(&all),
+            total: total.relative_to(&all),
+        };
+        (run, mean)
+    };
+    let rows = sums.into_iter();
+    rows.map(|in_runs| in_runs.into_iter().map(mean).collect())
         .collect()
 }
 

@@ -1,5 +1,6 @@
 //! Runs with many functions and source files are compared.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -31,21 +32,22 @@ fn work(count: u64, path: fn(&str, u64) -> String) -> u64 {
         };
         (0..count).map(function).collect()
     };
-    compare(functions("/home/me", 1), functions("/ci", 3), count)
+    compare([vec![functions("/home/me", 1)], vec![functions("/ci", 3)]], count)
 }
 
-/// Compares two runs, which must have `count` functions; returns the blocks passed.
-fn compare(before: Vec<Value>, after: Vec<Value>, count: u64) -> u64 {
+/// Compares the runs of two sides, which must have `count` functions; returns the blocks passed.
+fn compare(sides: [Vec<Vec<Value>>; 2], count: u64) -> u64 {
     let folder = tempfile::tempdir().unwrap();
-    let before = summary(folder.path(), "before.json", before);
-    let after = summary(folder.path(), "after.json", after);
-    let arguments = [
-        "compare".as_ref(),
-        "--json".as_ref(),
-        before.as_os_str(),
-        "--".as_ref(),
-        after.as_os_str(),
-    ];
+    let files = |side: &str, runs: Vec<Vec<Value>>| -> Vec<OsString> {
+        let runs = runs.into_iter().enumerate();
+        runs.map(|(run, functions)| summary(folder.path(), &format!("{side}{run}.json"), functions).into())
+            .collect()
+    };
+    let [before, after] = sides;
+    let mut arguments: Vec<OsString> = vec!["compare".into(), "--json".into()];
+    arguments.extend(files("before", before));
+    arguments.push("--".into());
+    arguments.extend(files("after", after));
     let work = run(arguments);
     assert!(work.output.status.success(), "{}", work.said());
     let comparison: Value = serde_json::from_slice(&work.output.stdout).unwrap();
@@ -70,6 +72,26 @@ fn files_of_one_name_are_compared_with_a_few() {
     });
 }
 
+/// Each run has functions of its own, or those of all others in another folder.
+#[test]
+fn work_grows_with_the_runs() {
+    const FUNCTIONS: u64 = 10;
+    for (name, is_moved) in [("runs", false), ("runs in other folders", true)] {
+        assert_linear(name, 100, |runs| {
+            let functions = |run: u64| -> Vec<Value> {
+                let first = if is_moved { 0 } else { run * FUNCTIONS };
+                let function = |number: u64| {
+                    json!({"name": format!("JS:*f{number} /{run}/lib/{number}.js:6:7"), "kind": "jit", "runtime": "V8",
+                        "tier": "TurboFan", "size": 64, "self": [10], "total": [20]})
+                };
+                (first..first + FUNCTIONS).map(function).collect()
+            };
+            let sides = [0..runs / 2, runs / 2..runs].map(|side| side.map(functions).collect());
+            compare(sides, if is_moved { FUNCTIONS } else { FUNCTIONS * runs })
+        });
+    }
+}
+
 #[test]
 fn tiers_of_a_renamed_function_are_found_once() {
     assert_linear("tiers", 1000, |count| {
@@ -81,6 +103,6 @@ fn tiers_of_a_renamed_function_are_found_once() {
             };
             tiers.map(function).collect()
         };
-        compare(functions("f"), functions("g"), 1)
+        compare([vec![functions("f")], vec![functions("g")]], 1)
     });
 }

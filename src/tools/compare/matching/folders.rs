@@ -4,7 +4,10 @@
 //! if files below both have the same names, and if it has moved as a whole: several files, or all below its root.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::rc::Rc;
 
 use crate::collections::hash::{HashMap, HashSet};
 use crate::tools::compare::matching::identity::base_name;
@@ -21,9 +24,15 @@ const MAX_DEPTH: usize = 64;
 /// Source files of all runs so far.
 #[derive(Debug, Default)]
 pub struct Folders<'r> {
-    files: HashSet<String>,
+    files: BTreeSet<Rc<str>>,
+    /// The same by their base names.
+    by_name: HashMap<Box<str>, BTreeSet<Rc<str>>>,
+    /// Whether any of them is in the folder without a name.
+    has_relative: bool,
     /// Runs of one program with files in a folder or below it, by their number.
     runs_below: HashMap<&'r str, Vec<usize>>,
+    /// Whether a run has files in both of two folders, as far as it was asked.
+    shared: RefCell<HashMap<(&'r str, &'r str), bool>>,
 }
 
 /// Folders of one run, and what the earlier runs called them, both with a slash at the end.
@@ -43,8 +52,8 @@ impl<'r> Folders<'r> {
             }
         }
         Self {
-            files: HashSet::default(),
             runs_below,
+            ..Self::default()
         }
     }
 
@@ -55,29 +64,39 @@ impl<'r> Folders<'r> {
             false => self.find_moved(files),
         };
         for &file in files {
-            let file = moved.apply(file);
-            if !self.files.contains(&*file) {
-                self.files.insert(file.into_owned());
-            }
+            self.add(moved.apply(file));
         }
         moved
+    }
+
+    fn add(&mut self, file: Cow<'_, str>) {
+        if self.files.contains(&*file) {
+            return;
+        }
+        let file: Rc<str> = file.into();
+        self.has_relative |= is_below(&file, "");
+        let same_name = self.by_name.entry(base_name(&file).into()).or_default();
+        same_name.insert(file.clone());
+        self.files.insert(file);
+    }
+
+    /// Returns the first files of a base name that are not among those of a run.
+    fn absent(&self, name: &str, files: &HashSet<&str>) -> Vec<&str> {
+        let same_name = self.by_name.get(name).into_iter().flatten();
+        let absent = same_name.map(|file| &**file).filter(|file| !files.contains(file));
+        absent.take(MAX_CANDIDATES).collect()
     }
 
     /// Finds the folders that are elsewhere on the other side, by files of the same names.
     fn find_moved(&self, files: &HashSet<&str>) -> MovedFolders {
         let mut absent: HashMap<&str, Vec<&str>> = HashMap::default();
-        let mut remaining: Vec<&str> = self.files.iter().map(|file| &**file).collect();
-        remaining.sort_unstable();
-        for file in remaining.into_iter().filter(|file| !files.contains(file)) {
-            let same_name = absent.entry(base_name(file)).or_default();
-            if same_name.len() < MAX_CANDIDATES {
-                same_name.push(file);
-            }
-        }
         let mut votes: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for file in files.iter().filter(|file| !self.files.contains(**file)) {
-            let candidates = absent.get(base_name(file)).into_iter().flatten();
-            let suffixes = candidates.map(|other| (common_suffix(file, other), *other));
+        for &file in files.iter().filter(|file| !self.files.contains(**file)) {
+            let name = base_name(file);
+            let candidates = absent.entry(name).or_insert_with(|| self.absent(name, files));
+            let suffixes = candidates
+                .iter()
+                .map(|other| (common_suffix(file, other), *other));
             let Some((size, other)) = longest(suffixes) else {
                 continue;
             };
@@ -114,10 +133,7 @@ impl<'r> Folders<'r> {
         let stayed = |file: &str| (is_below(file, from) || is_below(file, to)) && self.files.contains(file);
         // Folders that have files at the same time are two, unless one of them is in the other.
         let is_nested = is_below(from, to) || is_below(to, from);
-        let has_both = || {
-            let in_earlier = self.files.iter().any(|file| is_below(file, from));
-            in_earlier || files.iter().any(|file| is_below(file, to))
-        };
+        let has_both = || self.has_below(from) || files.iter().any(|file| is_below(file, to));
         let is_certain = count > 1 || is_root();
         is_certain
             && !files.iter().any(|file| stayed(file))
@@ -125,13 +141,26 @@ impl<'r> Folders<'r> {
             && (is_nested || !has_both())
     }
 
+    /// Whether any file is in a folder or below it.
+    fn has_below(&self, folder: &str) -> bool {
+        if folder.is_empty() {
+            return self.has_relative;
+        }
+        let bounds: (Bound<&str>, Bound<&str>) = (Bound::Included(folder), Bound::Unbounded);
+        let mut following = self.files.range::<str, _>(bounds);
+        following.next().is_some_and(|file| is_below(file, folder))
+    }
+
     /// Whether a run of the program has files in both folders.
     fn share_run(&self, one: &str, other: &str) -> bool {
-        let [one, other] = [one, other].map(|folder| self.runs_below.get(folder));
-        let Some((one, other)) = one.zip(other) else {
+        let [one, other] = [one, other].map(|folder| self.runs_below.get_key_value(folder));
+        let Some(((&one, runs), (&other, others))) = one.zip(other) else {
             return false;
         };
-        one.iter().any(|run| other.binary_search(run).is_ok())
+        let mut shared = self.shared.borrow_mut();
+        *shared
+            .entry((one, other))
+            .or_insert_with(|| runs.iter().any(|run| others.binary_search(run).is_ok()))
     }
 }
 
@@ -297,6 +326,16 @@ mod tests {
         let moved = folders.align(&set(&["src/a.js", "src/index.js", "index.js"]));
         assert_eq!(moved.apply("src/index.js"), "/ci/src/index.js");
         assert_eq!(moved.apply("node:fs"), "node:fs");
+    }
+
+    #[test]
+    fn relative_files_are_in_a_folder_of_their_own() {
+        for (other, is_moved) in [("/ci/x.js", true), ("node:fs", true), ("lib/x.js", false)] {
+            let mut folders = Folders::default();
+            folders.align(&set(&["/ci/src/a.js", "/ci/src/b.js", other]));
+            let moved = folders.align(&set(&["src/a.js", "src/b.js"]));
+            assert_eq!(moved != MovedFolders::default(), is_moved, "{other}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::tools::compare::matching::identity::Identity;
 use crate::tools::compare::matching::positions::{Keys, Positions};
 use crate::tools::compare::summary_file::ParsedSummary;
 
-pub use self::rows::{Callers, MatchedFunction, RunTable, cell};
+pub use self::rows::{Callers, MatchedFunction, RunTable};
 
 /// Side of the comparison: index of the pair of values.
 pub const BEFORE: usize = 0;
@@ -276,14 +276,14 @@ mod tests {
             .stacks(&[(-1, 0, 5), (0, 1, 90)]);
         let before = [profile.parse()];
         let table = match_functions(&before, &[]);
-        assert_eq!(table.counts(0, 0), (90, 95));
+        assert_eq!(table.side_counts(0, BEFORE), (90, 95));
         // Stacks are in the order of their first samples, so that another one may be between callers and callees.
         let interleaved = profile
             .jit("JS:*g /a.js:9:1", 3)
             .stacks(&[(-1, 0, 5), (-1, 2, 3), (0, 1, 90)]);
         let before = [interleaved.parse()];
         let table = match_functions(&before, &[]);
-        assert_eq!(table.counts(0, 0), (90, 95));
-        assert_eq!(table.counts(1, 0), (3, 3));
+        assert_eq!(table.side_counts(0, BEFORE), (90, 95));
+        assert_eq!(table.side_counts(1, BEFORE), (3, 3));
     }
 }

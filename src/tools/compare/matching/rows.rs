@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::collections::hash::HashMap;
+use crate::collections::hash::{HashMap, HashSet};
 use crate::collections::indexed_table::IndexedTable;
 use crate::results::summary::outermost::visit_outermost;
 use crate::results::summary::profile::{CodeOrigin, FunctionProfile};
@@ -25,8 +25,8 @@ pub struct RunTable<'s> {
     pub runs_before: usize,
     /// Matched functions. Those that were merged into others are `None`.
     functions: IndexedTable<u32, Option<MatchedFunction>>,
-    /// Samples by function, then by run.
-    counts: Vec<EntryCounts>,
+    /// Samples of each function in the runs that have it, in their order: many runs may have different functions.
+    counts: IndexedTable<u32, Vec<EntryCounts>>,
     /// For each run, the row of each function of its profile.
     rows: Vec<Vec<u32>>,
 }
@@ -61,6 +61,7 @@ pub struct MatchedFunction {
 /// Samples of the entries of one function in one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct EntryCounts {
+    run: usize,
     own: u64,
     /// Sum of the entries' totals.
     total: u64,
@@ -140,11 +141,6 @@ fn path_end(path: &str) -> &str {
     })
 }
 
-/// Returns the position of a row and one of `runs` in a list by row, then by run.
-pub fn cell(row: u32, run: usize, runs: usize) -> usize {
-    (row as usize).saturating_mul(runs).saturating_add(run)
-}
-
 impl<'s> RunTable<'s> {
     pub(super) fn new(runs: &[&'s ParsedSummary], runs_before: usize) -> Self {
         let sizes = runs.iter().map(|run| vec![0; run.profile.functions.len()]);
@@ -152,20 +148,18 @@ impl<'s> RunTable<'s> {
             runs: runs.to_vec(),
             runs_before,
             functions: IndexedTable::default(),
-            counts: Vec::new(),
+            counts: IndexedTable::default(),
             rows: sizes.collect(),
         }
     }
 
     /// Adds a function without samples; returns its row.
     pub(super) fn add_function(&mut self) -> u32 {
-        let row = self.functions.push(None);
-        let size = self.functions.len().saturating_mul(self.runs.len());
-        self.counts.resize_with(size, EntryCounts::default);
-        row
+        self.counts.push(Vec::new());
+        self.functions.push(None)
     }
 
-    /// Adds the entry `index` of a run to a function.
+    /// Adds the entry `index` of a run to a function. The entries of earlier runs come before.
     pub(super) fn add_entry(&mut self, run: usize, index: usize, row: u32, identity: &Identity<'_>) {
         let functions = self.runs.get(run).map(|run| &run.profile.functions);
         let Some(function) = functions.and_then(|functions| functions.get(index)) else {
@@ -175,7 +169,14 @@ impl<'s> RunTable<'s> {
             *known = row;
         }
         let (own, total) = function.counts();
-        if let Some(counts) = self.entry_mut(row, run) {
+        let in_runs = &mut self.counts[row];
+        if in_runs.last().is_none_or(|last| last.run != run) {
+            in_runs.push(EntryCounts {
+                run,
+                ..EntryCounts::default()
+            });
+        }
+        if let Some(counts) = in_runs.last_mut() {
             counts.own = counts.own.saturating_add(own);
             counts.total = counts.total.saturating_add(total);
             counts.largest = counts.largest.max(total);
@@ -196,13 +197,11 @@ impl<'s> RunTable<'s> {
         }
     }
 
-    fn cell(&self, row: u32, run: usize) -> usize {
-        cell(row, run, self.runs.len())
-    }
-
-    fn entry_mut(&mut self, row: u32, run: usize) -> Option<&mut EntryCounts> {
-        let cell = self.cell(row, run);
-        self.counts.get_mut(cell)
+    /// Returns the samples of a function in a run, and their position, if the run has it.
+    fn entry(&self, row: u32, run: usize) -> Option<(usize, &EntryCounts)> {
+        let in_runs = self.counts.row(row)?;
+        let at = in_runs.binary_search_by_key(&run, |counts| counts.run).ok()?;
+        Some((at, in_runs.get(at)?))
     }
 
     /// Returns the number of functions.
@@ -210,10 +209,12 @@ impl<'s> RunTable<'s> {
         self.functions.len()
     }
 
-    /// Returns the samples in a function, and with it in their stack, in a run.
-    pub fn counts(&self, row: u32, run: usize) -> (u64, u64) {
-        let counts = self.counts.get(self.cell(row, run));
-        counts.map_or((0, 0), |counts| (counts.own, counts.total))
+    /// Returns the samples in a function, and with it in their stack, in the runs of a side that have it.
+    pub fn counts(&self, row: u32, side: usize) -> impl Iterator<Item = (usize, (u64, u64))> {
+        let runs = self.runs_of(side);
+        let in_runs = self.counts.row(row).into_iter().flatten();
+        let of_side = in_runs.filter(move |counts| runs.contains(&counts.run));
+        of_side.map(|counts| (counts.run, (counts.own, counts.total)))
     }
 
     /// Returns the runs of a side.
@@ -227,8 +228,7 @@ impl<'s> RunTable<'s> {
     /// Returns the samples in a function, and with it in their stack, in all runs of a side.
     pub fn side_counts(&self, row: u32, side: usize) -> (u64, u64) {
         let (mut own, mut total) = (0u64, 0u64);
-        for run in self.runs_of(side) {
-            let (own_here, total_here) = self.counts(row, run);
+        for (_, (own_here, total_here)) in self.counts(row, side) {
             own = own.saturating_add(own_here);
             total = total.saturating_add(total_here);
         }
@@ -290,13 +290,13 @@ impl<'s> RunTable<'s> {
                 *row = renamed.get(row).copied().unwrap_or(*row);
             }
         }
+        let runs_before = self.runs_before;
         for (&from, &to) in renamed {
-            for run in self.runs_of(BEFORE) {
-                let counts = self.entry_mut(from, run).map(std::mem::take);
-                if let (Some(counts), Some(target)) = (counts, self.entry_mut(to, run)) {
-                    *target = counts;
-                }
-            }
+            let mut counts = std::mem::take(&mut self.counts[from]);
+            counts.retain(|counts| counts.run < runs_before);
+            let known = &mut self.counts[to];
+            counts.extend(known.iter().filter(|counts| counts.run >= runs_before));
+            *known = counts;
             let previous = self.functions[from].take();
             if let (Some(previous), Some(function)) = (previous, &mut self.functions[to]) {
                 function.previous = Some(previous.full_name());
@@ -308,45 +308,59 @@ impl<'s> RunTable<'s> {
     /// two of them twice.
     pub(super) fn correct_totals(&mut self) {
         for run in 0..self.runs.len() {
-            let is_wanted = |row: u32| {
-                let counts = self.counts.get(self.cell(row, run));
-                counts.is_some_and(|counts| counts.entries > 1 && counts.largest < counts.total)
+            let mut rows = self.rows.get(run).cloned().unwrap_or_default();
+            rows.sort_unstable();
+            rows.dedup();
+            rows.retain(|&row| self.entry(row, run).is_some_and(|(_, counts)| counts.entries > 1));
+            let is_wanted = |row: &u32| {
+                let found = self.entry(*row, run);
+                found.is_some_and(|(_, counts)| counts.largest < counts.total)
             };
-            let totals = self.tree_totals(run, is_wanted);
+            let wanted: HashSet<u32> = rows.iter().copied().filter(is_wanted).collect();
+            let totals = self.tree_totals(run, &wanted);
             let most = self.samples(run);
-            for row in 0..self.functions.len() as u32 {
-                let Some(counts) = self.entry_mut(row, run) else {
+            for row in rows {
+                let at = self.entry(row, run).map(|(at, _)| at);
+                let Some(counts) = at.and_then(|at| self.counts[row].get_mut(at)) else {
                     continue;
                 };
-                if counts.entries > 1 {
-                    let from_tree = totals.get(&row).copied().unwrap_or(counts.total);
-                    let least = counts.largest.max(counts.own);
-                    counts.total = from_tree.min(counts.total).min(most.max(least)).max(least);
-                }
+                let from_tree = totals.get(&row).copied().unwrap_or(counts.total);
+                let least = counts.largest.max(counts.own);
+                counts.total = from_tree.min(counts.total).min(most.max(least)).max(least);
             }
         }
     }
 
-    /// Returns the samples with each of some functions in their stack, by the call tree of a run.
-    fn tree_totals(&self, run: usize, is_wanted: impl Fn(u32) -> bool) -> HashMap<u32, u64> {
+    /// Returns the samples with each of the `wanted` functions in their stack, by the call tree of a run.
+    fn tree_totals(&self, run: usize, wanted: &HashSet<u32>) -> HashMap<u32, u64> {
         let mut totals: HashMap<u32, u64> = HashMap::default();
         let (Some(summary), Some(rows)) = (self.runs.get(run), self.rows.get(run)) else {
             return totals;
         };
-        let row = |function| rows.get(function as usize).copied().unwrap_or_default();
+        if wanted.is_empty() {
+            return totals;
+        }
+        // The entries of a function are one: the first of them.
+        let mut first: HashMap<u32, u32> = HashMap::default();
+        let entries = (0_u32..).zip(rows);
+        let first: Vec<u32> = entries
+            .map(|(entry, &row)| *first.entry(row).or_insert(entry))
+            .collect();
+        let first = |function: u32| first.get(function as usize).copied().unwrap_or_default();
         let stacks = summary.profile.stacks.iter();
         let nodes: IndexedTable<u32, (Option<u32>, u32)> = stacks
             .clone()
-            .map(|node| (node.caller, row(node.function)))
+            .map(|node| (node.caller, first(node.function)))
             .collect();
         visit_outermost(
             stacks.map(|node| node.own).collect(),
             |sum: &mut u64, samples| *sum = sum.saturating_add(samples),
             |index: u32| nodes[index],
-            self.functions.len(),
+            rows.len(),
             |index, samples| {
-                let (_, row) = nodes[index];
-                if is_wanted(row) {
+                let (_, entry) = nodes[index];
+                let row = rows.get(entry as usize);
+                if let Some(&row) = row.filter(|row| wanted.contains(*row)) {
                     let total = totals.entry(row).or_default();
                     *total = total.saturating_add(samples);
                 }

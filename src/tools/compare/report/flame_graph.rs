@@ -148,6 +148,6 @@ mod tests {
         assert_eq!(graph.0.nodes.len(), 400);
         assert!(graph.svg("", "", "").len() < 1 << 20);
         let before = [profile.parse()];
-        assert_eq!(match_functions(&before, &[]).counts(0, 0).1, 200_000);
+        assert_eq!(match_functions(&before, &[]).side_counts(0, BEFORE).1, 200_000);
     }
 }
