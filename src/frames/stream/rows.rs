@@ -160,7 +160,11 @@ impl Collected {
             let stack = node.and_then(|node| match here[node] {
                 StackPosition::Node(found) => Some(found),
                 StackPosition::Outside | StackPosition::NoRoom => {
-                    self.counts.entry(sample.event).or_default().losses.without_callers += 1;
+                    self.counts
+                        .entry(sample.event)
+                        .or_default()
+                        .losses
+                        .without_callers += 1;
                     // Without the address, there are only as many as functions.
                     let FrameAddress { code, .. } = tree.frame(node);
                     self.tree.root(FrameAddress { code, offset: 0 })

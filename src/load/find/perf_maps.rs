@@ -313,7 +313,7 @@ impl PerfMapSearch<'_> {
         };
         for pid in pids {
             // Why the file in the process's own `/tmp` is not used. Most processes have no other one than this program.
-            let mut in_process = None;
+            let mut in_process: Option<(PathBuf, Diagnostic)> = None;
             for place in self.candidates(pid) {
                 match self.open(&place, pid) {
                     Ok(file) => {
