@@ -383,14 +383,9 @@ fn a_file_of_another_build_names_nothing() {
     assert_eq!(samples_of(&found, "module"), BTreeMap::from([(module, (1, 1))]));
 }
 
-/// `perf record --kcore` stores the symbols of the kernel in the profile's folder.
-#[test]
-fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
-    let folder = scratch();
-    let input = folder.path().join("perf.data");
-    let kernel = input.join("kcore_dir");
-    fs::create_dir_all(&kernel).unwrap();
-    // This machine may run the kernel of the recording, and has its symbols then.
+/// Returns a recording whose kernel has the build ID 0xabab… This machine may run the kernel that was recorded, and has its
+/// symbols then.
+fn recording_of_another_kernel() -> Vec<u8> {
     let mut data = fs::read(capture::profile("node20")).unwrap();
     let build_id = [
         0xe4, 0xf1, 0x8d, 0x9d, 0xc1, 0xd0, 0xe6, 0xfc, 0x2b, 0x17, 0xe9, 0x3e, 0x88, 0x5a, 0x64, 0x7b, 0x3c,
@@ -401,7 +396,17 @@ fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
     for place in places {
         data[place..][..build_id.len()].fill(0xab);
     }
-    fs::write(input.join("data"), data).unwrap();
+    data
+}
+
+/// `perf record --kcore` stores the symbols of the kernel in the profile's folder.
+#[test]
+fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
+    let folder = scratch();
+    let input = folder.path().join("perf.data");
+    let kernel = input.join("kcore_dir");
+    fs::create_dir_all(&kernel).unwrap();
+    fs::write(input.join("data"), recording_of_another_kernel()).unwrap();
     let profile = || {
         profile_of(
             folder.path(),
@@ -443,10 +448,12 @@ fn the_kernel_has_the_names_in_the_folder_of_the_profile() {
 #[test]
 fn the_kernel_of_a_confined_profile_has_no_names_from_elsewhere() {
     let folder = scratch();
-    let kernel = folder
-        .path()
-        .join(".debug/[kernel.kallsyms]/e4f18d9dc1d0e6fc2b17e93e885a647b3c0a6fc1");
+    let cache = folder.path().join(".debug/[kernel.kallsyms]");
+    let kernel = cache.join("ab".repeat(20));
     fs::create_dir_all(&kernel).unwrap();
+    let input = folder.path().join("perf.data");
+    fs::write(&input, recording_of_another_kernel()).unwrap();
+    let dumps = capture::folder("node20");
     fs::write(
         kernel.join("kallsyms"),
         "ffffffff81000000 T _text\nffffffff81000001 t everything\n",
@@ -456,7 +463,7 @@ fn the_kernel_of_a_confined_profile_has_no_names_from_elsewhere() {
         let (summary, output) = (folder.path().join("summary.json"), folder.path().join("out.data"));
         let mut command = crate::support::jitinject();
         command.env("HOME", folder.path()).args(more);
-        command.args(["-i", tools::text(&capture::profile("node20"))]);
+        command.args(["-i", tools::text(&input), "--jitdump", tools::text(&dumps)]);
         command.args(["-o", tools::text(&output), "--summary", tools::text(&summary)]);
         assert!(command.output().unwrap().status.success());
         fs::read_to_string(&summary).unwrap().contains("everything")
