@@ -188,7 +188,9 @@ impl LineInfo {
 
     /// Returns the number of reads that all files may need.
     fn reads(&self, companions: &Companions) -> Cell<u64> {
-        let split = companions.split.iter().map(|(_, file)| file);
+        // A package has many compile units.
+        let mut split: Vec<&Arc<Self>> = companions.split.iter().map(|(_, file)| file).collect();
+        split.dedup_by(|&mut one, &mut other| Arc::ptr_eq(one, other));
         let others = companions.supplementary.iter().chain(split);
         let size = others.map(|file| file.size).fold(self.size, u64::saturating_add);
         Cell::new(size.saturating_mul(READS_PER_BYTE).saturating_add(MIN_READS))
@@ -237,5 +239,32 @@ fn for_each_unit<'a, 'c>(
             Ok(Some(header)) => damaged = damaged.saturating_add(read(header).is_err().into()),
             Err(_) => return damaged.saturating_add(1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_counts_once_however_many_units_it_has() {
+        let file = |size| LineInfo {
+            build_id: Vec::new(),
+            sections: Sections::One(DwarfSections::default()),
+            size,
+            is_empty: false,
+            endian: RunTimeEndian::Little,
+            supplementary: None,
+        };
+        let package = Arc::new(file(1 << 20));
+        let reads = |units: u64| {
+            let companions = Companions {
+                supplementary: None,
+                split: (0..units).map(|id| (DwoId(id), package.clone())).collect(),
+            };
+            file(0).reads(&companions).get()
+        };
+        assert!(reads(1) > reads(0));
+        assert_eq!(reads(1000), reads(1));
     }
 }
