@@ -135,13 +135,12 @@ impl NativeFiles {
     /// Returns the user who wrote a file that is or may be a module; `None` for copies in caches, which have another owner than the
     /// original, and if others could lead to any file.
     pub fn author(&self, file: &OpenFile) -> Option<u32> {
-        let path = file.path();
-        let caches = [build_id_cache::default_folder(), debuginfod_folder()];
-        let is_copy = caches.iter().flatten().any(|cache| path.starts_with(cache));
-        let is_direct = !path.components().any(|part| part == Component::ParentDir);
-        let origin = file.origin();
-        let mut links = origin.trail.link_owners.iter();
-        (!is_copy && is_direct && links.all(|&owner| is_trusted(owner))).then_some(origin.owner)
+        (!is_in_cache(file) && is_where_it_seems(file)).then_some(file.origin().owner)
+    }
+
+    /// Whether a file is a copy in a cache: files of builds that perf has seen, or that debuginfod has downloaded.
+    pub fn is_copy(&self, file: &OpenFile) -> bool {
+        is_in_cache(file) && is_where_it_seems(file)
     }
 
     /// Opens a file of the recorded machine. Its links lead to others of that machine.
@@ -152,6 +151,22 @@ impl NativeFiles {
         };
         opened.ok()
     }
+}
+
+/// Whether a path starts with that of a cache.
+fn is_in_cache(file: &OpenFile) -> bool {
+    let caches = [build_id_cache::default_folder(), debuginfod_folder()];
+    caches
+        .iter()
+        .flatten()
+        .any(|cache| file.path().starts_with(cache))
+}
+
+/// Whether a path leads to its file without `..` and links of others.
+fn is_where_it_seems(file: &OpenFile) -> bool {
+    let mut parts = file.path().components();
+    let mut links = file.origin().trail.link_owners.iter();
+    parts.all(|part| part != Component::ParentDir) && links.all(|&owner| is_trusted(owner))
 }
 
 /// Returns the paths of a separate debug file: where distributions install it, and where debuginfod downloads it.

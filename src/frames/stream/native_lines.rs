@@ -60,7 +60,7 @@ impl ContentReader for LineReader {
         &lines.build_id
     }
 
-    /// They are dropped before the next file is read.
+    /// They are dropped before those of the next module are read.
     fn memory_size(&self, _: &LineInfo) -> u64 {
         0
     }
@@ -165,8 +165,7 @@ impl OtherFiles<'_, '_> {
     /// Reads a file that the author of those before may read.
     fn read(&mut self, file: &OpenFile, build_id: Option<&[u8]>) -> Option<Arc<LineInfo>> {
         let author = self.lines.files.author(file);
-        let is_own = author == self.author;
-        if !is_own && !self.author.is_some_and(is_trusted) && !file.is_public() {
+        if !self.may_read(file, author) {
             return None;
         }
         let found = self.lines.sections.read_other_once(file, build_id)?;
@@ -175,7 +174,46 @@ impl OtherFiles<'_, '_> {
             return None;
         };
         self.room = room;
+        let is_own = author == self.author;
         self.author = self.author.filter(|_| is_own || author.is_some_and(is_trusted));
         Some(found)
+    }
+
+    /// Whether who wrote the files before may read a file, which `author` wrote. If that is uncertain, two of them are not the
+    /// same user.
+    fn may_read(&self, file: &OpenFile, author: Option<u32>) -> bool {
+        let is_own = author.is_some() && author == self.author;
+        is_own || self.author.is_some_and(is_trusted) || file.is_public() || self.lines.files.is_copy(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::LoadOptions;
+
+    #[test]
+    fn files_of_an_unknown_author_lead_to_public_files_only() {
+        let private = tempfile::NamedTempFile::new().unwrap();
+        let file = OpenFile::open(private.path()).unwrap();
+        let (modules, files) = (Modules::default(), NativeFiles::new(&LoadOptions::default()));
+        let lines = NativeLines::new(&modules, &files);
+        let me = file.origin().owner;
+        let other = me + 1;
+        for (before, author, is_read) in [
+            (Some(me), None, true),
+            (Some(other), Some(other), true),
+            (Some(other), Some(me), false),
+            (Some(other), None, false),
+            (None, Some(me), false),
+            (None, None, false),
+        ] {
+            let others = OtherFiles {
+                lines: &lines,
+                author: before,
+                room: 0,
+            };
+            assert_eq!(others.may_read(&file, author), is_read, "{before:?} {author:?}");
+        }
     }
 }
