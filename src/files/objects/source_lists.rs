@@ -8,11 +8,12 @@ use std::path::Path;
 use crate::files::OpenFile;
 use crate::files::objects::stored_source::LIST_PREFIX;
 
-/// Maximum size of a list, in bytes.
+/// Maximum size of a list, and of all lists in a folder, in bytes.
 const MAX_LIST: u64 = 16 << 20;
+const MAX_LISTS: u64 = 64 << 20;
 
-/// Returns the lists in a folder with source files, by name; `None` for those that cannot be read. `open` opens a file by its
-/// name.
+/// Returns the lists in a folder with source files, by name; `None` for those that cannot be read or are too large. `open` opens
+/// a file by its name.
 pub fn lists(
     folder: &Path,
     open: impl Fn(&Path) -> io::Result<OpenFile>,
@@ -25,8 +26,29 @@ pub fn lists(
         .filter(|name| name.as_bytes().starts_with(LIST_PREFIX.as_bytes()))
         .collect();
     names.sort_unstable();
+    let mut left = MAX_LISTS;
     names.into_iter().map(move |name| {
-        let text = open(Path::new(&name)).and_then(|file| file.read_whole(MAX_LIST));
-        Some(String::from_utf8_lossy(&text.ok()?).into_owned())
+        let text = open(Path::new(&name)).and_then(|file| file.read_whole(MAX_LIST.min(left)));
+        let text = text.ok()?;
+        left = left.saturating_sub(text.len() as u64);
+        Some(String::from_utf8_lossy(&text).into_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_in_a_folder_have_up_to_64_mebibytes_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |number: u32| folder.path().join(format!("{LIST_PREFIX}{number}"));
+        std::fs::write(at(0), vec![b'\n'; 16 << 20]).unwrap();
+        for number in 1..5 {
+            std::fs::hard_link(at(0), at(number)).unwrap();
+        }
+        let found = lists(folder.path(), |name| OpenFile::open(&folder.path().join(name)));
+        let found: Vec<bool> = found.map(|list| list.is_some()).collect();
+        assert_eq!(found, [true, true, true, true, false]);
+    }
 }
