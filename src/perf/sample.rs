@@ -229,9 +229,9 @@ impl<'a> Sample<'a> {
         sample
     }
 
-    /// Order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
+    /// Reads all fields; `None` if the record ends before one of them. Their order and size are those of `perf_output_sample` in
+    /// Linux' kernel/events/core.c.
     // Inlined, so that `fields_end` does not store fields that it never reads.
-    /// Reads all fields in their order; `None` if the record ends before one of them.
     #[inline(always)]
     fn read_fields(&mut self, body: &mut Reader<'a>, attr: &Attr, endian: ByteOrder) -> Option<()> {
         let size = body.rest().len().saturating_add(HEADER_SIZE);
