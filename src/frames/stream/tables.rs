@@ -104,7 +104,7 @@ pub struct Tables {
     pub tiers: IndexedTable<TierIndex, String>,
     /// What is missing in all samples.
     pub losses: Losses,
-    /// What is missing in the samples of each event.
+    /// What is missing in the samples of each event; lost samples and unwound stacks are those of all.
     pub event_losses: Vec<Losses>,
     /// Time of the first and the last record, if records have times.
     pub times: Option<(Time, Time)>,

@@ -71,7 +71,8 @@ pub struct Report {
     pub threads: u64,
     /// Nanoseconds from the first to the last record, within the selected time; `None` if records have no times.
     pub duration_ns: Option<u64>,
-    /// What is missing in the samples of the event, whichever are selected.
+    /// What is missing in the samples of the event, whichever are selected. Lost samples and unwound stacks are those of all
+    /// events.
     pub missing: Losses,
     /// Samples of each kind of code.
     pub kinds: Vec<KindRow>,
