@@ -327,6 +327,11 @@ impl FunctionTest<'_, '_> {
         let table = self.table;
         let sampling = [BEFORE, AFTER].map(|side| sampling_variance(table, weights, side));
         let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
+        // With JIT code, native code is also that of compilers and garbage collectors, which run beside the program.
+        let assumed = match table.runs.iter().any(|run| run.samples.jit > 0) {
+            true => self.options.assumptions.jit,
+            false => self.options.assumptions.other,
+        };
         let series = |&row: &u32| {
             let samples = || {
                 let sides = [BEFORE, AFTER].into_iter();
@@ -339,11 +344,6 @@ impl FunctionTest<'_, '_> {
             let period = if counts > 0.0 { weighted / counts } else { 1.0 };
             // One more sample with and without the function keep the variance above 0.
             let share = ((counts + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
-            // With JIT code, native code is also that of compilers and garbage collectors, which run beside the program.
-            let assumed = match table.runs.iter().any(|run| run.samples.jit > 0) {
-                true => self.options.assumptions.jit,
-                false => self.options.assumptions.other,
-            };
             let sampling = sampling.map(|variance| variance * share * (1.0 - share) * period.powi(2));
             Series::of(&self.values(row, weights, part), sampling, assumed)
         };
