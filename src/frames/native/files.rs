@@ -42,7 +42,7 @@ impl NativeFiles {
         Self {
             reach: options.reach(),
             root: options.symfs.clone(),
-            folder: (!is_standard(&options.input)).then(|| folder_of(&options.input).to_owned()),
+            folder: profile_folder(options),
             memory: MemoryRoom::new(max_memory()),
         }
     }
@@ -151,6 +151,12 @@ impl NativeFiles {
         };
         opened.ok()
     }
+}
+
+/// Returns the folder of the profile; `None` for standard input.
+pub fn profile_folder(options: &LoadOptions) -> Option<PathBuf> {
+    let input = &options.input;
+    (!is_standard(input)).then(|| folder_of(input).to_owned())
 }
 
 /// Whether a path starts with that of a cache.

@@ -8,9 +8,9 @@ use crate::collections::hash::HashMap;
 use crate::files::Reach;
 use crate::files::objects::source_lists::lists;
 use crate::files::objects::stored_source::{SOURCES, read_list};
-use crate::files::search::{folder_of, without_links};
-use crate::files::stdio::is_standard;
+use crate::files::search::without_links;
 use crate::files::walk::{self, Scope};
+use crate::frames::native::files::profile_folder;
 use crate::load::LoadOptions;
 
 /// Finds the lists of source files in directories of objects.
@@ -35,10 +35,9 @@ pub struct OriginalPaths {
 impl KeptPaths {
     /// Prepares the search.
     pub fn new(options: &LoadOptions) -> Self {
-        let input = &options.input;
         Self {
             reach: options.reach(),
-            folder: (!is_standard(input)).then(|| folder_of(input).to_owned()),
+            folder: profile_folder(options),
         }
     }
 
