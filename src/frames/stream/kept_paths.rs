@@ -9,7 +9,7 @@ use crate::files::Reach;
 use crate::files::objects::source_lists::lists;
 use crate::files::objects::stored_source::{SOURCES, read_list};
 use crate::files::search::without_links;
-use crate::files::walk::{self, Scope};
+use crate::files::walk::{self, MAX_PATH, Scope};
 use crate::frames::native::files::profile_folder;
 use crate::load::LoadOptions;
 
@@ -26,7 +26,8 @@ pub struct KeptPaths {
 pub struct OriginalPaths {
     /// Folder with the copies, as objects have it.
     sources: PathBuf,
-    /// Paths that the files had, by those of their copies in the folder.
+    /// Paths that the files had, by those of their copies in the folder. Each may be that of any number of functions, so those
+    /// that are no paths of Linux are left out.
     originals: HashMap<PathBuf, String>,
     /// Number of lists that cannot be read.
     pub unread: u64,
@@ -77,7 +78,8 @@ impl OriginalPaths {
             self.unread = self.unread.saturating_add(1);
             return;
         };
-        let entries = read_list(&list).map(|(original, _, copy)| (PathBuf::from(copy), original.to_owned()));
+        let entries = read_list(&list).filter(|(original, ..)| original.len() <= MAX_PATH);
+        let entries = entries.map(|(original, _, copy)| (PathBuf::from(copy), original.to_owned()));
         self.originals.extend(entries);
     }
 
@@ -139,5 +141,22 @@ mod tests {
         // Each list that cannot be read is counted once.
         fs::create_dir(recorded.join(SOURCES).join("SHA256SUMS-0")).unwrap();
         assert_eq!(found("old/perf.jit.data", false).1, 1);
+    }
+
+    #[test]
+    fn paths_have_up_to_4096_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = folder.path().join("out.data.elf");
+        let options = LoadOptions {
+            input: folder.path().join("out.data"),
+            ..LoadOptions::default()
+        };
+        for (size, is_found) in [(4096, true), (4097, false)] {
+            let copy = keep(&objects, &format!("/{}", "a".repeat(size - 1)));
+            let copy = objects.join(copy);
+            let lists = KeptPaths::new(&options).of(&objects);
+            let found = lists.of(copy.as_os_str().as_bytes());
+            assert_eq!(found.map(str::len), is_found.then_some(size));
+        }
     }
 }
