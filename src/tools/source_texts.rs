@@ -10,7 +10,7 @@ use jitdump::{Tally, printable};
 use sha2::{Digest, Sha256};
 
 use crate::bytes::hex_digits;
-use crate::files::objects::source_lists::lists;
+use crate::files::objects::source_lists::{ListRoom, lists};
 use crate::files::objects::stored_source::{SOURCES, read_list};
 use crate::files::walk::{self, Scope};
 use crate::frames::source_files::{SourceName, SourceOptions};
@@ -82,7 +82,8 @@ impl KeptFolder {
         let folder = profile.parent().unwrap_or(Path::new(""));
         let folder = folder.join(format!("{DEFAULT_OUTPUT}.elf")).join(SOURCES);
         let mut files = BTreeMap::new();
-        for text in lists(&folder, |name| walk::open(name, Scope::Beneath(&folder))) {
+        let room = ListRoom::default();
+        for text in lists(&folder, |name| walk::open(name, Scope::Beneath(&folder)), &room) {
             let Some(text) = text else {
                 faults.add(Issue::SourceListUnread, 0);
                 continue;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::collections::hash::HashMap;
 use crate::files::Reach;
-use crate::files::objects::source_lists::lists;
+use crate::files::objects::source_lists::{ListRoom, lists};
 use crate::files::objects::stored_source::{SOURCES, read_list};
 use crate::files::search::without_links;
 use crate::files::walk::{self, MAX_PATH, Scope};
@@ -19,6 +19,7 @@ pub struct KeptPaths {
     reach: Reach,
     /// Folder of the profile; `None` for standard input.
     folder: Option<PathBuf>,
+    room: ListRoom,
 }
 
 /// Lists of one directory of objects.
@@ -39,6 +40,7 @@ impl KeptPaths {
         Self {
             reach: options.reach(),
             folder: profile_folder(options),
+            room: ListRoom::default(),
         }
     }
 
@@ -62,11 +64,11 @@ impl KeptPaths {
         };
         if is_here {
             let open = |name: &Path| self.reach.open_recorded(&sources.join(name));
-            lists(&sources, open).for_each(|list| found.add(list));
+            lists(&sources, open, &self.room).for_each(|list| found.add(list));
         }
         if let (Some(beside), Some((folder, inside))) = (beside, moved) {
             let open = |name: &Path| walk::open(&inside.join(name), Scope::Beneath(folder));
-            lists(&beside, open).for_each(|list| found.add(list));
+            lists(&beside, open, &self.room).for_each(|list| found.add(list));
         }
         found
     }
