@@ -12,14 +12,13 @@ use crate::code::timeline::{CodeMapping, FileIndex, FunctionId};
 use crate::collections::hash::HashSet;
 use crate::collections::indexed_table::IndexedTable;
 use crate::elf::dwarf::{self, Encoder, EncoderMemory};
-use crate::elf::eh_frame::UnwindTables;
 use crate::elf::object::{self, CodeBytes, Encoded, ObjectContent, ObjectFunction, PlacedTables};
 use crate::files::objects::sparse::SparseBytes;
 use crate::files::objects::store::{ObjectKind, Store};
 use crate::files::objects::stored_source::StoredSource;
 use crate::frames::source_files::v8_functions::Lines;
 use crate::inject::objects::grouping::{first_of, key};
-use crate::inject::objects::job::{DecodedFunction, Job, LoadedJob, batches};
+use crate::inject::objects::job::{DecodedFunction, Job, LoadedObject, ObjectTables, PlannedObject, batches};
 use crate::inject::objects::sharing::ObjectMembers;
 use crate::inject::objects::source_paths::{SourceFolders, SourcePlaces, sources_to_keep};
 use crate::inject::objects::{ObjectInputs, Objects, PlacedObject, path_for_readers};
@@ -30,74 +29,30 @@ use crate::results::diagnostics::{Diagnostic, Issue};
 use crate::threads;
 use crate::units::Pid;
 
-/// Writes the objects in their order. Reports the number of finished functions to `progress`.
-pub fn write(
+/// Writes the objects in their order, with the source files that they need, in batches that limit memory. Counts in
+/// [`Objects::faults`] what is left out for lack of room. What is no longer in its file is left out, too. Reports the number of
+/// finished functions to `progress`. Fails if the output cannot be written.
+pub fn write_objects(
     input: &ObjectInputs<'_>,
     objects: Vec<ObjectMembers<'_>>,
     output: &mut Output,
     kept: &mut KeptSources,
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, Diagnostic> {
-    let files = input.files.iter().map(|used| used.found.file.size());
-    let dump_bytes = files.sum::<u64>();
+    let dump_bytes: u64 = input.files.iter().map(|used| used.found.file.size()).sum();
     let mut writer = ObjectWriter::new(input, dump_bytes);
-    let text_bytes = input.files.map(|used| {
-        if input.lines.holds_texts() {
-            used.code.source_bytes()
-        } else {
-            0
-        }
-    });
-    let jobs = objects
-        .into_iter()
-        .filter_map(|members| Job::new(input, members, &text_bytes));
-    let jobs: Vec<Job<'_>> = jobs.collect();
-    let tables = unwinding_tables::of_jobs(input, &jobs, dump_bytes, &mut writer.faults);
-    let mut tables = tables.into_iter();
+    let planned = writer.plan(objects, dump_bytes);
     let mut written = Objects {
-        placed: Vec::with_capacity(jobs.len()),
+        placed: Vec::with_capacity(planned.len()),
         ..Objects::default()
     };
-    for batch in batches(&jobs) {
-        let tables: Vec<_> = tables.by_ref().take(batch.len()).collect();
+    for batch in batches(planned) {
         let store = output.store()?;
-        if !writer.room.fits(store.bytes_written(), 0) {
-            let left_out = batch.iter().map(Job::mapping_count).sum();
-            writer.faults.add_many(Issue::ObjectsTooLarge, left_out, 0);
-            progress(left_out);
-            continue;
-        }
-        let folder = store.folder().to_owned();
-        let mut loaded = threads::map(batch, |job| writer.load(job));
-        writer.leave_out(batch, &mut loaded, store.bytes_written());
-        if input.lines.keep_sources {
-            let names = loaded.iter_mut().flat_map(|loaded| loaded.sources.drain(..));
-            kept.keep(names.collect(), store, &mut writer.faults)?;
-        }
-        let mut loaded: Vec<_> = batch.iter().zip(&tables).zip(loaded).collect();
-        let objects = threads::map_mut_with(
-            &mut loaded,
-            EncoderMemory::default,
-            |memory, ((job, tables), loaded)| {
-                writer.encode(job, tables.as_ref(), loaded, &folder, kept, memory)
-            },
-        );
-        // Their memory is for the next batch.
-        drop(loaded);
-        for ((job, tables), object) in batch.iter().zip(&tables).zip(objects) {
-            progress(job.mapping_count());
-            if object.functions.is_empty() {
-                // Its part of the file is gone.
-                continue;
-            }
-            writer.note(&object);
-            let tables_address = tables.as_ref().map(|&(_, address)| address);
-            let of_object = writer.store(job, tables_address, &object, store)?;
-            written.functions += of_object.iter().map(|(count, _)| count).sum::<u64>();
-            written.function_objects += 1;
-            written
-                .placed
-                .extend(of_object.into_iter().map(|(_, placed)| placed));
+        let loaded = writer.load_batch(&batch, kept, store, &mut progress)?;
+        for object in writer.encode_batch(loaded, store.folder(), kept) {
+            progress(object.planned.job.mapping_count());
+            writer.count_faults_and_take_room(&object);
+            writer.store(&object, store, &mut written)?;
         }
     }
     Ok(Objects {
@@ -129,7 +84,8 @@ struct Room {
 }
 
 /// An object in ELF format.
-struct Object<'a> {
+struct Object<'p, 'a> {
+    planned: &'p PlannedObject<'p>,
     bytes: SparseBytes,
     encoded: Encoded,
     tables_size: u64,
@@ -205,24 +161,71 @@ impl<'a> ObjectWriter<'a> {
         self.input.processes.space(mapping.space).pid
     }
 
-    /// Leaves out the functions of those jobs of a batch for whose names there is no room after objects of `written` bytes: a
-    /// name may be that of any number of functions and addresses.
-    fn leave_out(&mut self, batch: &[Job<'_>], loaded: &mut [LoadedJob<'_, '_>], written: u64) {
-        let mut size = written;
-        for (job, loaded) in batch.iter().zip(loaded) {
-            let names = loaded.size_of_names();
-            if self.room.fits(size, names) {
-                size = size.saturating_add(names);
+    /// Returns the objects with their unwinding tables.
+    fn plan<'g>(&mut self, objects: Vec<ObjectMembers<'g>>, dump_bytes: u64) -> Vec<PlannedObject<'g>> {
+        let input = self.input;
+        let text_bytes = input.files.map(|used| {
+            if input.lines.holds_texts() {
+                used.code.source_bytes()
             } else {
-                *loaded = LoadedJob::default();
-                let left_out = job.mapping_count();
-                self.faults.add_many(Issue::ObjectsTooLarge, left_out, 0);
+                0
+            }
+        });
+        let jobs = objects
+            .into_iter()
+            .filter_map(|members| Job::new(input, members, &text_bytes));
+        unwinding_tables::with_tables(input, jobs.collect(), dump_bytes, &mut self.faults)
+    }
+
+    /// Reads the functions of a batch, and copies their source files into the store. Returns the objects that have functions and
+    /// for which there is room; reports the others to `progress`.
+    fn load_batch<'p>(
+        &mut self,
+        batch: &'p [PlannedObject<'p>],
+        kept: &mut KeptSources,
+        store: &mut Store,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<Vec<LoadedObject<'p, 'a>>, Diagnostic> {
+        let mut size = store.bytes_written();
+        let mut loaded = Vec::new();
+        if self.room.fits(size, 0) {
+            let objects: Vec<&'p PlannedObject<'p>> = batch.iter().collect();
+            loaded = threads::map(&objects, |&planned| self.load(planned));
+        } else {
+            for planned in batch {
+                self.leave_out(planned, progress);
             }
         }
+        loaded.retain(|object| {
+            // A name may be that of any number of functions and addresses.
+            let names = object.size_of_names();
+            if !self.room.fits(size, names) {
+                self.leave_out(object.planned, progress);
+                return false;
+            }
+            size = size.saturating_add(names);
+            let is_in_file = !object.functions.is_empty();
+            if !is_in_file {
+                progress(object.planned.job.mapping_count());
+            }
+            is_in_file
+        });
+        if self.input.lines.keep_sources {
+            let names = loaded.iter_mut().flat_map(|object| object.sources.drain(..));
+            kept.keep(names.collect(), store, &mut self.faults)?;
+        }
+        Ok(loaded)
+    }
+
+    /// Counts the functions of an object for which there is no room.
+    fn leave_out(&mut self, planned: &PlannedObject<'_>, progress: &mut impl FnMut(u64)) {
+        let left_out = planned.job.mapping_count();
+        self.faults.add_many(Issue::ObjectsTooLarge, left_out, 0);
+        progress(left_out);
     }
 
     /// Takes the room of an object, and counts the faults of its functions.
-    fn note(&mut self, object: &Object<'_>) {
+    fn count_faults_and_take_room(&mut self, object: &Object<'_, '_>) {
         let room = &mut self.room;
         room.texts = room.texts.saturating_sub(object.text_size);
         for (member, faults) in &object.functions {
@@ -236,7 +239,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Name of a function's symbol in an object.
-    fn name(&self, loaded: &DecodedFunction<'_, 'a>, job: &Job<'_>) -> Cow<'a, [u8]> {
+    fn symbol_name(&self, loaded: &DecodedFunction<'_, 'a>, job: &Job<'_>) -> Cow<'a, [u8]> {
         let function = &loaded.function;
         let name = self.input.v8_functions.name(function.name);
         let name = self
@@ -248,8 +251,9 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Reads the functions of a job with their names, and their lines if these decide which source files to copy.
-    fn load<'g>(&self, job: &Job<'g>) -> LoadedJob<'g, 'a> {
+    /// Reads the functions of an object with their names, and their lines if these decide which source files to copy.
+    fn load<'p>(&self, planned: &'p PlannedObject<'p>) -> LoadedObject<'p, 'a> {
+        let job = &planned.job;
         let file = job.first.function.file;
         let owner = self.input.files[file].found.file.origin().owner;
         let mut sources = Vec::new();
@@ -273,12 +277,13 @@ impl<'a> ObjectWriter<'a> {
                 lines,
             })
         });
-        let functions: Vec<DecodedFunction<'g, 'a>> = functions.collect();
-        let names = functions.iter().map(|loaded| self.name(loaded, job));
+        let functions: Vec<DecodedFunction<'p, 'a>> = functions.collect();
+        let names = functions.iter().map(|loaded| self.symbol_name(loaded, job));
         let names = names.collect();
         sources.sort_unstable();
         sources.dedup();
-        LoadedJob {
+        LoadedObject {
+            planned,
             functions,
             names,
             sources,
@@ -324,32 +329,44 @@ impl<'a> ObjectWriter<'a> {
         })
     }
 
-    /// Encodes the object of a job, with its unwinding `tables` and their address. Source texts go below `store` and
-    /// are counted in `kept`; the buffers are in `memory`.
-    fn encode(
+    /// Encodes the objects of a batch. Frees what was read for them.
+    fn encode_batch<'p>(
         &self,
-        job: &Job<'_>,
-        tables: Option<&(UnwindTables, Address)>,
-        loaded: &mut LoadedJob<'_, 'a>,
+        mut loaded: Vec<LoadedObject<'p, 'a>>,
+        store: &Path,
+        kept: &KeptSources,
+    ) -> Vec<Object<'p, 'a>> {
+        threads::map_mut_with(&mut loaded, EncoderMemory::default, |memory, object| {
+            self.encode(object, store, kept, memory)
+        })
+    }
+
+    /// Encodes an object. Source texts go below `store` and are counted in `kept`; the buffers are in `memory`.
+    fn encode<'p>(
+        &self,
+        loaded: &mut LoadedObject<'p, 'a>,
         store: &Path,
         kept: &KeptSources,
         memory: &mut EncoderMemory,
-    ) -> Object<'a> {
+    ) -> Object<'p, 'a> {
+        let planned = loaded.planned;
+        let job = &planned.job;
         let without_entries;
-        let &(ref tables, address) = match tables {
+        let ObjectTables { tables, address } = match &planned.tables {
             Some(tables) => tables,
             None => {
                 without_entries = job.empty_tables();
                 &without_entries
             }
         };
-        let functions = loaded.functions.iter().zip(&loaded.names);
-        let functions = functions.map(|(loaded, name)| ObjectFunction {
-            name,
-            code: code(&loaded.function),
-            address: loaded.address,
-        });
-        let functions: Vec<ObjectFunction<'_>> = functions.collect();
+        let named = loaded.functions.iter().zip(&loaded.names);
+        let functions: Vec<ObjectFunction<'_>> = named
+            .map(|(loaded, name)| ObjectFunction {
+                name,
+                code: code(&loaded.function),
+                address: loaded.address,
+            })
+            .collect();
         let mut encoder = Encoder::new(memory, self.input.lines.settings(job.machine));
         let mut sources = Vec::new();
         let file = job.first.function.file;
@@ -379,13 +396,14 @@ impl<'a> ObjectWriter<'a> {
             time: job.first.since.0,
             tables: PlacedTables {
                 tables,
-                address: job.table_layout(address).eh_frame,
+                address: job.table_layout(*address).eh_frame,
             },
             debug: &encoder.finish(),
         };
         let mut bytes = SparseBytes::default();
         let encoded = object::encode(&content, &mut bytes);
         Object {
+            planned,
             bytes,
             encoded,
             tables_size: tables.bytes.len() as u64,
@@ -395,15 +413,15 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Writes an object and its source files into the folder. Returns its mappings, each with the number of functions in it.
+    /// Writes an object and the source files of its lines into the store, and adds its mappings to `written`.
     fn store(
         &self,
-        job: &Job<'_>,
-        tables_address: Option<Address>,
-        object: &Object<'_>,
+        object: &Object<'_, '_>,
         store: &mut Store,
-    ) -> Result<Vec<(u64, PlacedObject)>, Diagnostic> {
-        let encoded = &object.encoded;
+        written: &mut Objects,
+    ) -> Result<(), Diagnostic> {
+        let (job, encoded) = (&object.planned.job, &object.encoded);
+        let tables_address = object.planned.tables.as_ref().map(|tables| tables.address);
         let name = store.write(
             self.pid(job.first),
             ObjectKind::Functions,
@@ -434,23 +452,26 @@ impl<'a> ObjectWriter<'a> {
             build_id: encoded.build_id,
             path: path.clone(),
         };
-        let mut written = object.functions.iter().map(|(function, _)| function).peekable();
-        let mut placed = Vec::new();
+        let mut members = object.functions.iter().map(|(member, _)| member).peekable();
         for block in job.members.blocks() {
             // Some parts of the file may be gone.
             let own = block.functions.iter();
             let count = own
-                .filter(|own| written.next_if(|written| key(written) == key(own)).is_some())
+                .filter(|own| members.next_if(|member| key(member) == key(own)).is_some())
                 .count() as u64;
             let Some(first) = first_of(block.functions).filter(|_| count > 0) else {
                 continue;
             };
             let address = job.address(block);
-            placed.push((count, place(first, block.range(), address)));
             let repeats = block.repeats.iter();
-            placed.extend(repeats.map(|repeat| (1, place(repeat, repeat.range, address))));
+            written.functions += count + block.repeats.len() as u64;
+            written.placed.push(place(first, block.range(), address));
+            written
+                .placed
+                .extend(repeats.map(|repeat| place(repeat, repeat.range, address)));
         }
-        Ok(placed)
+        written.function_objects += 1;
+        Ok(())
     }
 }
 

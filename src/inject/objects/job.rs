@@ -32,10 +32,28 @@ pub struct Job<'g> {
     pub record_bytes: u64,
 }
 
-/// The functions of a job: read once, and in memory while their batch is written.
-#[derive(Default)]
-pub struct LoadedJob<'g, 'a> {
-    pub functions: Vec<DecodedFunction<'g, 'a>>,
+/// An object to write, with its unwinding tables.
+pub struct PlannedObject<'g> {
+    /// The object.
+    pub job: Job<'g>,
+    /// Its tables; `None` if they have no entries.
+    pub tables: Option<ObjectTables>,
+}
+
+/// Unwinding tables of an object.
+pub struct ObjectTables {
+    /// The tables.
+    pub tables: UnwindTables,
+    /// Their address in the process.
+    pub address: Address,
+}
+
+/// The functions of an object: read once, and in memory while their batch is written.
+pub struct LoadedObject<'p, 'a> {
+    /// The object.
+    pub planned: &'p PlannedObject<'p>,
+    /// Its functions, except those whose part of the file is gone.
+    pub functions: Vec<DecodedFunction<'p, 'a>>,
     /// Names of the symbols of the functions.
     pub names: Vec<Cow<'a, [u8]>>,
     /// Source files to copy.
@@ -52,7 +70,7 @@ pub struct DecodedFunction<'g, 'a> {
     pub lines: Option<Lines<'a>>,
 }
 
-impl LoadedJob<'_, '_> {
+impl LoadedObject<'_, '_> {
     /// Size of the names of the functions, in bytes.
     pub fn size_of_names(&self) -> u64 {
         self.names.iter().map(|name| name.len() as u64).sum()
@@ -133,14 +151,17 @@ impl<'g> Job<'g> {
     }
 
     /// Tables without entries, and their address in the process.
-    pub fn empty_tables(&self) -> (UnwindTables, Address) {
+    pub fn empty_tables(&self) -> ObjectTables {
         // They are never read, so it does not matter what else is at their address.
         let last = self.members.others.last().unwrap_or(&self.members.first);
         let end = last.offset.saturating_add(last.range().size());
         let distance = end.next_multiple_of(TABLE_ALIGN);
-        let behind = Address(self.range().start.0.wrapping_add(distance));
-        let tables = UnwindTables::build(std::iter::empty(), self.table_layout(behind));
-        (tables.unwrap_or_default(), behind)
+        let address = Address(self.range().start.0.wrapping_add(distance));
+        let tables = UnwindTables::build(std::iter::empty(), self.table_layout(address));
+        ObjectTables {
+            tables: tables.unwrap_or_default(),
+            address,
+        }
     }
 
     /// Layout of the tables in the object if they are at `address` in the process.
@@ -154,18 +175,18 @@ impl<'g> Job<'g> {
     }
 }
 
-/// Splits jobs into groups to encode together.
-pub fn batches<'j, 'g>(mut jobs: &'j [Job<'g>]) -> impl Iterator<Item = &'j [Job<'g>]> {
+/// Splits objects into groups to encode together.
+pub fn batches(objects: Vec<PlannedObject<'_>>) -> impl Iterator<Item = Vec<PlannedObject<'_>>> {
+    let mut objects = objects.into_iter();
     std::iter::from_fn(move || {
-        let mut bytes = 0u64;
-        let is_in = |job: &&Job<'_>| {
-            let has_room = bytes < BATCH_BYTES;
-            bytes = bytes.saturating_add(job.record_bytes);
-            has_room
-        };
-        let count = jobs.iter().take(BATCH).take_while(is_in).count();
-        let (batch, rest) = jobs.split_at_checked(count)?;
-        jobs = rest;
+        let (mut batch, mut bytes) = (Vec::new(), 0u64);
+        while batch.len() < BATCH
+            && bytes < BATCH_BYTES
+            && let Some(object) = objects.next()
+        {
+            bytes = bytes.saturating_add(object.job.record_bytes);
+            batch.push(object);
+        }
         (!batch.is_empty()).then_some(batch)
     })
 }
@@ -206,8 +227,11 @@ mod tests {
             has_code: true,
             record_bytes,
         };
-        let jobs: Vec<Job<'_>> = sizes.iter().map(job).collect();
-        batches(&jobs).map(<[_]>::len).collect()
+        let planned = sizes.iter().map(|size| PlannedObject {
+            job: job(size),
+            tables: None,
+        });
+        batches(planned.collect()).map(|batch| batch.len()).collect()
     }
 
     #[test]

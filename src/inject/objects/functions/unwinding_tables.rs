@@ -8,7 +8,7 @@ use crate::collections::hash::HashMap;
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, UnwindTables};
 use crate::frames::unwind::made_tables;
 use crate::inject::objects::free_addresses::FreeAddresses;
-use crate::inject::objects::job::Job;
+use crate::inject::objects::job::{Job, ObjectTables, PlannedObject};
 use crate::inject::objects::{ObjectInputs, TABLE_ALIGN};
 use crate::load::function_of;
 use crate::results::diagnostics::Issue;
@@ -62,19 +62,23 @@ fn recorded_count(tables: &[UnwindingTable<'_>]) -> u64 {
     tables.iter().filter(|table| table.is_recorded()).count() as u64
 }
 
-/// Returns the unwinding tables of each object, and their address in the process. Counts what is left out in `faults`.
-pub(super) fn of_jobs<'a>(
-    input: &'a ObjectInputs<'a>,
-    jobs: &[Job<'_>],
+/// Reads the unwinding tables of objects, and finds a place for them. Counts what is left out in `faults`.
+pub(super) fn with_tables<'g>(
+    input: &ObjectInputs<'_>,
+    jobs: Vec<Job<'g>>,
     dump_bytes: u64,
     faults: &mut Tally<Issue>,
-) -> Vec<Option<(UnwindTables, Address)>> {
+) -> Vec<PlannedObject<'g>> {
     let mut tables = UnwindingTables {
         input,
         shared: HashMap::default(),
     };
-    let read = tables.read(jobs, dump_bytes, faults);
-    tables.place(jobs, read, faults)
+    let read = tables.read(&jobs, dump_bytes, faults);
+    let placed = tables.place(&jobs, read, faults);
+    let objects = jobs.into_iter().zip(placed);
+    objects
+        .map(|(job, tables)| PlannedObject { job, tables })
+        .collect()
 }
 
 impl<'a> UnwindingTables<'a> {
@@ -217,13 +221,13 @@ impl<'a> UnwindingTables<'a> {
         (!is_empty).then_some((tables, with_entry))
     }
 
-    /// Assigns addresses to the tables of all objects: near the code, where the process never maps anything.
+    /// Assigns addresses to the tables of all objects, in the order of `jobs`: near the code, where the process never maps anything.
     fn place(
         &self,
         jobs: &[Job<'_>],
         of_functions: Vec<Vec<UnwindingTable<'a>>>,
         faults: &mut Tally<Issue>,
-    ) -> Vec<Option<(UnwindTables, Address)>> {
+    ) -> Vec<Option<ObjectTables>> {
         let mut placed: Vec<_> = jobs.iter().map(|_| None).collect();
         if of_functions.iter().all(Vec::is_empty) {
             return placed;
@@ -251,7 +255,8 @@ impl<'a> UnwindingTables<'a> {
             *placed = address.and_then(|address| {
                 let address = address.checked_add(skew)?;
                 let distance = i64::try_from(address.0.checked_sub(job.range().end.0)?).ok()?;
-                Some((tables.moved(distance, job.machine.endian)?, address))
+                let tables = tables.moved(distance, job.machine.endian)?;
+                Some(ObjectTables { tables, address })
             });
             if placed.is_none() {
                 faults.add_many(Issue::NoPlaceForTables, with_entry, 0);
